@@ -1,0 +1,1 @@
+"""The bottom layer: units, quantities, formulas, records, errors. Knows nothing about training."""

@@ -1,0 +1,36 @@
+"""Frozen records: what a user describes (Accelerator … Scenario), what strategies emit (demands), what the engine returns.
+
+Every number is SI and may be a float or a NumPy array; every name is a string that changes the structure of the demand list.
+"""
+
+from shardmeter.specs.accelerator import Accelerator
+from shardmeter.specs.demands import Compute, Progress, Resident, Transfer
+from shardmeter.specs.estimate import Estimate, MemoryTerm, Term
+from shardmeter.specs.fleet import Fabric, Fleet, Instance, Island, Tier
+from shardmeter.specs.model import Model
+from shardmeter.specs.plan import Plan, Sync
+from shardmeter.specs.run import Run
+from shardmeter.specs.scenario import Scenario
+from shardmeter.specs.stack import Stack
+
+__all__ = [
+    "Accelerator",
+    "Compute",
+    "Estimate",
+    "Fabric",
+    "Fleet",
+    "Instance",
+    "Island",
+    "MemoryTerm",
+    "Model",
+    "Plan",
+    "Progress",
+    "Resident",
+    "Run",
+    "Scenario",
+    "Stack",
+    "Sync",
+    "Term",
+    "Tier",
+    "Transfer",
+]

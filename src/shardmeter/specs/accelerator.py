@@ -1,0 +1,52 @@
+"""One kind of accelerator: a row of `data/accelerators.csv`, never subclassed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from shardmeter.core.record import record
+from shardmeter.core.units import Bytes, BytesPerS, Count, FlopPerS, Fraction, Seconds, Watts
+
+
+@record
+class Accelerator:
+    """A device as a framework sees it (one GPU, one GCD, one chip). Peaks are dense; links are per direction."""
+
+    name: str
+    vendor: str = ""
+    arch: str = ""
+    memory: Bytes
+    """Device total that the driver reports (the label in GiB unless measured otherwise)."""
+    memory_bandwidth: BytesPerS
+    memory_share: Fraction = 0.80
+    """Share of `memory_bandwidth` that streaming kernels sustain."""
+    peak: Mapping[str, FlopPerS]
+    """Dense peak by dtype: fp32, tf32, fp16, bf16, fp8, fp4. A missing dtype is not supported or not known."""
+    matmul_share: Mapping[str, Fraction]
+    """Share of the dense peak that the best matrix shapes sustain, by dtype (micro-benchmarks, never training runs)."""
+    attention_share: Mapping[str, tuple[float, float]]
+    """Share of the dense peak of long-sequence attention, (forward, backward), by kernel: fa1, fa2, fa3, cudnn."""
+    processors: Count = 0.0
+    """Streaming multiprocessors or compute units; 0 if the notion does not apply."""
+    power: Watts | None = None
+    power_limit: Watts | None = None
+    """A cap below `power`, if the operator set one."""
+    scale_up: str = ""
+    scale_up_bandwidth: BytesPerS
+    """Wire rate out of one accelerator into its scale-up domain, one direction."""
+    scale_up_share: Fraction = 0.80
+    """Plateau share of the wire rate that collectives reach inside the domain."""
+    scale_up_latency: Seconds = 45e-6
+    """Start of an all-reduce inside the domain; gather and scatter take half."""
+    pair_bandwidth: BytesPerS | None = None
+    """Rate of one pair, where the domain is a mesh and not a switch; None = any pair gets `scale_up_bandwidth`."""
+    scale_up_domain: Count
+    """Accelerators in one scale-up domain (GB200: 72, although an OS node holds 4)."""
+    node_size: Count
+    """Accelerators that one operating system usually sees."""
+    host_link: BytesPerS | None = None
+    """PCIe or C2C, one direction."""
+    fabric: str = ""
+    """Default scale-out fabric (a row of `data/fabrics.csv`)."""
+    source: str = ""
+    retrieved: str = ""

@@ -1,0 +1,73 @@
+"""What strategies emit: demands. A demand never holds a bandwidth, a rate or a second."""
+
+from __future__ import annotations
+
+from shardmeter.core.record import record
+from shardmeter.core.units import Bytes, Count, Flop
+
+FORWARD, INPUT_GRAD, WEIGHT_GRAD, OPTIMIZER = "forward", "input_grad", "weight_grad", "optimizer"
+PHASES = (FORWARD, INPUT_GRAD, WEIGHT_GRAD, OPTIMIZER)
+
+
+@record
+class Compute:
+    """Arithmetic and memory traffic of one kernel (or family of kernels) on one rank, once per scope.
+
+    kind: gemm (shape m × k by k × n, `repeats` times), attention (flops, by the stack's kernel), traffic (bytes through
+    device memory). `split` tells the tensor strategy how the op divides: column (n), row (k), heads, sequence, none.
+    """
+
+    label: str
+    kind: str
+    phase: str
+    split: str = "none"
+    flops: Flop = 0.0
+    m: Count = 0.0
+    n: Count = 0.0
+    k: Count = 0.0
+    repeats: Count = 1.0
+    traffic: Bytes = 0.0
+    seq: Count = 0.0
+    head_dim: Count = 0.0
+    launches: Count = 0.0
+    replay: bool = False
+    """Whether the op is a recomputation (counts in hfu, not in mfu)."""
+
+
+@record
+class Transfer:
+    """A collective over mesh axes. `size` is the whole buffer (what every rank holds after a gather)."""
+
+    label: str
+    collective: str
+    """all_reduce, all_gather, reduce_scatter, all_to_all, send."""
+    size: Bytes
+    axes: tuple[str, ...]
+    phase: str
+    scope: str
+    """layer, micro_batch, step."""
+    hides_under: str = ""
+    """The named compute it may run behind; empty = serial."""
+    messages: Count = 1.0
+    """Collectives the size is cut into (buckets)."""
+
+
+@record
+class Resident:
+    """Bytes that lie in device memory at the peak of one rank."""
+
+    label: str
+    size: Bytes
+    exactness: str
+    """exact, modelled, estimated."""
+    outside_allocator: bool = False
+
+
+@record
+class Progress:
+    """What the optimizer sees: the numbers that convergence prices."""
+
+    replicas: Count = 1.0
+    period: Count = 1.0
+    delay: Count = 0.0
+    bits: Count = 32.0

@@ -1,0 +1,53 @@
+"""What the engine returns: numbers of the broadcast shape, with the terms that add to them."""
+
+from __future__ import annotations
+
+from shardmeter.core.record import record
+from shardmeter.core.units import Bytes, Flop, Number, Seconds
+
+
+@record
+class Term:
+    """One line of the ledger: exposed seconds per step (they sum to the step), hidden ones beside."""
+
+    label: str
+    seconds: Seconds
+    hidden: Seconds = 0.0
+    cause: str
+    """compute, memory bandwidth, launch, scale-up link, fabric, pipeline, optimizer, software."""
+    advice: str = ""
+
+
+@record
+class MemoryTerm:
+    """One line of the memory ledger of the worst rank."""
+
+    label: str
+    size: Bytes
+    exactness: str
+
+
+@record
+class Estimate:
+    """One island's answer, per optimizer step. `step_time` is the left fold of `terms`; nothing else computes it."""
+
+    step_time: Seconds
+    terms: tuple[Term, ...]
+    memory: tuple[MemoryTerm, ...]
+    memory_allocated: Bytes
+    """What the allocator has handed out at the peak."""
+    memory_peak: Bytes
+    """Reserved + context + collective buffers: the left fold of `memory`."""
+    memory_limit: Bytes
+    tokens: Number
+    """Tokens of one step over the whole island."""
+    samples: Number
+    model_flops: Flop
+    """FLOPs of one step by mfu's count (DESIGN: 6 × active matmul parameters × tokens + full attention)."""
+    hardware_flops: Flop
+    """The same plus recomputation."""
+    compute_seconds: Seconds
+    """Device-busy compute of the critical rank."""
+    gpus: Number
+    peak_flops: Number
+    """Sum of dense bf16 peaks."""

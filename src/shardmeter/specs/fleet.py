@@ -1,0 +1,96 @@
+"""Where the run happens: fabrics and instances (catalog rows), tiers, islands, the fleet."""
+
+from __future__ import annotations
+
+from shardmeter.core.record import record
+from shardmeter.core.units import BytesPerS, Count, Fraction, Seconds, UsdPerS
+from shardmeter.specs.accelerator import Accelerator
+
+
+@record
+class Fabric:
+    """A scale-out network: a row of `data/fabrics.csv`. Rates are per accelerator unless an island says `nics`."""
+
+    name: str
+    bandwidth: BytesPerS
+    """Wire rate of one NIC, one direction."""
+    share: Fraction = 0.90
+    """Plateau share of the wire rate that collectives reach."""
+    latency: Seconds = 82e-6
+    """Added to an all-reduce for every doubling of the nodes; gather and scatter take half."""
+    latency_base: Seconds = 25e-6
+    """Start of an all-reduce over nodes."""
+    nics_per_node: Count | None = None
+    """Set where the rate belongs to a node's few adapters rather than to each accelerator."""
+    aliases: tuple[str, ...] = ()
+    source: str = ""
+    retrieved: str = ""
+
+
+@record
+class Instance:
+    """A cloud shape: a row of `data/instances.csv`. It fills accelerator, node size, fabric and price."""
+
+    name: str
+    provider: str
+    accelerator: str
+    accelerators: Count
+    fabric: str
+    scale_out: BytesPerS | None
+    """Out of one instance, one direction, all adapters together."""
+    price: UsdPerS | None
+    """On demand, per instance."""
+    spot: UsdPerS | None
+    region: str = ""
+    date: str = ""
+    source: str = ""
+
+
+@record
+class Tier:
+    """One level of an island's network: `size` accelerators reach each other at `bandwidth` each."""
+
+    name: str
+    size: Count
+    """Accelerators in one unit of this tier, those of the tiers inside it included."""
+    bandwidth: BytesPerS
+    """Wire rate per accelerator, one direction, after oversubscription."""
+    share: Fraction
+    latency: Seconds
+    """All-reduce start added per doubling of the units below it (innermost tier: once)."""
+    latency_base: Seconds = 0.0
+
+
+@record
+class Island:
+    """Accelerators of one kind under one scheduler. `tiers[0]` is the scale-up domain."""
+
+    name: str
+    accelerator: Accelerator
+    nodes: Count
+    gpus_per_node: Count
+    tiers: tuple[Tier, ...]
+    price: UsdPerS | None = None
+    """Per accelerator."""
+    price_basis: str = ""
+    region: str = ""
+
+    @property
+    def gpus(self) -> Count:
+        """Accelerators of the island."""
+        return self.nodes * self.gpus_per_node
+
+
+@record
+class Fleet:
+    """One or more islands. Wide-area links between them are not built yet: a fleet holds one island."""
+
+    islands: tuple[Island, ...]
+
+    @property
+    def gpus(self) -> Count:
+        """Accelerators of all islands, summed in order."""
+        total: Count = 0.0
+        for island in self.islands:
+            total = total + island.gpus
+        return total

@@ -1,0 +1,25 @@
+"""A resolved question: everything named has become a record, everything left out has become an assumption."""
+
+from __future__ import annotations
+
+from shardmeter.core.record import record
+from shardmeter.specs.fleet import Fleet
+from shardmeter.specs.model import Model
+from shardmeter.specs.plan import Plan
+from shardmeter.specs.run import Run
+from shardmeter.specs.stack import Stack
+
+
+@record
+class Scenario:
+    """What `predict` and every study take."""
+
+    name: str = "scenario"
+    model: Model
+    stack: Stack
+    fleet: Fleet
+    plan: Plan
+    run: Run
+    assumptions: tuple[str, ...] = ()
+    """What was not said and taken from a default: one sentence each."""
+    warnings: tuple[str, ...] = ()

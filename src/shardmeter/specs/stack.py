@@ -1,0 +1,59 @@
+"""The software: a row of `data/stacks.csv`. Named fields are documented facts about the code; a few numbers are fitted."""
+
+from __future__ import annotations
+
+from shardmeter.core.record import record
+from shardmeter.core.units import Bytes, Count, Fraction, Ratio, Seconds
+
+FITTED = ("gemm_factor", "traffic_factor", "launch_overhead", "nic_factor")
+"""The four numbers that `make fit` may move, per stack."""
+
+
+@record
+class Stack:
+    """One training software of one age."""
+
+    name: str
+    title: str = ""
+    aliases: tuple[str, ...] = ()
+    framework: str = ""
+    year: int = 0
+    # facts about the code
+    attention: str = "fa2"
+    """unfused (scores in memory, separate kernels), fused (one softmax kernel), fa1, fa2, fa3, cudnn."""
+    kernels: str = "eager"
+    """eager, fused (hand-written fused norms and activations), compiled (a compiler fuses pointwise chains)."""
+    stage_cut: str = "even"
+    """even (layers spread evenly), cost (by cost, head and embedding counted), edges (embedding and head count as one layer each)."""
+    reduce_dtype: str = "fp32"
+    gather_dtype: str = "bf16"
+    gradient_dtype: str = "fp32"
+    """What gradients are accumulated in."""
+    gradient_overlap: bool = True
+    """Whether the data-parallel reduction of gradients runs behind the backward pass."""
+    gather_overlap: bool = False
+    """zero1/zero2: whether the gather of updated parameters runs behind the next forward pass."""
+    pipeline_overlap: bool = False
+    """Whether stage-to-stage sends run behind compute."""
+    launches_forward: Count = 20.0
+    """Kernels per layer in the forward pass; the backward launches twice as many."""
+    launches_backward: Count = 40.0
+    # fitted, at most these, each bounded (data/stacks.csv says on what and when)
+    gemm_factor: Ratio = 0.98
+    traffic_factor: Ratio = 1.25
+    launch_overhead: Seconds = 25e-6
+    nic_factor: Ratio = 0.80
+    # defaults that are seldom fitted
+    attention_factor: Ratio = 0.85
+    scale_up_factor: Ratio = 1.0
+    contention: Fraction = 0.30
+    """Seconds of compute lost per second of communication hidden under it."""
+    step_overhead: Seconds = 5e-3
+    # memory
+    context: Bytes = 1.5e9
+    """CUDA context, communicator buffers and what else lies outside the allocator."""
+    fragmentation: Fraction = 0.06
+    """Reserved over allocated, minus one."""
+    fitted_on: str = ""
+    fitted_date: str = ""
+    source: str = ""

@@ -1,0 +1,59 @@
+# The menu. `make demo` and `make test` need nothing but Python 3.11 or newer with pip; they make their own .venv.
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench validate fit oracle docs clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+SET_UP := pyproject.toml constraints.txt scripts/setup.sh
+DEMO := examples/llama-8b-64xh100.yaml
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+$(VENV)/.ready-run: $(SET_UP)
+	@scripts/setup.sh run
+	@touch $@
+
+$(VENV)/.ready-dev: $(SET_UP)
+	@scripts/setup.sh dev
+	@touch $@ $(VENV)/.ready-run
+
+demo: $(VENV)/.ready-run ## install and answer one question: Llama 3.1 8B on 64 H100
+	@echo '$$ shardmeter predict $(DEMO)'
+	@$(BIN)/shardmeter predict $(DEMO)
+
+test: $(VENV)/.ready-dev ## the tests
+	@$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.ready-dev ## style, types, layers, spelling, generated pages
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/codespell README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md docs src tests scripts examples
+	@$(BIN)/python scripts/check_docs.py
+	@$(BIN)/python scripts/command_reference.py --check
+
+format: $(VENV)/.ready-dev ## let ruff rewrite what it can
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+bench: $(VENV)/.ready-dev ## speed: cold start, one prediction, plans per second
+	@$(BIN)/python -m pytest bench -q -s
+
+validate: $(VENV)/.ready-run ## compare with the measured runs that ship with the package
+	@$(BIN)/shardmeter validate
+
+fit: $(VENV)/.ready-dev ## refit the stacks from the measured runs
+	@$(BIN)/python scripts/fit.py
+
+oracle: $(VENV)/.ready-dev ## rewrite the table of parameter and FLOP counts (needs torch)
+	@$(BIN)/python scripts/oracle.py
+
+docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
+	@$(BIN)/python scripts/command_reference.py
+	@$(BIN)/python scripts/accuracy_page.py
+
+clean: ## remove .venv and every cache
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
+	@find src tests scripts bench -name __pycache__ -type d -prune -exec rm -rf {} +

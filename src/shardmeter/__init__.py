@@ -1,0 +1,59 @@
+"""ShardMeter: how fast, how much memory, how long and how much, for a transformer on any GPUs and any sharding.
+
+>>> import shardmeter
+>>> answer = shardmeter.predict(model="llama-3.1-8b", gpus="64xH100-SXM5-80GB", plan="fsdp")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shardmeter.core.errors import BadData, BadQuantity, BadScenario, ShardMeterError, UnknownName
+    from shardmeter.scenario import load
+    from shardmeter.specs import Scenario
+    from shardmeter.study.api import explain, predict
+    from shardmeter.study.validate import validate
+
+__all__ = [
+    "BadData",
+    "BadQuantity",
+    "BadScenario",
+    "Scenario",
+    "ShardMeterError",
+    "UnknownName",
+    "__version__",
+    "explain",
+    "load",
+    "predict",
+    "validate",
+]
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BadData": "shardmeter.core.errors",
+    "BadQuantity": "shardmeter.core.errors",
+    "BadScenario": "shardmeter.core.errors",
+    "Scenario": "shardmeter.specs",
+    "ShardMeterError": "shardmeter.core.errors",
+    "UnknownName": "shardmeter.core.errors",
+    "explain": "shardmeter.study.api",
+    "load": "shardmeter.scenario",
+    "predict": "shardmeter.study.api",
+    "validate": "shardmeter.study.validate",
+}
+"""Where each public name lives: it is imported when it is first asked for, so that `import shardmeter` costs nothing."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,39 @@
+"""Core attention: scores, softmax, weighted sum. The kernel of the stack decides what it costs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shardmeter.core.formula import formula
+from shardmeter.core.units import Bytes, BytesPerS, Count, Flop, FlopPerS, Fraction, Ratio, Seconds
+
+SEQ_HALF = 500.0
+"""Sequence length at which flash kernels reach half of their long-sequence rate."""
+NARROW_HEAD = 0.82
+"""Rate of heads narrower than 128 over that of 128 (0.77 FA3, 0.87-0.90 FA2)."""
+SCORE_BYTES = {"unfused": (16.0, 22.0), "fused": (8.0, 11.0)}
+"""Bytes through memory per score element, forward and backward, where scores are materialised."""
+BACKWARD_FLOPS = 2.5
+"""Flash kernels recompute the scores: the backward does 2.5 × the forward's operations."""
+UNFUSED_SHARE = 0.60
+"""Share of the matmul rate that batched products of depth head_dim reach."""
+
+
+@formula(cite="dao2023")
+def flash_attention_time(
+    flops: Flop, seq: Count, head_dim: Count, peak: FlopPerS, share: Fraction, factor: Ratio
+) -> Seconds:
+    """Time of a fused attention kernel for `flops` operations that it really does (causal counted as half).
+
+    rate = peak × share × factor × seq/(seq + 500) × (0.82 if head_dim < 128). Leaves out: batch × heads too few to fill
+    the device, head_dim above 128, variable-length packing."""
+    rate = peak * share * factor * np.where(np.less(head_dim, 128.0), NARROW_HEAD, 1.0)
+    return flops * ((seq + SEQ_HALF) / seq) / rate
+
+
+@formula(cite="korthikanti2022")
+def unfused_attention_time(flops: Flop, traffic: Bytes, rate: FlopPerS, bandwidth: BytesPerS) -> Seconds:
+    """Time of attention that writes its score matrix: batched products plus the passes over the scores.
+
+    `flops` counts the full square (no causal saving). Leaves out: overlap between the two."""
+    return flops / (rate * UNFUSED_SHARE) + traffic / bandwidth

@@ -1,0 +1,53 @@
+"""Collectives over a hierarchy of tiers: latency plus bytes over rate, the slowest tier sets the pace.
+
+Legend: a group of `ranks` members has `inside` of them in one unit of the tier below; `units` such units take part.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shardmeter.core.formula import formula
+from shardmeter.core.units import Bytes, BytesPerS, Count, Fraction, Ratio, Seconds
+
+
+@formula(cite="shardmeter")
+def members_inside(degree: Count, stride: Count, unit: Count) -> Count:
+    """Members of a mesh axis that one unit of a tier holds: neighbours are `stride` ranks apart.
+
+    Leaves out: groups that straddle units unevenly (the whole number below is taken)."""
+    return np.minimum(degree, np.maximum(np.floor(unit / stride), 1.0))
+
+
+@formula(cite="patarasuk2009")
+def shard_traffic(size: Bytes, ranks: Count, inside: Count) -> Bytes:
+    """Bytes each accelerator moves through a tier in a gather or a scatter of `size` over `ranks` members.
+
+    Every unit of `inside` members must receive what it does not hold, shared by its members: size·(1 − inside/ranks)/inside;
+    for the innermost tier inside = 1 and this is the ring's size·(ranks − 1)/ranks.
+    Leaves out: trees, in-network reduction."""
+    return size * (1.0 - inside / ranks) / inside
+
+
+@formula(cite="nccl-tuning")
+def tier_time(traffic: Bytes, bandwidth: BytesPerS, share: Fraction, factor: Ratio) -> Seconds:
+    """Time for `traffic` through one tier at the plateau share of the wire rate, times the stack's factor.
+
+    Leaves out: protocol switches at small sizes (they appear as latency)."""
+    return traffic / (bandwidth * share * factor)
+
+
+@formula(cite="nccl-tuning")
+def tier_latency(units: Count, base: Seconds, per_doubling: Seconds, passes: Ratio) -> Seconds:
+    """Start-up of a collective over `units` units: (base + per_doubling · log2(units)) × passes; nothing for one unit.
+
+    `passes` is 1 for an all-reduce and 0.5 for a gather or scatter (half of its steps). Leaves out: jitter of the members."""
+    return passes * np.where(np.greater(units, 1.0), 1.0, 0.0) * (base + per_doubling * np.log2(units))
+
+
+@formula(cite="hockney1994")
+def send_time(size: Bytes, bandwidth: BytesPerS, share: Fraction, factor: Ratio, latency: Seconds) -> Seconds:
+    """Point-to-point send of `size` bytes.
+
+    Leaves out: several senders on one adapter."""
+    return size / (bandwidth * share * factor) + latency

@@ -1,0 +1,67 @@
+"""Matrix products: a smooth, cheap roofline.
+
+Legend: the product is (m × k) · (k × n), done `repeats` times. On measured training runs sharper tile and wave curves
+buy nothing once a byte bound and a launch floor exist, so the shape terms are smooth and cost two operations each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shardmeter.core.formula import formula
+from shardmeter.core.units import Bytes, BytesPerS, Count, Flop, FlopPerS, Fraction, Ratio, Seconds, Watts
+
+TILE = 256.0 * 128.0
+"""Output elements of one thread-block tile of current libraries."""
+DEPTH_FILL = 256.0
+"""Depth that costs as much as filling and draining one tile's pipeline (A100 and H800 shape sweeps)."""
+WAVE_LOSS = 0.35
+"""Share of one wave that quantisation costs on average."""
+BEST_SHAPE_MARGIN = 1.08
+"""Asymptotic rate over the rate of the best measured shape, whose own depth and waves are finite."""
+
+
+@formula(cite="shardmeter")
+def gemm_flops(m: Count, n: Count, k: Count, repeats: Count, flop_per_mac: Flop) -> Flop:
+    """Floating-point operations of `repeats` products: two per multiply-add.
+
+    Leaves out: bias and epilogue arithmetic."""
+    return flop_per_mac * m * n * k * repeats
+
+
+@formula(cite="williams2009")
+def gemm_traffic(m: Count, n: Count, k: Count, repeats: Count, width: Bytes) -> Bytes:
+    """Bytes through device memory if every operand is read once and the result written once.
+
+    Leaves out: re-reads when an operand does not fit the cache; cache hits on freshly written operands."""
+    return width * (m * k + k * n + m * n) * repeats
+
+
+@formula(cite="mamf")
+def gemm_fill(m: Count, n: Count, k: Count, repeats: Count, processors: Count) -> Ratio:
+    """Factor ≥ 1 on the time of a product whose depth is short or whose tiles fill few waves.
+
+    (k + 256)/k × (1 + 0.35 · processors · tile / (m · n · repeats)). Leaves out: the saw-tooth of single waves, smaller
+    tiles for small shapes, split-k, alignment."""
+    return (k + DEPTH_FILL) / k * (1.0 + WAVE_LOSS * TILE * processors / (m * n * repeats))
+
+
+@formula(cite="mamf")
+def matmul_rate(
+    peak: FlopPerS, share: Fraction, factor: Ratio, power_limit: Watts, power: Watts
+) -> FlopPerS:
+    """Sustained rate of large products: dense peak × measured best share × margin × the stack's factor.
+
+    A power cap costs the square root of its ratio: between a voltage-bound clock (cube root) and a frequency-bound one
+    (linear). Leaves out: temperature, input data (random data switches more bits than zeros)."""
+    return peak * share * BEST_SHAPE_MARGIN * factor * np.sqrt(np.minimum(power_limit / power, 1.0))
+
+
+@formula(cite="williams2009")
+def gemm_time(
+    flops: Flop, traffic: Bytes, fill: Ratio, rate: FlopPerS, bandwidth: BytesPerS, start: Seconds
+) -> Seconds:
+    """Roofline of one product: the longer of arithmetic and memory, plus the start of the kernel on the device.
+
+    Leaves out: overlap of a product's tail with the next kernel."""
+    return np.maximum(flops * fill / rate, traffic / bandwidth) + start

@@ -1,0 +1,30 @@
+"""Model families: one file each, found by name. A family turns a Model's numbers into blocks of operations.
+
+A family module offers `blocks(model)`, `operations(model, block, tokens, seq, stack)`, `training_flops(model, tokens, seq)`
+and `activation_bytes(…)`; nothing here knows a bandwidth.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+from shardmeter.core.errors import UnknownName
+
+PLANNED = (
+    "encoder", "vision", "dual_encoder", "multimodal", "encoder_decoder", "diffusion", "mixture_of_experts", "hybrid",
+)  # fmt: skip
+"""Families that are named but not modelled yet; they are refused by name."""
+
+
+def names() -> tuple[str, ...]:
+    """The families built, in alphabetical order."""
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_") and m.name != "operations"))
+
+
+def family(name: str) -> ModuleType:
+    """The module of a family. Raises UnknownName."""
+    if name not in names():
+        raise UnknownName("family", name, names())
+    return importlib.import_module(f"{__name__}.{name}")

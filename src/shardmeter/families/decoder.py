@@ -1,0 +1,142 @@
+"""Dense decoder-only transformers: Llama, GPT, MPT, OPT, BLOOM, Qwen and their like.
+
+One layer: norm, q k v projection, rotation, causal attention, output projection, residual, norm, MLP, residual.
+Sources: Vaswani 2017; Radford 2019 (GPT-2); Touvron 2023 (Llama); counts follow Kaplan 2020 §2.1 and Narayanan 2021 §5.
+"""
+
+from __future__ import annotations
+
+from shardmeter.core.units import Bytes, Count, Flop
+from shardmeter.families.operations import FLOP_PER_MAC, Block, core_attention, matmul, streamed
+from shardmeter.specs.demands import Compute
+from shardmeter.specs.model import Model
+
+PASSES = {
+    #            norm        rotation    gated act.   plain act.  residual
+    "eager": ((12.0, 24.0), (24.0, 24.0), (10.0, 16.0), (4.0, 6.0), (6.0, 4.0)),
+    "fused": ((4.0, 8.0), (4.0, 4.0), (6.0, 10.0), (4.0, 6.0), (6.0, 4.0)),
+    "compiled": ((3.0, 6.0), (4.0, 4.0), (6.0, 10.0), (4.0, 6.0), (4.0, 4.0)),
+}
+"""Bytes per element (forward, backward) at 2-byte activations, counted from the reads and writes of each kernel: eager
+casts to fp32 and back around norms and rotations; a compiler merges the residual into the norm."""
+LAYER_NORM_EAGER = (4.0, 8.0)
+"""LayerNorm has a fused kernel even in eager code; RMSNorm had not."""
+LOSS_BYTES = (12.0, 18.0)
+"""Per logit: cast to fp32, maximum, exponentials, sum; gradient written and cast back."""
+
+
+def query_width(model: Model) -> Count:
+    """Width of all query heads together."""
+    return model.heads * model.head_dim
+
+
+def key_value_width(model: Model) -> Count:
+    """Width of all key (or value) heads together."""
+    return model.kv_heads * model.head_dim
+
+
+def _norm(model: Model, width: Count) -> Count:
+    return width * (2.0 if model.norm == "layer" else 1.0)
+
+
+def layer_matrices(model: Model) -> Count:
+    """Matrix parameters of one layer: q, k, v, output, and two or three MLP matrices."""
+    attention = model.hidden * (2.0 * query_width(model) + 2.0 * key_value_width(model))
+    return attention + model.hidden * model.ffn * (3.0 if model.mlp == "gated" else 2.0)
+
+
+def layer_vectors(model: Model) -> Count:
+    """Norm weights and biases of one layer."""
+    total = model.norms_per_layer * _norm(model, model.hidden)
+    if model.attention_bias:
+        total = total + query_width(model) + 2.0 * key_value_width(model)
+    if model.output_bias:
+        total = total + model.hidden
+    if model.mlp_bias:
+        total = total + model.ffn * (2.0 if model.mlp == "gated" else 1.0) + model.hidden
+    if model.qk_norm == "head":
+        total = total + 2.0 * model.head_dim
+    elif model.qk_norm == "full":
+        total = total + query_width(model) + key_value_width(model)
+    return total
+
+
+def blocks(model: Model) -> tuple[Block, ...]:
+    """Embedding, layers, head. A tied head owns no matrix (its copy on a later stage is the pipeline's business)."""
+    rows = model.context if model.positions == "learned" else 0.0
+    embedding_norm = _norm(model, model.hidden) if model.embedding_norm else 0.0
+    head = 0.0 if model.tied else model.vocab * model.hidden
+    head_vectors = _norm(model, model.hidden) + (model.vocab if model.head_bias else 0.0)
+    return (
+        Block(name="embedding", count=1, matrices=model.vocab * model.hidden + rows * model.hidden, vectors=embedding_norm),
+        Block(name="layer", count=model.layers, matrices=layer_matrices(model), vectors=layer_vectors(model)),
+        Block(name="head", count=1, matrices=head, vectors=head_vectors),
+    )
+
+
+def parameters(model: Model) -> Count:
+    """All parameters, a tied matrix counted once."""
+    total: Count = 0.0
+    for block in blocks(model):
+        total = total + block.count * block.parameters
+    return total
+
+
+def training_flops(model: Model, tokens: Count, seq: Count) -> Flop:
+    """FLOPs of forward and backward by mfu's count: 6 × matmul parameters (head included, embedding not) per token, and
+    full, non-causal attention: 12 · layers · seq · query width per token."""
+    matrices = model.layers * layer_matrices(model) + model.vocab * model.hidden
+    attention = model.layers * seq * query_width(model)
+    return tokens * (3.0 * FLOP_PER_MAC * matrices + 6.0 * FLOP_PER_MAC * attention)
+
+
+def operations(model: Model, block: str, tokens: Count, seq: Count, kernels: str) -> tuple[Compute, ...]:
+    """All phases of one piece of `block` for `tokens` tokens in sequences of `seq`, before any sharding."""
+    norm, rotation, gated, plain, residual = PASSES[kernels]
+    if model.norm != "rms" and kernels == "eager":
+        norm = LAYER_NORM_EAGER
+    if block == "embedding":
+        return streamed("embedding", tokens * model.hidden, 4.0, 10.0, "sequence")
+    if block == "head":
+        return (
+            *streamed("final norm", tokens * model.hidden, *norm, "sequence"),
+            *matmul("logits", tokens, model.hidden, model.vocab, "column"),
+            *streamed("loss", tokens * model.vocab, *LOSS_BYTES, "heads"),
+        )
+    query, key_value = query_width(model), key_value_width(model)
+    gates = 2.0 if model.mlp == "gated" else 1.0
+    activation = gated if model.mlp == "gated" else plain
+    ops = (
+        *streamed("norms", model.norms_per_layer * tokens * model.hidden, *norm, "sequence"),
+        *matmul("qkv projection", tokens, model.hidden, query + 2.0 * key_value, "column"),
+        *core_attention(tokens, seq, model.heads, model.head_dim, causal=True),
+        *matmul("output projection", tokens, query, model.hidden, "row"),
+        *streamed("residuals", 2.0 * tokens * model.hidden, *residual, "sequence"),
+        *matmul("mlp up", tokens, model.hidden, gates * model.ffn, "column"),
+        *streamed("activation", tokens * model.ffn, *activation, "heads"),
+        *matmul("mlp down", tokens, model.ffn, model.hidden, "row"),
+    )
+    if model.positions == "rope":
+        ops = (*ops, *streamed("rotation", tokens * (query + key_value), *rotation, "heads"))
+    return ops
+
+
+def activation_bytes(model: Model, kernels: str, scores: bool, seq: Count) -> tuple[Bytes, Bytes]:
+    """Bytes a layer keeps for its backward per token at 2-byte activations: (outside, inside) the tensor-parallel region.
+
+    Outside: the inputs and outputs of both norms (fp32 copies too where eager RMSNorm makes them). Inside: q, k, v and the
+    attention output, the MLP's up products and activation. Materialised scores add 5 bytes each (Korthikanti 2022, eq. 2).
+    Leaves out: dropout masks, log-sum-exp vectors."""
+    query, key_value = query_width(model), key_value_width(model)
+    upcast = 4.0 * model.norms_per_layer if kernels == "eager" and model.norm == "rms" else 0.0
+    outside = model.hidden * (4.0 * model.norms_per_layer + upcast)
+    inside = 2.0 * (2.0 * query + 2.0 * key_value)
+    if model.positions == "rope":
+        inside = inside + (2.0 * (query + key_value) if kernels == "eager" else 0.0)
+    products = 3.0 if model.mlp == "gated" else 2.0
+    if model.mlp == "gated" and kernels == "eager":
+        products = 4.0
+    inside = inside + 2.0 * products * model.ffn
+    if scores:
+        inside = inside + 5.0 * model.heads * seq
+    return outside, inside

@@ -1,0 +1,51 @@
+"""Data parallelism with whole gradients: DDP, ZeRO-1 and ZeRO-2 (Li 2020; Rajbhandari 2020 §5).
+
+ddp: one all-reduce of the gradients a step. zero1: a reduce-scatter, then a gather of the updated parameters. zero2: the
+reduce-scatter after every micro-batch, because whole gradients are not kept. Leaves out: find-unused-parameters, bucket order.
+"""
+
+from __future__ import annotations
+
+from shardmeter.core.units import Bytes, Count
+from shardmeter.specs.demands import INPUT_GRAD, OPTIMIZER, Transfer
+from shardmeter.specs.plan import Plan
+
+BUCKET = 50e6
+"""Bytes in one gradient bucket (PyTorch DDP 25 MiB; Megatron 40 M elements; nanotron 50 MB)."""
+GROUP = ("cp", "dp_shard", "dp_replicate")
+
+
+def shards(plan: Plan) -> Count:
+    """Ways the optimizer state is divided."""
+    return plan.dp_shard * plan.cp if plan.sharding in ("zero1", "zero2", "zero3", "fsdp") else 1.0
+
+
+def gradient_transfers(parameters: Count, plan: Plan, reduce_width: Bytes) -> tuple[Transfer, ...]:
+    """Reduction of the gradients of `parameters` (one rank's, after tensor and pipeline cuts)."""
+    size = parameters * reduce_width
+    scope = "micro_batch" if plan.sharding == "zero2" else "step"
+
+    def over(label: str, collective: str, size: Bytes, axes: tuple[str, ...]) -> Transfer:
+        return Transfer(
+            label=label, collective=collective, size=size, axes=axes, phase=INPUT_GRAD, scope=scope,
+            hides_under="backward", messages=1.0,
+        )  # fmt: skip
+
+    if plan.sharding in ("none", "ddp"):
+        return (over("gradient all-reduce", "all_reduce", size, GROUP),)
+    return (
+        over("gradient reduce-scatter", "reduce_scatter", size, GROUP[:2]),
+        over("gradient all-reduce over replicas", "all_reduce", size / shards(plan), GROUP[2:]),
+    )
+
+
+def update_transfers(parameters: Count, plan: Plan, gather_width: Bytes) -> tuple[Transfer, ...]:
+    """Gather of the updated parameters after a sharded optimizer step."""
+    if plan.sharding not in ("zero1", "zero2"):
+        return ()
+    return (
+        Transfer(
+            label="parameter gather", collective="all_gather", size=parameters * gather_width, axes=GROUP[:2],
+            phase=OPTIMIZER, scope="step", hides_under="forward",
+        ),
+    )  # fmt: skip

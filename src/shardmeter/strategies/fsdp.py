@@ -1,0 +1,43 @@
+"""Fully sharded data parallelism: FSDP, HSDP, ZeRO-3 (Zhao 2023 §3; Rajbhandari 2020 §5.3).
+
+Every unit's parameters are gathered before its forward pass, freed, gathered again before its backward (unless
+`reshard: false`), and its gradients scattered after it: once per micro-batch. With `dp_replicate` > 1 (HSDP) the scattered
+gradients are then all-reduced over the replicas. One unit ahead is prefetched. Leaves out: skipping the scatter while
+accumulating (no_sync), the rate limiter.
+"""
+
+from __future__ import annotations
+
+from shardmeter.core.units import Bytes, Count
+from shardmeter.specs.demands import FORWARD, INPUT_GRAD, Transfer
+from shardmeter.specs.plan import Plan
+
+SHARD = ("cp", "dp_shard")
+REPLICATE = ("dp_replicate",)
+
+
+def applies(plan: Plan) -> bool:
+    """Whether parameters themselves are sharded."""
+    return plan.sharding in ("fsdp", "zero3")
+
+
+def transfers(
+    parameters: Count, plan: Plan, gather_width: Bytes, reduce_width: Bytes, keep: bool
+) -> tuple[Transfer, ...]:
+    """Collectives of one unit of `parameters` per micro-batch. `keep`: its parameters stay gathered until the backward."""
+    shards = plan.dp_shard * plan.cp
+
+    def over(label: str, collective: str, size: Bytes, axes: tuple[str, ...], phase: str) -> Transfer:
+        under = "forward" if phase == FORWARD else "backward"
+        return Transfer(
+            label=label, collective=collective, size=size, axes=axes, phase=phase, scope="layer", hides_under=under
+        )
+
+    gather = over("parameter gather", "all_gather", parameters * gather_width, SHARD, FORWARD)
+    again = () if keep else (over("parameter gather", "all_gather", parameters * gather_width, SHARD, INPUT_GRAD),)
+    return (
+        gather,
+        *again,
+        over("gradient scatter", "reduce_scatter", parameters * reduce_width, SHARD, INPUT_GRAD),
+        over("gradient reduce over replicas", "all_reduce", parameters * reduce_width / shards, REPLICATE, INPUT_GRAD),
+    )

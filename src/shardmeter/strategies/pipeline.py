@@ -1,0 +1,70 @@
+"""Pipeline parallelism: how blocks are cut into stages, and what neighbours send (Huang 2019; Narayanan 2021 §2.2).
+
+`pp` is an int: it sets the length of the stage axis. Equal stages are kept once with their multiplicity.
+"""
+
+from __future__ import annotations
+
+from shardmeter.core.record import record
+from shardmeter.core.units import Bytes, Count
+from shardmeter.specs.demands import FORWARD, INPUT_GRAD, Transfer
+from shardmeter.specs.plan import Plan
+
+
+@record
+class Stage:
+    """Stages of equal content: `first` is the position of the earliest of `count` of them."""
+
+    first: int
+    count: int
+    layers: int
+    embedding: bool
+    head: bool
+
+
+def cut(layers: int, pp: int, rule: str, layer_cost: float, head_cost: float) -> tuple[int, ...]:
+    """Layers of each stage. even: equal, the remainder to the earliest; edges: embedding and head count as one layer each;
+    cost: walk the blocks and close a stage when the running cost passes its share (head last, embedding free)."""
+    if rule == "edges" and pp > 1:
+        total = even(layers + 2, pp)
+        return tuple(n - (i == 0) - (i == pp - 1) for i, n in enumerate(total))
+    if rule == "cost" and pp > 1:
+        whole = layers * layer_cost + head_cost
+        stage_of = []
+        for i in range(layers):
+            running = (i + 1) * layer_cost
+            stage_of.append(next(s for s in range(pp) if running <= whole * (s + 1) / pp * (1 + 1e-12)))
+        return tuple(stage_of.count(s) for s in range(pp))
+    return even(layers, pp)
+
+
+def even(layers: int, pp: int) -> tuple[int, ...]:
+    """`layers` over `pp` stages, the remainder one each to the earliest."""
+    base, rest = divmod(layers, pp)
+    return tuple(base + (i < rest) for i in range(pp))
+
+
+def stages(counts: tuple[int, ...]) -> tuple[Stage, ...]:
+    """Group equal stages, in order of their first appearance."""
+    last = len(counts) - 1
+    kinds: dict[tuple[int, bool, bool], list[int]] = {}
+    for position, layers in enumerate(counts):
+        kinds.setdefault((layers, position == 0, position == last), []).append(position)
+    return tuple(
+        Stage(first=places[0], count=len(places), layers=layers, embedding=first, head=final)
+        for (layers, first, final), places in kinds.items()
+    )
+
+
+def sends(tokens: Count, hidden: Count, plan: Plan, width: Bytes) -> tuple[Transfer, ...]:
+    """Activations to the next stage and gradients back, per micro-batch and boundary; cut along the sequence under SP."""
+    if plan.pp == 1:
+        return ()
+    size = tokens * hidden * width * float(plan.virtual_stages)
+    if plan.sequence_parallel:
+        size = size / plan.tp
+    return tuple(
+        Transfer(label="stage send", collective="send", size=size, axes=("pp",), phase=phase, scope="micro_batch",
+                 messages=float(plan.virtual_stages))
+        for phase in (FORWARD, INPUT_GRAD)
+    )  # fmt: skip

@@ -1,0 +1,60 @@
+"""Tensor parallelism, with or without sequence parallelism (Shoeybi 2019 §3; Korthikanti 2022 §4.2).
+
+Weights of a pair of linear layers are cut by column and by row, attention by head. Without sequence parallelism each pair
+ends in one all-reduce; with it the all-reduce becomes a gather before and a scatter after, and what lies between pairs
+(norms, residuals) is cut along the sequence. Leaves out: asynchronous (chunked) overlap.
+"""
+
+from __future__ import annotations
+
+from shardmeter.core.record import changed
+from shardmeter.core.units import Bytes, Count
+from shardmeter.families.operations import Block
+from shardmeter.specs.demands import FORWARD, INPUT_GRAD, Compute, Transfer
+from shardmeter.specs.model import Model
+from shardmeter.specs.plan import Plan
+
+
+def shard(op: Compute, plan: Plan) -> Compute:
+    """One rank's part of an operation."""
+    if op.split == "none" or (op.split == "sequence" and not plan.sequence_parallel):
+        return op
+    if op.kind == "gemm":
+        cut: dict[str, Count] = {op.split: getattr(op, op.split) / plan.tp}
+        return changed(op, flops=op.flops / plan.tp, **cut)
+    if op.kind == "attention":
+        return changed(op, flops=op.flops / plan.tp, n=op.n / plan.tp)
+    return changed(op, traffic=op.traffic / plan.tp)
+
+
+def held(block: Block, plan: Plan) -> Count:
+    """Parameters of one piece of a block that one tensor-parallel rank holds."""
+    return block.matrices / plan.tp + block.vectors
+
+
+def transfers(model: Model, block: str, tokens: Count, plan: Plan, width: Bytes) -> tuple[Transfer, ...]:
+    """Serial collectives of one piece of a block for one micro-batch; `width` is bytes per activation."""
+    size = tokens * model.hidden * width
+
+    def over(label: str, collective: str, phase: str, times: float) -> Transfer:
+        return Transfer(
+            label=label, collective=collective, size=size, axes=("tp",), phase=phase, scope="layer", messages=times
+        )
+
+    pairs = {"layer": 2.0, "embedding": 1.0, "head": 1.0}[block]
+    if not plan.sequence_parallel:
+        where = {"layer": (FORWARD, INPUT_GRAD), "embedding": (FORWARD,), "head": (INPUT_GRAD,)}[block]
+        return tuple(over("tensor all-reduce", "all_reduce", phase, pairs) for phase in where)
+    if block == "embedding":
+        return (
+            over("tensor scatter", "reduce_scatter", FORWARD, 1.0),
+            over("tensor gather", "all_gather", INPUT_GRAD, 1.0),
+        )
+    scatter = (over("tensor scatter", "reduce_scatter", FORWARD, pairs),) if block == "layer" else ()
+    gather_back = (over("tensor gather", "all_gather", INPUT_GRAD, pairs),) if block == "layer" else ()
+    return (
+        over("tensor gather", "all_gather", FORWARD, pairs),
+        *scatter,
+        *gather_back,
+        over("tensor scatter", "reduce_scatter", INPUT_GRAD, pairs),
+    )

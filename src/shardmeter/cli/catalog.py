@@ -1,0 +1,39 @@
+"""`shardmeter catalog`: what can be named in a scenario."""
+
+from __future__ import annotations
+
+import click
+
+from shardmeter.cli.options import catalog_option, format_option, rows
+from shardmeter.cli.output import write
+
+KINDS = ("accelerators", "fabrics", "instances", "models", "stacks")
+
+EPILOG = """Examples:
+
+\b
+  shardmeter catalog accelerators
+  shardmeter catalog models llama-3.1-8b
+  shardmeter catalog stacks --format json"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("name", required=False)
+@catalog_option
+@format_option
+def catalog(kind: str, name: str | None, catalogs: tuple[str, ...], output: str) -> int:
+    """List the rows of KIND, or show the row NAME with its sources."""
+    from shardmeter.core.errors import UnknownName
+    from shardmeter.render import listing
+    from shardmeter.scenario.catalog import load_catalog
+
+    found = rows(catalogs) or load_catalog(())
+    if name is None:
+        write(listing.several(kind, list(found.rows(kind))), output)
+        return 0
+    names = list(found.names(kind))
+    if name not in names:
+        raise UnknownName(kind.removesuffix("s"), name, names)
+    write(listing.one(kind, next(row for row in found.rows(kind) if row.name == name)), output)
+    return 0

@@ -1,0 +1,77 @@
+"""Options that several commands share, and how they become a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from shardmeter.scenario.catalog import Catalog
+    from shardmeter.specs import Scenario
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FORMATS = ("table", "json", "csv")
+
+format_option = click.option(
+    "--format",
+    "output",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="What to write to standard output.",
+)
+catalog_option = click.option(
+    "--catalog",
+    "catalogs",
+    multiple=True,
+    metavar="DIR",
+    help="A folder with more catalog rows; its rows win over the shipped ones. Repeatable.",
+)
+
+SCENARIO_OPTIONS = (
+    click.argument("scenario", required=False),
+    click.option("--model", metavar="NAME|FILE", help="A model of the catalog, a file, or a Hugging Face config.json."),
+    click.option("--gpus", metavar="NxNAME", help="One island of N accelerators, as in 64xH100-SXM5-80GB."),
+    click.option("--plan", metavar="NAME[,key=value…]", help="The layout, as in fsdp,tp=8,recompute=full."),
+    click.option("--stack", metavar="NAME", help="The training software."),
+    click.option("--seq", metavar="TOKENS", help="Sequence length."),
+    click.option("--micro-batch", metavar="N", help="Sequences per GPU group and pass."),
+    click.option("--global-batch", metavar="N", help="Sequences per optimizer step, or '8M tokens'."),
+    click.option("--tokens", metavar="N", help="Length of the run, as in 1.5T."),
+    click.option(
+        "--set", "overrides", multiple=True, metavar="a.b=VALUE", help="Override one field of the scenario. Repeatable."
+    ),
+    catalog_option,
+    format_option,
+)
+
+
+def scenario_options(command: F) -> F:
+    """The argument SCENARIO and the options that stand for one, or change one."""
+    for decorate in reversed(SCENARIO_OPTIONS):
+        command = decorate(command)
+    return command
+
+
+def resolve(asked: dict[str, Any]) -> Scenario:
+    """The scenario that the shared options describe."""
+    names = ("model", "gpus", "plan", "stack", "seq", "micro_batch", "global_batch", "tokens")
+    options = {name: asked[name] for name in names if asked[name] is not None}
+    source = asked["scenario"]
+    if source is None and not options and not asked["overrides"]:
+        raise click.UsageError("nothing to answer: name a SCENARIO file, or say --model and --gpus")
+    from shardmeter.scenario import load
+
+    return load(source, overrides=asked["overrides"], catalog=rows(asked["catalogs"]), options=options)
+
+
+def rows(folders: tuple[str, ...]) -> Catalog | None:
+    """The catalog with the user's folders, or None for the shipped one."""
+    if not folders:
+        return None
+    from shardmeter.scenario.catalog import load_catalog
+
+    return load_catalog(folders)

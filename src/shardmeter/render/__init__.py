@@ -1,0 +1,9 @@
+"""One description of an answer (`Document`), four outputs: terminal, Markdown, CSV, JSON.
+
+The pages (`prediction`, `explanation`, `validation`, `listing`) turn an answer's plain data into a `Document`; the writers
+(`terminal`, `markdown`, `csv_text`, `json_text`) turn a `Document` into text. Neither knows the other.
+"""
+
+from shardmeter.render.document import Column, Document, Facts, Notes, Section, Table
+
+__all__ = ["Column", "Document", "Facts", "Notes", "Section", "Table"]

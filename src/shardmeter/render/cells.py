@@ -1,0 +1,57 @@
+"""One value as text: three or four significant digits, and its unit always shown."""
+
+from __future__ import annotations
+
+import math
+
+from shardmeter.core.quantity import show
+from shardmeter.render.document import Value
+
+SI_UNITS = frozenset({"s", "B", "B/s", "FLOP", "FLOP/s", "W", "W*s", "1/s", "USD", "USD/s", "USD/B"})
+"""Units that `core.quantity.show` scales by itself; any other unit is written after the number as it is."""
+MISSING = "–"
+EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def text(value: Value, unit: str = "") -> str:
+    """A value for people. `%` takes a fraction; an SI unit is scaled (`311 ms`); any other unit follows the number."""
+    if value is None:
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if not math.isfinite(value):
+        return MISSING
+    if unit == "%":
+        return f"{100 * value:.1f} %"
+    if unit == "±%":
+        return f"{100 * value:+.1f} %"
+    if unit in SI_UNITS:
+        return show(value, unit)
+    return f"{number(value)} {unit}".rstrip()
+
+
+def number(value: float) -> str:
+    """A bare number: whole ones and large ones with thousands apart, others with four significant digits."""
+    if value == 0:
+        return "0"
+    if float(value).is_integer() and abs(value) < 1e15:
+        return f"{value:,.0f}"
+    if 1e-3 <= abs(value) < 1e3:
+        return f"{value:.4g}"
+    if 1e3 <= abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:.3e}"
+
+
+def bar(share: float | None, width: int, *, plain: bool = False) -> str:
+    """A fraction of `width` as a bar; more than the whole ends in an arrow. `plain` keeps to ASCII."""
+    if share is None or not math.isfinite(share) or share <= 0:
+        return ""
+    if share > 1:
+        return ("#" if plain else "█") * (width - 1) + (">" if plain else "▶")
+    if plain:
+        return "#" * max(1, round(share * width))
+    whole, rest = divmod(round(share * width * 8), 8)
+    return ("█" * whole + EIGHTHS[rest]).rstrip() or "▏"

@@ -1,0 +1,75 @@
+"""What can be shown: a document of sections. Values are raw (SI numbers, texts); every number carries its unit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from shardmeter.core.record import record
+
+Value: TypeAlias = float | int | str | bool | None
+Row: TypeAlias = Mapping[str, Value]
+
+
+@record
+class Column:
+    """One column of a table. `unit` as in `cells.text`; `bar` draws a fraction as a bar instead of printing it."""
+
+    key: str
+    title: str
+    unit: str = ""
+    bar: bool = False
+    wide: bool = False
+    """Whether this column gives way first when the line is too short."""
+
+
+@record
+class Fact:
+    """One labelled value."""
+
+    label: str
+    value: Value
+    unit: str = ""
+    note: str = ""
+
+
+@record
+class Facts:
+    """Labelled values, one a line."""
+
+    title: str
+    facts: tuple[Fact, ...]
+
+
+@record
+class Table:
+    """Rows under columns; `total` is printed below a rule."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    total: Row | None = None
+    caption: str = ""
+
+
+@record
+class Notes:
+    """Sentences, one a line."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+Section: TypeAlias = Facts | Table | Notes
+
+
+@record
+class Document:
+    """A whole answer. `good` colours the verdict; `data` is the JSON; `flat` is what CSV writes."""
+
+    title: str
+    verdict: str = ""
+    good: bool = True
+    sections: tuple[Section, ...] = ()
+    data: Mapping[str, Any]
+    flat: tuple[Row, ...] = ()

@@ -1,0 +1,108 @@
+"""The page of a validation: leave-one-source-out error first, in-sample beside it, weighted by source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+
+ERRORS = (
+    Column(key="n", title="rows", unit=""),
+    Column(key="loso_mape", title="source left out", unit="%"),
+    Column(key="mape", title="in sample", unit="%"),
+    Column(key="median_ape", title="median", unit="%"),
+    Column(key="p90_ape", title="90th", unit="%"),
+    Column(key="bias", title="bias", unit="±%"),
+    Column(key="within_10pct", title="within 10 %", unit="%"),
+    Column(key="coverage_90", title="coverage", unit="%"),
+)
+
+
+def document(report: Mapping[str, Any], bars_missed: Iterable[Any] = (), title: str = "") -> Document:
+    """A `validate` JSON as a document."""
+    missed = tuple(str(bar) for bar in bars_missed)
+    scored, rows = report.get("scored"), report.get("rows")
+    sections: list[Section | None] = [
+        metrics_table(report),
+        source_table(report),
+        group_table(report),
+        _ranking(report.get("ranking")),
+        _failures(report.get("failures")),
+        _reasons("Skipped (cannot be expressed)", report.get("skipped")),
+        _reasons("Excluded (does not count)", report.get("excluded")),
+        Notes(title="Bars missed", lines=missed) if missed else None,
+    ]
+    return Document(
+        title=title,
+        verdict=f"{scored} of {rows} rows scored" + (f"; {len(missed)} bars missed" if missed else ""),
+        good=not missed,
+        sections=tuple(section for section in sections if section is not None),
+        data=report,
+        flat=tuple(_scalars(row) for row in report.get("rows_detail") or ()),
+    )
+
+
+def metrics_table(report: Mapping[str, Any]) -> Table:
+    """One line a quantity: the mean over sources."""
+    return _errors("Error by quantity (mean over sources)", "quantity", report.get("metrics"))
+
+
+def source_table(report: Mapping[str, Any]) -> Table | None:
+    """One line a source."""
+    return _errors("Error by source", "source", report.get("by_source")) if report.get("by_source") else None
+
+
+def group_table(report: Mapping[str, Any]) -> Table | None:
+    """One line a stack, task or regime."""
+    return _errors("Error by group", "group", report.get("by_group")) if report.get("by_group") else None
+
+
+def _errors(title: str, name: str, data: Any) -> Table:
+    rows: list[Row] = [{"name": key, **_scalars(value)} for key, value in (data or {}).items() if value]
+    used = [column for column in ERRORS if any(row.get(column.key) is not None for row in rows)]
+    return Table(title=title, columns=(Column(key="name", title=name, wide=True), *used), rows=tuple(rows))
+
+
+def _ranking(ranking: Mapping[str, Any] | None) -> Table | None:
+    if not ranking:
+        return None
+    return Table(
+        title="Ranking of plans on measured grids",
+        columns=(
+            Column(key="grid", title="grid", wide=True),
+            Column(key="n", title="plans"),
+            Column(key="spearman", title="rank correlation"),
+            Column(key="regret", title="regret", unit="%"),
+        ),
+        rows=tuple({"grid": grid, **_scalars(value)} for grid, value in ranking.items()),
+    )
+
+
+def _failures(failures: Mapping[str, Any] | None) -> Facts | None:
+    if not failures or not failures.get("n"):
+        return None
+    return Facts(
+        title="Failed configurations",
+        facts=(
+            Fact(label="rows", value=failures.get("n")),
+            Fact(label="found", value=failures.get("recall"), unit="%"),
+            Fact(label="false alarms", value=failures.get("false_alarm"), unit="%"),
+        ),
+    )
+
+
+def _reasons(title: str, entries: Any) -> Table | None:
+    if not entries:
+        return None
+    counts = Counter(str(entry.get("reason", "")) for entry in entries)
+    return Table(
+        title=title,
+        columns=(Column(key="n", title="rows"), Column(key="reason", title="reason", wide=True)),
+        rows=tuple({"n": count, "reason": reason} for reason, count in counts.most_common()),
+    )
+
+
+def _scalars(data: Mapping[str, Any]) -> Row:
+    return {key: value for key, value in data.items() if value is None or isinstance(value, str | bool | int | float)}

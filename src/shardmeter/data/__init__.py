@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 from importlib.resources.abc import Traversable
-from io import TextIOBase
-from typing import cast
+from typing import IO
 
 DATA_DATE = "2026-11-29"
 """The day the rows were last brought up to date: the `data_date` of every JSON answer."""
@@ -16,9 +15,9 @@ def file(name: str) -> Traversable:
     return resources.files(__name__).joinpath(name)
 
 
-def open_text(name: str) -> TextIOBase:
+def open_text(name: str) -> IO[str]:
     """Open one shipped file for reading, as UTF-8."""
-    return cast("TextIOBase", file(name).open(encoding="utf-8", newline=""))
+    return file(name).open(encoding="utf-8")
 
 
 def read_text(name: str) -> str:

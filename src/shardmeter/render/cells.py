@@ -7,7 +7,7 @@ import math
 from shardmeter.core.quantity import show
 from shardmeter.render.document import Value
 
-SI_UNITS = frozenset({"s", "B", "B/s", "FLOP", "FLOP/s", "W", "W*s", "1/s", "USD", "USD/s", "USD/B"})
+SCALED = frozenset({"s", "B", "B/s", "FLOP", "FLOP/s", "W", "W*s", "USD", "USD/s", "USD/B", "tokens"})
 """Units that `core.quantity.show` scales by itself; any other unit is written after the number as it is."""
 MISSING = "–"
 EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -27,7 +27,9 @@ def text(value: Value, unit: str = "") -> str:
         return f"{100 * value:.1f} %"
     if unit == "±%":
         return f"{100 * value:+.1f} %"
-    if unit in SI_UNITS:
+    if unit == "GiB":
+        return f"{value:,.2f} GiB"
+    if unit in SCALED:
         return show(value, unit)
     return f"{number(value)} {unit}".rstrip()
 

@@ -51,7 +51,7 @@ def _speed(answer: Answer) -> Facts:
             Fact(label="throughput", value=answer["tokens_per_s"], unit="tokens/s"),
             Fact(label="per GPU", value=answer["tokens_per_s_per_gpu"], unit="tokens/s"),
             Fact(label="MFU", value=answer["mfu"], unit="%", note=_hfu(answer)),
-            Fact(label="per GPU", value=answer["tflops_per_gpu"], unit="TFLOP/s"),
+            Fact(label="model FLOPs per GPU", value=answer["tflops_per_gpu"], unit="TFLOP/s"),
         ),
     )
 
@@ -139,7 +139,7 @@ def _run(run: Answer | None) -> Facts | None:
     seconds = run.get("wall_clock_s")
     facts = [
         Fact(label="wall clock", value=seconds / 86400 if seconds is not None else None, unit="days"),
-        Fact(label="tokens", value=run.get("tokens")),
+        Fact(label="tokens", value=run.get("tokens"), unit="tokens"),
         Fact(label="steps", value=run.get("steps")),
         Fact(label="GPU time", value=run.get("gpu_hours"), unit="GPU-hours"),
         Fact(label="goodput", value=run.get("goodput"), unit="%"),

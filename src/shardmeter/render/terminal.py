@@ -25,13 +25,15 @@ def write(document: Document, stream: TextIO | None = None) -> None:
     out = stream if stream is not None else sys.stdout
     console = console_for(out)
     plain = not _speaks_unicode(out)
-    if document.title:
-        console.print(Text(document.title, style="bold"))
-    if document.verdict:
-        console.print(Text(document.verdict, style="green" if document.good else "red"))
-    for section in document.sections:
-        console.print()
-        _section(console, section, plain=plain)
+    with console.capture() as capture:
+        if document.title:
+            console.print(Text(document.title, style="bold"))
+        if document.verdict:
+            console.print(Text(document.verdict, style="green" if document.good else "red"))
+        for section in document.sections:
+            console.print()
+            _section(console, section, plain=plain)
+    out.write("\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n")
 
 
 def console_for(out: TextIO) -> Console:

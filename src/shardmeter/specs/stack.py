@@ -29,6 +29,8 @@ class Stack:
     gather_dtype: str = "bf16"
     gradient_dtype: str = "fp32"
     """What gradients are accumulated in."""
+    selective: str = "attention"
+    """What `recompute: selective` means here: attention (core attention runs again) or alternate (every second product kept)."""
     gradient_overlap: bool = True
     """Whether the data-parallel reduction of gradients runs behind the backward pass."""
     gather_overlap: bool = False

@@ -1,0 +1,68 @@
+"""*add*: the ledger. The total is the left fold of the terms; nothing else computes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from shardmeter.core.units import Bytes, Number, Seconds
+from shardmeter.specs.estimate import MemoryTerm, Term
+
+CAUSES: dict[str, tuple[str, str]] = {
+    "matrix products": ("compute", "a lower precision, or a faster accelerator; larger micro-batches fill tiles better"),
+    "core attention": ("compute", "a newer attention kernel, or a shorter sequence"),
+    "memory-bound kernels": ("memory bandwidth", "fused or compiled kernels; sequence parallelism cuts norms and residuals"),
+    "launch overhead": ("launch", "larger micro-batches, compiled kernels or CUDA graphs"),
+    "recompute": ("compute", "less recomputation: shard more, or a smaller micro-batch, if memory allows"),
+    "tensor parallel": ("scale-up link", "a smaller tp, or asynchronous tensor parallelism"),
+    "parameter gather": ("fabric", "hybrid sharding (dp_replicate > 1), reshard: false, or larger micro-batches"),
+    "gradient reduction": ("fabric", "more accumulation per step, a 16-bit reduction, or hybrid sharding"),
+    "contention": ("fabric", "less communication hidden under compute: larger micro-batches, hybrid sharding"),
+    "stage sends": ("fabric", "a smaller pp, or stages placed inside the scale-up domain"),
+    "pipeline bubble": ("pipeline", "more micro-batches per step, more virtual stages, or a smaller pp"),
+    "optimizer": ("optimizer", "shard the optimizer state over more ranks"),
+    "software": ("software", "a fixed cost per step: a larger global batch spreads it"),
+}
+"""Ledger order, and for each term its cause and what relieves it."""
+
+
+def ledger(exposed: dict[str, Seconds], hidden: dict[str, Seconds]) -> tuple[Term, ...]:
+    """The terms in fixed order. Raises KeyError on a label that has no cause: a term must say where it comes from."""
+    unknown = set(exposed) - set(CAUSES)
+    if unknown:
+        raise KeyError(f"ledger terms without a cause: {sorted(unknown)}")
+    return tuple(
+        Term(label=label, seconds=exposed[label], hidden=hidden.get(label, 0.0), cause=cause, advice=advice)
+        for label, (cause, advice) in CAUSES.items()
+        if label in exposed
+    )
+
+
+def total(terms: Iterable[Term]) -> Seconds:
+    """Left fold of the exposed seconds."""
+    result: Seconds = 0.0
+    for term in terms:
+        result = result + term.seconds
+    return result
+
+
+def memory_total(terms: Iterable[MemoryTerm]) -> Bytes:
+    """Left fold of the bytes."""
+    result: Bytes = 0.0
+    for term in terms:
+        result = result + term.size
+    return result
+
+
+def merged(into: dict[str, Number], other: dict[str, Number], times: Number) -> None:
+    """Add `times` × every entry of `other` into `into`, in place and in order."""
+    for label, value in other.items():
+        into[label] = into[label] + times * value if label in into else times * value
+
+
+def chosen(condition: Number, yes: Number, no: Number) -> Number:
+    """`yes` where the condition holds; plain floats stay floats."""
+    if isinstance(condition, (bool, np.bool_)):
+        return yes if condition else no
+    return np.where(condition, yes, no)

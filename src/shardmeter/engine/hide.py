@@ -1,0 +1,66 @@
+"""*hide*: the only place that knows overlap.
+
+Releases and deadlines are positions on the compute clock without stalls:
+finish_k = max(release_k + stall(release_k), finish of the channel's previous) + work_k; stall_k = max(stall_{k−1},
+finish_k − deadline_k). `scan` is that rule as written; `train_stall` and `tail` are its closed forms for the two patterns
+that training makes over and over, held to it by tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shardmeter.core.units import Count, Number, Ratio, Seconds
+
+
+def scan(
+    release: Sequence[Seconds], deadline: Sequence[Seconds], work: Sequence[Seconds], channel: Sequence[str]
+) -> tuple[Seconds, ...]:
+    """Exposed seconds of each transfer. Transfers are given in order of deadline; numbers broadcast, channels are names.
+
+    Exact for any windows; costs O(n²) comparisons. Leaves out: contention."""
+    busy: dict[str, Seconds] = {}
+    stalls: list[tuple[Seconds, Seconds]] = []
+    stall: Seconds = 0.0
+    exposed: list[Seconds] = []
+    for opens, closes, seconds, name in zip(release, deadline, work, channel, strict=True):
+        begun: Number = 0.0
+        for earlier, accrued in stalls:
+            begun = np.maximum(begun, np.where(np.less_equal(earlier, opens), accrued, 0.0))
+        finish = np.maximum(opens + begun, busy.get(name, 0.0)) + seconds
+        busy[name] = finish
+        later = np.maximum(stall, finish - closes)
+        exposed.append(later - stall)
+        stall = later
+        stalls.append((closes, stall))
+    return tuple(exposed)
+
+
+def train_stall(period: Seconds, channels: Sequence[Seconds]) -> Seconds:
+    """Steady stall per period of a train of equal pieces, each of whose transfers must pass within one period.
+
+    `channels` holds the work per period of every channel. Exact for windows of one period (one unit prefetched)."""
+    longest: Seconds = 0.0
+    for work in channels:
+        longest = np.maximum(longest, work)
+    return np.maximum(longest - period, 0.0)
+
+
+def tail(work: Seconds, period: Seconds, pieces: Count) -> Seconds:
+    """Exposed seconds of `work`, cut into `pieces` equal transfers released one per `period` and all due at the end.
+
+    Exact: the channel ends at max over j of (j·period + (pieces − j + 1)·w), which is at the first or at the last."""
+    each = work / pieces
+    return np.maximum(each, work - (pieces - 1.0) * period)
+
+
+def pipeline_idle(slots: Sequence[tuple[Seconds, int]], critical: Seconds, fill: Ratio) -> Seconds:
+    """Idle seconds of the critical stage in one step: `fill` × the slot times of all other stages.
+
+    `slots` holds (seconds of one micro-batch, number of such stages). 1F1B: step = m·longest + Σ others."""
+    total: Seconds = 0.0
+    for seconds, count in slots:
+        total = total + seconds * float(count)
+    return (total - critical) * fill

@@ -1,0 +1,123 @@
+"""Memory of the worst rank at its peak: what every strategy leaves resident, tagged exact, modelled or estimated."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shardmeter.core.units import Bytes, Count
+from shardmeter.engine import demand
+from shardmeter.engine.add import memory_total
+from shardmeter.engine.demand import WIDTH, Work
+from shardmeter.families import family
+from shardmeter.schedules import schedule
+from shardmeter.specs.estimate import MemoryTerm
+from shardmeter.specs.model import Model
+from shardmeter.specs.plan import Plan
+from shardmeter.specs.run import Run
+from shardmeter.specs.stack import Stack
+from shardmeter.strategies import data, fsdp, recompute
+from shardmeter.strategies.pipeline import Stage
+
+STATES = {"adamw": 8.0, "adamw8bit": 2.0, "sgd": 4.0}
+"""Bytes of optimizer moments per parameter."""
+LOGIT_BYTES = 10.0
+"""Per logit at the loss: 16-bit logits, fp32 copy, fp32 gradient."""
+
+
+def residents(
+    model: Model, work: Work, plan: Plan, run: Run, stack: Stack
+) -> tuple[tuple[MemoryTerm, ...], Bytes]:
+    """Terms of the worst rank, and what of them the allocator has handed out. Worst = largest total over the stages.
+
+    Leaves out: the moment inside the step at which each term peaks (they are added), and what a framework keeps by mistake."""
+    worst: tuple[MemoryTerm, ...] = ()
+    largest: Bytes = 0.0
+    for stage in work.stages:
+        terms = _stage(model, work, stage, plan, run, stack)
+        size = memory_total(terms)
+        worst = terms if not worst else _larger(worst, largest, terms, size)
+        largest = np.maximum(largest, size)
+    allocated = memory_total(worst)
+    slack = MemoryTerm(label="fragmentation", size=allocated * stack.fragmentation, exactness="estimated")
+    context = MemoryTerm(label="context and communicators", size=stack.context, exactness="estimated")
+    return (*worst, slack, context), allocated
+
+
+def _larger(
+    left: tuple[MemoryTerm, ...], left_size: Bytes, right: tuple[MemoryTerm, ...], right_size: Bytes
+) -> tuple[MemoryTerm, ...]:
+    keep = np.greater_equal(left_size, right_size)
+    return tuple(
+        MemoryTerm(label=a.label, size=np.where(keep, a.size, b.size), exactness=a.exactness)
+        for a, b in zip(left, right, strict=True)
+    )
+
+
+def _stage(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack) -> tuple[MemoryTerm, ...]:
+    parameters = demand.gradient_parameters(work, stage, model)
+    activations, peak = _activations(model, work, stage, plan, run, stack)
+    logits: Bytes = 0.0
+    if stage.head:
+        logits = work.tokens * model.vocab / plan.tp * LOGIT_BYTES
+    return (
+        *_states(work, parameters, plan, stack),
+        MemoryTerm(label="activations", size=activations, exactness="modelled"),
+        MemoryTerm(label="peak inside a layer", size=np.maximum(peak, logits), exactness="modelled"),
+        MemoryTerm(label="gathered units", size=_gathered(work, plan, stage), exactness="modelled"),
+    )
+
+
+def _states(work: Work, parameters: Count, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ...]:
+    """Parameters, gradients, optimizer. Sharded: the fp32 master is the parameter; whole: a 16-bit copy beside it."""
+    shards = data.shards(plan)
+    master = WIDTH[plan.master_dtype]
+    gradient = WIDTH[stack.gradient_dtype]
+    if fsdp.applies(plan):
+        held, kept = parameters / shards * master, parameters / shards * master
+        state = parameters / shards * STATES[plan.optimizer]
+    else:
+        held = parameters * WIDTH[plan.precision]
+        kept = parameters * gradient
+        if plan.sharding == "zero2":
+            kept = kept / shards
+        state = parameters / shards * (STATES[plan.optimizer] + master)
+    return (
+        MemoryTerm(label="parameters", size=held, exactness="exact"),
+        MemoryTerm(label="gradients", size=kept, exactness="exact"),
+        MemoryTerm(label="optimizer state", size=state, exactness="exact"),
+    )
+
+
+def _activations(
+    model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack
+) -> tuple[Bytes, Bytes]:
+    """(kept until the backward over all micro-batches in flight, working set of the layer being computed)."""
+    scores = stack.attention in ("unfused", "fused")
+    outside, inside = family(model.family).activation_bytes(model, stack.kernels, scores, run.seq_len)
+    across = plan.tp if plan.sequence_parallel else 1.0
+    per_layer = work.tokens * (outside / across + inside / plan.tp)
+    checkpoint = work.tokens * model.hidden * WIDTH[plan.precision] / across
+    kept_share = recompute.kept(plan.recompute, stack.selective)
+    if plan.recompute == "selective" and stack.selective == "attention" and scores:
+        per_layer = per_layer - work.tokens * 5.0 * model.heads * run.seq_len / plan.tp
+    kept = np.maximum(kept_share * per_layer, checkpoint)
+    flying: Count = 1.0
+    if plan.pp > 1:
+        flying = schedule(plan.schedule).in_flight(stage.first, plan.pp, work.micro_batches, plan.virtual_stages)
+    edge = checkpoint if stage.embedding else 0.0
+    working = (1.0 - kept_share) * per_layer + checkpoint
+    return flying * (float(stage.layers) * kept + edge), working
+
+
+def _gathered(work: Work, plan: Plan, stage: Stage) -> Bytes:
+    """fsdp: two layers' parameters and one layer's whole gradients, and the root unit."""
+    if not fsdp.applies(plan):
+        return 0.0
+    gather, reduce = WIDTH[plan.gather_dtype], WIDTH[plan.reduce_dtype]
+    whole = float(stage.layers) if not plan.reshard else 2.0
+    layer = work.blocks["layer"].held
+    total = layer * (whole * gather + reduce)
+    for name, here in (("embedding", stage.embedding), ("head", stage.head)):
+        if here:
+            total = total + work.blocks[name].held * (gather + reduce)
+    return total

@@ -10,9 +10,15 @@ from shardmeter.core.units import Bytes, Number, Seconds
 from shardmeter.specs.estimate import MemoryTerm, Term
 
 CAUSES: dict[str, tuple[str, str]] = {
-    "matrix products": ("compute", "a lower precision, or a faster accelerator; larger micro-batches fill tiles better"),
+    "matrix products": (
+        "compute",
+        "a lower precision, or a faster accelerator; larger micro-batches fill tiles better",
+    ),
     "core attention": ("compute", "a newer attention kernel, or a shorter sequence"),
-    "memory-bound kernels": ("memory bandwidth", "fused or compiled kernels; sequence parallelism cuts norms and residuals"),
+    "memory-bound kernels": (
+        "memory bandwidth",
+        "fused or compiled kernels; sequence parallelism cuts norms and residuals",
+    ),
     "launch overhead": ("launch", "larger micro-batches, compiled kernels or CUDA graphs"),
     "recompute": ("compute", "less recomputation: shard more, or a smaller micro-batch, if memory allows"),
     "tensor parallel": ("scale-up link", "a smaller tp, or asynchronous tensor parallelism"),

@@ -120,7 +120,9 @@ def _block(
     again = recompute.replayed_transfers(serial, policy, stack.selective)
     keep = not plan.reshard or block.name != "layer"
     sharded = (
-        fsdp.transfers(held, plan, WIDTH[plan.gather_dtype], WIDTH[plan.reduce_dtype], keep) if fsdp.applies(plan) else ()
+        fsdp.transfers(held, plan, WIDTH[plan.gather_dtype], WIDTH[plan.reduce_dtype], keep)
+        if fsdp.applies(plan)
+        else ()
     )
     layer = block.name == "layer"
     forward = stack.launches_forward if layer else EDGE_LAUNCHES

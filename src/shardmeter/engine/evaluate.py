@@ -13,7 +13,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.core.units import Number, Seconds
 from shardmeter.engine import add, demand, hide, memory
 from shardmeter.engine.demand import BlockWork, Work
-from shardmeter.engine.price import Charge, Prices, prices
+from shardmeter.engine.price import NOTHING, Charge, Prices, prices
 from shardmeter.physics import memory_bound
 from shardmeter.schedules import schedule
 from shardmeter.specs.demands import FORWARD, Transfer
@@ -28,7 +28,6 @@ from shardmeter.strategies.pipeline import Stage
 
 LABELS = {"gemm": "matrix products", "attention": "core attention", "traffic": "memory-bound kernels"}
 BUSY = ("matrix products", "core attention", "memory-bound kernels", "recompute")
-NOTHING = Charge(0.0, 0.0, 0.0)
 Ledger = dict[str, Number]
 
 
@@ -118,9 +117,7 @@ def _floored(side: Ledger, launches: Number, stack: Stack) -> Seconds:
     return time
 
 
-def _slot(
-    stage: Stage, work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan, stack: Stack
-) -> Slot:
+def _slot(stage: Stage, work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan, stack: Stack) -> Slot:
     """Micro-batch scope on one stage: its pieces, what of the sharding's traffic shows, sends to the neighbours."""
     exposed: Ledger = {}
     hidden: Ledger = {}
@@ -174,7 +171,9 @@ def _sharded(stage: Stage, pieces: dict[str, Piece], exposed: Ledger, hidden: Le
     exposed["parameter gather"] = gather
     exposed["gradient reduction"] = reduce
     exposed["contention"] = stack.contention * behind
-    hidden["parameter gather"] = steady * (layer.gather.seconds + layer.gather_again.seconds - forward_stall - gather_stall)
+    hidden["parameter gather"] = steady * (
+        layer.gather.seconds + layer.gather_again.seconds - forward_stall - gather_stall
+    )
     hidden["gradient reduction"] = behind - hidden["parameter gather"]
 
 
@@ -213,7 +212,14 @@ def _critical(slots: list[Slot], longest: Seconds, which: str) -> Ledger:
 
 
 def _whole_gradients(
-    model: Model, work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan, stack: Stack, exposed: Ledger, hidden: Ledger
+    model: Model,
+    work: Work,
+    pieces: dict[str, Piece],
+    price: Prices,
+    plan: Plan,
+    stack: Stack,
+    exposed: Ledger,
+    hidden: Ledger,
 ) -> None:
     """DDP and ZeRO-1/2: the reduction behind the last backward of the first stage, the gather of updated parameters."""
     stage = work.stages[0]

@@ -24,9 +24,7 @@ LOGIT_BYTES = 10.0
 """Per logit at the loss: 16-bit logits, fp32 copy, fp32 gradient."""
 
 
-def residents(
-    model: Model, work: Work, plan: Plan, run: Run, stack: Stack
-) -> tuple[tuple[MemoryTerm, ...], Bytes]:
+def residents(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> tuple[tuple[MemoryTerm, ...], Bytes]:
     """Terms of the worst rank, and what of them the allocator has handed out. Worst = largest total over the stages.
 
     Leaves out: the moment inside the step at which each term peaks (they are added), and what a framework keeps by mistake."""
@@ -88,9 +86,7 @@ def _states(work: Work, parameters: Count, plan: Plan, stack: Stack) -> tuple[Me
     )
 
 
-def _activations(
-    model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack
-) -> tuple[Bytes, Bytes]:
+def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack) -> tuple[Bytes, Bytes]:
     """(kept until the backward over all micro-batches in flight, working set of the layer being computed)."""
     scores = stack.attention in ("unfused", "fused")
     outside, inside = family(model.family).activation_bytes(model, stack.kernels, scores, run.seq_len)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,10 @@ class Charge:
     seconds: Seconds
     scale_up: Seconds
     fabric: Seconds
+
+
+NOTHING = Charge(0.0, 0.0, 0.0)
+"""A group of one moves nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +71,16 @@ class Prices:
         share = attention_share(self.island.accelerator, kernel)[0 if forward else 1]
         # op.flops of the backward is twice the forward's; flash kernels also recompute the scores: 2.5 ×.
         done = op.flops * op.repeats * (1.0 if forward else attention.BACKWARD_FLOPS / 2.0)
-        return attention.flash_attention_time(
-            done, op.seq, op.head_dim, self.peak, share, self.stack.attention_factor
-        )
+        return attention.flash_attention_time(done, op.seq, op.head_dim, self.peak, share, self.stack.attention_factor)
 
     def transfer(self, demand: Transfer) -> Charge:
         """Seconds of `demand.messages` collectives of `demand.size` bytes each (sends: the size is the total)."""
         if demand.collective == "send":
             return self._send(demand)
         double = 2.0 if demand.collective == "all_reduce" else 1.0
-        ranks = self._inside(demand.axes, np.inf)
+        ranks = math.prod(self.plan.degree(axis) for axis in demand.axes)
+        if isinstance(ranks, float) and ranks == 1.0:
+            return NOTHING
         wire: Seconds = 0.0
         latency: Seconds = 0.0
         innermost: Seconds = 0.0
@@ -94,7 +99,6 @@ class Prices:
                 innermost = time
             crossing = np.greater(units, 1.0) if index else np.False_
             inside = reached
-        del ranks
         seconds = (wire + latency) * demand.messages
         fabric = np.where(crossing, seconds, 0.0)
         return Charge(seconds, np.where(crossing, innermost * demand.messages, seconds), fabric)
@@ -102,7 +106,9 @@ class Prices:
     def _send(self, demand: Transfer) -> Charge:
         span = self.plan.stride("pp") * self.plan.degree("pp")
         inner = self.island.tiers[0]
-        time = collectives.send_time(demand.size, inner.bandwidth, inner.share, self._factor(0), 0.5 * inner.latency_base)
+        time = collectives.send_time(
+            demand.size, inner.bandwidth, inner.share, self._factor(0), 0.5 * inner.latency_base
+        )
         crossing: Number = np.False_
         for index, tier in enumerate(self.island.tiers[1:], 1):
             over = np.greater(span, self.island.tiers[index - 1].size)
@@ -119,10 +125,7 @@ class Prices:
         members: Count = 1.0
         for axis in axes:
             degree = self.plan.degree(axis)
-            if isinstance(unit, float) and np.isinf(unit):
-                members = members * degree
-            else:
-                members = members * collectives.members_inside(degree, self.plan.stride(axis), unit)
+            members = members * collectives.members_inside(degree, self.plan.stride(axis), unit)
         return members
 
 

@@ -6,6 +6,7 @@ and `activation_bytes(…)`; nothing here knows a bandwidth.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from types import ModuleType
@@ -20,9 +21,12 @@ PLANNED = (
 
 def names() -> tuple[str, ...]:
     """The families built, in alphabetical order."""
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_") and m.name != "operations"))
+    return tuple(
+        sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_") and m.name != "operations")
+    )
 
 
+@functools.cache
 def family(name: str) -> ModuleType:
     """The module of a family. Raises UnknownName."""
     if name not in names():

@@ -68,7 +68,9 @@ def blocks(model: Model) -> tuple[Block, ...]:
     head = 0.0 if model.tied else model.vocab * model.hidden
     head_vectors = _norm(model, model.hidden) + (model.vocab if model.head_bias else 0.0)
     return (
-        Block(name="embedding", count=1, matrices=model.vocab * model.hidden + rows * model.hidden, vectors=embedding_norm),
+        Block(
+            name="embedding", count=1, matrices=model.vocab * model.hidden + rows * model.hidden, vectors=embedding_norm
+        ),
         Block(name="layer", count=model.layers, matrices=layer_matrices(model), vectors=layer_vectors(model)),
         Block(name="head", count=1, matrices=head, vectors=head_vectors),
     )

@@ -49,9 +49,7 @@ def streamed(label: str, elements: Count, forward: Bytes, backward: Bytes, split
     )
 
 
-def core_attention(
-    tokens: Count, seq: Count, heads: Count, head_dim: Count, causal: bool
-) -> tuple[Compute, ...]:
+def core_attention(tokens: Count, seq: Count, heads: Count, head_dim: Count, causal: bool) -> tuple[Compute, ...]:
     """Scores and weighted sum of all heads; `flops` is the full square, forward; `scores` elements are materialised by
     unfused kernels. The backward has twice the products (flash kernels recompute the scores on top)."""
     flops: Flop = 2.0 * FLOP_PER_MAC * tokens * seq * heads * head_dim

@@ -6,6 +6,7 @@ idles per step — and `in_flight(position, pp, micro_batches, virtual_stages)`.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from types import ModuleType
@@ -24,6 +25,7 @@ def names() -> tuple[str, ...]:
     return tuple(word for word, module in MODULES.items() if module in built)
 
 
+@functools.cache
 def schedule(name: str) -> ModuleType:
     """The module of a schedule. Raises UnknownName."""
     if name not in names():

@@ -1,0 +1,85 @@
+"""The closed forms of *hide* against its scan, and the scan against a walk of the compute clock."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmeter.engine.hide import pipeline_idle, scan, tail, train_stall
+
+seconds = st.floats(0.0, 10.0)
+
+
+@given(work=seconds, period=st.floats(0.01, 10.0), pieces=st.integers(1, 12))
+def test_tail_is_the_scan_of_equal_transfers_due_at_the_end(work: float, period: float, pieces: int) -> None:
+    end = pieces * period
+    release = [period * (j + 1) for j in range(pieces)]
+    exposed = sum(scan(release, [end] * pieces, [work / pieces] * pieces, ["nic"] * pieces))
+    assert tail(work, period, float(pieces)) == pytest.approx(exposed, abs=1e-9)
+
+
+@given(gather=seconds, scatter=seconds, period=st.floats(0.01, 10.0))
+def test_train_stall_is_the_scan_per_period(gather: float, scatter: float, period: float) -> None:
+    layers = 12
+    release = [period * j for j in range(layers) for _ in range(2)]
+    deadline = [period * (j + 1) for j in range(layers) for _ in range(2)]
+    exposed = scan(release, deadline, [gather, scatter] * layers, ["nic"] * 2 * layers)
+    assert train_stall(period, (gather + scatter,)) * layers == pytest.approx(sum(exposed), rel=1e-9, abs=1e-9)
+
+
+@given(
+    st.lists(
+        st.tuples(seconds, st.floats(0.0, 3.0), st.floats(0.0, 3.0), st.sampled_from(["nic", "scale-up", "wan"])),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_scan_agrees_with_a_walk_of_the_clock(cases: list[tuple[float, float, float, str]]) -> None:
+    release = sorted(case[0] for case in cases)
+    deadline: list[float] = []
+    for opens, (_, window, _, _) in zip(release, cases, strict=True):
+        deadline.append(max([*deadline[-1:], opens + window]))
+    work = [case[2] for case in cases]
+    channel = [case[3] for case in cases]
+    assert sum(scan(release, deadline, work, channel)) == pytest.approx(
+        walk(release, deadline, work, channel), abs=1e-9
+    )
+
+
+def walk(release: list[float], deadline: list[float], work: list[float], channel: list[str]) -> float:
+    """Total stall by simulation: advance the compute clock from event to event, serve each channel first come, first served."""
+    queues = {name: [k for k in range(len(work)) if channel[k] == name] for name in channel}
+    # where a deadline and a later release fall together, compute waits first: what is released there starts after the stall
+    events = sorted([(r, k, 0) for k, r in enumerate(release)] + [(d, k, 1) for k, d in enumerate(deadline)])
+    clock = position = 0.0
+    ready: dict[int, float] = {}
+    done: dict[int, float] = {}
+    free = dict.fromkeys(queues, 0.0)
+    for where, k, kind in events:
+        clock, position = clock + where - position, where
+        if kind == 0:
+            ready[k] = clock
+        for name, queue in queues.items():
+            while queue and queue[0] in ready:
+                head = queue.pop(0)
+                free[name] = done[head] = max(ready[head], free[name]) + work[head]
+        if kind == 1:
+            clock = max(clock, done[k])
+    return clock - position
+
+
+@given(slots=st.lists(st.floats(0.1, 5.0), min_size=1, max_size=8), micro_batches=st.integers(1, 16))
+def test_one_f_one_b_is_longest_times_m_plus_the_others(slots: list[float], micro_batches: int) -> None:
+    longest = max(slots)
+    step = micro_batches * longest + pipeline_idle([(s, 1) for s in slots], longest, 1.0)
+    assert step == pytest.approx((micro_batches - 1) * longest + sum(slots))
+
+
+def test_scan_broadcasts() -> None:
+    work = np.array([0.5, 2.0, 4.0])
+    together = scan([0.0, 1.0], [1.0, 2.0], [work, work], ["nic", "nic"])
+    for i, one in enumerate(work):
+        alone = scan([0.0, 1.0], [1.0, 2.0], [float(one)] * 2, ["nic", "nic"])
+        assert [float(e[i]) for e in together] == [float(e) for e in alone]

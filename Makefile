@@ -52,6 +52,7 @@ oracle: $(VENV)/.ready-dev ## rewrite the table of parameter and FLOP counts (ne
 
 docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
 	@$(BIN)/python scripts/command_reference.py
+	@$(BIN)/python scripts/example_outputs.py
 	@$(BIN)/python scripts/accuracy_page.py
 
 clean: ## remove .venv and every cache

@@ -24,16 +24,14 @@ EPILOG = """Examples:
 @format_option
 def catalog(kind: str, name: str | None, catalogs: tuple[str, ...], output: str) -> int:
     """List the rows of KIND, or show the row NAME with its sources."""
-    from shardmeter.core.errors import UnknownName
     from shardmeter.render import listing
     from shardmeter.scenario.catalog import load_catalog
 
-    found = rows(catalogs) or load_catalog(())
+    found = rows(catalogs) or load_catalog()
     if name is None:
-        write(listing.several(kind, list(found.rows(kind))), output)
+        write(listing.several(kind, found.rows(kind)), output)
         return 0
-    names = list(found.names(kind))
-    if name not in names:
-        raise UnknownName(kind.removesuffix("s"), name, names)
-    write(listing.one(kind, next(row for row in found.rows(kind) if row.name == name)), output)
+    record = getattr(found, kind.removesuffix("s"))(name)
+    row = next(row for row in found.rows(kind) if row["name"] == record.name)
+    write(listing.one(kind, row, record, found.where(kind, name)), output)
     return 0

@@ -72,6 +72,8 @@ def rows(folders: tuple[str, ...]) -> Catalog | None:
     """The catalog with the user's folders, or None for the shipped one."""
     if not folders:
         return None
+    from pathlib import Path
+
     from shardmeter.scenario.catalog import load_catalog
 
-    return load_catalog(folders)
+    return load_catalog(tuple(Path(folder) for folder in folders))

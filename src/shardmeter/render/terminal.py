@@ -13,11 +13,14 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, Value
 
 PIPE_WIDTH = 110
 """Columns when the output is not a terminal: fixed, so that stored outputs do not depend on a window."""
 BAR_WIDTH = 20
+INDENT, GAP = 2, 2
+WIDE_LEAST = 24
+"""Columns that a wide column is left with at least."""
 
 
 def write(document: Document, stream: TextIO | None = None) -> None:
@@ -44,48 +47,66 @@ def console_for(out: TextIO) -> Console:
 
 
 def _section(console: Console, section: Section, *, plain: bool) -> None:
-    console.print(Text(section.title, style="bold cyan"))
+    if section.title:
+        console.print(Text(section.title, style="bold cyan"))
     if isinstance(section, Facts):
         grid = Grid.grid(padding=(0, 2))
         grid.add_column(no_wrap=True)
-        grid.add_column(justify="right", no_wrap=True)
+        texts = any(isinstance(fact.value, str) for fact in section.facts)
+        grid.add_column(justify="left" if texts else "right", no_wrap=not texts, overflow="fold")
         grid.add_column(style="dim")
         for fact in section.facts:
             grid.add_row(escape(fact.label), escape(cells.text(fact.value, fact.unit)), escape(fact.note))
-        console.print(Padding(grid, (0, 0, 0, 2)))
+        console.print(Padding(grid, (0, 0, 0, INDENT)))
     elif isinstance(section, Notes):
         for line in section.lines:
-            console.print(Padding(Text(line), (0, 0, 0, 2)))
+            console.print(Padding(Text(line), (0, 0, 0, INDENT)))
     else:
-        console.print(Padding(_grid(section, plain=plain), (0, 0, 0, 2)))
+        console.print(Padding(_grid(console, section, plain=plain), (0, 0, 0, INDENT)))
         if section.caption:
-            console.print(Padding(Text(section.caption, style="dim"), (0, 0, 0, 2)))
+            console.print(Padding(Text(section.caption, style="dim"), (0, 0, 0, INDENT)))
 
 
-def _grid(table: Table, *, plain: bool) -> Grid:
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+def _grid(console: Console, table: Table, *, plain: bool) -> Grid:
+    """Columns that are not wide keep their lines whole, if the terminal has room for that; a pipe is given the room."""
+    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", show_edge=False)
+    rows = [[_cell(row, column, plain=plain) for column in table.columns] for row in table.rows]
+    total = [_cell(table.total, column, plain=plain) for column in table.columns] if table.total is not None else []
+    needed = _needed(table, [*rows, total] if total else rows)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = max(console.width, needed)
+    whole = needed <= console.width
     for column in table.columns:
-        numeric = bool(column.unit) and not column.bar
-        if not numeric and not column.bar:
-            numeric = _all_numbers(table, column)
+        numeric = not column.bar and (bool(column.unit) or _all_numbers(table, column))
+        kept = whole and not column.wide
         grid.add_column(
-            escape(column.title),
-            justify="right" if numeric else "left",
-            no_wrap=not column.wide,
-            overflow="fold",
+            escape(column.title), justify="right" if numeric else "left", no_wrap=kept or column.bar, overflow="fold"
         )
-    for row in table.rows:
-        grid.add_row(*(_cell(row, column, plain=plain) for column in table.columns))
-    if table.total is not None:
+    for cells_ in rows:
+        grid.add_row(*map(escape, cells_))
+    if total:
         grid.add_section()
-        grid.add_row(*(_cell(table.total, column, plain=plain) for column in table.columns), style="bold")
+        grid.add_row(*map(escape, total), style="bold")
     return grid
+
+
+def _needed(table: Table, rows: list[list[str]]) -> int:
+    """Columns that the table needs when only wide columns wrap."""
+    width = INDENT
+    for index, column in enumerate(table.columns):
+        longest = max([len(column.title), *(len(row[index]) for row in rows)])
+        width += GAP + (min(longest, WIDE_LEAST) if column.wide else longest)
+    return width
 
 
 def _all_numbers(table: Table, column: Column) -> bool:
     values = [row.get(column.key) for row in table.rows]
     present = [value for value in values if value is not None]
-    return bool(present) and all(isinstance(value, int | float) for value in present)
+    return any(present) and all(_is_number(value) for value in present)
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, str) and (not value or value[0] in "0123456789$-"))
 
 
 def _cell(row: Row, column: Column, *, plain: bool) -> str:
@@ -94,7 +115,7 @@ def _cell(row: Row, column: Column, *, plain: bool) -> str:
         return cells.bar(value if isinstance(value, int | float) else None, BAR_WIDTH, plain=plain)
     if value is None and column.key not in row:
         return ""
-    return escape(cells.text(value, column.unit))
+    return cells.text(value, column.unit)
 
 
 def _speaks_unicode(out: TextIO) -> bool:

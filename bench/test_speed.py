@@ -1,0 +1,82 @@
+"""The speeds that are promised. Figures are printed; a test fails only at a wide margin, since machines are shared.
+
+`pytest bench -s`, or `make bench`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from shardmeter.core.record import changed
+from shardmeter.engine.evaluate import evaluate
+from shardmeter.scenario import load
+from shardmeter.study.predict import predict
+
+OPTIONS = {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp", "tokens": "1T"}
+COLD, WARM, PLANS = 0.6, 2e-3, 1e6
+"""Bars: seconds of a cold process, seconds of a prediction in process, plans per second."""
+MARGIN = 3.0
+"""How far from a bar is a failure."""
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    """Llama 3.1 8B on 64 H100, as a user would ask."""
+    return load(None, options=OPTIONS)
+
+
+def mesh(scenario):
+    """The open mesh `degrees`: tp × dp_shard × micro_batch × global_batch, every axis an array of its own dimension."""
+    axes = np.ix_(
+        2.0 ** np.arange(4),  # tp
+        2.0 ** np.arange(3, 13),  # dp_shard
+        np.arange(1.0, 65.0),  # micro_batch
+        2.0 ** np.linspace(0, 8, 400),  # micro-batches of a step
+    )
+    tp, dp_shard, micro_batch, times = axes
+    plan = changed(scenario.plan, tp=tp, dp_shard=dp_shard, micro_batch=micro_batch)
+    run = changed(scenario.run, global_batch=dp_shard * micro_batch * times)
+    return plan, run
+
+
+def test_cold_predict():
+    """A whole process, from the shell's point of view: the best of five."""
+    program = "import sys; from shardmeter.cli import main; sys.exit(main())"
+    options = [word for key, value in OPTIONS.items() for word in (f"--{key}", value)]
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", program, "predict", *options], capture_output=True, check=True)
+        times.append(time.perf_counter() - start)
+    print(f"\ncold predict: {min(times) * 1e3:.0f} ms (bar {COLD * 1e3:.0f} ms)")
+    assert min(times) < COLD * MARGIN
+
+
+def test_warm_predict(benchmark, scenario):
+    """One scalar prediction in process."""
+    benchmark(lambda: predict(scenario).to_dict())
+    if benchmark.stats is not None:
+        best = benchmark.stats.stats.min
+        print(f"\nwarm predict: {best * 1e3:.2f} ms (bar {WARM * 1e3:.0f} ms)")
+        assert best < WARM * MARGIN
+
+
+def test_plans_per_second(scenario):
+    """Points of the mesh `degrees` with every figure computed, divided by wall time: the best of three."""
+    plan, run = mesh(scenario)
+    island = scenario.fleet.islands[0]
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        estimate = evaluate(scenario.model, island, plan, run, scenario.stack)
+        fits = estimate.memory_peak <= estimate.memory_limit
+        times.append(time.perf_counter() - start)
+    points = np.broadcast(estimate.step_time, fits).size
+    assert points == 4 * 10 * 64 * 400
+    print(f"\nplans per second on the mesh `degrees` ({points:,} points): {points / min(times) / 1e6:.2f} M (bar 1 M)")
+    assert points / min(times) > PLANS / MARGIN

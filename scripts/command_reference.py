@@ -1,0 +1,53 @@
+"""Writes docs/commands.md from the commands themselves; `--check` fails when the page is not what would be written."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from shardmeter.cli import cli
+
+PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
+WIDTH = 100
+HEAD = """# Commands
+
+Written by `make docs` from the commands' own help; do not edit.
+
+Every command has `--format table|json|csv`: the answer goes to standard output, warnings and progress to standard error.
+Exit codes: 0 answered; 1 valid, but the answer is no (the plan does not fit, a bar is missed); 2 malformed input; 70 a fault
+of ours. Shell completion: `eval "$(_SHARDMETER_COMPLETE=bash_source shardmeter)"` (or `zsh_source`, `fish_source`).
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    blocks = [HEAD, _help(cli, "shardmeter", None)]
+    parent = click.Context(cli, info_name="shardmeter", **cli.context_settings)
+    for name, command in sorted(cli.commands.items()):
+        blocks.append(f"## {name}\n")
+        blocks.append(_help(command, name, parent))
+    return "\n".join(blocks)
+
+
+def _help(command: click.Command, name: str, parent: click.Context | None) -> str:
+    settings = {**command.context_settings, "terminal_width": WIDTH, "max_content_width": WIDTH}
+    context = click.Context(command, info_name=name, parent=parent, **settings)
+    return f"```text\n{command.get_help(context).rstrip()}\n```\n"
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    wanted = page()
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(wanted, encoding="utf-8")
+        return 0
+    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != wanted:
+        print(f"{PAGE.name} is not up to date: run `make docs`", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

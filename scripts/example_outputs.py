@@ -1,0 +1,42 @@
+"""Writes what each example prints beside it (`examples/NAME.out`), and the first of them into README.md."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+SHOWN = "llama-8b-64xh100"
+BLOCK = re.compile(r"(<!-- example: written by `make docs` -->\n).*?(<!-- end of example -->)", re.DOTALL)
+
+
+def printed(path: Path) -> str:
+    """What `shardmeter predict` prints for a file, off a terminal."""
+    program = "import sys; from shardmeter.cli import main; sys.exit(main())"
+    plain = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "FORCE_COLOR"}}
+    command = [sys.executable, "-c", program, "predict", str(path.relative_to(ROOT))]
+    environment = {**plain, "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"{path.name}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def main() -> int:
+    """Write every output."""
+    for path in sorted((ROOT / "examples").glob("*.yaml")):
+        text = printed(path)
+        path.with_suffix(".out").write_text(text, encoding="utf-8")
+        if path.stem == SHOWN:
+            shown = f"```console\n$ shardmeter predict examples/{path.name}\n{text}```"
+            page = README.read_text(encoding="utf-8")
+            README.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{shown}\n\n{found[2]}", page), encoding="utf-8")  # noqa: B023
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

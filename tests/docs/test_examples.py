@@ -1,0 +1,33 @@
+"""Every example runs, and prints what its `.out` file says where it has one."""
+
+from pathlib import Path
+
+import pytest
+
+from shardmeter.cli import main
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+
+
+def name(path: Path) -> str:
+    return path.stem
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=name)
+def test_it_is_answered(path, capsys):
+    assert main(["predict", str(path)]) == (1 if path.stem == "does-not-fit" else 0)
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", [path for path in EXAMPLES if path.with_suffix(".out").exists()], ids=name)
+def test_it_prints_what_is_stored(path, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    main(["predict", str(path)])
+    assert capsys.readouterr().out == path.with_suffix(".out").read_text(encoding="utf-8")
+
+
+def test_examples_are_named_in_their_own_head():
+    for path in EXAMPLES:
+        assert f"shardmeter predict examples/{path.name}" in path.read_text(encoding="utf-8")

@@ -1,0 +1,151 @@
+"""The JSON that scripts rely on: the keys of the contract, SI numbers finite or null."""
+
+import csv
+import io
+import json
+import math
+
+import pytest
+
+from shardmeter.cli import main
+
+ALWAYS = {"version", "data_date", "assumptions", "warnings"}
+PREDICT = ALWAYS | {
+    "fits",
+    "fits_probability",
+    "step_time_s",
+    "tokens_per_s",
+    "tokens_per_s_per_gpu",
+    "samples_per_s",
+    "mfu",
+    "hfu",
+    "tflops_per_gpu",
+    "memory",
+    "islands",
+    "ledger",
+    "bottleneck",
+    "run",
+    "intervals",
+}
+ISLAND = {
+    "name",
+    "gpus",
+    "step_time_s",
+    "tokens_per_s",
+    "tokens_per_s_per_gpu",
+    "mfu",
+    "memory_peak_gib",
+    "compute_utilization",
+}
+RUN = {
+    "wall_clock_s",
+    "gpu_hours",
+    "tokens",
+    "steps",
+    "goodput",
+    "cost_usd",
+    "cost_terms",
+    "energy_kwh",
+    "carbon_kg",
+}
+VALIDATE = ALWAYS | {
+    "rows",
+    "scored",
+    "skipped",
+    "excluded",
+    "identities",
+    "metrics",
+    "by_source",
+    "by_group",
+    "ranking",
+    "failures",
+    "transfer",
+    "rows_detail",
+}
+METRICS = {"n", "mape", "median_ape", "p90_ape", "bias", "within_10pct", "coverage_90", "loso_mape"}
+QUESTION = ["--model", "llama-3.1-8b", "--gpus", "64xH100-SXM5-80GB", "--plan", "fsdp", "--tokens", "1T"]
+
+
+def answer(capsys, *arguments):
+    code = main([*arguments, "--format", "json"])
+    return code, json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} in JSON"))
+
+
+def numbers(data):
+    if isinstance(data, dict):
+        data = list(data.values())
+    if isinstance(data, list):
+        for item in data:
+            yield from numbers(item)
+    elif isinstance(data, float):
+        yield data
+
+
+def test_predict(capsys):
+    code, data = answer(capsys, "predict", *QUESTION)
+    assert code in (0, 1)
+    assert set(data) >= PREDICT
+    assert set(data["memory"]) >= {"peak_gib", "allocated_gib", "limit_gib", "terms"}
+    assert all(set(island) >= ISLAND for island in data["islands"])
+    assert all(set(term) >= {"term", "seconds", "share", "hidden_seconds", "cause"} for term in data["ledger"])
+    assert set(data["bottleneck"]) >= {"term", "share", "advice"}
+    assert set(data["run"]) >= RUN
+    assert set(data["intervals"]) >= {"level", "step_time_s"}
+    assert all(math.isfinite(number) for number in numbers(data))
+
+
+def test_the_terms_are_the_totals(capsys):
+    _, data = answer(capsys, "predict", *QUESTION)
+    total = 0.0
+    for term in data["ledger"]:
+        total += term["seconds"]
+    assert total == data["step_time_s"]
+    assert sum(term["share"] for term in data["ledger"]) == pytest.approx(1)
+    assert sum(term["gib"] for term in data["memory"]["terms"]) == pytest.approx(data["memory"]["peak_gib"])
+    assert (data["memory"]["peak_gib"] <= data["memory"]["limit_gib"]) == data["fits"]
+
+
+def test_no_tokens_no_run(capsys):
+    _, data = answer(capsys, "predict", *QUESTION[:-2])
+    assert data["run"] is None
+    assert data["assumptions"]
+
+
+def test_explain(capsys):
+    code, data = answer(capsys, "explain", *QUESTION)
+    assert code == 0
+    assert set(data) >= PREDICT | {"steps"}
+    assert {"formula", "arguments", "value", "units", "cite", "times"} <= set(data["steps"][0])
+    _, part = answer(capsys, "explain", *QUESTION, "--term", "gemm")
+    assert 0 < len(part["steps"]) < len(data["steps"])
+
+
+@pytest.mark.parametrize("kind", ["accelerators", "fabrics", "instances", "models", "stacks"])
+def test_catalog(capsys, kind):
+    code, data = answer(capsys, "catalog", kind)
+    assert code == 0
+    assert set(data) >= ALWAYS | {"kind", "rows"}
+    assert data["rows"]
+    name = data["rows"][0]["name"]
+    code, one = answer(capsys, "catalog", kind, name)
+    assert code == 0
+    assert one["row"]["name"] == name
+
+
+def test_validate(capsys):
+    code, data = answer(capsys, "validate")
+    assert code == 0
+    assert set(data) >= VALIDATE
+    assert set(data["metrics"]) >= {"step_time", "memory"}
+    assert set(data["metrics"]["step_time"]) >= METRICS
+    assert all(set(entry) >= METRICS for entry in data["by_source"].values())
+    assert all(set(entry) >= {"id", "reason"} for entry in data["skipped"] + data["excluded"])
+    assert data["rows"] == data["scored"] + len(data["skipped"]) + len(data["excluded"]) + len(data["identities"])
+
+
+def test_csv_is_one_flat_row(capsys):
+    main(["predict", *QUESTION, "--format", "csv"])
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert len(rows) == 1
+    assert float(rows[0]["step_time_s"]) > 0
+    assert float(rows[0]["memory.peak_gib"]) > 0

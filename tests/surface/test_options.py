@@ -1,0 +1,54 @@
+"""The command line cannot grow or shrink by accident: a new option is added here too."""
+
+import click
+import pytest
+
+from shardmeter.cli import cli
+
+SCENARIO = {
+    "scenario",
+    "--model",
+    "--gpus",
+    "--plan",
+    "--stack",
+    "--seq",
+    "--micro-batch",
+    "--global-batch",
+    "--tokens",
+    "--set",
+    "--catalog",
+    "--format",
+}
+OPTIONS = {
+    "predict": SCENARIO,
+    "explain": SCENARIO | {"--term"},
+    "validate": {"file", "--bars", "--catalog", "--format"},
+    "catalog": {"kind", "name", "--catalog", "--format"},
+}
+
+
+def names(command: click.Command) -> set[str]:
+    found = set()
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument):
+            found.add(str(parameter.name))
+        else:
+            found.update(parameter.opts)
+    return found
+
+
+def test_the_commands():
+    assert set(cli.commands) == set(OPTIONS)
+
+
+@pytest.mark.parametrize("command", OPTIONS)
+def test_the_options(command):
+    assert names(cli.commands[command]) == OPTIONS[command]
+
+
+@pytest.mark.parametrize("command", OPTIONS)
+def test_every_option_has_help(command):
+    for parameter in cli.commands[command].params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+    assert cli.commands[command].help

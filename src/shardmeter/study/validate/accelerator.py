@@ -1,0 +1,98 @@
+"""Which accelerator a text means: the family first, then its memory, then its form."""
+
+from __future__ import annotations
+
+import re
+
+from shardmeter.core.record import record
+from shardmeter.core.units import GIB
+from shardmeter.study.validate.rows import NotModelled, Unclear
+
+
+@record
+class AcceleratorReading:
+    """A catalog row and what the text says differs from it."""
+
+    name: str
+    memory: float | None = None
+    """Bytes."""
+    memory_bandwidth: float | None = None
+    """B/s."""
+    power_limit: float | None = None
+    """Watts."""
+
+
+RULES: tuple[tuple[str, str], ...] = (
+    (r"gb300", "GB300 (per GPU, NVL72)"),
+    (r"gb200", "GB200 (per GPU, NVL72)"),
+    (r"gh200.*\b(141|144)\s*gi?b", "GH200-141GB"),
+    (r"gh200", "GH200-96GB"),
+    (r"b300", "B300-SXM (HGX)"),
+    (r"b200", "B200-SXM (HGX)"),
+    (r"b100", "B100"),
+    (r"h200.*nvl", "H200-NVL-141GB"),
+    (r"h200", "H200-SXM-141GB"),
+    (r"h800", "H800-SXM5"),
+    (r"\bh20\b", "H20"),
+    (r"h100.*nvl|h100.*\b94\s*gi?b(?!.*lower)", "H100-NVL-94GB"),
+    (r"h100.*pcie", "H100-PCIe-80GB"),
+    (r"h100", "H100-SXM5-80GB"),
+    (r"a[18]00.*pcie.*40", "A100-PCIe-40GB"),
+    (r"a[18]00.*pcie", "A100-PCIe-80GB"),
+    (r"a[18]00.*\b40\s*gi?b", "A100-SXM4-40GB"),
+    (r"a[18]00", "A100-SXM4-80GB"),
+    (r"v100.*32", "V100-SXM2-32GB"),
+    (r"v100", "V100-SXM2-16GB"),
+    (r"mi35[05]x", "MI355X"),
+    (r"mi325x", "MI325X"),
+    (r"mi300x?\b", "MI300X"),
+    (r"mi250x?\b", "MI250X (1 GCD)"),
+    (r"l40s", "L40S"),
+    (r"\bl4\b", "L4"),
+    (r"\ba10g\b", "A10G"),
+    (r"\ba10\b", "A10"),
+    (r"rtx[ -]?pro[ -]?6000", "RTX PRO 6000 Blackwell (Server/Workstation)"),
+    (r"rtx[ -]?a6000", "RTX A6000"),
+    (r"rtx[ -]?3090|\b3090\b", "RTX 3090"),
+    (r"rtx[ -]?4090|\b4090\b", "RTX 4090"),
+    (r"rtx[ -]?5090|\b5090\b", "RTX 5090"),
+    (r"tpu7x|ironwood|tpu[ -]?v7", "TPU7x (Ironwood)"),
+    (r"tpu[ -]?v?6e?|trillium", "TPU v6e (Trillium)"),
+    (r"tpu[ -]?v5p", "TPU v5p"),
+    (r"tpu[ -]?v5 ?(e|lite)", "TPU v5e"),
+    (r"tpu[ -]?v4", "TPU v4"),
+    (r"tpu[ -]?v3", "TPU v3"),
+    (r"trainium ?2|trn2", "Trainium2"),
+    (r"trainium|trn1", "Trainium1"),
+    (r"gaudi ?-?3", "Gaudi3"),
+    (r"gaudi ?-?2", "Gaudi2"),
+)
+"""(pattern in the lower-case text, catalog row); the first that is found decides."""
+
+LOW_POWER_H100 = re.compile(r"h100.*(hbm2e|lower tdp)")
+
+
+def read_accelerator(text: str) -> AcceleratorReading:
+    """The accelerator that `text` means. Mixed fleets cannot be expressed; a doubtful label does not count."""
+    plain = text.lower()
+    if not plain:
+        raise Unclear("the accelerator is not stated")
+    if "?" in plain:
+        raise Unclear(f"the accelerator is doubtful in the source: {text}")
+    if "power limited" in plain and not re.search(r"\d+ ?w\b", plain):
+        raise Unclear(f"the power limit of the accelerator is not stated: {text}")
+    name = accelerator_name(plain)
+    if not name:
+        raise NotModelled(f"accelerator not known: {text}")
+    if LOW_POWER_H100.search(plain):
+        return AcceleratorReading(name=name, memory=96 * GIB, memory_bandwidth=2.4e12, power_limit=500.0)
+    return AcceleratorReading(name=name)
+
+
+def accelerator_name(text: str) -> str:
+    """The catalog row that the rules find in `text`; empty if none. Several kinds in one text are a mixed fleet."""
+    plain = text.lower()
+    parts = [part for part in re.split(r"\s*\+\s*(?=[a-z])", plain) if part]
+    if len(parts) > 1 and sum(bool(re.search(r"rtx|v100|a100|h100|h200|b200|mi\d", part)) for part in parts) > 1:
+        raise NotModelled(f"mixed fleets of accelerators are not modelled yet: {text}")
+    return next((name for pattern, name in RULES if re.search(pattern, plain)), "")

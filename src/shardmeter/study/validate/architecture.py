@@ -1,0 +1,97 @@
+"""The model of a row: its own numbers first, then public facts that rows leave out (`data/architectures.csv`).
+
+The file's first line whose pattern is found in the model's name, and whose stack (if it names one) is the row's, decides.
+A name that no line knows, with all its sizes in the row, is read as GPT where the MLP is four times as wide as the model,
+else as Llama: two or three MLP matrices give nearly the same count at these widths.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping
+from functools import cache
+
+from shardmeter import data
+from shardmeter.specs.model import Model
+from shardmeter.study.validate.rows import Row, Unclear
+
+SIZES = {
+    "layers": "n_layers", "hidden": "hidden", "ffn": "ffn_hidden", "heads": "n_heads", "kv_heads": "n_kv_heads",
+    "head_dim": "head_dim", "vocab": "vocab",
+}  # fmt: skip
+"""Fields of `Model` and the columns that hold them."""
+
+GPT: Mapping[str, str] = {
+    "mlp": "plain", "norm": "layer", "positions": "learned", "attention_bias": "yes", "output_bias": "yes",
+    "mlp_bias": "yes", "tied": "yes",
+}  # fmt: skip
+LLAMA: Mapping[str, str] = {"mlp": "gated", "norm": "rms", "positions": "rope"}
+CUT = re.compile(r"(\d+)[ -]?layers")
+
+
+@cache
+def facts() -> tuple[Mapping[str, str], ...]:
+    """The lines of `data/architectures.csv`."""
+    with data.open_text("architectures.csv") as file:
+        return tuple(csv.DictReader(file))
+
+
+def known(name: str, stack: str) -> Mapping[str, str] | None:
+    """The first line that knows the model's name on this stack, or None."""
+    plain = re.sub(r"[\s_]+", "-", name.lower().strip())
+    for line in facts():
+        if line["stack"] in ("", stack) and re.search(line["pattern"], plain):
+            return line
+    return None
+
+
+def read_model(row: Row, stack: str, seq_len: float) -> Model:
+    """The model of a row. Raises Unclear where a size is neither in the row nor public."""
+    name = row.text("model")
+    line = known(name, stack)
+    sizes = {field: row.count(column) for field, column in SIZES.items()}
+    if line is not None:
+        sizes = {field: value or (float(line[field]) if line[field] else None) for field, value in sizes.items()}
+        cut = CUT.search(name.lower())
+        if cut and not row.text("n_layers"):
+            sizes["layers"] = float(cut.group(1))
+    if sizes["hidden"] and sizes["heads"]:
+        sizes["head_dim"] = sizes["head_dim"] or sizes["hidden"] / sizes["heads"]
+        sizes["kv_heads"] = sizes["kv_heads"] or sizes["heads"]
+    shape = line or (GPT if sizes["ffn"] in (None, 4.0 * (sizes["hidden"] or 0.0)) else LLAMA)
+    if shape.get("mlp") == "plain" and sizes["hidden"]:
+        sizes["ffn"] = sizes["ffn"] or 4.0 * sizes["hidden"]
+    missing = [SIZES[field] for field, value in sizes.items() if not value]
+    if missing:
+        raise Unclear(f"the model's size is not stated: {', '.join(missing)}")
+    return _model(name, {field: value or 0.0 for field, value in sizes.items()}, shape, seq_len)
+
+
+def _model(name: str, sizes: Mapping[str, float], shape: Mapping[str, str], seq_len: float) -> Model:
+    """Sizes and shape as one record; learned positions have a row for every position of the run."""
+    if sizes["heads"] % sizes["kv_heads"]:
+        raise Unclear(f"{sizes['kv_heads']:g} KV heads do not divide {sizes['heads']:g} heads")
+    return Model(
+        name=name,
+        family="decoder",
+        layers=int(sizes["layers"]),
+        hidden=sizes["hidden"],
+        ffn=sizes["ffn"],
+        heads=sizes["heads"],
+        kv_heads=sizes["kv_heads"],
+        head_dim=sizes["head_dim"],
+        vocab=sizes["vocab"],
+        context=seq_len,
+        mlp=shape["mlp"],
+        norm=shape["norm"],
+        positions=shape["positions"],
+        attention_bias=shape.get("attention_bias") == "yes",
+        output_bias=shape.get("output_bias") == "yes",
+        mlp_bias=shape.get("mlp_bias") == "yes",
+        embedding_norm=shape.get("embedding_norm") == "yes",
+        qk_norm=shape.get("qk_norm") or "none",
+        norms_per_layer=float(shape.get("norms_per_layer") or 2.0),
+        tied=shape.get("tied") == "yes",
+        head_bias=shape.get("head_bias") == "yes",
+    )

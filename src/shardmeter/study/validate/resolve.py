@@ -1,0 +1,163 @@
+"""Readings to scenarios: every name of a reading becomes a row of the catalog, with what the text says differs from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from shardmeter.core.errors import BadScenario, UnknownName
+from shardmeter.core.record import changed, record
+from shardmeter.scenario.catalog import Catalog
+from shardmeter.scenario.islands import build_island
+from shardmeter.specs.accelerator import Accelerator
+from shardmeter.specs.fleet import Fabric, Fleet, Island
+from shardmeter.specs.scenario import Scenario
+from shardmeter.specs.stack import Stack
+from shardmeter.study.validate.fabric import GBPS, FabricReading
+from shardmeter.study.validate.mapping import Reading, Verdict, read_rows
+from shardmeter.study.validate.measured import ALLOCATED
+from shardmeter.study.validate.regimes import NORMAL
+from shardmeter.study.validate.rows import NotModelled, Row
+from shardmeter.study.validate.stack import choose_stack
+
+FABRICS: Mapping[str, Mapping[float, str]] = {
+    "infiniband": {100.0: "ib-edr100", 200.0: "ib-hdr200", 400.0: "ib-ndr400", 800.0: "ib-xdr800"},
+    "roce": {100.0: "roce-100", 200.0: "roce-200", 400.0: "roce-400"},
+    "slingshot": {200.0: "slingshot-11"},
+    "omni-path": {100.0: "omni-path-100", 400.0: "omni-path-400"},
+    "ethernet": {10.0: "ethernet-10g-tcp", 25.0: "ethernet-25g-tcp", 100.0: "ethernet-100g-tcp"},
+    "dcn": {100.0: "tpu-v5e-dcn"},
+}
+"""Catalog rows by kind and rate of one adapter in Gb/s."""
+EFA: tuple[tuple[str, str], ...] = (
+    (r"^(v100|a100)", "efa-v1"), (r"^h100", "efa-v2"), (r"^h200|^trainium", "efa-v3"), (r"^b300|^gb300", "efa-v4-b300"),
+    (r"", "efa-v4"),
+)  # fmt: skip
+"""The generation of EFA that an accelerator's instances have."""
+ROCE_UNSTATED: tuple[tuple[str, str, float | None], ...] = ((r"^(v100|a100)", "roce-200", 4.0), (r"", "roce-400", None))
+"""(accelerator, row, adapters a node) where a text says RoCE and no rate."""
+
+
+@record
+class MappedRow:
+    """One row of a file: what it means, or why it is left out, and what was measured.
+
+    Exactly one of `scenario`, `skip` and `exclude` is set; an identity has a scenario and is never scored.
+    """
+
+    id: str
+    source_key: str
+    line: int = 0
+    scenario: Scenario | None = None
+    skip: str = ""
+    exclude: str = ""
+    identity: bool = False
+    step_time: float | None = None
+    """Measured seconds of a step."""
+    memory: float | None = None
+    """Measured bytes of device memory, of the kind that `memory_reading` names."""
+    memory_reading: str = ALLOCATED
+    stack: str = ""
+    """The stack id that the row is mapped to, whether or not it has a row in the catalog."""
+    stand_in: str = ""
+    """The catalog's stack that predicts it, where that id has no row."""
+    task: str = ""
+    regime: str = NORMAL
+
+    @property
+    def memory_gib(self) -> float | None:
+        """Measured memory in GiB."""
+        return None if self.memory is None else self.memory / 2.0**30
+
+
+def map_rows(rows: Sequence[Row], catalog: Catalog) -> tuple[MappedRow, ...]:
+    """Every row of a file with its scenario or the reason why it has none, in order."""
+    stacks = {name: catalog.stack(name) for name in catalog.names("stacks")}
+    return tuple(map_verdict(verdict, catalog, stacks) for verdict in read_rows(rows))
+
+
+def map_verdict(verdict: Verdict, catalog: Catalog, stacks: Mapping[str, Stack]) -> MappedRow:
+    """One verdict with its scenario, if it has a reading that the catalog can name."""
+    found = verdict.measured
+    mapped = MappedRow(
+        id=verdict.id, source_key=verdict.source_key, line=verdict.line, skip=verdict.skip, exclude=verdict.exclude,
+        step_time=found.step_time, memory=found.memory, memory_reading=found.memory_reading, stack=verdict.stack,
+        task=verdict.task, regime=verdict.regime,
+    )  # fmt: skip
+    if verdict.reading is None:
+        return mapped
+    try:
+        scenario, stand_in = resolve(verdict.reading, catalog, stacks, verdict.id)
+    except NotModelled as limit:
+        return changed(mapped, skip=str(limit))
+    return changed(mapped, scenario=scenario, stand_in=stand_in)
+
+
+def resolve(reading: Reading, catalog: Catalog, stacks: Mapping[str, Stack], name: str) -> tuple[Scenario, str]:
+    """The scenario of a reading, and the stack that stands in for its own ("" if none had to)."""
+    stack, stand_in = choose_stack(reading.stack, stacks)
+    try:
+        island = _island(reading, catalog)
+    except UnknownName as error:
+        raise NotModelled(f"the catalog has no {error.kind} {error.name}") from None
+    except BadScenario as error:
+        raise NotModelled(f"the island cannot be expressed: {error.violations[0].says}") from None
+    device = island.accelerator
+    if reading.plan.precision not in device.peak:
+        raise NotModelled(f"{device.name} has no known {reading.plan.precision} peak")
+    gather = reading.gather_dtype or stack.gather_dtype
+    plan = changed(
+        reading.plan,
+        gather_dtype=reading.plan.precision if gather in ("bf16", "fp16") else gather,
+        reduce_dtype=reading.reduce_dtype or stack.reduce_dtype,
+    )
+    stood = (f"stack {reading.stack.id} has no row yet: {stand_in} stands in",) if stand_in else ()
+    scenario = Scenario(
+        name=name, model=reading.model, stack=stack, fleet=Fleet(islands=(island,)), plan=plan, run=reading.run,
+        assumptions=(*reading.assumptions, *stood),
+    )  # fmt: skip
+    return scenario, stand_in
+
+
+def _island(reading: Reading, catalog: Catalog) -> Island:
+    device = _accelerator(reading, catalog)
+    nodes = reading.gpus / reading.gpus_per_node
+    if nodes != int(nodes):
+        raise NotModelled(f"{reading.gpus:g} accelerators are no whole number of nodes of {reading.gpus_per_node:g}")
+    fabric = choose_fabric(reading.fabric, device, reading.gpus_per_node, catalog)
+    return build_island(accelerator=device, nodes=nodes, gpus_per_node=reading.gpus_per_node, fabric=fabric)
+
+
+def _accelerator(reading: Reading, catalog: Catalog) -> Accelerator:
+    said = reading.accelerator
+    device = catalog.accelerator(said.name)
+    overrides: Iterable[tuple[str, float | None]] = (
+        ("memory", said.memory), ("memory_bandwidth", said.memory_bandwidth), ("power_limit", said.power_limit),
+    )  # fmt: skip
+    return changed(device, **{field: value for field, value in overrides if value is not None})
+
+
+def choose_fabric(said: FabricReading, device: Accelerator, gpus_per_node: float, catalog: Catalog) -> Fabric | None:
+    """The catalog's fabric of the stated kind and nearest rate, at the stated rate; the accelerator's if nothing is stated."""
+    if not said.kind and said.adapter is None and said.node is None:
+        return catalog.fabric(device.fabric) if device.fabric else None
+    plain = device.name.lower()
+    if said.kind == "efa":
+        return catalog.fabric(next(row for pattern, row in EFA if re.search(pattern, plain)))
+    rate = said.adapter if said.node is None else said.node / gpus_per_node
+    if rate is None:
+        return _unstated_rate(said, device, plain, catalog)
+    choices = FABRICS.get(said.kind) or FABRICS["infiniband"]
+    nearest = min(choices, key=lambda gbps: abs(gbps * GBPS - rate))
+    return changed(catalog.fabric(choices[nearest]), bandwidth=rate, nics_per_node=said.adapters)
+
+
+def _unstated_rate(said: FabricReading, device: Accelerator, plain: str, catalog: Catalog) -> Fabric:
+    """The kind is stated and the rate is not: the accelerator's own fabric if of that kind, else the usual one."""
+    if said.kind == "roce":
+        row, nics = next((row, nics) for pattern, row, nics in ROCE_UNSTATED if re.search(pattern, plain))
+        return changed(catalog.fabric(row), nics_per_node=nics)
+    choices = FABRICS.get(said.kind) or FABRICS["infiniband"]
+    if device.fabric in choices.values():
+        return catalog.fabric(device.fabric)
+    return catalog.fabric(choices[max(choices)] if said.kind != "infiniband" else "ib-ndr400")

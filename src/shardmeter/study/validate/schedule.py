@@ -1,0 +1,47 @@
+"""Which pipeline schedule, and what else the kernel notes say that changes the plan."""
+
+from __future__ import annotations
+
+import re
+
+from shardmeter.study.validate.rows import NotModelled, Unclear
+
+SCHEDULE = re.compile(r"(?:schedule|algorithm)[ =:]+([\w .-]+)|;\s*(1f1b)\b", re.IGNORECASE)
+ZERO_BUBBLE = re.compile(r"zb|zero.?bubble|v-?half|v-?min|dualpipe")
+UNMODELLED: tuple[tuple[str, str], ...] = (
+    (r"async ?tp|async_tp=yes|async tensor", "asynchronous tensor parallelism"),
+    (r"offload", "offloading to the host"),
+    (r"optimizer in backward", "the optimizer step inside the backward pass"),
+    (r"8-?bit", "8-bit optimizers"),
+    (r"cuda_graph_impl=(local|full)", "whole-step CUDA graphs"),
+)
+"""What notes may state that this version cannot express."""
+
+
+def read_schedule(notes: str, pp: float, virtual: float | None) -> tuple[str, int]:
+    """(schedule, virtual stages) of a plan with `pp` stages. Without notes: 1F1B, interleaved if chunks are stated."""
+    found = SCHEDULE.search(notes.lower())
+    word = ((found.group(1) or found.group(2)) if found else "").strip()
+    if ZERO_BUBBLE.search(word):
+        raise NotModelled(f"zero-bubble schedules are not modelled yet: {word}")
+    chunks = int(virtual) if virtual else 1
+    if pp <= 1.0:
+        return "1f1b", 1
+    if "gpipe" in word or "afab" in word:
+        return "gpipe", 1
+    if "interleaved" in word or word == "1f1b-i":
+        if chunks <= 1:
+            raise Unclear("the schedule is interleaved, but the virtual stages are not stated")
+        return "interleaved", chunks
+    if word and not word.startswith("1f1b"):
+        raise NotModelled(f"pipeline schedule not known: {word}")
+    return ("interleaved", chunks) if chunks > 1 else ("1f1b", 1)
+
+
+def check_notes(notes: str) -> None:
+    """Refuse, by name, what the notes state and this version cannot express."""
+    plain = notes.lower()
+    for pattern, what in UNMODELLED:
+        if re.search(pattern, plain):
+            verb = "are" if what.endswith("s") and not what.endswith("pass") else "is"
+            raise NotModelled(f"{what} {verb} not modelled yet")

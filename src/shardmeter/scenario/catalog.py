@@ -1,0 +1,423 @@
+"""The catalog: rows of accelerators, fabrics, instances, models and stacks, found by name.
+
+Shipped rows lie in `shardmeter.data`; a directory of the user's (`--catalog DIR`) with files of the same names and columns
+adds rows and replaces shipped ones of the same name. Tables are read when first asked for, so a prediction pays only
+for the rows it names. Adding a GPU is one row; adding a model is one row, or one file in `models/`.
+"""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shardmeter.core.errors import BadData, BadQuantity, UnknownName, Violation, nearest
+from shardmeter.core.quantity import price
+from shardmeter.core.record import field_names, record
+from shardmeter.core.units import Fraction
+from shardmeter.scenario.rows import Row, cell, native_row, read_fields, read_rows
+from shardmeter.specs import Accelerator, Fabric, Instance, Model, Stack
+
+KINDS = ("accelerators", "fabrics", "instances", "models", "stacks")
+"""The tables that have names of their own; `attention` and `citations` hang on to them."""
+DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
+"""The dtypes of the `peak_*` columns, widest first."""
+DEFAULT_MATMUL_SHARE = 0.80
+"""Share of the peak that matrix products sustain where no micro-benchmark is known (H100's, marked in the row)."""
+_SHARE_OF = {"fp32": "bf16", "tf32": "bf16", "fp16": "bf16", "bf16": "fp16", "fp8": "bf16", "fp4": "fp8"}
+"""Where the matmul share of a dtype comes from if its own column is blank."""
+_OTHER_ARCH = "default"
+
+
+@record
+class Attention:
+    """A row of `data/attention.csv`: the share of the dense peak that long-sequence attention reaches."""
+
+    arch: str
+    kernel: str
+    forward: Fraction
+    backward: Fraction
+    notes: str = ""
+    source: str = ""
+    retrieved: str = ""
+
+
+@record
+class Citation:
+    """A row of `data/citations.csv`: what the key in `@formula(cite=…)` stands for."""
+
+    key: str
+    authors: str = ""
+    title: str = ""
+    year: int = 0
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    record: type[Any]
+    key: tuple[str, ...] = ("name",)
+    extra: tuple[str, ...] = ("aliases", "notes", "source", "retrieved")
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        own = [name for name in field_names(self.record) if name not in ("peak", "matmul_share", "attention_share")]
+        return tuple(dict.fromkeys((*own, *self.extra)))
+
+
+_COMMON = ("aliases", "notes", "source", "retrieved")
+_LAYOUTS = {
+    "accelerators": _Layout(
+        Accelerator,
+        extra=(
+            *_COMMON, "dense", "matmul_share_basis",
+            *(f"peak_{dtype}" for dtype in DTYPES), *(f"matmul_share_{dtype}" for dtype in DTYPES),
+        ),
+    ),
+    "fabrics": _Layout(Fabric, extra=(*_COMMON, "latency_basis")),
+    "instances": _Layout(Instance),
+    "models": _Layout(
+        Model,
+        choices={
+            "mlp": ("gated", "plain"),
+            "norm": ("rms", "layer", "layer_no_bias"),
+            "positions": ("rope", "learned", "alibi", "none"),
+            "qk_norm": ("none", "head", "full"),
+        },
+    ),
+    "stacks": _Layout(
+        Stack,
+        choices={
+            "attention": ("unfused", "fused", "fa1", "fa2", "fa3", "cudnn"),
+            "kernels": ("eager", "fused", "compiled"),
+            "stage_cut": ("even", "cost", "edges"),
+        },
+    ),
+    "attention": _Layout(Attention, key=("arch", "kernel"), extra=()),
+    "citations": _Layout(Citation, key=("key",), extra=()),
+}  # fmt: skip
+
+
+class _Table:
+    """The rows of one kind, by name; a name or alias in any case finds its row."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.rows: dict[str, Row] = {}
+        self.index: dict[str, str] = {}
+        self.records: dict[str, Any] = {}
+
+    def copy(self) -> _Table:
+        other = _Table(self.kind)
+        other.rows, other.index, other.records = dict(self.rows), dict(self.index), dict(self.records)
+        return other
+
+    def put(self, row: Row) -> None:
+        """Add a row, or replace the one of that name; its name and aliases win over older ones."""
+        name = " ".join(row.values[column] for column in _LAYOUTS[self.kind].key)
+        old = next((known for known in self.rows if known.lower() == name.lower()), None)
+        if old is not None:
+            self.index = {text: target for text, target in self.index.items() if target != old}
+            self.rows = {name if known == old else known: at for known, at in self.rows.items()}
+            self.records.pop(old, None)
+        self.rows[name] = row
+        for text in (*row.aliases(), name):
+            self.index[text.lower()] = name
+
+
+class Catalog:
+    """All rows that can be named: the shipped ones, and those of the given directories on top, later ones winning."""
+
+    def __init__(self, directories: Sequence[Path] = ()) -> None:
+        self._own: dict[str, list[Row]] = {}
+        self._tables: dict[str, _Table] = {}
+        bad: list[Violation] = []
+        for directory in directories:
+            bad += self._collect(directory)
+        if bad:
+            raise BadData("the catalog cannot be read", bad)
+        bad = [violation for kind in self._own for violation in self._check(kind)]
+        if bad:
+            raise BadData("the catalog cannot be read", bad)
+
+    def accelerator(self, name: str) -> Accelerator:
+        """The accelerator of that name or alias, in any case. Raises UnknownName."""
+        return self._find("accelerators", name)  # type: ignore[no-any-return]
+
+    def fabric(self, name: str) -> Fabric:
+        """The fabric of that name or alias, in any case. Raises UnknownName."""
+        return self._find("fabrics", name)  # type: ignore[no-any-return]
+
+    def instance(self, name: str) -> Instance:
+        """The cloud instance of that name or alias, in any case. Raises UnknownName."""
+        return self._find("instances", name)  # type: ignore[no-any-return]
+
+    def model(self, name: str) -> Model:
+        """The model of that name or alias, in any case. Raises UnknownName."""
+        return self._find("models", name)  # type: ignore[no-any-return]
+
+    def stack(self, name: str) -> Stack:
+        """The software stack of that name or alias, in any case. Raises UnknownName."""
+        return self._find("stacks", name)  # type: ignore[no-any-return]
+
+    def citation(self, key: str) -> Citation:
+        """What a citation key stands for. Raises UnknownName."""
+        return self._find("citations", key)  # type: ignore[no-any-return]
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """The names of all rows of a kind (see `KINDS`), in file order, without aliases."""
+        return tuple(self._table(kind).rows)
+
+    def rows(self, kind: str) -> tuple[dict[str, str], ...]:
+        """All rows of a kind as written: text by column."""
+        return tuple(dict(row.values) for row in self._table(kind).rows.values())
+
+    def where(self, kind: str, name: str) -> str:
+        """`file:line` of the row that a name finds. Raises UnknownName."""
+        return self._table(kind).rows[self._resolve(kind, name)].where
+
+    def _table(self, kind: str) -> _Table:
+        if kind not in self._tables:
+            if kind not in _LAYOUTS:
+                raise UnknownName("table", kind, _LAYOUTS)
+            table = _shipped(kind)
+            if kind in self._own or (kind == "accelerators" and "attention" in self._own):
+                table = table.copy()
+                if kind == "accelerators":
+                    table.records.clear()
+                for row in self._own.get(kind, ()):
+                    table.put(row)
+            self._tables[kind] = table
+        return self._tables[kind]
+
+    def _resolve(self, kind: str, name: str) -> str:
+        table = self._table(kind)
+        found = table.index.get(name.strip().lower())
+        if found is None:
+            close = {table.index[text]: None for text in nearest(name, table.index, 9)}
+            raise UnknownName(kind.removesuffix("s"), name, close)
+        return found
+
+    def _find(self, kind: str, name: str) -> Any:
+        found = self._resolve(kind, name)
+        table = self._tables[kind]
+        if found not in table.records:
+            built, bad = self._build(kind, table.rows[found])
+            if bad:
+                raise BadData(f"the row of {found!r} in the catalog cannot be read", bad)
+            table.records[found] = built
+        return table.records[found]
+
+    def _build(self, kind: str, row: Row) -> tuple[Any, list[Violation]]:
+        layout = _LAYOUTS[kind]
+        build = {"accelerators": self._accelerator_fields, "instances": _instance_fields}.get(kind)
+        given, bad = build(row) if build else ({}, [])
+        found, more = read_fields(layout.record, row, given, layout.choices)
+        bad += more
+        if kind == "models":
+            bad += _model_complaints(row, found)
+        return (None if bad else layout.record(**found)), bad
+
+    def _accelerator_fields(self, row: Row) -> tuple[dict[str, Any], list[Violation]]:
+        """`peak`, `matmul_share` and `attention_share` from their columns and from the attention table."""
+        peak, bad = _by_dtype(row, "peak_", "FlopPerS")
+        share, more = _by_dtype(row, "matmul_share_", "Fraction")
+        bad += more
+        if not any(row.values.get(f"peak_{dtype}") for dtype in DTYPES):
+            bad.append(row.complaint("peak_bf16", "no peak is given", "fill at least one of the peak_ columns"))
+        if row.values.get("dense", "yes").lower() not in ("", "yes"):
+            bad.append(row.complaint("dense", "peaks must be dense", "halve the peaks of 2:4 sparsity and write yes"))
+        shares = {dtype: _share(share, dtype) for dtype in peak}
+        return {
+            "peak": peak,
+            "matmul_share": shares,
+            "attention_share": self._attention(row.values.get("arch", "")),
+        }, bad
+
+    def _attention(self, arch: str) -> dict[str, tuple[float, float]]:
+        rows = self._table("attention").rows
+        wanted = arch if any(row.values["arch"] == arch for row in rows.values()) else _OTHER_ARCH
+        found = [self._find("attention", name) for name, row in rows.items() if row.values["arch"] == wanted]
+        return {one.kernel: (one.forward, one.backward) for one in found}
+
+    def _collect(self, directory: Path) -> list[Violation]:
+        """Read the files of one directory of the user's into `_own`."""
+        if not directory.is_dir():
+            return [Violation(field="", says="is no directory", where=str(directory))]
+        bad: list[Violation] = []
+        seen = False
+        for kind in _LAYOUTS:
+            rows: list[Row] = []
+            path = directory / f"{kind}.csv"
+            if path.is_file():
+                seen = True
+                rows, more = _read_csv(kind, path)
+                bad += more
+            if kind == "models":
+                for file in _model_files(directory):
+                    seen = True
+                    row, more = _read_model(file)
+                    bad += more
+                    rows += [row] if row is not None else []
+            bad += _repeated(kind, rows)
+            if rows:
+                self._own.setdefault(kind, []).extend(rows)
+        if not seen:
+            expected = ", ".join(f"{kind}.csv" for kind in KINDS)
+            bad.append(Violation(field="", says="holds no catalog file", way_out=f"expected any of {expected}, models/*.yaml",
+                                 where=str(directory)))  # fmt: skip
+        return bad
+
+    def _check(self, kind: str) -> Iterator[Violation]:
+        """Build every row of the user's once, so that a bad one is refused when the catalog is opened."""
+        for row in self._own[kind]:
+            try:
+                _, bad = self._build(kind, row)
+            except BadData as error:
+                bad = list(error.violations)
+            yield from bad
+            targets = {"accelerators": ("fabric",), "instances": ("accelerator", "fabric")}.get(kind, ())
+            for column in targets:
+                if row.values.get(column):
+                    try:
+                        self._resolve(f"{column}s", row.values[column])
+                    except UnknownName as error:
+                        yield row.complaint(column, error.message)
+
+
+def load_catalog(directories: Sequence[Path] = ()) -> Catalog:
+    """The catalog of the shipped rows and of the rows in `directories`, later directories winning.
+
+    Shipped tables are read once per process, each when first asked for; directories are read and checked here.
+    Raises BadData, with every complaint, for a directory that holds a row that cannot be read.
+    """
+    return Catalog(tuple(Path(directory) for directory in directories)) if directories else _shipped_catalog()
+
+
+@functools.cache
+def _shipped_catalog() -> Catalog:
+    return Catalog()
+
+
+@functools.cache
+def _shipped(kind: str) -> _Table:
+    file = f"data/{kind}.csv"
+    text = pkgutil.get_data("shardmeter", file)
+    layout = _LAYOUTS[kind]
+    rows, bad = read_rows((text or b"").decode(), file, layout.columns, layout.key)
+    if bad:
+        raise BadData("a shipped table cannot be read", bad)
+    table = _Table(kind)
+    for row in rows:
+        table.put(row)
+    return table
+
+
+def _read_csv(kind: str, path: Path) -> tuple[list[Row], list[Violation]]:
+    layout = _LAYOUTS[kind]
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        return [], [Violation(field="", says=f"cannot be read: {error}", where=str(path))]
+    return read_rows(text, str(path), layout.columns, layout.key)
+
+
+def _model_files(directory: Path) -> list[Path]:
+    return sorted(path for path in (directory / "models").glob("*") if path.suffix in (".yaml", ".yml", ".json"))
+
+
+def _read_model(path: Path) -> tuple[Row | None, list[Violation]]:
+    """A model file: the fields of `specs.Model`; left out, `name` is the name of the file."""
+    try:
+        values = _load_mapping(path)
+    except Exception as error:  # noqa: BLE001 - whatever a parser raises on a file of the user's is one complaint
+        return None, [Violation(field="", says=f"cannot be read: {error}", where=str(path))]
+    if not isinstance(values, Mapping):
+        return None, [Violation(field="", says="is no mapping of fields to values", where=str(path))]
+    row, bad = native_row(values, str(path), _LAYOUTS["models"].columns)
+    return (None if bad else Row({"name": path.stem} | dict(row.values), row.file, row.line)), bad
+
+
+def _load_mapping(path: Path) -> Any:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        import json
+
+        return json.loads(text)
+    from ruamel.yaml import YAML
+
+    return YAML().load(text)
+
+
+def _repeated(kind: str, rows: Sequence[Row]) -> list[Violation]:
+    """Names and aliases that two rows of one directory claim."""
+    owner: dict[str, Row] = {}
+    bad = []
+    for row in rows:
+        name = " ".join(row.values[column] for column in _LAYOUTS[kind].key)
+        for text in dict.fromkeys(text.lower() for text in (name, *row.aliases())):
+            if text in owner:
+                bad.append(row.complaint("name", f"{text!r} is also the name or an alias of {owner[text].where}"))
+            owner.setdefault(text, row)
+    return bad
+
+
+def _instance_fields(row: Row) -> tuple[dict[str, Any], list[Violation]]:
+    """`price` and `spot` per instance: a price per GPU is multiplied by the number of accelerators."""
+    given: dict[str, Any] = {}
+    bad: list[Violation] = []
+    for column in ("price", "spot"):
+        given[column] = None
+        if row.values.get(column):
+            try:
+                rate, basis = price(row.values[column])
+                given[column] = rate * (cell(row, "accelerators", "Count") if basis == "gpu" else 1.0)
+            except BadQuantity as error:
+                bad.append(row.complaint(column, error.message))
+            except KeyError:
+                bad.append(row.complaint("accelerators", "is missing", "a price per GPU needs it"))
+    bad += [
+        row.complaint(column, "is missing", "every row of this table needs it")
+        for column in ("accelerator", "provider")
+        if not row.values.get(column)
+    ]
+    return given, bad
+
+
+def _by_dtype(row: Row, prefix: str, type_name: str) -> tuple[dict[str, float], list[Violation]]:
+    found: dict[str, float] = {}
+    bad: list[Violation] = []
+    for dtype in DTYPES:
+        if row.values.get(prefix + dtype):
+            try:
+                found[dtype] = cell(row, prefix + dtype, type_name)
+            except BadQuantity as error:
+                bad.append(row.complaint(prefix + dtype, error.message))
+    return found, bad
+
+
+def _share(given: Mapping[str, float], dtype: str) -> float:
+    """The matmul share of a dtype: its own column, else that of the dtype it follows, else the default."""
+    if dtype in given:
+        return given[dtype]
+    follows = _SHARE_OF[dtype]
+    if follows in given:
+        return given[follows]
+    return given.get("bf16", DEFAULT_MATMUL_SHARE)
+
+
+def _model_complaints(row: Row, found: Mapping[str, Any]) -> list[Violation]:
+    """What no model can be: zero sizes, heads that do not divide."""
+    bad = [
+        row.complaint(name, "must be above zero")
+        for name in ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")
+        if found.get(name) == 0
+    ]
+    if not bad and found.get("kv_heads") and found.get("heads", 0) % found["kv_heads"]:
+        says = f"{found['heads']:g} heads cannot share {found['kv_heads']:g} kv heads evenly"
+        bad.append(row.complaint("kv_heads", says, "kv_heads must divide heads"))
+    return bad

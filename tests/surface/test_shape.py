@@ -19,3 +19,9 @@ def test_sizes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             assert node.end_lineno - node.lineno < 60, node.name
+
+
+@pytest.mark.parametrize("room", ["families", "schedules", "strategies", "sync"])
+def test_demands_know_no_prices(room):
+    for path in (SOURCE / room).rglob("*.py"):
+        assert "shardmeter.physics" not in path.read_text(encoding="utf-8"), path.name

@@ -21,8 +21,7 @@ def document(answer: Mapping[str, Any], steps: Iterable[Step], title: str = "", 
         title=title,
         verdict=f"{sum(call['times'] for call in kept)} calls of {len(groups)} formulas",
         sections=tuple(
-            Notes(title=f"{name} [{calls[0]['cite']}]", lines=tuple(_line(call) for call in calls))
-            for name, calls in groups.items()
+            Notes(title=_title(name), lines=tuple(_line(call) for call in calls)) for name, calls in groups.items()
         ),
         data={**answer, "steps": kept},
         flat=tuple(_flat(call) for call in kept),
@@ -59,11 +58,18 @@ def _units(name: str) -> dict[str, str]:
     return REGISTRY[name].units if name in REGISTRY else {}
 
 
+def _title(name: str) -> str:
+    """The formula's name and the first line of what it says about itself."""
+    says = REGISTRY[name].doc.partition("\n")[0] if name in REGISTRY else ""
+    return f"{name}: {says}" if says else name
+
+
 def _line(call: Mapping[str, Any]) -> str:
     units = call["units"]
     arguments = ", ".join(f"{name}={_text(value, units.get(name, ''))}" for name, value in call["arguments"].items())
     times = f"  ×{call['times']}" if call["times"] > 1 else ""
-    return f"({arguments}) = {_text(call['value'], units.get('return', ''))}{times}"
+    value = _text(call["value"], units.get("return", ""))
+    return f"{call['formula']}({arguments}) = {value} [{call['cite']}]{times}"
 
 
 def _text(value: Any, unit: str) -> str:

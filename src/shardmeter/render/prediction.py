@@ -143,12 +143,16 @@ def _run(run: Answer | None) -> Facts | None:
         Fact(label="steps", value=run.get("steps")),
         Fact(label="GPU time", value=run.get("gpu_hours"), unit="GPU-hours"),
         Fact(label="goodput", value=run.get("goodput"), unit="%"),
-        Fact(label="cost", value=run.get("cost_usd"), unit="USD"),
+        Fact(label="cost", value=run.get("cost_usd"), unit="USD", note=_basis(run)),
         Fact(label="energy", value=run.get("energy_kwh"), unit="kWh"),
         Fact(label="carbon", value=run.get("carbon_kg"), unit="kg"),
         Fact(label="loss", value=run.get("loss")),
     ]
     return Facts(title="The whole run", facts=tuple(fact for fact in facts if fact.value is not None))
+
+
+def _basis(run: Answer) -> str:
+    return "; ".join(str(term["basis"]) for term in run.get("cost_terms") or () if term.get("basis"))
 
 
 def _notes(title: str, lines: Any) -> Notes | None:

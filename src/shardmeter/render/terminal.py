@@ -30,9 +30,9 @@ def write(document: Document, stream: TextIO | None = None) -> None:
     plain = not _speaks_unicode(out)
     with console.capture() as capture:
         if document.title:
-            console.print(Text(document.title, style="bold"))
+            _sentence(console, document.title, style="bold")
         if document.verdict:
-            console.print(Text(document.verdict, style="green" if document.good else "red"))
+            _sentence(console, document.verdict, style="green" if document.good else "red")
         for section in document.sections:
             console.print()
             _section(console, section, plain=plain)
@@ -60,11 +60,19 @@ def _section(console: Console, section: Section, *, plain: bool) -> None:
         console.print(Padding(grid, (0, 0, 0, INDENT)))
     elif isinstance(section, Notes):
         for line in section.lines:
-            console.print(Padding(Text(line), (0, 0, 0, INDENT)))
+            _sentence(console, line, indent=INDENT)
     else:
         console.print(Padding(_grid(console, section, plain=plain), (0, 0, 0, INDENT)))
         if section.caption:
             console.print(Padding(Text(section.caption, style="dim"), (0, 0, 0, INDENT)))
+
+
+def _sentence(console: Console, line: str, *, style: str = "", indent: int = 0) -> None:
+    """One line of text: wrapped where a person reads it, whole where a program does."""
+    if console.is_terminal:
+        console.print(Padding(Text(line, style=style), (0, 0, 0, indent)))
+    else:
+        console.print(Text(" " * indent + line, style=style), soft_wrap=True)
 
 
 def _grid(console: Console, table: Table, *, plain: bool) -> Grid:

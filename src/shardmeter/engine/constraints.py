@@ -100,7 +100,7 @@ def _whole_slack(case: Case) -> Any:
 
 
 def _whole_says(case: Case) -> tuple[str, str, str]:
-    bad = {n: v for n, v in _numbers(case).items() if not (math.isfinite(v) and v >= 1 and v == round(v))}
+    bad = {n: v for n, v in _numbers(case).items() if not (v >= 1 and v == np.floor(v) and np.isfinite(v))}
     return ", ".join(bad), " and ".join(f"{n.split('.')[1]} = {v:g}" for n, v in bad.items()), "use 1 or more"
 
 

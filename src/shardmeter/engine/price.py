@@ -92,12 +92,11 @@ class Prices:
             moved = collectives.shard_traffic(demand.size * double, reached, inside)
             time = collectives.tier_time(moved, tier.bandwidth, tier.share, self._factor(index))
             wire = np.maximum(wire, time)
-            latency = latency + collectives.tier_latency(
-                units, tier.latency_base, tier.latency if index else 0.0, PASSES[demand.collective]
-            )
+            base, doubling = (tier.latency_base, tier.latency) if index else (tier.latency_base + tier.latency, 0.0)
+            latency = latency + collectives.tier_latency(units, base, doubling, PASSES[demand.collective])
             if index == 0:
                 innermost = time
-            crossing = np.greater(units, 1.0) if index else np.False_
+            crossing = np.logical_or(crossing, np.greater(units, 1.0)) if index else np.False_
             inside = reached
         seconds = (wire + latency) * demand.messages
         fabric = np.where(crossing, seconds, 0.0)
@@ -107,7 +106,7 @@ class Prices:
         span = self.plan.stride("pp") * self.plan.degree("pp")
         inner = self.island.tiers[0]
         time = collectives.send_time(
-            demand.size, inner.bandwidth, inner.share, self._factor(0), 0.5 * inner.latency_base
+            demand.size, inner.bandwidth, inner.share, self._factor(0), 0.5 * (inner.latency_base + inner.latency)
         )
         crossing: Number = np.False_
         for index, tier in enumerate(self.island.tiers[1:], 1):

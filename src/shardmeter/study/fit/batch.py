@@ -10,7 +10,7 @@ import numpy.typing as npt
 from shardmeter.core.record import changed, record, stacked, structure
 from shardmeter.core.units import Number
 from shardmeter.engine.evaluate import evaluate
-from shardmeter.specs import Estimate, Fleet, Island, Model, Plan, Run, Scenario, Stack
+from shardmeter.specs import Estimate, Island, Model, Plan, Run, Scenario, Stack
 
 Floats = npt.NDArray[np.float64]
 
@@ -72,4 +72,4 @@ def step_times(groups: Sequence[Batch], rows: int, numbers: Mapping[str, Floats]
     return result
 
 
-__all__ = ["Batch", "Fleet", "batches", "step_times"]
+__all__ = ["Batch", "Floats", "batches", "step_times"]

@@ -16,9 +16,8 @@ BLOCK = re.compile(r"(<!-- example: written by `make docs` -->\n).*?(<!-- end of
 
 def printed(path: Path) -> str:
     """What `shardmeter predict` prints for a file, off a terminal."""
-    program = "import sys; from shardmeter.cli import main; sys.exit(main())"
     plain = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "FORCE_COLOR"}}
-    command = [sys.executable, "-c", program, "predict", str(path.relative_to(ROOT))]
+    command = [sys.executable, "-m", "shardmeter", "predict", str(path.relative_to(ROOT))]
     environment = {**plain, "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
     if done.returncode not in (0, 1):

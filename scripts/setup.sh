@@ -34,7 +34,7 @@ install() {
   if command -v uv >/dev/null && uv pip install --quiet --python "$venv/bin/python" "$@" 2>/dev/null; then
     return
   fi
-  PIP_DISABLE_PIP_VERSION_CHECK=1 "$venv/bin/python" -m pip install --quiet "$@"
+  PIP_DISABLE_PIP_VERSION_CHECK=1 "$venv/bin/python" -m pip install --quiet --quiet "$@"
 }
 
 echo "installing ShardMeter ($kind) into $venv" >&2

@@ -88,8 +88,7 @@ def test_interrupted(monkeypatch, capsys):
 
 
 def test_a_closed_pipe_is_quiet():
-    program = "import sys; from shardmeter.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", program, "catalog", "accelerators", "--format", "json"]
+    command = [sys.executable, "-m", "shardmeter", "catalog", "accelerators", "--format", "json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -101,8 +100,7 @@ def test_a_closed_pipe_is_quiet():
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_every_terminal_can_show_it(encoding):
-    program = "import sys; from shardmeter.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", program, "predict", *FITS]
+    command = [sys.executable, "-m", "shardmeter", "predict", *FITS]
     done = subprocess.run(command, capture_output=True, env={"PYTHONIOENCODING": encoding}, check=False)
     assert done.returncode == 0
     assert b"\x1b[" not in done.stdout

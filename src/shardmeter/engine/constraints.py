@@ -8,7 +8,7 @@ into memory is no constraint: that is an answer.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -57,12 +57,19 @@ class Constraint:
     """(field, what is wrong with its numbers, way out)."""
 
 
-def violations(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -> list[Violation]:
-    """Every rule that one plan (plain numbers, no arrays) breaks, in the order of `CONSTRAINTS`; empty = legal."""
+def violations(
+    model: Model, island: Island, plan: Plan, run: Run, stack: Stack, *, skip: Collection[str] = ()
+) -> list[Violation]:
+    """Every rule that one plan (plain numbers, no arrays) breaks, in the order of `CONSTRAINTS`; empty = legal.
+
+    `skip` names constraints that are not asked.
+    """
     case = Case(model=model, island=island, plan=plan, run=run, stack=stack)
     found: list[Violation] = []
     with np.errstate(all="ignore"):
         for constraint in CONSTRAINTS:
+            if constraint.name in skip:
+                continue
             if not np.all(np.asarray(constraint.slack(case)) >= 0.0):
                 field, says, way_out = constraint.says(case)
                 found.append(Violation(field=field, says=says, rule=constraint.rule, way_out=way_out))
@@ -110,7 +117,7 @@ def _degrees_says(case: Case) -> tuple[str, str, str]:
         f"tp·pp·cp·dp_shard·dp_replicate = {p.tp:g}·{p.pp:g}·{p.cp:g}·{p.dp_shard:g}·{p.dp_replicate:g} = {p.gpus:g}, "
         f"but island {case.island.name} has {gpus:g} GPUs"
     )
-    rest = gpus / (p.tp * p.pp * p.cp * p.dp_replicate)
+    rest = float(np.asarray(gpus / (p.tp * p.pp * p.cp * p.dp_replicate)))
     if rest >= 1 and rest == round(rest):
         return "plan", says, f"dp_shard={rest:g} (or auto) makes it {gpus:g}"
     legal = near(_divisors(gpus), p.tp * p.pp * p.cp * p.dp_replicate)

@@ -1,0 +1,217 @@
+"""Files, texts and mappings to one plain `Document`: YAML, JSON and TOML, bounded in size and depth.
+
+Whatever is wrong with the file itself — missing, a folder, binary, empty, too big, too deep, a list at the top, malformed —
+is one BadScenario. What the fields mean is the schema's business.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+from shardmeter.core.errors import BadScenario, Violation
+from shardmeter.scenario.yaml_reader import NESTING, VALUES, Path, read_yaml
+
+LARGEST_FILE = 1_000_000
+"""Bytes of the largest file that is read as a scenario."""
+SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+
+
+@dataclass(slots=True)
+class Document:
+    """Plain data (dicts, lists, text, numbers) with the place each part came from. Not frozen: overrides edit it."""
+
+    data: dict[str, Any]
+    name: str = "scenario"
+    folder: FilePath = field(default_factory=FilePath)
+    places: dict[Path, str] = field(default_factory=dict)
+    text: str = ""
+
+    def where(self, path: Path) -> str:
+        """`file:line:column` of a path, or of the nearest part around it that has one; "" where nothing is known."""
+        if not self.places and self.text:
+            self.places = _json_places(self.text, self.name) if self.name.endswith(".json") else {}
+        for length in range(len(path), 0, -1):
+            if path[:length] in self.places:
+                return self.places[path[:length]]
+        return _toml_place(self, path) if self.name.endswith(".toml") else ""
+
+
+def read(source: object, *, what: str = "scenario") -> Document:
+    """Read a path, a text, a mapping or None (an empty scenario). Raises BadScenario.
+
+    A text with a line break, or one that starts with a brace or holds `key: value`, is YAML; any other names a file.
+    """
+    if source is None:
+        return Document({}, what)
+    if isinstance(source, Mapping):
+        return Document(plain_mapping(source, what), what)
+    if isinstance(source, os.PathLike):
+        source = os.fspath(source)
+        if isinstance(source, str):
+            return read_file(FilePath(source))
+    if not isinstance(source, str):
+        raise BadScenario(f"a {type(source).__name__} is no {what}; give a file, a YAML text or a mapping")
+    if source.lstrip().startswith("{") or "\n" in source or re.search(r":\s", source):
+        if len(source) > LARGEST_FILE:
+            raise BadScenario(f"a text of {len(source)} characters is no {what}; at most {LARGEST_FILE}")
+        return _document(source, what, ".yaml", FilePath())
+    return read_file(FilePath(source))
+
+
+def read_file(path: FilePath) -> Document:
+    """Read one file by its suffix (.yaml, .yml, .json, .toml; any other is tried as YAML). Raises BadScenario."""
+    name = str(path) if len(str(path)) <= 200 else str(path)[:197] + "…"
+    try:
+        if path.is_dir():
+            inside = sorted(p.name for p in path.iterdir() if p.suffix in SUFFIXES)[:3]
+            hint = f"; it holds {', '.join(inside)}" if inside else ""
+            raise BadScenario(f"{name}: is a folder, not a scenario file{hint}")
+        if not path.is_file():
+            raise BadScenario(f"{name}: no such file{_neighbours(path)}")
+        size = path.stat().st_size
+        if size > LARGEST_FILE:
+            raise BadScenario(f"{name}: {size} bytes is no scenario; at most {LARGEST_FILE}")
+        with path.open("rb") as stream:
+            raw = stream.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise BadScenario(f"{name}: cannot be read ({error.strerror or type(error).__name__})") from None
+    except ValueError as error:
+        raise BadScenario(f"{name!r}: no file name ({error})") from None
+    return _document(_decoded(raw, name), name, path.suffix.lower(), path.parent)
+
+
+def plain_mapping(source: Mapping[Any, Any], what: str) -> dict[str, Any]:
+    """A mapping as plain dicts, lists and scalars, NumPy numbers included. Raises BadScenario for what is none of these."""
+    made = _plain(source, what, 0, [0])
+    if not isinstance(made, dict):
+        raise BadScenario(f"{what}: wanted a mapping")
+    return made
+
+
+def _plain(value: Any, path: str, depth: int, count: list[int]) -> Any:
+    count[0] += 1
+    if depth > NESTING or count[0] > VALUES:
+        raise BadScenario(f"{path[:80]}: more than {NESTING} levels or {VALUES} values (or a mapping inside itself)")
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise BadScenario(f"{path}: the key {key!r} is no text; keys are names")
+        return {str(key): _plain(item, f"{path}.{key}", depth + 1, count) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{path}.{i}", depth + 1, count) for i, item in enumerate(value)]
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return value.item()
+    raise BadScenario(
+        f"{path}: a {type(value).__name__} has no place in a scenario; use text, numbers, lists, mappings"
+    )
+
+
+def _document(text: str, name: str, suffix: str, folder: FilePath) -> Document:
+    if not text.strip():
+        raise BadScenario(f"{name}: empty; a scenario has at least `model:` and `gpus:`")
+    places: dict[Path, str] = {}
+    if suffix == ".json":
+        data = _json(text, name)
+    elif suffix == ".toml":
+        data = _toml(text, name)
+    else:
+        data, places = read_yaml(text, name)
+    if not isinstance(data, dict):
+        kind = {list: "a list", type(None): "nothing"}.get(type(data), f"a {type(data).__name__}")
+        raise BadScenario(f"{name}: holds {kind} at the top; a scenario is a mapping such as `model: …`")
+    return Document(plain_mapping(data, name), name, folder, places, text)
+
+
+def _decoded(raw: bytes, name: str) -> str:
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadScenario(f"{name}: binary, or not UTF-8 text; a scenario is YAML, JSON or TOML") from None
+    if any(ord(c) < 32 and c not in "\t\n\r\f" for c in text) or "\x7f" in text:
+        raise BadScenario(f"{name}: binary (control characters inside); a scenario is YAML, JSON or TOML")
+    return text
+
+
+def _bracket_depth(text: str) -> int:
+    """Deepest nesting of brackets outside double-quoted strings: what a recursive parser would recurse."""
+    depth = deepest = 0
+    for token in re.finditer(r'"(?:[^"\\\n]|\\.)*"|[\[\]{}]', text):
+        mark = token.group()
+        depth += 1 if mark in "[{" else -1 if mark in "]}" else 0
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _json(text: str, name: str) -> Any:
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for key, value in found:
+            if key in made:
+                raise BadScenario(f"{name}: duplicate key {key!r}; keep one of the two")
+            made[key] = value
+        return made
+
+    _shallow(text, name)
+    try:
+        return json.loads(text, object_pairs_hook=pairs)
+    except json.JSONDecodeError as error:
+        found = Violation(field="", says=error.msg, where=f"{name}:{error.lineno}:{error.colno}")
+        raise BadScenario(f"{name}: not readable as JSON", [found]) from None
+    except (ValueError, RecursionError) as error:
+        raise BadScenario(f"{name}: not readable as JSON ({str(error)[:120]})") from None
+
+
+def _toml(text: str, name: str) -> Any:
+    _shallow(text, name)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadScenario(f"{name}: not readable as TOML: {str(error)[:200]}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadScenario(f"{name}: not readable as TOML ({str(error)[:120]})") from None
+
+
+def _shallow(text: str, name: str) -> None:
+    if _bracket_depth(text) > NESTING:
+        raise BadScenario(f"{name}: more than {NESTING} levels of nesting; a scenario is shallow: flatten it")
+
+
+def _json_places(text: str, name: str) -> dict[Path, str]:
+    """JSON is nearly YAML: where its text reads as YAML, the places come from there."""
+    try:
+        return read_yaml(text, name)[1]
+    except BadScenario:
+        return {(): ""}
+
+
+def _toml_place(document: Document, path: Path) -> str:
+    """The line of a TOML key, where only one line has that key."""
+    keys = [step for step in path if isinstance(step, str)]
+    if not keys:
+        return document.name
+    pattern = re.compile(rf"\s*\[*[\w. \"-]*\b{re.escape(keys[-1])}\b[\"\]\s]*(=|$)")
+    lines = [i for i, line in enumerate(document.text.splitlines(), 1) if pattern.match(line)]
+    return f"{document.name}:{lines[0]}:1" if len(lines) == 1 else document.name
+
+
+def _neighbours(path: FilePath) -> str:
+    """Files beside the one that is missing, for the message."""
+    from shardmeter.core.errors import nearest
+
+    try:
+        beside = [p.name for p in path.parent.iterdir() if p.suffix in SUFFIXES][:200]
+    except OSError:
+        return ""
+    close = nearest(path.name, beside)
+    return f"; beside it are: {', '.join(close)}" if close else ""

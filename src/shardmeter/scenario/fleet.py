@@ -1,0 +1,214 @@
+"""The fleet of a scenario: GPUs, instance or short form to one island, with every default said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shardmeter.core.errors import BadScenario
+from shardmeter.core.quantity import show
+from shardmeter.core.record import changed, record
+from shardmeter.scenario.islands import TierInput, build_island
+from shardmeter.scenario.parts import Findings, Rows, lookup, part
+from shardmeter.scenario.schema import IslandInput, ScenarioInput
+from shardmeter.scenario.yaml_reader import Path
+from shardmeter.specs import Accelerator, Fabric, Instance, Island
+
+
+@record
+class _Machines:
+    """What one island is made of, before its network is built."""
+
+    accelerator: Accelerator
+    nodes: float
+    gpus_per_node: float
+    instance: Instance | None
+
+
+def resolve_island(given: ScenarioInput, rows: Rows, found: Findings) -> tuple[Island | None, IslandInput]:
+    """The one island of the scenario, and what was said about it; None after noting why there is none."""
+    asked, path = _asked(given, found)
+    if asked is None:
+        return None, IslandInput()
+    machines = _machines(asked, rows, path, found)
+    fabric = None if machines is None else _fabric(asked, machines, rows, path, found)
+    if machines is None or found.violations:
+        return None, asked
+    price, basis = _price(asked, machines, path, found)
+    tiers = _tiers(asked, path, found)
+    if found.violations:
+        return None, asked
+    name = asked.name or "island"
+    try:
+        island = build_island(
+            accelerator=machines.accelerator,
+            nodes=machines.nodes,
+            gpus_per_node=machines.gpus_per_node,
+            fabric=fabric,
+            name=name,
+            nics=asked.nics,
+            tiers=tiers,
+            price=price,
+            price_basis=basis,
+            region=asked.region or (machines.instance.region if machines.instance else ""),
+        )
+    except BadScenario as error:
+        for violation in error.violations:
+            field = tuple(int(step) if step.isdigit() else step for step in violation.field.split("."))
+            found.refuse((*path, *field), violation.says, violation.way_out, violation.rule)
+        return None, asked
+    _warn(machines, found)
+    return island, asked
+
+
+def _asked(given: ScenarioInput, found: Findings) -> tuple[IslandInput | None, Path]:
+    islands = given.fleet.islands if given.fleet else None
+    if given.gpus is not None and islands is not None:
+        found.refuse(("gpus",), "both gpus and fleet are given", "keep one of the two")
+    elif given.gpus is not None:
+        short = f"{given.gpus[0]:.15g}x{given.gpus[1]}"
+        return IslandInput.model_validate({"gpus": short}), ("gpus",)
+    elif not islands:
+        found.refuse(("gpus",), "no GPUs are named", "say gpus: 64xH100-SXM5-80GB, or fleet.islands")
+    elif len(islands) > 1:
+        names = ", ".join(island.name or "unnamed" for island in islands)
+        found.refuse(("fleet", "islands"), f"several islands ({names}) are not modelled yet", "keep one island")
+    else:
+        return islands[0], ("fleet", "islands", 0)
+    return None, ()
+
+
+def _machines(asked: IslandInput, rows: Rows, path: Path, found: Findings) -> _Machines | None:
+    sources = [name for name in ("gpus", "accelerator", "instance") if getattr(asked, name) is not None]
+    if len(sources) != 1:
+        what = " and ".join(sources) + " are given" if sources else "neither accelerator, instance nor gpus is given"
+        found.refuse(path, what, "say one of accelerator, instance, gpus: NxNAME")
+        return None
+    if asked.gpus is not None:
+        return _short_form(asked, rows, path, found)
+    instance = None
+    if asked.instance is not None:
+        instance = lookup(Instance, asked.instance, rows, (*path, "instance"), found)
+        if instance is None:
+            return None
+        accelerator = lookup(Accelerator, instance.accelerator, rows, (*path, "instance"), found)
+    else:
+        accelerator = part(Accelerator, asked.accelerator or "", rows, (*path, "accelerator"), found)
+    if accelerator is None:
+        return None
+    per_node = asked.gpus_per_node
+    if per_node is None:
+        per_node = float(instance.accelerators if instance else accelerator.node_size)
+        source = f"the instance {instance.name}" if instance else "the usual node size"
+        found.assumptions.append(f"gpus_per_node = {per_node:g} ({source})")
+    if asked.nodes is None:
+        found.assumptions.append(f"nodes = 1 (left out): {per_node:g} GPUs")
+    return _Machines(accelerator=accelerator, nodes=asked.nodes or 1.0, gpus_per_node=per_node, instance=instance)
+
+
+def _short_form(asked: IslandInput, rows: Rows, path: Path, found: Findings) -> _Machines | None:
+    """`NxNAME`: up to the node size part of one node, above it whole nodes."""
+    count, name = asked.gpus or (0.0, "")
+    at = path if path == ("gpus",) else (*path, "gpus")
+    accelerator = part(Accelerator, name, rows, at, found)
+    if asked.nodes is not None or asked.gpus_per_node is not None:
+        found.refuse(at, "gpus: NxNAME already says nodes and gpus_per_node", "use accelerator, nodes, gpus_per_node")
+    if accelerator is None:
+        return None
+    size = float(accelerator.node_size)
+    if count > size and count % size:
+        below = count // size * size
+        rule = f"above one node of {size:g}, whole nodes"
+        found.refuse(
+            at, f"{count:g} is no multiple of {size:g}", f"the nearest are {below:g} and {below + size:g}", rule
+        )
+        return None
+    per_node = min(count, size)
+    return _Machines(accelerator=accelerator, nodes=count / per_node, gpus_per_node=per_node, instance=None)
+
+
+def _fabric(asked: IslandInput, machines: _Machines, rows: Rows, path: Path, found: Findings) -> Fabric | None:
+    if asked.fabric is not None:
+        return part(Fabric, asked.fabric, rows, (*path, "fabric"), found)
+    gpus = machines.nodes * machines.gpus_per_node
+    instance, accelerator = machines.instance, machines.accelerator
+    if gpus <= accelerator.scale_up_domain:
+        return None
+    name = instance.fabric if instance and instance.fabric else accelerator.fabric
+    if not name:
+        return None
+    fabric = lookup(Fabric, name, rows, (*path, "fabric"), found)
+    if not isinstance(fabric, Fabric):
+        return None
+    if instance is not None and instance.scale_out is not None:
+        rate = instance.scale_out / instance.accelerators
+        fabric = changed(fabric, bandwidth=rate, nics_per_node=None)
+        found.assumptions.append(
+            f"fabric {fabric.name} at {show(float(rate), 'B/s')} per GPU (instance {instance.name})"
+        )
+    else:
+        found.assumptions.append(f"fabric {fabric.name} (the default of {accelerator.name})")
+    return fabric
+
+
+def _price(asked: IslandInput, machines: _Machines, path: Path, found: Findings) -> tuple[float | None, str]:
+    """USD/s per accelerator and where it comes from."""
+    instance = machines.instance
+    if asked.price is not None:
+        amount, basis = asked.price
+        if asked.spot:
+            found.refuse((*path, "spot"), "both price and spot are given", "keep one of the two")
+        each = amount if basis == "gpu" else amount / machines.gpus_per_node
+        return each, f"given per {basis}"
+    if instance is None:
+        if asked.spot:
+            found.refuse((*path, "spot"), "spot prices belong to an instance", "name an instance, or say price")
+        found.warnings.append("no price is known: the cost is null (say price: $2.10/gpu/h)")
+        return None, ""
+    kind, amount_of = ("spot", instance.spot) if asked.spot else ("on demand", instance.price)
+    if amount_of is None:
+        found.warnings.append(f"{instance.name} has no {kind} price: the cost is null (say price: $98.32/node/h)")
+        return None, ""
+    each = float(amount_of / instance.accelerators)
+    found.assumptions.append(
+        f"price {show(each, 'USD/s')} per GPU: {instance.name} {kind}, {instance.date}".rstrip(", ")
+    )
+    return each, f"{instance.name} {kind}"
+
+
+def _tiers(asked: IslandInput, path: Path, found: Findings) -> tuple[TierInput, ...]:
+    made = []
+    for position, tier in enumerate(asked.tiers or ()):
+        if tier.nodes is None:
+            found.refuse((*path, "tiers", position), "a tier without nodes", "say how many nodes one unit has")
+            continue
+        made.append(
+            TierInput(
+                name=tier.name or f"tier {position + 1}",
+                nodes=tier.nodes,
+                oversubscription=tier.oversubscription or 1.0,
+                latency=tier.latency,
+            )
+        )
+    return tuple(made)
+
+
+def _warn(machines: _Machines, found: Findings) -> None:
+    accelerator, per_node = machines.accelerator, machines.gpus_per_node
+    domain, gpus = float(accelerator.scale_up_domain), machines.nodes * per_node
+    if per_node < domain <= accelerator.node_size and machines.nodes > 1:
+        found.warnings.append(
+            f"{per_node:g} GPUs per node, but the scale-up domain of {accelerator.name} is taken as {domain:g}; "
+            f"if a domain ends at the node, set accelerator.scale_up_domain"
+        )
+    if gpus > domain and gpus % domain:
+        found.warnings.append(f"{gpus:g} GPUs are no whole number of scale-up domains of {domain:g}")
+
+
+def overridden(base: Any, own: Any) -> dict[str, Any]:
+    """Two partial plans as one: what the island says wins over what the scenario says."""
+    merged: dict[str, Any] = {}
+    for given in (base, own):
+        if given is not None:
+            said = given.model_dump(exclude_unset=True)
+            merged |= {name: value for name, value in said.items() if value is not None}
+    return merged

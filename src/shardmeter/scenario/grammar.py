@@ -1,0 +1,88 @@
+"""The one-line plan: `NAME[,key=value…]`, as in `fsdp,tp=8,recompute=full,sync.method=every_step`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from shardmeter.core.errors import BadScenario, Violation, nearest
+from shardmeter.scenario.yaml_reader import scalar
+from shardmeter.specs.plan import SHARDINGS
+
+NAMES = (*SHARDINGS, "hsdp", "auto")
+"""What a one-line plan may start with."""
+SYNC_ALIASES = {
+    "H": "sync_every", "P": "num_fragments", "tau": "fragment_sync_delay", "τ": "fragment_sync_delay",
+    "alpha": "fragment_update_alpha", "α": "fragment_update_alpha",
+}  # fmt: skip
+"""Letters of the DiLoCo papers → fields of `sync`."""
+_LONGEST = 1000
+_KEY = re.compile(r"[A-Za-z_τα][A-Za-z0-9_.]*")
+
+
+def parse_plan(text: str) -> dict[str, Any]:
+    """The mapping that a one-line plan stands for; its NAME is under `sharding`. Raises BadScenario, all violations at once.
+
+    Values are text, numbers, true/false, lists in brackets (`offload=[optimizer]`); a dot in a key opens a sub-mapping.
+    """
+    if len(text) > _LONGEST:
+        raise BadScenario(f"a plan of {len(text)} characters is no one-line plan; at most {_LONGEST}")
+    head, *pairs = _split(text)
+    found: list[Violation] = []
+    if head not in NAMES:
+        found.append(_unknown_head(head))
+    made: dict[str, Any] = {"sharding": head}
+    for pair in pairs:
+        trouble = _assign(made, pair)
+        if trouble:
+            found.append(trouble)
+    if found:
+        raise BadScenario(f"plan {text[:100]!r} is not NAME[,key=value…]", found)
+    return made
+
+
+def _unknown_head(head: str) -> Violation:
+    rule = f"NAME is one of {', '.join(NAMES)}"
+    if "=" in head:
+        return Violation(
+            field="plan", says=f"it starts with {head[:40]!r}", rule=rule, way_out=f"write fsdp,{head[:40]}"
+        )
+    close = nearest(head, NAMES)
+    return Violation(
+        field="plan", says=f"unknown plan {head[:40]!r}", rule=rule, way_out=f"the nearest are {', '.join(close)}"
+    )
+
+
+def _assign(made: dict[str, Any], pair: str) -> Violation | None:
+    """Put one `key=value` where it belongs, or say what is wrong with it."""
+    key, equals, value = (part.strip() for part in pair.partition("="))
+    if not equals or not value or not _KEY.fullmatch(key) or ".." in key or key.endswith("."):
+        return Violation(field="plan", says=f"{pair[:40]!r} is no key=value", way_out="as in tp=8")
+    steps = ["sync", SYNC_ALIASES[key]] if key in SYNC_ALIASES else key.split(".")
+    inner: Any = made
+    for step in steps[:-1]:
+        inner = inner.setdefault(step, {}) if isinstance(inner, dict) else None
+    if not isinstance(inner, dict):
+        return Violation(field="plan", says=f"{key[:40]!r} is set both as a value and as a mapping", way_out="keep one")
+    if steps[-1] in inner:
+        return Violation(field="plan", says=f"{key[:40]!r} is set twice", way_out="keep one")
+    inner[steps[-1]] = _value(value)
+    return None
+
+
+def _value(text: str) -> Any:
+    if text.startswith("[") and text.endswith("]"):
+        return [scalar(item.strip()) for item in text[1:-1].split(",") if item.strip()]
+    return scalar(text)
+
+
+def _split(text: str) -> list[str]:
+    """Parts between commas that stand outside brackets and parentheses."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += 1 if character in "[(" else -1 if character in "])" else 0
+        if character == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts]

@@ -1,0 +1,120 @@
+"""An accelerator row and a fabric row to an island: its size in nodes, its network tiers, its price per accelerator."""
+
+from __future__ import annotations
+
+import math
+
+from shardmeter.core.errors import BadScenario, Violation
+from shardmeter.core.record import record
+from shardmeter.specs import Accelerator, Fabric, Island, Tier
+
+
+@record
+class TierInput:
+    """A level above the node: units of `nodes` nodes whose uplinks are oversubscribed."""
+
+    name: str
+    nodes: float
+    oversubscription: float = 1.0
+    latency: float | None = None
+    """Seconds; the fabric's where it is None."""
+
+
+def build_island(
+    *,
+    accelerator: Accelerator,
+    nodes: float,
+    gpus_per_node: float,
+    fabric: Fabric | None,
+    name: str = "island",
+    nics: float | None = None,
+    tiers: tuple[TierInput, ...] = (),
+    price: float | None = None,
+    price_basis: str = "",
+    region: str = "",
+) -> Island:
+    """An island of `nodes` × `gpus_per_node` accelerators.
+
+    tiers[0] is the scale-up domain of the accelerator's row (never `gpus_per_node`), cut to the island; tiers[1] the fabric
+    over all accelerators, or over one unit of the first of `tiers`; each further tier is what leaves such a unit, with the
+    oversubscriptions on the way multiplied. One domain has no fabric. `price` is USD/s per accelerator. Rates are B/s per
+    accelerator: the fabric's NIC rate, × NICs / gpus_per_node where `nics` (or the fabric's row) counts them per node.
+    Raises BadScenario for a missing fabric and for tiers that do not nest.
+    """
+    gpus = float(nodes * gpus_per_node)
+    domain = min(float(accelerator.scale_up_domain), gpus)
+    levels = [
+        Tier(
+            name=accelerator.scale_up or "scale-up",
+            size=domain,
+            bandwidth=accelerator.scale_up_bandwidth,
+            share=accelerator.scale_up_share,
+            latency=accelerator.scale_up_latency,
+        )
+    ]
+    if gpus > domain:
+        if fabric is None:
+            says, way_out = f"{gpus:g} GPUs in domains of {domain:g} and no fabric", "name a fabric, e.g. ib-ndr400"
+            raise BadScenario(f"island {name}", [Violation(field="fabric", says=says, way_out=way_out)])
+        levels += _fabric_tiers(fabric, gpus, gpus_per_node, domain, nics, tiers, name)
+    return Island(
+        name=name,
+        accelerator=accelerator,
+        nodes=float(nodes),
+        gpus_per_node=float(gpus_per_node),
+        tiers=tuple(levels),
+        price=price,
+        price_basis=price_basis,
+        region=region,
+    )
+
+
+def fabric_rate(fabric: Fabric, gpus_per_node: float, nics: float | None = None) -> float:
+    """Wire rate per accelerator, one direction, in B/s."""
+    count = fabric.nics_per_node if nics is None else nics
+    return float(fabric.bandwidth if count is None else fabric.bandwidth * count / gpus_per_node)
+
+
+def _fabric_tiers(
+    fabric: Fabric,
+    gpus: float,
+    gpus_per_node: float,
+    domain: float,
+    nics: float | None,
+    tiers: tuple[TierInput, ...],
+    island: str,
+) -> list[Tier]:
+    _check_nesting(tiers, domain / gpus_per_node, island)
+    rate, latency, name = fabric_rate(fabric, gpus_per_node, nics), float(fabric.latency), fabric.name
+    levels: list[Tier] = []
+    for unit in (*tiers, None):
+        size = gpus if unit is None else min(unit.nodes * gpus_per_node, gpus)
+        levels.append(
+            Tier(
+                name=name,
+                size=size,
+                bandwidth=rate,
+                share=fabric.share,
+                latency=latency,
+                latency_base=fabric.latency_base,
+            )
+        )
+        if unit is None or size >= gpus:
+            return levels
+        rate, name = rate / unit.oversubscription, f"between {unit.name} units"
+        latency = latency if unit.latency is None else unit.latency
+    return levels
+
+
+def _check_nesting(tiers: tuple[TierInput, ...], inner: float, island: str) -> None:
+    """Refuse tiers that are no larger than the one inside them, or no whole number of it."""
+    found = []
+    for position, tier in enumerate(tiers):
+        if tier.nodes <= inner or tier.nodes % inner:
+            says = f"{tier.name} of {tier.nodes:g} nodes around units of {inner:g}"
+            way_out = f"nodes: {max(2, math.ceil(tier.nodes / inner)) * inner:g}"
+            rule = "tiers go innermost first, each a whole number of the one inside"
+            found.append(Violation(field=f"tiers.{position}.nodes", says=says, rule=rule, way_out=way_out))
+        inner = max(tier.nodes, inner)
+    if found:
+        raise BadScenario(f"island {island}", found)

@@ -1,0 +1,243 @@
+"""The shape of a scenario: pydantic models, all errors at once with file, line and "did you mean", and the JSON Schema."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
+
+from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, ValidationError
+
+from shardmeter.core.errors import Violation, nearest
+from shardmeter.scenario.inline import inline
+from shardmeter.scenario.read import Document
+from shardmeter.scenario.values import (
+    AutoWhole,
+    Batch,
+    Duration,
+    Gpus,
+    Input,
+    OverSubscription,
+    Price,
+    Recompute,
+    Steps,
+    Tokens,
+    Whole,
+    WholeInt,
+    plan_line,
+    said,
+)
+from shardmeter.scenario.yaml_reader import Path
+from shardmeter.specs import Accelerator, Fabric, Model, Stack
+from shardmeter.specs.plan import SHARDINGS
+
+M = TypeVar("M", bound=BaseModel)
+_NAME, _INLINE = "‹name›", "‹inline›"
+_FLOATS = ("bf16", "fp16", "fp32")
+_LATER = ("fp8", "fp8-delayed", "fp8-tensorwise", "fp8-rowwise", "mxfp8", "fp4", "nvfp4", "mxfp4", "int8", "int4")
+
+
+def _tag(value: Any) -> str:
+    return _NAME if isinstance(value, str) else _INLINE
+
+
+def _named(record: type[Any]) -> Any:
+    """A catalog name (or a file) in text, or an inline mapping of the record's fields."""
+    mapping: Any = inline(record)
+    either: Any = Annotated[str, Tag(_NAME)] | Annotated[mapping, Tag(_INLINE)]
+    return Annotated[either, Discriminator(_tag)]
+
+
+if TYPE_CHECKING:
+    NamedModel: TypeAlias = str | BaseModel
+    NamedStack: TypeAlias = str | BaseModel
+    NamedAccelerator: TypeAlias = str | BaseModel
+    NamedFabric: TypeAlias = str | BaseModel
+else:
+    NamedModel, NamedStack, NamedAccelerator, NamedFabric = map(_named, (Model, Stack, Accelerator, Fabric))
+
+
+class SyncInput(Input):
+    """Synchronisation across islands; inside one island every step is synchronous."""
+
+    method: str | None = said("every_step = synchronous data parallelism.", only="every_step")
+    sync_every: Any = said("Inner steps per round (H).", only=1, aliases=("sync_every", "H"))
+    num_fragments: Any = said("Fragments of the parameters (P).", only=1, aliases=("num_fragments", "P"))
+    fragment_sync_delay: Any = said("Inner steps of delay (τ).", only=0, aliases=("fragment_sync_delay", "tau", "τ"))
+    fragment_update_alpha: Any = said(
+        "Mixing of the outer update (α).", only=0, aliases=("fragment_update_alpha", "alpha", "α")
+    )
+    bits: Any = said("Bits per parameter of the outer message.", only=16)
+    should_quantize: Any = said("true = bits 8.", only=False)
+
+
+class PlanInput(Input):
+    """How the model is laid over the GPUs of an island: tp·pp·cp·dp_shard·dp_replicate = its GPUs."""
+
+    tp: Whole | None = said("Tensor-parallel degree.")
+    pp: WholeInt | None = said("Pipeline stages.")
+    cp: Any = said("Context-parallel degree.", only=1)
+    ep: Any = said("Expert-parallel degree.", only=1)
+    etp: Any = said("Tensor-parallel degree of experts.", only=1)
+    dp_shard: AutoWhole | None = said("Replicas that shard parameters between them; auto = what is left.")
+    dp_replicate: Whole | None = said("Groups of such replicas; with fsdp, more than 1 is HSDP.")
+    sharding: str | None = said("What the data-parallel ranks shard.", words=(*SHARDINGS, "hsdp"), planned=("auto",))
+    reshard: bool | None = said("fsdp: free gathered parameters after the forward pass.")
+    micro_batch: Whole | None = said("Sequences of one replica in one pass.")
+    schedule: str | None = said(
+        "Pipeline schedule.",
+        words=("gpipe", "1f1b", "interleaved"),
+        planned=("zb-h1", "zb-h2", "zb-v", "dualpipe"),
+    )
+    virtual_stages: WholeInt | None = said("Chunks of layers per pipeline stage (interleaved).")
+    recompute: Recompute | None = said("Activation recomputation: none, selective, full, every-K.")
+    precision: str | None = said("Number format of matrix products.", words=_FLOATS, planned=_LATER)
+    gather_dtype: str | None = said("Format in which parameters are gathered.", words=_FLOATS, planned=_LATER)
+    reduce_dtype: str | None = said("Format in which gradients are reduced.", words=_FLOATS, planned=_LATER)
+    optimizer: str | None = said("Optimizer.", words=("adamw", "adamw8bit", "sgd"), planned=("adafactor", "muon"))
+    master_dtype: str | None = said("Format of the master parameters.", words=_FLOATS, planned=_LATER)
+    sequence_parallel: bool | None = said("Cut activations between matrix products over tp.")
+    cp_kind: str | None = said("Context parallelism.", words=("ring", "all-gather", "ulysses"))
+    offload: Any = said("States kept on the host.", only="nothing")
+    trainable: str | None = said("What is trained.", only="all")
+    rank_order: tuple[str, ...] | None = said("Mesh axes, innermost first.")
+    placement: Any = said("Axes that cross islands.", only="nothing")
+    sync: SyncInput | None = said("Synchronisation across islands.")
+
+
+Planned: TypeAlias = Annotated[PlanInput, BeforeValidator(plan_line)]
+
+
+class TierUnit(Input):
+    """A level above the node: units of `nodes` nodes; traffic that leaves one has its uplink's share of the fabric."""
+
+    name: str | None = said("What a unit is called: rail, pod, building.")
+    nodes: Whole | None = said("Nodes in one unit.")
+    oversubscription: OverSubscription | None = said("Rate inside the unit over the rate out of it; 1 = none.")
+    latency: Duration | None = said("Start of an all-reduce between units, per doubling; the fabric's if left out.")
+
+
+class IslandInput(Input):
+    """Accelerators of one kind under one scheduler."""
+
+    name: str | None = said("Name used in overrides and answers.")
+    accelerator: NamedAccelerator | None = said("Catalog name, or {base: name, field: value}.")
+    instance: str | None = said("Cloud instance: fills accelerator, node size, fabric and price.")
+    gpus: Gpus | None = said("Short form of accelerator, nodes and gpus_per_node.")
+    nodes: Whole | None = said("Nodes.")
+    gpus_per_node: Whole | None = said("Accelerators per node; the usual node size if left out.")
+    count: Any = said("Islands like this one.", only=1)
+    fabric: NamedFabric | None = said("Scale-out network; the accelerator's usual one if left out.")
+    nics: Whole | None = said("Network adapters per node, where not one per accelerator.")
+    price: Price | None = said("$/gpu/h or $/node/h.")
+    spot: bool | None = said("Take the spot price of the instance.")
+    region: str | None = said("Region, as provider:region.")
+    tiers: tuple[TierUnit, ...] | None = said("Levels above the node, innermost first.")
+    plan: Planned | None = said("Overrides of the plan for this island.")
+
+
+class FleetInput(Input):
+    """Where the run happens."""
+
+    islands: tuple[IslandInput, ...] | None = said("The islands; this version models one.")
+    wan: Any = said("Links between islands.", only="nothing")
+
+
+class RunInput(Input):
+    """What is asked of the run."""
+
+    seq_len: Whole | None = said("Tokens per sequence.")
+    global_batch: Batch | None = said("Sequences per optimizer step, or '8M tokens'.")
+    tokens: Tokens | None = said("Length of the run in tokens.")
+    steps: Steps | None = said("Length of the run in optimizer steps.")
+    target_loss: Any = said("Loss to reach.", only="nothing")
+    phases: Any = said("Ramps of batch and sequence length.", only="nothing")
+    deadline: Any = said("Latest end, for the planner.", only="nothing")
+    budget: Any = said("Most to spend, for the planner.", only="nothing")
+    objective: Any = said("What the planner minimises.", only="nothing")
+
+
+class ScenarioInput(Input):
+    """A ShardMeter scenario: a model, software, accelerators, a plan and a run."""
+
+    name: str | None = said("Name of the scenario.")
+    model: NamedModel | None = said("Catalog name, file, or inline fields.")
+    stack: NamedStack | None = said("Catalog name, file, or {base: name, field: value}.")
+    gpus: Gpus | None = said("Short form of a fleet of one island: 64xH100-SXM5-80GB.")
+    fleet: FleetInput | None = said("Islands and what joins them.")
+    plan: Planned | None = said("A mapping, or one line: fsdp,tp=8.")
+    run: RunInput | None = said("Sequence length, batch, length of the run.")
+
+
+@functools.cache
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a scenario file, for editors."""
+    schema = ScenarioInput.model_json_schema(by_alias=False)
+    for owner in (schema, schema["$defs"]["IslandInput"]):
+        plan = owner["properties"]["plan"]
+        line = {"type": "string", "description": "NAME[,key=value…]", "examples": ["fsdp,tp=8,recompute=full"]}
+        plan["anyOf"] = [*plan.get("anyOf", []), line]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def validate(shape: type[M], document: Document, prefix: Path = ()) -> tuple[M | None, list[Violation]]:
+    """The document as `shape`, or every violation found in it. `prefix` is where it hangs in the scenario."""
+    return validate_data(shape, document.data, document, prefix)
+
+
+def validate_data(shape: type[M], data: Any, document: Document, prefix: Path = ()) -> tuple[M | None, list[Violation]]:
+    """As `validate`, for one part of a document that lies at `prefix`."""
+    try:
+        return shape.model_validate(data), []
+    except ValidationError as error:
+        return None, [_violation(shape, found, document, prefix) for found in error.errors(include_url=False)]
+
+
+_WANTED = {
+    "string_type": "text", "list_type": "a list", "tuple_type": "a list", "dict_type": "a mapping",
+    "model_type": "a mapping", "model_attributes_type": "a mapping", "bool_type": "true or false",
+    "bool_parsing": "true or false", "missing": "a value",
+}  # fmt: skip
+
+
+def _violation(shape: type[BaseModel], error: Any, document: Document, prefix: Path) -> Violation:
+    loc = tuple(step for step in error["loc"] if step not in (_NAME, _INLINE, "[key]"))
+    field, where = ".".join(map(str, (*prefix, *loc))), document.where((*prefix, *loc))
+    kind, value = error["type"], error.get("input")
+    if kind == "extra_forbidden":
+        known = _fields(shape, loc[:-1])
+        close = nearest(str(loc[-1]), known, 1)
+        way_out = f"did you mean {close[0]!r}?" if close else ""
+        return Violation(field=field[:200], says="unknown key", way_out=way_out, where=where)
+    context = error.get("ctx") or {}
+    if "says" in context:
+        parts = {name: str(context.get(name, "")) for name in ("says", "rule", "way_out")}
+        return Violation(field=field[:200], where=where, **parts)
+    wanted = _WANTED.get(kind)
+    if kind == "model_type" and error["loc"][-1:] == (_INLINE,):
+        wanted = "a name or a mapping"
+    says = f"wanted {wanted}, got {_shown(value)}" if wanted else f"{error['msg']}, got {_shown(value)}"
+    return Violation(field=field[:200], says=says, where=where)
+
+
+def _shown(value: Any) -> str:
+    kinds: dict[type, str] = {list: "a list", tuple: "a list", dict: "a mapping", type(None): "nothing"}
+    return kinds.get(type(value)) or f"{value!r:.40}"
+
+
+def _fields(shape: Any, loc: Path) -> tuple[str, ...]:
+    """Names of the fields at a place of a model."""
+    models = _models(shape)
+    for step in loc:
+        inner: list[type[BaseModel]] = []
+        for model in models:
+            if isinstance(step, str) and step in model.model_fields:
+                inner += _models(model.model_fields[step].annotation)
+        models = inner or ([] if isinstance(step, str) else models)
+    return tuple(name for model in models for name in model.model_fields)
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The pydantic models inside an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models(inner)]

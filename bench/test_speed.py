@@ -65,8 +65,9 @@ def test_warm_predict(benchmark, scenario):
         assert best < WARM * MARGIN
 
 
-def test_plans_per_second(scenario):
+def test_plans_per_second():
     """Points of the mesh `degrees` with every figure computed, divided by wall time: the best of three."""
+    scenario = load(None, options={**OPTIONS, "gpus": "32768xH100-SXM5-80GB"})
     plan, run = mesh(scenario)
     island = scenario.fleet.islands[0]
     times = []
@@ -74,8 +75,12 @@ def test_plans_per_second(scenario):
         start = time.perf_counter()
         estimate = evaluate(scenario.model, island, plan, run, scenario.stack)
         fits = estimate.memory_peak <= estimate.memory_limit
+        rate = estimate.tokens / estimate.step_time
+        mfu = estimate.model_flops / (estimate.step_time * estimate.peak_flops)
+        days = 1e12 / rate
+        cost = estimate.gpus * days
         times.append(time.perf_counter() - start)
-    points = np.broadcast(estimate.step_time, fits).size
+    points = np.broadcast(estimate.step_time, fits, rate, mfu, cost).size
     assert points == 4 * 10 * 64 * 400
     print(f"\nplans per second on the mesh `degrees` ({points:,} points): {points / min(times) / 1e6:.2f} M (bar 1 M)")
     assert points / min(times) > PLANS / MARGIN

@@ -16,6 +16,7 @@ import click
 from shardmeter import __version__
 from shardmeter.cli.catalog import catalog
 from shardmeter.cli.explain import explain
+from shardmeter.cli.output import PipeClosedError
 from shardmeter.cli.predict import predict
 from shardmeter.cli.validate import validate
 from shardmeter.core.errors import ShardMeterError
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = _run(given)
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, PipeClosedError):
         _silence_stdout()
         return PIPE_CLOSED
     return code
@@ -61,7 +62,9 @@ def _run(given: list[str]) -> int:
     except ShardMeterError as error:
         click.echo(f"error: {error}", err=True)
         return MALFORMED
-    except BrokenPipeError:
+    except SystemExit as stop:  # click's own: shell completion, a pipe that closed under a help text
+        return stop.code if isinstance(stop.code, int) else ANSWERED
+    except (BrokenPipeError, PipeClosedError):
         raise
     except Exception as error:  # noqa: BLE001  (the last line of defence: no traceback reaches a user)
         return _our_fault(error, debug="--debug" in given)

@@ -12,9 +12,21 @@ if TYPE_CHECKING:
     from shardmeter.render import Document
 
 
+class PipeClosedError(Exception):
+    """Whoever read our output has gone; nothing is left to say."""
+
+
 def write(document: Document, output: str) -> None:
-    """Write a document as `table`, `json` or `csv`."""
+    """Write a document as `table`, `json` or `csv`. Raises PipeClosedError when nobody reads it."""
     _tolerate(sys.stdout)
+    try:
+        _write(document, output)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise PipeClosedError from error
+
+
+def _write(document: Document, output: str) -> None:
     if output == "json":
         from shardmeter.render import json_text
 

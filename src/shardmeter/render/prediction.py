@@ -9,18 +9,20 @@ from shardmeter.render.csv_text import flatten
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 
 Answer = Mapping[str, Any]
+NO_WAY_OUT = (
+    "none of the changes tried (smaller micro-batch, more sharding, recomputation, tensor parallelism): more GPUs",
+)
 
 
 def document(answer: Answer, title: str = "") -> Document:
     """A `predict` JSON as a document; `title` names the question."""
     bottleneck = answer.get("bottleneck") or {}
+    speed: list[Section | None] = [_speed(answer), _ledger(answer), _bottleneck(bottleneck)]
+    memory: list[Section | None] = [_memory(answer["memory"])]
+    ways: list[Section | None] = [_notes("What would fit", answer.get("way_out") or NO_WAY_OUT)]
     sections: list[Section | None] = [
-        _speed(answer),
-        _ledger(answer),
-        _bottleneck(bottleneck),
-        _memory(answer["memory"]),
+        *(speed + memory if answer["fits"] else ways + memory + speed),
         _run(answer.get("run")),
-        _notes("What would fit", [_line(item) for item in answer.get("way_out") or ()]),
         _notes("Assumed", answer.get("assumptions") or ()),
     ]
     return Document(
@@ -157,9 +159,3 @@ def _basis(run: Answer) -> str:
 
 def _notes(title: str, lines: Any) -> Notes | None:
     return Notes(title=title, lines=tuple(str(line) for line in lines)) if lines else None
-
-
-def _line(item: Any) -> str:
-    if isinstance(item, Mapping):
-        return str(item.get("says") or ", ".join(f"{key} {value}" for key, value in item.items()))
-    return str(item)

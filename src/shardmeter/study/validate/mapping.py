@@ -137,7 +137,7 @@ def _check_complete(row: Row) -> None:
 
 def _one_by_default(row: Row, layout: Layout) -> bool:
     """The trainer torchtitan cuts a pipeline's batch into micro-batches of one sequence unless told otherwise."""
-    return layout.pp > 1.0 and "torchtitan" in row.text("framework").lower()
+    return layout.pp > 1.0 and "titan" in row.text("framework").lower()
 
 
 def read_accelerator_text(row: Row) -> AcceleratorReading | None:

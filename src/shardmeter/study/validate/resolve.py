@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from shardmeter.core.errors import BadScenario, UnknownName
 from shardmeter.core.record import changed, record
 from shardmeter.scenario.catalog import Catalog
@@ -36,6 +38,12 @@ EFA: tuple[tuple[str, str], ...] = (
 """The generation of EFA that an accelerator's instances have."""
 ROCE_UNSTATED: tuple[tuple[str, str, float | None], ...] = ((r"^(v100|a100)", "roce-200", 4.0), (r"", "roce-400", None))
 """(accelerator, row, adapters a node) where a text says RoCE and no rate."""
+
+
+CUT_WITH_EDGES = ("megatron", "megatron-like")
+"""Lineages that can count the embedding and the head as one layer each: done where only then the stages come out even."""
+OVERFULL = 1.02
+"""A report above the device's memory by more than this is a wrong label or unit."""
 
 
 @record
@@ -90,6 +98,9 @@ def map_verdict(verdict: Verdict, catalog: Catalog, stacks: Mapping[str, Stack])
         scenario, stand_in = resolve(verdict.reading, catalog, stacks, verdict.id)
     except NotModelled as limit:
         return changed(mapped, skip=str(limit))
+    device = scenario.fleet.islands[0].accelerator
+    if mapped.memory is not None and mapped.memory > OVERFULL * float(np.max(device.memory)):
+        return changed(mapped, exclude=f"{mapped.memory_gib:.1f} GiB are reported on a device of less: {device.name}")
     return changed(mapped, scenario=scenario, stand_in=stand_in)
 
 
@@ -111,6 +122,13 @@ def resolve(reading: Reading, catalog: Catalog, stacks: Mapping[str, Stack], nam
         gather_dtype=reading.plan.precision if gather in ("bf16", "fp16") else gather,
         reduce_dtype=reading.reduce_dtype or stack.reduce_dtype,
     )
+    stages = plan.pp * plan.virtual_stages
+    if (
+        reading.stack.lineage in CUT_WITH_EDGES
+        and reading.model.layers % stages
+        and not (reading.model.layers + 2) % stages
+    ):
+        stack = changed(stack, stage_cut="edges")
     stood = (f"stack {reading.stack.id} has no row yet: {stand_in} stands in",) if stand_in else ()
     scenario = Scenario(
         name=name, model=reading.model, stack=stack, fleet=Fleet(islands=(island,)), plan=plan, run=reading.run,

@@ -1,0 +1,133 @@
+"""`validate`: a file of runs (or the shipped ones) against the model, and the bars it must keep."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shardmeter.core.record import record
+from shardmeter.scenario.catalog import Catalog, load_catalog
+from shardmeter.study.validate import failures, score, shipped
+from shardmeter.study.validate.bars import Missed, missed, read_bars
+from shardmeter.study.validate.layout import FAILED, GEO, MEASURED, TITLES, WHOLE, Table, read_table
+from shardmeter.study.validate.predictions import Predict, predict
+from shardmeter.study.validate.resolve import MappedRow, map_rows
+from shardmeter.study.validate.rows import Row
+
+NOT_YET = {GEO: "runs across islands are not modelled yet", WHOLE: "whole training runs are not modelled yet"}
+
+
+@record
+class Report:
+    """The answer of `validate`: its JSON as plain data, and the bars that it does not keep."""
+
+    data: Mapping[str, Any]
+    bars_missed: tuple[Missed, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON: all numbers finite or null."""
+        return dict(self.data)
+
+
+def validate(
+    path: str | Path | None = None,
+    *,
+    bars: str | Path | None = None,
+    catalog: Catalog | None = None,
+    predictor: Predict = predict,
+) -> Report:
+    """Compare predictions with the runs of a CSV file; without one, with the runs and failures that ship.
+
+    `bars` is a file of limits; `predictor` answers scenarios (tests give their own). Raises BadData for a file of no known
+    layout, and for bars that cannot be read.
+    """
+    limits = read_bars(Path(bars)) if bars is not None else ()
+    rows = catalog or load_catalog()
+    if path is None:
+        data = _measured(shipped.measured(), rows, predictor, shipped.failed().rows)
+    else:
+        table = read_table(Path(path))
+        data = _OF_LAYOUT[table.layout](table, rows, predictor)
+    return Report(data=data, bars_missed=missed(data, limits))
+
+
+def _measured(table: Table, catalog: Catalog, predictor: Predict, failed: Sequence[Row] = ()) -> dict[str, Any]:
+    """A file of measured runs."""
+    compared = score.compare(map_rows(table.rows, catalog), predictor)
+    known = score.identities(compared)
+    scores = compared.scores
+    lost = failures.compare(failed, catalog, predictor) if failed else failures.NOTHING
+    return {
+        **score.accounting(compared.rows, len(compared.predicted) - len(known)),
+        "identities": known,
+        **score.metrics(scores),
+        "ranking": score.grids(compared),
+        "failures": failures.summary(lost, score.alarms(compared)),
+        "transfer": score.transfer(scores),
+        "rows_detail": score.details(scores),
+        "assumptions": _assumptions(compared.rows),
+        "warnings": _warnings(compared),
+    }
+
+
+def _failed(table: Table, catalog: Catalog, predictor: Predict) -> dict[str, Any]:
+    """A file of configurations that did not run; false alarms come from the shipped runs of the same sources."""
+    lost = failures.compare(table.rows, catalog, predictor)
+    sources = {row.source_key for row in lost.rows if row.scenario is not None}
+    ran = [row for row in map_rows(shipped.measured().rows, catalog) if row.source_key in sources]
+    alarms = score.alarms(score.compare(ran, predictor))
+    return {
+        **score.accounting(lost.rows, len(lost.fits)),
+        **_no_scores(),
+        "failures": failures.summary(lost, alarms),
+        "assumptions": _assumptions(lost.rows),
+    }
+
+
+def _unmodelled(table: Table, catalog: Catalog, predictor: Predict) -> dict[str, Any]:
+    """A layout that is read but not modelled: every row is skipped, by name."""
+    del catalog, predictor
+    reason = NOT_YET[table.layout]
+    rows = [MappedRow(id=_id(row), source_key="", line=row.line, skip=reason) for row in table.rows]
+    return {**score.accounting(rows, 0), **_no_scores(), "warnings": [f"{TITLES[table.layout]}: {reason}"]}
+
+
+_OF_LAYOUT = {MEASURED: _measured, FAILED: _failed, GEO: _unmodelled, WHOLE: _unmodelled}
+
+
+def _no_scores() -> dict[str, Any]:
+    """The blocks of a report that has no scores."""
+    return {
+        "identities": [],
+        **score.metrics(()),
+        "ranking": {},
+        "failures": failures.summary(failures.NOTHING, {}),
+        "transfer": {},
+        "rows_detail": [],
+        "assumptions": [],
+        "warnings": [],
+    }
+
+
+def _id(row: Row) -> str:
+    return row.text("id") or row.text("run_id") or row.id
+
+
+def _assumptions(rows: Sequence[MappedRow]) -> list[str]:
+    """What rows leave out and the mapping fills in, each with how many rows need it."""
+    counts = Counter(said for row in rows if row.scenario is not None for said in row.scenario.assumptions)
+    return [f"{said} ({count} rows): the usual of its stack or accelerator is taken" if "not stated" in said
+            else f"{said} ({count} rows)" for said, count in counts.most_common()]  # fmt: skip
+
+
+def _warnings(compared: score.Compared) -> list[str]:
+    """What a reader of the numbers should know."""
+    floor = sum(row.scenario is not None and row.regime != "normal" for row in compared.rows)
+    found = []
+    if floor:
+        found.append(f"{floor} rows sit on a software floor: they count in by_group only")
+    if not shipped.left_out() and any(row.source_key in shipped.sources() for row in compared.rows):
+        found.append("errors with the source left out are not known: `make fit` writes them")
+    return found

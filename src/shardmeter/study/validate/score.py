@@ -1,0 +1,178 @@
+"""Mapped rows and predictions to scores, and scores to the `validate` report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from shardmeter.core.record import record
+from shardmeter.study.validate import shipped
+from shardmeter.study.validate.metrics import (
+    MEMORY,
+    QUANTITIES,
+    STEP_TIME,
+    Score,
+    by_source,
+    entry,
+    over_sources,
+    summary,
+)
+from shardmeter.study.validate.predictions import Predict, Predicted, legal
+from shardmeter.study.validate.ranking import Candidate, ranking
+from shardmeter.study.validate.regimes import NORMAL
+from shardmeter.study.validate.resolve import MappedRow
+
+TOLERANCE = 0.005
+"""An identity (a row whose answer follows from a measurement of the same run) must agree within this share."""
+
+
+@record
+class Compared:
+    """All rows of a file, those that were predicted with their prediction."""
+
+    rows: tuple[MappedRow, ...]
+    predicted: Mapping[int, Predicted]
+    """By position in `rows`."""
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """One score for every measured quantity of every predicted row that is no identity."""
+        return tuple(
+            score
+            for place, answer in self.predicted.items()
+            if not self.rows[place].identity
+            for score in scores_of(self.rows[place], answer)
+        )
+
+
+def compare(mapped: Sequence[MappedRow], predict: Predict) -> Compared:
+    """Predict every row that has a legal scenario."""
+    rows = tuple(legal(row) for row in mapped)
+    places = [place for place, row in enumerate(rows) if row.scenario is not None]
+    answers = predict([scenario for row in rows if (scenario := row.scenario) is not None])
+    return Compared(rows=rows, predicted=dict(zip(places, answers, strict=True)))
+
+
+def scores_of(row: MappedRow, answer: Predicted) -> tuple[Score, ...]:
+    """The measured quantities of a row beside their predictions."""
+    pairs = {
+        STEP_TIME: (row.step_time, answer.step_time),
+        MEMORY: (row.memory, answer.memory(row.memory_reading)),
+    }
+    known = row.source_key in shipped.sources()
+    left_out = shipped.left_out()
+    return tuple(
+        Score(
+            id=row.id,
+            source=row.source_key,
+            quantity=quantity,
+            measured=measured,
+            predicted=predicted,
+            loso=left_out.get((row.id, quantity)) if known else predicted,
+            groups=(f"stack:{row.stack}", f"task:{row.task}", f"regime:{row.regime}"),
+            in_metrics=row.regime == NORMAL,
+        )
+        for quantity, (measured, predicted) in pairs.items()
+        if measured is not None
+    )
+
+
+def accounting(rows: Sequence[MappedRow], scored: int) -> dict[str, Any]:
+    """Every row once: scored, skipped, excluded or an identity."""
+    return {
+        "rows": len(rows),
+        "scored": scored,
+        "skipped": [{"id": row.id, "reason": row.skip} for row in rows if row.skip],
+        "excluded": [{"id": row.id, "reason": row.exclude} for row in rows if row.exclude],
+    }
+
+
+def identities(compared: Compared) -> list[dict[str, Any]]:
+    """Rows whose answer follows from a measurement of the same run: checked, never scored."""
+    found = []
+    for place, answer in compared.predicted.items():
+        row = compared.rows[place]
+        if row.identity and row.step_time is not None:
+            error = answer.step_time / row.step_time - 1.0
+            found.append({"id": row.id, "error": error, "agrees": abs(error) <= TOLERANCE})
+    return found
+
+
+def metrics(scores: Sequence[Score]) -> dict[str, Any]:
+    """`metrics`, `by_source` and `by_group`. Rows off the normal regime count in `by_group` only."""
+    counted = [score for score in scores if score.in_metrics]
+    groups = sorted({group for score in scores for group in score.groups})
+    return {
+        "metrics": {quantity: over_sources(_of(counted, quantity)) for quantity in QUANTITIES},
+        "by_source": {
+            source: entry({quantity: summary(_of(part, quantity)) for quantity in QUANTITIES})
+            for source, part in by_source(counted).items()
+        },
+        "by_group": {
+            group: entry(
+                {
+                    quantity: over_sources([s for s in _of(scores, quantity) if group in s.groups])
+                    for quantity in QUANTITIES
+                }
+            )
+            for group in groups
+        },
+    }
+
+
+def grids(compared: Compared) -> dict[str, dict[str, Any]]:
+    """The `ranking` block: grids of one source, model, accelerator, size, sequence and batch."""
+    found = []
+    for place, answer in compared.predicted.items():
+        row = compared.rows[place]
+        scenario = row.scenario
+        if scenario is None or row.step_time is None or row.regime != NORMAL or row.identity:
+            continue
+        island, run = scenario.fleet.islands[0], scenario.run
+        key = (
+            f"{row.source_key} | {scenario.model.name} | {island.accelerator.name} | {float(island.gpus):g} GPUs"
+            f" | {float(run.seq_len):g} | {float(run.global_batch):g}"
+        )
+        plan = f"{scenario.plan!r} {scenario.stack.attention} {scenario.stack.kernels}"
+        found.append(Candidate(grid=key, plan=plan, measured=row.step_time, predicted=answer.step_time))
+    return ranking(found)
+
+
+def details(scores: Iterable[Score]) -> list[dict[str, Any]]:
+    """The `rows_detail` block: times in seconds, memory in GiB."""
+    scale = {STEP_TIME: 1.0, MEMORY: 2.0**30}
+    return [
+        {
+            "id": score.id,
+            "quantity": score.quantity,
+            "measured": score.measured / scale[score.quantity],
+            "predicted": score.predicted / scale[score.quantity],
+            "lo": score.low,
+            "hi": score.high,
+            "error": score.error,
+        }
+        for score in scores
+    ]
+
+
+def transfer(scores: Sequence[Score]) -> dict[str, Any]:
+    """By source: the error when its source was left out, and after five of its rows; null until the fit has written them."""
+    times = [score for score in scores if score.quantity == STEP_TIME and score.in_metrics]
+    return {
+        source: {"loso_mape": summary(part)["loso_mape"], "five_row_mape": shipped.five_rows().get(source)}
+        for source, part in by_source(times).items()
+    }
+
+
+def alarms(compared: Compared) -> dict[str, list[bool]]:
+    """By source: of rows that ran, whether each is said not to fit."""
+    found: dict[str, list[bool]] = {}
+    for place, answer in compared.predicted.items():
+        row = compared.rows[place]
+        if row.step_time is not None or row.memory is not None:
+            found.setdefault(row.source_key, []).append(not answer.fits)
+    return found
+
+
+def _of(scores: Iterable[Score], quantity: str) -> list[Score]:
+    return [score for score in scores if score.quantity == quantity]

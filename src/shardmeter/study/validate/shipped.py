@@ -1,0 +1,56 @@
+"""The rows that ship: measured runs and failed configurations, condensed, and what `make fit` wrote about them."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+
+from shardmeter import data
+from shardmeter.study.validate.layout import Table, parse_table
+from shardmeter.study.validate.metrics import STEP_TIME
+
+MEASURED_FILE, FAILED_FILE, SOURCES_FILE = "measured/runs.csv", "measured/failed.csv", "measured/sources.csv"
+LOSO_FILE, TRANSFER_FILE = "fit_loso.csv", "fit_transfer.csv"
+
+
+@cache
+def measured() -> Table:
+    """The shipped measured runs."""
+    return parse_table(data.read_text(MEASURED_FILE), MEASURED_FILE)
+
+
+@cache
+def failed() -> Table:
+    """The shipped configurations that did not run."""
+    return parse_table(data.read_text(FAILED_FILE), FAILED_FILE)
+
+
+@cache
+def sources() -> dict[str, str]:
+    """Sources of the shipped rows, each with its citation."""
+    with data.open_text(SOURCES_FILE) as file:
+        return {line["source_key"]: line["citation"] for line in csv.DictReader(file)}
+
+
+@cache
+def left_out() -> dict[tuple[str, str], float]:
+    """What was predicted for a row (id, quantity) by a fit that had not seen its source; empty until `make fit` ran."""
+    if not data.file(LOSO_FILE).is_file():
+        return {}
+    with data.open_text(LOSO_FILE) as file:
+        return {
+            (line["id"], line.get("quantity") or STEP_TIME): float(line["predicted_step_time"])
+            for line in csv.DictReader(file)
+            if line["predicted_step_time"]
+        }
+
+
+@cache
+def five_rows() -> dict[str, float]:
+    """Error of a source after five of its rows were seen, by source; empty until `make fit` wrote it."""
+    if not data.file(TRANSFER_FILE).is_file():
+        return {}
+    with data.open_text(TRANSFER_FILE) as file:
+        return {
+            line["source_key"]: float(line["five_row_mape"]) for line in csv.DictReader(file) if line["five_row_mape"]
+        }

@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from shardmeter.core.errors import BadData, BadQuantity, UnknownName, Violation, nearest
+from shardmeter.core.errors import BadData, BadQuantity, BadScenario, UnknownName, Violation, nearest
 from shardmeter.core.quantity import price
-from shardmeter.core.record import field_names, record
+from shardmeter.core.record import record
 from shardmeter.core.units import Fraction
 from shardmeter.scenario.rows import Row, cell, native_row, read_fields, read_rows
 from shardmeter.specs import Accelerator, Fabric, Instance, Model, Stack
@@ -30,6 +30,8 @@ DEFAULT_MATMUL_SHARE = 0.80
 _SHARE_OF = {"fp32": "bf16", "tf32": "bf16", "fp16": "bf16", "bf16": "fp16", "fp8": "bf16", "fp4": "fp8"}
 """Where the matmul share of a dtype comes from if its own column is blank."""
 _OTHER_ARCH = "default"
+_BUILT = ("peak", "matmul_share", "attention_share")
+"""Fields of an accelerator that are put together from several columns or rows."""
 
 
 @record
@@ -65,7 +67,7 @@ class _Layout:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        own = [name for name in field_names(self.record) if name not in ("peak", "matmul_share", "attention_share")]
+        own = [one.name for one in fields(self.record) if one.name not in _BUILT]
         return tuple(dict.fromkeys((*own, *self.extra)))
 
 
@@ -332,25 +334,14 @@ def _model_files(directory: Path) -> list[Path]:
 
 def _read_model(path: Path) -> tuple[Row | None, list[Violation]]:
     """A model file: the fields of `specs.Model`; left out, `name` is the name of the file."""
+    from shardmeter.scenario.read import read_file
+
     try:
-        values = _load_mapping(path)
-    except Exception as error:  # noqa: BLE001 - whatever a parser raises on a file of the user's is one complaint
-        return None, [Violation(field="", says=f"cannot be read: {error}", where=str(path))]
-    if not isinstance(values, Mapping):
-        return None, [Violation(field="", says="is no mapping of fields to values", where=str(path))]
-    row, bad = native_row(values, str(path), _LAYOUTS["models"].columns)
+        document = read_file(path)
+    except BadScenario as error:
+        return None, list(error.violations) or [Violation(field="", says=error.message)]
+    row, bad = native_row(document.data, str(path), _LAYOUTS["models"].columns, lambda name: document.where((name,)))
     return (None if bad else Row({"name": path.stem} | dict(row.values), row.file, row.line)), bad
-
-
-def _load_mapping(path: Path) -> Any:
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".json":
-        import json
-
-        return json.loads(text)
-    from ruamel.yaml import YAML
-
-    return YAML().load(text)
 
 
 def _repeated(kind: str, rows: Sequence[Row]) -> list[Violation]:

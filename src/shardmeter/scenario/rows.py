@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
@@ -99,28 +99,32 @@ def _header_complaints(header: list[str], file: str, known: tuple[str, ...], key
     return bad
 
 
-def native_row(values: Mapping[Any, Any], file: str, columns: Iterable[str]) -> tuple[Row, list[Violation]]:
-    """A row from a YAML or JSON mapping: its values become the text a CSV cell would hold."""
+def native_row(
+    values: Mapping[str, Any], file: str, columns: Iterable[str], where: Callable[[str], str]
+) -> tuple[Row, list[Violation]]:
+    """A row from the mapping in a YAML or JSON file: its values become the text a CSV cell would hold.
+
+    `where` gives the place of a key, or "".
+    """
     known = tuple(columns)
     bad: list[Violation] = []
     texts: dict[str, str] = {}
-    lines = getattr(values, "lc", None)
-    for key, value in values.items():
-        name = str(key)
-        line = lines.key(key)[0] + 1 if lines is not None else 1
-        here = Row({}, file, line)
+    for name, value in values.items():
+        says = way_out = ""
         if name not in known:
-            bad.append(here.complaint(name, "no such field", f"did you mean {', '.join(nearest(name, known))}?"))
+            says, way_out = "no such field", f"did you mean {', '.join(nearest(name, known))}?"
         elif value is None:
             continue
         elif isinstance(value, bool):
             texts[name] = "yes" if value else "no"
         elif isinstance(value, (str, int, float)):
-            texts[name] = str(value)
+            texts[name] = str(value).strip()
         elif isinstance(value, list) and all(isinstance(item, (str, int)) for item in value):
             texts[name] = "|".join(str(item) for item in value)
         else:
-            bad.append(here.complaint(name, f"a {type(value).__name__} where a text or a number belongs"))
+            says = f"a {type(value).__name__} where a text or a number belongs"
+        if says:
+            bad.append(Violation(field=name, says=says, way_out=way_out, where=where(name) or file))
     return Row(texts, file, 1), bad
 
 

@@ -1,0 +1,173 @@
+"""Count parameters and FLOPs of every catalog model with torch on the meta device: `make oracle`.
+
+Independent of the package on purpose: it reads `models.csv` with the csv module, builds each network from plain torch layers
+(`oracle_network.py`) and lets torch count. Where transformers is importable, the published class of the architecture is built and counted too.
+Neither torch nor transformers is a dependency: run this with any Python that has them.
+Writes `tests/oracle/parameters.csv` and `tests/oracle/flops.csv`.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+MODELS = ROOT / "src" / "shardmeter" / "data" / "models.csv"
+TABLES = ROOT / "tests" / "oracle"
+FLOP_MODELS = (
+    ("gpt2", 1024),
+    ("gpt3-13b", 2048),
+    ("llama-3.1-8b", 2048),
+    ("llama-3.1-8b", 8192),
+    ("qwen3-4b", 4096),
+    ("gemma-2b", 4096),
+    ("falcon-7b", 2048),
+    ("phi-2", 2048),
+    ("bloom-7b1", 2048),
+    ("mpt-7b", 2048),
+    ("olmo-2-7b", 4096),
+)
+"""(model, sequence length) of the FLOP table: one of each kind of block."""
+
+Row = dict[str, str]
+
+
+def read_models() -> list[Row]:
+    """The rows of the shipped model table, as text."""
+    with MODELS.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def decoder(row: Row) -> Any:
+    """The network of a row as a torch module on the meta device: no weights in memory."""
+    import torch
+
+    with torch.device("meta"):
+        return importlib.import_module("oracle_network").Decoder(row)
+
+
+def count(network: Any) -> int:
+    """Parameters of a module, each tensor once."""
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def forward_flops(row: Row, seq: int) -> int:
+    """FLOPs that torch counts in one forward pass over one sequence: matrix products only, a multiply-add is two."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    network = decoder(row)
+    with FlopCounterMode(display=False) as counter:
+        network(torch.zeros(1, seq, dtype=torch.long, device="meta"))
+    return int(counter.get_total_flops())
+
+
+def published_class(row: Row) -> tuple[str, dict[str, Any]]:
+    """The transformers class of a row's architecture, and the configuration that its numbers mean there."""
+    n = {key: int(row[key]) for key in ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab", "context")}
+    tied = row["tied"] == "yes"
+    usual = {
+        "num_hidden_layers": n["layers"], "hidden_size": n["hidden"], "intermediate_size": n["ffn"],
+        "num_attention_heads": n["heads"], "num_key_value_heads": n["kv_heads"], "head_dim": n["head_dim"],
+        "vocab_size": n["vocab"], "max_position_embeddings": n["context"], "tie_word_embeddings": tied,
+        "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+    }  # fmt: skip
+    short = {"n_layer": n["layers"], "n_head": n["heads"], "vocab_size": n["vocab"], "tie_word_embeddings": tied}
+    family = next(prefix for prefix in _CLASSES if row["name"].startswith(prefix))
+    name = _CLASSES[family]
+    extra: dict[str, Any] = {
+        "GPT2": short | {"n_embd": n["hidden"], "n_positions": n["context"], "n_inner": n["ffn"]},
+        "GPTJ": short | {"n_embd": n["hidden"], "n_positions": n["context"], "n_inner": n["ffn"], "rotary_dim": 64},
+        "Bloom": short | {"hidden_size": n["hidden"]},
+        "Mpt": {"d_model": n["hidden"], "n_heads": n["heads"], "n_layers": n["layers"], "vocab_size": n["vocab"],
+                "expansion_ratio": n["ffn"] // n["hidden"], "max_seq_len": n["context"], "tie_word_embeddings": tied},
+        "OPT": {"hidden_size": n["hidden"], "ffn_dim": n["ffn"], "num_hidden_layers": n["layers"],
+                "num_attention_heads": n["heads"], "vocab_size": n["vocab"], "word_embed_proj_dim": n["hidden"],
+                "max_position_embeddings": n["context"] - 2, "tie_word_embeddings": tied},
+        "Falcon": usual | {"num_kv_heads": n["kv_heads"], "multi_query": n["kv_heads"] == 1, "parallel_attn": True,
+                           "new_decoder_architecture": n["kv_heads"] != 1, "bias": False, "alibi": False,
+                           "ffn_hidden_size": n["ffn"]},
+        "Qwen3": usual | {"attention_bias": False},
+    }.get(name, usual)  # fmt: skip
+    if name == "Falcon":
+        extra = {key: value for key, value in extra.items() if key not in {"head_dim", "num_key_value_heads"}}
+    return name, extra
+
+
+_CLASSES = {
+    "mpt-7b-alibi": "Mpt", "mpt-30b-alibi": "Mpt", "mpt": "GPT2", "gpt2": "GPT2", "gpt3": "GPT2", "megatron": "GPT2",
+    "gpt-neox": "GPTNeoX", "pythia": "GPTNeoX", "gpt-j": "GPTJ", "opt": "OPT", "bloom": "Bloom", "falcon": "Falcon",
+    "phi-1.5": "Phi", "phi-2": "Phi", "phi-4": "Phi3", "gemma": "Gemma", "qwen3": "Qwen3", "qwen": "Qwen2",
+    "mistral": "Mistral", "nemotron": "Nemotron", "minitron": "Nemotron", "olmo-2": "Olmo2", "stablelm": "StableLm",
+    "command-r": "Cohere", "smollm3": "SmolLM3", "": "Llama",
+}  # fmt: skip
+"""Prefix of a model's name → class of transformers; the first that fits. Everything else is a Llama."""
+
+
+def published_count(row: Row) -> int:
+    """Parameters of the transformers class of a row."""
+    import torch
+
+    transformers = importlib.import_module("transformers")
+    name, settings = published_class(row)
+    config = getattr(transformers, f"{name}Config")(**settings)
+    with torch.device("meta"):
+        suffix = "LMHeadModel" if name == "GPT2" else "ForCausalLM"
+        network = getattr(transformers, f"{name}{suffix}")(config)
+    network.tie_weights()
+    return count(network)
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write one table."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    print(f"{path.relative_to(ROOT)}: {len(rows)} rows")
+
+
+def main() -> int:
+    """Write both tables."""
+    if importlib.util.find_spec("torch") is None:
+        print(
+            "torch is not importable here; run this with a Python that has it (a CPU build is enough)", file=sys.stderr
+        )
+        return 2
+    import torch
+
+    has_transformers = importlib.util.find_spec("transformers") is not None
+    versions = f"torch {torch.__version__.partition('+')[0]}"
+    if has_transformers:
+        versions += f", transformers {importlib.import_module('transformers').__version__}"
+    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    models = read_models()
+    counted = []
+    for row in models:
+        own = count(decoder(row))
+        published = published_count(row) if has_transformers else None
+        if published is not None and published != own:
+            print(f"{row['name']}: {own} here, {published} in {published_class(row)[0]}", file=sys.stderr)
+        counted.append({
+            "model": row["name"], "parameters": own, "published_class": published_class(row)[0] if published else "",
+            "published_class_parameters": published or "", "source": "torch meta device", "versions": versions,
+            "date": today,
+        })  # fmt: skip
+    write(TABLES / "parameters.csv", counted)
+    by_name = {row["name"]: row for row in models}
+    flops = [
+        {"model": name, "seq": seq, "forward_flops": forward_flops(by_name[name], seq), "source": "FlopCounterMode",
+         "versions": f"torch {torch.__version__.partition('+')[0]}", "date": today}
+        for name, seq in FLOP_MODELS
+    ]  # fmt: skip
+    write(TABLES / "flops.csv", flops)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""Our parameter and FLOP counts against a dated table that torch counted; the table itself where torch is importable."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+from pathlib import Path
+
+import pytest
+
+from shardmeter.families import decoder
+from shardmeter.scenario.catalog import load_catalog
+
+HERE = Path(__file__).parent
+SCRIPTS = HERE.parents[1] / "scripts"
+
+
+def table(name):
+    with (HERE / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+PARAMETERS = {row["model"]: row for row in table("parameters.csv")}
+FLOPS = table("flops.csv")
+
+
+def test_every_model_of_the_catalog_was_counted():
+    assert list(PARAMETERS) == list(load_catalog().names("models")), "run `make oracle`"
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_are_exactly_those_torch_counts(name):
+    counted = int(PARAMETERS[name]["parameters"])
+    assert decoder.parameters(load_catalog().model(name)) == counted
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_the_published_class_of_the_architecture_has_as_many(name):
+    row = PARAMETERS[name]
+    assert row["published_class_parameters"] == row["parameters"], row["published_class"]
+
+
+@pytest.mark.parametrize("name", [name for name in PARAMETERS if load_catalog().model(name).parameters])
+def test_parameters_are_those_the_publisher_states(name):
+    model = load_catalog().model(name)
+    assert decoder.parameters(model) == model.parameters
+
+
+@pytest.mark.parametrize("row", FLOPS, ids=lambda row: f"{row['model']}@{row['seq']}")
+def test_forward_flops_are_exactly_those_torch_counts(row):
+    model, seq = load_catalog().model(row["model"]), float(row["seq"])
+    assert decoder.training_flops(model, seq, seq) / 3.0 == int(row["forward_flops"])
+
+
+@pytest.mark.slow
+def test_torch_still_counts_what_the_table_says(monkeypatch):
+    pytest.importorskip("torch", reason="torch is no dependency; `make oracle` tells where to run it")
+    monkeypatch.syspath_prepend(SCRIPTS)
+    counter = importlib.import_module("oracle")
+    rows = {row["name"]: row for row in counter.read_models()}
+    for name, row in rows.items():
+        assert counter.count(counter.decoder(row)) == int(PARAMETERS[name]["parameters"]), name
+    for row in FLOPS[:3]:
+        assert counter.forward_flops(rows[row["model"]], int(row["seq"])) == int(row["forward_flops"])
+
+
+@pytest.mark.parametrize("name", ["oracle.py", "oracle_network.py"])
+def test_the_oracle_uses_nothing_of_the_package(name):
+    text = (SCRIPTS / name).read_text(encoding="utf-8")
+    assert "import shardmeter" not in text
+    assert "from shardmeter" not in text

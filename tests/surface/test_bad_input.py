@@ -128,7 +128,9 @@ def test_all_violations_of_a_plan_at_once() -> None:
     data = changed("plan.tp", 3)
     data["plan"]["dp_shard"] = 5
     text = refused(data)
-    assert {"15", "heads", "feed-forward", "global_batch"} <= set(re.findall(r"15|heads|feed-forward|global_batch", text))
+    assert {"15", "heads", "feed-forward", "global_batch"} <= set(
+        re.findall(r"15|heads|feed-forward|global_batch", text)
+    )
 
 
 NUMBERS = ["plan.tp", "plan.pp", "plan.micro_batch", "plan.dp_shard", "plan.dp_replicate", "plan.virtual_stages",
@@ -139,7 +141,23 @@ NUMBERS = ["plan.tp", "plan.pp", "plan.micro_batch", "plan.dp_shard", "plan.dp_r
 @pytest.mark.parametrize("path", NUMBERS)
 @pytest.mark.parametrize(
     "value",
-    [-1, 0, float("nan"), float("inf"), 1e40, 10**400, "9" * 90, "-3", "nan", "1e99", [1], {"a": 1}, True, "eight", "4G"],
+    [
+        -1,
+        0,
+        float("nan"),
+        float("inf"),
+        1e40,
+        10**400,
+        "9" * 90,
+        "-3",
+        "nan",
+        "1e99",
+        [1],
+        {"a": 1},
+        True,
+        "eight",
+        "4G",
+    ],
 )
 def test_numbers_that_are_none(path: str, value: Any) -> None:
     text = refused(changed(path, value))
@@ -426,7 +444,22 @@ def test_unknown_options_are_refused() -> None:
 # fuzz: whatever comes in, a scenario or a ShardMeterError comes out
 
 _KEYS = st.sampled_from(
-    ["model", "stack", "gpus", "fleet", "islands", "plan", "run", "base", "tp", "name", "nodes", "accelerator", "sync", "H"]
+    [
+        "model",
+        "stack",
+        "gpus",
+        "fleet",
+        "islands",
+        "plan",
+        "run",
+        "base",
+        "tp",
+        "name",
+        "nodes",
+        "accelerator",
+        "sync",
+        "H",
+    ]
 ) | st.text(max_size=8)
 _LEAVES = (
     st.none()
@@ -450,7 +483,7 @@ def test_fuzz_mappings(data: dict[str, Any]) -> None:
 
 
 @_FUZZ
-@given(st.sampled_from(NUMBERS + ["plan", "run", "fleet", "fleet.islands", "model", "stack"]), _TREES)
+@given(st.sampled_from([*NUMBERS, "plan", "run", "fleet", "fleet.islands", "model", "stack"]), _TREES)
 def test_fuzz_one_field_of_a_good_scenario(path: str, value: Any) -> None:
     try:
         load(changed(path, value))
@@ -459,7 +492,9 @@ def test_fuzz_one_field_of_a_good_scenario(path: str, value: Any) -> None:
 
 
 @_FUZZ
-@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode), st.sampled_from([".yaml", ".json", ".toml", ""]))
+@given(
+    st.binary(max_size=200) | st.text(max_size=200).map(str.encode), st.sampled_from([".yaml", ".json", ".toml", ""])
+)
 def test_fuzz_files(tmp_path_factory: pytest.TempPathFactory, raw: bytes, suffix: str) -> None:
     file = tmp_path_factory.getbasetemp() / f"fuzz{suffix}"
     file.write_bytes(raw)
@@ -479,7 +514,10 @@ def test_fuzz_yaml_text(text: str) -> None:
 
 
 @_FUZZ
-@given(st.text(max_size=60) | st.builds("{},{}".format, st.sampled_from(NAMES), st.text("tpcps=,.[]()0123Hτ ", max_size=40)))
+@given(
+    st.text(max_size=60)
+    | st.builds("{},{}".format, st.sampled_from(NAMES), st.text("tpcps=,.[]()0123Hτ ", max_size=40))
+)
 def test_fuzz_the_plan_grammar(text: str) -> None:
     try:
         made = parse_plan(text)

@@ -42,8 +42,8 @@ class Case:
 
     @property
     def micro_batches(self) -> Count:
-        """Passes of one optimizer step."""
-        return self.run.global_batch / self.per_pass
+        """Passes of one optimizer step; NaN or infinite where a batch is 0."""
+        return np.true_divide(self.run.global_batch, self.per_pass)
 
 
 @record

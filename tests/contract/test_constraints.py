@@ -1,0 +1,173 @@
+"""Constraints: the sentences of one plan and the masks of a batch say the same; each rule is broken by what it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shardmeter.core.record import changed
+from shardmeter.engine.constraints import CONSTRAINTS, masks, violations
+from shardmeter.scenario.catalog import load_catalog
+from shardmeter.scenario.islands import build_island
+from shardmeter.specs import Island, Model, Plan, Run, Stack
+from shardmeter.specs.plan import SHARDINGS
+
+CATALOG = load_catalog()
+MODEL = CATALOG.model("llama-3.1-8b")
+STACK = CATALOG.stack("titan-compile")
+ISLAND = build_island(
+    accelerator=CATALOG.accelerator("H100-SXM5-80GB"),
+    nodes=8.0,
+    gpus_per_node=8.0,
+    fabric=CATALOG.fabric("ib-ndr400"),
+)
+PLAN = Plan(tp=2.0, dp_shard=32.0)
+RUN = Run(seq_len=8192.0, global_batch=64.0)
+FIELDS: dict[str, Any] = {"model": MODEL, "island": ISLAND, "plan": PLAN, "run": RUN, "stack": STACK}
+
+
+def broken(**more: Any) -> set[str]:
+    """Names of the constraints that a case breaks, by its masks; the sentences must agree."""
+    case = FIELDS | more
+    names = {name for name, mask in masks(**case).items() if not mask.all()}
+    rules = {c.rule: c.name for c in CONSTRAINTS}
+    said = {rules[violation.rule] for violation in violations(**case)}
+    assert said == ({"whole"} if "whole" in names else names)
+    return names
+
+
+def test_the_good_case_breaks_nothing() -> None:
+    assert broken() == set()
+
+
+@pytest.mark.parametrize(
+    ("more", "name"),
+    [
+        ({"plan": changed(PLAN, tp=0.5)}, "whole"),
+        ({"plan": changed(PLAN, tp=0.0)}, "whole"),
+        ({"plan": changed(PLAN, micro_batch=-1.0)}, "whole"),
+        ({"plan": changed(PLAN, tp=float("nan"))}, "whole"),
+        ({"run": changed(RUN, seq_len=0.0)}, "whole"),
+        ({"plan": changed(PLAN, dp_shard=16.0)}, "degrees"),
+        ({"plan": changed(PLAN, tp=64.0, dp_shard=1.0)}, "heads"),
+        ({"model": changed(MODEL, kv_heads=3.0)}, "kv_heads"),
+        ({"model": changed(MODEL, ffn=14337.0)}, "ffn"),
+        ({"plan": changed(PLAN, pp=64, tp=1.0, dp_shard=1.0)}, "stages"),
+        ({"plan": changed(PLAN, virtual_stages=2)}, "virtual_stages"),
+        ({"plan": changed(PLAN, schedule="interleaved")}, "virtual_stages"),
+        ({"run": changed(RUN, global_batch=33.0)}, "global_batch"),
+        (
+            {"plan": changed(PLAN, tp=1.0, pp=4, dp_shard=16.0, schedule="interleaved", virtual_stages=2),
+             "run": changed(RUN, global_batch=96.0)},
+            "interleaved_rounds",
+        ),
+        ({"run": changed(RUN, seq_len=8191.0)}, "sequence"),
+        ({"model": changed(MODEL, positions="learned", context=4096.0)}, "context"),
+        ({"plan": changed(PLAN, sharding="none")}, "unsharded"),
+        ({"plan": changed(PLAN, etp=4.0)}, "etp"),
+        ({"plan": changed(PLAN, ep=3.0)}, "experts"),
+        ({"plan": changed(PLAN, precision="fp4")}, "precision"),
+    ],
+)  # fmt: skip
+def test_each_rule_is_broken_by_what_it_is_about(more: dict[str, Any], name: str) -> None:
+    assert name in broken(**more)
+
+
+def test_every_rule_has_a_case_above() -> None:
+    cases = test_each_rule_is_broken_by_what_it_is_about.pytestmark[0].args[1]
+    assert {name for _, name in cases} == {constraint.name for constraint in CONSTRAINTS}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"plan": changed(PLAN, tp=16.0, dp_shard=4.0)},  # 8 key-value heads, replicated twice
+        {"plan": changed(PLAN, sequence_parallel=False), "run": changed(RUN, seq_len=8191.0)},
+        {"plan": changed(PLAN, tp=1.0, sharding="ddp", dp_shard=1.0, dp_replicate=64.0)},
+        {"plan": changed(PLAN, sharding="zero2", tp=1.0, pp=2)},
+        {"plan": changed(PLAN, tp=1.0, pp=32, dp_shard=2.0), "stack": changed(STACK, stage_cut="edges")},
+        {"model": changed(MODEL, positions="rope", context=4096.0)},
+        {"plan": changed(PLAN, tp=2.0, etp=2.0, ep=4.0)},
+    ],
+)
+def test_what_is_legal_is_not_refused(more: dict[str, Any]) -> None:
+    assert broken(**more) == set()
+
+
+def test_edges_count_as_layers_for_the_stage_cut() -> None:
+    model = changed(MODEL, layers=62)
+    plan = changed(PLAN, tp=1.0, pp=64, dp_shard=1.0)
+    assert "stages" in broken(model=model, plan=plan)
+    assert "stages" not in broken(model=model, plan=plan, stack=changed(STACK, stage_cut="edges"))
+
+
+def test_a_violation_names_the_field_the_numbers_and_the_way_out() -> None:
+    for violation in violations(
+        MODEL, ISLAND, changed(PLAN, tp=3.0, dp_shard=5.0), changed(RUN, global_batch=7.0), STACK
+    ):
+        assert violation.field.startswith(("plan", "run"))
+        assert any(character.isdigit() for character in violation.says)
+        assert violation.rule
+        assert violation.way_out
+
+
+def test_skipped_rules_are_not_asked() -> None:
+    assert violations(MODEL, ISLAND, changed(PLAN, dp_shard=16.0), RUN, STACK, skip=("degrees",)) == []
+
+
+DEGREES = st.sampled_from([1.0, 2.0, 3.0, 4.0, 8.0, 16.0, 0.0, 2.5, -1.0])
+
+
+@st.composite
+def structures(draw: st.DrawFn) -> tuple[Model, Island, Plan, Stack]:
+    """What is named, and what sets the length of an axis."""
+    plan = Plan(
+        pp=draw(st.sampled_from([1, 2, 4, 40])),
+        virtual_stages=draw(st.sampled_from([1, 2])),
+        sharding=draw(st.sampled_from(SHARDINGS)),
+        schedule=draw(st.sampled_from(["1f1b", "interleaved", "gpipe"])),
+        precision=draw(st.sampled_from(["bf16", "fp4"])),
+        sequence_parallel=draw(st.booleans()),
+    )
+    model = changed(MODEL, positions=draw(st.sampled_from(["rope", "learned"])), context=4096.0)
+    return model, ISLAND, plan, changed(STACK, stage_cut=draw(st.sampled_from(["even", "edges"])))
+
+
+@given(
+    structures(),
+    st.lists(
+        st.fixed_dictionaries(
+            dict.fromkeys(("tp", "ep", "dp_shard", "dp_replicate", "micro_batch"), DEGREES)
+            | {
+                "seq_len": st.sampled_from([2048.0, 8191.0, 8192.0]),
+                "global_batch": st.sampled_from([32.0, 63.0, 96.0]),
+            }
+        ),
+        min_size=1,
+        max_size=6,
+    ),
+)
+def test_masks_of_a_batch_are_those_of_its_points(
+    named: tuple[Model, Island, Plan, Stack], points: list[dict[str, float]]
+) -> None:
+    model, island, plan, stack = named
+    columns: dict[str, Any] = {name: np.array([point[name] for point in points]) for name in points[0]}
+
+    def case(values: dict[str, Any]) -> dict[str, Any]:
+        own = {name: value for name, value in values.items() if name not in ("seq_len", "global_batch")}
+        run = Run(seq_len=values["seq_len"], global_batch=values["global_batch"])
+        return {"model": model, "island": island, "plan": changed(plan, **own), "run": run, "stack": stack}
+
+    batch = masks(**case(columns))
+    rules = {c.rule: c.name for c in CONSTRAINTS}
+    for position, point in enumerate(points):
+        single = masks(**case(point))
+        for name, mask in batch.items():
+            assert np.broadcast_to(mask, len(points))[position] == single[name], name
+        said = {rules[violation.rule] for violation in violations(**case(point))}
+        wrong = {name for name, mask in single.items() if not mask}
+        assert said == ({"whole"} if "whole" in wrong else wrong)

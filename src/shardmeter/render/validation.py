@@ -19,11 +19,15 @@ ERRORS = (
     Column(key="coverage_90", title="coverage", unit="%"),
 )
 
+ALWAYS = frozenset({"n", "loso_mape", "mape"})
+"""Columns that stand even when nothing is known for them."""
+REASONS = 12
+"""Reasons shown for rows that were not scored; JSON has all."""
+
 
 def document(report: Mapping[str, Any], bars_missed: Iterable[Any] = (), title: str = "") -> Document:
     """A `validate` JSON as a document."""
     missed = tuple(str(bar) for bar in bars_missed)
-    scored, rows = report.get("scored"), report.get("rows")
     sections: list[Section | None] = [
         metrics_table(report),
         source_table(report),
@@ -32,16 +36,23 @@ def document(report: Mapping[str, Any], bars_missed: Iterable[Any] = (), title: 
         _failures(report.get("failures")),
         _reasons("Skipped (cannot be expressed)", report.get("skipped")),
         _reasons("Excluded (does not count)", report.get("excluded")),
+        Notes(title="Assumed", lines=tuple(report["assumptions"])) if report.get("assumptions") else None,
         Notes(title="Bars missed", lines=missed) if missed else None,
     ]
     return Document(
         title=title,
-        verdict=f"{scored} of {rows} rows scored" + (f"; {len(missed)} bars missed" if missed else ""),
+        verdict=_verdict(report, len(missed)),
         good=not missed,
         sections=tuple(section for section in sections if section is not None),
         data=report,
         flat=tuple(_scalars(row) for row in report.get("rows_detail") or ()),
     )
+
+
+def _verdict(report: Mapping[str, Any], missed: int) -> str:
+    others = ", ".join(f"{len(report.get(key) or ())} {key}" for key in ("skipped", "excluded", "identities"))
+    bars = f"; {missed} bars missed" if missed else ""
+    return f"{report.get('scored')} of {report.get('rows')} rows scored ({others}){bars}"
 
 
 def metrics_table(report: Mapping[str, Any]) -> Table:
@@ -61,7 +72,7 @@ def group_table(report: Mapping[str, Any]) -> Table | None:
 
 def _errors(title: str, name: str, data: Any) -> Table:
     rows: list[Row] = [{"name": key, **_scalars(value)} for key, value in (data or {}).items() if value]
-    used = [column for column in ERRORS if any(row.get(column.key) is not None for row in rows)]
+    used = [column for column in ERRORS if column.key in ALWAYS or any(row.get(column.key) is not None for row in rows)]
     return Table(title=title, columns=(Column(key="name", title=name, wide=True), *used), rows=tuple(rows))
 
 
@@ -97,10 +108,12 @@ def _reasons(title: str, entries: Any) -> Table | None:
     if not entries:
         return None
     counts = Counter(str(entry.get("reason", "")) for entry in entries)
+    rest = len(counts) - REASONS
     return Table(
         title=title,
         columns=(Column(key="n", title="rows"), Column(key="reason", title="reason", wide=True)),
-        rows=tuple({"n": count, "reason": reason} for reason, count in counts.most_common()),
+        rows=tuple({"n": count, "reason": reason} for reason, count in counts.most_common(REASONS)),
+        caption=f"and {rest} more reasons (`--format json` has all)" if rest > 0 else "",
     )
 
 

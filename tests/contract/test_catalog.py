@@ -7,6 +7,7 @@ import json
 import pkgutil
 import re
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import shardmeter.physics
 from shardmeter.core.errors import BadData, UnknownName
 from shardmeter.core.formula import REGISTRY
 from shardmeter.scenario.catalog import DTYPES, KINDS, load_catalog
+from shardmeter.scenario.rows import DIMENSIONS
 from shardmeter.specs import Accelerator, Fabric, Instance, Model, Stack
 
 CATALOG = load_catalog()
@@ -61,8 +63,8 @@ def test_every_row_becomes_a_record(entry):
     kind, row = entry
     find, record = RECORDS[kind]
     found = find(row["name"])
-    assert isinstance(found, record)
     assert found.name == row["name"]
+    assert isinstance(found, record)
 
 
 @pytest.mark.parametrize("entry", EVERY_ROW, ids=row_id)
@@ -72,6 +74,14 @@ def test_every_row_says_where_it_is_from(entry):
     assert "from memory" not in " ".join(row.values()).lower()
     if kind != "stacks":
         assert DATE.fullmatch(row["retrieved"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_of_a_record_can_be_written_in_a_cell(kind):
+    readable = {*DIMENSIONS, "str", "int", "bool", "tuple[str, ...]"}
+    built = {"peak", "matmul_share", "attention_share"}
+    types = {str(one.type).removesuffix(" | None") for one in fields(RECORDS[kind][1]) if one.name not in built}
+    assert types <= readable
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -190,6 +200,15 @@ def test_a_gpu_is_one_row(tmp_path):
     assert len(catalog.names("accelerators")) == len(CATALOG.names("accelerators")) + 1
     with pytest.raises(UnknownName):
         CATALOG.accelerator("H100X")
+
+
+def test_a_new_architecture_brings_its_attention_kernels(tmp_path):
+    row = H100X.replace("size\n", "size,arch\n").replace("8,8\n", "8,8,next\n")
+    (tmp_path / "accelerators.csv").write_text(row)
+    (tmp_path / "attention.csv").write_text("arch,kernel,forward,backward\nNext,fa3,0.7,0.6\n")
+    gpu = load_catalog([tmp_path]).accelerator("H100X")
+    assert gpu.attention_share["fa3"] == (0.7, 0.6)
+    assert gpu.attention_share["fa2"] == (0.38, 0.34)
 
 
 def test_a_model_is_one_row_or_one_file(tmp_path):

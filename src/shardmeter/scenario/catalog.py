@@ -241,10 +241,14 @@ class Catalog:
         }, bad
 
     def _attention(self, arch: str) -> dict[str, tuple[float, float]]:
-        rows = self._table("attention").rows
-        wanted = arch if any(row.values["arch"] == arch for row in rows.values()) else _OTHER_ARCH
-        found = [self._find("attention", name) for name, row in rows.items() if row.values["arch"] == wanted]
-        return {one.kernel: (one.forward, one.backward) for one in found}
+        """Shares by kernel: those of the architecture, and for kernels it has no row for, those of any other one."""
+        found: dict[str, tuple[float, float]] = {}
+        for wanted in (_OTHER_ARCH, arch.lower()):
+            for name, row in self._table("attention").rows.items():
+                if row.values["arch"].lower() == wanted:
+                    one = self._find("attention", name)
+                    found[one.kernel] = (one.forward, one.backward)
+        return found
 
     def _collect(self, directory: Path) -> list[Violation]:
         """Read the files of one directory of the user's into `_own`."""

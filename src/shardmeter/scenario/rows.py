@@ -24,7 +24,7 @@ DIMENSIONS = {
     "Ratio": "ratio",
 }
 """The dimension of `core.quantity` for each annotated type of the records."""
-_POSITIVE = ("Bytes", "BytesPerS", "FlopPerS", "Watts")
+_POSITIVE = ("Bytes", "BytesPerS", "FlopPerS", "Watts", "Ratio")
 
 
 @dataclass(frozen=True, slots=True)

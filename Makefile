@@ -30,7 +30,7 @@ lint: $(VENV)/.ready-dev ## style, types, layers, spelling, generated pages
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/codespell README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md docs src tests scripts examples
+	@$(BIN)/codespell README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md docs src scripts examples
 	@$(BIN)/python scripts/check_docs.py
 	@$(BIN)/python scripts/command_reference.py --check
 

@@ -33,6 +33,14 @@ def test_the_command_reference_is_fresh():
     assert (DOCS / "commands.md").read_text(encoding="utf-8") == script("command_reference").page()
 
 
+def test_the_accuracy_page_is_fresh():
+    """A change that moves a prediction shows here first: `make docs`, and both tables in the change."""
+    pages = script("accuracy_page")
+    report = pages.validate().to_dict()
+    assert (DOCS / "accuracy.md").read_text(encoding="utf-8") == pages.page(report)
+    assert (ROOT / "README.md").read_text(encoding="utf-8") == pages.readme(report)
+
+
 def test_links_lead_somewhere():
     checker = script("check_docs")
     pages = [*ROOT.glob("*.md"), *DOCS.glob("**/*.md")]

@@ -1,6 +1,7 @@
 """The Python face gives what the command gives."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ import shardmeter
 from shardmeter.core.record import changed
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llama-8b-64xh100.yaml"
-OPTIONS = {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp", "tokens": "1T"}
+OPTIONS: dict[str, Any] = {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp", "tokens": "1T"}
 
 
 def test_options_and_mapping_are_one_question():

@@ -73,3 +73,15 @@ class Document:
     sections: tuple[Section, ...] = ()
     data: Mapping[str, Any]
     flat: tuple[Row, ...] = ()
+
+
+def numeric(table: Table, column: Column) -> bool:
+    """Whether a column reads as numbers and stands to the right."""
+    if column.bar:
+        return False
+    values = [row.get(column.key) for row in table.rows]
+    return bool(column.unit) or (any(values) and all(value is None or _reads_as_number(value) for value in values))
+
+
+def _reads_as_number(value: Value) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, str) and (not value or value[0] in "0123456789$-"))

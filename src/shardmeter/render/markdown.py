@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, numeric
 
 
 def text(document: Document, *, level: int = 2) -> str:
@@ -31,7 +31,7 @@ def table_text(table: Table) -> str:
     rows = [*table.rows, *([table.total] if table.total is not None else [])]
     lines = [
         _line([column.title for column in columns]),
-        _line(["---:" if column.unit else "---" for column in columns]),
+        _line(["---:" if numeric(table, column) else "---" for column in columns]),
         *(_line([_cell(row, column) for column in columns]) for row in rows),
     ]
     return "\n".join(lines + (["", table.caption] if table.caption else []))

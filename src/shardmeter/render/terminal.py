@@ -13,7 +13,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, Value
+from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, numeric
 
 PIPE_WIDTH = 110
 """Columns when the output is not a terminal: fixed, so that stored outputs do not depend on a window."""
@@ -85,10 +85,12 @@ def _grid(console: Console, table: Table, *, plain: bool) -> Grid:
         console.width = max(console.width, needed)
     whole = needed <= console.width
     for column in table.columns:
-        numeric = not column.bar and (bool(column.unit) or _all_numbers(table, column))
         kept = whole and not column.wide
         grid.add_column(
-            escape(column.title), justify="right" if numeric else "left", no_wrap=kept or column.bar, overflow="fold"
+            escape(column.title),
+            justify="right" if numeric(table, column) else "left",
+            no_wrap=kept or column.bar,
+            overflow="fold",
         )
     for cells_ in rows:
         grid.add_row(*map(escape, cells_))
@@ -105,16 +107,6 @@ def _needed(table: Table, rows: list[list[str]]) -> int:
         longest = max([len(column.title), *(len(row[index]) for row in rows)])
         width += GAP + (min(longest, WIDE_LEAST) if column.wide else longest)
     return width
-
-
-def _all_numbers(table: Table, column: Column) -> bool:
-    values = [row.get(column.key) for row in table.rows]
-    present = [value for value in values if value is not None]
-    return any(present) and all(_is_number(value) for value in present)
-
-
-def _is_number(value: Value) -> bool:
-    return isinstance(value, int | float) or (isinstance(value, str) and (not value or value[0] in "0123456789$-"))
 
 
 def _cell(row: Row, column: Column, *, plain: bool) -> str:

@@ -437,6 +437,19 @@ def test_plan_lines_that_are_none(text: str, says: str) -> None:
     assert "plan" in message
 
 
+@pytest.mark.parametrize("key", ["[key]", "‹name›", "", ".", "0"])
+def test_odd_keys_are_unknown_keys(key: str) -> None:
+    for path in (key, f"plan.{key}", f"fleet.islands.0.{key}"):
+        data = copy.deepcopy(GOOD)
+        inner: Any = data
+        for step in path.removesuffix(key).split("."):
+            inner = inner if not step else inner[int(step) if step == "0" else step]
+        inner[key] = 1
+        assert "unknown key" in refused(data)
+    own = {"base": "H100-SXM5-80GB", "peak": {key: "1 TFLOP/s"}}
+    assert "unknown word" in refused(changed("fleet.islands.0.accelerator", own))
+
+
 def test_unknown_options_are_refused() -> None:
     assert "unknown option 'modle'" in refused(None, options={"modle": "x"})
 

@@ -139,7 +139,7 @@ def _fabric(asked: IslandInput, machines: _Machines, rows: Rows, path: Path, fou
     fabric = lookup(Fabric, name, rows, (*path, "fabric"), found)
     if not isinstance(fabric, Fabric):
         return None
-    if instance is not None and instance.scale_out is not None:
+    if instance is not None and instance.scale_out is not None and asked.nics is None:
         rate = instance.scale_out / instance.accelerators
         fabric = changed(fabric, bandwidth=rate, nics_per_node=None)
         found.assumptions.append(

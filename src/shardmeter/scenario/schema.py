@@ -200,9 +200,12 @@ _WANTED = {
 
 
 def _violation(shape: type[BaseModel], error: Any, document: Document, prefix: Path) -> Violation:
-    loc = tuple(step for step in error["loc"] if step not in (_NAME, _INLINE, "[key]"))
+    kind, value, steps = error["type"], error.get("input"), error["loc"]
+    last = (
+        steps[-1:] if kind == "extra_forbidden" else tuple(s for s in steps[-1:] if s not in (_NAME, _INLINE, "[key]"))
+    )
+    loc = (*(step for step in steps[:-1] if step not in (_NAME, _INLINE)), *last)
     field, where = ".".join(map(str, (*prefix, *loc))), document.where((*prefix, *loc))
-    kind, value = error["type"], error.get("input")
     if kind == "extra_forbidden":
         known = _fields(shape, loc[:-1])
         close = nearest(str(loc[-1]), known, 1)

@@ -12,6 +12,7 @@ A plan that is legal but does not fit is not an exception: it is an answer (`fit
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -71,7 +72,7 @@ class BadData(ShardMeterError):
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:
-    """The `limit` known names closest to `name`, best first; case and punctuation do not count."""
+    """The `limit` known names closest to `name`, best first; case and punctuation do not count, a shared beginning does."""
 
     def plain(text: str) -> str:
         return "".join(c for c in text.lower() if c.isalnum())
@@ -82,5 +83,7 @@ def nearest(name: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:
         plain_candidate = plain(candidate)
         ratio = difflib.SequenceMatcher(None, wanted, plain_candidate).ratio()
         bonus = 0.5 if wanted and (wanted in plain_candidate or plain_candidate in wanted) else 0.0
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(wanted, plain_candidate, strict=False))
+        bonus += 0.5 * sum(1 for _ in same) / max(1, len(wanted))
         scored.append((-(ratio + bonus), candidate))
     return tuple(candidate for _, candidate in sorted(scored)[:limit])

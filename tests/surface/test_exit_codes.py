@@ -40,6 +40,7 @@ def test_the_answer_is_no(capsys):
         ["predict", *FITS, "--catalog", "no-such-folder"],
         ["catalog", "planets"],
         ["catalog", "models", "lama"],
+        ["explain", *FITS, "--term", "no such formula"],
         ["validate", "no-such-file.csv"],
         ["validate", "--bars", "no-such-file.yaml"],
         ["nonsense"],

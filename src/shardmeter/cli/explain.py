@@ -8,12 +8,13 @@ import click
 
 from shardmeter.cli.options import resolve, scenario_options
 from shardmeter.cli.output import warn, write
+from shardmeter.core.errors import ShardMeterError
 
 EPILOG = """Examples:
 
 \b
   shardmeter explain examples/llama-8b-64xh100.yaml
-  shardmeter explain examples/llama-8b-64xh100.yaml --term gather
+  shardmeter explain examples/llama-8b-64xh100.yaml --term gemm_time
   shardmeter explain --model llama-3.1-8b --gpus 8xH100-SXM5-80GB --format csv"""
 
 
@@ -32,5 +33,9 @@ def explain(term: str, **asked: Any) -> int:
     found = explanation_of(scenario)
     answer = found.prediction.to_dict()
     warn(answer.get("warnings", ()))
-    write(explanation.document(answer, found.steps, heading(scenario), term), asked["output"])
+    page = explanation.document(answer, found.steps, heading(scenario), term)
+    if not page.flat:
+        names = ", ".join(sorted({step.formula for step in found.steps}))
+        raise ShardMeterError(f"no formula of this run has {term!r} in its name or arguments; there are: {names}")
+    write(page, asked["output"])
     return 0

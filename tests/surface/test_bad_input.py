@@ -10,13 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from shardmeter.core.errors import BadScenario, ShardMeterError, UnknownName
+from shardmeter.core.errors import ShardMeterError, UnknownName
 from shardmeter.scenario import load
-from shardmeter.scenario.grammar import NAMES, parse_plan
-from shardmeter.scenario.read import read
 
 GOOD: dict[str, Any] = {
     "model": "llama-3.1-8b",
@@ -452,97 +448,3 @@ def test_odd_keys_are_unknown_keys(key: str) -> None:
 
 def test_unknown_options_are_refused() -> None:
     assert "unknown option 'modle'" in refused(None, options={"modle": "x"})
-
-
-# fuzz: whatever comes in, a scenario or a ShardMeterError comes out
-
-_KEYS = st.sampled_from(
-    [
-        "model",
-        "stack",
-        "gpus",
-        "fleet",
-        "islands",
-        "plan",
-        "run",
-        "base",
-        "tp",
-        "name",
-        "nodes",
-        "accelerator",
-        "sync",
-        "H",
-    ]
-) | st.text(max_size=8)
-_LEAVES = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=12)
-    | st.sampled_from(["llama-3.1-8b", "titan-compile", "8xH100-SXM5-80GB", "fsdp,tp=2", "4M", "400 Gbps", "auto"])
-)
-_TREES = st.recursive(_LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4))
-_FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@_FUZZ
-@given(st.dictionaries(_KEYS, _TREES, max_size=5))
-def test_fuzz_mappings(data: dict[str, Any]) -> None:
-    try:
-        load(data)
-    except ShardMeterError as error:
-        assert str(error)  # noqa: PT017  (that nothing else escapes is the test)
-
-
-@_FUZZ
-@given(st.sampled_from([*NUMBERS, "plan", "run", "fleet", "fleet.islands", "model", "stack"]), _TREES)
-def test_fuzz_one_field_of_a_good_scenario(path: str, value: Any) -> None:
-    try:
-        load(changed(path, value))
-    except ShardMeterError as error:
-        assert str(error)  # noqa: PT017
-
-
-@_FUZZ
-@given(
-    st.binary(max_size=200) | st.text(max_size=200).map(str.encode), st.sampled_from([".yaml", ".json", ".toml", ""])
-)
-def test_fuzz_files(tmp_path_factory: pytest.TempPathFactory, raw: bytes, suffix: str) -> None:
-    file = tmp_path_factory.getbasetemp() / f"fuzz{suffix}"
-    file.write_bytes(raw)
-    try:
-        load(file)
-    except ShardMeterError as error:
-        assert str(error)  # noqa: PT017
-
-
-@_FUZZ
-@given(st.text(alphabet="{}[]:,-&*!|>'\"#%@`?\n \tab01~.", max_size=80))
-def test_fuzz_yaml_text(text: str) -> None:
-    try:
-        read("\n" + text)
-    except BadScenario as error:
-        assert str(error)  # noqa: PT017
-
-
-@_FUZZ
-@given(
-    st.text(max_size=60)
-    | st.builds("{},{}".format, st.sampled_from(NAMES), st.text("tpcps=,.[]()0123Hτ ", max_size=40))
-)
-def test_fuzz_the_plan_grammar(text: str) -> None:
-    try:
-        made = parse_plan(text)
-    except BadScenario:
-        return
-    assert made["sharding"] in NAMES
-
-
-@_FUZZ
-@given(st.text(max_size=60) | st.builds("{}={}".format, st.sampled_from(NUMBERS), st.text(max_size=12)))
-def test_fuzz_overrides(text: str) -> None:
-    try:
-        load(GOOD, overrides=[text])
-    except ShardMeterError as error:
-        assert str(error)  # noqa: PT017

@@ -34,6 +34,7 @@ NUMBERS = (
 )  # fmt: skip
 WORDS = (
     "accelerator",
+    "intra_node_link",
     "inter_node_link",
     "precision",
     "sharding",
@@ -80,6 +81,7 @@ def condensed(row: Row) -> dict[str, str]:
         "source_key": row.text("source_key"),
         "model": row.text("model"),
         "accelerator": accelerator(row.text("accelerator")),
+        "intra_node_link": link(row.text("intra_node_link")),
         "inter_node_link": fabric(row.text("inter_node_link")),
         "precision": precision(row.text("precision")),
         "sharding": sharding(row.text("sharding")),
@@ -112,6 +114,13 @@ def accelerator(text: str) -> str:
         return f"{name}; HBM2e"
     doubt = "?" if "?" in text else "; power limited" if "power limited" in text.lower() else ""
     return f"{name}{doubt}"
+
+
+def link(text: str) -> str:
+    """The link inside a node, where it is not the accelerator's own."""
+    plain = text.lower()
+    found = re.search(r"slice of \d+|\d+-way.*bridge", plain)
+    return found.group(0) if found else "pcie" if plain.startswith("pcie") else ""
 
 
 def fabric(text: str) -> str:

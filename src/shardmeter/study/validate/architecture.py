@@ -30,6 +30,9 @@ LLAMA: Mapping[str, str] = {"mlp": "gated", "norm": "rms", "positions": "rope"}
 CUT = re.compile(r"(\d+)[ -]?layers")
 
 
+MOST_LAYERS = 10_000
+
+
 @cache
 def facts() -> tuple[Mapping[str, str], ...]:
     """The lines of `data/architectures.csv`."""
@@ -62,6 +65,8 @@ def read_model(row: Row, stack: str, seq_len: float) -> Model:
     shape = line or (GPT if sizes["ffn"] in (None, 4.0 * (sizes["hidden"] or 0.0)) else LLAMA)
     if shape.get("mlp") == "plain" and sizes["hidden"]:
         sizes["ffn"] = sizes["ffn"] or 4.0 * sizes["hidden"]
+    if (sizes["layers"] or 1.0) > MOST_LAYERS:
+        raise Unclear(f"n_layers is beyond reason: {sizes['layers']:g}")
     missing = [SIZES[field] for field, value in sizes.items() if not value]
     if missing:
         raise Unclear(f"the model's size is not stated: {', '.join(missing)}")

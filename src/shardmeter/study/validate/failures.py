@@ -17,18 +17,18 @@ from shardmeter.study.validate.rows import Row
 
 @record
 class Failures:
-    """Every row of a file of failures with what became of it; `fits` by id for those that were compared."""
+    """Every row of a file of failures with what became of it; `fits` by line for those that were compared."""
 
     rows: tuple[MappedRow, ...]
-    fits: Mapping[str, bool]
+    fits: Mapping[int, bool]
 
     @property
     def by_source(self) -> dict[str, float]:
         """Share of a source's out-of-memory rows that are said not to fit."""
         parts: dict[str, list[bool]] = {}
         for row in self.rows:
-            if row.id in self.fits and row.scenario is not None:
-                parts.setdefault(row.source_key, []).append(not self.fits[row.id])
+            if row.line in self.fits:
+                parts.setdefault(row.source_key, []).append(not self.fits[row.line])
         return {source: float(np.mean(found)) for source, found in parts.items()}
 
 
@@ -45,7 +45,7 @@ def compare(rows: Sequence[Row], catalog: Catalog, predict: Predict) -> Failures
     )
     asked = tuple(row for row in mapped if row.scenario is not None)
     answers = predict([row.scenario for row in asked if row.scenario is not None])
-    return Failures(rows=mapped, fits={row.id: answer.fits for row, answer in zip(asked, answers, strict=True)})
+    return Failures(rows=mapped, fits={row.line: answer.fits for row, answer in zip(asked, answers, strict=True)})
 
 
 def summary(found: Failures, alarms: Mapping[str, Sequence[bool]]) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def summary(found: Failures, alarms: Mapping[str, Sequence[bool]]) -> dict[str, 
         "false_alarm": float(np.mean(list(false.values()))) if false else None,
         "by_source": {
             source: {
-                "n": sum(row.source_key == source and row.id in found.fits for row in found.rows),
+                "n": sum(row.source_key == source and row.line in found.fits for row in found.rows),
                 "recall": share,
                 "false_alarm": false.get(source),
             }

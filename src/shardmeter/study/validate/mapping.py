@@ -18,6 +18,7 @@ from shardmeter.study.validate.accelerator import AcceleratorReading, read_accel
 from shardmeter.study.validate.architecture import read_model
 from shardmeter.study.validate.exclusions import excluded
 from shardmeter.study.validate.fabric import FabricReading, read_fabric
+from shardmeter.study.validate.link import LinkReading, read_link
 from shardmeter.study.validate.measured import Measured, read_measured
 from shardmeter.study.validate.precision import PrecisionReading, read_precision
 from shardmeter.study.validate.recompute import read_recompute, read_selective
@@ -34,6 +35,9 @@ WITHOUT_SEQUENCE_PARALLEL = frozenset({"mlm-2021", "mds-2022", "aa-2023", "mlm-2
 """Stacks that shard nothing over the tensor axis outside its blocks unless the row says so."""
 
 
+MOST_STAGES = 1024.0
+
+
 @record
 class Reading:
     """What a row says, in canonical words and SI numbers."""
@@ -44,6 +48,7 @@ class Reading:
     stack: StackReading
     accelerator: AcceleratorReading
     fabric: FabricReading
+    link: LinkReading
     gpus: float
     gpus_per_node: float
     gather_dtype: str = ""
@@ -87,7 +92,7 @@ def read_rows(rows: Sequence[Row]) -> tuple[Verdict, ...]:
     return tuple(
         changed(verdict, regime=label, exclude=slow, reading=None) if label == SLOW else changed(verdict, regime=label)
         for verdict in verdicts
-        for label in (labels.get(verdict.id, NORMAL) if verdict.reading else NORMAL,)
+        for label in (labels.get(str(verdict.line), NORMAL) if verdict.reading else NORMAL,)
     )
 
 
@@ -171,6 +176,8 @@ def read_layout(row: Row) -> Layout:
         stated |= dict.fromkeys(missing, 1.0) | {"dp": rest}
     elif set(missing) - {"cp"}:
         raise Unclear(f"the layout is not stated: {', '.join(missing)}")
+    if (stated["pp"] or 1.0) > MOST_STAGES:
+        raise Unclear(f"pp is beyond reason: {stated['pp']:g}")
     layout = Layout(gpus=gpus, **{axis: value or 1.0 for axis, value in stated.items()})
     product = layout.tp * layout.pp * layout.cp * layout.dp
     if product != gpus:
@@ -207,6 +214,7 @@ def _read(row: Row, stack: StackReading, task: str) -> Reading:
         stack=changed(stack, selective=read_selective(row.text("recompute"))),
         accelerator=accelerator,
         fabric=read_fabric(row.text("inter_node_link")),
+        link=read_link(row.text("intra_node_link")),
         gpus=layout.gpus,
         gpus_per_node=node,
         gather_dtype=precision.gather,
@@ -265,7 +273,7 @@ def _sweep_run(verdict: Verdict) -> tuple[SweepRun, ...]:
     plan = reading.plan
     return (
         SweepRun(
-            id=verdict.id, model=reading.model.name, layers=float(reading.model.layers), tp=float(plan.tp),
+            id=str(verdict.line), model=reading.model.name, layers=float(reading.model.layers), tp=float(plan.tp),
             pp=float(plan.pp), dp=float(plan.dp), micro_batch=float(plan.micro_batch),
             global_batch=float(reading.run.global_batch), nodes=reading.gpus / reading.gpus_per_node, step_time=step,
         ),

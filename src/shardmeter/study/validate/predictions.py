@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -30,6 +31,11 @@ class Predicted:
     def fits(self) -> bool:
         """Whether the peak is within the device."""
         return self.peak <= self.limit
+
+    @property
+    def finite(self) -> bool:
+        """Whether every number is one."""
+        return all(map(math.isfinite, (self.step_time, self.allocated, self.reserved, self.peak)))
 
     def memory(self, reading: str) -> float:
         """The memory that a source's reading is compared with."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from shardmeter.study.validate.rows import NotModelled
+from shardmeter.study.validate.rows import NotModelled, Unclear
 
 
 def read_selective(text: str) -> str:
@@ -22,11 +22,12 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"full block|block, ?\d+ layers", "!recomputing only the first layers of each stage"),
     (r"^full", "full"),
     (r"minimal", "!the recompute policy of MaxText that keeps matrix products"),
-    (r"every other|\(layer\)|every n-th", "every-2"),
+    (r"every other|\(layer\)", "every-2"),
+    (r"every n-th", "?every how many layers are recomputed is not stated"),
     (r"^selective|save sdpa|^op(-list)?: ?core_attn$", "selective"),
     (r"^op(-list)?: ?(.+)", r"!recomputing a list of operations (\2)"),
 )
-"""(pattern in the lower-case text, word of `Plan.recompute`); `!` marks what cannot be expressed. The first found decides."""
+"""(pattern in the lower-case text, word of `Plan.recompute`); `!` marks what cannot be expressed, `?` what says too little. The first found decides."""
 
 
 def read_recompute(text: str) -> str:
@@ -40,6 +41,8 @@ def read_recompute(text: str) -> str:
         found = re.search(pattern, plain)
         if found:
             policy = found.expand(word)
+            if policy.startswith("?"):
+                raise Unclear(policy[1:])
             if policy.startswith("!"):
                 raise NotModelled(f"{policy[1:]} is not modelled yet")
             return policy

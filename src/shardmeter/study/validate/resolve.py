@@ -152,7 +152,14 @@ def _accelerator(reading: Reading, catalog: Catalog) -> Accelerator:
     overrides: Iterable[tuple[str, float | None]] = (
         ("memory", said.memory), ("memory_bandwidth", said.memory_bandwidth), ("power_limit", said.power_limit),
     )  # fmt: skip
-    return changed(device, **{field: value for field, value in overrides if value is not None})
+    device = changed(device, **{field: value for field, value in overrides if value is not None})
+    if reading.link.domain is not None:
+        device = changed(device, scale_up_domain=reading.link.domain)
+    if reading.link.kind == "pcie" and device.scale_up_bandwidth != device.host_link:
+        if device.host_link is None:
+            raise NotModelled(f"the PCIe rate of {device.name} is not known")
+        device = changed(device, scale_up="PCIe", scale_up_bandwidth=device.host_link, pair_bandwidth=None)
+    return device
 
 
 def choose_fabric(said: FabricReading, device: Accelerator, gpus_per_node: float, catalog: Catalog) -> Fabric | None:

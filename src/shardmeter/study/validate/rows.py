@@ -11,6 +11,10 @@ EMPTY = frozenset({"", "-", "--", "n/a", "na", "nan", "none stated", "not stated
 """Cells that say nothing. `none` is not among them: it is a value of `sharding` and `recompute`."""
 
 
+LEAST, MOST = 1e-9, 1e18
+"""Sizes, counts, times and rates outside of this are misprints."""
+
+
 class Unclear(Exception):
     """The row does not say enough, or contradicts itself: it does not count (excluded)."""
 
@@ -51,6 +55,8 @@ class Row:
         value = self.number(column)
         if value is not None and value <= 0.0:
             raise Unclear(f"{column} is not above zero: {value:g}")
+        if value is not None and not LEAST <= value <= MOST:
+            raise Unclear(f"{column} is beyond reason: {value:g}")
         return value
 
     def count(self, column: str) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.metrics import (
     MEMORY,
@@ -22,6 +22,7 @@ from shardmeter.study.validate.ranking import Candidate, ranking
 from shardmeter.study.validate.regimes import NORMAL
 from shardmeter.study.validate.resolve import MappedRow
 
+ENDLESS = "the prediction is not finite: some number of the row is beyond reason"
 TOLERANCE = 0.005
 """An identity (a row whose answer follows from a measurement of the same run) must agree within this share."""
 
@@ -50,7 +51,12 @@ def compare(mapped: Sequence[MappedRow], predict: Predict) -> Compared:
     rows = tuple(legal(row) for row in mapped)
     places = [place for place, row in enumerate(rows) if row.scenario is not None]
     answers = predict([scenario for row in rows if (scenario := row.scenario) is not None])
-    return Compared(rows=rows, predicted=dict(zip(places, answers, strict=True)))
+    predicted = dict(zip(places, answers, strict=True))
+    endless = {place for place, answer in predicted.items() if not answer.finite}
+    return Compared(
+        rows=tuple(changed(row, scenario=None, skip=ENDLESS) if at in endless else row for at, row in enumerate(rows)),
+        predicted={place: answer for place, answer in predicted.items() if place not in endless},
+    )
 
 
 def scores_of(row: MappedRow, answer: Predicted) -> tuple[Score, ...]:

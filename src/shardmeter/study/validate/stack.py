@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from shardmeter.core.record import changed, record
 from shardmeter.specs.stack import Stack
-from shardmeter.study.validate.rows import NotModelled
+from shardmeter.study.validate.rows import NotModelled, Unclear
 
 
 @record
@@ -48,7 +48,7 @@ RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"neuronx?|^:ref:|^nemo megatron \| 202[4-9]|fine-tuning( example)? \|", "neuron-nxd", "neuron", ""),
     (r"mlperf v\d", "misc-small", "megatron", ""),
     (r"automodel", "automodel-2025", "fsdp", ""),
-    (r"llmboost|rocm|^pytorch 2[45]\.0[49] \|", "mlperf-amd", "megatron", ""),
+    (r"llmboost|rocm|mlperf-amd|^pytorch 2[45]\.0[49] \||^pytorch \S+\+git", "mlperf-amd", "megatron", ""),
     (r"ngc|nvidia.*(release|nemo|ngc|pytorch)|release 2\d\.\d\d|^cuda|dgl|mxnet|^pytorch \| 2024|mlperf-nemo", "mlperf-nemo",
      "megatron", ""),
     (r"nemo megatron|nemo 23|nemo-2023", "nemo-2023", "megatron", ""),
@@ -100,7 +100,6 @@ _NVIDIA: Mapping[str, str | bool] = {
 }  # fmt: skip
 FACTS: dict[str, Mapping[str, str | bool]] = {
     "mlm-2022": {"attention": "fused", "kernels": "fused"},
-    "mlm-2023": {"attention": "fused", "kernels": "fused"},
     "mds-2022": {"attention": "fused", "kernels": "fused"},
     "nemo-2023": {"attention": "fa1", "kernels": "fused"},
     "mcore-2024": _NVIDIA,
@@ -116,7 +115,6 @@ FACTS: dict[str, Mapping[str, str | bool]] = {
     "ds-zero3-2022": {"attention": "unfused", "kernels": "eager"},
     "fsdp-2024": {"attention": "fa2", "kernels": "compiled"},
     "automodel-2025": {"attention": "fa2"},
-    "maxtext-2024": {"attention": "fa2", "kernels": "compiled"},
     "jax-gpu-2024": {"attention": "cudnn", "kernels": "compiled"},
     "mlperf-tpu": {"attention": "fa2", "kernels": "compiled"},
     "torchtune-2025": {"attention": "fa2"},
@@ -142,11 +140,14 @@ ATTENTION: tuple[tuple[str, str], ...] = (
 
 
 def read_stack(framework: str, year: float | None, notes: str) -> StackReading:
-    """The stack id that the first rule finds, with the kernels that the notes state."""
+    """The stack id that the text is, or that the first rule finds, with the kernels that the notes state."""
+    if not framework:
+        raise Unclear("the framework is not stated")
     when = f"{year:.0f}" if year else ""
-    text = f"{framework} | {when} | {notes}".lower().strip()
+    text = " ".join(f"{framework} | {when} | {notes}".lower().split())
+    own = framework.lower()
     for pattern, id_, lineage, _ in RULES:
-        if re.search(pattern, text):
+        if id_ == own if own in IDS else re.search(pattern, text):
             dated = re.search(r"(20\d\d)$", id_)
             guess = int(year) if year else int(dated.group(1)) if dated else 2024
             return StackReading(
@@ -200,4 +201,4 @@ def _kernels(notes: str) -> str:
     stated = re.search(r"kernels=(\w+)", plain)
     if stated:
         return stated.group(1)
-    return "fused" if re.search(r"rms kernel|fused rmsnorm", plain) else ""
+    return "fused_norm" if re.search(r"rms kernel|fused rmsnorm", plain) else ""

@@ -88,7 +88,7 @@ def read_rows(rows: Sequence[Row]) -> tuple[Verdict, ...]:
     """The verdict on every row, in order. The regimes of a sweep need all of its rows, so rows are read together."""
     verdicts = tuple(read_row(row) for row in rows)
     labels = regimes(run for verdict in verdicts for run in _sweep_run(verdict))
-    slow = "slow mode of this sweep: an additive delay against measured neighbours (see the validation notes)"
+    slow = "slow mode of this sweep: an additive delay against measured neighbours"
     return tuple(
         changed(verdict, regime=label, exclude=slow, reading=None) if label == SLOW else changed(verdict, regime=label)
         for verdict in verdicts

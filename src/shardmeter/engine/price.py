@@ -48,12 +48,13 @@ class Prices:
     peak: FlopPerS
     bandwidth: BytesPerS
     width: Bytes
+    depth: Count
 
     def compute(self, op: Compute) -> Seconds:
         """Device seconds of one kernel demand."""
         if op.kind == "gemm":
             traffic = gemm.gemm_traffic(op.m, op.n, op.k, op.repeats, self.width)
-            fill = gemm.gemm_fill(op.m, op.n, op.k, op.repeats, self.island.accelerator.processors)
+            fill = gemm.gemm_fill(op.m, op.n, op.k, op.repeats, self.island.accelerator.processors, self.depth)
             return gemm.gemm_time(op.flops, traffic, fill, self.rate, self.bandwidth, KERNEL_START)
         if op.kind == "attention":
             return self._attention(op)
@@ -71,7 +72,7 @@ class Prices:
         share = attention_share(self.island.accelerator, kernel)[0 if forward else 1]
         # op.flops of the backward is twice the forward's; flash kernels also recompute the scores: 2.5 ×.
         done = op.flops * op.repeats * (1.0 if forward else attention.BACKWARD_FLOPS / 2.0)
-        return attention.flash_attention_time(done, op.seq, op.head_dim, self.peak, share, self.stack.attention_factor)
+        return attention.flash_attention_time(done, op.seq, op.head_dim, attention.NARROW_HEAD[kernel], self.peak, share, self.stack.attention_factor)
 
     def transfer(self, demand: Transfer) -> Charge:
         """Seconds of `demand.messages` collectives of `demand.size` bytes each (sends: the size is the total)."""
@@ -141,6 +142,7 @@ def prices(island: Island, stack: Stack, plan: Plan, width: Bytes) -> Prices:
         peak=peak * np.sqrt(np.minimum(limit / power, 1.0)),
         bandwidth=device.memory_bandwidth * device.memory_share,
         width=width,
+        depth=gemm.depth_fill(peak, width, device.memory_bandwidth, gemm.DEPTH_FILL, 1.0),
     )  # fmt: skip
 
 

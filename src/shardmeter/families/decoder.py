@@ -13,8 +13,9 @@ from shardmeter.specs.model import Model
 
 PASSES = {
     #            norm        rotation    gated act.   plain act.  residual
-    "eager": ((12.0, 24.0), (24.0, 24.0), (10.0, 16.0), (4.0, 6.0), (6.0, 4.0)),
-    "fused": ((4.0, 8.0), (4.0, 4.0), (6.0, 10.0), (4.0, 6.0), (6.0, 4.0)),
+    "eager": ((36.0, 62.0), (24.0, 24.0), (10.0, 18.0), (4.0, 6.0), (6.0, 6.0)),
+    "fused_norm": ((4.0, 8.0), (24.0, 24.0), (10.0, 18.0), (4.0, 6.0), (6.0, 6.0)),
+    "fused": ((4.0, 8.0), (4.0, 4.0), (6.0, 10.0), (4.0, 6.0), (6.0, 6.0)),
     "compiled": ((3.0, 6.0), (4.0, 4.0), (6.0, 10.0), (4.0, 6.0), (4.0, 4.0)),
 }
 """Bytes per element (forward, backward) at 2-byte activations, counted from the reads and writes of each kernel: eager

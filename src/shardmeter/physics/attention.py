@@ -9,8 +9,9 @@ from shardmeter.core.units import Bytes, BytesPerS, Count, Flop, FlopPerS, Fract
 
 SEQ_HALF = 500.0
 """Sequence length at which flash kernels reach half of their long-sequence rate."""
-NARROW_HEAD = 0.82
-"""Rate of heads narrower than 128 over that of 128 (0.77 FA3, 0.87-0.90 FA2)."""
+NARROW_HEAD = {"fa1": 1.0, "fa2": 0.87, "fa3": 0.77, "cudnn": 0.71}
+"""Rate of heads narrower than 128 over that of 128: published kernel sweeps of FA2 (A100, H100), FA3 and cuDNN (H100); the
+first FlashAttention has no such sweep among our sources, and the LLM-Foundry rows show no loss."""
 SCORE_BYTES = {"unfused": (16.0, 22.0), "fused": (8.0, 11.0)}
 """Bytes through memory per score element, forward and backward, where scores are materialised."""
 BACKWARD_FLOPS = 2.5
@@ -21,13 +22,13 @@ UNFUSED_SHARE = 0.60
 
 @formula(cite="dao2023")
 def flash_attention_time(
-    flops: Flop, seq: Count, head_dim: Count, peak: FlopPerS, share: Fraction, factor: Ratio
+    flops: Flop, seq: Count, head_dim: Count, narrow: Ratio, peak: FlopPerS, share: Fraction, factor: Ratio
 ) -> Seconds:
     """Time of a fused attention kernel for `flops` operations that it really does (causal counted as half).
 
-    rate = peak × share × factor × seq/(seq + 500) × (0.82 if head_dim < 128). Leaves out: batch × heads too few to fill
+    rate = peak × share × factor × seq/(seq + 500) × (narrow if head_dim < 128). Leaves out: batch × heads too few to fill
     the device, head_dim above 128, variable-length packing."""
-    rate = peak * share * factor * np.where(np.less(head_dim, 128.0), NARROW_HEAD, 1.0)
+    rate = peak * share * factor * np.where(np.less(head_dim, 128.0), narrow, 1.0)
     return flops * ((seq + SEQ_HALF) / seq) / rate
 
 

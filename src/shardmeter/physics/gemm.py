@@ -13,8 +13,9 @@ from shardmeter.core.units import Bytes, BytesPerS, Count, Flop, FlopPerS, Fract
 
 TILE = 256.0 * 128.0
 """Output elements of one thread-block tile of current libraries."""
-DEPTH_FILL = 256.0
-"""Depth that costs as much as filling and draining one tile's pipeline (A100 and H800 shape sweeps)."""
+DEPTH_FILL = 0.837
+"""Depth that costs as much as filling and draining one tile's pipeline, per (FLOP/s × bytes per element) / (B/s): 256 on an
+A100 in 16 bits (312 T, 2.04 TB/s), which gives 494 on a Hopper part; its 8-bit shape sweep was fitted by 512."""
 WAVE_LOSS = 0.35
 """Share of one wave that quantisation costs on average."""
 BEST_SHAPE_MARGIN = 1.08
@@ -38,18 +39,24 @@ def gemm_traffic(m: Count, n: Count, k: Count, repeats: Count, width: Bytes) -> 
 
 
 @formula(cite="mamf")
-def gemm_fill(m: Count, n: Count, k: Count, repeats: Count, processors: Count) -> Ratio:
-    """Factor ≥ 1 on the time of a product whose depth is short or whose tiles fill few waves.
+def depth_fill(rate: FlopPerS, width: Bytes, bandwidth: BytesPerS, per_balance: Ratio, flop: Flop) -> Count:
+    """Depth whose arithmetic takes as long as the start of a tile, which waits for memory: faster arithmetic needs more depth.
 
-    (k + 256)/k × (1 + 0.35 · processors · tile / (m · n · repeats)). Leaves out: the saw-tooth of single waves, smaller
-    tiles for small shapes, split-k, alignment."""
-    return (k + DEPTH_FILL) / k * (1.0 + WAVE_LOSS * TILE * processors / (m * n * repeats))
+    Leaves out: cache latency apart from bandwidth, deeper software pipelines of newer libraries."""
+    return per_balance * rate * width / (bandwidth * flop)
 
 
 @formula(cite="mamf")
-def matmul_rate(
-    peak: FlopPerS, share: Fraction, factor: Ratio, power_limit: Watts, power: Watts
-) -> FlopPerS:
+def gemm_fill(m: Count, n: Count, k: Count, repeats: Count, processors: Count, depth: Count) -> Ratio:
+    """Factor ≥ 1 on the time of a product whose depth is short or whose tiles fill few waves.
+
+    (k + depth)/k × (1 + 0.35 · processors · tile / (m · n · repeats)). Leaves out: the saw-tooth of single waves, smaller
+    tiles for small shapes, split-k, alignment."""
+    return (k + depth) / k * (1.0 + WAVE_LOSS * TILE * processors / (m * n * repeats))
+
+
+@formula(cite="mamf")
+def matmul_rate(peak: FlopPerS, share: Fraction, factor: Ratio, power_limit: Watts, power: Watts) -> FlopPerS:
     """Sustained rate of large products: dense peak × measured best share × margin × the stack's factor.
 
     A power cap costs the square root of its ratio: between a voltage-bound clock (cube root) and a frequency-bound one

@@ -19,7 +19,7 @@ from shardmeter.core.quantity import price
 from shardmeter.core.record import record
 from shardmeter.core.units import Fraction
 from shardmeter.scenario.rows import Row, cell, native_row, read_fields, read_rows
-from shardmeter.specs import Accelerator, Fabric, Instance, Model, Stack
+from shardmeter.specs import Accelerator, Fabric, Instance, Model, Stack, model, stack
 
 KINDS = ("accelerators", "fabrics", "instances", "models", "stacks")
 """The tables that have names of their own; `attention` and `citations` hang on to them."""
@@ -84,20 +84,11 @@ _LAYOUTS = {
     "instances": _Layout(Instance),
     "models": _Layout(
         Model,
-        choices={
-            "mlp": ("gated", "plain"),
-            "norm": ("rms", "layer", "layer_no_bias"),
-            "positions": ("rope", "learned", "alibi", "none"),
-            "qk_norm": ("none", "head", "full"),
-        },
+        choices=model.WORDS,
     ),
     "stacks": _Layout(
         Stack,
-        choices={
-            "attention": ("unfused", "fused", "fa1", "fa2", "fa3", "cudnn"),
-            "kernels": ("eager", "fused", "compiled"),
-            "stage_cut": ("even", "cost", "edges"),
-        },
+        choices=stack.WORDS,
     ),
     "attention": _Layout(Attention, key=("arch", "kernel"), extra=()),
     "citations": _Layout(Citation, key=("key",), extra=()),

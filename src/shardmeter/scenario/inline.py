@@ -16,22 +16,13 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from shardmeter.scenario.rows import DIMENSIONS
 from shardmeter.scenario.values import WholeInt, choice, number_field
+from shardmeter.specs import model, stack
 
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 """Number formats of the contract."""
-KERNELS = ("unfused", "fused", "fa1", "fa2", "fa3", "cudnn")
 CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
-    ("Model", "mlp"): ("gated", "plain"),
-    ("Model", "norm"): ("rms", "layer", "layer_no_bias"),
-    ("Model", "positions"): ("rope", "learned", "alibi", "none"),
-    ("Model", "qk_norm"): ("none", "head", "full"),
-    ("Stack", "attention"): KERNELS,
-    ("Stack", "kernels"): ("eager", "fused", "compiled"),
-    ("Stack", "stage_cut"): ("even", "cost", "edges"),
-    ("Stack", "selective"): ("attention", "alternate"),
-    ("Stack", "reduce_dtype"): ("fp32", "bf16", "fp16"),
-    ("Stack", "gather_dtype"): ("fp32", "bf16", "fp16"),
-    ("Stack", "gradient_dtype"): ("fp32", "bf16", "fp16"),
+    **{("Model", field): words for field, words in model.WORDS.items()},
+    **{("Stack", field): words for field, words in stack.WORDS.items()},
 }
 _MAY_BE_ZERO = {
     "processors", "context", "norms_per_layer", "launches_forward", "launches_backward", "nics_per_node",
@@ -78,7 +69,7 @@ def _kind(record: type[Any], name: str, annotation: str) -> Any:
     value: Any
     share: Any
     if plain == "Mapping[str, tuple[float, float]]":
-        key, share = choice(KERNELS), number_field("fraction")
+        key, share = choice(stack.WORDS["attention"]), number_field("fraction")
         value = GenericAlias(tuple, (share, share))
         return dict[key, value]
     inner = re.fullmatch(r"Mapping\[str, (\w+)\]", plain)

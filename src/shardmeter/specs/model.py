@@ -5,6 +5,14 @@ from __future__ import annotations
 from shardmeter.core.record import record
 from shardmeter.core.units import Count
 
+WORDS: dict[str, tuple[str, ...]] = {
+    "mlp": ("gated", "plain"),
+    "norm": ("rms", "layer", "layer_no_bias"),
+    "positions": ("rope", "learned", "alibi", "none"),
+    "qk_norm": ("none", "head", "full"),
+}
+"""The words each named field of a model may hold."""
+
 
 @record
 class Model:

@@ -8,6 +8,17 @@ from shardmeter.core.units import Bytes, Count, Fraction, Ratio, Seconds
 FITTED = ("gemm_factor", "traffic_factor", "launch_overhead", "nic_factor")
 """The four numbers that `make fit` may move, per stack."""
 
+WORDS: dict[str, tuple[str, ...]] = {
+    "attention": ("unfused", "fused", "fa1", "fa2", "fa3", "cudnn"),
+    "kernels": ("eager", "fused_norm", "fused", "compiled"),
+    "stage_cut": ("even", "cost", "edges"),
+    "selective": ("attention", "alternate"),
+    "reduce_dtype": ("fp32", "bf16", "fp16"),
+    "gather_dtype": ("fp32", "bf16", "fp16"),
+    "gradient_dtype": ("fp32", "bf16", "fp16"),
+}
+"""The words each named field of a stack may hold."""
+
 
 @record
 class Stack:
@@ -22,7 +33,8 @@ class Stack:
     attention: str = "fa2"
     """unfused (scores in memory, separate kernels), fused (one softmax kernel), fa1, fa2, fa3, cudnn."""
     kernels: str = "eager"
-    """eager, fused (hand-written fused norms and activations), compiled (a compiler fuses pointwise chains)."""
+    """eager, fused_norm (only the norms have a kernel of their own), fused (norms, rotation and activation have), compiled (a
+    compiler fuses pointwise chains)."""
     stage_cut: str = "even"
     """even (layers spread evenly), cost (by cost, head and embedding counted), edges (embedding and head count as one layer each)."""
     reduce_dtype: str = "fp32"
@@ -46,9 +58,9 @@ class Stack:
     launch_overhead: Seconds = 25e-6
     nic_factor: Ratio = 0.80
     # defaults that are seldom fitted
-    attention_factor: Ratio = 0.85
+    attention_factor: Ratio = 0.92
     scale_up_factor: Ratio = 1.0
-    contention: Fraction = 0.30
+    contention: Fraction = 0.55
     """Seconds of compute lost per second of communication hidden under it."""
     step_overhead: Seconds = 5e-3
     # memory

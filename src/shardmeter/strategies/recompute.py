@@ -34,7 +34,9 @@ def replays(ops: tuple[Compute, ...], policy: str, selective: str) -> tuple[tupl
     return tuple(again)
 
 
-def replayed_transfers(transfers: tuple[Transfer, ...], policy: str, selective: str) -> tuple[tuple[Transfer, Fraction], ...]:
+def replayed_transfers(
+    transfers: tuple[Transfer, ...], policy: str, selective: str
+) -> tuple[tuple[Transfer, Fraction], ...]:
     """Forward collectives that recomputation repeats: all of a fully replayed layer's."""
     portion = share(policy) if policy not in ("none", "selective") else 0.0
     if policy == "selective" and selective != "attention":

@@ -3,7 +3,7 @@
 The rule, written before any error was looked at. A row keeps the documented facts of its own stack (kernels, schedule, dtypes:
 known before the run). Its fitted numbers come from
 1. the same stack refitted without the source's family, if at least `ENOUGH` rows of it remain, else
-2. the stand-in: the geometric mean of the numbers of all stacks fitted without that family, each stack one vote.
+2. the stand-in: the median of every number over all stacks fitted without that family, each stack one vote.
 Sources of one family (one vendor's tables of one software line) leave together.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from shardmeter.core.record import changed, record
 from shardmeter.specs import Scenario
 from shardmeter.study.fit.batch import Floats, batches, step_times
-from shardmeter.study.fit.stacks import Fit, fit
+from shardmeter.study.fit.stacks import PRIORS, Fit, Prior, fit
 
 ENOUGH = 8
 FAMILIES = (
@@ -35,7 +35,6 @@ class FitRow:
     stack: str
     scenario: Scenario
     step_time: float
-    weight: float = 1.0
 
 
 def family_of(source: str) -> str:
@@ -44,7 +43,7 @@ def family_of(source: str) -> str:
 
 
 def fit_stacks(rows: Sequence[FitRow], least: int = 1) -> dict[str, Fit]:
-    """Fit every stack that has `least` rows; sources of a stack weigh the same."""
+    """Fit every stack that has `least` rows."""
     fits = {}
     for stack in sorted({row.stack for row in rows}):
         chosen = [row for row in rows if row.stack == stack]
@@ -53,46 +52,71 @@ def fit_stacks(rows: Sequence[FitRow], least: int = 1) -> dict[str, Fit]:
     return fits
 
 
-def fit_rows(rows: Sequence[FitRow]) -> Fit:
-    """Fit one stack to `rows`."""
-    count: dict[str, int] = {}
-    for row in rows:
-        count[row.source] = count.get(row.source, 0) + 1
-    weights = np.array([row.weight * len(rows) / (len(count) * count[row.source]) for row in rows])
+def fit_rows(rows: Sequence[FitRow], priors: Mapping[str, Prior] = PRIORS) -> Fit:
+    """Fit one stack to `rows`, each row one vote."""
     groups = batches([row.scenario for row in rows])
-    return fit(groups, np.array([row.step_time for row in rows]), weights)
+    return fit(groups, np.array([row.step_time for row in rows]), priors)
 
 
 def stand_in(fits: Mapping[str, Fit]) -> dict[str, float]:
-    """Geometric mean of every number over the fitted stacks."""
+    """Median of every number over the fitted stacks."""
     names = next(iter(fits.values())).numbers
-    return {name: float(np.exp(np.mean([np.log(f.numbers[name]) for f in fits.values()]))) for name in names}
+    return {name: float(np.median([f.numbers[name] for f in fits.values()])) for name in names}
 
 
-def leave_one_source_out(rows: Sequence[FitRow], fits: Mapping[str, Fit]) -> Floats:
-    """Predicted step time of every row, its source's family left out of every fit."""
+def leave_one_source_out(taught: Sequence[FitRow], rows: Sequence[FitRow], fits: Mapping[str, Fit]) -> Floats:
+    """Predicted step time of each of `rows`, its source's family left out of every fit. `taught` are the rows fits may see."""
     predicted = np.empty(len(rows))
     for family in sorted({family_of(row.source) for row in rows}):
         inside = [i for i, row in enumerate(rows) if family_of(row.source) == family]
-        others = [row for row in rows if family_of(row.source) != family]
-        remaining = _refitted(others, rows, family, fits)
+        remaining = refitted(family, taught, fits)
         fallback = stand_in(remaining)
+        told = []
         for i in inside:
             row = rows[i]
-            left = sum(other.stack == row.stack for other in others)
-            numbers = remaining[row.stack].numbers if left >= ENOUGH else fallback
-            stack = changed(row.scenario.stack, **numbers)
-            scenario = changed(row.scenario, stack=stack)
-            predicted[i] = step_times(batches([scenario]), 1)[0]
+            own = remaining.get(row.stack)
+            numbers = own.numbers if own is not None and own.rows >= ENOUGH else fallback
+            told.append(changed(row.scenario, stack=changed(row.scenario.stack, **numbers)))
+        predicted[inside] = step_times(batches(told), len(told))
     return predicted
 
 
-def _refitted(
-    others: Sequence[FitRow], rows: Sequence[FitRow], family: str, fits: Mapping[str, Fit]
-) -> dict[str, Fit]:
+def numbers_without(family: str, taught: Sequence[FitRow], fits: Mapping[str, Fit]) -> dict[str, float]:
+    """The stand-in's numbers when `family` is left out."""
+    return stand_in(refitted(family, taught, fits))
+
+
+def refitted(family: str, taught: Sequence[FitRow], fits: Mapping[str, Fit]) -> dict[str, Fit]:
     """The fits without `family`: stacks it never touched keep theirs, the rest are fitted anew from what remains."""
-    touched = {row.stack for row in rows if family_of(row.source) == family}
+    touched = {row.stack for row in taught if family_of(row.source) == family}
+    others = [row for row in taught if family_of(row.source) != family]
     result = {name: found for name, found in fits.items() if name not in touched}
     for name in sorted(touched & {row.stack for row in others}):
         result[name] = fit_rows([row for row in others if row.stack == name])
     return result
+
+
+def five_row_error(rows: Sequence[FitRow], prior: Mapping[str, float], draws: int = 20, seen: int = 5) -> float | None:
+    """Mean error of a source when `seen` of its rows were given: the mean over seeded draws, scored on the rest.
+
+    `prior` is the answer without the source: the few rows move the numbers away from it. None for sources too small."""
+    if len(rows) < 2 * seen:
+        return None
+    centred = {name: changed(PRIORS[name], centre=_inside(PRIORS[name], value)) for name, value in prior.items()}
+    errors = []
+    for seed in range(draws):
+        order = np.random.default_rng(seed).permutation(len(rows))
+        known, rest = [rows[i] for i in order[:seen]], [rows[i] for i in order[seen:]]
+        by_stack = {stack: fit_rows([r for r in known if r.stack == stack], centred) for stack in {r.stack for r in known}}
+        pooled = stand_in(by_stack)
+        told = [
+            changed(r.scenario, stack=changed(r.scenario.stack, **(by_stack[r.stack].numbers if r.stack in by_stack else pooled)))
+            for r in rest
+        ]
+        predicted = step_times(batches(told), len(told))
+        errors.append(float(np.mean(np.abs(predicted / np.array([r.step_time for r in rest]) - 1.0))))
+    return float(np.mean(errors))
+
+
+def _inside(prior: Prior, value: float) -> float:
+    return min(max(value, prior.low), prior.high)

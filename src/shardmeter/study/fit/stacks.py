@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ class Prior:
 PRIORS: dict[str, Prior] = {
     "gemm_factor": Prior(centre=0.95, spread=0.15, low=0.45, high=1.05),
     "traffic_factor": Prior(centre=1.2, spread=0.5, low=0.4, high=8.0),
-    "launch_overhead": Prior(centre=25e-6, spread=1.0, low=2e-6, high=200e-6),
+    "launch_overhead": Prior(centre=25e-6, spread=1.0, low=2e-6, high=100e-6),
     "nic_factor": Prior(centre=0.75, spread=0.4, low=0.05, high=1.1),
 }
 """Centres and spreads: quartiles of an independent pilot model on 15 stacks; bounds: physics (nothing beats its peak)."""
@@ -45,20 +45,19 @@ class Fit:
     rows: int
 
 
-def fit(groups: Sequence[Batch], measured: Floats, weights: Floats, priors: dict[str, Prior] | None = None) -> Fit:
+def fit(groups: Sequence[Batch], measured: Floats, priors: Mapping[str, Prior] = PRIORS) -> Fit:
     """Fit the numbers named by `priors` to `measured` step times of the rows in `groups`.
 
-    `weights` balances sources. Deterministic: same rows, same result."""
+    Deterministic: same rows, same result. Needs SciPy (the `fit` extra)."""
     from scipy.optimize import least_squares
 
-    chosen = priors or PRIORS
-    names = list(chosen)
-    centre = np.array([np.log(chosen[n].centre) for n in names])
-    spread = np.array([chosen[n].spread for n in names])
-    low = np.array([np.log(chosen[n].low) for n in names])
-    high = np.array([np.log(chosen[n].high) for n in names])
+    names = list(priors)
+    centre = np.array([np.log(priors[n].centre) for n in names])
+    spread = np.array([priors[n].spread for n in names])
+    low = np.array([np.log(priors[n].low) for n in names])
+    high = np.array([np.log(priors[n].high) for n in names])
     target = np.log(measured)
-    root = np.sqrt(weights) / NOISE
+    root = 1.0 / NOISE
 
     def residuals_of(points: Floats) -> Floats:
         numbers = {name: np.exp(points[:, i]) for i, name in enumerate(names)}
@@ -90,5 +89,6 @@ def fit(groups: Sequence[Batch], measured: Floats, weights: Floats, priors: dict
                 numbers={n: float(np.exp(v)) for n, v in zip(names, found.x, strict=True)},
                 cost=float(found.cost), rows=len(measured),
             )  # fmt: skip
-    assert best is not None
+    if best is None:
+        raise ValueError("a fit needs at least one start")
     return best

@@ -7,7 +7,7 @@ predicted without its source's family) and fit_transfer.csv (error per source af
 from __future__ import annotations
 
 import csv
-import datetime
+import datetime as dt
 import sys
 import time
 from collections import Counter
@@ -16,7 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from shardmeter.scenario.catalog import load_catalog
-from shardmeter.study.fit.leave_out import FitRow, family_of, five_row_error, fit_stacks, leave_one_source_out, numbers_without
+from shardmeter.study.fit.leave_out import (
+    FitRow,
+    family_of,
+    fit_stacks,
+    five_row_error,
+    leave_one_source_out,
+    numbers_without,
+)
 from shardmeter.study.fit.stacks import Fit
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.predictions import legal
@@ -68,7 +75,7 @@ def write_stacks(fits: dict[str, Fit], rows: list[FitRow]) -> None:
     with path.open(encoding="utf-8") as file:
         reader = csv.DictReader(file)
         columns, lines = list(reader.fieldnames or ()), list(reader)
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     for line in lines:
         found = fits.get(line["name"])
         if found is None:

@@ -82,4 +82,4 @@ def test_scan_broadcasts() -> None:
     together = scan([0.0, 1.0], [1.0, 2.0], [work, work], ["nic", "nic"])
     for i, one in enumerate(work):
         alone = scan([0.0, 1.0], [1.0, 2.0], [float(one)] * 2, ["nic", "nic"])
-        assert [float(e[i]) for e in together] == [float(e) for e in alone]
+        assert [float(np.asarray(e)[i]) for e in together] == [float(e) for e in alone]

@@ -113,7 +113,7 @@ def _block(
     policy = plan.recompute if block.name == "layer" else "none"
     replays = recompute.replays(whole, policy, stack.selective)
     held = tensor.held(block, plan)
-    ops = [(tensor.shard(op, plan), 1.0) for op in whole]
+    ops: list[tuple[Compute, Fraction]] = [(tensor.shard(op, plan), 1.0) for op in whole]
     ops += [(tensor.shard(op, plan), portion) for op, portion in replays]
     ops.append((_accumulation(held, plan, stack), 1.0))
     serial = tensor.transfers(model, block.name, tokens, plan, width)

@@ -58,18 +58,18 @@ def _stage(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: 
     if stage.head:
         logits = work.tokens * model.vocab / plan.tp * LOGIT_BYTES
     return (
-        *_states(work, parameters, plan, stack),
+        *_states(parameters, plan, stack),
         MemoryTerm(label="activations", size=activations, exactness="modelled"),
         MemoryTerm(label="peak inside a layer", size=np.maximum(peak, logits), exactness="modelled"),
         MemoryTerm(label="gathered units", size=_gathered(work, plan, stage), exactness="modelled"),
     )
 
 
-def _states(work: Work, parameters: Count, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ...]:
+def _states(parameters: Count, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ...]:
     """Parameters, gradients, optimizer. Sharded: the fp32 master is the parameter; whole: a 16-bit copy beside it."""
     shards = data.shards(plan)
     master = WIDTH[plan.master_dtype]
-    gradient = WIDTH[stack.gradient_dtype]
+    gradient = WIDTH[stack.gradient_dtype] + (WIDTH[plan.precision] if stack.gradient_copy else 0.0)
     if fsdp.applies(plan):
         held, kept = parameters / shards * master, parameters / shards * master
         state = parameters / shards * STATES[plan.optimizer]

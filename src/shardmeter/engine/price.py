@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from shardmeter.core.units import Bytes, BytesPerS, Count, FlopPerS, Fraction, Number, Ratio, Seconds
+from shardmeter.core.units import Bytes, BytesPerS, Count, FlopPerS, Fraction, Ratio, Seconds
 from shardmeter.physics import attention, collectives, gemm, memory_bound
 from shardmeter.specs.accelerator import Accelerator
 from shardmeter.specs.demands import FORWARD, Compute, Transfer
 from shardmeter.specs.fleet import Island, Tier
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
+
+Mask: TypeAlias = np.bool_ | npt.NDArray[np.bool_]
 
 KERNEL_START = 2e-6
 """Seconds a kernel needs to start on the device (H800 and A100 shape sweeps: 2 µs with queued launches)."""
@@ -72,7 +76,9 @@ class Prices:
         share = attention_share(self.island.accelerator, kernel)[0 if forward else 1]
         # op.flops of the backward is twice the forward's; flash kernels also recompute the scores: 2.5 ×.
         done = op.flops * op.repeats * (1.0 if forward else attention.BACKWARD_FLOPS / 2.0)
-        return attention.flash_attention_time(done, op.seq, op.head_dim, attention.NARROW_HEAD[kernel], self.peak, share, self.stack.attention_factor)
+        return attention.flash_attention_time(
+            done, op.seq, op.head_dim, attention.NARROW_HEAD[kernel], self.peak, share, self.stack.attention_factor
+        )
 
     def transfer(self, demand: Transfer) -> Charge:
         """Seconds of `demand.messages` collectives of `demand.size` bytes each (sends: the size is the total)."""
@@ -85,7 +91,7 @@ class Prices:
         wire: Seconds = 0.0
         latency: Seconds = 0.0
         innermost: Seconds = 0.0
-        crossing: Number = 0.0
+        crossing: Mask = np.False_
         inside: Count = 1.0
         for index, tier in enumerate(self.island.tiers):
             reached = self._inside(demand.axes, tier.size)
@@ -109,7 +115,7 @@ class Prices:
         time = collectives.send_time(
             demand.size, inner.bandwidth, inner.share, self._factor(0), 0.5 * (inner.latency_base + inner.latency)
         )
-        crossing: Number = np.False_
+        crossing: Mask = np.False_
         for index, tier in enumerate(self.island.tiers[1:], 1):
             over = np.greater(span, self.island.tiers[index - 1].size)
             latency = 0.5 * (tier.latency_base + tier.latency) * demand.messages

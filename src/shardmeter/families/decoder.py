@@ -131,13 +131,14 @@ def activation_bytes(model: Model, kernels: str, scores: bool, seq: Count) -> tu
     attention output, the MLP's up products and activation. Materialised scores add 5 bytes each (Korthikanti 2022, eq. 2).
     Leaves out: dropout masks, log-sum-exp vectors."""
     query, key_value = query_width(model), key_value_width(model)
+    loose = kernels in ("eager", "fused_norm")  # rotation and activation are chains of kernels, each keeping its input
     upcast = 4.0 * model.norms_per_layer if kernels == "eager" and model.norm == "rms" else 0.0
     outside = model.hidden * (4.0 * model.norms_per_layer + upcast)
     inside = 2.0 * (2.0 * query + 2.0 * key_value)
     if model.positions == "rope":
-        inside = inside + (2.0 * (query + key_value) if kernels == "eager" else 0.0)
+        inside = inside + (2.0 * (query + key_value) if loose else 0.0)
     products = 3.0 if model.mlp == "gated" else 2.0
-    if model.mlp == "gated" and kernels == "eager":
+    if model.mlp == "gated" and loose:
         products = 4.0
     inside = inside + 2.0 * products * model.ffn
     if scores:

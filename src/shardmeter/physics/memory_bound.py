@@ -33,4 +33,5 @@ def launch_floor(device: Seconds, host: Seconds) -> Seconds:
     ratio = np.minimum(device, host) / longer
     square = ratio * ratio
     fourth = square * square
-    return longer * np.sqrt(np.sqrt(np.sqrt(1.0 + fourth * fourth)))
+    smooth: Seconds = longer * np.sqrt(np.sqrt(np.sqrt(1.0 + fourth * fourth)))
+    return smooth

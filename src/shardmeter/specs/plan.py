@@ -66,7 +66,7 @@ class Plan:
 
     def degree(self, axis: str) -> Count:
         """Size of one mesh axis."""
-        return float(self.pp) if axis == "pp" else getattr(self, axis)  # type: ignore[no-any-return]
+        return float(self.pp) if axis == "pp" else getattr(self, axis)
 
     def stride(self, axis: str) -> Count:
         """Distance between neighbouring ranks of one mesh axis: the product of the degrees inside it."""

@@ -41,6 +41,8 @@ class Stack:
     gather_dtype: str = "bf16"
     gradient_dtype: str = "fp32"
     """What gradients are accumulated in."""
+    gradient_copy: bool = False
+    """Whether 16-bit gradients live beside the accumulation buffer, instead of being written into it."""
     selective: str = "attention"
     """What `recompute: selective` means here: attention (core attention runs again) or alternate (every second product kept)."""
     gradient_overlap: bool = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shardmeter.core.formula import Step, trace
 from shardmeter.core.record import record
 from shardmeter.specs.scenario import Scenario
-from shardmeter.study.predict import Prediction, predict
+from shardmeter.study.predict import Prediction, answered, with_way_out
 
 
 @record
@@ -19,5 +19,5 @@ class Explanation:
 def explain(scenario: Scenario) -> Explanation:
     """Predict and record. Raises what `predict` raises."""
     with trace() as steps:
-        prediction = predict(scenario)
-    return Explanation(prediction=prediction, steps=tuple(steps))
+        prediction = answered(scenario)
+    return Explanation(prediction=with_way_out(prediction), steps=tuple(steps))

@@ -133,10 +133,19 @@ def predict(scenario: Scenario) -> Prediction:
 
     Raises ShardMeterError for what cannot be answered; a plan that does not fit is answered, with what would fit. Leaves
     out: failures, checkpoints and evaluation (the run's `goodput` is null), energy, intervals."""
+    return with_way_out(answered(scenario))
+
+
+def answered(scenario: Scenario) -> Prediction:
+    """The prediction alone, without looking for what would fit."""
     island = scenario.fleet.islands[0]
     estimate = evaluate(scenario.model, island, scenario.plan, scenario.run, scenario.stack)
-    answer = Prediction(scenario=scenario, estimate=estimate)
-    return answer if answer.fits else changed(answer, way_out=what_would_fit(scenario))
+    return Prediction(scenario=scenario, estimate=estimate)
+
+
+def with_way_out(answer: Prediction) -> Prediction:
+    """The prediction, with what would fit if it does not."""
+    return answer if answer.fits else changed(answer, way_out=what_would_fit(answer.scenario))
 
 
 def what_would_fit(scenario: Scenario) -> tuple[str, ...]:

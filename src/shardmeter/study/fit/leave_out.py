@@ -107,10 +107,15 @@ def five_row_error(rows: Sequence[FitRow], prior: Mapping[str, float], draws: in
     for seed in range(draws):
         order = np.random.default_rng(seed).permutation(len(rows))
         known, rest = [rows[i] for i in order[:seen]], [rows[i] for i in order[seen:]]
-        by_stack = {stack: fit_rows([r for r in known if r.stack == stack], centred) for stack in {r.stack for r in known}}
+        by_stack = {
+            stack: fit_rows([r for r in known if r.stack == stack], centred) for stack in {r.stack for r in known}
+        }
         pooled = stand_in(by_stack)
         told = [
-            changed(r.scenario, stack=changed(r.scenario.stack, **(by_stack[r.stack].numbers if r.stack in by_stack else pooled)))
+            changed(
+                r.scenario,
+                stack=changed(r.scenario.stack, **(by_stack[r.stack].numbers if r.stack in by_stack else pooled)),
+            )
             for r in rest
         ]
         predicted = step_times(batches(told), len(told))

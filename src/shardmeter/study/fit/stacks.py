@@ -62,19 +62,23 @@ def fit(groups: Sequence[Batch], measured: Floats, priors: Mapping[str, Prior] =
     def residuals_of(points: Floats) -> Floats:
         numbers = {name: np.exp(points[:, i]) for i, name in enumerate(names)}
         errors = (np.log(step_times(groups, len(measured), numbers)) - target) * root
-        return np.concatenate([errors, (points - centre) / spread], axis=1)
+        both: Floats = np.concatenate([errors, (points - centre) / spread], axis=1)
+        return both
 
     def soft(values: Floats) -> Floats:
-        return np.sign(values) * np.sqrt(2.0 * (np.sqrt(1.0 + values * values) - 1.0))
+        robust: Floats = np.sign(values) * np.sqrt(2.0 * (np.sqrt(1.0 + values * values) - 1.0))
+        return robust
 
     def objective(point: Floats) -> Floats:
-        return soft(residuals_of(point[None, :])[0])
+        errors: Floats = residuals_of(point[None, :])[0]
+        return soft(errors)
 
     def jacobian(point: Floats) -> Floats:
         step = 1e-5
         moved = np.vstack([point, point + step * np.eye(len(point))])
         values = soft(residuals_of(moved))
-        return (values[1:] - values[0]).T / step
+        slopes: Floats = (values[1:] - values[0]).T / step
+        return slopes
 
     best: Fit | None = None
     for start in STARTS:

@@ -52,7 +52,9 @@ class Work:
     micro_batches: Count
     tokens: Count
     """Tokens of one micro-batch on one rank (before tensor and sequence cuts)."""
-    sends: tuple[Transfer, ...]
+    runs: tuple[tuple[int, int, int], ...]
+    """Neighbouring equal stages: (index into `stages`, first position, how many)."""
+    send: Transfer
     model_flops: Flop
     replay_flops: Flop
     """Recomputed FLOPs of one step over the whole island."""
@@ -71,13 +73,15 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
         blocks[block.name] = work
         replayed = replayed + again * block.count
     counts = layer_counts(model, plan, stack)
+    stages = pipeline.stages(counts)
     return Work(
         blocks=blocks,
-        stages=pipeline.stages(counts),
+        stages=stages,
         counts=counts,
         micro_batches=micro_batches,
         tokens=tokens,
-        sends=pipeline.sends(tokens, model.hidden, plan, width),
+        runs=pipeline.runs(counts, stages),
+        send=pipeline.send(tokens, model.hidden, plan, width),
         model_flops=kind.training_flops(model, run.global_batch * run.seq_len, run.seq_len),
         replay_flops=replayed * micro_batches * plan.dp * plan.cp,
     )

@@ -25,8 +25,8 @@ Question = dict[str, Any]
 
 
 def share(low: float, high: float = 1.0) -> st.SearchStrategy[float]:
-    """A float between two bounds."""
-    return st.floats(low, high)
+    """A float between two bounds; nothing so small that halving it rounds."""
+    return st.floats(low, high) if low else st.just(0.0) | st.floats(high * 1e-6, high)
 
 
 @st.composite

@@ -171,7 +171,7 @@ def _sharded(stage: Stage, pieces: dict[str, Piece], exposed: Ledger, hidden: Le
     exposed["parameter gather"] = gather
     exposed["gradient reduction"] = reduce
     exposed["contention"] = stack.contention * behind
-    hidden["parameter gather"] = steady * (
+    hidden["parameter gather"] = (layer.gather_again.seconds - first_again) + steady * (
         layer.gather.seconds + layer.gather_again.seconds - forward_stall - gather_stall
     )
     hidden["gradient reduction"] = behind - hidden["parameter gather"]

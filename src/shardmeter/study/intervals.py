@@ -1,0 +1,43 @@
+"""90 % predictive intervals for one future run, from residuals that `make fit` wrote (`data/fit_spread.csv`)."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+
+from shardmeter import data
+
+SPREAD_FILE = "fit_spread.csv"
+LEVEL = 0.90
+FITTED, OTHER = "(fitted, few rows)", "(any other)"
+NORMAL_90 = 1.6449
+"""Half-width of the central 90 % of a normal distribution, in standard deviations."""
+
+
+@functools.cache
+def _rows() -> dict[tuple[str, str], tuple[float, float]]:
+    if not data.file(SPREAD_FILE).is_file():
+        return {}
+    with data.open_text(SPREAD_FILE) as file:
+        return {
+            (line["quantity"], line["stack"]): (float(line["low"]), float(line["high"])) for line in csv.DictReader(file)
+        }
+
+
+def factors(quantity: str, stack: str, fitted: bool) -> tuple[float, float] | None:
+    """(low, high) factors on a prediction of `quantity` (step_time, memory) under `stack`; None before any fit."""
+    rows = _rows()
+    found = rows.get((quantity, stack)) or rows.get((quantity, FITTED if fitted else OTHER)) or rows.get((quantity, OTHER))
+    return None if found is None else (math.exp(found[0]), math.exp(found[1]))
+
+
+def probability_below(limit: float, predicted: float, quantity: str, stack: str, fitted: bool) -> float | None:
+    """Probability that a quantity predicted as `predicted` stays at or below `limit`: log-normal with the interval's centre
+    and width. None before any fit. Leaves out: that the worst of many ranks decides."""
+    found = factors(quantity, stack, fitted)
+    if found is None or predicted <= 0.0:
+        return None
+    low, high = math.log(found[0]), math.log(found[1])
+    centre, deviation = (low + high) / 2.0, (high - low) / (2.0 * NORMAL_90)
+    return 0.5 * math.erfc(-(math.log(limit / predicted) - centre) / (deviation * math.sqrt(2.0)))

@@ -93,15 +93,15 @@ def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, s
     across = plan.tp if plan.sequence_parallel else 1.0
     per_layer = work.tokens * (outside / across + inside / plan.tp)
     checkpoint = work.tokens * model.hidden * WIDTH[plan.precision] / across
-    kept_share = recompute.kept(plan.recompute, stack.selective)
+    kept = recompute.kept(plan.recompute, stack.selective) * per_layer
     if plan.recompute == "selective" and stack.selective == "attention" and scores:
-        per_layer = per_layer - work.tokens * 5.0 * model.heads * run.seq_len / plan.tp
-    kept = np.maximum(kept_share * per_layer, checkpoint)
+        kept = kept - work.tokens * 5.0 * model.heads * run.seq_len / plan.tp
+    kept = np.maximum(kept, checkpoint)
     flying: Count = 1.0
     if plan.pp > 1:
         flying = schedule(plan.schedule).in_flight(stage.first, plan.pp, work.micro_batches, plan.virtual_stages)
     edge = checkpoint if stage.embedding else 0.0
-    working = (1.0 - kept_share) * per_layer + checkpoint
+    working = per_layer - kept + checkpoint  # what runs again, its kept input not twice, and one gradient
     return flying * (float(stage.layers) * kept + edge), working
 
 

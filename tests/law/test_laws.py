@@ -1,0 +1,336 @@
+"""What must hold for any question: the ledger sums, degrees of one move nothing, better hardware is never slower, units scale."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shardmeter.core.record import changed
+from shardmeter.engine import price
+from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.hide import pipeline_idle
+from shardmeter.scenario.catalog import load_catalog
+from shardmeter.schedules import schedule
+from shardmeter.specs import Estimate, Island, Plan, Run, Tier
+
+CATALOG = load_catalog()
+ROUNDING = 1e-12
+COMMUNICATION = ("tensor parallel", "parameter gather", "gradient reduction", "contention", "stage sends")
+STATES = ("parameters", "gradients", "optimizer state")
+law = settings(max_examples=60, deadline=None)
+
+
+def island(gpus: float, *tiers: Tier, device: str = "H100-SXM5-80GB") -> Island:
+    """An island of a catalog device; one scale-up domain unless tiers are given."""
+    found = CATALOG.accelerator(device)
+    inner = Tier(
+        name="up", size=gpus, bandwidth=found.scale_up_bandwidth, share=found.scale_up_share,
+        latency=found.scale_up_latency,
+    )  # fmt: skip
+    return Island(name="i", accelerator=found, nodes=gpus, gpus_per_node=1.0, tiers=tiers or (inner,))
+
+
+def seconds(estimate: Estimate, label: str) -> float:
+    """Exposed seconds of a term; 0 for one that is not there."""
+    return sum(float(term.seconds) for term in estimate.terms if term.label == label)
+
+
+def hidden(estimate: Estimate, label: str) -> float:
+    """Hidden seconds of a term."""
+    return sum(float(term.hidden) for term in estimate.terms if term.label == label)
+
+
+def held(estimate: Estimate, *labels: str) -> float:
+    """Bytes of some memory terms."""
+    return sum(float(term.size) for term in estimate.memory if term.label in labels)
+
+
+def faster(one: Any, kind: str, by: float) -> Any:
+    """The same question on better hardware."""
+    old = one["island"]
+    device, tiers = old.accelerator, list(old.tiers)
+    if kind == "memory bandwidth":
+        device = changed(device, memory_bandwidth=device.memory_bandwidth * by)
+    elif kind == "peak":
+        device = changed(device, peak={dtype: rate * by for dtype, rate in device.peak.items()})
+    elif kind == "power limit":
+        device = changed(device, power_limit=device.power_limit * by)
+    elif kind == "scale-up bandwidth":
+        tiers[0] = changed(tiers[0], bandwidth=tiers[0].bandwidth * by)
+    elif kind == "fabric bandwidth":
+        tiers = [tiers[0], *(changed(tier, bandwidth=tier.bandwidth * by) for tier in tiers[1:])]
+    elif kind == "latency":
+        tiers = [changed(tier, latency=tier.latency / by, latency_base=tier.latency_base / by) for tier in tiers]
+    else:
+        stack = changed(one["stack"], launch_overhead=one["stack"].launch_overhead / by)
+        return one | {"stack": stack}
+    return one | {"island": changed(old, accelerator=device, tiers=tuple(tiers))}
+
+
+def unpiped(one: Any) -> Any:
+    """The same question with one stage, so that the critical rank is the same in every variant of it."""
+    return one | {"plan": changed(one["plan"], pp=1, schedule="1f1b", virtual_stages=1)}
+
+
+@law
+@given(data=st.data())
+def test_the_terms_are_the_totals_exactly(question: Any, data: Any) -> None:
+    estimate = evaluate(**data.draw(question))
+    total: Any = 0.0
+    size: Any = 0.0
+    for term in estimate.terms:
+        total = total + term.seconds
+    for resident in estimate.memory:
+        size = size + resident.size
+    assert estimate.step_time == total
+    assert estimate.memory_peak == size
+    assert estimate.memory_allocated <= estimate.memory_peak
+
+
+@law
+@given(data=st.data())
+def test_no_term_is_negative_or_endless(question: Any, data: Any) -> None:
+    estimate = evaluate(**data.draw(question))
+    numbers = {term.label: (term.seconds, term.hidden) for term in estimate.terms}
+    numbers |= {term.label: (term.size, 0.0) for term in estimate.memory}
+    for label, (shown, behind) in numbers.items():
+        assert np.isfinite(shown), label
+        assert shown >= -ROUNDING * estimate.step_time, label
+        assert behind >= -ROUNDING * estimate.step_time, label
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["memory bandwidth", "peak", "power limit", "scale-up bandwidth", "fabric bandwidth", "latency", "launch overhead"],
+)
+@law
+@given(data=st.data())
+def test_better_hardware_is_never_slower(kind: str, question: Any, data: Any) -> None:
+    one = data.draw(question)
+    by = data.draw(st.floats(1.001, 50.0))
+    assert evaluate(**faster(one, kind, by)).step_time <= evaluate(**one).step_time * (1.0 + ROUNDING)
+
+
+@law
+@given(data=st.data())
+def test_more_micro_batches_cost_more(question: Any, data: Any) -> None:
+    one = data.draw(question)
+    times = float(data.draw(st.integers(2, 6)))
+    more = one | {"run": changed(one["run"], global_batch=one["run"].global_batch * times)}
+    few, many = evaluate(**one), evaluate(**more)
+    assert many.step_time > few.step_time
+    assert many.step_time <= few.step_time * times * (1.0 + ROUNDING), "what is once a step is not paid again"
+
+
+@law
+@given(data=st.data())
+def test_cutting_the_same_batch_finer_is_never_cheaper_without_a_pipeline(question: Any, data: Any) -> None:
+    one = unpiped(data.draw(question))
+    finer = one | {"plan": changed(one["plan"], micro_batch=one["plan"].micro_batch / 2.0)}
+    assert evaluate(**finer).step_time >= evaluate(**one).step_time * (1.0 - ROUNDING)
+
+
+@law
+@given(data=st.data())
+def test_a_degree_of_one_moves_nothing(question: Any, data: Any) -> None:
+    one = data.draw(question)
+    plan = one["plan"]
+    no_tensor = evaluate(**one | {"plan": changed(plan, tp=1.0)})
+    assert seconds(no_tensor, "tensor parallel") == 0.0
+    no_data = evaluate(**one | {"plan": changed(plan, dp_shard=1.0, dp_replicate=1.0, cp=1.0)})
+    for label in ("parameter gather", "gradient reduction", "contention"):
+        assert seconds(no_data, label) == hidden(no_data, label) == 0.0, label
+    no_stages = evaluate(**unpiped(one))
+    assert seconds(no_stages, "pipeline bubble") == seconds(no_stages, "stage sends") == 0.0
+    assert hidden(no_stages, "stage sends") == 0.0
+
+
+@law
+@given(data=st.data())
+def test_the_order_of_ranks_is_nothing_inside_one_tier(question: Any, data: Any) -> None:
+    one = data.draw(question)
+    tier = changed(one["island"].tiers[0], size=float(one["plan"].gpus))
+    one["island"] = changed(one["island"], tiers=(tier,))
+    other = changed(one["plan"], rank_order=tuple(data.draw(st.permutations(one["plan"].rank_order))))
+    left, right = evaluate(**one), evaluate(**one | {"plan": other})
+    assert [(t.label, t.seconds, t.hidden) for t in left.terms] == [(t.label, t.seconds, t.hidden) for t in right.terms]
+    assert [t.size for t in left.memory] == [t.size for t in right.memory]
+
+
+@law
+@given(data=st.data())
+def test_two_axes_of_equal_degree_may_change_places(question: Any, data: Any) -> None:
+    one = data.draw(question)
+    order = list(one["plan"].rank_order)
+    one["plan"] = changed(one["plan"], cp=1.0, dp_replicate=1.0)
+    at, to = order.index("cp"), order.index("dp_replicate")
+    order[at], order[to] = order[to], order[at]
+    other = one | {"plan": changed(one["plan"], rank_order=tuple(order))}
+    assert evaluate(**one).step_time == evaluate(**other).step_time
+
+
+@law
+@given(data=st.data())
+def test_ddp_does_not_care_what_its_replicas_are_called(question: Any, data: Any) -> None:
+    one = data.draw(question)
+    degree = 1.0 if one["plan"].sharding == "none" else one["plan"].dp
+    plan = changed(one["plan"], sharding="ddp", rank_order=("tp", "cp", "dp_shard", "dp_replicate", "pp"))
+    shard = one | {"plan": changed(plan, dp_shard=degree, dp_replicate=1.0)}
+    replicate = one | {"plan": changed(plan, dp_shard=1.0, dp_replicate=degree)}
+    assert evaluate(**shard).step_time == evaluate(**replicate).step_time
+
+
+@law
+@given(data=st.data())
+def test_twice_the_rates_and_half_the_latencies_halve_the_step_exactly(question: Any, data: Any) -> None:
+    one = data.draw(question)
+    old, stack = one["island"], one["stack"]
+    device = changed(
+        old.accelerator, memory_bandwidth=old.accelerator.memory_bandwidth * 2.0,
+        peak={dtype: rate * 2.0 for dtype, rate in old.accelerator.peak.items()},
+    )  # fmt: skip
+    tiers = tuple(
+        changed(tier, bandwidth=tier.bandwidth * 2.0, latency=tier.latency / 2.0, latency_base=tier.latency_base / 2.0)
+        for tier in old.tiers
+    )
+    twice = one | {
+        "island": changed(old, accelerator=device, tiers=tiers),
+        "stack": changed(stack, launch_overhead=stack.launch_overhead / 2.0, step_overhead=stack.step_overhead / 2.0),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        slow = evaluate(**one)
+        patch.setattr(price, "KERNEL_START", price.KERNEL_START / 2.0)
+        fast = evaluate(**twice)
+    assert slow.step_time == 2.0 * fast.step_time
+    for before, after in zip(slow.terms, fast.terms, strict=True):
+        assert (before.seconds, before.hidden) == (2.0 * after.seconds, 2.0 * after.hidden), before.label
+
+
+@law
+@given(data=st.data())
+def test_endless_links_leave_nothing_but_latency(question: Any, data: Any) -> None:
+    one = unpiped(data.draw(question))
+    one["plan"] = changed(one["plan"], sharding="fsdp")  # whole gradients are cut into more messages the more there is
+    endless = faster(faster(one, "scale-up bandwidth", np.inf), "fabric bandwidth", np.inf)
+    larger = changed(one["model"], ffn=one["model"].ffn * 4.0)
+    left, right = evaluate(**endless), evaluate(**endless | {"model": larger})
+    assert seconds(left, "tensor parallel") == pytest.approx(seconds(right, "tensor parallel"), rel=1e-9)
+    for label in ("parameter gather", "gradient reduction"):
+        whole = [seconds(e, label) + hidden(e, label) for e in (left, right)]
+        assert whole[0] == pytest.approx(whole[1], rel=1e-9), label
+    silent = evaluate(**faster(endless, "latency", np.inf))
+    assert all(seconds(silent, label) == 0.0 for label in COMMUNICATION)
+    assert silent.step_time <= left.step_time * (1.0 + ROUNDING)
+
+
+def test_tensor_parallel_on_endless_links_is_its_count_of_latencies() -> None:
+    model, stack = CATALOG.model("llama-3.1-8b"), CATALOG.stack("titan-compile")
+    latency = 40e-6
+    up = Tier(name="up", size=8.0, bandwidth=np.inf, share=1.0, latency=latency)
+    run = Run(seq_len=4096.0, global_batch=6.0)
+    plan = Plan(tp=8.0, sharding="none", sequence_parallel=False)
+    found = evaluate(model, island(8.0, up), plan, run, stack)
+    collectives = 6.0 * (model.layers * 4.0 + 2.0)
+    assert seconds(found, "tensor parallel") == pytest.approx(collectives * latency, rel=1e-12)
+    found = evaluate(model, island(8.0, up), changed(plan, sequence_parallel=True), run, stack)
+    halves = 6.0 * (model.layers * 8.0 + 4.0)
+    assert seconds(found, "tensor parallel") == pytest.approx(halves * 0.5 * latency, rel=1e-12)
+
+
+@law
+@given(data=st.data())
+def test_what_hides_is_not_lost(question: Any, data: Any) -> None:
+    """Gathers and scatters, exposed and hidden together, are the same work whatever they run behind."""
+    one = unpiped(data.draw(question))
+    slow = one | {"stack": changed(one["stack"], launch_overhead=1.0)}  # hours to hide behind
+    quick = faster(faster(one, "peak", 1e9), "memory bandwidth", 1e9)
+    quick["stack"] = changed(one["stack"], launch_overhead=0.0)
+    for label in ("parameter gather", "gradient reduction"):
+        wide, narrow = (evaluate(**case) for case in (slow, quick))
+        whole = seconds(wide, label) + hidden(wide, label)
+        assert seconds(narrow, label) + hidden(narrow, label) == pytest.approx(whole, rel=1e-6), label
+        assert seconds(wide, label) <= seconds(narrow, label) * (1.0 + ROUNDING)
+
+
+@law
+@given(data=st.data())
+def test_recomputing_more_takes_longer_and_keeps_less(question: Any, data: Any) -> None:
+    one = data.draw(question)
+    found = [
+        evaluate(**one | {"plan": changed(one["plan"], recompute=policy)}) for policy in ("none", "selective", "full")
+    ]
+    every = [
+        evaluate(**one | {"plan": changed(one["plan"], recompute=policy)})
+        for policy in ("none", "every-4", "every-2", "full")
+    ]
+    for less, more in [*pairwise(found), *pairwise(every)]:
+        assert seconds(less, "recompute") < seconds(more, "recompute") or less.hardware_flops == more.hardware_flops
+        assert less.step_time <= more.step_time * (1.0 + ROUNDING)
+        assert held(less, "activations") >= held(more, "activations") * (1.0 - ROUNDING)
+        assert less.memory_allocated >= more.memory_allocated * (1.0 - ROUNDING)
+    assert seconds(found[0], "recompute") == 0.0
+    assert found[0].hardware_flops == found[0].model_flops
+
+
+@law
+@given(data=st.data())
+def test_sharding_more_holds_less(question: Any, data: Any) -> None:
+    one = unpiped(data.draw(question))
+    plan = changed(one["plan"], dp_shard=data.draw(st.sampled_from([2.0, 8.0, 64.0])), master_dtype="fp32")
+    names = ("ddp", "zero1", "zero2", "fsdp")
+    found = {n: held(evaluate(**one | {"plan": changed(plan, sharding=n)}), *STATES) for n in names}
+    assert found["fsdp"] <= found["zero2"] * (1.0 + ROUNDING)
+    assert found["zero2"] < found["zero1"] < found["ddp"]
+    whole = held(evaluate(**one | {"plan": changed(plan, sharding="fsdp", dp_shard=1.0, cp=1.0)}), *STATES)
+    assert found["fsdp"] == pytest.approx(whole / (plan.dp_shard * plan.cp), rel=1e-12)
+
+
+@given(
+    pp=st.integers(1, 32), passes=st.integers(1, 64), slot=st.floats(1e-3, 10.0), virtual=st.integers(2, 8),
+    name=st.sampled_from(["gpipe", "1f1b"]),
+)  # fmt: skip
+def test_the_bubble_of_equal_stages(pp: int, passes: int, slot: float, virtual: int, name: str) -> None:
+    bubble = pipeline_idle([(slot, pp)], slot, schedule(name).idle(pp, 1))
+    assert bubble / (passes * slot) == pytest.approx((pp - 1) / passes, rel=1e-12, abs=1e-12)
+    interleaved = pipeline_idle([(slot, pp)], slot, schedule("interleaved").idle(pp, virtual))
+    assert interleaved == pytest.approx(bubble / virtual, rel=1e-12, abs=1e-12)
+
+
+@pytest.mark.parametrize("pp", [2, 4, 8])
+def test_the_bubble_of_a_deep_model_is_that_of_equal_stages(pp: int) -> None:
+    """With very many layers the embedding and the head weigh nothing, so that the stages of a real model are equal."""
+    model = changed(CATALOG.model("llama-3.1-8b"), layers=65536)
+    stack = changed(CATALOG.stack("mlm-2021"), pipeline_overlap=True, step_overhead=0.0)
+    plan, passes = Plan(pp=pp, sharding="none"), 16.0
+
+    def bubble(changes: dict[str, Any]) -> tuple[float, float]:
+        found = evaluate(
+            model, island(float(pp)), changed(plan, **changes), Run(seq_len=2048.0, global_batch=passes), stack
+        )
+        work = float(found.step_time) - seconds(found, "pipeline bubble") - seconds(found, "optimizer")
+        return seconds(found, "pipeline bubble"), work
+
+    plain, work = bubble({})
+    assert plain / work == pytest.approx((pp - 1) / passes, rel=2e-3)
+    for virtual in (2, 4):
+        chunks, _ = bubble({"schedule": "interleaved", "virtual_stages": virtual})
+        assert chunks == pytest.approx(plain / virtual, rel=1e-12)
+
+
+@law
+@given(data=st.data())
+def test_ratios_are_ratios(question: Any, data: Any) -> None:
+    one = data.draw(question)
+    dtype = "bf16" if "bf16" in one["island"].accelerator.peak else "fp16"
+    one["plan"] = changed(one["plan"], precision=dtype)
+    found = evaluate(**one)
+    mfu = found.model_flops / (found.step_time * found.peak_flops)
+    hfu = found.hardware_flops / (found.step_time * found.peak_flops)
+    assert 0.0 < mfu <= 1.0
+    assert hfu >= mfu
+    assert found.compute_seconds <= found.step_time

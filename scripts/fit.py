@@ -26,8 +26,8 @@ from shardmeter.study.fit.leave_out import (
 )
 from shardmeter.study.fit.spread import OTHER, source_votes, spread, step_time_spreads
 from shardmeter.study.fit.stacks import Fit
-from shardmeter.study.validate import shipped
 from shardmeter.study.intervals import SPREAD_FILE
+from shardmeter.study.validate import shipped
 from shardmeter.study.validate.predictions import legal, predict
 from shardmeter.study.validate.resolve import MappedRow, map_rows
 
@@ -120,7 +120,9 @@ def write_spread(mapped: list[MappedRow], taught: list[FitRow], rows: list[FitRo
     spreads = step_time_spreads(taught, predicted)
     known = [row for row in mapped if row.memory is not None and row.regime == "normal"]
     answers = predict([row.scenario for row in known if row.scenario is not None])
-    residuals = np.array([np.log(r.memory / a.memory(r.memory_reading)) for r, a in zip(known, answers, strict=True) if r.memory])
+    residuals = np.array(
+        [np.log(r.memory / a.memory(r.memory_reading)) for r, a in zip(known, answers, strict=True) if r.memory]
+    )
     votes = source_votes([row.source_key for row in known])
     spreads.append(spread(OTHER, "memory", residuals, votes, "all rows, one vote a source: nothing is fitted"))
     with (DATA / SPREAD_FILE).open("w", encoding="utf-8", newline="") as file:

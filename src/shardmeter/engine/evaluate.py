@@ -33,7 +33,7 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
     price = prices(island, stack, plan, demand.WIDTH[plan.precision])
     pieces = {name: piece(block, price, stack) for name, block in work.blocks.items()}
     stages = [micro_batch(stage, work, pieces, plan, stack) for stage in work.stages]
-    exposed, hidden, _ = step(model, work, stages, pieces, price, plan, stack)
+    exposed, hidden, _ = step(work, stages, pieces, price, plan, stack)
     terms = add.ledger(exposed, hidden)
     busy: Seconds = 0.0
     for label in BUSY:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Count, Number, Seconds
+from shardmeter.core.units import Count, Number, Ratio, Seconds
 
 
 @record
@@ -79,3 +79,11 @@ def tail(work: Seconds, period: Seconds, pieces: Count) -> Seconds:
 def late(work: Seconds, window: Seconds) -> Seconds:
     """Exposed seconds of one transfer released at the start of `window` and due at its end."""
     return np.maximum(work - window, 0.0)
+
+
+def slowed(contention: Ratio, hidden: Seconds, stall: Seconds) -> Seconds:
+    """Seconds that compute loses to communication hidden behind it; what is lost while compute waits anyway costs nothing.
+
+    Compute p beside communication C lasts max(C, p + κ·C): with stall = max(C − p, 0) and hidden = C − stall, the slowing
+    adds max(κ·(hidden + stall) − stall, 0). κ stands for processors and memory taken, and for overlap that fails."""
+    return np.maximum(contention * (hidden + stall) - stall, 0.0)

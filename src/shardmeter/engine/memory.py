@@ -52,7 +52,7 @@ def _larger(
 
 
 def _stage(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack) -> tuple[MemoryTerm, ...]:
-    parameters = demand.gradient_parameters(work, stage, model)
+    parameters = demand.gradient_parameters(work, stage)
     activations, peak = _activations(model, work, stage, plan, run, stack)
     logits: Bytes = 0.0
     if stage.head:
@@ -106,14 +106,17 @@ def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, s
 
 
 def _gathered(work: Work, plan: Plan, stage: Stage) -> Bytes:
-    """fsdp: two layers' parameters and one layer's whole gradients, and the root unit."""
+    """fsdp: two layers' parameters and the root unit's, and the whole gradient of the largest unit, twice where it is cast."""
     if not fsdp.applies(plan):
         return 0.0
     gather, reduce = WIDTH[plan.gather_dtype], WIDTH[plan.reduce_dtype]
-    whole = float(stage.layers) if not plan.reshard else 2.0
+    gradient = reduce if plan.reduce_dtype == plan.precision else reduce + WIDTH[plan.precision]
+    units = stage.layers if not plan.reshard else min(stage.layers, 2)
     layer = work.blocks["layer"].held
-    total = layer * (whole * gather + reduce)
+    total = layer * float(units) * gather
+    largest = layer * float(min(stage.layers, 1)) * gradient
     for name, here in (("embedding", stage.embedding), ("head", stage.head)):
         if here:
-            total = total + work.blocks[name].held * (gather + reduce)
-    return total
+            total = total + work.blocks[name].held * gather
+            largest = np.maximum(largest, work.blocks[name].held * gradient)
+    return total + largest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shardmeter.core.record import record
 from shardmeter.core.units import Seconds
-from shardmeter.engine import add
+from shardmeter.engine import add, hide
 from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import DIRECTIONS, Ledger, Piece
 from shardmeter.schedules import Slot
@@ -60,29 +60,31 @@ def _sharded(stage: Stage, pieces: dict[str, Piece], stack: Stack) -> tuple[Ledg
     One unit is prefetched, so all but the first gather and the last reduction may hide. The root unit (embedding and head)
     is gathered first and kept. Both ends show in every micro-batch: the end of a backward waits for its reductions."""
     layer = pieces["layer"]
-    steady = float(max(stage.layers - 1, 0))
+    some, steady = float(min(stage.layers, 1)), float(max(stage.layers - 1, 0))
     ahead = layer.forward_fold()
     back = layer.backward_fold(pieces["head"].backward if stage.head else 0.0)
     gather_stall = _stall_of_gathers(layer)
-    forward = ahead.prologue + steady * (ahead.steady - layer.forward)
-    gather_back = back.prologue + steady * gather_stall
-    reduce = back.epilogue + steady * (back.steady - layer.backward - gather_stall)
-    moved = layer.gather.seconds + layer.gather_again.seconds
-    reduced = layer.scatter.seconds + layer.replicate.seconds
+    forward = some * ahead.prologue + steady * (ahead.steady - layer.forward)
+    gather_back = some * back.prologue + steady * gather_stall
+    reduce = some * back.epilogue + steady * (back.steady - layer.backward - gather_stall)
     layers = float(stage.layers)
-    hidden_gather = layers * moved - (forward + gather_back)
-    hidden_reduce = layers * reduced - reduce
+    hidden_forward = layers * layer.gather.seconds - forward
+    hidden_back = layers * layer.gather_again.seconds - gather_back
+    hidden_reduce = layers * (layer.scatter.seconds + layer.replicate.seconds) - reduce
+    slowed_forward = hide.slowed(stack.contention, hidden_forward, steady * (ahead.steady - layer.forward))
+    slowed_back = hide.slowed(stack.contention, hidden_back + hidden_reduce, steady * (back.steady - layer.backward))
     for name, here in contents(stage):
         if here and name != "layer":
             forward = forward + pieces[name].gather.seconds
             reduce = reduce + pieces[name].scatter.seconds + pieces[name].replicate.seconds
-    slowed_forward = stack.contention * (
-        layers * layer.gather.seconds - ahead.prologue - steady * (ahead.steady - layer.forward)
-    )
-    slowed = stack.contention * (hidden_gather + hidden_reduce)
-    exposed = {"parameter gather": forward + gather_back, "gradient reduction": reduce, "contention": slowed}
-    hidden = {"parameter gather": hidden_gather, "gradient reduction": hidden_reduce}
-    return exposed, hidden, forward + slowed_forward, gather_back + reduce + slowed - slowed_forward
+    exposed = {
+        "parameter gather": forward + gather_back,
+        "gradient reduction": reduce,
+        "contention": slowed_forward + slowed_back,
+    }
+    hidden = {"parameter gather": hidden_forward + hidden_back, "gradient reduction": hidden_reduce}
+    hidden = {label: add.larger(seconds, 0.0) for label, seconds in hidden.items()}
+    return exposed, hidden, forward + slowed_forward, gather_back + reduce + slowed_back
 
 
 def _stall_of_gathers(layer: Piece) -> Seconds:

@@ -14,14 +14,12 @@ from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.engine.price import Prices
 from shardmeter.schedules import schedule
 from shardmeter.specs.demands import Transfer
-from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, fsdp
 
 
 def step(
-    model: Model,
     work: Work,
     stages: list[MicroBatch],
     pieces: dict[str, Piece],
@@ -35,14 +33,16 @@ def step(
     bubble = exposed.get("pipeline bubble", 0.0)
     before: Seconds = 0.0
     after: Seconds = 0.0
+    if work.tied is not None:
+        add.merged(exposed, {"gradient reduction": price.transfer(work.tied).seconds}, 1.0)
     if not fsdp.applies(plan):
-        gather, gather_hidden = _update_gather(model, work, pieces, price, plan, stack)
-        reduce, reduce_hidden = _gradient_reduction(model, work, pieces, price, plan, stack)
+        gather, gather_hidden = _update_gather(work, pieces, price, plan, stack)
+        reduce, reduce_hidden = _gradient_reduction(work, pieces, price, plan, stack)
         slowed = stack.contention * (gather_hidden + reduce_hidden)
         before, after = gather, reduce + slowed
         add.merged(exposed, {"parameter gather": gather, "gradient reduction": reduce, "contention": slowed}, 1.0)
         add.merged(hidden, {"parameter gather": gather_hidden, "gradient reduction": reduce_hidden}, 1.0)
-    exposed["optimizer"] = price.streamed(demand.optimizer_traffic(demand.largest_stage(work, model), plan))
+    exposed["optimizer"] = price.streamed(demand.optimizer_traffic(demand.largest_stage(work), plan))
     exposed["software"] = stack.step_overhead
     after = after + exposed["optimizer"] + exposed["software"]
     tokens = work.tokens * work.micro_batches
@@ -83,12 +83,12 @@ def _critical(stages: list[MicroBatch], longest: Seconds, which: str) -> Ledger:
 
 
 def _gradient_reduction(
-    model: Model, work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan, stack: Stack
+    work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan, stack: Stack
 ) -> tuple[Seconds, Seconds]:
     """(exposed, hidden) seconds of reducing whole gradients, behind the last backward of the first stage (all of them for
     zero2, which reduces after every micro-batch). Leaves out: later stages, which finish earlier and have slack."""
     stage = work.stages[0]
-    parameters = demand.gradient_parameters(work, stage, model)
+    parameters = demand.gradient_parameters(work, stage)
     width = demand.WIDTH[plan.reduce_dtype]
     seconds = _in_buckets(data.gradient_transfers(parameters, plan, width), price)
     shown = seconds
@@ -99,11 +99,11 @@ def _gradient_reduction(
 
 
 def _update_gather(
-    model: Model, work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan, stack: Stack
+    work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan, stack: Stack
 ) -> tuple[Seconds, Seconds]:
     """(exposed, hidden) seconds of gathering updated parameters, before or behind the first forward."""
     stage = work.stages[0]
-    parameters = demand.gradient_parameters(work, stage, model)
+    parameters = demand.gradient_parameters(work, stage)
     seconds = _in_buckets(data.update_transfers(parameters, plan, demand.WIDTH[plan.gather_dtype]), price)
     window = float(max(stage.layers, 1)) * pieces["layer"].forward if stack.gather_overlap else 0.0
     shown = hide.late(seconds, window)

@@ -11,7 +11,7 @@ from shardmeter.schedules._slots import Slot
 
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
-    """m slots of the slowest device and 1/v of the slots of all others: the fill takes chunks, not whole stages.
+    """M slots of the slowest device and 1/v of the slots of all others: the fill takes chunks, not whole stages.
 
     Every micro-batch crosses v − 1 more rounds of hops, and each shows once per chunk and direction. Leaves out: the stall
     when micro-batches are no multiple of pp; hops hidden behind the other chunks."""

@@ -70,9 +70,12 @@ def runs(counts: tuple[int, ...], kinds: tuple[Stage, ...]) -> tuple[tuple[int, 
     return tuple(found)
 
 
-def send(tokens: Count, hidden: Count, plan: Plan, width: Bytes) -> Transfer:
-    """Activations of one micro-batch to the next stage (or gradients back); cut along the sequence under SP."""
+def send(tokens: Count, hidden: Count, plan: Plan, width: Bytes, cut: bool) -> Transfer:
+    """Activations of one micro-batch to the next stage (or gradients back). Each tensor-parallel rank sends its part of the
+    sequence under SP, or where the stack cuts what it sends (Narayanan 2021 §4.1); else every rank sends all of it.
+
+    Leaves out: putting the parts together again inside the node."""
     size = tokens * hidden * width
-    if plan.sequence_parallel:
+    if plan.sequence_parallel or cut:
         size = size / plan.tp
     return Transfer(label="stage send", collective="send", size=size, axes=("pp",), phase=FORWARD, scope="micro_batch")

@@ -21,14 +21,17 @@ def _rows() -> dict[tuple[str, str], tuple[float, float]]:
         return {}
     with data.open_text(SPREAD_FILE) as file:
         return {
-            (line["quantity"], line["stack"]): (float(line["low"]), float(line["high"])) for line in csv.DictReader(file)
+            (line["quantity"], line["stack"]): (float(line["low"]), float(line["high"]))
+            for line in csv.DictReader(file)
         }
 
 
 def factors(quantity: str, stack: str, fitted: bool) -> tuple[float, float] | None:
     """(low, high) factors on a prediction of `quantity` (step_time, memory) under `stack`; None before any fit."""
     rows = _rows()
-    found = rows.get((quantity, stack)) or rows.get((quantity, FITTED if fitted else OTHER)) or rows.get((quantity, OTHER))
+    found = (
+        rows.get((quantity, stack)) or rows.get((quantity, FITTED if fitted else OTHER)) or rows.get((quantity, OTHER))
+    )
     return None if found is None else (math.exp(found[0]), math.exp(found[1]))
 
 

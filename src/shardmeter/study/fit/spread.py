@@ -36,10 +36,11 @@ def out_of_fold(rows: Sequence[FitRow]) -> Floats:
     """log(measured / predicted) of every row, predicted by a fit of its stack without its fold. Seeded."""
     order = np.random.default_rng(0).permutation(len(rows))
     residuals = np.empty(len(rows))
+    start = (fit_rows(rows).numbers["launch_overhead"],)
     for fold in range(FOLDS):
         held = [int(i) for i in order[fold::FOLDS]]
         seen = [rows[int(i)] for i in order if int(i) not in set(held)]
-        numbers = fit_rows(seen).numbers
+        numbers = fit_rows(seen, starts=start).numbers
         told = [changed(rows[i].scenario, stack=changed(rows[i].scenario.stack, **numbers)) for i in held]
         predicted = step_times(batches(told), len(told))
         residuals[held] = np.log(np.array([rows[i].step_time for i in held]) / predicted)
@@ -73,7 +74,11 @@ def step_time_spreads(rows: Sequence[FitRow], left_out: Mapping[str, float]) -> 
     votes = np.concatenate([np.full(len(r), 1.0 / len(r)) for r in folds.values()])
     found.append(spread(FITTED, "step_time", pooled, votes, "folds of all larger stacks, one vote each"))
     errors = np.array([np.log(row.step_time / left_out[row.id]) for row in rows])
-    found.append(spread(OTHER, "step_time", errors, source_votes([r.source for r in rows]), "whole sources left out, one vote each"))
+    found.append(
+        spread(
+            OTHER, "step_time", errors, source_votes([r.source for r in rows]), "whole sources left out, one vote each"
+        )
+    )
     return found
 
 

@@ -1,6 +1,6 @@
 # The menu. `make demo` and `make test` need nothing but Python 3.11 or newer with pip; they make their own .venv.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench validate fit oracle docs clean
+.PHONY: help demo test lint format bench validate fit bless oracle docs clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -46,6 +46,9 @@ validate: $(VENV)/.ready-run ## compare with the measured runs that ship with th
 
 fit: $(VENV)/.ready-dev ## refit the stacks from the measured runs
 	@$(BIN)/python scripts/fit.py
+
+bless: $(VENV)/.ready-dev ## freeze the golden predictions anew, after a change that is meant; shows what moves
+	@$(BIN)/python scripts/bless.py
 
 oracle: $(VENV)/.ready-dev ## rewrite the table of parameter and FLOP counts (needs torch)
 	@$(BIN)/python scripts/oracle.py

@@ -22,6 +22,10 @@ Written by `make docs` from `shardmeter validate` (the measured runs that ship w
 *Source left out* is the honest column: the stack's few numbers were refitted without the source that is being predicted.
 *In sample* used all sources. Errors are means over sources, so that one paper with many rows does not speak for all.
 Which rows do not count, and why, stands at the end.
+
+Groups cut the same rows by stack, task, regime and layout. *layout* tells one stage (`pp=1`) from several (`pp>1`) and tensor
+parallelism within a usual node of 8 (`tp<=8`) from wider (`tp>8`); rows on a software floor (*regime*) count in groups only. With
+`--format json` every group has its sources under `by_source`.
 """
 
 

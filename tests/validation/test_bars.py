@@ -1,8 +1,9 @@
-"""Bars: limits on the numbers of a report, by path."""
+"""Bars: limits on the numbers of a report, by path; and the bars that the shipped rows keep."""
 
 import pytest
 
 from shardmeter.core.errors import ShardMeterError
+from shardmeter.study.validate import shipped, validate
 from shardmeter.study.validate.bars import look_up, missed, read_bars
 
 REPORT = {
@@ -72,3 +73,58 @@ def test_files_that_are_no_bars(tmp_path, text):
 def test_paths_that_lead_nowhere_are_refused(tmp_path, path):
     with pytest.raises(ShardMeterError):
         missed(REPORT, bars(tmp_path, f"{path}: {{max: 1}}\n"))
+
+
+SWEEP = "nanotron/ultrascale-playbook"
+ACCURACY = {
+    "by_source[mosaicml/llm-foundry].step_time.mape": 0.06,
+    "by_source[Megatron SC21 Table 1 (arXiv 2104.04473)].step_time.mape": 0.05,
+    "by_source[Aleph Alpha layouts sweep (arXiv 2311.05610)].step_time.mape": 0.08,
+    f"by_group['layout:pp=1,tp<=8'].by_source[{SWEEP}].step_time.mape": 0.06,
+}
+"""Largest error in sample, by path."""
+TITAN = ("pytorch/torchtitan", "pytorch/ao + torchtitan float8/mxfp8 tables")
+
+
+@pytest.fixture(scope="module")
+def shipped_report():
+    return validate().to_dict()
+
+
+@pytest.mark.parametrize("path", ACCURACY)
+def test_the_shipped_rows_keep_their_bars(shipped_report, tmp_path, path):
+    text = f'"{path}": {{max: {ACCURACY[path]}}}\n'
+    assert [str(one) for one in missed(shipped_report, bars(tmp_path, text))] == []
+
+
+def test_torchtitan_in_16_bits_keeps_its_bar(shipped_report):
+    parts = [shipped_report["by_source"][source]["step_time"] for source in TITAN]
+    rows = sum(part["n"] for part in parts)
+    assert rows >= 15
+    assert sum(part["n"] * part["mape"] for part in parts) / rows <= 0.09
+
+
+def test_enough_rows_are_scored_and_every_row_is_accounted_for(shipped_report):
+    assert shipped_report["scored"] >= 1150
+    apart = sum(len(shipped_report[kind]) for kind in ("skipped", "excluded", "identities"))
+    assert shipped_report["rows"] == shipped_report["scored"] + apart == len(shipped.measured().rows)
+
+
+def test_every_source_has_an_error_with_itself_left_out(shipped_report):
+    for source, entry in shipped_report["by_source"].items():
+        assert source in shipped.sources()
+        left_out = entry["step_time"]["loso_mape"]
+        assert left_out is not None, source
+        assert left_out == shipped_report["transfer"][source]["loso_mape"]
+        assert left_out != entry["step_time"]["mape"], f"{source}: the fit that left it out is the fit that saw it"
+
+
+def test_groups_of_layouts_cut_the_rows_of_their_sources(shipped_report):
+    groups = {name: group for name, group in shipped_report["by_group"].items() if name.startswith("layout:")}
+    assert set(groups) == {f"layout:pp{pp}1,tp{tp}8" for pp in "=>" for tp in ("<=", ">")}
+    whole = shipped_report["by_group"]["task:pretrain"]
+    assert sum(group["step_time"]["n"] for group in groups.values()) == whole["step_time"]["n"]
+    for name, group in groups.items():
+        parts = [entry["step_time"] for entry in group["by_source"].values()]
+        assert sum(part["n"] for part in parts) == group["step_time"]["n"] > 0
+        assert group["step_time"]["mape"] == pytest.approx(sum(part["mape"] for part in parts) / len(parts)), name

@@ -23,6 +23,8 @@ from shardmeter.study.validate.regimes import NORMAL
 from shardmeter.study.validate.resolve import MappedRow
 
 ENDLESS = "the prediction is not finite: some number of the row is beyond reason"
+NODE = 8
+"""Accelerators of a usual node."""
 TOLERANCE = 0.005
 """An identity (a row whose answer follows from a measurement of the same run) must agree within this share."""
 
@@ -75,12 +77,22 @@ def scores_of(row: MappedRow, answer: Predicted) -> tuple[Score, ...]:
             measured=measured,
             predicted=predicted,
             loso=left_out.get((row.id, quantity)) if known else predicted,
-            groups=(f"stack:{row.stack}", f"task:{row.task}", f"regime:{row.regime}"),
+            groups=(f"stack:{row.stack}", f"task:{row.task}", f"regime:{row.regime}", f"layout:{layout(row)}"),
             in_metrics=row.regime == NORMAL,
         )
         for quantity, (measured, predicted) in pairs.items()
         if measured is not None
     )
+
+
+def layout(row: MappedRow) -> str:
+    """How a row lays the model out: with one stage or several, tensor parallelism inside a usual node of 8 or wider.
+
+    Wide tensor parallelism is told apart because a setting that no table states doubles its time."""
+    if row.scenario is None:
+        return "unknown"
+    plan = row.scenario.plan
+    return f"pp{'=' if plan.pp == 1 else '>'}1,tp{'<=' if plan.tp <= NODE else '>'}{NODE}"
 
 
 def accounting(rows: Sequence[MappedRow], scored: int) -> dict[str, Any]:
@@ -105,25 +117,31 @@ def identities(compared: Compared) -> list[dict[str, Any]]:
 
 
 def metrics(scores: Sequence[Score]) -> dict[str, Any]:
-    """`metrics`, `by_source` and `by_group`. Rows off the normal regime count in `by_group` only."""
+    """`metrics`, `by_source` and `by_group`. Rows off the normal regime count in `by_group` only.
+
+    Groups are `stack:…`, `task:…`, `regime:…` and `layout:…` (see `layout`); each is the mean over its sources, which stand
+    under its `by_source`."""
     counted = [score for score in scores if score.in_metrics]
     groups = sorted({group for score in scores for group in score.groups})
     return {
         "metrics": {quantity: over_sources(_of(counted, quantity)) for quantity in QUANTITIES},
-        "by_source": {
-            source: entry({quantity: summary(_of(part, quantity)) for quantity in QUANTITIES})
-            for source, part in by_source(counted).items()
-        },
-        "by_group": {
-            group: entry(
-                {
-                    quantity: over_sources([s for s in _of(scores, quantity) if group in s.groups])
-                    for quantity in QUANTITIES
-                }
-            )
-            for group in groups
-        },
+        "by_source": _entries(counted),
+        "by_group": {group: _group([score for score in scores if group in score.groups]) for group in groups},
     }
+
+
+def _entries(scores: Sequence[Score]) -> dict[str, Any]:
+    """Metrics by source."""
+    return {
+        source: entry({quantity: summary(_of(part, quantity)) for quantity in QUANTITIES})
+        for source, part in by_source(scores).items()
+    }
+
+
+def _group(scores: Sequence[Score]) -> dict[str, Any]:
+    """The mean over the sources of a group, and those sources."""
+    means = {quantity: over_sources(_of(scores, quantity)) for quantity in QUANTITIES}
+    return {**entry(means), "by_source": _entries(scores)}
 
 
 def grids(compared: Compared) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,200 @@
+"""Every strategy in its package: a degree of one moves nothing, shards do the whole work, faster links are never slower.
+
+Functions that return transfers are found by their annotation and called with arguments by name: a new file needs no new test,
+only a name below for an argument that no strategy had before.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+
+import shardmeter.strategies
+from shardmeter.core.record import changed
+from shardmeter.engine.price import prices
+from shardmeter.families import family
+from shardmeter.families import names as families
+from shardmeter.scenario.catalog import load_catalog
+from shardmeter.scenario.islands import build_island
+from shardmeter.specs import Compute, Plan, Stack, Transfer
+from shardmeter.specs.demands import PHASES
+from shardmeter.specs.plan import AXES, SHARDINGS
+from shardmeter.strategies import pipeline, recompute, tensor
+
+CATALOG = load_catalog()
+MODEL = CATALOG.model("llama-3.1-8b")
+ISLAND = build_island(
+    accelerator=CATALOG.accelerator("H100-SXM5-80GB"), nodes=32.0, gpus_per_node=8.0, fabric=CATALOG.fabric("ib-ndr400")
+)
+STACK: Stack = CATALOG.stack("titan-compile")
+ONE = Plan()
+MANY = Plan(tp=4.0, pp=2, cp=2.0, dp_shard=8.0, dp_replicate=2.0)
+ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "model": (MODEL,), "tokens": (4096.0,), "hidden": (MODEL.hidden,), "parameters": (1e9,), "width": (2.0,),
+    "gather_width": (2.0,), "reduce_width": (4.0,), "block": ("embedding", "layer", "head"), "keep": (True, False),
+}  # fmt: skip
+"""Values for every argument that strategies take, the plan apart."""
+COLLECTIVES = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"}
+FOUND = tuple(
+    importlib.import_module(f"{shardmeter.strategies.__name__}.{found.name}")
+    for found in pkgutil.iter_modules(shardmeter.strategies.__path__)
+)
+every_strategy = pytest.mark.parametrize("module", FOUND, ids=lambda module: module.__name__.rpartition(".")[2])
+
+
+def emitters(module: ModuleType) -> list[Callable[..., tuple[Transfer, ...]]]:
+    """The functions of a module that return transfers."""
+    own = [f for _, f in inspect.getmembers(module, inspect.isfunction) if f.__module__ == module.__name__]
+    return [f for f in own if get_type_hints(f).get("return") == tuple[Transfer, ...]]
+
+
+def calls(function: Callable[..., tuple[Transfer, ...]], plan: Plan) -> Iterator[tuple[Transfer, ...]]:
+    """What a function returns under a plan, for every combination of the values of its other arguments."""
+    wanted = [name for name in inspect.signature(function).parameters if name != "plan"]
+    unknown = [name for name in wanted if name not in ARGUMENTS]
+    assert not unknown, f"{function.__module__}.{function.__name__}: name a value for {unknown} in ARGUMENTS"
+    choices: list[dict[str, Any]] = [{}]
+    for name in wanted:
+        choices = [one | {name: value} for one in choices for value in ARGUMENTS[name]]
+    for one in choices:
+        yield function(plan=plan, **one)
+
+
+def variants(plan: Plan) -> Iterator[Plan]:
+    """A plan under every sharding, with and without sequence parallelism and resharding."""
+    for sharding in SHARDINGS:
+        for flag in (True, False):
+            yield changed(plan, sharding=sharding, sequence_parallel=flag, reshard=flag)
+
+
+def emitted(module: ModuleType, plan: Plan) -> list[tuple[Plan, Transfer]]:
+    """All transfers of a module under every variant of a plan."""
+    return [
+        (variant, transfer)
+        for variant in variants(plan)
+        for function in emitters(module)
+        for transfers in calls(function, variant)
+        for transfer in transfers
+    ]
+
+
+@every_strategy
+def test_it_is_documented_and_cited(module: ModuleType) -> None:
+    assert re.search(r"[A-Z][a-z]+ (19|20)\d\d", inspect.getdoc(module) or "")
+    own = [f for _, f in inspect.getmembers(module, inspect.isfunction) if f.__module__ == module.__name__]
+    assert all(inspect.getdoc(f) for f in own if not f.__name__.startswith("_"))
+
+
+@every_strategy
+def test_a_degree_of_one_moves_nothing(module: ModuleType) -> None:
+    for plan, transfer in emitted(module, ONE):
+        charge = prices(ISLAND, STACK, plan, 2.0).transfer(transfer)
+        assert (charge.seconds, charge.scale_up, charge.fabric) == (0.0, 0.0, 0.0), transfer
+
+
+@every_strategy
+def test_more_than_one_moves_something_if_it_emits_transfers(module: ModuleType) -> None:
+    found = emitted(module, MANY)
+    assert bool(found) == bool(emitters(module))
+    for _, transfer in found:
+        assert transfer.size > 0.0
+        assert transfer.collective in COLLECTIVES
+        assert transfer.phase in PHASES
+        assert transfer.scope in ("layer", "micro_batch", "step")
+        assert transfer.axes
+        assert set(transfer.axes) <= set(AXES)
+    assert not found or any(
+        prices(ISLAND, STACK, plan, 2.0).transfer(transfer).seconds > 0.0 for plan, transfer in found
+    )
+
+
+@every_strategy
+def test_faster_links_are_never_slower_and_arrays_are_scalars(module: ModuleType) -> None:
+    factors = np.array([1.0, 1.5, 4.0, 1e6])
+    for plan, transfer in emitted(module, MANY):
+        for level in range(len(ISLAND.tiers)):
+            rate = ISLAND.tiers[level].bandwidth
+
+            def charged(by: Any, level: int = level, rate: Any = rate) -> Any:
+                tiers = list(ISLAND.tiers)
+                tiers[level] = changed(tiers[level], bandwidth=rate * by)
+                return prices(changed(ISLAND, tiers=tuple(tiers)), STACK, plan, 2.0).transfer(transfer)  # noqa: B023
+
+            together = np.broadcast_to(charged(factors).seconds, (4,))
+            assert np.all(np.diff(together) <= 0.0)
+            assert [float(x) for x in together] == [float(charged(float(by)).seconds) for by in factors]
+
+
+def operations() -> list[Compute]:
+    """Operations of every block of every family."""
+    found: list[Compute] = []
+    for name in families():
+        model = next(m for m in map(CATALOG.model, CATALOG.names("models")) if m.family == name)
+        module = family(name)
+        for block in module.blocks(model):
+            found += module.operations(model, block.name, 4096.0, 2048.0, "eager")
+    return found
+
+
+@pytest.mark.parametrize("tp", [1.0, 2.0, 8.0, 64.0])
+@pytest.mark.parametrize("sequence_parallel", [True, False])
+def test_tensor_shards_do_the_whole_work_together(tp: float, sequence_parallel: bool) -> None:
+    plan = Plan(tp=tp, sequence_parallel=sequence_parallel)
+    seen = set()
+    for op in operations():
+        part = tensor.shard(op, plan)
+        seen.add(op.kind)
+        assert tp * part.flops == pytest.approx(op.flops, rel=1e-12)
+        if op.kind == "gemm":
+            assert part.flops == pytest.approx(2.0 * part.m * part.n * part.k, rel=1e-12), "its shape is its work"
+            assert tp * part.m * part.n * part.k == pytest.approx(op.m * op.n * op.k, rel=1e-12)
+        if op.kind == "traffic":
+            cut = op.split == "heads" or (op.split == "sequence" and sequence_parallel)
+            assert part.traffic == pytest.approx(op.traffic / (tp if cut else 1.0), rel=1e-12)
+    assert seen == {"gemm", "attention", "traffic"}
+
+
+def test_tensor_shards_hold_the_matrices_once_and_the_vectors_each() -> None:
+    for block in family(MODEL.family).blocks(MODEL):
+        for tp in (1.0, 4.0):
+            held = tensor.held(block, Plan(tp=tp))
+            assert tp * (held - block.vectors) == pytest.approx(block.matrices, rel=1e-12)
+
+
+@pytest.mark.parametrize("rule", ["even", "edges", "cost"])
+def test_stages_hold_every_layer_once(rule: str) -> None:
+    for layers in (8, 24, 31, 80):
+        for pp in (1, 2, 3, 8):
+            counts = pipeline.cut(layers, pp, rule, 4.0, 3.0)
+            assert (len(counts), sum(counts)) == (pp, layers)
+            found = pipeline.stages(counts)
+            assert sum(stage.count for stage in found) == pp
+            assert sum(stage.count * stage.layers for stage in found) == layers
+            assert sum(stage.count for stage in found if stage.embedding) == 1
+            assert sum(stage.count for stage in found if stage.head) == 1
+            assert counts[0] > 0, "the first stage has more to do than the table"
+
+
+@pytest.mark.parametrize("selective", ["attention", "alternate"])
+def test_replays_are_shares_of_the_forward_pass(selective: str) -> None:
+    ops = tuple(operations())
+    whole = sum(op.flops for op in ops if op.phase == "forward")
+    done = []
+    for policy in ("none", "every-4", "every-2", "full"):
+        found = recompute.replays(ops, policy, selective)
+        assert all(op.replay and op.phase == "input_grad" and 0.0 < portion <= 1.0 for op, portion in found)
+        done.append(sum(op.flops * portion for op, portion in found))
+    assert done == [0.0, pytest.approx(whole / 4.0), pytest.approx(whole / 2.0), pytest.approx(whole)]
+    some = sum(op.flops * portion for op, portion in recompute.replays(ops, "selective", selective))
+    assert 0.0 < some < whole
+    assert recompute.kept("none", selective) == 1.0
+    assert recompute.kept("full", selective) == 0.0
+    assert recompute.kept("every-4", selective) == 0.75

@@ -24,6 +24,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     "tensor parallel": ("scale-up link", "a smaller tp, or asynchronous tensor parallelism"),
     "parameter gather": ("fabric", "hybrid sharding (dp_replicate > 1), reshard: false, or larger micro-batches"),
     "gradient reduction": ("fabric", "more accumulation per step, a 16-bit reduction, or hybrid sharding"),
+    "tied matrix": ("fabric", "a model whose head has a matrix of its own, or a smaller pp"),
     "contention": ("fabric", "less communication hidden under compute: larger micro-batches, hybrid sharding"),
     "stage sends": ("fabric", "a smaller pp, or stages placed inside the scale-up domain"),
     "pipeline bubble": ("pipeline", "more micro-batches per step, more virtual stages, or a smaller pp"),

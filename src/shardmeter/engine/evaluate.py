@@ -32,7 +32,7 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
     work = demand.collect(model, plan, run, stack)
     price = prices(island, stack, plan, demand.WIDTH[plan.precision])
     pieces = {name: piece(block, price, stack) for name, block in work.blocks.items()}
-    stages = [micro_batch(stage, work, pieces, plan, stack) for stage in work.stages]
+    stages = [micro_batch(stage, pieces, plan, stack) for stage in work.stages]
     exposed, hidden, _ = step(work, stages, pieces, price, plan, stack)
     terms = add.ledger(exposed, hidden)
     busy: Seconds = 0.0

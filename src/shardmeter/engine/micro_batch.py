@@ -5,7 +5,6 @@ from __future__ import annotations
 from shardmeter.core.record import record
 from shardmeter.core.units import Seconds
 from shardmeter.engine import add, hide
-from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import DIRECTIONS, Ledger, Piece
 from shardmeter.schedules import Slot
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
@@ -25,7 +24,7 @@ class MicroBatch:
     slot: Slot
 
 
-def micro_batch(stage: Stage, work: Work, pieces: dict[str, Piece], plan: Plan, stack: Stack) -> MicroBatch:
+def micro_batch(stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack) -> MicroBatch:
     """Fold the layers of one stage into its forward, input gradient and weight gradient."""
     exposed: Ledger = {}
     times: dict[str, Seconds] = dict.fromkeys(DIRECTIONS, 0.0)

@@ -97,7 +97,8 @@ class Prices:
         for index, tier in enumerate(self.island.tiers):
             reached = self._inside(demand.axes, tier.size)
             units = reached / inside
-            moved = collectives.shard_traffic(demand.size * double, reached, inside)
+            # a port out of a unit carries all that leaves it, however far it goes
+            moved = collectives.shard_traffic(demand.size * double, ranks if index else reached, inside)
             time = collectives.tier_time(moved, self._bandwidth(tier, reached), tier.share, self._factor(index))
             longest, total = np.maximum(longest, time), total + time
             ring = ring + double * tier.latency_step * collectives.ring_steps(ranks, inside, reached)
@@ -110,7 +111,7 @@ class Prices:
                 tree = np.where(np.greater(units, 1.0), collectives.tree_latency(units, base, tier.latency), tree)
                 crossing = np.logical_or(crossing, np.greater(units, 1.0))
             inside = reached
-        latency = np.where(np.greater(ranks, 1.0), collectives.RING_START + ring, 0.0)
+        latency = np.where(np.greater(ranks, 1.0), self.island.tiers[0].latency_start + ring, 0.0)
         if demand.collective == "all_reduce":
             latency = np.minimum(latency, tree)
         seconds = (collectives.wire_time(longest, total) + latency) * demand.messages
@@ -127,7 +128,7 @@ class Prices:
         """Between neighbouring stages: the slowest tier that any pair of neighbours crosses."""
         span = self.plan.stride("pp") * self.plan.degree("pp")
         inner = self.island.tiers[0]
-        start = collectives.RING_START
+        start = inner.latency_start
         time = collectives.send_time(
             demand.size, self._bandwidth(inner, 2.0), inner.share, self._factor(0), start + inner.latency_step
         )

@@ -34,7 +34,7 @@ def step(
     before: Seconds = 0.0
     after: Seconds = 0.0
     if work.tied is not None:
-        add.merged(exposed, {"gradient reduction": price.transfer(work.tied).seconds}, 1.0)
+        add.merged(exposed, {"tied matrix": price.transfer(work.tied).seconds}, 1.0)
     if not fsdp.applies(plan):
         gather, gather_hidden = _update_gather(work, pieces, price, plan, stack)
         reduce, reduce_hidden = _gradient_reduction(work, pieces, price, plan, stack)

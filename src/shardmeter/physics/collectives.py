@@ -10,8 +10,6 @@ import numpy as np
 from shardmeter.core.formula import formula
 from shardmeter.core.units import Bytes, BytesPerS, Count, Fraction, Ratio, Seconds
 
-RING_START = 14e-6
-"""Seconds to start a ring (NCCL's LL128 protocol)."""
 PHASES_IN_LINE = 0.15
 """Share of the shorter phases of a hierarchical collective that does not run behind the longest."""
 

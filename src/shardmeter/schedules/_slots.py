@@ -30,6 +30,15 @@ class Slot:
 
 
 @record
+class Op:
+    """One turn of a stage: forward, input_grad or weight_grad (or backward, both at once) of a micro-batch's chunk."""
+
+    kind: str
+    micro_batch: int
+    chunk: int = 0
+
+
+@record
 class Place:
     """A stage at a definite position, with the slots of all stages before and after it."""
 

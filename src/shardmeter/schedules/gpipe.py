@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardmeter.core.units import Count, Seconds
-from shardmeter.schedules._slots import Slot
+from shardmeter.schedules._slots import Op, Slot
 
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
@@ -31,3 +31,9 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
 def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:
     """Micro-batches whose activations a stage holds at the peak: all."""
     return micro_batches
+
+
+def order(position: int, pp: int, micro_batches: int, virtual_stages: int) -> tuple[Op, ...]:
+    """Turns of the stage at `position`."""
+    forward = tuple(Op(kind="forward", micro_batch=k) for k in range(micro_batches))
+    return forward + tuple(Op(kind="backward", micro_batch=k) for k in range(micro_batches))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardmeter.core.units import Count, Seconds
-from shardmeter.schedules._slots import Slot, places
+from shardmeter.schedules._slots import Op, Slot, places
 
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
@@ -40,3 +40,13 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
 def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:
     """A stage holds one micro-batch for every stage from itself to the end, at most all of them."""
     return np.minimum(micro_batches, float(pp - position))
+
+
+def order(position: int, pp: int, micro_batches: int, virtual_stages: int) -> tuple[Op, ...]:
+    """Turns of the stage at `position`."""
+    warm = min(pp - 1 - position, micro_batches)
+    turns = [Op(kind="forward", micro_batch=k) for k in range(warm)]
+    for k in range(micro_batches - warm):
+        turns += [Op(kind="forward", micro_batch=warm + k), Op(kind="backward", micro_batch=k)]
+    turns += [Op(kind="backward", micro_batch=k) for k in range(micro_batches - warm, micro_batches)]
+    return tuple(turns)

@@ -63,6 +63,8 @@ class Tier:
     latency_base: Seconds = 0.0
     latency_step: Seconds = 4e-6
     """One step of a ring that crosses this tier."""
+    latency_start: Seconds = 14e-6
+    """Start of a ring or a send (NCCL's LL128 protocol); the innermost tier's counts."""
     pair_bandwidth: BytesPerS | None = None
     """Rate of one pair where the tier is a mesh and not a switch: a group of n gets at most n − 1 pairs."""
 

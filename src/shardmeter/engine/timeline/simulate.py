@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from shardmeter.core.record import record
 
 
-@record
+@dataclass(slots=True)
 class Task:
     """One piece of work: how long, on which stream, after which tasks (their indices)."""
 
     label: str
     stream: int
     seconds: float
-    after: tuple[int, ...] = ()
+    after: list[int]
     kind: str = ""
     """What colours it: forward, input_grad, weight_grad, gather, scatter, send, …"""
 
@@ -48,8 +48,12 @@ class Program:
 
     def add(self, label: str, stream: int, seconds: float, after: Sequence[int] = (), kind: str = "") -> int:
         """A new task, issued after every task added before it on the same stream."""
-        self.tasks.append(Task(label=label, stream=stream, seconds=seconds, after=tuple(after), kind=kind))
+        self.tasks.append(Task(label, stream, seconds, list(after), kind))
         return len(self.tasks) - 1
+
+    def wait(self, task: int, earlier: int) -> None:
+        """Let a task wait for another, whichever was added first."""
+        self.tasks[task].after.append(earlier)
 
 
 @record
@@ -75,62 +79,73 @@ def simulate(program: Program) -> Timeline:
 
     Raises ValueError if tasks wait for each other in a circle (a schedule that deadlocks), naming the first few.
     O(tasks · log tasks)."""
-    tasks, streams = program.tasks, program.streams
-    waiting = [len(task.after) for task in tasks]
-    followers: list[list[int]] = [[] for _ in tasks]
-    queue: list[list[int]] = [[] for _ in streams]
-    for index, task in enumerate(tasks):
-        queue[task.stream].append(index)
-        for earlier in task.after:
-            followers[earlier].append(index)
-    head = [0] * len(streams)
-    ready: list[list[tuple[float, int]]] = [[] for _ in streams]
-    busy = [False] * len(streams)
-    ready_at = [0.0] * len(tasks)
-    begin, end = [0.0] * len(tasks), [0.0] * len(tasks)
-    events: list[tuple[float, int]] = []
-
-    def start(stream: int, now: float) -> None:
-        if busy[stream]:
-            return
-        if streams[stream].shared:
-            if not ready[stream]:
-                return
-            index = heapq.heappop(ready[stream])[1]
-        else:
-            order = queue[stream]
-            if head[stream] >= len(order) or waiting[order[head[stream]]] > 0:
-                return
-            index = order[head[stream]]
-            head[stream] += 1
-        busy[stream] = True
-        begin[index] = now
-        end[index] = now + tasks[index].seconds
-        heapq.heappush(events, (end[index], index))
-
-    for index, count in enumerate(waiting):
-        if count == 0 and streams[tasks[index].stream].shared:
-            heapq.heappush(ready[tasks[index].stream], (0.0, index))
-    for stream in range(len(streams)):
-        start(stream, 0.0)
+    run = _Run(program)
+    for stream in range(len(program.streams)):
+        run.start(stream, 0.0)
     done = 0
-    while events:
-        now, index = heapq.heappop(events)
+    while run.events:
+        now, index = heapq.heappop(run.events)
         done += 1
-        stream = tasks[index].stream
-        busy[stream] = False
+        for stream in run.finish(index, now):
+            run.start(stream, now)
+    if done < len(program.tasks):
+        stuck = [task.label for task, count in zip(program.tasks, run.waiting, strict=True) if count > 0][:5]
+        raise ValueError(f"{len(program.tasks) - done} tasks never became ready, among them {stuck}")
+    return Timeline(program=program, begin=tuple(run.begin), end=tuple(run.end))
+
+
+class _Run:
+    """The state of a run: what every task still waits for, and the queues of the streams."""
+
+    def __init__(self, program: Program) -> None:
+        tasks, streams = program.tasks, program.streams
+        self.tasks, self.streams = tasks, streams
+        self.waiting = [len(task.after) for task in tasks]
+        self.followers: list[list[int]] = [[] for _ in tasks]
+        self.queue: list[list[int]] = [[] for _ in streams]
+        self.head = [0] * len(streams)
+        self.ready: list[list[tuple[float, int]]] = [[] for _ in streams]
+        self.busy = [False] * len(streams)
+        self.begin, self.end = [0.0] * len(tasks), [0.0] * len(tasks)
+        self.events: list[tuple[float, int]] = []
+        for index, task in enumerate(tasks):
+            self.queue[task.stream].append(index)
+            for earlier in task.after:
+                self.followers[earlier].append(index)
+            if not task.after and streams[task.stream].shared:
+                self.ready[task.stream].append((0.0, index))
+
+    def start(self, stream: int, now: float) -> None:
+        """Let a free stream take its next task, if that is ready."""
+        if self.busy[stream]:
+            return
+        index = self._next(stream)
+        if index is None:
+            return
+        self.busy[stream] = True
+        self.begin[index] = now
+        self.end[index] = now + self.tasks[index].seconds
+        heapq.heappush(self.events, (self.end[index], index))
+
+    def _next(self, stream: int) -> int | None:
+        if self.streams[stream].shared:
+            return heapq.heappop(self.ready[stream])[1] if self.ready[stream] else None
+        order, head = self.queue[stream], self.head[stream]
+        if head >= len(order) or self.waiting[order[head]] > 0:
+            return None
+        self.head[stream] += 1
+        return order[head]
+
+    def finish(self, index: int, now: float) -> list[int]:
+        """Mark a task as done; the streams that may now start something."""
+        stream = self.tasks[index].stream
+        self.busy[stream] = False
         touched = [stream]
-        for follower in followers[index]:
-            waiting[follower] -= 1
-            if waiting[follower] == 0:
-                ready_at[follower] = now
-                target = tasks[follower].stream
-                if streams[target].shared:
-                    heapq.heappush(ready[target], (now, follower))
+        for follower in self.followers[index]:
+            self.waiting[follower] -= 1
+            if self.waiting[follower] == 0:
+                target = self.tasks[follower].stream
+                if self.streams[target].shared:
+                    heapq.heappush(self.ready[target], (now, follower))
                 touched.append(target)
-        for target in touched:
-            start(target, now)
-    if done < len(tasks):
-        stuck = [tasks[i].label for i, count in enumerate(waiting) if count > 0][:5]
-        raise ValueError(f"{len(tasks) - done} tasks never became ready, among them {stuck}")
-    return Timeline(program=program, begin=tuple(begin), end=tuple(end))
+        return touched

@@ -158,9 +158,11 @@ def _sharded(stage: Stage, pieces: dict[str, Piece], exposed: Ledger, hidden: Le
         ),
     )
     first_again = np.maximum(layer.gather_again.seconds - head_window, 0.0)
-    gather = layer.gather.seconds + first_again + steady * (forward_stall + gather_stall)
-    reduce = layer.scatter.seconds + layer.replicate.seconds + steady * (backward_stall - gather_stall)
-    behind = steady * (layer.gather.seconds - forward_stall) + (layer.gather_again.seconds - first_again)
+    some = float(min(stage.layers, 1))  # a stage may hold nothing but the embedding or the head
+    gather = some * (layer.gather.seconds + first_again) + steady * (forward_stall + gather_stall)
+    reduce = some * (layer.scatter.seconds + layer.replicate.seconds) + steady * (backward_stall - gather_stall)
+    again_behind = some * (layer.gather_again.seconds - first_again)
+    behind = steady * (layer.gather.seconds - forward_stall) + again_behind
     behind = behind + steady * (
         layer.gather_again.seconds + layer.scatter.seconds + layer.replicate.seconds - backward_stall
     )
@@ -171,7 +173,7 @@ def _sharded(stage: Stage, pieces: dict[str, Piece], exposed: Ledger, hidden: Le
     exposed["parameter gather"] = gather
     exposed["gradient reduction"] = reduce
     exposed["contention"] = stack.contention * behind
-    hidden["parameter gather"] = (layer.gather_again.seconds - first_again) + steady * (
+    hidden["parameter gather"] = again_behind + steady * (
         layer.gather.seconds + layer.gather_again.seconds - forward_stall - gather_stall
     )
     hidden["gradient reduction"] = behind - hidden["parameter gather"]

@@ -106,13 +106,13 @@ def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, s
 
 
 def _gathered(work: Work, plan: Plan, stage: Stage) -> Bytes:
-    """fsdp: two layers' parameters and one layer's whole gradients, and the root unit."""
+    """fsdp: two layers' parameters and one layer's whole gradients (if the stage has that many), and the root unit."""
     if not fsdp.applies(plan):
         return 0.0
     gather, reduce = WIDTH[plan.gather_dtype], WIDTH[plan.reduce_dtype]
-    whole = float(stage.layers) if not plan.reshard else 2.0
+    whole = float(min(stage.layers, 2) if plan.reshard else stage.layers)
     layer = work.blocks["layer"].held
-    total = layer * (whole * gather + reduce)
+    total = layer * (whole * gather + float(min(stage.layers, 1)) * reduce)
     for name, here in (("embedding", stage.embedding), ("head", stage.head)):
         if here:
             total = total + work.blocks[name].held * (gather + reduce)

@@ -17,7 +17,7 @@ Written by `make docs` from the commands' own help; do not edit.
 
 Every command has `--format table|json|csv`: the answer goes to standard output, warnings and progress to standard error.
 Exit codes: 0 answered; 1 valid, but the answer is no (the plan does not fit, a bar is missed); 2 malformed input; 70 a fault
-of ours. Shell completion: `eval "$(_SHARDMETER_COMPLETE=bash_source shardmeter)"` (or `zsh_source`, `fish_source`).
+of ours; 74 the output cannot be written (a full disk); 141 nobody read it to the end (a closed pipe). Shell completion: `eval "$(_SHARDMETER_COMPLETE=bash_source shardmeter)"` (or `zsh_source`, `fish_source`).
 """
 
 

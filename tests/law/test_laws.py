@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardmeter.core.record import changed
-from shardmeter.engine import price
+from shardmeter.engine import demand, memory, price
+from shardmeter.engine import evaluate as engine
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.schedules import Slot, schedule
@@ -261,6 +262,28 @@ def test_what_hides_is_not_lost(question: Any, data: Any) -> None:
         whole = seconds(wide, label) + hidden(wide, label)
         assert seconds(narrow, label) + hidden(narrow, label) == pytest.approx(whole, rel=1e-6), label
         assert seconds(wide, label) <= seconds(narrow, label) * (1.0 + ROUNDING)
+
+
+def test_a_stage_without_layers_gathers_none() -> None:
+    """Stages cut with the embedding and the head as one layer each: a short model leaves them alone on theirs."""
+    model, stack = (
+        changed(CATALOG.model("llama-3.1-8b"), layers=2),
+        changed(CATALOG.stack("mlm-2023"), stage_cut="edges"),
+    )
+    plan, run = Plan(pp=4, dp_shard=8.0), Run(seq_len=2048.0, global_batch=32.0)
+    work = demand.collect(model, plan, run, stack)
+    charges = price.prices(island(32.0), stack, plan, 2.0)
+    pieces = {name: engine._piece(block, charges, stack) for name, block in work.blocks.items()}
+    assert work.counts == (0, 1, 1, 0)
+    for stage in work.stages:
+        slot = engine._slot(stage, work, pieces, charges, plan, stack)
+        edge = pieces["embedding"] if stage.embedding else pieces["head"] if stage.head else None
+        shown = slot.exposed["parameter gather"] + slot.hidden["parameter gather"]
+        layer = pieces["layer"].gather.seconds + pieces["layer"].gather_again.seconds
+        assert shown == pytest.approx(edge.gather.seconds if edge else layer, rel=1e-12)
+        gathered = memory._gathered(work, plan, stage)
+        held = work.blocks["embedding" if stage.embedding else "head" if stage.head else "layer"].held
+        assert gathered == held * (2.0 + 4.0)
 
 
 @law

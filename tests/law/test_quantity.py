@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmeter.core.errors import BadQuantity
-from shardmeter.core.quantity import EXAMPLES, counted, price, quantity, show
+from shardmeter.core.quantity import BOUNDS, EXAMPLES, counted, price, quantity, show
 
 READ = [
     ("400 Gbps", "bandwidth", 50e9),
@@ -103,6 +103,20 @@ def test_counts_keep_their_word() -> None:
     assert counted("1.5 T") == (1.5e12, "")
     with pytest.raises(BadQuantity):
         counted("8M bananas")
+    assert quantity("8M tokens", "count", words=("tokens",)) == 8e6
+    with pytest.raises(BadQuantity, match="counts tokens"):
+        quantity("8 tokens", "count")
+
+
+@pytest.mark.parametrize("dimension", BOUNDS)
+def test_every_dimension_has_sane_bounds(dimension: str) -> None:
+    unit = {"bandwidth": "B/s", "size": "B", "time": "s", "flops_rate": "FLOP/s", "power": "W"}.get(dimension, "")
+    pattern = {"price": "${}/gpu/h", "egress": "${}/GB", "money": "${}"}.get(dimension, "{} " + unit)
+    least, most = BOUNDS[dimension]
+    scale = {"price": 3600.0, "egress": 1e9}.get(dimension, 1.0)
+    for value in (most * 3.0, 1e250, *([least / 3.0, 1e-300] if least else [])):
+        with pytest.raises(BadQuantity, match=r"too large|too small|no fraction"):
+            quantity(pattern.format(repr(value * scale)), dimension)
 
 
 def test_a_price_keeps_its_basis() -> None:
@@ -139,14 +153,14 @@ def test_shows(value: float | None, unit: str, text: str) -> None:
 ROUND_TRIPS = [
     ("s", "time", 1e-7, 1e9),
     ("B", "size", 1.0, 1e15),
-    ("B/s", "bandwidth", 1.0, 1e14),
-    ("FLOP/s", "flops_rate", 1.0, 1e17),
+    ("B/s", "bandwidth", 1.01e3, 1e14),
+    ("FLOP/s", "flops_rate", 1.01e6, 1e17),
     ("W", "power", 1.0, 1e8),
     ("USD", "money", 1.0, 1e11),
     ("USD/B", "egress", 1e-14, 1e-7),
     ("1", "count", 1.0, 1e15),
     ("tokens", "count", 1.0, 1e15),
-    ("%", "fraction", 0.0, 0.995),
+    ("%", "fraction", 1e-8, 0.995),
 ]
 
 
@@ -154,7 +168,7 @@ ROUND_TRIPS = [
 def test_what_is_shown_reads_back_to_three_digits(data: st.DataObject) -> None:
     unit, dimension, low, high = data.draw(st.sampled_from(ROUND_TRIPS))
     value = data.draw(st.floats(low, high))
-    assert quantity(show(value, unit), dimension) == pytest.approx(value, rel=5.01e-3, abs=1e-14)
+    assert quantity(show(value, unit), dimension, words=(unit,)) == pytest.approx(value, rel=5.01e-3, abs=1e-14)
 
 
 @given(st.text(max_size=40) | st.floats() | st.integers() | st.none(), st.sampled_from(sorted(EXAMPLES)))

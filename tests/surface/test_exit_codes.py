@@ -1,5 +1,6 @@
 """0 answered, 1 the answer is no, 2 malformed; standard output holds the answer and nothing else."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -105,3 +106,64 @@ def test_every_terminal_can_show_it(encoding):
     done = subprocess.run(command, capture_output=True, env={"PYTHONIOENCODING": encoding}, check=False)
     assert done.returncode == 0
     assert b"\x1b[" not in done.stdout
+
+
+def run_in_shell(line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command line of a shell, where `shardmeter` is this package."""
+    line = line.replace("shardmeter", f"{sys.executable} -m shardmeter")
+    return subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, env=os.environ | environment, check=False
+    )
+
+
+ANSWER = "shardmeter predict --model llama-3.1-8b --gpus 8xH100-SXM5-80GB"
+
+
+@pytest.mark.parametrize("command", [ANSWER, "shardmeter --help", "shardmeter --version", "shardmeter catalog stacks"])
+@pytest.mark.parametrize(
+    ("streams", "codes"),
+    [(">&-", (0, 1, 141)), (">/dev/full", (74,)), ("1</dev/null", (74,)), ("2>/dev/full", (0, 1)), ("2>&-", (0, 1))],
+)
+def test_streams_that_take_nothing(command: str, streams: str, codes: tuple[int, ...]) -> None:
+    done = run_in_shell(f"{command} {streams}")
+    assert done.returncode in codes, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "unexpected" not in done.stderr
+    if 74 in codes:
+        assert "the output cannot be written" in done.stderr
+    if streams.startswith("2"):
+        assert done.stdout == run_in_shell(command).stdout, "the answer does not depend on standard error"
+
+
+def test_a_refusal_keeps_its_code_without_standard_error():
+    assert run_in_shell("shardmeter predict nofile.yaml 2>/dev/full").returncode == 2
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["predict", "--help"], ["explain", *FITS]])
+def test_every_closed_pipe_is_the_same(arguments):
+    process = subprocess.Popen([sys.executable, "-m", "shardmeter", *arguments], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait() == 141
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "-3", "wide", "999999999999"])
+def test_a_width_that_is_none_is_not_taken(columns):
+    usual = run_in_shell(f"env -u COLUMNS {ANSWER}").stdout
+    assert run_in_shell(ANSWER, COLUMNS=columns).stdout == usual
+
+
+def test_no_colour_means_no_escape_at_all(monkeypatch, capsys):
+    monkeypatch.setattr("shardmeter.cli.output._Page.isatty", lambda self: True)
+    for name in ("TERM", "COLORTERM"):
+        monkeypatch.setenv(name, "xterm-256color")
+    main(["predict", *FITS])
+    assert "\x1b[" in capsys.readouterr().out
+    monkeypatch.setenv("NO_COLOR", "1")
+    main(["predict", *FITS])
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_explain_says_no_as_predict_does(capsys):
+    assert main(["explain", str(EXAMPLES / "does-not-fit.yaml"), "--format", "csv"]) == 1
+    assert capsys.readouterr().out

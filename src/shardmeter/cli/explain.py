@@ -15,7 +15,9 @@ EPILOG = """Examples:
 \b
   shardmeter explain examples/llama-8b-64xh100.yaml
   shardmeter explain examples/llama-8b-64xh100.yaml --term gemm_time
-  shardmeter explain --model llama-3.1-8b --gpus 8xH100-SXM5-80GB --format csv"""
+  shardmeter explain --model llama-3.1-8b --gpus 8xH100-SXM5-80GB --format csv
+
+Exit code 1 when the plan does not fit, as `predict` has it."""
 
 
 @click.command(epilog=EPILOG)
@@ -38,4 +40,4 @@ def explain(term: str, **asked: Any) -> int:
         names = ", ".join(sorted({step.formula for step in found.steps}))
         raise ShardMeterError(f"no formula of this run has {term!r} in its name or arguments; there are: {names}")
     write(page, asked["output"])
-    return 0
+    return 0 if answer["fits"] else 1

@@ -6,7 +6,6 @@ when they run.
 
 from __future__ import annotations
 
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -16,15 +15,15 @@ import click
 from shardmeter import __version__
 from shardmeter.cli.catalog import catalog
 from shardmeter.cli.explain import explain
-from shardmeter.cli.output import PipeClosedError
+from shardmeter.cli.output import PipeClosedError, UnwritableError, prepare, say, silence, written
 from shardmeter.cli.predict import predict
 from shardmeter.cli.validate import validate
 from shardmeter.core.errors import ShardMeterError
 
-ANSWERED, ANSWER_IS_NO, MALFORMED, OUR_FAULT, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 130, 141
+ANSWERED, ANSWER_IS_NO, MALFORMED, OUR_FAULT, UNWRITABLE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 74, 130, 141
 
 EPILOG = """Exit codes: 0 answered; 1 valid, but the answer is no (does not fit, a bar missed); 2 malformed input;
-70 a fault of ours."""
+70 a fault of ours; 74 the output cannot be written; 141 nobody read it to the end."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=EPILOG)
@@ -41,51 +40,63 @@ for _command in (predict, explain, validate, catalog):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; no exception leaves this function."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    prepare()
     try:
         code = _run(given)
-        sys.stdout.flush()
-    except (BrokenPipeError, PipeClosedError):
-        _silence_stdout()
+        with written():
+            sys.stdout.flush()
+    except PipeClosedError:
+        silence(sys.stdout)
         return PIPE_CLOSED
+    except UnwritableError as error:
+        silence(sys.stdout)
+        say(f"error: the output cannot be written: {error}")
+        return UNWRITABLE
     return code
 
 
 def _run(given: list[str]) -> int:
+    streams = sys.stdout, sys.stderr
     try:
         result = cli.main(args=given, prog_name="shardmeter", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        say(_usage(error))
         return MALFORMED
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
+        say("interrupted")
         return INTERRUPTED
     except ShardMeterError as error:
-        click.echo(f"error: {error}", err=True)
+        say(f"error: {error}")
         return MALFORMED
     except SystemExit as stop:  # click's own: shell completion, a pipe that closed under a help text
+        if sys.stdout is not streams[0]:  # click puts its own in the place of a pipe that closed
+            sys.stdout, sys.stderr = streams
+            raise PipeClosedError from None
         return stop.code if isinstance(stop.code, int) else ANSWERED
-    except (BrokenPipeError, PipeClosedError):
+    except (PipeClosedError, UnwritableError):
         raise
+    except OSError as error:
+        if error.filename is None:  # no file: a help text that could not be written
+            with written():
+                raise
+        return _our_fault(error, debug="--debug" in given)
     except Exception as error:  # noqa: BLE001  (the last line of defence: no traceback reaches a user)
         return _our_fault(error, debug="--debug" in given)
     return result if isinstance(result, int) else ANSWERED
 
 
+def _usage(error: click.ClickException) -> str:
+    """What click says of arguments that are none, with the usage in front."""
+    context = getattr(error, "ctx", None)
+    says = f"Error: {error.format_message()}"
+    if context is None:
+        return says
+    return f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n\n{says}"
+
+
 def _our_fault(error: Exception, *, debug: bool) -> int:
-    if debug:
-        traceback.print_exception(error)
     says = " ".join(str(error).split())[:200]
     hint = "" if debug else "; `shardmeter --debug …` shows where"
-    click.echo(f"unexpected error, please report it: {type(error).__name__}: {says}{hint}", err=True)
+    lines = traceback.format_exception(error) if debug else []
+    say("".join(lines) + f"unexpected error, please report it: {type(error).__name__}: {says}{hint}")
     return OUR_FAULT
-
-
-def _silence_stdout() -> None:
-    """Send what is still buffered nowhere, so that the interpreter does not complain while it closes."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nowhere, sys.stdout.fileno())
-    except (OSError, ValueError):
-        return
-    finally:
-        os.close(nowhere)

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 QUIET = 1.0
 """Seconds before anything is shown."""
@@ -29,13 +29,19 @@ def progress(label: str) -> Iterator[None]:
 
 
 def _tick(label: str, done: threading.Event) -> None:
-    start, shown = time.monotonic(), False
-    while not done.wait(0.1 if shown else QUIET):
+    start, width = time.monotonic(), 0
+    while not done.wait(0.1 if width else QUIET):
         gone = time.monotonic() - start
         at = int(gone * 10) % 20
-        sys.stderr.write(f"\r{label} [{' ' * at}{'='}{' ' * (19 - at)}] {gone:.0f} s")
-        sys.stderr.flush()
-        shown = True
-    if shown:
-        sys.stderr.write("\r\033[K")
+        line = f"{label} [{' ' * at}={' ' * (19 - at)}] {gone:.0f} s"
+        width = max(width, len(line))
+        _show(f"\r{line}")
+    if width:
+        _show(f"\r{' ' * width}\r")
+
+
+def _show(text: str) -> None:
+    """Write without a line end; a terminal that has gone is no reason to stop."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(text)
         sys.stderr.flush()

@@ -13,8 +13,43 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+LONGEST_SHOWN = 60
+"""Characters of a user's text that a message repeats."""
+LISTED = ("accelerator", "fabric", "instance", "model", "stack")
+"""Kinds of names that `shardmeter catalog` lists."""
+
+
+def printable(text: str) -> str:
+    """The text with every character that is no plain one (control, bidirectional, surrogate) written as an escape."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def cut(text: str, most: int = LONGEST_SHOWN) -> str:
+    """The beginning of a text, with an ellipsis where something was cut."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def shown(value: object, most: int = LONGEST_SHOWN) -> str:
+    """A user's value as a message repeats it: short, in quotes if it is a text, never an escape sequence."""
+    if isinstance(value, str):
+        return repr(cut(value, most))
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
+        return f"a whole number of about {int(value.bit_length() * 0.30103) + 1} digits"
+    if value is None or isinstance(value, bool | int | float):
+        return "nothing" if value is None else str(value)
+    return kind_of(value)
+
+
+def kind_of(value: object) -> str:
+    """What a value is, in a reader's words: `a list`, `a text`; never the name of a Python class."""
+    kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (
+        (bool, "true or false"), (str, "a text"), ((bytes, bytearray), "bytes"), ((int, float, complex), "a number"),
+        (Mapping, "a mapping"), ((list, tuple), "a list"), ((set, frozenset), "a set"), (type(None), "nothing"),
+    )  # fmt: skip
+    return next((name for kind, name in kinds if isinstance(value, kind)), "something else")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,20 +64,20 @@ class Violation:
     """`file:line:column` where known."""
 
     def __str__(self) -> str:
-        place = f"{self.where}: " if self.where else ""
-        name = f"{self.field}: " if self.field else ""
+        place = f"{printable(self.where)}: " if self.where else ""
+        name = f"{printable(self.field)}: " if self.field else ""
         rule = f" ({self.rule})" if self.rule else ""
         out = f"; {self.way_out}" if self.way_out else ""
-        return f"{place}{name}{self.says}{rule}{out}"
+        return f"{place}{name}{printable(self.says)}{printable(rule)}{printable(out)}"
 
 
 class ShardMeterError(Exception):
     """Base of everything ShardMeter raises on purpose; `violations` lists every cause."""
 
     def __init__(self, message: str, violations: Iterable[Violation] = ()) -> None:
-        self.message = message
+        self.message = "\n".join(map(printable, message.split("\n")))
         self.violations = tuple(violations)
-        super().__init__(message)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         lines = [self.message, *(f"  - {violation}" for violation in self.violations)]
@@ -60,7 +95,8 @@ class UnknownName(ShardMeterError):
         self.kind, self.name = kind, name
         self.nearest = nearest(name, known)
         hint = f"; the nearest are: {', '.join(self.nearest)}" if self.nearest else ""
-        super().__init__(f"unknown {kind} {name!r}{hint} (`shardmeter catalog {kind}s` lists all)")
+        lists = f" (`shardmeter catalog {kind}s` lists all)" if kind in LISTED else ""
+        super().__init__(f"unknown {kind} {shown(name)}{hint}{lists}")
 
 
 class BadScenario(ShardMeterError):

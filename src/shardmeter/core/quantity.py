@@ -9,10 +9,23 @@ from __future__ import annotations
 import math
 import re
 
-from shardmeter.core.errors import BadQuantity
+from shardmeter.core.errors import BadQuantity, kind_of, shown
 
-LARGEST = 1e30
-"""No quantity of this field is larger, in SI units."""
+BOUNDS: dict[str, tuple[float, float]] = {
+    "bandwidth": (1e3, 1e18),
+    "size": (1.0, 1e18),
+    "time": (1e-12, 1e10),
+    "count": (0.0, 1e15),
+    "flops_rate": (1e6, 1e24),
+    "power": (1e-3, 1e12),
+    "price": (1e-12, 1e6),
+    "egress": (1e-18, 1e-3),
+    "money": (1e-6, 1e15),
+    "fraction": (1e-9, 1.0),
+    "ratio": (1e-3, 1e3),
+}
+"""Least (above zero) and largest sensible size of each dimension, in SI units: what lies outside is a misprint. Counts end
+well below 2⁵³, up to where a float holds every whole number."""
 _LONGEST = 100
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?)\s*(.*?)\s*", re.DOTALL)
 _COMMAS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?![\d,])")
@@ -75,11 +88,12 @@ _DOUBTFUL = {
 }  # fmt: skip
 
 
-def quantity(text: object, dimension: str) -> float:
+def quantity(text: object, dimension: str, words: tuple[str, ...] = ()) -> float:
     """Read `text` as a quantity of `dimension` (a key of `EXAMPLES`) in SI: B/s, B, s, 1, FLOP/s, W, USD/s, USD/B, USD.
 
-    Numbers are taken bare only for count, ratio and fraction. A price comes without its basis (see `price`).
-    Raises BadQuantity for what cannot be read, what can be read in two ways, and NaN, infinite, negative or huge values.
+    Numbers are taken bare only for count, ratio and fraction. A price comes without its basis (see `price`). `words` may
+    follow a count (`8192 tokens`). Raises BadQuantity for what cannot be read, what can be read in two ways, and what lies
+    outside of `BOUNDS`, NaN and infinite included; 0 stays 0.
     """
     if dimension not in EXAMPLES:
         raise ValueError(f"unknown dimension {dimension!r}; known: {', '.join(EXAMPLES)}")
@@ -88,14 +102,15 @@ def quantity(text: object, dimension: str) -> float:
     if dimension == "egress":
         return _egress(text)
     if dimension == "count":
-        return counted(text)[0]
+        number, word = counted(text)
+        if word and word not in words:
+            wanted = f"{words[0]} or a plain number" if words else "a plain number"
+            raise BadQuantity(f"{_quoted(text)} counts {word}, where {wanted} belongs")
+        return number
     number, unit = _split(text, dimension)
     if dimension == "money":
         return _checked(number * _scale(_dollars(text, unit, "money"), text, "money"), text, "money")
-    value = _checked(number * _scale(unit, text, dimension), text, dimension)
-    if dimension == "fraction" and value > 1.0:
-        raise BadQuantity(f"{_quoted(text)} is no fraction: it lies between 0 and 1 (write 0.05 or 5%)")
-    return value
+    return _checked(number * _scale(unit, text, dimension), text, dimension)
 
 
 def counted(text: object) -> tuple[float, str]:
@@ -119,7 +134,7 @@ def price(text: object) -> tuple[float, str]:
         raise BadQuantity(f"{shown} could be per GPU or per node: write ${number:g}/gpu/h or ${number:g}/node/h")
     if len(parts) != 3 or parts[0] or parts[1].lower() not in ("gpu", "node") or parts[2] not in _HOUR | _DAY:
         raise BadQuantity(f"{_quoted(text)} is no price; write it like {EXAMPLES['price']}")
-    return _checked(number, text, "price") / (_HOUR | _DAY)[parts[2]], parts[1].lower()
+    return _checked(number / (_HOUR | _DAY)[parts[2]], text, "price"), parts[1].lower()
 
 
 def _egress(text: object) -> float:
@@ -133,7 +148,7 @@ def _egress(text: object) -> float:
 def _split(text: object, dimension: str) -> tuple[float, str]:
     """The number and the unit text of a quantity; money keeps a leading `$` in front of the unit."""
     if isinstance(text, bool) or text is None:
-        raise BadQuantity(f"{text!r} is no {_name(dimension)}; write it like {EXAMPLES[dimension]}")
+        raise BadQuantity(f"{_quoted(text)} is no {_name(dimension)}; write it like {EXAMPLES[dimension]}")
     if not isinstance(text, str):
         return _bare(text, dimension), ""
     if len(text) > _LONGEST:
@@ -163,8 +178,7 @@ def _bare(number: object, dimension: str) -> float:
     except OverflowError:
         value = math.inf
     except (TypeError, ValueError):
-        kind = type(number).__name__
-        raise BadQuantity(f"a {kind} is no {_name(dimension)}; write it like {EXAMPLES[dimension]}") from None
+        raise BadQuantity(f"{kind_of(number)} is no {_name(dimension)}; write it like {EXAMPLES[dimension]}") from None
     if dimension not in _BARE:
         raise BadQuantity(f"{_quoted(number)} has no unit; a {_name(dimension)} is written like {EXAMPLES[dimension]}")
     return value
@@ -216,16 +230,29 @@ def _dollars(text: object, unit: str, dimension: str) -> str:
 
 
 def _checked(value: float, text: object, dimension: str) -> float:
-    if not math.isfinite(value) or abs(value) > LARGEST:
-        raise BadQuantity(f"{_quoted(text)} is too large or not finite for a {_name(dimension)} (limit {LARGEST:g})")
+    least, most = BOUNDS[dimension]
     if value < 0:
         raise BadQuantity(f"{_quoted(text)} is negative; a {_name(dimension)} cannot be")
+    if dimension == "fraction" and value > most:
+        raise BadQuantity(f"{_quoted(text)} is no fraction: it lies between 0 and 1 (write 0.05 or 5%)")
+    unit = _SI.get(dimension, "1")
+    if not math.isfinite(value) or value > most:
+        limit = show(most, unit) if unit != "1" else f"{most:g}"
+        raise BadQuantity(f"{_quoted(text)} is too large or not finite for a {_name(dimension)} (at most {limit})")
+    if 0 < value < least:
+        limit = show(least, unit) if unit != "1" else f"{least:g}"
+        raise BadQuantity(f"{_quoted(text)} is too small for a {_name(dimension)} (at least {limit})")
     return value
 
 
+_SI = {
+    "bandwidth": "B/s", "size": "B", "time": "s", "flops_rate": "FLOP/s", "power": "W", "price": "USD/s", "egress": "USD/B",
+    "money": "USD",
+}  # fmt: skip
+
+
 def _quoted(text: object) -> str:
-    shown = repr(text) if isinstance(text, str) else str(text) if isinstance(text, (int, float)) else repr(text)
-    return shown if len(shown) <= 60 else shown[:57] + "…"
+    return shown(text)
 
 
 def _name(dimension: str) -> str:

@@ -97,11 +97,15 @@ def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, s
     if plan.recompute == "selective" and stack.selective == "attention" and scores:
         kept = kept - work.tokens * 5.0 * model.heads * run.seq_len / plan.tp
     kept = np.maximum(kept, checkpoint)
+    if plan.recompute.startswith("every-"):  # one layer of K keeps its input only
+        share = recompute.share(plan.recompute)
+        kept = (1.0 - share) * per_layer + share * checkpoint
     flying: Count = 1.0
     if plan.pp > 1:
         flying = schedule(plan.schedule).in_flight(stage.first, plan.pp, work.micro_batches, plan.virtual_stages)
     edge = checkpoint if stage.embedding else 0.0
-    working = per_layer - kept + checkpoint  # what runs again, its kept input not twice, and one gradient
+    # what runs again (all of a replayed layer, its kept input not twice) and one gradient
+    working = per_layer if plan.recompute.startswith("every-") else per_layer - kept + checkpoint
     return flying * (float(stage.layers) * kept + edge), working
 
 

@@ -1,0 +1,94 @@
+"""Reading a user's file whole: only regular files, only up to a size, only UTF-8 text; whatever else it is, one sentence says."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from shardmeter.core.errors import ShardMeterError, cut, nearest, printable
+
+_KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
+    (stat.S_ISDIR, "is a folder"),
+    (stat.S_ISFIFO, "is a pipe"),
+    (stat.S_ISCHR, "is a device"),
+    (stat.S_ISBLK, "is a device"),
+    (stat.S_ISSOCK, "is a socket"),
+)
+
+
+def file_name(path: object) -> str:
+    """A path as messages show it: short, and without a character that is no plain one."""
+    text = printable(str(path))
+    return text if len(text) <= 200 else cut(text, LONGEST_NAME)
+
+
+LONGEST_NAME = 60
+"""Characters shown of a name that is too long to be one."""
+
+
+def read_text(path: Path, what: str, most: int, error: type[ShardMeterError], suffixes: tuple[str, ...] = ()) -> str:
+    """The text of a file that should hold `what` and at most `most` bytes. Raises `error` with one sentence.
+
+    Where the file is missing or a folder, files of the `suffixes` near it are named.
+    """
+    name = file_name(path)
+    raw = _bytes(path, name, what, most, error, suffixes)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise error(f"{name}: binary, or not UTF-8 text; {what} is plain text") from None
+    if "\0" in text:
+        raise error(f"{name}: binary (control characters inside); {what} is plain text")
+    return text
+
+
+def _bytes(
+    path: Path, name: str, what: str, most: int, error: type[ShardMeterError], suffixes: tuple[str, ...]
+) -> bytes:
+    try:
+        why = _no_file(path, what, suffixes)
+        if why:
+            raise error(f"{name}: {why}")
+        with path.open("rb") as stream:
+            raw = stream.read(most + 1)
+            size = max(len(raw), os.fstat(stream.fileno()).st_size)
+    except OSError as trouble:
+        raise error(f"{name}: cannot be read ({trouble.strerror or 'no reason is given'})") from None
+    except ValueError:  # a name with a null byte, or one that the file system cannot write
+        raise error(f"{name}: no file can have this name") from None
+    if len(raw) > most:
+        raise error(f"{name}: {size} bytes is no {what.removeprefix('a ')}; at most {most}")
+    return raw
+
+
+def _no_file(path: Path, what: str, suffixes: tuple[str, ...]) -> str:
+    """Why a path is no regular file; empty if it is one."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if path.is_symlink():
+            return f"is a link to a file that does not exist ({file_name(path.readlink())})"
+        return f"no such file{_beside(path, suffixes)}"
+    except NotADirectoryError:
+        return "no such file (a part of its path is no folder)"
+    if stat.S_ISREG(mode):
+        return ""
+    kind = next((says for test, says in _KINDS if test(mode)), "is no regular file")
+    inside = _inside(path, suffixes) if stat.S_ISDIR(mode) else []
+    return f"{kind}, not {what}" + (f"; it holds {', '.join(inside)}" if inside else "")
+
+
+def _inside(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
+    return [file_name(p.name) for p in sorted(folder.iterdir()) if p.suffix in suffixes][:3]
+
+
+def _beside(path: Path, suffixes: tuple[str, ...]) -> str:
+    """Files beside one that is missing."""
+    try:
+        names = [p.name for p in path.parent.iterdir() if p.suffix in suffixes][:200]
+    except OSError:
+        return ""
+    close = nearest(path.name, names)
+    return f"; beside it are: {', '.join(map(file_name, close))}" if close else ""

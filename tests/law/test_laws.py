@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from shardmeter.core.record import changed
 from shardmeter.engine import demand, memory, price
-from shardmeter.engine import evaluate as engine
 from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.layer import piece
+from shardmeter.engine.micro_batch import micro_batch
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.schedules import Slot, schedule
 from shardmeter.specs import Estimate, Island, Plan, Run, Tier
@@ -201,7 +202,7 @@ def test_twice_the_rates_and_half_the_latencies_halve_the_step_exactly(question:
             bandwidth=tier.bandwidth * 2.0,
             **{name: getattr(tier, name) / 2.0 for name in LATENCIES},
             pair_bandwidth=None if tier.pair_bandwidth is None else tier.pair_bandwidth * 2.0,
-        )  # fmt: skip
+        )
         for tier in old.tiers
     )
     twice = one | {
@@ -273,17 +274,17 @@ def test_a_stage_without_layers_gathers_none() -> None:
     plan, run = Plan(pp=4, dp_shard=8.0), Run(seq_len=2048.0, global_batch=32.0)
     work = demand.collect(model, plan, run, stack)
     charges = price.prices(island(32.0), stack, plan, 2.0)
-    pieces = {name: engine._piece(block, charges, stack) for name, block in work.blocks.items()}
+    pieces = {name: piece(block, charges, stack) for name, block in work.blocks.items()}
     assert work.counts == (0, 1, 1, 0)
     for stage in work.stages:
-        slot = engine._slot(stage, work, pieces, charges, plan, stack)
+        slot = micro_batch(stage, pieces, plan, stack)
         edge = pieces["embedding"] if stage.embedding else pieces["head"] if stage.head else None
         shown = slot.exposed["parameter gather"] + slot.hidden["parameter gather"]
         layer = pieces["layer"].gather.seconds + pieces["layer"].gather_again.seconds
         assert shown == pytest.approx(edge.gather.seconds if edge else layer, rel=1e-12)
         gathered = memory._gathered(work, plan, stage)
         held = work.blocks["embedding" if stage.embedding else "head" if stage.head else "layer"].held
-        assert gathered == held * (2.0 + 4.0)
+        assert gathered == held * (2.0 + 4.0 + 2.0)  # gathered, and its gradient before and after the cast
 
 
 @law
@@ -370,7 +371,7 @@ def test_ratios_are_ratios(question: Any, data: Any) -> None:
 def test_a_tier_above_the_node_costs_nothing_at_full_rate_and_never_speeds_up(sharding: str) -> None:
     """A port carries all that leaves its unit, so that cutting the fabric into levels of full rate moves no more and no less."""
     model, stack = CATALOG.model("llama-3.1-8b"), CATALOG.stack("titan-compile")
-    degrees = {"dp_replicate": 64.0} if sharding == "ddp" else {"dp_shard": 64.0}
+    degrees: Any = {"dp_replicate": 64.0} if sharding == "ddp" else {"dp_shard": 64.0}
     run, plan = Run(seq_len=4096.0, global_batch=64.0), Plan(sharding=sharding, **degrees)
     inner = Tier(name="up", size=8.0, bandwidth=4.5e11, share=0.8, latency=4e-5)
 

@@ -30,7 +30,7 @@ def pipeline(name: str, slots: Sequence[Slot], micro_batches: int, virtual_stage
             seconds = float(_seconds(stages[i], op)) / virtual_stages
             program.add(f"{op.kind} {op.micro_batch}", compute[i], seconds, kind=op.kind)
     for key, index in place.items():
-        for source, kind in _needs(key, pp, virtual_stages, place):
+        for source, kind in _needs(key, pp, virtual_stages):
             if source[0] == key[0] or hop == 0.0:
                 program.wait(index, place[source])
             else:
@@ -49,7 +49,7 @@ def _seconds(slot: Slot, op: Op) -> float:
     return float(parts[op.kind])
 
 
-def _needs(key: Key, pp: int, chunks: int, place: dict[Key, int]) -> list[tuple[Key, str]]:
+def _needs(key: Key, pp: int, chunks: int) -> list[tuple[Key, str]]:
     """What a turn waits for: its neighbour (the chunk before or after, round the ring of stages), and its own forward."""
     stage, kind, micro_batch, chunk = key
     if kind == "forward":

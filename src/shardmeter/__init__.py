@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shardmeter.core.errors import BadData, BadQuantity, BadScenario, ShardMeterError, UnknownName
+    from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
     from shardmeter.study.api import explain, predict
@@ -41,10 +42,11 @@ _HOMES = {
     "UnknownName": "shardmeter.core.errors",
     "explain": "shardmeter.study.api",
     "load": "shardmeter.scenario",
+    "page": "shardmeter.render.page",
     "predict": "shardmeter.study.api",
     "validate": "shardmeter.study.validate",
 }
-"""Where each public name lives: it is imported when it is first asked for, so that `import shardmeter` costs nothing."""
+"""Where each public name lives (and `page`, with which an answer prints itself): it is imported when it is first asked for, so that `import shardmeter` costs nothing."""
 
 
 def __getattr__(name: str) -> Any:

@@ -127,8 +127,17 @@ def test_bars():
     assert cells.bar(2.0, 10) == "█" * 9 + "▶"
     assert cells.bar(0.0, 10) == ""
     assert cells.bar(None, 10) == ""
-    assert cells.bar(1e-9, 10) == "▏"
+    assert cells.bar(1e-9, 10) == ""
+    assert cells.bar(1 / 80, 10) == "▏"
     assert cells.bar(0.5, 10, plain=True) == "#" * 5
+    assert cells.bar(0.01, 10, plain=True) == ""
+
+
+def test_times_too_short_to_matter():
+    assert cells.text(2.5e-8, "s") == "< 1 us"
+    assert cells.text(2.5e-8, "s", exact=True) == "25 ns"
+    assert cells.text(0.0, "s") == "0 s"
+    assert cells.text(25.22 * 86400, "s") == "25.2 d"
 
 
 def test_equal_calls_fold():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,10 +10,15 @@ from shardmeter.cli.options import resolve, scenario_options
 from shardmeter.cli.output import warn, write
 from shardmeter.core.errors import ShardMeterError
 
+if TYPE_CHECKING:
+    from shardmeter.render import Document
+    from shardmeter.study.explain import Explanation
+
 EPILOG = """Examples:
 
 \b
   shardmeter explain examples/llama-8b-64xh100.yaml
+  shardmeter explain examples/llama-8b-64xh100.yaml --term "parameter gather"
   shardmeter explain examples/llama-8b-64xh100.yaml --term gemm_time
   shardmeter explain --model llama-3.1-8b --gpus 8xH100-SXM5-80GB --format csv
 
@@ -23,21 +28,42 @@ Exit code 1 when the plan does not fit, as `predict` has it."""
 @click.command(epilog=EPILOG)
 @scenario_options
 @click.option(
-    "--term", metavar="TEXT", default="", help="Only formulas that have this text in their name or arguments."
+    "--term",
+    metavar="TEXT",
+    default="",
+    help="Only one term of the ledger or of memory, or the formulas that have TEXT in their name or arguments.",
 )
 def explain(term: str, **asked: Any) -> int:
     """Show how the prediction for SCENARIO comes about: each formula call, its numbers and its source."""
     scenario = resolve(asked)
-    from shardmeter.render import explanation
-    from shardmeter.render.heading import heading
     from shardmeter.study.explain import explain as explanation_of
 
     found = explanation_of(scenario)
     answer = found.prediction.to_dict()
     warn(answer.get("warnings", ()))
-    page = explanation.document(answer, found.steps, heading(scenario), term)
-    if not page.flat:
-        names = ", ".join(sorted({step.formula for step in found.steps}))
-        raise ShardMeterError(f"no formula of this run has {term!r} in its name or arguments; there are: {names}")
-    write(page, asked["output"])
+    write(_page(found, answer, term), asked["output"])
     return 0 if answer["fits"] else 1
+
+
+def _page(found: Explanation, answer: dict[str, Any], term: str) -> Document:
+    """The whole trace, one term's part of it, or the formulas that match."""
+    from shardmeter.render import explanation
+    from shardmeter.render.heading import heading
+    from shardmeter.study.explain import citations
+
+    labels = found.labels(term) if term else ()
+    page = explanation.document(
+        answer,
+        found.of(labels) if labels else found.steps,
+        heading(found.prediction.scenario),
+        "" if labels else term,
+        terms=[row for row in found.terms() if not term or row["term"] in labels],
+        memory=[row for row in found.memory() if row["term"] in labels],
+        sources=citations(),
+        apart=found.apart(labels),
+    )
+    if not labels and not page.flat:
+        terms = ", ".join(row["term"] for row in (*found.terms(), *found.memory()))
+        names = ", ".join(sorted({step.formula for step in found.steps}))
+        raise ShardMeterError(f"nothing of this run is called {term!r}; the terms are: {terms}; the formulas: {names}")
+    return page

@@ -33,8 +33,13 @@ catalog_option = click.option(
 
 SCENARIO_OPTIONS = (
     click.argument("scenario", required=False),
-    click.option("--model", metavar="NAME|FILE", help="A model of the catalog, a file, or a Hugging Face config.json."),
+    click.option("--model", metavar="NAME|FILE", help="A model of the catalog, or a file with its numbers."),
     click.option("--gpus", metavar="NxNAME", help="One island of N accelerators, as in 64xH100-SXM5-80GB."),
+    click.option(
+        "--instance", metavar="[Nx]NAME", help="N cloud instances, or as many as --gpus needs; they fill the price."
+    ),
+    click.option("--fabric", metavar="NAME", help="The network between nodes; left out, the accelerator's usual one."),
+    click.option("--price", metavar="PRICE", help="Rent, in single quotes: '$2.10/gpu/h' or '$98.32/node/h'."),
     click.option("--plan", metavar="NAME[,key=value…]", help="The layout, as in fsdp,tp=8,recompute=full."),
     click.option("--stack", metavar="NAME", help="The training software."),
     click.option("--seq", metavar="TOKENS", help="Sequence length."),
@@ -42,7 +47,11 @@ SCENARIO_OPTIONS = (
     click.option("--global-batch", metavar="N", help="Sequences per optimizer step, or '8M tokens'."),
     click.option("--tokens", metavar="N", help="Length of the run, as in 1.5T."),
     click.option(
-        "--set", "overrides", multiple=True, metavar="a.b=VALUE", help="Override one field of the scenario. Repeatable."
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="a.b=VALUE",
+        help="Override one field of the scenario, as in plan.tp=8. Repeatable.",
     ),
     catalog_option,
     format_option,
@@ -58,14 +67,16 @@ def scenario_options(command: F) -> F:
 
 def resolve(asked: dict[str, Any]) -> Scenario:
     """The scenario that the shared options describe."""
-    names = ("model", "gpus", "plan", "stack", "seq", "micro_batch", "global_batch", "tokens")
+    names = (
+        "model", "gpus", "instance", "fabric", "price", "plan", "stack", "seq", "micro_batch", "global_batch", "tokens",
+    )  # fmt: skip
     options = {name: asked[name] for name in names if asked[name] is not None}
     source = asked["scenario"]
     if source is None and not options and not asked["overrides"]:
         raise click.UsageError("nothing to answer: name a SCENARIO file, or say --model and --gpus")
-    from shardmeter.scenario import load
+    from shardmeter.study.ask import ask
 
-    return load(source, overrides=asked["overrides"], catalog=rows(asked["catalogs"]), options=options)
+    return ask(source, overrides=asked["overrides"], catalog=rows(asked["catalogs"]), options=options)
 
 
 def rows(folders: tuple[str, ...]) -> Catalog | None:

@@ -15,6 +15,8 @@ EPILOG = """Examples:
   shardmeter predict examples/llama-8b-64xh100.yaml
   shardmeter predict --model llama-3.1-8b --gpus 64xH100-SXM5-80GB --plan fsdp --tokens 1T
   shardmeter predict examples/llama-8b-64xh100.yaml --set plan.micro_batch=2 --format json
+  shardmeter predict --model llama-3.1-8b --gpus 64xH100-SXM5-80GB --tokens 1T --price '$2.10/gpu/h'
+  shardmeter predict --model llama-3.1-8b --instance 8xp5.48xlarge --tokens 1T
 
 Exit code 1 when the plan does not fit; the figures are given all the same."""
 

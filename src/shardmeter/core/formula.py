@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -44,10 +44,14 @@ class Step:
     arguments: dict[str, Any]
     value: Any
     cite: str
+    term: str = ""
+    """The ledger or memory term that the call belongs to, where whoever called said so (`under`)."""
 
 
 REGISTRY: dict[str, Formula] = {}
 _open_trace: list[Step] | None = None
+_term = ""
+_UNTRACED: AbstractContextManager[None] = nullcontext()
 
 
 def formula(*, cite: str) -> Callable[[F], F]:
@@ -65,7 +69,7 @@ def formula(*, cite: str) -> Callable[[F], F]:
             value = body(*args, **kwargs)
             if _open_trace is not None:
                 arguments = dict(zip(parameters, args, strict=False)) | kwargs
-                _open_trace.append(Step(name, arguments, value, cite))
+                _open_trace.append(Step(name, arguments, value, cite, _term))
             return value
 
         return call  # type: ignore[return-value]
@@ -83,6 +87,21 @@ def trace() -> Iterator[list[Step]]:
         yield steps
     finally:
         _open_trace = outer
+
+
+def under(label: str) -> AbstractContextManager[None]:
+    """Tag every step recorded inside with the term it belongs to; the innermost label counts. Free when no trace is open."""
+    return _UNTRACED if _open_trace is None else _tagged(label)
+
+
+@contextmanager
+def _tagged(label: str) -> Iterator[None]:
+    global _term
+    outer, _term = _term, label
+    try:
+        yield
+    finally:
+        _term = outer
 
 
 def tracing() -> bool:

@@ -11,9 +11,11 @@ SCALED = frozenset({"s", "B", "B/s", "FLOP", "FLOP/s", "W", "W*s", "USD", "USD/s
 """Units that `core.quantity.show` scales by itself; any other unit is written after the number as it is."""
 MISSING = "–"
 EIGHTHS = " ▏▎▍▌▋▊▉"
+SHORTEST = 1e-6
+"""Seconds below which a time is no news; formulas (`exact`) are shown whole."""
 
 
-def text(value: Value, unit: str = "") -> str:
+def text(value: Value, unit: str = "", *, exact: bool = False) -> str:
     """A value for people. `%` takes a fraction; an SI unit is scaled (`311 ms`); any other unit follows the number."""
     if value is None:
         return MISSING
@@ -29,6 +31,8 @@ def text(value: Value, unit: str = "") -> str:
         return f"{100 * value:+.1f} %"
     if unit == "GiB":
         return f"{value:,.2f} GiB"
+    if unit == "s" and 0 < value < SHORTEST and not exact:
+        return "< 1 us"
     if unit in SCALED:
         return show(value, unit)
     return f"{number(value)} {unit}".rstrip()
@@ -48,12 +52,14 @@ def number(value: float) -> str:
 
 
 def bar(share: float | None, width: int, *, plain: bool = False) -> str:
-    """A fraction of `width` as a bar; more than the whole ends in an arrow. `plain` keeps to ASCII."""
+    """A fraction of `width` as a bar; more than the whole ends in an arrow, less than it resolves is nothing.
+
+    `plain` keeps to ASCII."""
     if share is None or not math.isfinite(share) or share <= 0:
         return ""
     if share > 1:
         return ("#" if plain else "█") * (width - 1) + (">" if plain else "▶")
     if plain:
-        return "#" * max(1, round(share * width))
+        return "#" * round(share * width)
     whole, rest = divmod(round(share * width * 8), 8)
-    return ("█" * whole + EIGHTHS[rest]).rstrip() or "▏"
+    return ("█" * whole + EIGHTHS[rest]).rstrip()

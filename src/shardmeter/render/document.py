@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from shardmeter.core.record import record
 
+_NUMBER = re.compile(r"$|[-$]?\d")
 Value: TypeAlias = float | int | str | bool | None
 Row: TypeAlias = Mapping[str, Value]
 
@@ -20,7 +22,9 @@ class Column:
     unit: str = ""
     bar: bool = False
     wide: bool = False
-    """Whether this column gives way first when the line is too short."""
+    """Whether its texts may wrap when the line is too short; names and labels never do."""
+    drop: int = 0
+    """0 = always shown; else left out when the line is too short, 1 before 2 before 3."""
 
 
 @record
@@ -39,6 +43,7 @@ class Facts:
 
     title: str
     facts: tuple[Fact, ...]
+    caption: tuple[str, ...] = ()
 
 
 @record
@@ -65,11 +70,12 @@ Section: TypeAlias = Facts | Table | Notes
 
 @record
 class Document:
-    """A whole answer. `good` colours the verdict; `data` is the JSON; `flat` is what CSV writes."""
+    """A whole answer. `good` and `sure` colour the verdict; `data` is the JSON; `flat` is what CSV writes."""
 
     title: str
     verdict: str = ""
     good: bool = True
+    sure: bool = True
     sections: tuple[Section, ...] = ()
     data: Mapping[str, Any]
     flat: tuple[Row, ...] = ()
@@ -84,4 +90,4 @@ def numeric(table: Table, column: Column) -> bool:
 
 
 def _reads_as_number(value: Value) -> bool:
-    return isinstance(value, int | float) or (isinstance(value, str) and (not value or value[0] in "0123456789$-"))
+    return isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.match(value) is not None)

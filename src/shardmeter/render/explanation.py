@@ -2,37 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from shardmeter.core.formula import REGISTRY, Step
 from shardmeter.render import cells
-from shardmeter.render.document import Document, Notes, Row
+from shardmeter.render.document import Column, Document, Notes, Row, Section, Table
 
 
-def document(answer: Mapping[str, Any], steps: Iterable[Step], title: str = "", term: str = "") -> Document:
-    """The trace of a run; `term` keeps the formulas whose name or arguments hold that text."""
-    folded = fold(steps)
-    kept = [call for call in folded if not term or matches(call, term)]
+def document(
+    answer: Mapping[str, Any],
+    steps: Iterable[Step],
+    title: str = "",
+    term: str = "",
+    *,
+    terms: Sequence[Row] = (),
+    memory: Sequence[Row] = (),
+    sources: Mapping[str, Mapping[str, str]] | None = None,
+    apart: bool = True,
+) -> Document:
+    """The trace of a run; `term` keeps the formulas whose name or arguments hold that text.
+
+    `terms` (of the ledger) and `memory` (terms) head the page, `sources` says what the citations in it stand for;
+    without `apart` the calls of a term are all those of its formulas."""
+    kept = [call for call in fold(steps) if not term or matches(call, term)]
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for call in kept:
         groups.setdefault(call["formula"], []).append(call)
+    cited = {call["cite"]: dict((sources or {}).get(call["cite"], {})) for call in kept}
+    heads: list[Section] = [page for page in (_terms(terms, apart=apart), _memory(memory)) if page is not None]
     return Document(
         title=title,
         verdict=f"{sum(call['times'] for call in kept)} calls of {len(groups)} formulas",
-        sections=tuple(
-            Notes(title=_title(name), lines=tuple(_line(call) for call in calls)) for name, calls in groups.items()
+        sections=(
+            *heads,
+            *(Notes(title=_title(name), lines=tuple(_line(call) for call in calls)) for name, calls in groups.items()),
+            *((_sources(cited),) if any(cited.values()) else ()),
         ),
-        data={**answer, "steps": kept},
+        data={**answer, "terms": [dict(row) for row in terms], "steps": kept, "citations": cited},
         flat=tuple(_flat(call) for call in kept),
     )
+
+
+def _terms(rows: Sequence[Row], *, apart: bool) -> Table | None:
+    shown = [row for row in rows if row["seconds"] or row["hidden_seconds"]]
+    if not shown:
+        return None
+    return Table(
+        title="Terms of the ledger: seconds × count = exposed",
+        columns=(
+            Column(key="term", title="term"),
+            Column(key="each_s", title="each", unit="s"),
+            Column(key="count", title="× count"),
+            Column(key="seconds", title="exposed", unit="s"),
+            Column(key="hidden_seconds", title="hidden", unit="s", drop=2),
+            Column(key="calls", title="calls", drop=1),
+        ),
+        rows=tuple({**row, "hidden_seconds": row["hidden_seconds"] or None} for row in shown),
+        caption="count: micro-batches of a step, or 1 for what a step has once"
+        + ("" if apart else "; calls: all of the formulas that price the term, those for other terms among them"),
+    )
+
+
+def _memory(rows: Sequence[Row]) -> Table | None:
+    if not rows:
+        return None
+    return Table(
+        title="Terms of memory",
+        columns=(
+            Column(key="term", title="term"),
+            Column(key="gib", title="size", unit="GiB"),
+            Column(key="exactness", title="how sure"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _sources(cited: Mapping[str, Mapping[str, str]]) -> Notes:
+    lines = []
+    for key, source in cited.items():
+        where = f", {source['where']}" if source.get("where") else ""
+        lines.append(
+            f"[{key}] {source['authors']}: {source['title']} ({source['year']}){where}" if source else f"[{key}]"
+        )
+    return Notes(title="Sources", lines=tuple(lines))
 
 
 def fold(steps: Iterable[Step]) -> list[dict[str, Any]]:
     """Equal calls become one with a count, at the place of the first."""
     folded: dict[str, dict[str, Any]] = {}
     for step in steps:
-        key = f"{step.formula}({step.arguments!r})={step.value!r}"
+        key = f"{step.term}|{step.formula}({step.arguments!r})={step.value!r}"
         if key in folded:
             folded[key]["times"] += 1
         else:
@@ -42,6 +102,7 @@ def fold(steps: Iterable[Step]) -> list[dict[str, Any]]:
                 "value": step.value,
                 "units": _units(step.formula),
                 "cite": step.cite,
+                "term": step.term,
                 "times": 1,
             }
     return list(folded.values())
@@ -69,12 +130,13 @@ def _line(call: Mapping[str, Any]) -> str:
     arguments = ", ".join(f"{name}={_text(value, units.get(name, ''))}" for name, value in call["arguments"].items())
     times = f"  ×{call['times']}" if call["times"] > 1 else ""
     value = _text(call["value"], units.get("return", ""))
-    return f"{call['formula']}({arguments}) = {value} [{call['cite']}]{times}"
+    term = f"  · {call['term']}" if call["term"] else ""
+    return f"{call['formula']}({arguments}) = {value} [{call['cite']}]{times}{term}"
 
 
 def _text(value: Any, unit: str) -> str:
     if value is None or isinstance(value, str | bool | int | float):
-        return cells.text(value, "" if unit == "1" else unit)
+        return cells.text(value, "" if unit == "1" else unit, exact=True)
     if hasattr(value, "ndim") and value.ndim == 0:
         return _text(float(value), unit)
     if isinstance(value, tuple | list):
@@ -92,5 +154,6 @@ def _flat(call: Mapping[str, Any]) -> Row:
         "value": value if isinstance(value, str | bool | int | float) else _text(value, ""),
         "unit": units.get("return", ""),
         "cite": call["cite"],
+        "term": call["term"],
         "times": call["times"],
     }

@@ -28,13 +28,22 @@ GIVES_WAY = frozenset({"title", "region"})
 
 def several(kind: str, rows: Sequence[Mapping[str, str]]) -> Document:
     """All rows of a kind."""
-    columns = tuple(Column(key=key, title=key.replace("_", " "), wide=key in GIVES_WAY) for key in SHOWN[kind])
+    shown = SHOWN[kind]
+    columns = tuple(
+        Column(key=key, title=key.replace("_", " "), wide=key in GIVES_WAY, drop=_drop(position, len(shown)))
+        for position, key in enumerate(shown)
+    )
     return Document(
         title=f"{len(rows)} {kind}",
         sections=(Table(title="", columns=columns, rows=tuple(rows)),),
         data={"kind": kind, "rows": [dict(row) for row in rows]},
         flat=tuple(rows),
     )
+
+
+def _drop(position: int, columns: int) -> int:
+    """The last column gives way first; the name and what stands next to it stay."""
+    return columns - position if position > 1 else 0
 
 
 def one(kind: str, row: Mapping[str, str], record: Any, where: str) -> Document:

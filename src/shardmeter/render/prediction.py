@@ -2,42 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shardmeter.render import cells
 from shardmeter.render.csv_text import flatten
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 
 Answer = Mapping[str, Any]
-NO_WAY_OUT = (
-    "none of the changes tried (smaller micro-batch, more sharding, recomputation, tensor parallelism): more GPUs",
-)
+NO_WAY_OUT = "none of the changes tried, alone or together, up to 32 times the nodes: a smaller model, or larger GPUs"
+SURE = 0.9
+"""Probability above which a plan is said to fit, and below one minus which it is said not to; between them it is borderline."""
+BEST_PLANS = 3
+WORTH = 0.01
+MFU = "MFU: full attention counted, causal hardware does half; HFU: recomputation counted too"
 
 
-def document(answer: Answer, title: str = "") -> Document:
-    """A `predict` JSON as a document; `title` names the question."""
-    bottleneck = answer.get("bottleneck") or {}
-    speed: list[Section | None] = [_speed(answer), _ledger(answer), _bottleneck(bottleneck)]
-    memory: list[Section | None] = [_memory(answer["memory"])]
-    ways: list[Section | None] = [_notes("What would fit", answer.get("way_out") or NO_WAY_OUT)]
+def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:
+    """A `predict` JSON as a document; `title` names the question. `short` leaves out what was assumed."""
+    speed: list[Section | None] = [_speed(answer), _ledger(answer), *_bottleneck(answer)]
+    memory: list[Section | None] = [_memory(answer)]
+    ways: list[Section | None] = [_ways(answer.get("way_out") or ())]
     sections: list[Section | None] = [
         *(speed + memory if answer["fits"] else ways + memory + speed),
         _run(answer.get("run")),
-        _notes("Assumed", answer.get("assumptions") or ()),
+        _notes("Warnings", answer.get("warnings") or ())
+        if short
+        else _notes("Assumed", answer.get("assumptions") or ()),
     ]
     return Document(
         title=title,
         verdict=_verdict(answer),
         good=bool(answer["fits"]),
+        sure=not _borderline(answer),
         sections=tuple(section for section in sections if section is not None),
         data=answer,
-        flat=(flatten({key: value for key, value in answer.items() if key != "intervals"}),),
+        flat=(flatten({key: value for key, value in answer.items() if key != "intervals"} | _bounds(answer)),),
     )
 
 
 def _verdict(answer: Answer) -> str:
     memory = answer["memory"]
     peak, limit = memory["peak_gib"], memory["limit_gib"]
+    if _borderline(answer):
+        chance = f"a chance of {100 * answer['fits_probability']:.0f} % to fit"
+        counted = "counted as fitting" if answer["fits"] else f"{peak - limit:.1f} short, counted as not fitting"
+        return f"Borderline: {peak:.1f} of {limit:.1f} GiB on the fullest GPU, {chance} ({counted})."
     if answer["fits"]:
         return f"Fits: {peak:.1f} of {limit:.1f} GiB on the fullest GPU."
     return (
@@ -45,31 +56,51 @@ def _verdict(answer: Answer) -> str:
     )
 
 
+def _borderline(answer: Answer) -> bool:
+    chance = answer.get("fits_probability")
+    return chance is not None and 1.0 - SURE <= chance <= SURE
+
+
 def _speed(answer: Answer) -> Facts:
+    hfu = answer.get("hfu")
+    basis = (answer.get("intervals") or {}).get("basis")
     return Facts(
         title="Speed",
         facts=(
-            Fact(label="step", value=answer["step_time_s"], unit="s", note=_interval(answer)),
-            Fact(label="throughput", value=answer["tokens_per_s"], unit="tokens/s"),
+            Fact(label="step", value=answer["step_time_s"], unit="s", note=_interval(answer, "step_time_s", "s")),
+            Fact(
+                label="throughput",
+                value=answer["tokens_per_s"],
+                unit="tokens/s",
+                note=_interval(answer, "tokens_per_s", "tokens/s"),
+            ),
             Fact(label="per GPU", value=answer["tokens_per_s_per_gpu"], unit="tokens/s"),
-            Fact(label="MFU", value=answer["mfu"], unit="%", note=_hfu(answer)),
             Fact(label="model FLOPs per GPU", value=answer["tflops_per_gpu"], unit="TFLOP/s"),
+            Fact(label="MFU", value=answer["mfu"], unit="%", note=f"HFU {cells.text(hfu, '%')}" if hfu else ""),
         ),
+        caption=(MFU, *((f"Interval: {basis}",) if basis else ())),
     )
 
 
-def _interval(answer: Answer) -> str:
+def _interval(answer: Answer, key: str, unit: str) -> str:
     intervals = answer.get("intervals") or {}
-    bounds = intervals.get("step_time_s")
+    bounds = intervals.get(key)
     if not bounds:
-        return "90 % interval: not built yet"
-    low, high = bounds
-    return f"{100 * intervals.get('level', 0.9):.0f} % interval: {low:.3g} to {high:.3g} s"
+        return ""
+    low, high = (cells.text(float(f"{bound:.3g}"), unit) for bound in bounds)
+    number, _, same = low.partition(" ")
+    low = number if same == high.partition(" ")[2] else low  # the unit once
+    return f"{100 * intervals['level']:.0f} %: {low} to {high}"
 
 
-def _hfu(answer: Answer) -> str:
-    hfu = answer.get("hfu")
-    return f"HFU {100 * hfu:.1f} % (recomputation counted)" if hfu is not None else ""
+def _bounds(answer: Answer) -> dict[str, Any]:
+    """The intervals as flat values for CSV."""
+    intervals = answer.get("intervals") or {}
+    found: dict[str, Any] = {"interval_level": intervals.get("level")}
+    for key in ("step_time_s", "tokens_per_s", "memory_peak_gib"):
+        low, high = intervals.get(key) or (None, None)
+        found |= {f"{key}.low": low, f"{key}.high": high}
+    return found
 
 
 def _ledger(answer: Answer) -> Table:
@@ -80,12 +111,12 @@ def _ledger(answer: Answer) -> Table:
     return Table(
         title="Where a step goes",
         columns=(
-            Column(key="term", title="term", wide=True),
+            Column(key="term", title="term"),
             Column(key="seconds", title="exposed", unit="s"),
             Column(key="share", title="share", unit="%"),
-            Column(key="share", title="", bar=True),
-            Column(key="hidden_seconds", title="hidden", unit="s"),
-            Column(key="cause", title="cause", wide=True),
+            Column(key="share", title="", bar=True, drop=1),
+            Column(key="hidden_seconds", title="hidden", unit="s", drop=3),
+            Column(key="cause", title="cause", drop=2),
         ),
         rows=tuple(_with_bars(rows)),
         total={"term": "step", "seconds": answer["step_time_s"], "share": 1.0 if answer["step_time_s"] else None},
@@ -100,16 +131,90 @@ def _with_bars(rows: list[Row]) -> list[Row]:
     return [row for row in rows if row["seconds"] or row["hidden_seconds"]]
 
 
-def _bottleneck(bottleneck: Answer) -> Notes | None:
+def _bottleneck(answer: Answer) -> tuple[Section | None, ...]:
+    """The cause that takes most, its terms together, and what would relieve it: evaluated changes."""
+    bottleneck = answer.get("bottleneck") or {}
     if not bottleneck.get("term"):
-        return None
-    share = bottleneck.get("share")
-    line = bottleneck["term"] + (f" ({100 * share:.0f} % of the step)" if share is not None else "")
-    advice = bottleneck.get("advice")
-    return Notes(title="Bottleneck", lines=(line + (f": {advice}" if advice else ""),))
+        return ()
+    lines = [_cause(bottleneck)]
+    relief = [one for one in bottleneck.get("relief") or () if one["fits"] and one["gain"] >= WORTH]
+    rows = [one for one in relief if one["kind"] == "plan"][:BEST_PLANS]
+    rows += [one for one in relief if one["kind"] == "hardware"][:1]
+    if not rows or not answer["fits"]:
+        lines.append(bottleneck.get("advice") or "")
+        return (Notes(title="Bottleneck", lines=tuple(line for line in lines if line)),)
+    return (
+        Notes(title="Bottleneck", lines=tuple(lines)),
+        _changes("What would relieve it (one change, evaluated)", rows),
+    )
 
 
-def _memory(memory: Answer) -> Table:
+def _cause(bottleneck: Answer) -> str:
+    if not bottleneck.get("cause"):
+        return f"{bottleneck['term']} ({100 * bottleneck['share']:.0f} % of the step)"
+    terms = [f"{one['term']} {100 * one['share']:.0f} %" for one in bottleneck["cause_terms"] if one["share"] >= 0.005]
+    made_of = f": {', '.join(terms)}" if len(terms) > 1 else f" ({bottleneck['cause_terms'][0]['term']})"
+    return f"{bottleneck['cause']}, {100 * bottleneck['cause_share']:.0f} % of the step{made_of}"
+
+
+def _changes(title: str, entries: Sequence[Answer]) -> Table:
+    """Changes with what they bring, each with the option that makes it."""
+    rows: list[Row] = [
+        {
+            "change": one["change"],
+            "step": one["step_time_s"],
+            "gain": one["gain"],
+            "peak": one["memory_peak_gib"],
+            "set": options(one["set"]) if one["kind"] == "plan" else "",
+        }
+        for one in entries
+    ]
+    return Table(
+        title=title,
+        columns=(
+            Column(key="change", title="change"),
+            Column(key="step", title="step", unit="s"),
+            Column(key="gain", title="saves", unit="%"),
+            Column(key="peak", title="peak", unit="GiB", drop=1),
+            Column(key="set", title="option", wide=True),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def options(sets: Sequence[str]) -> str:
+    """Overrides as they are typed in a shell."""
+    return " ".join(f"--set {shlex.quote(text)}" for text in sets)
+
+
+def _ways(entries: Sequence[Answer]) -> Section:
+    if not entries:
+        return Notes(title="What would fit", lines=(NO_WAY_OUT,))
+    rows: list[Row] = [
+        {
+            "mark": "take" if position == 0 else "",
+            "change": one["change"],
+            "peak": one["memory_peak_gib"],
+            "step": one["step_time_s"],
+            "set": options(one["set"]),
+        }
+        for position, one in enumerate(entries)
+    ]
+    return Table(
+        title="What would fit (evaluated; the fastest first, more GPUs last)",
+        columns=(
+            Column(key="mark", title=""),
+            Column(key="change", title="change", wide=True),
+            Column(key="peak", title="peak", unit="GiB"),
+            Column(key="step", title="step", unit="s"),
+            Column(key="set", title="option", wide=True),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _memory(answer: Answer) -> Table:
+    memory = answer["memory"]
     limit = memory["limit_gib"]
     rows: list[Row] = [
         {
@@ -124,15 +229,24 @@ def _memory(memory: Answer) -> Table:
     return Table(
         title="Memory of the fullest GPU at its peak",
         columns=(
-            Column(key="term", title="term", wide=True),
+            Column(key="term", title="term"),
             Column(key="gib", title="size", unit="GiB"),
             Column(key="share", title="of the limit", unit="%"),
-            Column(key="share", title="", bar=True),
-            Column(key="exactness", title="how sure"),
+            Column(key="share", title="", bar=True, drop=1),
+            Column(key="exactness", title="how sure", drop=2),
         ),
         rows=tuple(row for row in rows if row["gib"]),
         total={"term": f"peak (limit {limit:.1f} GiB)", "gib": peak, "share": peak / limit if limit else None},
+        caption=_memory_interval(answer),
     )
+
+
+def _memory_interval(answer: Answer) -> str:
+    bounds, chance = _interval(answer, "memory_peak_gib", "GiB"), answer.get("fits_probability")
+    if not bounds or chance is None:
+        return ""
+    likely = f"{100 * chance:.0f} %" if 0.01 <= chance < 0.995 else "above 99 %" if chance > 0.5 else "below 1 %"
+    return f"{bounds}; chance to fit {likely} ({answer['intervals'].get('memory_basis')})"
 
 
 def _run(run: Answer | None) -> Facts | None:
@@ -140,7 +254,7 @@ def _run(run: Answer | None) -> Facts | None:
         return None
     seconds = run.get("wall_clock_s")
     facts = [
-        Fact(label="wall clock", value=seconds / 86400 if seconds is not None else None, unit="days"),
+        Fact(label="wall clock", value=seconds, unit="s"),
         Fact(label="tokens", value=run.get("tokens"), unit="tokens"),
         Fact(label="steps", value=run.get("steps")),
         Fact(label="GPU time", value=run.get("gpu_hours"), unit="GPU-hours"),

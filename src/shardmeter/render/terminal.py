@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import TextIO
@@ -23,26 +24,40 @@ WIDE_LEAST = 24
 """Columns that a wide column is left with at least."""
 
 
-def write(document: Document, stream: TextIO | None = None) -> None:
-    """Print a document."""
+def write(document: Document, stream: TextIO | None = None, *, width: int | None = None) -> None:
+    """Print a document; `width` is that of the line where it is not the stream's own."""
     out = stream if stream is not None else sys.stdout
-    console = console_for(out)
-    plain = not _speaks_unicode(out)
+    console = console_for(out, width)
+    plain = not (_speaks_unicode(out) or isinstance(out, io.StringIO))
     with console.capture() as capture:
         if document.title:
             _sentence(console, document.title, style="bold")
         if document.verdict:
-            _sentence(console, document.verdict, style="green" if document.good else "red")
+            _sentence(console, document.verdict, style=_colour(document))
         for section in document.sections:
             console.print()
             _section(console, section, plain=plain)
     out.write("\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n")
 
 
-def console_for(out: TextIO) -> Console:
+def text(document: Document, width: int = PIPE_WIDTH) -> str:
+    """A document as plain text."""
+    out = io.StringIO()
+    write(document, out, width=width)
+    return out.getvalue()
+
+
+def _colour(document: Document) -> str:
+    if not document.sure:
+        return "yellow"
+    return "green" if document.good else "red"
+
+
+def console_for(out: TextIO, width: int | None = None) -> Console:
     """A console that respects NO_COLOR, and has a fixed width off the terminal."""
     on_terminal = out.isatty()
-    width = None if on_terminal or "COLUMNS" in os.environ else PIPE_WIDTH
+    if width is None:
+        width = None if on_terminal or "COLUMNS" in os.environ else PIPE_WIDTH
     return Console(file=out, width=width, highlight=False, soft_wrap=False, force_terminal=on_terminal, emoji=False)
 
 
@@ -58,13 +73,18 @@ def _section(console: Console, section: Section, *, plain: bool) -> None:
         for fact in section.facts:
             grid.add_row(escape(fact.label), escape(cells.text(fact.value, fact.unit)), escape(fact.note))
         console.print(Padding(grid, (0, 0, 0, INDENT)))
+        for line in section.caption:
+            _sentence(console, line, style="dim", indent=INDENT)
     elif isinstance(section, Notes):
         for line in section.lines:
             _sentence(console, line, indent=INDENT)
     else:
-        console.print(Padding(_grid(console, section, plain=plain), (0, 0, 0, INDENT)))
-        if section.caption:
-            console.print(Padding(Text(section.caption, style="dim"), (0, 0, 0, INDENT)))
+        columns = _columns(console, section, plain=plain)
+        console.print(Padding(_grid(console, section, columns, plain=plain), (0, 0, 0, INDENT)))
+        hidden = [column.title for column in section.columns if column not in columns and column.title]
+        for line in (section.caption, f"left out for lack of room: {', '.join(hidden)}" if hidden else ""):
+            if line:
+                _sentence(console, line, style="dim", indent=INDENT)
 
 
 def _sentence(console: Console, line: str, *, style: str = "", indent: int = 0) -> None:
@@ -75,36 +95,42 @@ def _sentence(console: Console, line: str, *, style: str = "", indent: int = 0) 
         console.print(Text(" " * indent + line, style=style), soft_wrap=True)
 
 
-def _grid(console: Console, table: Table, *, plain: bool) -> Grid:
-    """Columns that are not wide keep their lines whole, if the terminal has room for that; a pipe is given the room."""
-    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", show_edge=False)
-    rows = [[_cell(row, column, plain=plain) for column in table.columns] for row in table.rows]
-    total = [_cell(table.total, column, plain=plain) for column in table.columns] if table.total is not None else []
-    needed = _needed(table, [*rows, total] if total else rows)
+def _columns(console: Console, table: Table, *, plain: bool) -> tuple[Column, ...]:
+    """The columns that the line has room for; a pipe is given the room."""
+    columns = table.columns
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = max(console.width, needed)
-    whole = needed <= console.width
-    for column in table.columns:
-        kept = whole and not column.wide
+        console.width = max(console.width, _needed(table, columns, plain=plain))
+    while _needed(table, columns, plain=plain) > console.width and any(column.drop for column in columns):
+        first = min(column.drop for column in columns if column.drop)
+        columns = tuple(column for column in columns if column.drop != first)
+    return columns
+
+
+def _grid(console: Console, table: Table, columns: tuple[Column, ...], *, plain: bool) -> Grid:
+    """Labels and numbers keep their lines whole if the terminal has room for that; wide columns wrap."""
+    grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", show_edge=False)
+    whole = _needed(table, columns, plain=plain) <= console.width
+    for column in columns:
         grid.add_column(
             escape(column.title),
             justify="right" if numeric(table, column) else "left",
-            no_wrap=kept or column.bar,
+            no_wrap=(whole and not column.wide) or column.bar,
             overflow="fold",
         )
-    for cells_ in rows:
-        grid.add_row(*map(escape, cells_))
-    if total:
+    for row in table.rows:
+        grid.add_row(*(escape(_cell(row, column, plain=plain)) for column in columns))
+    if table.total is not None:
         grid.add_section()
-        grid.add_row(*map(escape, total), style="bold")
+        grid.add_row(*(escape(_cell(table.total, column, plain=plain)) for column in columns), style="bold")
     return grid
 
 
-def _needed(table: Table, rows: list[list[str]]) -> int:
-    """Columns that the table needs when only wide columns wrap."""
+def _needed(table: Table, columns: tuple[Column, ...], *, plain: bool) -> int:
+    """Characters that the table needs when only wide columns wrap."""
+    rows = [*table.rows, table.total] if table.total is not None else list(table.rows)
     width = INDENT
-    for index, column in enumerate(table.columns):
-        longest = max([len(column.title), *(len(row[index]) for row in rows)])
+    for column in columns:
+        longest = max([len(column.title), *(len(_cell(row, column, plain=plain)) for row in rows)])
         width += GAP + (min(longest, WIDE_LEAST) if column.wide else longest)
     return width
 

@@ -12,11 +12,11 @@ ERRORS = (
     Column(key="n", title="rows", unit=""),
     Column(key="loso_mape", title="source left out", unit="%"),
     Column(key="mape", title="in sample", unit="%"),
-    Column(key="median_ape", title="median", unit="%"),
-    Column(key="p90_ape", title="90th", unit="%"),
-    Column(key="bias", title="bias", unit="±%"),
-    Column(key="within_10pct", title="within 10 %", unit="%"),
-    Column(key="coverage_90", title="coverage", unit="%"),
+    Column(key="median_ape", title="median", unit="%", drop=3),
+    Column(key="p90_ape", title="90th", unit="%", drop=2),
+    Column(key="bias", title="bias", unit="±%", drop=4),
+    Column(key="within_10pct", title="within 10 %", unit="%", drop=5),
+    Column(key="coverage_90", title="coverage", unit="%", drop=1),
 )
 
 ALWAYS = frozenset({"n", "loso_mape", "mape"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from shardmeter.core.errors import BadScenario, Violation, nearest
+from shardmeter.core.errors import BadScenario, Violation, nearest, shown
 from shardmeter.scenario.yaml_reader import scalar
 from shardmeter.specs.plan import SHARDINGS
 
@@ -37,35 +37,43 @@ def parse_plan(text: str) -> dict[str, Any]:
         if trouble:
             found.append(trouble)
     if found:
-        raise BadScenario(f"plan {text[:100]!r} is not NAME[,key=value…]", found)
+        raise BadScenario(f"plan {shown(text, 100)} is not NAME[,key=value…]", found)
     return made
 
 
 def _unknown_head(head: str) -> Violation:
     rule = f"NAME is one of {', '.join(NAMES)}"
+    words = [word for word in re.split(r"[\s;]+", head[:100]) if word]
+    if len(words) > 1 and words[0] in NAMES:
+        says = f"{shown(head)} has no commas"
+        return Violation(field="plan", says=says, rule=rule, way_out=f"write {','.join(words)}")
     if "=" in head:
         return Violation(
-            field="plan", says=f"it starts with {head[:40]!r}", rule=rule, way_out=f"write fsdp,{head[:40]}"
+            field="plan", says=f"it starts with {shown(head, 40)}", rule=rule, way_out=f"write fsdp,{head[:40]}"
         )
     close = nearest(head, NAMES)
     return Violation(
-        field="plan", says=f"unknown plan {head[:40]!r}", rule=rule, way_out=f"the nearest are {', '.join(close)}"
+        field="plan", says=f"unknown plan {shown(head, 40)}", rule=rule, way_out=f"the nearest are {', '.join(close)}"
     )
 
 
 def _assign(made: dict[str, Any], pair: str) -> Violation | None:
     """Put one `key=value` where it belongs, or say what is wrong with it."""
     key, equals, value = (part.strip() for part in pair.partition("="))
+    if equals and not value and _KEY.fullmatch(key):
+        return Violation(field="plan", says=f"{shown(pair, 40)} is no key=value: it has no value", way_out="as in tp=8")
     if not equals or not value or not _KEY.fullmatch(key) or ".." in key or key.endswith("."):
-        return Violation(field="plan", says=f"{pair[:40]!r} is no key=value", way_out="as in tp=8")
+        return Violation(field="plan", says=f"{shown(pair, 40)} is no key=value", way_out="as in tp=8")
     steps = ["sync", SYNC_ALIASES[key]] if key in SYNC_ALIASES else key.split(".")
     inner: Any = made
     for step in steps[:-1]:
         inner = inner.setdefault(step, {}) if isinstance(inner, dict) else None
     if not isinstance(inner, dict):
-        return Violation(field="plan", says=f"{key[:40]!r} is set both as a value and as a mapping", way_out="keep one")
+        return Violation(
+            field="plan", says=f"{shown(key, 40)} is set both as a value and as a mapping", way_out="keep one"
+        )
     if steps[-1] in inner:
-        return Violation(field="plan", says=f"{key[:40]!r} is set twice", way_out="keep one")
+        return Violation(field="plan", says=f"{shown(key, 40)} is set twice", way_out="keep one")
     inner[steps[-1]] = _value(value)
     return None
 

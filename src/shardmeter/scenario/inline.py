@@ -14,8 +14,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from shardmeter.scenario.bounds import bound
 from shardmeter.scenario.rows import DIMENSIONS
-from shardmeter.scenario.values import WholeInt, choice, number_field
+from shardmeter.scenario.values import Name, choice, int_field, number_field
 from shardmeter.specs import model, stack
 
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
@@ -24,9 +25,6 @@ CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
     **{("Model", field): words for field, words in model.WORDS.items()},
     **{("Stack", field): words for field, words in stack.WORDS.items()},
 }
-_MAY_BE_ZERO = {
-    "processors", "context", "norms_per_layer", "launches_forward", "launches_backward", "nics_per_node",
-}  # fmt: skip
 FORBID = ConfigDict(extra="forbid", frozen=True)
 """Unknown keys are errors; what was read does not change."""
 
@@ -55,13 +53,12 @@ def _kind(record: type[Any], name: str, annotation: str) -> Any:
         return choice(words)
     plain = annotation.replace(" | None", "")
     if plain in DIMENSIONS:
-        whole = plain == "Count" and name not in _MAY_BE_ZERO
-        return number_field(DIMENSIONS[plain], least=1.0 if whole else 0.0, whole=whole)
+        return number_field(DIMENSIONS[plain], bound(name, DIMENSIONS[plain]))
     simple: dict[str, Any] = {
-        "int": WholeInt,
+        "int": int_field(bound(name, "count")),
         "bool": bool,
-        "str": str,
-        "tuple[str, ...]": tuple[str, ...],
+        "str": Name,
+        "tuple[str, ...]": tuple[Name, ...],
     }
     if plain in simple:
         return simple[plain]
@@ -69,12 +66,12 @@ def _kind(record: type[Any], name: str, annotation: str) -> Any:
     value: Any
     share: Any
     if plain == "Mapping[str, tuple[float, float]]":
-        key, share = choice(stack.WORDS["attention"]), number_field("fraction")
+        key, share = choice(stack.WORDS["attention"]), number_field("fraction", bound(name, "fraction"))
         value = GenericAlias(tuple, (share, share))
         return dict[key, value]
     inner = re.fullmatch(r"Mapping\[str, (\w+)\]", plain)
     if inner and inner.group(1) in DIMENSIONS:
-        key, value = choice(DTYPES), number_field(DIMENSIONS[inner.group(1)])
+        key, value = choice(DTYPES), number_field(DIMENSIONS[inner.group(1)], bound(name, DIMENSIONS[inner.group(1)]))
         return dict[key, value]
     raise TypeError(f"{record.__name__}.{name}: no field type for {annotation}")
 

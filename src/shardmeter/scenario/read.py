@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
-from shardmeter.core.errors import BadScenario, Violation
+from shardmeter.core.errors import BadScenario, Violation, cut, kind_of, printable, shown
+from shardmeter.core.files import read_text
 from shardmeter.scenario.yaml_reader import NESTING, VALUES, Path, read_yaml
 
 LARGEST_FILE = 1_000_000
@@ -32,6 +33,11 @@ class Document:
     folder: FilePath = field(default_factory=FilePath)
     places: dict[Path, str] = field(default_factory=dict)
     text: str = ""
+    notes: list[str] = field(default_factory=list)
+    """What options and overrides did to the document, for `assumptions`."""
+    warnings: list[str] = field(default_factory=list)
+    problems: list[Violation] = field(default_factory=list)
+    """Options and overrides that do not apply; reported with everything else that is wrong."""
 
     def where(self, path: Path) -> str:
         """`file:line:column` of a path, or of the nearest part around it that has one; "" where nothing is known."""
@@ -57,7 +63,9 @@ def read(source: object, *, what: str = "scenario") -> Document:
         if isinstance(source, str):
             return read_file(FilePath(source))
     if not isinstance(source, str):
-        raise BadScenario(f"a {type(source).__name__} is no {what}; give a file, a YAML text or a mapping")
+        raise BadScenario(f"{kind_of(source)} is no {what}; give a file, a YAML text or a mapping")
+    if not source.strip():
+        raise BadScenario(f"the name of the {what} file is empty")
     if source.lstrip().startswith("{") or "\n" in source or re.search(r":\s", source):
         if len(source) > LARGEST_FILE:
             raise BadScenario(f"a text of {len(source)} characters is no {what}; at most {LARGEST_FILE}")
@@ -67,24 +75,11 @@ def read(source: object, *, what: str = "scenario") -> Document:
 
 def read_file(path: FilePath) -> Document:
     """Read one file by its suffix (.yaml, .yml, .json, .toml; any other is tried as YAML). Raises BadScenario."""
-    name = str(path) if len(str(path)) <= 200 else str(path)[:197] + "…"
-    try:
-        if path.is_dir():
-            inside = sorted(p.name for p in path.iterdir() if p.suffix in SUFFIXES)[:3]
-            hint = f"; it holds {', '.join(inside)}" if inside else ""
-            raise BadScenario(f"{name}: is a folder, not a scenario file{hint}")
-        if not path.is_file():
-            raise BadScenario(f"{name}: no such file{_neighbours(path)}")
-        size = path.stat().st_size
-        if size > LARGEST_FILE:
-            raise BadScenario(f"{name}: {size} bytes is no scenario; at most {LARGEST_FILE}")
-        with path.open("rb") as stream:
-            raw = stream.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise BadScenario(f"{name}: cannot be read ({error.strerror or type(error).__name__})") from None
-    except ValueError as error:
-        raise BadScenario(f"{name!r}: no file name ({error})") from None
-    return _document(_decoded(raw, name), name, path.suffix.lower(), path.parent)
+    text = read_text(path, "a scenario", LARGEST_FILE, BadScenario, SUFFIXES)
+    name = str(path)
+    if any(ord(c) < 32 and c not in "\t\n\r\f" for c in text) or "\x7f" in text:
+        raise BadScenario(f"{name}: binary (control characters inside); a scenario is YAML, JSON or TOML")
+    return _document(text, name, path.suffix.lower(), path.parent)
 
 
 def plain_mapping(source: Mapping[Any, Any], what: str) -> dict[str, Any]:
@@ -102,19 +97,24 @@ def _plain(value: Any, path: str, depth: int, count: list[int]) -> Any:
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise BadScenario(f"{path}: the key {key!r} is no text; keys are names")
-        return {str(key): _plain(item, f"{path}.{key}", depth + 1, count) for key, item in value.items()}
+                raise BadScenario(f"{path}: the key {shown(key)} is no text; keys are names")
+        return {_text(key): _plain(item, f"{path}.{cut(key)}", depth + 1, count) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item, f"{path}.{i}", depth + 1, count) for i, item in enumerate(value)]
-    if value is None or isinstance(value, (str, bool, int, float)):
+    if isinstance(value, str):
+        return _text(value)
+    if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         return value.item()
-    raise BadScenario(
-        f"{path}: a {type(value).__name__} has no place in a scenario; use text, numbers, lists, mappings"
-    )
+    raise BadScenario(f"{path}: {kind_of(value)} has no place in a scenario; use text, numbers, lists, mappings")
+
+
+def _text(text: str) -> str:
+    """A text with control characters, bidirectional marks and lone surrogates written out; line ends and tabs stay."""
+    return text if text.isprintable() else "".join(c if c in "\n\t" else printable(c) for c in text)
 
 
 def _document(text: str, name: str, suffix: str, folder: FilePath) -> Document:
@@ -128,19 +128,8 @@ def _document(text: str, name: str, suffix: str, folder: FilePath) -> Document:
     else:
         data, places = read_yaml(text, name)
     if not isinstance(data, dict):
-        kind = {list: "a list", type(None): "nothing"}.get(type(data), f"a {type(data).__name__}")
-        raise BadScenario(f"{name}: holds {kind} at the top; a scenario is a mapping such as `model: …`")
+        raise BadScenario(f"{name}: holds {kind_of(data)} at the top; a scenario is a mapping such as `model: …`")
     return Document(plain_mapping(data, name), name, folder, places, text)
-
-
-def _decoded(raw: bytes, name: str) -> str:
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise BadScenario(f"{name}: binary, or not UTF-8 text; a scenario is YAML, JSON or TOML") from None
-    if any(ord(c) < 32 and c not in "\t\n\r\f" for c in text) or "\x7f" in text:
-        raise BadScenario(f"{name}: binary (control characters inside); a scenario is YAML, JSON or TOML")
-    return text
 
 
 def _bracket_depth(text: str) -> int:
@@ -158,7 +147,7 @@ def _json(text: str, name: str) -> Any:
         made: dict[str, Any] = {}
         for key, value in found:
             if key in made:
-                raise BadScenario(f"{name}: duplicate key {key!r}; keep one of the two")
+                raise BadScenario(f"{name}: duplicate key {shown(key)}; keep one of the two")
             made[key] = value
         return made
 
@@ -168,8 +157,8 @@ def _json(text: str, name: str) -> Any:
     except json.JSONDecodeError as error:
         found = Violation(field="", says=error.msg, where=f"{name}:{error.lineno}:{error.colno}")
         raise BadScenario(f"{name}: not readable as JSON", [found]) from None
-    except (ValueError, RecursionError) as error:
-        raise BadScenario(f"{name}: not readable as JSON ({str(error)[:120]})") from None
+    except (ValueError, RecursionError):
+        raise BadScenario(f"{name}: not readable as JSON (a number of too many digits, or too deep)") from None
 
 
 def _toml(text: str, name: str) -> Any:
@@ -178,8 +167,8 @@ def _toml(text: str, name: str) -> Any:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadScenario(f"{name}: not readable as TOML: {str(error)[:200]}") from None
-    except (ValueError, RecursionError) as error:
-        raise BadScenario(f"{name}: not readable as TOML ({str(error)[:120]})") from None
+    except (ValueError, RecursionError):
+        raise BadScenario(f"{name}: not readable as TOML (a number of too many digits, or too deep)") from None
 
 
 def _shallow(text: str, name: str) -> None:
@@ -203,15 +192,3 @@ def _toml_place(document: Document, path: Path) -> str:
     pattern = re.compile(rf"\s*\[*[\w. \"-]*\b{re.escape(keys[-1])}\b[\"\]\s]*(=|$)")
     lines = [i for i, line in enumerate(document.text.splitlines(), 1) if pattern.match(line)]
     return f"{document.name}:{lines[0]}:1" if len(lines) == 1 else document.name
-
-
-def _neighbours(path: FilePath) -> str:
-    """Files beside the one that is missing, for the message."""
-    from shardmeter.core.errors import nearest
-
-    try:
-        beside = [p.name for p in path.parent.iterdir() if p.suffix in SUFFIXES][:200]
-    except OSError:
-        return ""
-    close = nearest(path.name, beside)
-    return f"; beside it are: {', '.join(close)}" if close else ""

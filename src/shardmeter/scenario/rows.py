@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from shardmeter.core.errors import BadQuantity, Violation, nearest
+from shardmeter.core.errors import BadQuantity, Violation, cut, kind_of, nearest, printable, shown
 from shardmeter.core.quantity import quantity
+from shardmeter.scenario.bounds import bound, broken
 
 YES_NO = {"yes": True, "no": False, "true": True, "false": False}
 DIMENSIONS = {
@@ -24,7 +25,8 @@ DIMENSIONS = {
     "Ratio": "ratio",
 }
 """The dimension of `core.quantity` for each annotated type of the records."""
-_POSITIVE = ("Bytes", "BytesPerS", "FlopPerS", "Watts", "Ratio")
+MOST_ROWS = 100_000
+"""Rows of a catalog file; a table of names is far smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,9 @@ def read_rows(text: str, file: str, columns: Iterable[str], key: Iterable[str]) 
         for cells in reader:
             if not any(cell.strip() for cell in cells):
                 continue
+            if len(rows) + len(bad) >= MOST_ROWS:
+                says = f"more than {MOST_ROWS} rows are no catalog"
+                return [], [Violation(field="", says=says, where=f"{file}:{reader.line_num}")]
             row = Row(dict(zip(header, (cell.strip() for cell in cells), strict=False)), file, reader.line_num)
             if len(cells) != len(header):
                 bad.append(row.complaint("", f"{len(cells)} cells under {len(header)} column names",
@@ -88,7 +93,7 @@ def _header_complaints(header: list[str], file: str, known: tuple[str, ...], key
     for name in dict.fromkeys(header):
         if name not in known:
             hint = ", ".join(nearest(name, known))
-            bad.append(Violation(field=name, says="no such column", way_out=f"did you mean {hint}?", where=where))
+            bad.append(Violation(field=cut(name), says="no such column", way_out=f"did you mean {hint}?", where=where))
         elif header.count(name) > 1:
             bad.append(Violation(field=name, says="column appears twice", where=where))
     bad += [
@@ -117,12 +122,14 @@ def native_row(
             continue
         elif isinstance(value, bool):
             texts[name] = "yes" if value else "no"
+        elif isinstance(value, int) and value.bit_length() > 200:
+            says = f"{shown(value)} is beyond reason"
         elif isinstance(value, (str, int, float)):
             texts[name] = str(value).strip()
         elif isinstance(value, list) and all(isinstance(item, (str, int)) for item in value):
             texts[name] = "|".join(str(item) for item in value)
         else:
-            says = f"a {type(value).__name__} where a text or a number belongs"
+            says = f"{kind_of(value)} where a text or a number belongs"
         if says:
             bad.append(Violation(field=name, says=says, way_out=way_out, where=where(name) or file))
     return Row(texts, file, 1), bad
@@ -132,22 +139,20 @@ def cell(row: Row, column: str, type_name: str) -> Any:
     """One filled cell as a value of the annotated type; raises BadQuantity with a sentence about the value."""
     text = row.values[column]
     if type_name == "str":
-        return text
+        return printable(text)
     if type_name == "bool":
         if text.lower() not in YES_NO:
-            raise BadQuantity(f"{text!r} is neither yes nor no")
+            raise BadQuantity(f"{shown(text)} is neither yes nor no")
         return YES_NO[text.lower()]
     if type_name.startswith("tuple[str"):
         return split_names(text)
-    if type_name == "int":
-        value = quantity(text, "count")
-        if value != int(value):
-            raise BadQuantity(f"{text!r} is no whole number")
-        return int(value)
-    value = quantity(text, DIMENSIONS[type_name])
-    if value <= 0 and (type_name in _POSITIVE or column.endswith("share")):
-        raise BadQuantity(f"{text!r} must be above zero")
-    return value
+    dimension = "count" if type_name == "int" else DIMENSIONS[type_name]
+    value = quantity(text, dimension)
+    field = "matmul_share" if column.startswith("matmul_share") else column
+    says, way_out = broken(value, bound(field, dimension))
+    if says:
+        raise BadQuantity(f"{shown(text)}: {says}; {way_out}")
+    return int(value) if type_name == "int" else value
 
 
 def read_fields(
@@ -179,7 +184,8 @@ def read_fields(
             continue
         allowed = choices.get(name)
         if allowed and value not in allowed:
-            hint = nearest(str(value), allowed, 1)[0]
-            bad.append(row.complaint(name, f"{value!r} is none of {', '.join(allowed)}", f"did you mean {hint}?"))
+            hint = ", ".join(nearest(str(value), allowed))
+            says = f"{shown(value)} is none of {', '.join(allowed)}"
+            bad.append(row.complaint(name, says, f"did you mean {hint}?"))
         found[name] = value
     return found, bad

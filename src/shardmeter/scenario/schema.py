@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, ValidationError
 
-from shardmeter.core.errors import Violation, nearest
+from shardmeter.core.errors import Violation, cut, nearest, shown
+from shardmeter.scenario.grammar import parse_plan
 from shardmeter.scenario.inline import inline
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.values import (
     AutoWhole,
     Batch,
+    Degree,
     Duration,
     Gpus,
     Input,
+    Name,
+    Nodes,
     OverSubscription,
+    PerNode,
     Price,
     Recompute,
+    SeqLen,
+    Sequences,
+    Stages,
     Steps,
     Tokens,
-    Whole,
-    WholeInt,
+    meant,
     plan_line,
     said,
 )
@@ -73,24 +81,26 @@ class SyncInput(Input):
 class PlanInput(Input):
     """How the model is laid over the GPUs of an island: tp·pp·cp·dp_shard·dp_replicate = its GPUs."""
 
-    tp: Whole | None = said("Tensor-parallel degree.")
-    pp: WholeInt | None = said("Pipeline stages.")
+    tp: Degree | None = said("Tensor-parallel degree.")
+    pp: Stages | None = said("Pipeline stages.")
     cp: Any = said("Context-parallel degree.", only=1)
     ep: Any = said("Expert-parallel degree.", only=1)
     etp: Any = said("Tensor-parallel degree of experts.", only=1)
     dp_shard: AutoWhole | None = said("Replicas that shard parameters between them; auto = what is left.")
-    dp_replicate: Whole | None = said("Groups of such replicas; with fsdp, more than 1 is HSDP.")
+    dp_replicate: Degree | None = said("Groups of such replicas; with fsdp, more than 1 is HSDP.")
     sharding: str | None = said("What the data-parallel ranks shard.", words=(*SHARDINGS, "hsdp"), planned=("auto",))
     reshard: bool | None = said("fsdp: free gathered parameters after the forward pass.")
-    micro_batch: Whole | None = said("Sequences of one replica in one pass.")
+    micro_batch: Sequences | None = said("Sequences of one replica in one pass.")
     schedule: str | None = said(
         "Pipeline schedule.",
         words=("gpipe", "1f1b", "interleaved"),
         planned=("zb-h1", "zb-h2", "zb-v", "dualpipe"),
     )
-    virtual_stages: WholeInt | None = said("Chunks of layers per pipeline stage (interleaved).")
+    virtual_stages: Stages | None = said("Chunks of layers per pipeline stage (interleaved).")
     recompute: Recompute | None = said("Activation recomputation: none, selective, full, every-K.")
-    precision: str | None = said("Number format of matrix products.", words=_FLOATS, planned=_LATER)
+    precision: str | None = said(
+        "Number format of matrix products.", words=("bf16", "fp16"), planned=("fp32", "tf32", *_LATER)
+    )
     gather_dtype: str | None = said("Format in which parameters are gathered.", words=_FLOATS, planned=_LATER)
     reduce_dtype: str | None = said("Format in which gradients are reduced.", words=_FLOATS, planned=_LATER)
     optimizer: str | None = said("Optimizer.", words=("adamw", "adamw8bit", "sgd"), planned=("adafactor", "muon"))
@@ -110,8 +120,8 @@ Planned: TypeAlias = Annotated[PlanInput, BeforeValidator(plan_line)]
 class TierUnit(Input):
     """A level above the node: units of `nodes` nodes; traffic that leaves one has its uplink's share of the fabric."""
 
-    name: str | None = said("What a unit is called: rail, pod, building.")
-    nodes: Whole | None = said("Nodes in one unit.")
+    name: Name | None = said("What a unit is called: rail, pod, building.")
+    nodes: Nodes | None = said("Nodes in one unit.")
     oversubscription: OverSubscription | None = said("Rate inside the unit over the rate out of it; 1 = none.")
     latency: Duration | None = said("Start of an all-reduce between units, per doubling; the fabric's if left out.")
 
@@ -119,18 +129,18 @@ class TierUnit(Input):
 class IslandInput(Input):
     """Accelerators of one kind under one scheduler."""
 
-    name: str | None = said("Name used in overrides and answers.")
+    name: Name | None = said("Name used in overrides and answers.")
     accelerator: NamedAccelerator | None = said("Catalog name, or {base: name, field: value}.")
     instance: str | None = said("Cloud instance: fills accelerator, node size, fabric and price.")
     gpus: Gpus | None = said("Short form of accelerator, nodes and gpus_per_node.")
-    nodes: Whole | None = said("Nodes.")
-    gpus_per_node: Whole | None = said("Accelerators per node; the usual node size if left out.")
+    nodes: Nodes | None = said("Nodes.")
+    gpus_per_node: PerNode | None = said("Accelerators per node; the usual node size if left out.")
     count: Any = said("Islands like this one.", only=1)
     fabric: NamedFabric | None = said("Scale-out network; the accelerator's usual one if left out.")
-    nics: Whole | None = said("Network adapters per node, where not one per accelerator.")
+    nics: PerNode | None = said("Network adapters per node, where not one per accelerator.")
     price: Price | None = said("$/gpu/h or $/node/h.")
     spot: bool | None = said("Take the spot price of the instance.")
-    region: str | None = said("Region, as provider:region.")
+    region: Name | None = said("Region, as provider:region.")
     tiers: tuple[TierUnit, ...] | None = said("Levels above the node, innermost first.")
     plan: Planned | None = said("Overrides of the plan for this island.")
 
@@ -145,7 +155,7 @@ class FleetInput(Input):
 class RunInput(Input):
     """What is asked of the run."""
 
-    seq_len: Whole | None = said("Tokens per sequence.")
+    seq_len: SeqLen | None = said("Tokens per sequence.")
     global_batch: Batch | None = said("Sequences per optimizer step, or '8M tokens'.")
     tokens: Tokens | None = said("Length of the run in tokens.")
     steps: Steps | None = said("Length of the run in optimizer steps.")
@@ -159,7 +169,7 @@ class RunInput(Input):
 class ScenarioInput(Input):
     """A ShardMeter scenario: a model, software, accelerators, a plan and a run."""
 
-    name: str | None = said("Name of the scenario.")
+    name: Name | None = said("Name of the scenario.")
     model: NamedModel | None = said("Catalog name, file, or inline fields.")
     stack: NamedStack | None = said("Catalog name, file, or {base: name, field: value}.")
     gpus: Gpus | None = said("Short form of a fleet of one island: 64xH100-SXM5-80GB.")
@@ -192,39 +202,101 @@ def validate_data(shape: type[M], data: Any, document: Document, prefix: Path = 
         return None, [_violation(shape, found, document, prefix) for found in error.errors(include_url=False)]
 
 
+def what_is_left(shape: type[M], data: dict[str, Any]) -> tuple[M | None, list[Path]]:
+    """The document without what is wrong with it, and the places taken out (or meant by an unknown key); None if nothing is
+    left that can be read."""
+    rest, gone = copy.deepcopy(data), []
+    for _ in range(MOST_ROUNDS):
+        try:
+            return shape.model_validate(rest), gone
+        except ValidationError as error:
+            for found in error.errors(include_url=False):
+                place = _place(found)
+                if found["type"] == "extra_forbidden":
+                    gone += [(*place[:-1], name) for name in nearest(str(place[-1]), _fields(shape, place[:-1]), 1)]
+                gone.append(_taken_out(rest, place))
+    return None, gone
+
+
+MOST_ROUNDS = 5
+"""Times that a document is read again without what was wrong with it."""
+
+
+def _taken_out(rest: dict[str, Any], place: Path) -> Path:
+    """Remove a place, or the innermost part around it that is there; a plan line becomes its mapping on the way."""
+    inner: Any = rest
+    for depth, step in enumerate(place):
+        last = depth == len(place) - 1
+        is_there = (isinstance(inner, dict) and step in inner) or (
+            isinstance(inner, list) and isinstance(step, int) and step < len(inner)
+        )
+        if not is_there:
+            return _taken_out(rest, place[:depth]) if depth else ()
+        if last:
+            if isinstance(inner, list):
+                return _taken_out(rest, place[:depth])
+            del inner[step]
+            return place
+        if step == "plan" and isinstance(inner[step], str):
+            inner[step] = parse_plan(inner[step])
+        inner = inner[step]
+    return ()
+
+
+def _place(error: Any) -> Path:
+    """Where an error lies, without the steps that only pydantic knows."""
+    kind, steps = error["type"], error["loc"]
+    last = (
+        steps[-1:] if kind == "extra_forbidden" else tuple(s for s in steps[-1:] if s not in (_NAME, _INLINE, "[key]"))
+    )
+    return (*(step for step in steps[:-1] if step not in (_NAME, _INLINE)), *last)
+
+
 _WANTED = {
     "string_type": "text", "list_type": "a list", "tuple_type": "a list", "dict_type": "a mapping",
     "model_type": "a mapping", "model_attributes_type": "a mapping", "bool_type": "true or false",
-    "bool_parsing": "true or false", "missing": "a value",
+    "bool_parsing": "true or false", "missing": "a value", "string_unicode": "text of plain characters",
 }  # fmt: skip
 
 
 def _violation(shape: type[BaseModel], error: Any, document: Document, prefix: Path) -> Violation:
-    kind, value, steps = error["type"], error.get("input"), error["loc"]
-    last = (
-        steps[-1:] if kind == "extra_forbidden" else tuple(s for s in steps[-1:] if s not in (_NAME, _INLINE, "[key]"))
-    )
-    loc = (*(step for step in steps[:-1] if step not in (_NAME, _INLINE)), *last)
-    field, where = ".".join(map(str, (*prefix, *loc))), document.where((*prefix, *loc))
+    kind, value, loc = error["type"], error.get("input"), _place(error)
+    path = (*prefix, *loc)
+    field, where = cut(".".join(cut(str(step)) for step in path), 200), document.where(path)
     if kind == "extra_forbidden":
-        known = _fields(shape, loc[:-1])
-        close = nearest(str(loc[-1]), known, 1)
-        way_out = f"did you mean {close[0]!r}?" if close else ""
-        return Violation(field=field[:200], says="unknown key", way_out=way_out, where=where)
+        return Violation(field=field, says="unknown key", way_out=_meant_key(shape, loc), where=where)
     context = error.get("ctx") or {}
     if "says" in context:
         parts = {name: str(context.get(name, "")) for name in ("says", "rule", "way_out")}
-        return Violation(field=field[:200], where=where, **parts)
+        return Violation(field=field, where=where, **parts)
     wanted = _WANTED.get(kind)
     if kind == "model_type" and error["loc"][-1:] == (_INLINE,):
         wanted = "a name or a mapping"
-    says = f"wanted {wanted}, got {_shown(value)}" if wanted else f"{error['msg']}, got {_shown(value)}"
-    return Violation(field=field[:200], says=says, where=where)
+    if kind in ("too_long", "too_short"):
+        wanted = f"a list of {context.get('max_length', context.get('min_length'))} values"
+    says = f"wanted {wanted}, got {shown(value, 40)}" if wanted else f"{shown(value, 40)} does not belong here"
+    return Violation(field=field, says=says, where=where)
 
 
-def _shown(value: Any) -> str:
-    kinds: dict[type, str] = {list: "a list", tuple: "a list", dict: "a mapping", type(None): "nothing"}
-    return kinds.get(type(value)) or f"{value!r:.40}"
+def _meant_key(shape: type[BaseModel], loc: Path) -> str:
+    """What an unknown key was meant to be: a key of that name elsewhere first, then the nearest here."""
+    name = str(loc[-1])
+    known = _fields(shape, loc[:-1])
+    elsewhere = SHORTCUTS.get(name) if len(loc) == 1 and shape is ScenarioInput else None
+    close = nearest(name, known)
+    return meant(tuple(dict.fromkeys((*([elsewhere] if elsewhere else []), *close)))[:3])
+
+
+def _shortcuts() -> dict[str, str]:
+    """Keys of the parts that may be taken for keys of the scenario, with the path that they have."""
+    parts: tuple[tuple[str, type[BaseModel]], ...] = (
+        ("fleet.islands.0", IslandInput), ("fleet", FleetInput), ("run", RunInput), ("plan", PlanInput),
+    )  # fmt: skip
+    found = {name: f"{part}.{name}" for part, model in parts for name in model.model_fields}
+    return {**found, "seq": "run.seq_len", "batch": "run.global_batch", "accelerator": "gpus"}
+
+
+SHORTCUTS = _shortcuts()
 
 
 def _fields(shape: Any, loc: Path) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -19,8 +19,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from shardmeter.core.errors import BadQuantity, BadScenario, nearest
-from shardmeter.core.quantity import EXAMPLES, counted, price, quantity
+from shardmeter.core.errors import BadQuantity, BadScenario, nearest, printable, shown
+from shardmeter.core.quantity import BOUNDS, EXAMPLES, counted, price, quantity
+from shardmeter.scenario.bounds import GPUS, STAGES, Bound, broken
 from shardmeter.scenario.grammar import parse_plan
 
 _GPUS = re.compile(r"\s*([0-9][0-9_.]*[kK]?)\s*[xX×*]\s*(\S.*?)\s*")
@@ -28,7 +29,8 @@ _GPUS = re.compile(r"\s*([0-9][0-9_.]*[kK]?)\s*[xX×*]\s*(\S.*?)\s*")
 
 def refused(says: str, way_out: str = "", rule: str = "", kind: str = "value") -> PydanticCustomError:
     """The error of one field; its parts come back as a Violation."""
-    return PydanticCustomError(kind, "{says}", {"says": says, "way_out": way_out, "rule": rule})
+    parts = {"says": printable(says), "way_out": printable(way_out), "rule": printable(rule)}
+    return PydanticCustomError(kind, "{says}", parts)
 
 
 def not_modelled(what: str, way_out: str = "") -> PydanticCustomError:
@@ -36,61 +38,85 @@ def not_modelled(what: str, way_out: str = "") -> PydanticCustomError:
     return refused(f"{what} is not modelled yet", way_out, kind="not_modelled")
 
 
-def _read(value: Any, dimension: str) -> float:
-    try:
-        return quantity(value, dimension)
-    except BadQuantity as error:
-        raise refused(error.message) from None
-
-
-def _number(dimension: str, *, least: float = 0.0, whole: bool = False) -> Callable[[Any], float]:
+def _number(dimension: str, limits: Bound, words: tuple[str, ...] = ()) -> Callable[[Any], float]:
     def read(value: Any) -> float:
-        number = _read(value, dimension)
-        if whole and number != round(number):
-            raise refused(f"{number:g} is no whole number", f"{max(least, round(number)):g}")
-        if number < least:
-            raise refused(f"{number:g} is too small", f"at least {least:g}")
-        if number == 0.0 and dimension in ("bandwidth", "size", "flops_rate", "power", "ratio", "money"):
+        try:
+            number = quantity(value, dimension, words)
+        except BadQuantity as error:
+            raise refused(error.message) from None
+        if number == 0.0 and limits.least > 0.0 and dimension not in BARE:
             raise refused("0 makes no sense here", f"write it like {EXAMPLES[dimension]}")
+        says, way_out = broken(number, limits)
+        if says:
+            raise refused(says, way_out)
         return number
 
     return read
 
 
-def number_field(dimension: str, *, least: float = 0.0, whole: bool = False) -> Any:
+BARE = ("count", "ratio", "fraction")
+"""Dimensions whose numbers carry no unit."""
+
+
+def number_field(dimension: str, limits: Bound) -> Any:
     """The annotated type of a number of one dimension: text with a unit in, an SI float out."""
-    bare = dimension in ("count", "ratio", "fraction")
+    bare = dimension in BARE
     example = EXAMPLES[dimension].replace(" or ", ", ").split(", ")
     kinds = ["string", "number"] if bare else ["string"]
-    schema = {"type": kinds, "examples": example}
-    return Annotated[float, BeforeValidator(_number(dimension, least=least, whole=whole)), WithJsonSchema(schema)]
+    schema: dict[str, Any] = {"type": kinds, "examples": example}
+    if bare:
+        schema |= {"minimum": limits.least, "maximum": limits.most}
+    return Annotated[float, BeforeValidator(_number(dimension, limits)), WithJsonSchema(schema)]
 
 
-def _as_int(value: float) -> int:
-    return int(value)
+def _whole(most: float, *words: str) -> Any:
+    """The annotated type of a positive whole number, as a float; `words` may follow it."""
+    schema = {"type": ["integer", "string"], "minimum": 1, "maximum": most, "examples": [8, "4M"]}
+    return Annotated[float, BeforeValidator(_number("count", Bound(1, most, True), words)), WithJsonSchema(schema)]
 
 
-Whole: TypeAlias = Annotated[
-    float,
-    BeforeValidator(_number("count", least=1.0, whole=True)),
-    WithJsonSchema({"type": ["integer", "string"], "minimum": 1, "examples": [8, "4M"]}),
-]
-"""A positive whole number, as a float."""
-WholeInt: TypeAlias = Annotated[
-    int,
-    BeforeValidator(lambda value: _as_int(_number("count", least=1.0, whole=True)(value))),
-    WithJsonSchema({"type": ["integer", "string"], "minimum": 1}),
-]
-"""A positive whole number that sets the length of an axis, as an int."""
+def int_field(limits: Bound) -> Any:
+    """The annotated type of a whole number that sets the length of an axis, as an int."""
+    read = _number("count", limits)
+    schema = {"type": ["integer", "string"], "minimum": limits.least, "maximum": limits.most}
+    return Annotated[int, BeforeValidator(lambda value: int(read(value))), WithJsonSchema(schema)]
+
+
+if TYPE_CHECKING:
+    Degree: TypeAlias = float
+    Nodes: TypeAlias = float
+    PerNode: TypeAlias = float
+    Sequences: TypeAlias = float
+    SeqLen: TypeAlias = float
+    Stages: TypeAlias = int
+else:
+    Degree, Nodes, PerNode = _whole(GPUS), _whole(GPUS), _whole(1e4)
+    Sequences, SeqLen = _whole(1e9, "sequences"), _whole(1e9, "tokens")
+    Stages = int_field(Bound(1, STAGES, True))
 Duration: TypeAlias = Annotated[
-    float, BeforeValidator(_number("time")), WithJsonSchema({"type": "string", "examples": ["40 ms", "30 d"]})
+    float,
+    BeforeValidator(_number("time", Bound(0.0, BOUNDS["time"][1]))),
+    WithJsonSchema({"type": "string", "examples": ["40 ms", "30 d"]}),
 ]
 """Seconds, written with a unit."""
 
 OverSubscription: TypeAlias = Annotated[
-    float, BeforeValidator(_number("ratio", least=1.0)), WithJsonSchema({"type": "number", "minimum": 1})
+    float, BeforeValidator(_number("ratio", Bound(1.0, 1e3))), WithJsonSchema({"type": "number", "minimum": 1})
 ]
 """A ratio of 1 or more."""
+
+LONGEST_NAME = 200
+"""Characters of a name."""
+
+
+def _named(value: str) -> str:
+    if len(value) > LONGEST_NAME:
+        raise refused(f"a name of {len(value)} characters", f"at most {LONGEST_NAME}")
+    return printable(value.strip())
+
+
+Name: TypeAlias = Annotated[str, AfterValidator(_named)]
+"""A name that appears in answers: never a control character in it."""
 
 
 def _price(value: Any) -> tuple[float, str]:
@@ -118,6 +144,8 @@ def _counted(words: tuple[str, ...]) -> Callable[[Any], tuple[float, str]]:
             raise refused(f"{word} where {' or '.join(words)} belong", f"write it in {words[0]}")
         if number < 1.0:
             raise refused(f"{number:g} {word or words[0]} is too small", "at least 1")
+        if number != round(number) and word in ("", "sequences", "steps") and words[0] != "tokens":
+            raise refused(f"{number:g} {word or words[0]} is no whole number", f"use {round(number):g}")
         return number, word or words[0]
 
     return read
@@ -133,8 +161,8 @@ Steps: TypeAlias = Annotated[tuple[float, str], BeforeValidator(_counted(("steps
 def _gpus(value: Any) -> tuple[float, str]:
     match = _GPUS.fullmatch(value) if isinstance(value, str) and len(value) < 200 else None
     if match is None:
-        raise refused(f"{str(value)[:60]!r} is no NxNAME", "as in 64xH100-SXM5-80GB")
-    return _number("count", least=1.0, whole=True)(match.group(1)), match.group(2)
+        raise refused(f"{shown(value)} is no NxNAME", "as in 64xH100-SXM5-80GB")
+    return _number("count", Bound(1, GPUS, True))(match.group(1)), match.group(2)
 
 
 Gpus: TypeAlias = Annotated[
@@ -146,7 +174,7 @@ Gpus: TypeAlias = Annotated[
 
 
 def _auto(value: Any) -> float | str:
-    return "auto" if value == "auto" else _number("count", least=1.0, whole=True)(value)
+    return "auto" if value == "auto" else _number("count", Bound(1, GPUS, True))(value)
 
 
 AutoWhole: TypeAlias = Annotated[
@@ -161,8 +189,15 @@ def check_word(value: str, words: tuple[str, ...], planned: tuple[str, ...] = ()
         return value
     if value in planned:
         raise not_modelled(f"{what} {value}".strip(), f"use {', '.join(words)}")
-    close = nearest(value, (*words, *planned), 1)
-    raise refused(f"unknown word {value[:40]!r}", f"did you mean {close[0]!r}?", rule=f"one of {', '.join(words)}")
+    raise refused(f"unknown word {shown(value, 40)}", meant(nearest(value, words)), rule=f"one of {', '.join(words)}")
+
+
+def meant(close: tuple[str, ...]) -> str:
+    """The nearest names as a question: the first, then the others."""
+    if not close:
+        return ""
+    others = f" (or {', '.join(close[1:])})" if close[1:] else ""
+    return f"did you mean {shown(close[0])}?{others}"
 
 
 def choice(words: tuple[str, ...]) -> Any:
@@ -175,12 +210,12 @@ def _recompute(value: Any) -> str:
     if isinstance(value, list):
         raise not_modelled("recompute of single operations", "use none, selective, full or every-K")
     if not isinstance(value, str):
-        raise refused(f"{value!r:.40} is no policy", "use none, selective, full or every-K")
+        raise refused(f"{shown(value, 40)} is no policy", "use none, selective, full or every-K")
     match = re.fullmatch(r"every-([0-9]{1,6})", value)
     if value in ("none", "selective", "full") or (match and int(match.group(1)) >= 1):
         return value
-    close = "every-2" if value.startswith("every") else nearest(value, ("none", "selective", "full"), 1)[0]
-    raise refused(f"unknown word {value[:40]!r}", f"did you mean {close!r}?", rule="none, selective, full or every-K")
+    close = ("every-2",) if value.startswith("every") else nearest(value, ("none", "selective", "full"))
+    raise refused(f"unknown word {shown(value, 40)}", meant(close), rule="none, selective, full or every-K")
 
 
 Recompute: TypeAlias = Annotated[
@@ -246,12 +281,8 @@ class Input(BaseModel):
         name = str(info.field_name)
         allowed = extra.get("x-only")
         if allowed is not None and not (value == allowed or (allowed == "nothing" and value in ([], {}, "none"))):
-            shown = (
-                "a list" if isinstance(value, list) else "a mapping" if isinstance(value, dict) else f"{value!r:.40}"
-            )
-            raise not_modelled(
-                f"{name} = {shown}", "leave it out" if allowed == "nothing" else f"leave it at {allowed}"
-            )
+            way_out = "leave it out" if allowed == "nothing" else f"leave it at {allowed}"
+            raise not_modelled(f"{name} = {shown(value, 40)}", way_out)
         words = extra.get("enum")
         if isinstance(words, list) and isinstance(value, str):
             check_word(value, tuple(map(str, words)), tuple(map(str, extra.get("x-not-modelled-yet") or ())), name)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from shardmeter.core.errors import BadScenario, Violation
+from shardmeter.core.errors import BadScenario, Violation, shown
 
 NESTING = 32
 """Deepest nesting of a scenario."""
@@ -74,8 +74,8 @@ def read_yaml(text: str, name: str) -> tuple[Any, dict[Path, str]]:
             builder.take(event)
     except YAMLError as error:
         raise builder.malformed(error) from None
-    except (ValueError, RecursionError, AttributeError, TypeError, IndexError, KeyError, AssertionError) as error:
-        raise BadScenario(f"{name}: not readable as YAML ({type(error).__name__})") from None
+    except (ValueError, RecursionError, AttributeError, TypeError, IndexError, KeyError, AssertionError):
+        raise BadScenario(f"{name}: not readable as YAML") from None
     return builder.root, builder.places
 
 
@@ -141,7 +141,7 @@ class _Builder:
         path = level.step()
         if isinstance(level.container, dict) and level.key in level.container:
             first = self.places.get(path, "")
-            raise self._refused(event, f"duplicate key {level.key!r}", f"first at {first}", "keep one of the two")
+            raise self._refused(event, f"duplicate key {shown(level.key)}", f"first at {first}", "keep one of the two")
         self.places[path] = self._place(event)
 
     def _put(self, level: _Level | None, value: Any, event: Any) -> None:

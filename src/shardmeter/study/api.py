@@ -19,7 +19,8 @@ Source: TypeAlias = Scenario | Mapping[str, Any] | str | Path | None
 def predict(
     scenario: Source = None, *, overrides: Iterable[str] = (), catalog: Catalog | None = None, **options: Any
 ) -> Prediction:
-    """Predict a scenario. `options` are those of the command: model, gpus, plan, stack, seq, micro_batch, global_batch, tokens.
+    """Predict a scenario. `options` are those of the command: model, gpus, instance, fabric, price, plan, stack, seq, micro_batch,
+    global_batch, tokens.
 
     `shardmeter.predict("run.yaml")` or `shardmeter.predict(model="llama-3.1-8b", gpus="64xH100-SXM5-80GB")`.
     """
@@ -44,6 +45,6 @@ def _resolved(
         if options or tuple(overrides):
             raise TypeError("a resolved Scenario takes no options: change the record, or give the file or mapping")
         return scenario
-    from shardmeter.scenario import load
+    from shardmeter.study.ask import ask
 
-    return load(scenario, overrides=tuple(overrides), catalog=catalog, options=dict(options))
+    return ask(scenario, overrides=tuple(overrides), catalog=catalog, options=dict(options))

@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+import csv
+import functools
+from typing import Any
+
+from shardmeter import data
 from shardmeter.core.formula import Step, trace
 from shardmeter.core.record import record
+from shardmeter.core.units import GIB
 from shardmeter.specs.scenario import Scenario
-from shardmeter.study.predict import Prediction, answered, with_way_out
+from shardmeter.study.predict import Prediction, predict
+
+_MOVED = ("members_inside", "shard_traffic", "tier_time", "tier_latency")
+_GEMM = ("matmul_rate", "depth_fill", "gemm_flops", "gemm_traffic", "gemm_fill", "gemm_time")
+_ATTENTION = ("flash_attention_time", "unfused_attention_time")
+FORMULAS: dict[str, tuple[str, ...]] = {
+    "matrix products": _GEMM,
+    "core attention": _ATTENTION,
+    "memory-bound kernels": ("traffic_time",),
+    "launch overhead": ("host_time", "launch_floor"),
+    "recompute": (*_GEMM, *_ATTENTION, "traffic_time"),
+    "tensor parallel": _MOVED,
+    "parameter gather": _MOVED,
+    "gradient reduction": _MOVED,
+    "contention": _MOVED,
+    "stage sends": ("send_time",),
+    "optimizer": ("traffic_time",),
+}
+"""Formulas that price a term of the ledger: what stands for it where no call says to which term it belongs."""
+ONCE = frozenset({"pipeline bubble", "optimizer", "software"})
+"""Terms that a step has once, however many micro-batches it takes."""
+ONCE_WHOLE = frozenset({"parameter gather", "gradient reduction", "contention"})
+"""The same where gradients are kept whole (ddp, zero1): reduced once a step."""
 
 
 @record
@@ -15,9 +43,62 @@ class Explanation:
     prediction: Prediction
     steps: tuple[Step, ...]
 
+    def terms(self) -> list[dict[str, Any]]:
+        """The ledger with seconds × count = total: what one micro-batch takes, and how many of them a step has."""
+        plan, run = self.prediction.scenario.plan, self.prediction.scenario.run
+        passes = float(run.global_batch) / float(plan.dp * plan.micro_batch)
+        once = ONCE if plan.sharding in ("fsdp", "zero3") else ONCE | ONCE_WHOLE
+        found = []
+        for term in self.prediction.estimate.terms:
+            count = 1.0 if term.label in once else passes
+            seconds, hidden = float(term.seconds), float(term.hidden)
+            found.append(
+                {
+                    "term": term.label,
+                    "each_s": seconds / count,
+                    "count": count,
+                    "seconds": seconds,
+                    "hidden_seconds": hidden,
+                    "calls": len(self._calls(term.label)),
+                }
+            )
+        return found
+
+    def memory(self) -> list[dict[str, Any]]:
+        """The memory terms of the fullest GPU."""
+        terms = self.prediction.estimate.memory
+        return [{"term": t.label, "gib": float(t.size) / GIB, "exactness": t.exactness} for t in terms]
+
+    def labels(self, wanted: str) -> tuple[str, ...]:
+        """Ledger and memory terms whose name holds a text; one that is the text wins alone."""
+        estimate = self.prediction.estimate
+        names = [*(t.label for t in estimate.terms), *(t.label for t in estimate.memory)]
+        same = tuple(name for name in names if name.lower() == wanted.lower())
+        return same or tuple(name for name in names if wanted.lower() in name.lower())
+
+    def of(self, labels: tuple[str, ...]) -> tuple[Step, ...]:
+        """The calls that belong to these terms, in order."""
+        kept = {id(step) for label in labels for step in self._calls(label)}
+        return tuple(step for step in self.steps if id(step) in kept)
+
+    def apart(self, labels: tuple[str, ...]) -> bool:
+        """Whether the calls of these terms are told apart from those of other terms that use the same formulas."""
+        return all(step.term for step in self.of(labels))
+
+    def _calls(self, label: str) -> list[Step]:
+        tagged = [step for step in self.steps if step.term == label]
+        return tagged or [step for step in self.steps if not step.term and step.formula in FORMULAS.get(label, ())]
+
 
 def explain(scenario: Scenario) -> Explanation:
     """Predict and record. Raises what `predict` raises."""
     with trace() as steps:
-        prediction = answered(scenario)
-    return Explanation(prediction=with_way_out(prediction), steps=tuple(steps))
+        prediction = predict(scenario)
+    return Explanation(prediction=prediction, steps=tuple(steps))
+
+
+@functools.cache
+def citations() -> dict[str, dict[str, str]]:
+    """What each key in `@formula(cite=…)` stands for."""
+    with data.open_text("citations.csv") as file:
+        return {row.pop("key"): row for row in csv.DictReader(file)}

@@ -16,22 +16,32 @@ NORMAL_90 = 1.6449
 
 
 @functools.cache
-def _rows() -> dict[tuple[str, str], tuple[float, float]]:
+def _rows() -> dict[tuple[str, str], tuple[float, float, str]]:
     if not data.file(SPREAD_FILE).is_file():
         return {}
     with data.open_text(SPREAD_FILE) as file:
         return {
-            (line["quantity"], line["stack"]): (float(line["low"]), float(line["high"]))
+            (line["quantity"], line["stack"]): (float(line["low"]), float(line["high"]), line["basis"])
             for line in csv.DictReader(file)
         }
 
 
-def factors(quantity: str, stack: str, fitted: bool) -> tuple[float, float] | None:
-    """(low, high) factors on a prediction of `quantity` (step_time, memory) under `stack`; None before any fit."""
+def _row(quantity: str, stack: str, fitted: bool) -> tuple[float, float, str] | None:
     rows = _rows()
-    found = (
+    return (
         rows.get((quantity, stack)) or rows.get((quantity, FITTED if fitted else OTHER)) or rows.get((quantity, OTHER))
     )
+
+
+def basis(quantity: str, stack: str, fitted: bool) -> str:
+    """What the factors of `quantity` rest on, in words; empty before any fit."""
+    found = _row(quantity, stack, fitted)
+    return "" if found is None else found[2]
+
+
+def factors(quantity: str, stack: str, fitted: bool) -> tuple[float, float] | None:
+    """(low, high) factors on a prediction of `quantity` (step_time, memory) under `stack`; None before any fit."""
+    found = _row(quantity, stack, fitted)
     return None if found is None else (math.exp(found[0]), math.exp(found[1]))
 
 

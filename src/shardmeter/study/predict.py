@@ -6,29 +6,41 @@ from typing import Any
 
 import numpy as np
 
-from shardmeter.core.record import changed, record
-from shardmeter.core.units import GIB, Number, Seconds
+from shardmeter.core.record import record
+from shardmeter.core.units import GIB, Number
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.physics import money
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.fleet import Island
-from shardmeter.specs.plan import Plan
-from shardmeter.specs.run import Run
 from shardmeter.specs.scenario import Scenario
+from shardmeter.study import trust
+from shardmeter.study.causes import cause_of, causes
+from shardmeter.study.relief import Outcome, advice, batch_unsaid, relief, ways_out
 
-LEVEL = 0.90
-"""Level of every interval."""
 HOUR = 3600.0
+NO_COST = "the cost is null"
+"""What every warning about a missing price says."""
 
 
 @record
 class Prediction:
-    """An island's estimate read as the answer to a scenario. Numbers are scalars here."""
+    """An island's estimate read as the answer to a scenario. Numbers are scalars here.
+
+    `print` shows it as a page; `to_dict` is the JSON, with what would relieve the plan, which takes some 20 evaluations."""
 
     scenario: Scenario
     estimate: Estimate
-    way_out: tuple[str, ...] = ()
-    """What would fit, when the plan does not."""
+
+    def __repr__(self) -> str:
+        """One line."""
+        verdict = "fits" if self.fits else "does not fit"
+        return f"<Prediction {self.scenario.model.name}: {self.step_time:.4g} s a step, {self.tokens_per_s:,.0f} tokens/s, {verdict}>"
+
+    def __str__(self) -> str:
+        """The page that the command prints, without what was assumed."""
+        import shardmeter
+
+        return shardmeter.page(self)
 
     @property
     def fits(self) -> bool:
@@ -36,21 +48,37 @@ class Prediction:
         return bool(self.estimate.memory_peak <= self.estimate.memory_limit)
 
     @property
-    def step_time(self) -> Seconds:
+    def step_time(self) -> float:
         """Seconds of one optimizer step."""
-        return self.estimate.step_time
+        return _number(self.estimate.step_time)
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens of all accelerators together, a second."""
+        return _number(self.estimate.tokens / self.estimate.step_time)
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs over the dense bf16 peak."""
+        e = self.estimate
+        return _number(e.model_flops / (e.step_time * e.peak_flops))
+
+    @property
+    def memory_peak_gib(self) -> float:
+        """Peak of the fullest accelerator."""
+        return _number(self.estimate.memory_peak) / GIB
 
     def to_dict(self) -> dict[str, Any]:
         """The `predict` JSON: SI units as each key says, fractions for shares, null for what is not built or not asked."""
         e = self.estimate
-        rate = _number(e.tokens / e.step_time)
+        rate, mfu, step = self.tokens_per_s, self.mfu, self.step_time
         gpus = _number(e.gpus)
         island = self.scenario.fleet.islands[0]
-        mfu = _number(e.model_flops / (e.step_time * e.peak_flops))
-        step = _number(e.step_time)
+        run = self._run(island)
+        ways = () if self.fits else ways_out(self.scenario, e)
         return {
             "fits": self.fits,
-            "fits_probability": None,
+            "fits_probability": trust.fits_probability(self.scenario, _number(e.memory_peak), _number(e.memory_limit)),
             "step_time_s": step,
             "tokens_per_s": rate,
             "tokens_per_s_per_gpu": rate / gpus,
@@ -78,16 +106,16 @@ class Prediction:
                     "seconds": _number(t.seconds),
                     "share": _number(t.seconds / e.step_time),
                     "hidden_seconds": _number(t.hidden),
-                    "cause": t.cause,
+                    "cause": cause_of(t.label, t.cause, self.scenario.plan, island),
                 }
                 for t in e.terms
             ],
-            "bottleneck": self._bottleneck(),
-            "run": self._run(island),
-            "intervals": {"level": LEVEL, "step_time_s": None, "tokens_per_s": None, "memory_peak_gib": None},
-            "way_out": list(self.way_out),
+            "bottleneck": self._bottleneck(ways),
+            "run": run,
+            "intervals": trust.spread(self.scenario, step, _number(e.tokens), _number(e.memory_peak)),
+            "way_out": [one.to_dict() for one in ways],
             "assumptions": list(self.scenario.assumptions),
-            "warnings": list(self.scenario.warnings),
+            "warnings": self._warnings(asked=run is not None),
         }
 
     def _memory(self) -> dict[str, Any]:
@@ -99,10 +127,33 @@ class Prediction:
             "terms": [{"term": t.label, "gib": _number(t.size) / GIB, "exactness": t.exactness} for t in e.memory],
         }
 
-    def _bottleneck(self) -> dict[str, Any]:
-        worst = max(self.estimate.terms, key=lambda t: float(t.seconds))
-        share = _number(worst.seconds / self.estimate.step_time)
-        return {"term": worst.label, "share": share, "advice": worst.advice}
+    def _bottleneck(self, ways: tuple[Outcome, ...]) -> dict[str, Any]:
+        e, island = self.estimate, self.scenario.fleet.islands[0]
+        worst = max(e.terms, key=lambda t: float(t.seconds))
+        first = causes(e, self.scenario.plan, island)[0]
+        found = relief(self.scenario, e)
+        return {
+            "term": worst.label,
+            "share": _number(worst.seconds / e.step_time),
+            "cause": first.name,
+            "cause_seconds": first.seconds,
+            "cause_share": first.share,
+            "cause_terms": [{"term": label, "share": share} for label, share in first.terms],
+            "advice": advice(found, ways),
+            "relief": [one.to_dict() for one in found],
+        }
+
+    def _warnings(self, *, asked: bool) -> list[str]:
+        """The scenario's, without a missing price where no run was asked, and what a reader may overlook."""
+        plan, run = self.scenario.plan, self.scenario.run
+        found = [text for text in self.scenario.warnings if asked or NO_COST not in text]
+        passes = float(run.global_batch) / float(plan.dp * plan.micro_batch)
+        if plan.pp > passes and batch_unsaid(self.scenario):
+            found.append(
+                f"pp = {plan.pp} stages share {passes:g} micro-batches, because no global batch was said: most of the step is "
+                f"pipeline bubble; say --global-batch (real runs have many times pp micro-batches)"
+            )
+        return [*found, *trust.warnings(self.scenario)]
 
     def _run(self, island: Island) -> dict[str, Any] | None:
         e, run = self.estimate, self.scenario.run
@@ -131,62 +182,11 @@ class Prediction:
 def predict(scenario: Scenario) -> Prediction:
     """Predict a resolved scenario.
 
-    Raises ShardMeterError for what cannot be answered; a plan that does not fit is answered, with what would fit. Leaves
-    out: failures, checkpoints and evaluation (the run's `goodput` is null), energy, intervals."""
-    return with_way_out(answered(scenario))
-
-
-def answered(scenario: Scenario) -> Prediction:
-    """The prediction alone, without looking for what would fit."""
+    Raises ShardMeterError for what cannot be answered; a plan that does not fit is answered. Leaves out: failures, checkpoints
+    and evaluation (the run's `goodput` is null), energy."""
     island = scenario.fleet.islands[0]
     estimate = evaluate(scenario.model, island, scenario.plan, scenario.run, scenario.stack)
     return Prediction(scenario=scenario, estimate=estimate)
-
-
-def with_way_out(answer: Prediction) -> Prediction:
-    """The prediction, with what would fit if it does not."""
-    return answer if answer.fits else changed(answer, way_out=what_would_fit(answer.scenario))
-
-
-def what_would_fit(scenario: Scenario) -> tuple[str, ...]:
-    """Single changes of the plan that bring the worst rank under the limit, each with its peak and the step time it costs."""
-    found = []
-    for says, plan, run in _relief(scenario):
-        estimate = evaluate(scenario.model, scenario.fleet.islands[0], plan, run, scenario.stack)
-        if float(estimate.memory_peak) <= float(estimate.memory_limit):
-            peak = float(estimate.memory_peak) / GIB
-            found.append(f"{says}: peak {peak:.1f} GiB, step {float(estimate.step_time):.3g} s")
-    return tuple(found)
-
-
-def _relief(scenario: Scenario) -> list[tuple[str, Plan, Run]]:
-    plan, run = scenario.plan, scenario.run
-    options: list[tuple[str, Plan, Run]] = []
-    micro = float(plan.micro_batch)
-    smaller = micro / 2
-    while smaller >= 1 and smaller == int(smaller):
-        options.append((f"micro_batch: {int(smaller)}", changed(plan, micro_batch=smaller), run))
-        smaller /= 2
-    whole = plan.dp_shard * plan.dp_replicate
-    relief: list[tuple[str, dict[str, Any]]] = []
-    if plan.sharding != "fsdp" and whole > 1:
-        relief.append(("sharding: fsdp", {"sharding": "fsdp", "dp_shard": whole, "dp_replicate": 1.0}))
-    if plan.recompute in ("none", "selective"):
-        relief.append(("recompute: full", {"recompute": "full"}))
-    both = {key: value for _, change in relief for key, value in change.items()} | {"micro_batch": 1.0}
-    options += [(says, changed(plan, **change), run) for says, change in relief]
-    if relief:
-        says = " with ".join(["micro_batch: 1", *(name for name, _ in relief)])
-        options.append((says, changed(plan, **both), run))
-    heads = scenario.model.kv_heads
-    for times in (2.0, 4.0, 8.0):
-        tp = plan.tp * times
-        if plan.dp_shard % times == 0 and scenario.model.heads % tp == 0 and (heads % tp == 0 or tp % heads == 0):
-            change = {**both, "tp": tp, "dp_shard": plan.dp_shard / times}
-            if run.global_batch % (plan.dp / times) == 0:
-                says = " with ".join([f"tp: {int(tp)}", "micro_batch: 1", *(name for name, _ in relief)])
-                options.append((says, changed(plan, **change), run))
-    return options
 
 
 def _number(value: Number) -> float:

@@ -1,0 +1,96 @@
+"""What the numbers of records and scenarios may be, beyond their dimension (`core.quantity.BOUNDS`): one table, for inline
+parts, overrides, files and catalog rows alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from shardmeter.core.quantity import BOUNDS
+
+
+class Bound(NamedTuple):
+    """Least and most of a number in SI units, and whether it counts whole things."""
+
+    least: float
+    most: float
+    whole: bool = False
+
+
+GPUS = 1e7
+"""Accelerators of the largest fleet."""
+STAGES = 10_000.0
+"""Layers, pipeline stages and chunks set the length of an axis: there are no more."""
+
+_SHARE = Bound(1e-3, 1.0)
+_LOSS = Bound(0.0, 1.0)
+FIELDS: Mapping[str, Bound] = {
+    # what counts things
+    "layers": Bound(1, STAGES, True),
+    "hidden": Bound(1, 1e7, True),
+    "ffn": Bound(1, 1e8, True),
+    "heads": Bound(1, 1e6, True),
+    "kv_heads": Bound(1, 1e6, True),
+    "head_dim": Bound(1, 1e6, True),
+    "vocab": Bound(1, 1e9, True),
+    "context": Bound(0, 1e10, True),
+    "norms_per_layer": Bound(0, 100, True),
+    "parameters": Bound(1, 1e15, True),
+    "processors": Bound(0, 1e6, True),
+    "scale_up_domain": Bound(1, GPUS, True),
+    "node_size": Bound(1, 1e4, True),
+    "accelerators": Bound(1, 1e4, True),
+    "nics_per_node": Bound(1, 1e4, True),
+    "year": Bound(0, 9999, True),
+    "launches_forward": Bound(0, 1e6),
+    "launches_backward": Bound(0, 1e6),
+    # shares of a rate: nothing reaches none of it
+    "memory_share": _SHARE,
+    "matmul_share": _SHARE,
+    "attention_share": _SHARE,
+    "scale_up_share": _SHARE,
+    "share": _SHARE,
+    "forward": _SHARE,
+    "backward": _SHARE,
+    # shares that may be nothing
+    "contention": _LOSS,
+    "fragmentation": _LOSS,
+}
+"""By the name of a field, which means the same in every record."""
+_POSITIVE = ("bandwidth", "size", "flops_rate", "power", "ratio", "money")
+"""Dimensions of which 0 makes no sense."""
+
+
+def bound(field: str, dimension: str) -> Bound:
+    """What the field of a record may be; `context` of a stack is a size, and bounded as one."""
+    if field in FIELDS and dimension in ("count", "fraction"):
+        return FIELDS[field]
+    least, most = BOUNDS[dimension]
+    return Bound(least if dimension in _POSITIVE else 0.0, most)
+
+
+def broken(value: float, limits: Bound) -> tuple[str, str]:
+    """What is wrong with a number, and the way out; two empty texts if nothing is."""
+    least, most = limits.least, limits.most
+    if limits.whole and value != round(value):
+        below = float(int(value))
+        near = " or ".join(f"{one:g}" for one in (below, below + 1.0) if least <= one <= most)
+        return f"{value:g} is no whole number", f"use {near}" if near else f"from {least:g} to {most:g}"
+    if value < least:
+        if value == 0.0:
+            return "0 makes no sense here", f"at least {least:g}"
+        return f"{value:g} is too small", f"at least {least:g}"
+    if value > most:
+        return f"{value:.15g} is beyond reason", f"at most {most:.15g}"
+    return "", ""
+
+
+def heads(fields: Mapping[str, Any]) -> tuple[str, str]:
+    """What is wrong with the heads of a model, and the way out; two empty texts if nothing is."""
+    whole, shared = fields.get("heads"), fields.get("kv_heads")
+    if not whole or not shared or whole % shared == 0:
+        return "", ""
+    legal = [d for d in range(1, int(min(whole, 1e6)) + 1) if whole % d == 0]
+    near = sorted({*[d for d in legal if d <= shared][-1:], *[d for d in legal if d >= shared][:1]})
+    says = f"{whole:g} heads cannot share {shared:g} key-value heads evenly: kv_heads must divide heads"
+    return says, f"kv_heads: {' or '.join(f'{d:g}' for d in near)}"

@@ -1,0 +1,202 @@
+"""Single changes of a plan or of the hardware, as functions: a move gives the changed record, or None where it means nothing.
+
+Whether what comes out is legal is the constraints' business, whether it helps the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.record import changed
+from shardmeter.specs.accelerator import Accelerator
+from shardmeter.specs.fleet import Island
+from shardmeter.specs.plan import Plan
+
+Laid: TypeAlias = tuple[Plan, Island]
+Move: TypeAlias = Callable[[Plan, Island], Laid | None]
+
+LADDER = ("none", "selective", "full")
+SHOWN = (
+    "sharding", "tp", "pp", "dp_shard", "dp_replicate", "reshard", "micro_batch", "schedule", "virtual_stages",
+    "recompute", "reduce_dtype", "optimizer",
+)  # fmt: skip
+"""Fields that moves change, in the order in which a change is told."""
+LAYOUT = frozenset({"sharding", "tp", "pp", "dp_shard", "dp_replicate"})
+
+
+def micro_batch(factor: float) -> Move:
+    """So many times the micro-batch."""
+    return lambda plan, island: _whole(plan, island, micro_batch=float(plan.micro_batch) * factor)
+
+
+def recompute(policy: str) -> Move:
+    """Another recomputation."""
+    return lambda plan, island: None if plan.recompute == policy else (changed(plan, recompute=policy), island)
+
+
+def recompute_steps(plan: Plan) -> tuple[Move, ...]:
+    """One step less and one step more of recomputation."""
+    if plan.recompute not in LADDER:
+        return tuple(recompute(policy) for policy in LADDER)
+    at = LADDER.index(plan.recompute)
+    return tuple(recompute(LADDER[other]) for other in (at - 1, at + 1) if 0 <= other < len(LADDER))
+
+
+def sharding(name: str) -> Move:
+    """Another sharding over the same data-parallel ranks; `hsdp` shards inside the scale-up domain and replicates outside."""
+
+    def move(plan: Plan, island: Island) -> Laid | None:
+        ranks = float(plan.dp)
+        shard = float(island.tiers[0].size) / float(plan.tp) if name == "hsdp" else ranks
+        copies = ranks / shard
+        if ranks == 1.0 or (name == "hsdp" and (shard <= 1.0 or copies <= 1.0)):
+            return None
+        word = "fsdp" if name == "hsdp" else name
+        return _whole(plan, island, sharding=word, dp_shard=shard, dp_replicate=copies)
+
+    return move
+
+
+def keep_gathered(plan: Plan, island: Island) -> Laid | None:
+    """The other choice of `reshard`."""
+    return (changed(plan, reshard=not plan.reshard), island) if plan.sharding in ("fsdp", "zero3") else None
+
+
+def degree(axis: str, factor: float) -> Move:
+    """So many times tp or pp, taken from or given to the data-parallel ranks."""
+
+    def move(plan: Plan, island: Island) -> Laid | None:
+        size = float(plan.degree(axis)) * factor
+        shard, copies = float(plan.dp_shard) / factor, float(plan.dp_replicate)
+        if shard < 1.0 or shard != int(shard):
+            shard, copies = float(plan.dp_shard), copies / factor
+        fields: dict[str, Any] = {axis: size, "dp_shard": shard, "dp_replicate": copies}
+        if size == 1.0 and axis == "pp":
+            fields |= {"schedule": "1f1b", "virtual_stages": 1.0}
+        return _whole(plan, island, **fields)
+
+    return move
+
+
+def chunks(plan: Plan, island: Island) -> Laid | None:
+    """Twice the virtual stages."""
+    if plan.pp == 1:
+        return None
+    return _whole(plan, island, schedule="interleaved", virtual_stages=2.0 * plan.virtual_stages)
+
+
+def fewer_chunks(plan: Plan, island: Island) -> Laid | None:
+    """One stage a rank again."""
+    return _whole(plan, island, schedule="1f1b", virtual_stages=1.0) if plan.virtual_stages > 1 else None
+
+
+def narrow_reduction(plan: Plan, island: Island) -> Laid | None:
+    """Gradients reduced in 16 bits."""
+    narrow = "fp16" if plan.precision == "fp16" else "bf16"
+    return (changed(plan, reduce_dtype=narrow), island) if plan.reduce_dtype == "fp32" else None
+
+
+def small_states(plan: Plan, island: Island) -> Laid | None:
+    """Optimizer states of 8 bits."""
+    return (changed(plan, optimizer="adamw8bit"), island) if plan.optimizer == "adamw" else None
+
+
+def more_nodes(factor: float) -> Move:
+    """So many times the nodes; the data-parallel ranks that shard take them."""
+
+    def move(plan: Plan, island: Island) -> Laid | None:
+        last = island.tiers[-1]
+        if len(island.tiers) == 1:
+            return None
+        tiers = (*island.tiers[:-1], changed(last, size=last.size * factor))
+        return changed(plan, dp_shard=float(plan.dp_shard) * factor), changed(
+            island, nodes=island.nodes * factor, tiers=tiers
+        )
+
+    return move
+
+
+def twice_fabric(plan: Plan, island: Island) -> Laid | None:
+    """Twice the bandwidth of everything outside the scale-up domain."""
+    outer = tuple(changed(tier, bandwidth=2.0 * tier.bandwidth) for tier in island.tiers[1:])
+    return (plan, changed(island, tiers=(island.tiers[0], *outer))) if outer else None
+
+
+def twice_scale_up(plan: Plan, island: Island) -> Laid | None:
+    """Twice the bandwidth inside the scale-up domain."""
+    inner = changed(island.tiers[0], bandwidth=2.0 * island.tiers[0].bandwidth)
+    device = changed(island.accelerator, scale_up_bandwidth=2.0 * island.accelerator.scale_up_bandwidth)
+    return (plan, changed(island, accelerator=device, tiers=(inner, *island.tiers[1:]))) if island.gpus > 1 else None
+
+
+def twice_memory(plan: Plan, island: Island) -> Laid | None:
+    """Twice the memory bandwidth."""
+    device = island.accelerator
+    return plan, changed(island, accelerator=changed(device, memory_bandwidth=2.0 * device.memory_bandwidth))
+
+
+def _whole(plan: Plan, island: Island, **fields: Any) -> Laid | None:
+    """The plan with these fields, if every number is whole and at least 1."""
+    for name, value in fields.items():
+        if isinstance(value, float):
+            if value < 1.0 or value != int(value):
+                return None
+            fields[name] = int(value) if name in ("pp", "virtual_stages") else value
+    made = changed(plan, **fields)
+    return None if made == plan else (made, island)
+
+
+def plan_fields(old: Plan, new: Plan) -> dict[str, str]:
+    """What differs, as texts of a scenario; a changed layout names its degrees so that nothing is left to a default."""
+    different = [name for name in SHOWN if getattr(old, name) != getattr(new, name)]
+    if LAYOUT & set(different) and (old.dp_replicate != 1 or new.dp_replicate != 1):
+        different = [name for name in SHOWN if name in different or name in ("dp_shard", "dp_replicate")]
+    return {name: _text(getattr(new, name)) for name in different}
+
+
+def island_text(island: Island, known: Accelerator | None) -> str | None:
+    """The island as one line of a scenario; None where it has more to it than such a line says."""
+    from shardmeter.scenario.catalog import load_catalog
+
+    device = island.accelerator
+    if known is None or len(island.tiers) > 2:
+        return None
+    parts = {} if island.name == "island" else {"name": island.name}
+    parts["accelerator"] = _row_text(device, known, ("memory_bandwidth", "scale_up_bandwidth"))
+    parts |= {"nodes": _text(island.nodes), "gpus_per_node": _text(island.gpus_per_node)}
+    if len(island.tiers) == 2:
+        tier = island.tiers[1]
+        try:
+            fabric = load_catalog().fabric(tier.name)
+        except ShardMeterError:
+            return None
+        same = fabric.share == tier.share and fabric.latency == tier.latency and fabric.nics_per_node is None
+        if not same:
+            return None
+        parts["fabric"] = (
+            tier.name
+            if tier.bandwidth == fabric.bandwidth
+            else f"{{base: {tier.name}, bandwidth: {_rate(tier.bandwidth)}}}"
+        )
+    if island.price is not None:
+        parts["price"] = f"${float(island.price) * 3600:.10g}/gpu/h"
+    return "{" + ", ".join(f"{key}: {value}" for key, value in parts.items()) + "}"
+
+
+def _row_text(device: Accelerator, known: Accelerator, names: tuple[str, ...]) -> str:
+    own = {name: _rate(getattr(device, name)) for name in names if getattr(device, name) != getattr(known, name)}
+    if not own:
+        return device.name
+    return "{" + ", ".join(f"{key}: {value}" for key, value in {"base": device.name, **own}.items()) + "}"
+
+
+def _rate(value: Any) -> str:
+    return f"{float(value) / 1e9:.12g} GB/s"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else f"{float(value):.15g}"

@@ -1,0 +1,253 @@
+"""What would relieve a plan, and what would make it fit: changes that are evaluated, never rules of thumb."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.record import changed, record
+from shardmeter.core.units import GIB
+from shardmeter.engine.constraints import violations
+from shardmeter.engine.evaluate import evaluate
+from shardmeter.specs.accelerator import Accelerator
+from shardmeter.specs.estimate import Estimate
+from shardmeter.specs.fleet import Island
+from shardmeter.specs.plan import Plan
+from shardmeter.specs.run import Run
+from shardmeter.specs.scenario import Scenario
+from shardmeter.study import moves
+from shardmeter.study.moves import Laid, Move
+
+PLAN, HARDWARE = "plan", "hardware"
+WORTH = 0.01
+"""Share of a step below which a gain is not worth naming."""
+UNSAID_BATCH = "global_batch = micro_batch"
+"""How the assumption starts that a default global batch leaves behind."""
+WORDS = {
+    "micro_batch": "micro-batch", "virtual_stages": "virtual stages", "reduce_dtype": "gradients reduced in",
+    "recompute": "recompute", "optimizer": "optimizer", "sharding": "",
+}  # fmt: skip
+WAYS = 8
+"""Ways out that are listed."""
+
+
+@record
+class Outcome:
+    """One change, evaluated."""
+
+    kind: str
+    says: str
+    sets: tuple[str, ...]
+    """`a.b=VALUE` texts that make the change in the scenario; empty where a line cannot say it."""
+    step_time: float
+    peak: float
+    gpus: float
+    fits: bool
+    gain: float
+    """Share of the time per token that the change saves; negative where it costs."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry of the JSON answer."""
+        return {
+            "change": self.says,
+            "set": list(self.sets),
+            "kind": self.kind,
+            "step_time_s": self.step_time,
+            "gain": self.gain,
+            "memory_peak_gib": self.peak / GIB,
+            "gpus": self.gpus,
+            "fits": self.fits,
+        }
+
+
+def relief(scenario: Scenario, estimate: Estimate) -> tuple[Outcome, ...]:
+    """Every legal single change of the plan and of the hardware, the largest gain first."""
+    plan_moves = (
+        *(moves.micro_batch(factor) for factor in (2.0, 0.5)),
+        *moves.recompute_steps(scenario.plan),
+        *(moves.sharding(name) for name in ("zero1", "zero2", "fsdp", "hsdp")),
+        moves.keep_gathered,
+        *(moves.degree(axis, factor) for axis in ("tp", "pp") for factor in (2.0, 0.5)),
+        moves.chunks,
+        moves.fewer_chunks,
+        moves.narrow_reduction,
+    )
+    hardware = (
+        ("twice the fabric bandwidth", moves.twice_fabric),
+        ("twice the scale-up bandwidth", moves.twice_scale_up),
+        ("twice the memory bandwidth", moves.twice_memory),
+    )
+    trial = _Trial(scenario, estimate)
+    found = [*trial.all((move,) for move in plan_moves), *(trial.one((move,), says) for says, move in hardware)]
+    return tuple(sorted((one for one in found if one is not None), key=lambda one: -one.gain))
+
+
+def ways_out(scenario: Scenario, estimate: Estimate) -> tuple[Outcome, ...]:
+    """What makes a plan fit: single changes; pairs where no single one does; all savings together where no pair does.
+
+    The fastest first, those on more GPUs last."""
+    trial = _Trial(scenario, estimate)
+    singles = _savings(scenario.plan)
+    found = _fitting(trial.all((move,) for move in singles))
+    if not found:
+        found = _fitting(trial.all(itertools.combinations(singles, 2)))
+    for times in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
+        found = found or _fitting(trial.all(_everything(times)))
+    gpus = float(estimate.gpus)
+    return tuple(sorted(found, key=lambda one: (one.gpus > gpus, one.gpus if one.gpus > gpus else 0.0, -one.gain)))[
+        :WAYS
+    ]
+
+
+def advice(found: Sequence[Outcome], ways: Sequence[Outcome] = ()) -> str:
+    """The best change of the plan as a sentence; of the hardware where no plan helps. What does not fit has to fit first."""
+    if ways:
+        return f"it does not fit: {ways[0].says} makes it fit ({_options(ways[0].sets)})"
+    plans, machines = best(found, PLAN, 1), best(found, HARDWARE, 1)
+    if plans:
+        return _sentence(plans[0])
+    tried = sum(1 for one in found if one.kind == PLAN)
+    none = f"none of {tried} single changes of the plan that were tried saves 1 % and fits"
+    return f"{none}; {_sentence(machines[0])}" if machines else none
+
+
+def best(found: Iterable[Outcome], kind: str, most: int) -> tuple[Outcome, ...]:
+    """The largest gains of a kind that fit and are worth naming."""
+    return tuple(one for one in found if one.kind == kind and one.fits and one.gain >= WORTH)[:most]
+
+
+def batch_unsaid(scenario: Scenario) -> bool:
+    """Whether the global batch is a default, which follows the plan."""
+    return any(text.startswith(UNSAID_BATCH) for text in scenario.assumptions)
+
+
+def _sentence(one: Outcome) -> str:
+    sets = f" ({_options(one.sets)})" if one.sets and one.kind == PLAN else ""
+    return f"{one.says} {'saves' if one.kind == PLAN else 'would save'} {100 * one.gain:.1f} % of the step{sets}"
+
+
+def _options(sets: tuple[str, ...]) -> str:
+    return " ".join(f"--set {shlex.quote(text)}" for text in sets)
+
+
+def _savings(plan: Plan) -> list[Move]:
+    """Single changes that may lower the peak."""
+    at = moves.LADDER.index(plan.recompute) if plan.recompute in moves.LADDER else 0
+    found = [moves.recompute(policy) for policy in moves.LADDER[at + 1 :]]
+    micro = float(plan.micro_batch)
+    while micro >= 2.0 and micro % 2.0 == 0.0:
+        micro /= 2.0
+        found.append(moves.micro_batch(micro / float(plan.micro_batch)))
+    found += [moves.sharding(name) for name in ("fsdp", "zero2", "zero1")]
+    if not plan.reshard:
+        found.append(moves.keep_gathered)
+    found.append(moves.small_states)
+    found += [moves.degree("tp", factor) for factor in (2.0, 4.0, 8.0)]
+    found += [moves.degree("pp", factor) for factor in (2.0, 4.0)]
+    found.append(moves.more_nodes(2.0))
+    return found
+
+
+def _everything(nodes: float) -> Iterable[tuple[Move, ...]]:
+    """All savings together, with larger tp and pp, on so many times the nodes."""
+    base = (moves.sharding("fsdp"), moves.recompute("full"), _smallest, moves.small_states)
+    none: tuple[Move, ...] = ()
+    wider = (moves.more_nodes(nodes),) if nodes > 1 else none
+    for tp, pp in itertools.product((1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)):
+        cut = (moves.degree("tp", tp),) if tp > 1 else none
+        cut += (moves.degree("pp", pp),) if pp > 1 else none
+        yield (*wider, *cut, *base)
+
+
+def _smallest(plan: Plan, island: Island) -> Laid | None:
+    return None if plan.micro_batch == 1 else (changed(plan, micro_batch=1.0), island)
+
+
+def _fitting(found: Iterable[Outcome | None]) -> list[Outcome]:
+    return [one for one in found if one is not None and one.fits]
+
+
+class _Trial:
+    """Evaluates moves on one scenario; a plan that was tried already, or is the scenario's own, gives None."""
+
+    def __init__(self, scenario: Scenario, estimate: Estimate) -> None:
+        self.scenario, self.island = scenario, scenario.fleet.islands[0]
+        self.per_token = float(estimate.step_time / estimate.tokens)
+        self.follows = batch_unsaid(scenario)
+        self.known = _catalog_row(self.island.accelerator)
+        self.tried: set[tuple[Plan, float]] = {(scenario.plan, float(self.island.gpus))}
+
+    def all(self, combinations: Iterable[tuple[Move, ...]]) -> Iterable[Outcome | None]:
+        """Every combination of plan moves, in order."""
+        return (self.one(combination) for combination in combinations)
+
+    def one(self, combination: tuple[Move, ...], says: str = "") -> Outcome | None:
+        """One combination; `says` names a change of the hardware. A move that means nothing is left out of several."""
+        plan, island = self.scenario.plan, self.island
+        for move in combination:
+            moved = move(plan, island)
+            if moved is not None:
+                plan, island = moved
+        key = (plan, float(island.gpus))
+        if (key in self.tried and not says) or (plan, island) == (self.scenario.plan, self.island):
+            return None
+        self.tried.add(key)
+        run = self._run(plan)
+        s = self.scenario
+        if violations(s.model, island, plan, run, s.stack):
+            return None
+        return self._outcome(plan, island, run, says)
+
+    def _run(self, plan: Plan) -> Run:
+        run = self.scenario.run
+        return changed(run, global_batch=float(plan.dp * plan.micro_batch)) if self.follows else run
+
+    def _outcome(self, plan: Plan, island: Island, run: Run, says: str) -> Outcome:
+        s = self.scenario
+        estimate = evaluate(s.model, island, plan, run, s.stack)
+        step, peak = float(estimate.step_time), float(estimate.memory_peak)
+        return Outcome(
+            kind=HARDWARE if says else PLAN,
+            says=says or self._says(plan, island, run),
+            sets=self._sets(plan, island),
+            step_time=step,
+            peak=peak,
+            gpus=float(island.gpus),
+            fits=peak <= float(estimate.memory_limit),
+            gain=1.0 - step / float(estimate.tokens) / self.per_token,
+        )
+
+    def _sets(self, plan: Plan, island: Island) -> tuple[str, ...]:
+        own = moves.plan_fields(self.scenario.plan, plan)
+        if island.gpus != self.island.gpus:  # dp_shard may be said in the scenario
+            own |= {"dp_shard": f"{float(plan.dp_shard):g}"}
+        texts = [f"plan.{name}={value}" for name, value in own.items()]
+        if island != self.island:
+            text = moves.island_text(island, self.known)
+            if text is None:
+                return ()
+            texts.append(f"fleet.islands.0={text}")
+        return tuple(texts)
+
+    def _says(self, plan: Plan, island: Island, run: Run) -> str:
+        own = moves.plan_fields(self.scenario.plan, plan)
+        more = island.gpus != self.island.gpus
+        words = [f"{float(island.gpus):,.0f} GPUs"] if more else []
+        words += [f"{WORDS.get(name, name)} {value}".strip() for name, value in own.items()]
+        if run.global_batch != self.scenario.run.global_batch:
+            words.append(f"global batch {float(run.global_batch):,.0f}")
+        return ", ".join(words)
+
+
+def _catalog_row(device: Accelerator) -> Accelerator | None:
+    """The shipped row of a device, if the device is as shipped: then its name says all of it."""
+    from shardmeter.scenario.catalog import load_catalog
+
+    try:
+        found = load_catalog().accelerator(device.name)
+    except ShardMeterError:
+        return None
+    return found if found == device else None

@@ -1,0 +1,116 @@
+"""How far an answer is to be trusted: its intervals, what they rest on, and what to say when that is little."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import re
+from typing import Any
+
+from shardmeter import data
+from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.record import field_names, record
+from shardmeter.core.units import GIB
+from shardmeter.specs.scenario import Scenario
+from shardmeter.specs.stack import Stack
+from shardmeter.study import intervals
+
+FEW = 20
+"""Rows below which a fit is called thin."""
+_TEXTS = frozenset({"title", "aliases", "source"})
+"""Fields of a stack that no prediction depends on."""
+
+
+@record
+class Footing:
+    """What the intervals of one stack rest on."""
+
+    stack: str
+    """Name under which the spread is looked up; empty where the stack as it stands was never fitted."""
+    rows: int
+    accelerators: tuple[str, ...]
+    """Those of the rows the stack was fitted on."""
+    changed: bool
+    """Whether the stack is a shipped one with other numbers."""
+
+
+def footing(stack: Stack) -> Footing:
+    """A stack counts as fitted when it is a shipped row that names its rows, with every number as shipped."""
+    shipped = _shipped(stack.name)
+    same = shipped is not None and all(
+        getattr(shipped, name) == getattr(stack, name) for name in field_names(Stack) if name not in _TEXTS
+    )
+    if not same or not stack.fitted_on:
+        return Footing(stack="", rows=0, accelerators=(), changed=shipped is not None and not same)
+    rows = sum(int(count) for count in re.findall(r"(\d+) rows? of", stack.fitted_on))
+    return Footing(stack=stack.name, rows=rows, accelerators=_accelerators().get(stack.name, ()), changed=False)
+
+
+def spread(scenario: Scenario, step: float, tokens: float, peak: float) -> dict[str, Any]:
+    """The `intervals` of an answer: (low, high) of each figure, or null before any fit, and what they rest on."""
+    base = footing(scenario.stack)
+    speed = intervals.factors("step_time", base.stack, bool(base.stack))
+    size = intervals.factors("memory", base.stack, bool(base.stack))
+    return {
+        "level": intervals.LEVEL,
+        "step_time_s": None if speed is None else [step * speed[0], step * speed[1]],
+        "tokens_per_s": None if speed is None else [tokens / (step * speed[1]), tokens / (step * speed[0])],
+        "memory_peak_gib": None if size is None else [peak / GIB * size[0], peak / GIB * size[1]],
+        "basis": _basis(scenario.stack, base, "step_time"),
+        "memory_basis": _basis(scenario.stack, base, "memory"),
+    }
+
+
+def fits_probability(scenario: Scenario, peak: float, limit: float) -> float | None:
+    """Probability that the peak stays within the limit; None before any fit."""
+    base = footing(scenario.stack)
+    return intervals.probability_below(limit, peak, "memory", base.stack, bool(base.stack))
+
+
+def warnings(scenario: Scenario) -> tuple[str, ...]:
+    """Sentences where the speed rests on little: few rows, other accelerators, no fit at all."""
+    stack, base = scenario.stack, footing(scenario.stack)
+    device = scenario.fleet.islands[0].accelerator.name
+    if base.changed:
+        return (f"stack {stack.name} is not as it was fitted: the interval is that of a stack never seen",)
+    if not base.stack:
+        return (f"stack {stack.name} was never fitted to measured runs: the interval is that of a stack never seen",)
+    found = []
+    if base.rows < FEW:
+        found.append(f"stack {stack.name} is fitted on {base.rows} rows only ({stack.fitted_on})")
+    if base.accelerators and device not in base.accelerators:
+        seen = ", ".join(base.accelerators)
+        found.append(f"stack {stack.name} is fitted on {seen}; {device} is predicted from its data sheet")
+    return tuple(found)
+
+
+def _basis(stack: Stack, base: Footing, quantity: str) -> str:
+    found = intervals.basis(quantity, base.stack, bool(base.stack))
+    rows = f"{base.rows} rows" if base.stack else "changed, so not fitted" if base.changed else "not fitted"
+    return f"{stack.name}, {rows}: {found}" if found and quantity == "step_time" else found
+
+
+def _shipped(name: str) -> Stack | None:
+    from shardmeter.scenario.catalog import load_catalog
+
+    try:
+        found = load_catalog().stack(name)
+    except ShardMeterError:
+        return None
+    return found if found.name == name else None
+
+
+@functools.cache
+def _accelerators() -> dict[str, tuple[str, ...]]:
+    """Accelerators of the fitted rows of each stack, named as in the catalog (a variant counts as its base)."""
+    with data.open_text("fit_loso.csv") as file:
+        scored = {row[0] for row in csv.reader(file) if row[1] == "step_time"}
+    found: dict[str, dict[str, None]] = {}
+    with data.open_text("measured/runs.csv") as file:
+        rows = csv.reader(file)
+        head = next(rows)
+        key, device, stack = (head.index(name) for name in ("id", "accelerator", "framework"))
+        for row in rows:
+            if row[key] in scored:
+                found.setdefault(row[stack], {})[row[device].partition(";")[0].strip()] = None
+    return {name: tuple(sorted(devices)) for name, devices in found.items()}

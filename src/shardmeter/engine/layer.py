@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shardmeter.core.formula import under
 from shardmeter.core.record import record
 from shardmeter.core.units import Number, Seconds
 from shardmeter.engine import add, hide
@@ -65,13 +66,16 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
     ledgers: dict[str, Ledger] = {phase: {} for phase in DIRECTIONS}
     for op, portion in work.ops:
         label = "recompute" if op.replay else LABELS[op.kind]
-        add.merged(ledgers[op.phase], {label: price.compute(op)}, portion)
+        with under(label):
+            add.merged(ledgers[op.phase], {label: price.compute(op)}, portion)
     for transfer, portion in work.serial:
-        add.merged(ledgers[transfer.phase], {"tensor parallel": price.transfer(transfer).seconds}, portion)
+        with under("tensor parallel"):
+            add.merged(ledgers[transfer.phase], {"tensor parallel": price.transfer(transfer).seconds}, portion)
     times = {phase: add.folded(ledgers[phase].values()) for phase in DIRECTIONS}
     _floor(ledgers, times, (FORWARD,), work.launches_forward, stack)
     _floor(ledgers, times, (INPUT_GRAD, WEIGHT_GRAD), work.launches_backward, stack)
-    gathers = [price.transfer(t) for t in work.sharded if t.collective == "all_gather"]
+    with under("parameter gather"):
+        gathers = [price.transfer(t) for t in work.sharded if t.collective == "all_gather"]
     return Piece(
         ledgers=ledgers,
         times=times,
@@ -84,7 +88,8 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
 
 def _priced(transfers: tuple[Transfer, ...], collective: str, price: Prices) -> Charge:
     found = [t for t in transfers if t.collective == collective]
-    return price.transfer(found[0]) if found else NOTHING
+    with under("gradient reduction"):
+        return price.transfer(found[0]) if found else NOTHING
 
 
 def _floor(
@@ -92,6 +97,13 @@ def _floor(
 ) -> None:
     """Raise a direction to the host's pace; the excess becomes a term of its first phase."""
     device = add.folded(times[phase] for phase in phases)
-    paced = memory_bound.launch_floor(device, memory_bound.host_time(launches, stack.launch_overhead))
+    with under("launch overhead"):
+        paced = _paced(device, launches, stack)
     ledgers[phases[0]]["launch overhead"] = paced - device
     times[phases[0]] = times[phases[0]] + (paced - device)
+
+
+def _paced(device: Seconds, launches: Number, stack: Stack) -> Seconds:
+    host = memory_bound.host_time(launches, stack.launch_overhead)
+    paced: Seconds = memory_bound.launch_floor(device, host)
+    return paced

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from shardmeter.core.formula import under
 from shardmeter.core.record import changed
 from shardmeter.core.units import Seconds
 from shardmeter.engine import add, demand, hide
@@ -34,15 +35,19 @@ def step(
     before: Seconds = 0.0
     after: Seconds = 0.0
     if work.tied is not None:
-        add.merged(exposed, {"tied matrix": price.transfer(work.tied).seconds}, 1.0)
+        with under("tied matrix"):
+            add.merged(exposed, {"tied matrix": price.transfer(work.tied).seconds}, 1.0)
     if not fsdp.applies(plan):
-        gather, gather_hidden = _update_gather(work, pieces, price, plan, stack)
-        reduce, reduce_hidden = _gradient_reduction(work, pieces, price, plan, stack)
+        with under("parameter gather"):
+            gather, gather_hidden = _update_gather(work, pieces, price, plan, stack)
+        with under("gradient reduction"):
+            reduce, reduce_hidden = _gradient_reduction(work, pieces, price, plan, stack)
         slowed = stack.contention * (gather_hidden + reduce_hidden)
         before, after = gather, reduce + slowed
         add.merged(exposed, {"parameter gather": gather, "gradient reduction": reduce, "contention": slowed}, 1.0)
         add.merged(hidden, {"parameter gather": gather_hidden, "gradient reduction": reduce_hidden}, 1.0)
-    exposed["optimizer"] = price.streamed(demand.optimizer_traffic(demand.largest_stage(work), plan))
+    with under("optimizer"):
+        exposed["optimizer"] = price.streamed(demand.optimizer_traffic(demand.largest_stage(work), plan))
     exposed["software"] = stack.step_overhead
     after = after + exposed["optimizer"] + exposed["software"]
     tokens = work.tokens * work.micro_batches
@@ -61,7 +66,8 @@ def _pipeline(work: Work, stages: list[MicroBatch], price: Prices, plan: Plan, s
     if plan.pp > 1:
         makespan = schedule(plan.schedule).makespan
         slots = [changed(stages[kind].slot, first=first, count=count) for kind, first, count in work.runs]
-        hop = price.transfer(work.send).seconds
+        with under("stage sends"):
+            hop = price.transfer(work.send).seconds
         still = makespan(slots, work.micro_batches, plan.virtual_stages, 0.0)
         moving = still if stack.pipeline_overlap else makespan(slots, work.micro_batches, plan.virtual_stages, hop)
         exposed["stage sends"] = moving - still

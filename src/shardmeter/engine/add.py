@@ -22,6 +22,11 @@ CAUSES: dict[str, tuple[str, str]] = {
     "launch overhead": ("launch", "larger micro-batches, compiled kernels or CUDA graphs"),
     "recompute": ("compute", "less recomputation: shard more, or a smaller micro-batch, if memory allows"),
     "tensor parallel": ("scale-up link", "a smaller tp, or asynchronous tensor parallelism"),
+    "expert all-to-all": (
+        "fabric",
+        "a smaller ep, or one inside the scale-up domain; shared experts to hide behind; balanced routing",
+    ),
+    "context parallel": ("fabric", "a smaller cp, cp inside the scale-up domain, or longer sequences to hide behind"),
     "parameter gather": ("fabric", "hybrid sharding (dp_replicate > 1), reshard: false, or larger micro-batches"),
     "gradient reduction": ("fabric", "more accumulation per step, a 16-bit reduction, or hybrid sharding"),
     "tied matrix": ("fabric", "a model whose head has a matrix of its own, or a smaller pp"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardmeter.core.formula import under
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import Number, Seconds
 from shardmeter.engine import add, hide
 from shardmeter.engine.demand import BlockWork
@@ -14,6 +14,8 @@ from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Transfer
 from shardmeter.specs.stack import Stack
 
 LABELS = {"gemm": "matrix products", "attention": "core attention", "traffic": "memory-bound kernels"}
+TERMS = {"expert": "expert all-to-all", "context": "context parallel", "tensor": "tensor parallel"}
+"""Ledger term of a collective, by the first word of its label."""
 DIRECTIONS = (FORWARD, INPUT_GRAD, WEIGHT_GRAD)
 Ledger = dict[str, Number]
 
@@ -23,6 +25,8 @@ class Piece:
     """One piece of a block: exposed seconds by phase and label, their sums, and the transfers that may hide behind them."""
 
     ledgers: dict[str, Ledger]
+    hidden: Ledger
+    """Seconds that run behind named computes of the piece itself, by label."""
     times: dict[str, Seconds]
     gather: Charge
     gather_again: Charge
@@ -64,32 +68,58 @@ def _fold(period: Seconds, prologue: Seconds, epilogue: Seconds, moved: tuple[Ch
 def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
     """Price one piece and fold it: device seconds by phase, serial collectives, then the launch floor over each direction."""
     ledgers: dict[str, Ledger] = {phase: {} for phase in DIRECTIONS}
+    windows: dict[tuple[str, str, bool], Seconds] = {}
     for op, portion in work.ops:
         label = "recompute" if op.replay else LABELS[op.kind]
         with under(label):
-            add.merged(ledgers[op.phase], {label: price.compute(op)}, portion)
+            seconds = price.compute(op)
+        windows[op.label, op.phase, op.replay] = seconds
+        add.merged(ledgers[op.phase], {label: seconds}, portion)
     for transfer, portion in work.serial:
-        with under("tensor parallel"):
-            add.merged(ledgers[transfer.phase], {"tensor parallel": price.transfer(transfer).seconds}, portion)
+        term = TERMS[transfer.label.partition(" ")[0]]
+        with under(term):
+            add.merged(ledgers[transfer.phase], {term: price.transfer(transfer).seconds}, portion)
+    hidden: Ledger = {}
+    for transfer, portion, replay in work.behind:
+        window = windows[transfer.hides_under, transfer.phase, replay]
+        shown, behind = _behind(transfer, window, price, stack)
+        add.merged(ledgers[transfer.phase], shown, portion)
+        add.merged(hidden, behind, portion)
     times = {phase: add.folded(ledgers[phase].values()) for phase in DIRECTIONS}
     _floor(ledgers, times, (FORWARD,), work.launches_forward, stack)
     _floor(ledgers, times, (INPUT_GRAD, WEIGHT_GRAD), work.launches_backward, stack)
     with under("parameter gather"):
-        gathers = [price.transfer(t) for t in work.sharded if t.collective == "all_gather"]
-    return Piece(
-        ledgers=ledgers,
-        times=times,
-        gather=gathers[0] if gathers else NOTHING,
-        gather_again=gathers[1] if len(gathers) > 1 else NOTHING,
-        scatter=_priced(work.sharded, "reduce_scatter", price),
-        replicate=_priced(work.sharded, "all_reduce", price),
-    )
-
-
-def _priced(transfers: tuple[Transfer, ...], collective: str, price: Prices) -> Charge:
-    found = [t for t in transfers if t.collective == collective]
+        gather = _priced(work.sharded, "all_gather", FORWARD, price)
+        again = _priced(work.sharded, "all_gather", INPUT_GRAD, price)
     with under("gradient reduction"):
-        return price.transfer(found[0]) if found else NOTHING
+        scatter = _priced(work.sharded, "reduce_scatter", INPUT_GRAD, price)
+        replicate = _priced(work.sharded, "all_reduce", INPUT_GRAD, price)
+    return Piece(
+        ledgers=ledgers, hidden=hidden, times=times, gather=gather, gather_again=again, scatter=scatter,
+        replicate=replicate,
+    )  # fmt: skip
+
+
+def _behind(transfer: Transfer, window: Seconds, price: Prices, stack: Stack) -> tuple[Ledger, Ledger]:
+    """(exposed, hidden) seconds of messages of which each may run behind its share of a named compute, one after another.
+
+    What is hidden slows that compute. Source: the rule of `hide`, each message released when its share begins."""
+    term = TERMS[transfer.label.partition(" ")[0]]
+    with under(term):
+        each = price.transfer(changed(transfer, messages=1.0)).seconds
+    shown = hide.late(each, transfer.window * window)
+    slowed = hide.slowed(stack.contention, each - shown, shown)
+    times = transfer.messages
+    return {term: times * shown, "contention": times * slowed}, {term: times * (each - shown)}
+
+
+def _priced(transfers: tuple[Transfer, ...], collective: str, phase: str, price: Prices) -> Charge:
+    """What the collectives of one kind and phase take together, one after another: those of experts after the others."""
+    found = [price.transfer(t) for t in transfers if t.collective == collective and t.phase == phase]
+    total = found[0] if found else NOTHING
+    for one in found[1:]:
+        total = total.plus(one)
+    return total
 
 
 def _floor(

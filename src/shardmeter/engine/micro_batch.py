@@ -5,13 +5,17 @@ from __future__ import annotations
 from shardmeter.core.record import record
 from shardmeter.core.units import Seconds
 from shardmeter.engine import add, hide
+from shardmeter.engine.demand import contents
 from shardmeter.engine.layer import DIRECTIONS, Ledger, Piece
+from shardmeter.families.operations import is_layer
 from shardmeter.schedules import Slot
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import fsdp
 from shardmeter.strategies.pipeline import Stage
+
+_ZERO: tuple[Seconds, Seconds, Seconds] = (0.0, 0.0, 0.0)
 
 
 @record
@@ -33,9 +37,12 @@ def micro_batch(stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack
             add.merged(exposed, pieces[name].ledgers[phase], float(count))
             times[phase] = times[phase] + float(count) * pieces[name].times[phase]
     hidden: Ledger = {}
+    for name, count in contents(stage):
+        add.merged(hidden, pieces[name].hidden, float(count))
     if fsdp.applies(plan):
-        shown, hidden, forward, backward = _sharded(stage, pieces, stack)
+        shown, behind, forward, backward = _sharded(stage, pieces, stack)
         add.merged(exposed, shown, 1.0)
+        add.merged(hidden, behind, 1.0)
         times[FORWARD] = times[FORWARD] + forward
         times[INPUT_GRAD] = times[INPUT_GRAD] + backward
     slot = Slot(
@@ -48,32 +55,36 @@ def micro_batch(stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack
     return MicroBatch(stage=stage, exposed=exposed, hidden=hidden, slot=slot)
 
 
-def contents(stage: Stage) -> list[tuple[str, int]]:
-    """The blocks of a stage and how many pieces of each."""
-    return [("embedding", int(stage.embedding)), ("layer", stage.layers), ("head", int(stage.head))]
-
-
 def _sharded(stage: Stage, pieces: dict[str, Piece], stack: Stack) -> tuple[Ledger, Ledger, Seconds, Seconds]:
     """Sharded parameters behind a micro-batch: (exposed, hidden, extra forward seconds, extra backward seconds).
 
     One unit is prefetched, so all but the first gather and the last reduction may hide. The root unit (embedding and head)
-    is gathered first and kept. Both ends show in every micro-batch: the end of a backward waits for its reductions."""
-    layer = pieces["layer"]
-    some, steady = float(min(stage.layers, 1)), float(max(stage.layers - 1, 0))
-    ahead = layer.forward_fold()
-    back = layer.backward_fold(pieces["head"].backward if stage.head else 0.0)
-    gather_stall = _stall_of_gathers(layer)
-    forward = some * ahead.prologue + steady * (ahead.steady - layer.forward)
-    gather_back = some * back.prologue + steady * gather_stall
-    reduce = some * back.epilogue + steady * (back.steady - layer.backward - gather_stall)
-    layers = float(stage.layers)
-    hidden_forward = layers * layer.gather.seconds - forward
-    hidden_back = layers * layer.gather_again.seconds - gather_back
-    hidden_reduce = layers * (layer.scatter.seconds + layer.replicate.seconds) - reduce
-    slowed_forward = hide.slowed(stack.contention, hidden_forward, steady * (ahead.steady - layer.forward))
-    slowed_back = hide.slowed(stack.contention, hidden_back + hidden_reduce, steady * (back.steady - layer.backward))
+    is gathered first and kept. Both ends show in every micro-batch: the end of a backward waits for its reductions. Where
+    kinds of layers meet, the first of a kind waits as long as the others. Leaves out: a gather behind another kind's piece."""
+    window = pieces["head"].backward if stage.head else 0.0
+    last = len(stage.contents) - 1
+    forward, gather_back, reduce = _ZERO
+    stall_forward, stall_back, moved_forward, moved_back, moved_reduce = _ZERO + _ZERO[:2]
+    for place, (name, count) in enumerate(stage.contents):
+        layer = pieces[name]
+        ahead, back, gather_stall = layer.forward_fold(), layer.backward_fold(window), _stall_of_gathers(layer)
+        first, final = float(place == 0), float(place == last)
+        waits, waits_back, pays = float(count) - first, float(count) - final, float(count) - first
+        forward = forward + first * ahead.prologue + waits * (ahead.steady - layer.forward)
+        gather_back = gather_back + final * back.prologue + waits_back * gather_stall
+        reduce = reduce + first * back.epilogue + pays * (back.steady - layer.backward - gather_stall)
+        stall_forward = stall_forward + waits * (ahead.steady - layer.forward)
+        stall_back = stall_back + pays * (back.steady - layer.backward)
+        moved_forward = moved_forward + float(count) * layer.gather.seconds
+        moved_back = moved_back + float(count) * layer.gather_again.seconds
+        moved_reduce = moved_reduce + float(count) * (layer.scatter.seconds + layer.replicate.seconds)
+    hidden_forward = moved_forward - forward
+    hidden_back = moved_back - gather_back
+    hidden_reduce = moved_reduce - reduce
+    slowed_forward = hide.slowed(stack.contention, hidden_forward, stall_forward)
+    slowed_back = hide.slowed(stack.contention, hidden_back + hidden_reduce, stall_back)
     for name, here in contents(stage):
-        if here and name != "layer":
+        if here and not is_layer(name):
             forward = forward + pieces[name].gather.seconds
             reduce = reduce + pieces[name].scatter.seconds + pieces[name].replicate.seconds
     exposed = {

@@ -34,6 +34,12 @@ class Charge:
     scale_up: Seconds
     fabric: Seconds
 
+    def plus(self, other: Charge) -> Charge:
+        """Both, one after the other."""
+        return Charge(
+            self.seconds + other.seconds, self.scale_up + other.scale_up, self.fabric + other.fabric
+        )  # fmt: skip
+
 
 NOTHING = Charge(0.0, 0.0, 0.0)
 """A group of one moves nothing."""
@@ -80,12 +86,14 @@ class Prices:
         )
 
     def transfer(self, demand: Transfer) -> Charge:
-        """Seconds of `demand.messages` collectives of `demand.size` bytes each; a send goes to the neighbouring stage."""
-        if demand.collective == "send":
-            return self._send(demand)
+        """Seconds of `demand.messages` collectives of `demand.size` bytes each; a send goes to the axis's next rank."""
         ranks = math.prod(self.plan.degree(axis) for axis in demand.axes)
         if isinstance(ranks, float) and ranks == 1.0:
             return NOTHING
+        if demand.collective == "send":
+            return self._send(demand, ranks)
+        if demand.collective == "all_to_all":
+            return self._all_to_all(demand, ranks)
         double = 2.0 if demand.collective == "all_reduce" else 1.0
         longest: Seconds = 0.0
         total: Seconds = 0.0
@@ -124,9 +132,34 @@ class Prices:
             return tier.bandwidth
         return np.minimum(tier.bandwidth, np.maximum(members - 1.0, 1.0) * tier.pair_bandwidth)
 
-    def _send(self, demand: Transfer) -> Charge:
-        """Between neighbouring stages: the slowest tier that any pair of neighbours crosses."""
-        span = self.plan.stride("pp") * self.plan.degree("pp")
+    def _all_to_all(self, demand: Transfer, ranks: Count) -> Charge:
+        """Every rank sends an equal part of its buffer to every other: what stays in a unit does not use its ports."""
+        longest: Seconds = 0.0
+        total: Seconds = 0.0
+        innermost: Seconds = 0.0
+        latency: Seconds = self.island.tiers[0].latency_start
+        crossing: Mask = np.False_
+        inside: Count = 1.0
+        for index, tier in enumerate(self.island.tiers):
+            reached = self._inside(demand.axes, tier.size)
+            moved = collectives.exchange_traffic(demand.size, ranks, inside, ranks if index else reached)
+            share = tier.share if index else tier.share * collectives.EXCHANGE_SHARE
+            time = collectives.tier_time(moved, self._bandwidth(tier, reached), share, self._factor(index))
+            longest, total = np.maximum(longest, time), total + time
+            latency = latency + np.where(np.greater(reached, inside), tier.latency_step, 0.0)
+            if index == 0:
+                innermost = time
+            else:
+                crossing = np.logical_or(crossing, np.greater(reached, inside))
+            inside = reached
+        latency = np.where(np.greater(ranks, 1.0), latency, 0.0)
+        seconds = (collectives.wire_time(longest, total) + latency) * demand.messages
+        fabric = np.where(crossing, seconds, 0.0)
+        return Charge(seconds, np.where(crossing, innermost * demand.messages, seconds), fabric)
+
+    def _send(self, demand: Transfer, ranks: Count) -> Charge:
+        """Between neighbours of an axis: the slowest tier that any pair of them crosses. Nothing where there is one rank."""
+        span = self.plan.stride(demand.axes[0]) * ranks
         inner = self.island.tiers[0]
         start = inner.latency_start
         time = collectives.send_time(
@@ -140,6 +173,7 @@ class Prices:
             )
             time = np.where(over, far, time)
             crossing = np.logical_or(crossing, over)
+        time = np.where(np.greater(ranks, 1.0), time, 0.0) * demand.messages
         return Charge(time, np.where(crossing, 0.0, time), np.where(crossing, time, 0.0))
 
     def _factor(self, index: int) -> Ratio:
@@ -148,8 +182,8 @@ class Prices:
     def _inside(self, axes: tuple[str, ...], unit: Count) -> Count:
         members: Count = 1.0
         for axis in axes:
-            degree = self.plan.degree(axis)
-            members = members * collectives.members_inside(degree, self.plan.stride(axis), unit)
+            for degree, stride in self.plan.spans(axis):
+                members = members * collectives.members_inside(degree, stride, unit)
         return members
 
 

@@ -18,6 +18,7 @@ from shardmeter.specs.demands import Transfer
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, fsdp
+from shardmeter.strategies.pipeline import Stage
 
 
 def step(
@@ -47,7 +48,7 @@ def step(
         add.merged(exposed, {"parameter gather": gather, "gradient reduction": reduce, "contention": slowed}, 1.0)
         add.merged(hidden, {"parameter gather": gather_hidden, "gradient reduction": reduce_hidden}, 1.0)
     with under("optimizer"):
-        exposed["optimizer"] = price.streamed(demand.optimizer_traffic(demand.largest_stage(work), plan))
+        exposed["optimizer"] = price.streamed(demand.optimizer_traffic(demand.largest_stage(work, plan), plan))
     exposed["software"] = stack.step_overhead
     after = after + exposed["optimizer"] + exposed["software"]
     tokens = work.tokens * work.micro_batches
@@ -94,12 +95,15 @@ def _gradient_reduction(
     """(exposed, hidden) seconds of reducing whole gradients, behind the last backward of the first stage (all of them for
     zero2, which reduces after every micro-batch). Leaves out: later stages, which finish earlier and have slack."""
     stage = work.stages[0]
-    parameters = demand.gradient_parameters(work, stage)
+    held = demand.gradient_parameters(work, stage)
     width = demand.WIDTH[plan.reduce_dtype]
-    seconds = _in_buckets(data.gradient_transfers(parameters, plan, width), price)
+    seconds = _in_buckets(data.gradient_transfers(held.dense, plan, width), price)
+    if _routed(stage):
+        seconds = seconds + _in_buckets(data.gradient_transfers(held.experts, plan, width, experts=True), price)
     shown = seconds
     if stack.gradient_overlap:
-        shown = hide.tail(seconds, pieces["layer"].backward, float(max(stage.layers, 1)))
+        layers = float(max(stage.layers, 1))
+        shown = hide.tail(seconds, _train(stage, pieces, "backward") / layers, layers)
     times = work.micro_batches if plan.sharding == "zero2" else 1.0
     return times * shown, times * (seconds - shown)
 
@@ -109,11 +113,24 @@ def _update_gather(
 ) -> tuple[Seconds, Seconds]:
     """(exposed, hidden) seconds of gathering updated parameters, before or behind the first forward."""
     stage = work.stages[0]
-    parameters = demand.gradient_parameters(work, stage)
-    seconds = _in_buckets(data.update_transfers(parameters, plan, demand.WIDTH[plan.gather_dtype]), price)
-    window = float(max(stage.layers, 1)) * pieces["layer"].forward if stack.gather_overlap else 0.0
+    held = demand.gradient_parameters(work, stage)
+    width = demand.WIDTH[plan.gather_dtype]
+    seconds = _in_buckets(data.update_transfers(held.dense, plan, width), price)
+    if _routed(stage):
+        seconds = seconds + _in_buckets(data.update_transfers(held.experts, plan, width, experts=True), price)
+    window = _train(stage, pieces, "forward") if stack.gather_overlap else 0.0
     shown = hide.late(seconds, window)
     return shown, seconds - shown
+
+
+def _routed(stage: Stage) -> bool:
+    """Whether a stage has layers with routed experts."""
+    return any(name == "moe layer" for name, _ in stage.contents)
+
+
+def _train(stage: Stage, pieces: dict[str, Piece], direction: str) -> Seconds:
+    """Seconds of all layers of a stage in one direction."""
+    return add.folded(float(count) * getattr(pieces[name], direction) for name, count in stage.contents)
 
 
 def _in_buckets(transfers: tuple[Transfer, ...], price: Prices) -> Seconds:

@@ -11,28 +11,50 @@ FLOP_PER_MAC = 2.0
 
 @record
 class Block:
-    """A run of equal pieces of the model. `matrices` are divided by tensor parallelism, `vectors` are replicated."""
+    """A run of equal pieces of the model. `matrices` are divided by tensor parallelism, `vectors` (the router's matrix too)
+    are replicated, `experts` are divided by etp · ep."""
 
     name: str
     count: int
     matrices: Count
     vectors: Count
+    experts: Count = 0.0
     trainable: bool = True
 
     @property
     def parameters(self) -> Count:
         """Parameters of one piece."""
-        return self.matrices + self.vectors
+        return self.matrices + self.vectors + self.experts
 
 
-def matmul(label: str, m: Count, k: Count, n: Count, split: str) -> tuple[Compute, ...]:
-    """A linear layer's three products. `split` is how tensor parallelism divides the weight: column (n) or row (k).
+CUTS = {
+    "column": ("n", "k", "n"),
+    "row": ("k", "n", "m"),
+    "tokens": ("tokens m", "tokens m", "tokens k"),
+    "expert column": ("expert n", "expert k", "expert n"),
+    "expert row": ("expert k", "expert n", "expert m"),
+    "none": ("none", "none", "none"),
+}
+"""How a weight is divided → which dimension of its forward, input-gradient and weight-gradient product shrinks."""
+
+
+def is_layer(block: str) -> bool:
+    """Whether a block is a layer, of whatever kind: the embedding and the head are not."""
+    return block not in ("embedding", "head")
+
+
+def matmul(label: str, m: Count, k: Count, n: Count, split: str, repeats: Count = 1.0) -> tuple[Compute, ...]:
+    """A linear layer's three products, `repeats` times (one for each expert). `split` is how the weight is divided: column
+    (n) or row (k), over tp or over the expert mesh; tokens: not, but each rank multiplies its own part of the sequence.
 
     Each product carries which of its own dimensions shrinks: the column-parallel input gradient has a short depth."""
-    cut = {"column": ("n", "k", "n"), "row": ("k", "n", "m"), "none": ("none", "none", "none")}[split]
+    cut = CUTS[split]
 
     def product(phase: str, m: Count, n: Count, k: Count, axis: str) -> Compute:
-        return Compute(label=label, kind="gemm", phase=phase, split=axis, m=m, n=n, k=k, flops=FLOP_PER_MAC * m * n * k)
+        flops = FLOP_PER_MAC * m * n * k * repeats
+        return Compute(
+            label=label, kind="gemm", phase=phase, split=axis, m=m, n=n, k=k, repeats=repeats, flops=flops
+        )  # fmt: skip
 
     return (
         product(FORWARD, m, n, k, cut[0]),

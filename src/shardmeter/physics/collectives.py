@@ -10,6 +10,9 @@ import numpy as np
 from shardmeter.core.formula import formula
 from shardmeter.core.units import Bytes, BytesPerS, Count, Fraction, Ratio, Seconds
 
+EXCHANGE_SHARE = 0.87
+"""Rate of an all-to-all inside the scale-up domain over that of a ring: 0.70-0.71 of the wire on NVLink 3, 4 and 5, where a
+ring reaches 0.78-0.82 (NCCL bus bandwidths, GTC 2025 S72583); between nodes an all-to-all reaches what others reach."""
 PHASES_IN_LINE = 0.15
 """Share of the shorter phases of a hierarchical collective that does not run behind the longest."""
 
@@ -30,6 +33,16 @@ def shard_traffic(size: Bytes, ranks: Count, inside: Count) -> Bytes:
     for the innermost tier inside = 1 and this is the ring's size·(ranks − 1)/ranks.
     Leaves out: trees, in-network reduction."""
     return size * (1.0 - inside / ranks) / inside
+
+
+@formula(cite="shardmeter")
+def exchange_traffic(size: Bytes, ranks: Count, inside: Count, reached: Count) -> Bytes:
+    """Bytes each accelerator sends through a tier in an all-to-all of its `size` bytes over `ranks` members.
+
+    An equal part goes to every member, its own included. Of a unit of `inside` members, what goes to the other members
+    among `reached` leaves: size·(reached − inside)/ranks. A port out of a unit carries all that leaves it, however far.
+    Leaves out: parts that are not equal, one copy for all receivers in a unit."""
+    return size * (reached - inside) / ranks
 
 
 @formula(cite="nccl-tuning")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, Count, Flop
+from shardmeter.core.units import Bytes, Count, Flop, Fraction
 
 FORWARD, INPUT_GRAD, WEIGHT_GRAD, OPTIMIZER = "forward", "input_grad", "weight_grad", "optimizer"
 PHASES = (FORWARD, INPUT_GRAD, WEIGHT_GRAD, OPTIMIZER)
@@ -14,7 +14,10 @@ class Compute:
     """Arithmetic and memory traffic of one kernel (or family of kernels) on one rank, once per scope.
 
     kind: gemm (shape m × k by k × n, `repeats` times), attention (flops, by the stack's kernel), traffic (bytes through
-    device memory). `split` tells the tensor strategy how the op divides: column (n), row (k), heads, sequence, none.
+    device memory). `split` tells the strategies how the op divides. Over tp: the dimension of a product (n, k, m), heads,
+    sequence, none; "tokens m" and "tokens k": that dimension, where activations are cut along the sequence. Over the
+    expert mesh: "expert n", "expert k", "expert m" (the dimension that etp cuts), "expert rows" and "expert inner" (traffic
+    as wide as the model, or as wide as an expert).
     """
 
     label: str
@@ -40,7 +43,8 @@ class Transfer:
 
     label: str
     collective: str
-    """all_reduce, all_gather, reduce_scatter, all_to_all, send."""
+    """all_reduce, all_gather, reduce_scatter, all_to_all (`size` is what one rank holds before), send (to the next rank of
+    the axis)."""
     size: Bytes
     axes: tuple[str, ...]
     phase: str
@@ -49,7 +53,9 @@ class Transfer:
     hides_under: str = ""
     """The named compute it may run behind; empty = serial."""
     messages: Count = 1.0
-    """Collectives the size is cut into (buckets)."""
+    """How many such collectives: `size` is that of one."""
+    window: Fraction = 1.0
+    """Share of the named compute that one message may run behind."""
 
 
 @record

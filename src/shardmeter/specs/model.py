@@ -46,6 +46,18 @@ class Model:
     """none, head (one vector of head_dim for q and one for k: Qwen3) or full (over all heads: OLMo 2)."""
     norms_per_layer: Count = 2.0
     """2 for pre-norm; 1 for parallel blocks that share one norm (Falcon, phi-2); 4 for sandwich norms (Gemma 2)."""
+    experts: Count = 0.0
+    """Routed experts of a mixture-of-experts layer; 0 = a dense model."""
+    top_k: Count = 0.0
+    """Experts that a token is sent to."""
+    moe_ffn: Count = 0.0
+    """Width of one expert; `ffn` is that of the dense layers."""
+    shared_ffn: Count = 0.0
+    """Width, all together, of the experts that every token passes."""
+    shared_gate: bool = False
+    """Whether a gate of one column weighs the shared experts (Qwen2-MoE)."""
+    dense_first: int = 0
+    """Layers at the start that are dense in a mixture-of-experts model."""
     tied: bool = False
     """Whether the head shares the embedding matrix."""
     head_bias: bool = False

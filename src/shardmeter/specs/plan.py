@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from shardmeter.core.record import record
-from shardmeter.core.units import Count, Fraction
+from shardmeter.core.units import Count, Fraction, Ratio
 
 AXES = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
+EXPERT_AXES = ("etp", "ep", "edp")
+"""A second mesh over the ranks of tp · cp · dp_shard, innermost first: how experts lie on them. `edp` is what is left."""
 SHARDINGS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
 
 
@@ -30,6 +34,8 @@ class Plan:
     cp: Count = 1.0
     ep: Count = 1.0
     etp: Count = 1.0
+    expert_skew: Ratio = 1.0
+    """Tokens of the busiest expert rank over the mean; 1 = balanced."""
     dp_shard: Count = 1.0
     dp_replicate: Count = 1.0
     sharding: str = "fsdp"
@@ -65,7 +71,9 @@ class Plan:
         return self.tp * self.pp * self.cp * self.dp_shard * self.dp_replicate
 
     def degree(self, axis: str) -> Count:
-        """Size of one mesh axis."""
+        """Size of one mesh axis, or of one of the expert mesh."""
+        if axis == "edp":
+            return self.tp * self.cp * self.dp_shard / (self.etp * self.ep)
         return float(self.pp) if axis == "pp" else getattr(self, axis)
 
     def stride(self, axis: str) -> Count:
@@ -74,3 +82,25 @@ class Plan:
         for inner in self.rank_order[: self.rank_order.index(axis)]:
             stride = stride * self.degree(inner)
         return stride
+
+    def spans(self, axis: str) -> tuple[tuple[Count, Count], ...]:
+        """(degree, stride) of the rows of ranks that a group of one axis is made of: one row for an axis of the mesh.
+
+        `ep` takes the innermost part of tp · cp · dp_shard (without tp where etp = tp), axis by axis in rank order; `edp`
+        has what is left of each. Leaves out: degrees of which neither divides the other."""
+        if axis not in EXPERT_AXES:
+            return ((self.degree(axis), self.stride(axis)),)
+        if axis == "etp":
+            return ((self.etp, self.stride("tp")),)
+        left: Count = self.ep
+        taken: list[tuple[Count, Count]] = []
+        rest: list[tuple[Count, Count]] = []
+        for name in (one for one in self.rank_order if one in ("tp", "cp", "dp_shard")):
+            degree, stride = self.degree(name), self.stride(name)
+            if name == "tp":
+                degree, stride = degree / self.etp, stride * self.etp
+            part = np.minimum(degree, left)
+            left = left / part
+            taken.append((part, stride))
+            rest.append((degree / part, stride * part))
+        return tuple(taken if axis == "ep" else rest)

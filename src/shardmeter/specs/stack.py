@@ -51,6 +51,10 @@ class Stack:
     """zero1/zero2: whether the gather of updated parameters runs behind the next forward pass."""
     sends_cut: bool = False
     """Without sequence parallelism: whether each tensor-parallel rank sends its part of the activations to the next stage."""
+    expert_overlap: bool = False
+    """Whether the expert all-to-all runs behind the shared experts."""
+    context_overlap: bool = False
+    """Whether keys and values gathered for context parallelism run behind the attention (by groups of heads)."""
     pipeline_overlap: bool = False
     """Whether stage-to-stage sends run behind compute."""
     launches_forward: Count = 20.0

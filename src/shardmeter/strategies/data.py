@@ -13,16 +13,23 @@ from shardmeter.specs.plan import Plan
 BUCKET = 50e6
 """Bytes in one gradient bucket (PyTorch DDP 25 MiB; Megatron 40 M elements; nanotron 50 MB)."""
 GROUP = ("cp", "dp_shard", "dp_replicate")
+EXPERTS = ("edp", "dp_replicate")
+"""Routed experts are copied over what the expert mesh leaves of tp · cp · dp_shard, and over the replicas."""
 
 
-def shards(plan: Plan) -> Count:
-    """Ways the optimizer state is divided."""
-    return plan.dp_shard * plan.cp if plan.sharding in ("zero1", "zero2", "zero3", "fsdp") else 1.0
+def shards(plan: Plan, experts: bool = False) -> Count:
+    """Ways the optimizer state is divided: over cp and dp_shard, that of routed experts over their own copies."""
+    if plan.sharding not in ("zero1", "zero2", "zero3", "fsdp"):
+        return 1.0
+    return plan.degree("edp") if experts else plan.dp_shard * plan.cp
 
 
-def gradient_transfers(parameters: Count, plan: Plan, reduce_width: Bytes) -> tuple[Transfer, ...]:
-    """Reduction of the gradients of `parameters` (one rank's, after tensor and pipeline cuts)."""
+def gradient_transfers(
+    parameters: Count, plan: Plan, reduce_width: Bytes, experts: bool = False
+) -> tuple[Transfer, ...]:
+    """Reduction of the gradients of `parameters` (one rank's, after tensor, expert and pipeline cuts)."""
     size = parameters * reduce_width
+    group = EXPERTS if experts else GROUP
     scope = "micro_batch" if plan.sharding == "zero2" else "step"
 
     def over(label: str, collective: str, size: Bytes, axes: tuple[str, ...]) -> Transfer:
@@ -32,20 +39,21 @@ def gradient_transfers(parameters: Count, plan: Plan, reduce_width: Bytes) -> tu
         )  # fmt: skip
 
     if plan.sharding in ("none", "ddp"):
-        return (over("gradient all-reduce", "all_reduce", size, GROUP),)
+        return (over("gradient all-reduce", "all_reduce", size, group),)
     return (
-        over("gradient reduce-scatter", "reduce_scatter", size, GROUP[:2]),
-        over("gradient all-reduce over replicas", "all_reduce", size / shards(plan), GROUP[2:]),
+        over("gradient reduce-scatter", "reduce_scatter", size, group[:-1]),
+        over("gradient all-reduce over replicas", "all_reduce", size / shards(plan, experts), group[-1:]),
     )
 
 
-def update_transfers(parameters: Count, plan: Plan, gather_width: Bytes) -> tuple[Transfer, ...]:
+def update_transfers(parameters: Count, plan: Plan, gather_width: Bytes, experts: bool = False) -> tuple[Transfer, ...]:
     """Gather of the updated parameters after a sharded optimizer step."""
     if plan.sharding not in ("zero1", "zero2"):
         return ()
     return (
         Transfer(
-            label="parameter gather", collective="all_gather", size=parameters * gather_width, axes=GROUP[:2],
+            label="parameter gather", collective="all_gather", size=parameters * gather_width,
+            axes=(EXPERTS if experts else GROUP)[:-1],
             phase=OPTIMIZER, scope="step", hides_under="forward",
         ),
     )  # fmt: skip

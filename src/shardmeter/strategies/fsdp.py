@@ -12,7 +12,8 @@ from shardmeter.core.units import Bytes, Count
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, Transfer
 from shardmeter.specs.plan import Plan
 
-SHARD = ("cp", "dp_shard")
+SHARD, EXPERTS = ("cp", "dp_shard"), ("edp",)
+"""What shards parameters, and what shards those of routed experts."""
 REPLICATE = ("dp_replicate",)
 
 
@@ -22,10 +23,11 @@ def applies(plan: Plan) -> bool:
 
 
 def transfers(
-    parameters: Count, plan: Plan, gather_width: Bytes, reduce_width: Bytes, keep: bool
+    parameters: Count, plan: Plan, gather_width: Bytes, reduce_width: Bytes, keep: bool, experts: bool = False
 ) -> tuple[Transfer, ...]:
     """Collectives of one unit of `parameters` per micro-batch. `keep`: its parameters stay gathered until the backward."""
-    shards = plan.dp_shard * plan.cp
+    shards = plan.degree("edp") if experts else plan.dp_shard * plan.cp
+    group = EXPERTS if experts else SHARD
 
     def over(label: str, collective: str, size: Bytes, axes: tuple[str, ...], phase: str) -> Transfer:
         under = "forward" if phase == FORWARD else "backward"
@@ -33,11 +35,11 @@ def transfers(
             label=label, collective=collective, size=size, axes=axes, phase=phase, scope="layer", hides_under=under
         )
 
-    gather = over("parameter gather", "all_gather", parameters * gather_width, SHARD, FORWARD)
-    again = () if keep else (over("parameter gather", "all_gather", parameters * gather_width, SHARD, INPUT_GRAD),)
+    gather = over("parameter gather", "all_gather", parameters * gather_width, group, FORWARD)
+    again = () if keep else (over("parameter gather", "all_gather", parameters * gather_width, group, INPUT_GRAD),)
     return (
         gather,
         *again,
-        over("gradient scatter", "reduce_scatter", parameters * reduce_width, SHARD, INPUT_GRAD),
+        over("gradient scatter", "reduce_scatter", parameters * reduce_width, group, INPUT_GRAD),
         over("gradient reduce over replicas", "all_reduce", parameters * reduce_width / shards, REPLICATE, INPUT_GRAD),
     )

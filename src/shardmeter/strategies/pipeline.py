@@ -20,6 +20,8 @@ class Stage:
     layers: int
     embedding: bool
     head: bool
+    contents: tuple[tuple[str, int], ...] = ()
+    """Blocks of layers in order, each with how many pieces of it."""
 
 
 def cut(layers: int, pp: int, rule: str, layer_cost: float, head_cost: float) -> tuple[int, ...]:
@@ -44,25 +46,46 @@ def even(layers: int, pp: int) -> tuple[int, ...]:
     return tuple(base + (i < rest) for i in range(pp))
 
 
-def stages(counts: tuple[int, ...]) -> tuple[Stage, ...]:
+Blocks = tuple[tuple[str, int], ...]
+"""Blocks in order, each with how many pieces of it."""
+
+
+def contents(counts: tuple[int, ...], blocks: Blocks = ()) -> tuple[Blocks, ...]:
+    """What each stage holds if `blocks` (all of them layers, unless said) are dealt out in order, `counts` to each stage."""
+    ends, before = [], 0
+    for name, pieces in blocks or (("layer", sum(counts)),):
+        ends.append((name, before, before + pieces))
+        before += pieces
+    dealt: list[Blocks] = []
+    start = 0
+    for wanted in counts:
+        own = [(name, min(end, start + wanted) - max(begin, start)) for name, begin, end in ends]
+        dealt.append(tuple((name, pieces) for name, pieces in own if pieces > 0))
+        start += wanted
+    return tuple(dealt)
+
+
+def stages(counts: tuple[int, ...], blocks: Blocks = ()) -> tuple[Stage, ...]:
     """Group equal stages, in order of their first appearance."""
     last = len(counts) - 1
-    kinds: dict[tuple[int, bool, bool], list[int]] = {}
-    for position, layers in enumerate(counts):
-        kinds.setdefault((layers, position == 0, position == last), []).append(position)
+    kinds: dict[tuple[Blocks, bool, bool], list[int]] = {}
+    for position, own in enumerate(contents(counts, blocks)):
+        kinds.setdefault((own, position == 0, position == last), []).append(position)
     return tuple(
-        Stage(first=places[0], count=len(places), layers=layers, embedding=first, head=final)
-        for (layers, first, final), places in kinds.items()
-    )
+        Stage(
+            first=places[0], count=len(places), layers=counts[places[0]], embedding=first, head=final, contents=own
+        )
+        for (own, first, final), places in kinds.items()
+    )  # fmt: skip
 
 
-def runs(counts: tuple[int, ...], kinds: tuple[Stage, ...]) -> tuple[tuple[int, int, int], ...]:
+def runs(counts: tuple[int, ...], kinds: tuple[Stage, ...], blocks: Blocks = ()) -> tuple[tuple[int, int, int], ...]:
     """Neighbouring equal stages, in order of position: (index into `kinds`, first position, how many)."""
     last = len(counts) - 1
-    index = {(kind.layers, kind.embedding, kind.head): i for i, kind in enumerate(kinds)}
+    index = {(kind.contents, kind.embedding, kind.head): i for i, kind in enumerate(kinds)}
     found: list[tuple[int, int, int]] = []
-    for position, layers in enumerate(counts):
-        kind = index[layers, position == 0, position == last]
+    for position, own in enumerate(contents(counts, blocks)):
+        kind = index[own, position == 0, position == last]
         if found and found[-1][0] == kind:
             found[-1] = (kind, found[-1][1], found[-1][2] + 1)
         else:

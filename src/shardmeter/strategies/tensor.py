@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from shardmeter.core.record import changed
 from shardmeter.core.units import Bytes, Count
-from shardmeter.families.operations import Block
+from shardmeter.families.operations import Block, is_layer
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, Compute, Transfer
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
@@ -17,10 +17,12 @@ from shardmeter.specs.plan import Plan
 
 def shard(op: Compute, plan: Plan) -> Compute:
     """One rank's part of an operation."""
-    if op.split == "none" or (op.split == "sequence" and not plan.sequence_parallel):
+    along_sequence = op.split in ("sequence", "tokens m", "tokens k")
+    if op.split == "none" or (along_sequence and not plan.sequence_parallel):
         return op
     if op.kind == "gemm":
-        cut: dict[str, Count] = {op.split: getattr(op, op.split) / plan.tp}
+        axis = op.split[-1]
+        cut: dict[str, Count] = {axis: getattr(op, axis) / plan.tp}
         return changed(op, flops=op.flops / plan.tp, **cut)
     if op.kind == "attention":
         return changed(op, flops=op.flops / plan.tp, n=op.n / plan.tp)
@@ -28,12 +30,14 @@ def shard(op: Compute, plan: Plan) -> Compute:
 
 
 def held(block: Block, plan: Plan) -> Count:
-    """Parameters of one piece of a block that one tensor-parallel rank holds."""
+    """Parameters of one piece of a block that one tensor-parallel rank holds, routed experts apart."""
     return block.matrices / plan.tp + block.vectors
 
 
 def transfers(model: Model, block: str, tokens: Count, plan: Plan, width: Bytes) -> tuple[Transfer, ...]:
-    """Serial collectives of one piece of a block for one micro-batch; `width` is bytes per activation."""
+    """Serial collectives of one piece of a block for one micro-batch; `width` is bytes per activation.
+
+    With sequence parallelism routed experts take each rank's own tokens: only shared experts need the gathered sequence."""
     size = tokens * model.hidden * width
 
     def over(label: str, collective: str, phase: str, times: float) -> Transfer:
@@ -41,17 +45,20 @@ def transfers(model: Model, block: str, tokens: Count, plan: Plan, width: Bytes)
             label=label, collective=collective, size=size, axes=("tp",), phase=phase, scope="layer", messages=times
         )
 
-    pairs = {"layer": 2.0, "embedding": 1.0, "head": 1.0}[block]
+    layer = is_layer(block)
+    pairs = 2.0 if layer else 1.0
     if not plan.sequence_parallel:
-        where = {"layer": (FORWARD, INPUT_GRAD), "embedding": (FORWARD,), "head": (INPUT_GRAD,)}[block]
+        where = {"embedding": (FORWARD,), "head": (INPUT_GRAD,)}.get(block, (FORWARD, INPUT_GRAD))
         return tuple(over("tensor all-reduce", "all_reduce", phase, pairs) for phase in where)
     if block == "embedding":
         return (
             over("tensor scatter", "reduce_scatter", FORWARD, 1.0),
             over("tensor gather", "all_gather", INPUT_GRAD, 1.0),
         )
-    scatter = (over("tensor scatter", "reduce_scatter", FORWARD, pairs),) if block == "layer" else ()
-    gather_back = (over("tensor gather", "all_gather", INPUT_GRAD, pairs),) if block == "layer" else ()
+    if block == "moe layer" and isinstance(model.shared_ffn, float) and model.shared_ffn == 0.0:
+        pairs = 1.0
+    scatter = (over("tensor scatter", "reduce_scatter", FORWARD, pairs),) if layer else ()
+    gather_back = (over("tensor gather", "all_gather", INPUT_GRAD, pairs),) if layer else ()
     return (
         over("tensor gather", "all_gather", FORWARD, pairs),
         *scatter,

@@ -31,6 +31,9 @@ FLOP_MODELS = (
     ("bloom-7b1", 2048),
     ("mpt-7b", 2048),
     ("olmo-2-7b", 4096),
+    ("mixtral-8x7b", 4096),
+    ("qwen1.5-moe-a2.7b", 3840),
+    ("glm-4.5-air", 4096),
 )
 """(model, sequence length) of the FLOP table: one of each kind of block."""
 
@@ -94,14 +97,33 @@ def published_class(row: Row) -> tuple[str, dict[str, Any]]:
                            "ffn_hidden_size": n["ffn"]},
         "Qwen3": usual | {"attention_bias": False},
     }.get(name, usual)  # fmt: skip
+    if row["experts"]:
+        extra = usual | routed(row)
     if name == "Falcon":
         extra = {key: value for key, value in extra.items() if key not in {"head_dim", "num_key_value_heads"}}
     return name, extra
 
 
+def routed(row: Row) -> dict[str, Any]:
+    """What the classes with routed experts call the numbers of a row; each takes those that it knows."""
+    experts, top_k, width = int(row["experts"]), int(row["top_k"]), int(row["moe_ffn"])
+    shared, dense = int(row["shared_ffn"] or 0), int(row["dense_first"] or 0)
+    bias = row["attention_bias"] == "yes"
+    return {
+        "num_experts": experts, "num_local_experts": experts, "n_routed_experts": experts,
+        "num_experts_per_tok": top_k, "moe_intermediate_size": width,
+        "shared_expert_intermediate_size": shared, "n_shared_experts": shared // width,
+        "first_k_dense_replace": dense,
+        "attention_bias": bias, "qkv_bias": bias,
+        "use_qk_norm": row["qk_norm"] == "head", "lm_head_bias": row["head_bias"] == "yes",
+    }  # fmt: skip
+
+
 _CLASSES = {
     "mpt-7b-alibi": "Mpt", "mpt-30b-alibi": "Mpt", "mpt": "GPT2", "gpt2": "GPT2", "gpt3": "GPT2", "megatron": "GPT2",
     "gpt-neox": "GPTNeoX", "pythia": "GPTNeoX", "gpt-j": "GPTJ", "opt": "OPT", "bloom": "Bloom", "falcon": "Falcon",
+    "mixtral": "Mixtral", "qwen3-30b-a3b": "Qwen3Moe", "qwen3-235b-a22b": "Qwen3Moe", "qwen1.5-moe": "Qwen2Moe",
+    "olmoe": "Olmoe", "phi-3.5-moe": "Phimoe", "glm-4.5": "Glm4Moe",
     "phi-1.5": "Phi", "phi-2": "Phi", "phi-4": "Phi3", "gemma": "Gemma", "qwen3": "Qwen3", "qwen": "Qwen2",
     "mistral": "Mistral", "nemotron": "Nemotron", "minitron": "Nemotron", "olmo-2": "Olmo2", "stablelm": "StableLm",
     "command-r": "Cohere", "smollm3": "SmolLM3", "": "Llama",

@@ -62,9 +62,9 @@ class Attention(nn.Module):  # type: ignore[misc]
 class Mlp(nn.Module):  # type: ignore[misc]
     """Two matrices, or three with a gate."""
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: Row, width: str = "ffn") -> None:
         super().__init__()
-        hidden, ffn, bias = int(row["hidden"]), int(row["ffn"]), yes(row, "mlp_bias")
+        hidden, ffn, bias = int(row["hidden"]), int(row[width]), yes(row, "mlp_bias")
         self.up = nn.Linear(hidden, ffn, bias=bias)
         self.gate = nn.Linear(hidden, ffn, bias=bias) if row["mlp"] == "gated" else None
         self.down = nn.Linear(ffn, hidden, bias=bias)
@@ -75,14 +75,45 @@ class Mlp(nn.Module):  # type: ignore[misc]
         return self.down(torch.relu(up) if self.gate is None else torch.relu(self.gate(x)) * up)
 
 
-class Layer(nn.Module):  # type: ignore[misc]
-    """Attention and MLP one after the other with a norm each, or side by side behind one norm."""
+class Experts(nn.Module):  # type: ignore[misc]
+    """Router, routed experts (one tensor for all of them), shared experts with or without a gate."""
 
     def __init__(self, row: Row) -> None:
         super().__init__()
+        hidden, width = int(row["hidden"]), int(row["moe_ffn"])
+        self.experts, self.top_k = int(row["experts"]), int(row["top_k"])
+        gates = 2 if row["mlp"] == "gated" else 1
+        self.router = nn.Linear(hidden, self.experts, bias=False)
+        self.up = nn.Parameter(torch.empty(self.experts, hidden, gates * width))
+        self.down = nn.Parameter(torch.empty(self.experts, width, hidden))
+        if yes(row, "mlp_bias"):
+            self.up_bias = nn.Parameter(torch.empty(self.experts, gates * width))
+            self.down_bias = nn.Parameter(torch.empty(self.experts, hidden))
+        self.shared = Mlp(row, "shared_ffn") if row["shared_ffn"] else None
+        self.shared_gate = nn.Linear(hidden, 1, bias=False) if yes(row, "shared_gate") else None
+
+    def forward(self, x: Any) -> Any:
+        """Every expert gets as many tokens as every other: which ones does not change a count."""
+        self.router(x)
+        tokens = x.reshape(-1, x.shape[-1])
+        rows = tokens.repeat(self.top_k, 1).view(self.experts, -1, x.shape[-1])
+        inner = torch.bmm(rows, self.up)[..., : self.down.shape[1]]
+        result = torch.bmm(inner, self.down).reshape(self.top_k, *x.shape).sum(0)
+        if self.shared is not None:
+            shared = self.shared(x)
+            result = result + (shared if self.shared_gate is None else shared * self.shared_gate(x))
+        return result
+
+
+class Layer(nn.Module):  # type: ignore[misc]
+    """Attention and MLP (or experts) one after the other with a norm each, or side by side behind one norm."""
+
+    def __init__(self, row: Row, routed: bool) -> None:
+        super().__init__()
         norms = {"1": 1, "2": 2}[row["norms_per_layer"]]
         self.norms = nn.ModuleList(norm(row, int(row["hidden"])) for _ in range(norms))
-        self.attention, self.mlp = Attention(row), Mlp(row)
+        self.attention = Attention(row)
+        self.mlp = Experts(row) if routed else Mlp(row)
 
     def forward(self, x: Any) -> Any:
         """Pre-norm; where the norms stand does not change a count."""
@@ -103,7 +134,8 @@ class Decoder(nn.Module):  # type: ignore[misc]
         if row["positions"] == "learned":
             self.places = nn.Embedding(int(row["context"]), hidden)
         self.embedding_norm = norm(row, hidden) if yes(row, "embedding_norm") else nn.Identity()
-        self.layers = nn.Sequential(*(Layer(row) for _ in range(int(row["layers"]))))
+        dense = int(row["dense_first"] or 0) if row["experts"] else int(row["layers"])
+        self.layers = nn.Sequential(*(Layer(row, place >= dense) for place in range(int(row["layers"]))))
         self.final = norm(row, hidden)
         self.head = nn.Linear(hidden, vocab, bias=yes(row, "head_bias"))
         if yes(row, "tied"):

@@ -27,6 +27,7 @@ ISLAND = build_island(
 )
 PLAN = Plan(tp=2.0, dp_shard=32.0)
 RUN = Run(seq_len=8192.0, global_batch=64.0)
+MIXTURE = CATALOG.model("mixtral-8x7b")
 FIELDS: dict[str, Any] = {"model": MODEL, "island": ISLAND, "plan": PLAN, "run": RUN, "stack": STACK}
 
 
@@ -70,6 +71,12 @@ def test_the_good_case_breaks_nothing() -> None:
         ({"plan": changed(PLAN, sharding="none")}, "unsharded"),
         ({"plan": changed(PLAN, etp=4.0)}, "etp"),
         ({"plan": changed(PLAN, ep=3.0)}, "experts"),
+        ({"plan": changed(PLAN, ep=2.0)}, "expert_count"),
+        ({"model": MIXTURE, "plan": changed(PLAN, ep=16.0)}, "expert_count"),
+        ({"model": changed(MIXTURE, moe_ffn=14337.0), "plan": changed(PLAN, etp=2.0)}, "expert_width"),
+        ({"model": MIXTURE, "plan": changed(PLAN, sequence_parallel=False)}, "expert_tokens"),
+        ({"plan": changed(PLAN, cp=32.0, dp_shard=1.0, cp_kind="ulysses")}, "context_heads"),
+        ({"plan": changed(PLAN, cp=2.0, dp_shard=16.0), "run": changed(RUN, seq_len=8194.0)}, "sequence"),
         ({"plan": changed(PLAN, precision="fp4")}, "precision"),
     ],
 )  # fmt: skip
@@ -91,7 +98,12 @@ def test_every_rule_has_a_case_above() -> None:
         {"plan": changed(PLAN, sharding="zero2", tp=1.0, pp=2)},
         {"plan": changed(PLAN, tp=1.0, pp=32, dp_shard=2.0), "stack": changed(STACK, stage_cut="edges")},
         {"model": changed(MODEL, positions="rope", context=4096.0)},
-        {"plan": changed(PLAN, tp=2.0, etp=2.0, ep=4.0)},
+        {"model": MIXTURE, "plan": changed(PLAN, tp=2.0, etp=2.0, ep=4.0)},
+        {"model": MIXTURE, "plan": changed(PLAN, tp=2.0, etp=2.0, sequence_parallel=False)},
+        {"model": CATALOG.model("qwen3-30b-a3b"), "plan": changed(PLAN, tp=4.0, dp_shard=16.0, ep=64.0)},
+        {"model": changed(MIXTURE, ffn=14337.0)},  # no layer uses it
+        {"plan": changed(PLAN, cp=16.0, dp_shard=2.0, cp_kind="ulysses")},
+        {"plan": changed(PLAN, cp=32.0, dp_shard=1.0)},
     ],
 )
 def test_what_is_legal_is_not_refused(more: dict[str, Any]) -> None:
@@ -132,8 +144,9 @@ def structures(draw: st.DrawFn) -> tuple[Model, Island, Plan, Stack]:
         schedule=draw(st.sampled_from(["1f1b", "interleaved", "gpipe"])),
         precision=draw(st.sampled_from(["bf16", "fp4"])),
         sequence_parallel=draw(st.booleans()),
+        cp_kind=draw(st.sampled_from(["ring", "ulysses"])),
     )
-    model = changed(MODEL, positions=draw(st.sampled_from(["rope", "learned"])), context=4096.0)
+    model = changed(draw(st.sampled_from([MODEL, MIXTURE])), positions=draw(st.sampled_from(["rope", "learned"])), context=4096.0)
     return model, ISLAND, plan, changed(STACK, stage_cut=draw(st.sampled_from(["even", "edges"])))
 
 
@@ -141,7 +154,7 @@ def structures(draw: st.DrawFn) -> tuple[Model, Island, Plan, Stack]:
     structures(),
     st.lists(
         st.fixed_dictionaries(
-            dict.fromkeys(("tp", "ep", "dp_shard", "dp_replicate", "micro_batch"), DEGREES)
+            dict.fromkeys(("tp", "cp", "ep", "etp", "dp_shard", "dp_replicate", "micro_batch"), DEGREES)
             | {
                 "seq_len": st.sampled_from([2048.0, 8191.0, 8192.0]),
                 "global_batch": st.sampled_from([32.0, 63.0, 96.0]),

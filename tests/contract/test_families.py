@@ -15,7 +15,7 @@ import pytest
 import shardmeter.families
 from shardmeter.core.record import changed
 from shardmeter.families import family, names
-from shardmeter.families.operations import FLOP_PER_MAC
+from shardmeter.families.operations import FLOP_PER_MAC, is_layer
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs import Model
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
@@ -64,8 +64,9 @@ def test_parameters_are_the_sum_of_the_blocks(module: ModuleType) -> None:
     for model in of(module):
         blocks = module.blocks(model)
         assert len({block.name for block in blocks}) == len(blocks)
-        assert all(block.matrices >= 0.0 and block.vectors >= 0.0 for block in blocks)
-        assert module.parameters(model) == sum(block.count * (block.matrices + block.vectors) for block in blocks)
+        assert all(block.matrices >= 0.0 and block.vectors >= 0.0 and block.experts >= 0.0 for block in blocks)
+        assert module.parameters(model) == sum(block.count * block.parameters for block in blocks)
+        assert sum(block.count for block in blocks if is_layer(block.name)) == model.layers
         if model.parameters is not None:
             assert module.parameters(model) == pytest.approx(model.parameters, rel=0.01), model.name
 
@@ -74,7 +75,12 @@ def test_parameters_are_the_sum_of_the_blocks(module: ModuleType) -> None:
 def test_training_takes_six_flops_a_matmul_parameter_and_token_and_more(module: ModuleType) -> None:
     for model in of(module):
         # what is multiplied: every matrix but the embedding table (looked up), and the head even where it is tied
+        # of routed experts those that a token is sent to, and the router that sends it
         products = sum(block.count * block.matrices for block in module.blocks(model) if block.name != "embedding")
+        for block in module.blocks(model):
+            if block.experts:
+                products += block.count * block.experts * model.top_k / model.experts
+                products += block.count * model.hidden * (model.experts + model.shared_gate)
         if model.tied:
             products += model.vocab * model.hidden
         flops = module.training_flops(model, TOKENS, SEQ)
@@ -121,7 +127,7 @@ def test_numbers_may_be_arrays(module: ModuleType, kernels: str) -> None:
             found += module.activation_bytes(one, kernels, True, seq)
             for block in module.blocks(one):
                 for op in module.operations(one, block.name, tokens, seq, kernels):
-                    found += [op.flops, op.traffic, op.m, op.n, op.k]
+                    found += [op.flops, op.traffic, op.m, op.n, op.k, op.repeats]
             return found
 
         together = figures(wide, tokens, seq)

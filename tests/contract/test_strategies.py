@@ -26,20 +26,21 @@ from shardmeter.scenario.catalog import load_catalog
 from shardmeter.scenario.islands import build_island
 from shardmeter.specs import Compute, Plan, Stack, Transfer
 from shardmeter.specs.demands import PHASES
-from shardmeter.specs.plan import AXES, SHARDINGS
-from shardmeter.strategies import pipeline, recompute, tensor
+from shardmeter.specs.plan import AXES, EXPERT_AXES, SHARDINGS
+from shardmeter.strategies import expert, pipeline, recompute, tensor
 
 CATALOG = load_catalog()
-MODEL = CATALOG.model("llama-3.1-8b")
+MODEL, SHARED = CATALOG.model("llama-3.1-8b"), CATALOG.model("qwen1.5-moe-a2.7b")
 ISLAND = build_island(
     accelerator=CATALOG.accelerator("H100-SXM5-80GB"), nodes=32.0, gpus_per_node=8.0, fabric=CATALOG.fabric("ib-ndr400")
 )
 STACK: Stack = CATALOG.stack("titan-compile")
 ONE = Plan()
-MANY = Plan(tp=4.0, pp=2, cp=2.0, dp_shard=8.0, dp_replicate=2.0)
+MANY = Plan(tp=4.0, pp=2, cp=2.0, dp_shard=8.0, dp_replicate=2.0, ep=16.0)
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "model": (MODEL,), "tokens": (4096.0,), "hidden": (MODEL.hidden,), "parameters": (1e9,), "width": (2.0,),
-    "gather_width": (2.0,), "reduce_width": (4.0,), "block": ("embedding", "layer", "head"), "keep": (True, False),
+    "model": (SHARED,), "tokens": (4096.0,), "hidden": (MODEL.hidden,), "parameters": (1e9,), "width": (2.0,),
+    "gather_width": (2.0,), "reduce_width": (4.0,), "block": ("embedding", "layer", "moe layer", "head"), "keep": (True, False),
+    "experts": (True, False), "overlap": (True, False),
 }  # fmt: skip
 """Values for every argument that strategies take, the plan apart."""
 COLLECTIVES = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"}
@@ -69,10 +70,11 @@ def calls(function: Callable[..., tuple[Transfer, ...]], plan: Plan) -> Iterator
 
 
 def variants(plan: Plan) -> Iterator[Plan]:
-    """A plan under every sharding, with and without sequence parallelism and resharding."""
+    """A plan under every sharding and kind of context parallelism, with and without sequence parallelism and resharding."""
     for sharding in SHARDINGS:
         for flag in (True, False):
-            yield changed(plan, sharding=sharding, sequence_parallel=flag, reshard=flag)
+            for kind in ("ring", "all-gather", "ulysses"):
+                yield changed(plan, sharding=sharding, sequence_parallel=flag, reshard=flag, cp_kind=kind)
 
 
 def emitted(module: ModuleType, plan: Plan) -> list[tuple[Plan, Transfer]]:
@@ -110,7 +112,7 @@ def test_more_than_one_moves_something_if_it_emits_transfers(module: ModuleType)
         assert transfer.phase in PHASES
         assert transfer.scope in ("layer", "micro_batch", "step")
         assert transfer.axes
-        assert set(transfer.axes) <= set(AXES)
+        assert set(transfer.axes) <= {*AXES, *EXPERT_AXES}
     assert not found or any(
         prices(ISLAND, STACK, plan, 2.0).transfer(transfer).seconds > 0.0 for plan, transfer in found
     )
@@ -134,13 +136,14 @@ def test_faster_links_are_never_slower_and_arrays_are_scalars(module: ModuleType
 
 
 def operations() -> list[Compute]:
-    """Operations of every block of every family."""
+    """Operations of every block of every family, with and without routed experts."""
     found: list[Compute] = []
+    models = tuple(map(CATALOG.model, CATALOG.names("models")))
     for name in families():
-        model = next(m for m in map(CATALOG.model, CATALOG.names("models")) if m.family == name)
-        module = family(name)
-        for block in module.blocks(model):
-            found += module.operations(model, block.name, 4096.0, 2048.0, "eager")
+        module, own = family(name), [m for m in models if m.family == name]
+        for model in (own[0], *[m for m in own if m.experts][:1], *[m for m in own if m.shared_gate][:1]):
+            for block in module.blocks(model):
+                found += module.operations(model, block.name, 4096.0, 2048.0, "eager")
     return found
 
 
@@ -150,7 +153,12 @@ def test_tensor_shards_do_the_whole_work_together(tp: float, sequence_parallel: 
     plan = Plan(tp=tp, sequence_parallel=sequence_parallel)
     seen = set()
     for op in operations():
+        if expert.is_routed(op):
+            continue
         part = tensor.shard(op, plan)
+        if op.split.startswith("tokens") and not sequence_parallel:
+            assert part == op, "every rank has all tokens and the whole of a small matrix"
+            continue
         seen.add(op.kind)
         assert tp * part.flops == pytest.approx(op.flops, rel=1e-12)
         if op.kind == "gemm":
@@ -162,11 +170,51 @@ def test_tensor_shards_do_the_whole_work_together(tp: float, sequence_parallel: 
     assert seen == {"gemm", "attention", "traffic"}
 
 
+@pytest.mark.parametrize(("tp", "etp", "ep"), [(1, 1, 1), (1, 1, 8), (4, 1, 2), (4, 4, 2), (8, 8, 60), (2, 1, 60)])
+@pytest.mark.parametrize("skew", [1.0, 1.75])
+def test_expert_ranks_do_the_whole_work_together(tp: float, etp: float, ep: float, skew: float) -> None:
+    """However experts lie on the ranks, a tensor-parallel group does what its tokens need; the busiest rank `skew` times that."""
+    plan = Plan(tp=float(tp), etp=float(etp), ep=float(ep), cp=30.0, dp_shard=8.0, expert_skew=skew)
+    routed = [op for op in operations() if expert.is_routed(op)]
+    assert {op.kind for op in routed} == {"gemm", "traffic"}
+    for op in routed:
+        part = expert.shard(op, plan)
+        assert tp * part.flops == pytest.approx(skew * op.flops, rel=1e-12)
+        if op.kind == "gemm":
+            assert part.flops == pytest.approx(2.0 * part.m * part.n * part.k * part.repeats, rel=1e-12)
+            assert part.repeats == pytest.approx(op.repeats / ep), "its own experts"
+        wide = etp if op.split == "expert rows" else 1.0
+        assert tp * part.traffic == pytest.approx(skew * op.traffic * wide, rel=1e-12)
+
+
 def test_tensor_shards_hold_the_matrices_once_and_the_vectors_each() -> None:
     for block in family(MODEL.family).blocks(MODEL):
         for tp in (1.0, 4.0):
             held = tensor.held(block, Plan(tp=tp))
             assert tp * (held - block.vectors) == pytest.approx(block.matrices, rel=1e-12)
+
+
+@pytest.mark.parametrize(("tp", "etp", "ep"), [(1, 1, 1), (4, 1, 4), (4, 4, 8)])
+def test_expert_ranks_hold_the_experts_once_in_every_copy(tp: float, etp: float, ep: float) -> None:
+    plan = Plan(tp=float(tp), etp=float(etp), ep=float(ep), cp=2.0, dp_shard=16.0)
+    for block in family(SHARED.family).blocks(SHARED):
+        held = expert.held(block, plan)
+        ranks = plan.tp * plan.cp * plan.dp_shard
+        assert ranks * held == pytest.approx(plan.degree("edp") * block.experts, rel=1e-12)
+        assert etp * ep * plan.degree("edp") == ranks
+
+
+def test_stages_are_cut_over_a_list_of_blocks() -> None:
+    counts = pipeline.cut(8, 3, "even", 1.0, 1.0)
+    blocks = (("layer", 4), ("moe layer", 4))
+    found = pipeline.contents(counts, blocks)
+    assert found == ((("layer", 3),), (("layer", 1), ("moe layer", 2)), (("moe layer", 2),))
+    kinds = pipeline.stages(counts, blocks)
+    assert [stage.contents for stage in kinds] == list(found)
+    assert pipeline.runs(counts, kinds, blocks) == ((0, 0, 1), (1, 1, 1), (2, 2, 1))
+    same = pipeline.cut(64, 8, "even", 1.0, 1.0)
+    kinds = pipeline.stages(same, (("layer", 3), ("moe layer", 61)))
+    assert [(stage.first, stage.count) for stage in kinds] == [(0, 1), (1, 6), (7, 1)], "alike, whatever is before them"
 
 
 @pytest.mark.parametrize("rule", ["even", "edges", "cost"])

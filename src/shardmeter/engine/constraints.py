@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.errors import Violation
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Number
 from shardmeter.specs import Island, Model, Plan, Run, Stack
 
@@ -90,6 +90,19 @@ def _rest(value: Any, divisor: Any) -> Any:
     return -np.mod(np.asarray(value, dtype=float), np.asarray(divisor, dtype=float))
 
 
+def _width_slack(case: Case) -> Any:
+    """Tp must divide every MLP that it cuts: that of the dense layers, if there are any, and of shared experts."""
+    m = case.model
+    dense = (np.asarray(m.experts) == 0) | (np.asarray(m.dense_first) > 0)
+    return np.minimum(np.where(dense, _rest(m.ffn, case.plan.tp), 0.0), _rest(m.shared_ffn, case.plan.tp))
+
+
+def _width(case: Case) -> Any:
+    """The MLP width that tp does not divide (the dense one, unless it is not there)."""
+    m = case.model
+    return m.ffn if m.experts == 0 or (m.dense_first > 0 and m.ffn % case.plan.tp) else m.shared_ffn
+
+
 _WHOLE = ("tp", "pp", "cp", "ep", "etp", "dp_shard", "dp_replicate", "micro_batch", "virtual_stages")
 
 
@@ -136,7 +149,11 @@ def _kv_slack(case: Case) -> Any:
 def _tp_way_out(case: Case) -> str:
     m, gpus = case.model, float(np.max(np.asarray(case.island.gpus)))
     legal = [
-        t for t in _divisors(m.heads) if t <= gpus and m.ffn % t == 0 and (m.kv_heads % t == 0 or t % m.kv_heads == 0)
+        t
+        for t in _divisors(m.heads)
+        if t <= gpus
+        and _width_slack(changed(case, plan=changed(case.plan, tp=t))) >= 0.0
+        and (m.kv_heads % t == 0 or t % m.kv_heads == 0)
     ]
     return f"the nearest legal tp: {listed(near(legal, case.plan.tp))}"
 
@@ -193,19 +210,21 @@ def _batch_says(case: Case) -> tuple[str, str, str]:
 
 
 def _cut(case: Case) -> Any:
-    """What the sequence is cut by: cp, and tp where activations are cut along it (sequence parallel)."""
-    return case.plan.cp * case.plan.tp if case.plan.sequence_parallel else case.plan.cp
+    """What the sequence is cut by: cp (2·cp where causal work is balanced by halves), and tp where activations are cut along
+    it (sequence parallel)."""
+    cp = np.asarray(case.plan.cp, dtype=float)
+    if case.plan.cp_kind != "ulysses":
+        cp = np.where(cp > 1.0, 2.0 * cp, cp)
+    return cp * case.plan.tp if case.plan.sequence_parallel else cp
 
 
 def _sequence_says(case: Case) -> tuple[str, str, str]:
-    cut = _cut(case)
-    parts = "tp·cp" if case.plan.cp > 1 else "tp"
+    cut = float(_cut(case))
+    cp = "" if case.plan.cp == 1 else "·cp" if case.plan.cp_kind == "ulysses" else "·2·cp"
+    parts = f"tp{cp}" if case.plan.sequence_parallel else cp[1:]
     says = f"seq_len = {case.run.seq_len:g} is no multiple of {parts} = {cut:g}"
-    return (
-        "run.seq_len",
-        says,
-        f"the nearest are {listed(_multiples(case.run.seq_len, cut))}; or sequence_parallel: false",
-    )
+    way_out = f"the nearest are {listed(_multiples(case.run.seq_len, cut))}"
+    return "run.seq_len", says, f"{way_out}; or sequence_parallel: false" if case.plan.tp > 1 else way_out
 
 
 def _context_slack(case: Case) -> Any:
@@ -239,6 +258,52 @@ def _expert_says(case: Case) -> tuple[str, str, str]:
     return "plan.ep", says, f"the nearest legal ep: {listed(legal)}"
 
 
+def _expert_count_slack(case: Case) -> Any:
+    """Ep divides the experts; without experts there is nothing to divide."""
+    experts, ep = np.asarray(case.model.experts, dtype=float), np.asarray(case.plan.ep, dtype=float)
+    return np.where(experts > 0.0, _rest(experts, ep), 1.0 - ep)
+
+
+def _expert_count_says(case: Case) -> tuple[str, str, str]:
+    m, ep = case.model, case.plan.ep
+    if m.experts == 0:
+        return "plan.ep", f"ep = {ep:g}, but {m.name} has no experts", "ep: 1"
+    says = f"ep = {ep:g} does not divide the {m.experts:g} experts of {m.name}"
+    return "plan.ep", says, f"the nearest legal ep: {listed(near(_divisors(m.experts), ep))}"
+
+
+def _expert_width_says(case: Case) -> tuple[str, str, str]:
+    says = f"etp = {case.plan.etp:g} does not divide {case.model.moe_ffn:g} columns of an expert"
+    return "plan.etp", says, "etp: 1"
+
+
+def _expert_tokens_slack(case: Case) -> Any:
+    """Without sequence parallelism all ranks of tp hold the same tokens: experts that tp does not cut would do them again."""
+    if case.plan.sequence_parallel:
+        return 0.0
+    etp, tp = np.asarray(case.plan.etp, dtype=float), np.asarray(case.plan.tp, dtype=float)
+    return np.where(np.asarray(case.model.experts) > 0, etp - tp, 0.0)
+
+
+def _expert_tokens_says(case: Case) -> tuple[str, str, str]:
+    tp = case.plan.tp
+    says = f"etp = {case.plan.etp:g} with tp = {tp:g} and no sequence parallelism"
+    return "plan.etp", says, f"sequence_parallel: true, or etp: {tp:g}"
+
+
+def _heads_of_cp_slack(case: Case) -> Any:
+    return _rest(case.model.heads, case.plan.tp * case.plan.cp) if case.plan.cp_kind == "ulysses" else 0.0
+
+
+def _heads_of_cp_says(case: Case) -> tuple[str, str, str]:
+    heads, tp, cp = case.model.heads, case.plan.tp, case.plan.cp
+    says = f"tp·cp = {tp:g}·{cp:g} does not divide {heads:g} attention heads"
+    own = heads / tp
+    legal = near(_divisors(own), cp)
+    nearest = f"the nearest legal cp: {listed(legal)}; or " if legal else ""
+    return "plan.cp", says, f"{nearest}cp_kind: ring"
+
+
 def _precision_says(case: Case) -> tuple[str, str, str]:
     known = ", ".join(case.island.accelerator.peak)
     return "plan.precision", f"{case.island.accelerator.name} has no {case.plan.precision} peak", f"it has {known}"
@@ -269,8 +334,8 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint(
         name="ffn",
         rule="tp divides the feed-forward width",
-        slack=lambda c: _rest(c.model.ffn, c.plan.tp),
-        says=_tp_says("feed-forward columns", lambda c: c.model.ffn),
+        slack=_width_slack,
+        says=_tp_says("feed-forward columns", _width),
     ),
     Constraint(name="stages", rule="every stage holds a layer", slack=_stages_slack, says=_stages_says),
     Constraint(
@@ -310,6 +375,25 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         rule="etp·ep divides tp·cp·dp_shard",
         slack=lambda c: _rest(c.plan.tp * c.plan.cp * c.plan.dp_shard, c.plan.etp * c.plan.ep),
         says=_expert_says,
+    ),
+    Constraint(name="expert_count", rule="ep divides the experts", slack=_expert_count_slack, says=_expert_count_says),
+    Constraint(
+        name="expert_width",
+        rule="etp divides the width of an expert",
+        slack=lambda c: _rest(c.model.moe_ffn, c.plan.etp),
+        says=_expert_width_says,
+    ),
+    Constraint(
+        name="expert_tokens",
+        rule="experts are sent each token once",
+        slack=_expert_tokens_slack,
+        says=_expert_tokens_says,
+    ),
+    Constraint(
+        name="context_heads",
+        rule="ulysses gives every rank whole heads",
+        slack=_heads_of_cp_slack,
+        says=_heads_of_cp_says,
     ),
     Constraint(
         name="precision",

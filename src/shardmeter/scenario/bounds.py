@@ -34,6 +34,11 @@ FIELDS: Mapping[str, Bound] = {
     "head_dim": Bound(1, 1e6, True),
     "vocab": Bound(1, 1e9, True),
     "context": Bound(0, 1e10, True),
+    "experts": Bound(0, 1e6, True),
+    "top_k": Bound(0, 1e6, True),
+    "moe_ffn": Bound(0, 1e8, True),
+    "shared_ffn": Bound(0, 1e8, True),
+    "dense_first": Bound(0, STAGES, True),
     "norms_per_layer": Bound(0, 100, True),
     "parameters": Bound(1, 1e15, True),
     "processors": Bound(0, 1e6, True),
@@ -94,3 +99,21 @@ def heads(fields: Mapping[str, Any]) -> tuple[str, str]:
     near = sorted({*[d for d in legal if d <= shared][-1:], *[d for d in legal if d >= shared][:1]})
     says = f"{whole:g} heads cannot share {shared:g} key-value heads evenly: kv_heads must divide heads"
     return says, f"kv_heads: {' or '.join(f'{d:g}' for d in near)}"
+
+
+def experts(fields: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What no mixture of experts can be, as (field, what is wrong, way out): experts without a width, more experts chosen than
+    there are, no layer of them."""
+    found, chosen = fields.get("experts") or 0.0, fields.get("top_k") or 0.0
+    if not found:
+        named = [name for name in ("top_k", "moe_ffn", "shared_ffn", "dense_first") if fields.get(name)]
+        return [(name, "is given, but experts is not", "say experts: N") for name in named]
+    needed = [name for name in ("top_k", "moe_ffn") if not fields.get(name)]
+    bad = [(name, "must be above zero in a model with experts", f"say {name}: N") for name in needed]
+    if chosen > found:
+        says = f"{chosen:g} experts for a token, but there are {found:g}"
+        bad.append(("top_k", says, f"top_k: {found:g} or fewer"))
+    layers = fields.get("layers")
+    if layers and (fields.get("dense_first") or 0) >= layers:
+        bad.append(("dense_first", "leaves no layer with experts", f"dense_first: {layers - 1} or fewer"))
+    return bad

@@ -18,6 +18,7 @@ from shardmeter.core.errors import BadData, BadQuantity, BadScenario, UnknownNam
 from shardmeter.core.quantity import price
 from shardmeter.core.record import record
 from shardmeter.core.units import Fraction
+from shardmeter.scenario import bounds
 from shardmeter.scenario.rows import Row, cell, native_row, read_fields, read_rows
 from shardmeter.specs import Accelerator, Fabric, Instance, Model, Stack, model, stack
 
@@ -406,4 +407,4 @@ def _model_complaints(row: Row, found: Mapping[str, Any]) -> list[Violation]:
     if not bad and found.get("kv_heads") and found.get("heads", 0) % found["kv_heads"]:
         says = f"{found['heads']:g} heads cannot share {found['kv_heads']:g} kv heads evenly"
         bad.append(row.complaint("kv_heads", says, "kv_heads must divide heads"))
-    return bad
+    return bad + [row.complaint(*fault) for fault in bounds.experts(found)]

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from shardmeter.core.errors import BadData, BadScenario, UnknownName, Violation
 from shardmeter.core.record import changed
+from shardmeter.scenario import bounds
 from shardmeter.scenario.inline import inline
 from shardmeter.scenario.read import SUFFIXES, Document, read_file
 from shardmeter.scenario.schema import validate
@@ -20,7 +21,10 @@ R = TypeVar("R", Accelerator, Fabric, Model, Stack)
 KINDS: dict[type[Any], str] = {
     Accelerator: "accelerator", Fabric: "fabric", Model: "model", Stack: "stack", Instance: "instance",
 }  # fmt: skip
-_SHAPE = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab", "mlp", "tied")
+_SHAPE = (
+    "layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab", "mlp", "tied", "experts", "moe_ffn", "shared_ffn",
+    "dense_first",
+)  # fmt: skip
 
 
 class Rows(Protocol):
@@ -130,7 +134,7 @@ def _from_mapping(
     base = own.pop("base", None)
     if base is not None:
         row = lookup(record, base, rows, (*path, "base"), found)
-        return None if row is None else changed(row, **_merged(row, own))
+        return None if row is None else _checked(changed(row, **_merged(row, own)), path, found)
     if record is Model:
         own = _model_defaults(own, path, found)
     own.setdefault("name", name)
@@ -141,7 +145,17 @@ def _from_mapping(
         way_out = f"add {', '.join(missing)}, or start from a catalog {kind} with `base:`"
         found.refuse(path, f"an inline {kind} without base lacks {', '.join(missing)}", way_out)
         return None
-    return record(**own)
+    return _checked(record(**own), path, found)
+
+
+def _checked(made: R, path: Path, found: Findings) -> R:
+    """The part itself, after noting what no model of its kind can be."""
+    if isinstance(made, Model):
+        for field, says, way_out in bounds.experts({f.name: getattr(made, f.name) for f in fields(made)}):
+            found.refuse(
+                (*path, field), f"{field} {says}" if says.startswith(("is", "must", "leaves")) else says, way_out
+            )
+    return made
 
 
 def _merged(row: Any, own: dict[str, Any]) -> dict[str, Any]:
@@ -157,6 +171,8 @@ def _merged(row: Any, own: dict[str, Any]) -> dict[str, Any]:
 def _model_defaults(own: dict[str, Any], path: Path, found: Findings) -> dict[str, Any]:
     """What follows from the other numbers of an inline model, each said."""
     made = dict(own)
+    if own.get("moe_ffn") and "ffn" not in own and not own.get("dense_first"):
+        made["ffn"] = own["moe_ffn"]  # no layer uses it
     if "heads" in own and "kv_heads" not in own:
         made["kv_heads"] = own["heads"]
         found.assumptions.append(f"model kv_heads = heads = {own['heads']:g} (left out)")

@@ -103,28 +103,31 @@ def _plan(said: dict[str, Any], stack: Stack, island: Island, found: Findings) -
     if order is not None and sorted(order) != sorted(AXES):
         found.refuse(("plan", "rank_order"), f"{list(order)} is no order of the axes", f"each once: {', '.join(AXES)}")
         del own["rank_order"]
-    for axis in ("cp", "ep", "etp"):
-        own.pop(axis, None)
     left_over = _degrees(own, island, found)
+    if own.get("cp", 1.0) > 1.0 and "cp_kind" not in own:
+        found.assumptions.append("cp_kind ring (left out)")
+    if own.get("ep", 1.0) > 1.0 and "expert_skew" not in own:
+        found.assumptions.append("expert_skew = 1: every expert gets as many tokens (left out)")
     return Plan(**own), left_over
 
 
 def _degrees(own: dict[str, Any], island: Island, found: Findings) -> bool:
     """Fill dp_shard and dp_replicate; True after noting that they come out as no whole number."""
-    gpus, tp, pp = float(island.gpus), own.get("tp", 1.0), own.get("pp", 1)
+    gpus, tp, pp, cp = float(island.gpus), own.get("tp", 1.0), own.get("pp", 1), own.get("cp", 1.0)
     shard = own.get("dp_shard", "auto")
     if own.get("sharding") == "hsdp":
         own["sharding"] = "fsdp"
         domain = float(island.tiers[0].size)
         if shard == "auto":
-            shard = domain / tp
+            shard = domain / (tp * cp)
             rule = "hsdp shards inside the scale-up domain: dp_shard = domain/(tp·cp)"
-            if not _whole(shard, ("plan", "tp"), f"domain/(tp·cp) = {domain:g}/{tp:g} = {shard:g}", rule, found):
+            if not _whole(shard, ("plan", "tp"), f"domain/(tp·cp) = {domain:g}/{tp * cp:g} = {shard:g}", rule, found):
                 return True
-            found.assumptions.append(f"dp_shard = {shard:g} (hsdp: scale-up domain of {domain:g} over tp = {tp:g})")
+            over = f"tp = {tp:g}" if cp == 1.0 else f"tp·cp = {tp * cp:g}"
+            found.assumptions.append(f"dp_shard = {shard:g} (hsdp: scale-up domain of {domain:g} over {over})")
         if "dp_replicate" not in own:
-            own["dp_replicate"] = gpus / (tp * pp * shard)
-            says = f"GPUs/(tp·pp·cp·dp_shard) = {gpus:g}/({tp:g}·{pp}·1·{shard:g}) = {own['dp_replicate']:g}"
+            own["dp_replicate"] = gpus / (tp * pp * cp * shard)
+            says = f"GPUs/(tp·pp·cp·dp_shard) = {gpus:g}/({tp:g}·{pp}·{cp:g}·{shard:g}) = {own['dp_replicate']:g}"
             if not _whole(
                 own["dp_replicate"], ("plan",), says, "the degrees multiply to the GPUs of the island", found
             ):
@@ -132,9 +135,11 @@ def _degrees(own: dict[str, Any], island: Island, found: Findings) -> bool:
                 return True
             found.assumptions.append(f"dp_replicate = {own['dp_replicate']:g} (what is left)")
     elif shard == "auto":
-        inside = tp * pp * own.get("dp_replicate", 1.0)
+        inside = tp * pp * cp * own.get("dp_replicate", 1.0)
         shard = gpus / inside
-        says = f"GPUs/(tp·pp·cp·dp_replicate) = {gpus:g}/({tp:g}·{pp}·1·{own.get('dp_replicate', 1.0):g}) = {shard:g}"
+        says = (
+            f"GPUs/(tp·pp·cp·dp_replicate) = {gpus:g}/({tp:g}·{pp}·{cp:g}·{own.get('dp_replicate', 1.0):g}) = {shard:g}"
+        )
         if not _whole(shard, ("plan",), says, "the degrees multiply to the GPUs of the island", found):
             own["dp_shard"] = 1.0
             return True

@@ -27,6 +27,7 @@ from shardmeter.scenario.values import (
     Recompute,
     SeqLen,
     Sequences,
+    Skew,
     Stages,
     Steps,
     Tokens,
@@ -83,9 +84,10 @@ class PlanInput(Input):
 
     tp: Degree | None = said("Tensor-parallel degree.")
     pp: Stages | None = said("Pipeline stages.")
-    cp: Any = said("Context-parallel degree.", only=1)
-    ep: Any = said("Expert-parallel degree.", only=1)
-    etp: Any = said("Tensor-parallel degree of experts.", only=1)
+    cp: Degree | None = said("Context-parallel degree.")
+    ep: Degree | None = said("Expert-parallel degree; etp·ep divides tp·cp·dp_shard and is no factor of the GPUs.")
+    etp: Degree | None = said("Tensor-parallel degree of experts: 1 or tp.")
+    expert_skew: Skew | None = said("Tokens of the busiest expert rank over the mean; 1 = balanced.")
     dp_shard: AutoWhole | None = said("Replicas that shard parameters between them; auto = what is left.")
     dp_replicate: Degree | None = said("Groups of such replicas; with fsdp, more than 1 is HSDP.")
     sharding: str | None = said("What the data-parallel ranks shard.", words=(*SHARDINGS, "hsdp"), planned=("auto",))

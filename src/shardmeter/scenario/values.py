@@ -105,6 +105,11 @@ OverSubscription: TypeAlias = Annotated[
 ]
 """A ratio of 1 or more."""
 
+Skew: TypeAlias = Annotated[
+    float, BeforeValidator(_number("ratio", Bound(1.0, 1e4))), WithJsonSchema({"type": "number", "minimum": 1})
+]
+"""The busiest over the mean: 1 or more."""
+
 LONGEST_NAME = 200
 """Characters of a name."""
 

@@ -146,7 +146,9 @@ def structures(draw: st.DrawFn) -> tuple[Model, Island, Plan, Stack]:
         sequence_parallel=draw(st.booleans()),
         cp_kind=draw(st.sampled_from(["ring", "ulysses"])),
     )
-    model = changed(draw(st.sampled_from([MODEL, MIXTURE])), positions=draw(st.sampled_from(["rope", "learned"])), context=4096.0)
+    model = changed(
+        draw(st.sampled_from([MODEL, MIXTURE])), positions=draw(st.sampled_from(["rope", "learned"])), context=4096.0
+    )
     return model, ISLAND, plan, changed(STACK, stage_cut=draw(st.sampled_from(["even", "edges"])))
 
 

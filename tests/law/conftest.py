@@ -14,6 +14,7 @@ from shardmeter.specs.plan import AXES, SHARDINGS
 
 CATALOG = load_catalog()
 MODELS = tuple(CATALOG.model(name) for name in CATALOG.names("models"))
+MIXTURES = tuple(model for model in MODELS if model.experts)
 DEVICES = tuple(
     device for device in map(CATALOG.accelerator, CATALOG.names("accelerators")) if {"bf16", "fp16"} & set(device.peak)
 )
@@ -32,7 +33,7 @@ def share(low: float, high: float = 1.0) -> st.SearchStrategy[float]:
 @st.composite
 def structures(draw: st.DrawFn) -> Question:
     """Model, plan, stack, accelerator and number of tiers: what must be equal inside one batch. Its numbers are not drawn yet."""
-    model = draw(st.sampled_from(MODELS))
+    model = draw(st.sampled_from(MODELS) | st.sampled_from(MIXTURES))
     device = draw(st.sampled_from(DEVICES))
     stack = draw(st.sampled_from(STACKS))
     fewest = int(model.layers)
@@ -52,12 +53,15 @@ def structures(draw: st.DrawFn) -> Question:
         optimizer=draw(st.sampled_from(["adamw", "sgd", "adamw8bit"])),
         master_dtype=draw(st.sampled_from(["fp32", "bf16"])),
         sequence_parallel=draw(st.booleans()),
+        cp_kind=draw(st.sampled_from(["ring", "all-gather", "ulysses"])),
         rank_order=tuple(draw(st.permutations(AXES))) if draw(st.booleans()) else AXES,
     )
     changes = {
         "gradient_overlap": draw(st.booleans()),
         "gather_overlap": draw(st.booleans()),
         "pipeline_overlap": draw(st.booleans()),
+        "expert_overlap": draw(st.booleans()),
+        "context_overlap": draw(st.booleans()),
         "gradient_copy": draw(st.booleans()),
         "selective": draw(st.sampled_from(["attention", "alternate"])),
         "stage_cut": draw(st.sampled_from(["even", "even", "cost"])),
@@ -76,11 +80,17 @@ def settings_of(draw: st.DrawFn, structure: Question) -> Question:
     plan = changed(
         plan,
         tp=draw(st.sampled_from([1.0, 1.0, 2.0, 4.0, 8.0])),
-        cp=draw(st.sampled_from([1.0, 1.0, 1.0, 2.0])),
+        cp=draw(st.sampled_from([1.0, 1.0, 2.0, 4.0])),
         dp_shard=1.0 if alone else draw(st.sampled_from([1.0, 2.0, 3.0, 8.0, 64.0])),
         dp_replicate=1.0 if alone else draw(st.sampled_from([1.0, 1.0, 2.0, 5.0, 16.0])),
         micro_batch=draw(st.sampled_from([1.0, 2.0, 3.0, 8.0])),
     )
+    if model.experts:
+        whole = plan.tp if not plan.sequence_parallel else draw(st.sampled_from([1.0, plan.tp]))
+        ranks = plan.tp * plan.cp * plan.dp_shard / whole
+        legal = [ep for ep in (1.0, 1.0, 2.0, 4.0, 8.0, 64.0) if model.experts % ep == ranks % ep == 0.0]
+        skew = draw(st.sampled_from([1.0, 1.0, 1.25, 2.0]))
+        plan = changed(plan, etp=whole, ep=draw(st.sampled_from(legal)), expert_skew=skew)
     passes = float(draw(st.integers(1, 8)) * plan.pp)
     run = Run(
         seq_len=draw(st.sampled_from([256.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0])),

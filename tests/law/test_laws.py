@@ -21,7 +21,15 @@ from shardmeter.specs import Estimate, Island, Plan, Run, Tier
 
 CATALOG = load_catalog()
 ROUNDING = 1e-12
-COMMUNICATION = ("tensor parallel", "parameter gather", "gradient reduction", "contention", "stage sends")
+COMMUNICATION = (
+    "tensor parallel",
+    "expert all-to-all",
+    "context parallel",
+    "parameter gather",
+    "gradient reduction",
+    "contention",
+    "stage sends",
+)
 LATENCIES = ("latency", "latency_base", "latency_step", "latency_start")
 STATES = ("parameters", "gradients", "optimizer state")
 law = settings(max_examples=60, deadline=None)
@@ -77,6 +85,11 @@ def faster(one: Any, kind: str, by: float) -> Any:
 def unpiped(one: Any) -> Any:
     """The same question with one stage, so that the critical rank is the same in every variant of it."""
     return one | {"plan": changed(one["plan"], pp=1, schedule="1f1b", virtual_stages=1)}
+
+
+def whole_experts(plan: Plan) -> Plan:
+    """The same plan with experts that lie as dense layers do: cut by tp, copied over the rest."""
+    return changed(plan, ep=1.0, etp=plan.tp)
 
 
 @law
@@ -142,11 +155,14 @@ def test_cutting_the_same_batch_finer_is_never_cheaper_without_a_pipeline(questi
 def test_a_degree_of_one_moves_nothing(question: Any, data: Any) -> None:
     one = data.draw(question)
     plan = one["plan"]
-    no_tensor = evaluate(**one | {"plan": changed(plan, tp=1.0)})
+    no_tensor = evaluate(**one | {"plan": changed(plan, tp=1.0, etp=1.0, ep=1.0)})
     assert seconds(no_tensor, "tensor parallel") == 0.0
-    no_data = evaluate(**one | {"plan": changed(plan, dp_shard=1.0, dp_replicate=1.0, cp=1.0)})
+    no_data = evaluate(**one | {"plan": changed(whole_experts(plan), dp_shard=1.0, dp_replicate=1.0, cp=1.0)})
     for label in ("parameter gather", "gradient reduction", "contention"):
         assert seconds(no_data, label) == hidden(no_data, label) == 0.0, label
+    no_context = evaluate(**one | {"plan": changed(whole_experts(plan), cp=1.0)})
+    for label in ("context parallel", "expert all-to-all"):
+        assert seconds(no_context, label) == hidden(no_context, label) == 0.0, label
     no_stages = evaluate(**unpiped(one))
     assert seconds(no_stages, "pipeline bubble") == seconds(no_stages, "stage sends") == 0.0
     assert hidden(no_stages, "stage sends") == 0.0
@@ -181,7 +197,9 @@ def test_two_axes_of_equal_degree_may_change_places(question: Any, data: Any) ->
 def test_ddp_does_not_care_what_its_replicas_are_called(question: Any, data: Any) -> None:
     one = data.draw(question)
     degree = 1.0 if one["plan"].sharding == "none" else one["plan"].dp
-    plan = changed(one["plan"], sharding="ddp", rank_order=("tp", "cp", "dp_shard", "dp_replicate", "pp"))
+    plan = changed(
+        whole_experts(one["plan"]), sharding="ddp", rank_order=("tp", "cp", "dp_shard", "dp_replicate", "pp")
+    )
     shard = one | {"plan": changed(plan, dp_shard=degree, dp_replicate=1.0)}
     replicate = one | {"plan": changed(plan, dp_shard=1.0, dp_replicate=degree)}
     assert evaluate(**shard).step_time == evaluate(**replicate).step_time
@@ -311,7 +329,9 @@ def test_recomputing_more_takes_longer_and_keeps_less(question: Any, data: Any) 
 @given(data=st.data())
 def test_sharding_more_holds_less(question: Any, data: Any) -> None:
     one = unpiped(data.draw(question))
-    plan = changed(one["plan"], dp_shard=data.draw(st.sampled_from([2.0, 8.0, 64.0])), master_dtype="fp32")
+    plan = changed(
+        whole_experts(one["plan"]), dp_shard=data.draw(st.sampled_from([2.0, 8.0, 64.0])), master_dtype="fp32"
+    )
     names = ("ddp", "zero1", "zero2", "fsdp")
     found = {n: held(evaluate(**one | {"plan": changed(plan, sharding=n)}), *STATES) for n in names}
     assert found["fsdp"] <= found["zero2"] * (1.0 + ROUNDING)

@@ -280,6 +280,8 @@ def test_a_price_per_gpu_counts_for_all_of_the_instance(tmp_path):
         ("stacks.csv", "name,kernels\nx,egaer\n", r"csv:2: kernels: .*did you mean eager"),
         ("stacks.csv", "name,gradient_overlap\nx,maybe\n", r"csv:2: gradient_overlap: .*neither yes nor no"),
         ("models/x.json", json.dumps(TINY | {"kv_heads": 3}), r"kv_heads: .*cannot share"),
+        ("models/x.json", json.dumps(TINY | {"experts": 8, "top_k": 2}), r"moe_ffn: must be above zero"),
+        ("models/x.json", json.dumps(TINY | {"top_k": 2}), r"top_k: is given, but experts is not"),
         ("models/x.yaml", "layers: 2\nhiden: 64\n", r"x\.yaml:2:1: hiden: no such field; did you mean hidden"),
         ("models/x.yaml", "layers: {a: 1}\n", r"x\.yaml:1:1: layers: a mapping"),
         ("models/x.yaml", "- a\n", r"x\.yaml"),

@@ -58,6 +58,8 @@ def test_dtypes_left_out_are_the_stacks() -> None:
         ("fsdp,pp=2,tp=4", 8, 1),
         ("hsdp", 8, 8),
         ("hsdp,tp=2", 4, 8),
+        ("fsdp,cp=4", 16, 1),
+        ("hsdp,tp=2,cp=2", 2, 8),
         ("hsdp,tp=2,pp=4", 4, 2),
         ("hsdp,dp_shard=16", 16, 4),
         ("ddp", 64, 1),
@@ -69,6 +71,48 @@ def test_degrees_left_out(plan: Any, shard: float, replicate: float) -> None:
     made = small(plan).plan
     assert (made.dp_shard, made.dp_replicate) == (shard, replicate)
     assert made.sharding in ("fsdp", "ddp")
+
+
+def test_experts_and_context_are_read_and_their_defaults_said() -> None:
+    scenario = small("fsdp,tp=2,cp=2,ep=8,etp=2", model="mixtral-8x7b")
+    plan = scenario.plan
+    assert (plan.tp, plan.cp, plan.ep, plan.etp, plan.dp_shard) == (2.0, 2.0, 8.0, 2.0, 16.0)
+    assert (plan.cp_kind, plan.expert_skew) == ("ring", 1.0)
+    text = "\n".join(scenario.assumptions)
+    assert "cp_kind ring" in text
+    assert "expert_skew = 1" in text
+    said = small("fsdp,cp=2,cp_kind=ulysses,ep=8,expert_skew=1.3", model="mixtral-8x7b")
+    assert (said.plan.cp_kind, said.plan.expert_skew) == ("ulysses", 1.3)
+    assert "expert_skew" not in "\n".join(said.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("plan", "model", "says"),
+    [
+        ("fsdp,ep=8", "llama-3.1-8b", "has no experts (ep divides the experts); ep: 1"),
+        ("fsdp,ep=16", "mixtral-8x7b", "the nearest legal ep: 8"),
+        ("fsdp,tp=2,sequence_parallel=false", "mixtral-8x7b", "sequence_parallel: true, or etp: 2"),
+        ("fsdp,tp=4,etp=2", "mixtral-8x7b", "etp: 1 or etp: 4"),
+        ("fsdp,cp=64,cp_kind=ulysses", "llama-3.1-8b", "the nearest legal cp: 32; or cp_kind: ring"),
+        ("fsdp,expert_skew=0.5", "mixtral-8x7b", "too small"),
+    ],
+)
+def test_every_refusal_of_an_expert_mesh_has_a_way_out(plan: str, model: str, says: str) -> None:
+    with pytest.raises(BadScenario) as caught:
+        small(plan, model=model)
+    assert says in str(caught.value)
+
+
+def test_a_mixture_of_ones_own() -> None:
+    shape: dict[str, Any] = {"layers": 4, "hidden": 512, "heads": 8, "vocab": 1000, "experts": 16, "top_k": 2}
+    made = small("fsdp,ep=8", gpus="8xH100-SXM5-80GB", model=shape | {"moe_ffn": 256}).model
+    assert (made.experts, made.top_k, made.moe_ffn, made.ffn) == (16.0, 2.0, 256.0, 256.0)
+    with pytest.raises(BadScenario, match="moe_ffn must be above zero"):
+        small(model=shape | {"ffn": 256})
+    with pytest.raises(BadScenario, match="17 experts for a token, but there are 16"):
+        small(model=shape | {"moe_ffn": 256, "top_k": 17})
+    with pytest.raises(BadScenario, match="leaves no layer with experts"):
+        small(model={"base": "mixtral-8x7b", "dense_first": 32})
 
 
 def test_hsdp_needs_a_whole_share_of_the_domain() -> None:

@@ -66,7 +66,7 @@ def test_an_open_mesh_gives_every_crossing_its_own_number(question: Any, data: A
     tier = one["island"].tiers[0]
 
     def crossed(tp: Any, micro_batch: Any, rate: Any) -> Estimate:
-        plan = changed(one["plan"], tp=tp, micro_batch=micro_batch)
+        plan = changed(one["plan"], tp=tp, etp=tp, ep=1.0, micro_batch=micro_batch)
         run = changed(one["run"], global_batch=plan.dp * micro_batch * one["plan"].pp * 2.0)
         tiers = (changed(tier, bandwidth=tier.bandwidth * rate), *one["island"].tiers[1:])
         return evaluate(one["model"], changed(one["island"], tiers=tiers), plan, run, one["stack"])

@@ -2,12 +2,14 @@
 
 import pytest
 
+from shardmeter.families import decoder
 from shardmeter.study.validate.accelerator import read_accelerator
+from shardmeter.study.validate.architecture import read_model
 from shardmeter.study.validate.fabric import GBPS, read_fabric
 from shardmeter.study.validate.link import read_link
 from shardmeter.study.validate.precision import read_precision
 from shardmeter.study.validate.recompute import read_recompute, read_selective
-from shardmeter.study.validate.rows import NotModelled, Unclear
+from shardmeter.study.validate.rows import NotModelled, Row, Unclear
 from shardmeter.study.validate.schedule import check_notes, read_schedule
 from shardmeter.study.validate.sharding import read_sharding
 from shardmeter.study.validate.stack import read_stack
@@ -375,19 +377,33 @@ def test_tasks(text, task):
 
 @pytest.mark.parametrize(
     "name",
-    ["GPT-OSS-120B", "Qwen3-30B-A3B", "Mixtral-8x7B", "Llama3-8x70B", "Grok-1 proxy (2 layers)", "DeepSeek-V3-671B", "Kimi K2",
+    ["GPT-OSS-120B", "DeepSeek-V3-671B", "Kimi K2", "Switch-XXL",
      "Nemotron-3-Nano (hybrid Mamba-MoE)", "Nemotron V3 Super 120B (26.02)", "bert-110m", "T5-11B", "CLIP ViT-B/32",
      "vit_base_patch16_224", "deit3_huge_patch14_224", "Llama-2-70B LoRA r16 (MLPerf)"],
 )  # fmt: skip
 def test_families_that_are_not_modelled(name):
     with pytest.raises(NotModelled):
-        check_family(name, None)
+        check_family(name)
 
 
 @pytest.mark.parametrize(
-    "name", ["Nemotron-340B", "Nemotron-4-15B", "Llama-3.1-405B", "GPT-1T", "BLOOM-176B", "Qwen2.5 7B", "MPT-7b"]
-)
-def test_dense_decoders_pass(name):
-    check_family(name, None)
-    with pytest.raises(NotModelled):
-        check_family(name, 8.0)
+    "name",
+    ["Nemotron-340B", "Nemotron-4-15B", "Llama-3.1-405B", "GPT-1T", "BLOOM-176B", "Qwen2.5 7B", "MPT-7b", "Qwen3-30B-A3B",
+     "Mixtral-8x7B", "Llama3-8x70B", "Grok-1 proxy (2 layers)"],
+)  # fmt: skip
+def test_decoders_pass(name):
+    check_family(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "experts", "active"),
+    [("Qwen3-30B-A3B", (128.0, 8.0, 768.0), 3.0e9), ("Qwen3-235B-A22B", (128.0, 8.0, 1536.0), 21.5e9),
+     ("Mixtral-8x7B", (8.0, 2.0, 14336.0), 12.7e9), ("Mixtral-8x22B-G8T8", (64.0, 8.0, 2048.0), None),
+     ("Llama3-8x70B", (8.0, 2.0, 28672.0), None), ("Grok-1", (8.0, 2.0, 32768.0), None),
+     ("Qwen2-57B-A14B", (64.0, 8.0, 2560.0), 13.7e9), ("Llama-3.1-8B", None, None)],
+)  # fmt: skip
+def test_experts_of_a_name(name, experts, active):
+    model = read_model(Row(line=2, cells={"model": name}), "bridge-2025", 4096.0)
+    assert experts == ((model.experts, model.top_k, model.moe_ffn) if model.experts else None)
+    if active:
+        assert decoder.active_matrices(model) + model.vocab * model.hidden == pytest.approx(active, rel=0.03)

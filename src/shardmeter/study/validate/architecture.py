@@ -13,13 +13,17 @@ from collections.abc import Mapping
 from functools import cache
 
 from shardmeter import data
+from shardmeter.core.record import changed
 from shardmeter.specs.model import Model
 from shardmeter.study.validate.rows import Row, Unclear
+from shardmeter.study.validate.task import MIXTURE
 
 SIZES = {
     "layers": "n_layers", "hidden": "hidden", "ffn": "ffn_hidden", "heads": "n_heads", "kv_heads": "n_kv_heads",
     "head_dim": "head_dim", "vocab": "vocab",
 }  # fmt: skip
+EXPERTS = {"experts": "n_experts", "top_k": "top_k", "moe_ffn": "moe_ffn_hidden"}
+"""The same of routed experts; a model without them needs none."""
 """Fields of `Model` and the columns that hold them."""
 
 GPT: Mapping[str, str] = {
@@ -67,10 +71,36 @@ def read_model(row: Row, stack: str, seq_len: float) -> Model:
         sizes["ffn"] = sizes["ffn"] or 4.0 * sizes["hidden"]
     if (sizes["layers"] or 1.0) > MOST_LAYERS:
         raise Unclear(f"n_layers is beyond reason: {sizes['layers']:g}")
+    experts = read_experts(row, line)
+    if experts and not sizes["ffn"]:
+        sizes["ffn"] = experts["moe_ffn"]
     missing = [SIZES[field] for field, value in sizes.items() if not value]
     if missing:
         raise Unclear(f"the model's size is not stated: {', '.join(missing)}")
-    return _model(name, {field: value or 0.0 for field, value in sizes.items()}, shape, seq_len)
+    model = _model(name, {field: value or 0.0 for field, value in sizes.items()}, shape, seq_len)
+    if not experts:
+        return model
+    return changed(
+        model, **experts, shared_ffn=float(shape.get("shared_ffn") or 0.0),
+        shared_gate=shape.get("shared_gate") == "yes", dense_first=int(shape.get("dense_first") or 0),
+    )  # fmt: skip
+
+
+def read_experts(row: Row, line: Mapping[str, str] | None) -> dict[str, float]:
+    """Routed experts, how many a token is sent to, and their width; empty for a model without. Raises Unclear where a model
+    with experts does not say all three."""
+    name = row.text("model")
+    found = {field: row.count(column) for field, column in EXPERTS.items()}
+    if line is not None:
+        found = {field: value or (float(line[field]) if line[field] else None) for field, value in found.items()}
+    if (found["experts"] or 1.0) <= 1.0 and not MIXTURE.search(name.lower()):
+        return {}
+    if found["experts"] and not found["moe_ffn"]:
+        found["moe_ffn"] = row.count("ffn_hidden")
+    missing = [EXPERTS[field] for field, value in found.items() if not value]
+    if missing:
+        raise Unclear(f"the experts are not stated: {', '.join(missing)}")
+    return {field: value or 0.0 for field, value in found.items()}
 
 
 def _model(name: str, sizes: Mapping[str, float], shape: Mapping[str, str], seq_len: float) -> Model:

@@ -188,23 +188,19 @@ def read_layout(row: Row) -> Layout:
 def _read(row: Row, stack: StackReading, task: str) -> Reading:
     """The reading of a row that is complete. Raises NotModelled for what cannot be expressed."""
     check_task(task)
-    check_family(row.text("model"), row.count("n_experts"))
+    check_family(row.text("model"))
     accelerator = read_accelerator(row.text("accelerator"))
     precision = read_precision(row.text("precision"), stack.id)
     notes = row.text("kernel_notes")
     check_notes(notes)
     layout = read_layout(row)
-    if layout.cp > 1.0:
-        raise NotModelled("context parallelism is not modelled yet")
-    if (row.count("ep") or 1.0) > 1.0:
-        raise NotModelled("expert parallelism is not modelled yet")
     seq_len, batch, micro = (row.count(column) or 1.0 for column in ("seq_len", "global_batch", "micro_batch"))
     if batch % (layout.dp * micro):
         raise Unclear(f"the batch {batch:g} is no multiple of dp·micro-batch = {layout.dp * micro:g}")
     model = read_model(row, stack.id, seq_len)
     node = min(row.count("accelerators_per_node") or NODE.get(accelerator.name, 8.0), layout.gpus)
     sharding = read_sharding(row.text("sharding"), layout.dp, stack.id, node / layout.tp)
-    plan = _plan(row, layout, sharding, precision, stack, micro, notes)
+    plan = _with_experts(_plan(row, layout, sharding, precision, stack, micro, notes), row, model, stack)
     if plan.pp * plan.virtual_stages > model.layers + 2:
         raise Unclear(f"{plan.pp * plan.virtual_stages} stages are more than the model's {model.layers} layers")
     return Reading(
@@ -245,6 +241,20 @@ def _plan(
         master_dtype=precision.master,
         sequence_parallel=_sequence_parallel(row.text("sequence_parallel"), layout.tp, stack.id),
     )
+
+
+def _with_experts(plan: Plan, row: Row, model: Model, stack: StackReading) -> Plan:
+    """The plan with its expert mesh: experts lie over the data-parallel ranks too, so that ddp's replicas are named shards."""
+    if not model.experts:
+        if (row.count("ep") or 1.0) > 1.0:
+            raise Unclear("ep is above 1, but the model has no experts")
+        return plan
+    ep = row.count("ep")
+    if ep is None and stack.lineage == "megatron":
+        raise Unclear("the layout is not stated: ep")
+    if plan.sharding == "ddp":
+        plan = changed(plan, dp_shard=plan.dp, dp_replicate=1.0)
+    return changed(plan, ep=ep or 1.0, etp=1.0 if plan.sequence_parallel else plan.tp)
 
 
 def _sequence_parallel(text: str, tp: float, stack: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from shardmeter.core.record import record
+from shardmeter.families import decoder
 from shardmeter.specs.model import Model
 from shardmeter.study.validate.rows import Row, Unclear
 
@@ -74,8 +75,6 @@ def _from_flops(row: Row, model: Model, seq_len: float, batch: float, gpus: floa
     rate = row.positive("tflops_per_gpu")
     if not rate or not any(re.search(pattern, row.text("framework").lower()) for pattern, _ in COUNTED):
         return {}
-    attention = model.hidden * (model.heads + model.kv_heads) * 2.0 * model.head_dim
-    matrices = model.layers * (attention + (3.0 if model.mlp == "gated" else 2.0) * model.hidden * model.ffn)
-    matrices = matrices + model.vocab * model.hidden
+    matrices = decoder.active_matrices(model) + model.vocab * model.hidden
     per_token = 6.0 * matrices + 12.0 * model.layers * model.heads * model.head_dim * seq_len
     return {"tflops_per_gpu": float(batch * seq_len * per_token / (rate * 1e12 * gpus))}

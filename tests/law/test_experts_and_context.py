@@ -172,3 +172,24 @@ def test_layers_of_two_kinds_take_as_long_as_their_parts(pp: int, sharding: str)
         float(evaluate(changed(MIXED, dense_first=n), island(8.0), plan, run, STACK).step_time) for n in (0, 1, 20, 45)
     ]
     assert found == sorted(found) or found == sorted(found, reverse=True)
+
+
+@pytest.mark.parametrize("slow", [1.0, 10.0, 100.0])
+@pytest.mark.parametrize("kind", ["experts", "context"])
+def test_exchanges_and_gathers_share_the_fabric(kind: str, slow: float) -> None:
+    """What goes through one adapter, exposed and hidden together, takes no longer than the step."""
+    one = island(8.0)
+    tiers = (one.tiers[0], changed(one.tiers[1], bandwidth=one.tiers[1].bandwidth / slow))
+    model, plan = (MIXTURE, Plan(dp_shard=64.0, ep=8.0)) if kind == "experts" else (DENSE, Plan(dp_shard=8.0, cp=8.0))
+    plan = changed(plan, rank_order=("tp", "dp_shard", "cp", "dp_replicate", "pp"))
+    plan = changed(plan, ep=64.0) if kind == "experts" else plan
+    found = evaluate(
+        changed(model, experts=64.0) if kind == "experts" else model,
+        changed(one, tiers=tiers), plan, Run(seq_len=16384.0, global_batch=64.0), STACK,
+    )  # fmt: skip
+    labels = (
+        "expert all-to-all" if kind == "experts" else "context parallel",
+        "parameter gather",
+        "gradient reduction",
+    )
+    assert sum(sum(term(found, label)) for label in labels) <= found.step_time * (1.0 + 1e-9)

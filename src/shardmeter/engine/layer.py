@@ -32,6 +32,10 @@ class Piece:
     gather_again: Charge
     scatter: Charge
     replicate: Charge
+    own: dict[str, Charge]
+    """What collectives of experts and of context parallelism occupy by phase: parameters and gradients share the channels.
+
+    Leaves out: those of tensor parallelism, which seldom leave the scale-up domain."""
 
     @property
     def forward(self) -> Seconds:
@@ -45,11 +49,11 @@ class Piece:
 
     def forward_fold(self) -> Fold:
         """A train of such pieces going forward: the first gather shows, the others run one piece ahead."""
-        return _fold(self.forward, self.gather.seconds, 0.0, (self.gather,))
+        return _fold(self.forward, self.gather.seconds, 0.0, (self.gather, self.own[FORWARD]))
 
     def backward_fold(self, window: Seconds) -> Fold:
         """A train going backward: the first gather hides behind `window` (the head), the last reduction shows."""
-        moved = (self.gather_again, self.scatter, self.replicate)
+        moved = (self.gather_again, self.scatter, self.replicate, self.own[INPUT_GRAD])
         end = self.scatter.seconds + self.replicate.seconds
         return _fold(self.backward, hide.late(self.gather_again.seconds, window), end, moved)
 
@@ -75,16 +79,21 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
             seconds = price.compute(op)
         windows[op.label, op.phase, op.replay] = seconds
         add.merged(ledgers[op.phase], {label: seconds}, portion)
+    own = dict.fromkeys(DIRECTIONS, NOTHING)
     for transfer, portion in work.serial:
         term = TERMS[transfer.label.partition(" ")[0]]
         with under(term):
-            add.merged(ledgers[transfer.phase], {term: price.transfer(transfer).seconds}, portion)
+            charge = price.transfer(transfer)
+        add.merged(ledgers[transfer.phase], {term: charge.seconds}, portion)
+        if term != "tensor parallel":
+            own[transfer.phase] = own[transfer.phase].plus(charge.times(portion))
     hidden: Ledger = {}
     for transfer, portion, replay in work.behind:
         window = windows[transfer.hides_under, transfer.phase, replay]
-        shown, behind = _behind(transfer, window, price, stack)
+        shown, behind, charge = _behind(transfer, window, price, stack)
         add.merged(ledgers[transfer.phase], shown, portion)
         add.merged(hidden, behind, portion)
+        own[transfer.phase] = own[transfer.phase].plus(charge.times(portion))
     times = {phase: add.folded(ledgers[phase].values()) for phase in DIRECTIONS}
     _floor(ledgers, times, (FORWARD,), work.launches_forward, stack)
     _floor(ledgers, times, (INPUT_GRAD, WEIGHT_GRAD), work.launches_backward, stack)
@@ -96,21 +105,24 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
         replicate = _priced(work.sharded, "all_reduce", INPUT_GRAD, price)
     return Piece(
         ledgers=ledgers, hidden=hidden, times=times, gather=gather, gather_again=again, scatter=scatter,
-        replicate=replicate,
+        replicate=replicate, own=own,
     )  # fmt: skip
 
 
-def _behind(transfer: Transfer, window: Seconds, price: Prices, stack: Stack) -> tuple[Ledger, Ledger]:
-    """(exposed, hidden) seconds of messages of which each may run behind its share of a named compute, one after another.
+def _behind(transfer: Transfer, window: Seconds, price: Prices, stack: Stack) -> tuple[Ledger, Ledger, Charge]:
+    """(exposed, hidden) seconds of messages of which each may run behind its share of a named compute, one after another, and
+    what they occupy.
 
     What is hidden slows that compute. Source: the rule of `hide`, each message released when its share begins."""
     term = TERMS[transfer.label.partition(" ")[0]]
     with under(term):
-        each = price.transfer(changed(transfer, messages=1.0)).seconds
+        charge = price.transfer(changed(transfer, messages=1.0))
+    each = charge.seconds
     shown = hide.late(each, transfer.window * window)
     slowed = hide.slowed(stack.contention, each - shown, shown)
     times = transfer.messages
-    return {term: times * shown, "contention": times * slowed}, {term: times * (each - shown)}
+    exposed = {term: times * shown, "contention": times * slowed}
+    return exposed, {term: times * (each - shown)}, charge.times(times)
 
 
 def _priced(transfers: tuple[Transfer, ...], collective: str, phase: str, price: Prices) -> Charge:

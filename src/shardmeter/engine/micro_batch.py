@@ -99,6 +99,6 @@ def _sharded(stage: Stage, pieces: dict[str, Piece], stack: Stack) -> tuple[Ledg
 
 def _stall_of_gathers(layer: Piece) -> Seconds:
     """What the backward would stall per layer if there were gathers only: the rest is the reductions'."""
-    again = layer.gather_again
+    again = layer.gather_again.plus(layer.own[INPUT_GRAD])
     longest = add.larger(again.scale_up, again.fabric)
     return add.larger(longest - layer.backward, 0.0)

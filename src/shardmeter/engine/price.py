@@ -34,6 +34,10 @@ class Charge:
     scale_up: Seconds
     fabric: Seconds
 
+    def times(self, count: Count) -> Charge:
+        """So many of it, one after the other."""
+        return Charge(self.seconds * count, self.scale_up * count, self.fabric * count)
+
     def plus(self, other: Charge) -> Charge:
         """Both, one after the other."""
         return Charge(

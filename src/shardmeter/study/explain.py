@@ -14,6 +14,7 @@ from shardmeter.specs.scenario import Scenario
 from shardmeter.study.predict import Prediction, predict
 
 _MOVED = ("members_inside", "shard_traffic", "tier_time", "tier_latency")
+_EXCHANGED = ("members_inside", "exchange_traffic", "tier_time", "wire_time")
 _GEMM = ("matmul_rate", "depth_fill", "gemm_flops", "gemm_traffic", "gemm_fill", "gemm_time")
 _ATTENTION = ("flash_attention_time", "unfused_attention_time")
 FORMULAS: dict[str, tuple[str, ...]] = {
@@ -23,6 +24,8 @@ FORMULAS: dict[str, tuple[str, ...]] = {
     "launch overhead": ("host_time", "launch_floor"),
     "recompute": (*_GEMM, *_ATTENTION, "traffic_time"),
     "tensor parallel": _MOVED,
+    "expert all-to-all": _EXCHANGED,
+    "context parallel": (*_MOVED, *_EXCHANGED, "send_time"),
     "parameter gather": _MOVED,
     "gradient reduction": _MOVED,
     "contention": _MOVED,

@@ -9,7 +9,7 @@ from typing import Any
 
 from shardmeter import data
 from shardmeter.core.errors import ShardMeterError
-from shardmeter.core.record import field_names, record
+from shardmeter.core.record import changed, field_names, record
 from shardmeter.core.units import GIB
 from shardmeter.specs.scenario import Scenario
 from shardmeter.specs.stack import Stack
@@ -46,9 +46,25 @@ def footing(stack: Stack) -> Footing:
     return Footing(stack=stack.name, rows=rows, accelerators=_accelerators().get(stack.name, ()), changed=False)
 
 
+def unseen(scenario: Scenario) -> tuple[str, ...]:
+    """What the scenario has that no row had which the stacks were fitted to."""
+    found = []
+    if scenario.model.experts:
+        found.append("routed experts")
+    if scenario.plan.cp > 1.0:
+        found.append("context parallelism")
+    return tuple(found)
+
+
+def _base(scenario: Scenario) -> Footing:
+    """The footing of the stack, which is none where the fit never saw what the scenario has."""
+    base = footing(scenario.stack)
+    return changed(base, stack="") if unseen(scenario) else base
+
+
 def spread(scenario: Scenario, step: float, tokens: float, peak: float) -> dict[str, Any]:
     """The `intervals` of an answer: (low, high) of each figure, or null before any fit, and what they rest on."""
-    base = footing(scenario.stack)
+    base = _base(scenario)
     speed = intervals.factors("step_time", base.stack, bool(base.stack))
     size = intervals.factors("memory", base.stack, bool(base.stack))
     return {
@@ -63,7 +79,7 @@ def spread(scenario: Scenario, step: float, tokens: float, peak: float) -> dict[
 
 def fits_probability(scenario: Scenario, peak: float, limit: float) -> float | None:
     """Probability that the peak stays within the limit; None before any fit."""
-    base = footing(scenario.stack)
+    base = _base(scenario)
     return intervals.probability_below(limit, peak, "memory", base.stack, bool(base.stack))
 
 
@@ -75,7 +91,10 @@ def warnings(scenario: Scenario) -> tuple[str, ...]:
         return (f"stack {stack.name} is not as it was fitted: the interval is that of a stack never seen",)
     if not base.stack:
         return (f"stack {stack.name} was never fitted to measured runs: the interval is that of a stack never seen",)
-    found = []
+    found = [
+        f"no measured run with {what} taught the stacks: the interval is that of a stack never seen"
+        for what in unseen(scenario)
+    ]
     if base.rows < FEW:
         found.append(f"stack {stack.name} is fitted on {base.rows} rows only ({stack.fitted_on})")
     if base.accelerators and device not in base.accelerators:
@@ -86,7 +105,8 @@ def warnings(scenario: Scenario) -> tuple[str, ...]:
 
 def _basis(stack: Stack, base: Footing, quantity: str) -> str:
     found = intervals.basis(quantity, base.stack, bool(base.stack))
-    rows = f"{base.rows} rows" if base.stack else "changed, so not fitted" if base.changed else "not fitted"
+    beyond = "fitted without such runs" if base.rows else "not fitted"
+    rows = f"{base.rows} rows" if base.stack else "changed, so not fitted" if base.changed else beyond
     return f"{stack.name}, {rows}: {found}" if found and quantity == "step_time" else found
 
 

@@ -1,7 +1,7 @@
 """Model families: one file each, found by name. A family turns a Model's numbers into blocks of operations.
 
-A family module offers `blocks(model)`, `operations(model, block, tokens, seq, stack)`, `training_flops(model, tokens, seq)`
-and `activation_bytes(…)`; nothing here knows a bandwidth.
+A family module offers `blocks(model)`, `operations(model, block, tokens, seq, kernels)`, `training_flops(model, tokens, seq)`,
+`activation_bytes(…)` and, if it has blocks with routed experts, `routed_bytes(model, kernels)`; nothing here knows a bandwidth.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from types import ModuleType
 
 from shardmeter.core.errors import UnknownName
 
-PLANNED = (
-    "encoder", "vision", "dual_encoder", "multimodal", "encoder_decoder", "diffusion", "mixture_of_experts", "hybrid",
-)  # fmt: skip
+PLANNED = ("encoder", "vision", "dual_encoder", "multimodal", "encoder_decoder", "diffusion", "hybrid")
 """Families that are named but not modelled yet; they are refused by name."""
 
 

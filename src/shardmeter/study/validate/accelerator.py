@@ -84,6 +84,7 @@ def read_accelerator(text: str) -> AcceleratorReading:
     name = accelerator_name(plain)
     if not name:
         raise NotModelled(f"accelerator not known: {text}")
+    _check_form(text)
     if LOW_POWER_H100.search(plain):
         return AcceleratorReading(name=name, memory=96 * GIB, memory_bandwidth=2.4e12, power_limit=500.0)
     return AcceleratorReading(name=name)
@@ -96,3 +97,25 @@ def accelerator_name(text: str) -> str:
     if len(parts) > 1 and sum(bool(re.search(r"rtx|v100|a100|h100|h200|b200|mi\d", part)) for part in parts) > 1:
         raise NotModelled(f"mixed fleets of accelerators are not modelled yet: {text}")
     return next((name for pattern, name in RULES if re.search(pattern, plain)), "")
+
+
+FORMS = ("sxm", "pcie", "nvl", "hgx", "dgx")
+"""Words that tell the forms of one chip apart."""
+_FORM = re.compile(r"\b(sxm\d?|pcie|nvl(\d+)?|[hd]gx|\d+ ?gi?b|nvlink|gcd)\b")
+_SEVERAL = re.compile(r"^(h100|h200|gh200|a[18]00|v100)")
+
+
+def _check_form(text: str) -> None:
+    """Refuse a word that is nearly the name of a form: another form than the one meant would be predicted."""
+    for word in re.findall(r"[a-z]+", text.lower()):
+        if word not in FORMS and 3 <= len(word) <= 5 and sorted(word) in map(sorted, FORMS):
+            meant = next(form for form in FORMS if sorted(form) == sorted(word))
+            raise Unclear(f"the form of the accelerator is not known: {text}; did you mean {meant.upper()}?")
+
+
+def guessed(text: str, name: str) -> str:
+    """What is taken for granted where a text names a chip and not its form; empty where it says enough."""
+    plain = text.lower()
+    if plain == name.lower() or _FORM.search(plain) or not _SEVERAL.search(name.lower()):
+        return ""
+    return f"accelerator {text} is read as {name}"

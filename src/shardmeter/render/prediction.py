@@ -204,8 +204,8 @@ def _ways(entries: Sequence[Answer]) -> Section:
         title="What would fit (evaluated; the fastest first, more GPUs last)",
         columns=(
             Column(key="mark", title=""),
-            Column(key="change", title="change", wide=True),
-            Column(key="peak", title="peak", unit="GiB"),
+            Column(key="change", title="change"),
+            Column(key="peak", title="peak", unit="GiB", drop=1),
             Column(key="step", title="step", unit="s"),
             Column(key="set", title="option", wide=True),
         ),

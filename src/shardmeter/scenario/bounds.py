@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from shardmeter import families
+from shardmeter.core.errors import shown
 from shardmeter.core.quantity import BOUNDS
 
 
@@ -94,3 +96,16 @@ def heads(fields: Mapping[str, Any]) -> tuple[str, str]:
     near = sorted({*[d for d in legal if d <= shared][-1:], *[d for d in legal if d >= shared][:1]})
     says = f"{whole:g} heads cannot share {shared:g} key-value heads evenly: kv_heads must divide heads"
     return says, f"kv_heads: {' or '.join(f'{d:g}' for d in near)}"
+
+
+def family(name: str) -> tuple[str, str]:
+    """What is wrong with the family of a model, and the way out; two empty texts if nothing is."""
+    if name == "decoder":  # the usual one needs no look at the folder
+        return "", ""
+    built = families.names()
+    if name in built:
+        return "", ""
+    listed = f"the families are: {', '.join(built)}"
+    if name in families.PLANNED:
+        return f"family {name} is not modelled yet", listed
+    return f"unknown family {shown(name)}", listed

@@ -90,6 +90,11 @@ def plain_mapping(source: Mapping[Any, Any], what: str) -> dict[str, Any]:
     return made
 
 
+def plain(value: Any, path: str) -> Any:
+    """A value as plain data; raises BadScenario for what has no place in a scenario."""
+    return _plain(value, path, 0, [0])
+
+
 def _plain(value: Any, path: str, depth: int, count: list[int]) -> Any:
     count[0] += 1
     if depth > NESTING or count[0] > VALUES:

@@ -24,9 +24,11 @@ from shardmeter.study.fit.leave_out import (
     leave_one_source_out,
     numbers_without,
 )
+from shardmeter.study.fit.spread import source_votes, spread, step_time_spreads
 from shardmeter.study.fit.stacks import Fit
+from shardmeter.study.intervals import OTHER, SPREAD_FILE
 from shardmeter.study.validate import shipped
-from shardmeter.study.validate.predictions import legal
+from shardmeter.study.validate.predictions import legal, predict
 from shardmeter.study.validate.resolve import MappedRow, map_rows
 
 DATA = Path(__file__).resolve().parents[1] / "src" / "shardmeter" / "data"
@@ -49,6 +51,7 @@ def main() -> None:
     write_stacks(fits, chosen)
     left_out = leave_one_source_out(chosen, rows, fits)
     write_left_out(rows, left_out)
+    write_spread(mapped, chosen, rows, left_out)
     write_transfer(chosen, fits)
     say(f"done in {time.perf_counter() - began:.0f} s; `make validate` shows the table")
 
@@ -109,6 +112,25 @@ def write_transfer(rows: list[FitRow], fits: dict[str, Fit]) -> None:
             error = five_row_error([row for row in rows if row.source == source], prior)
             writer.writerow([source, "" if error is None else f"{error:.4f}"])
             say(f"  five rows of {source}: {'too few rows' if error is None else f'{100 * error:.1f} %'}")
+
+
+def write_spread(mapped: list[MappedRow], taught: list[FitRow], rows: list[FitRow], left_out: np.ndarray) -> None:
+    """How far one future run may lie from its prediction: step time by stack, memory over sources."""
+    predicted = {row.id: float(value) for row, value in zip(rows, left_out, strict=True)}
+    spreads = step_time_spreads(taught, predicted)
+    known = [row for row in mapped if row.memory is not None and row.regime == "normal"]
+    answers = predict([row.scenario for row in known if row.scenario is not None])
+    residuals = np.array(
+        [np.log(r.memory / a.memory(r.memory_reading)) for r, a in zip(known, answers, strict=True) if r.memory]
+    )
+    votes = source_votes([row.source_key for row in known])
+    spreads.append(spread(OTHER, "memory", residuals, votes, "all rows, one vote a source: nothing is fitted"))
+    with (DATA / SPREAD_FILE).open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["quantity", "stack", "low", "high", "rows", "basis"])
+        for one in spreads:
+            writer.writerow([one.quantity, one.stack, f"{one.low:.4f}", f"{one.high:.4f}", one.rows, one.basis])
+            say(f"  90 % of {one.quantity} {one.stack}: {np.expm1(one.low):+.1%} to {np.expm1(one.high):+.1%}")
 
 
 def say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Every schedule in its package: idle time and micro-batches in flight. A new file is tested without a new test."""
+"""Every schedule in its package: makespan, turns, micro-batches in flight. A new file is tested without a new test."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shardmeter.schedules
-from shardmeter.schedules import MODULES, names, schedule
+from shardmeter.schedules import MODULES, Slot, names, schedule
 
 FOUND = tuple(
     importlib.import_module(f"{shardmeter.schedules.__name__}.{found.name}")
     for found in pkgutil.iter_modules(shardmeter.schedules.__path__)
+    if not found.name.startswith("_")
 )
 every_schedule = pytest.mark.parametrize("module", FOUND, ids=lambda module: module.__name__.rpartition(".")[2])
 stages, chunks, passes = st.integers(1, 64), st.integers(1, 8), st.integers(1, 256)
@@ -33,14 +34,34 @@ def test_every_file_has_a_word_and_every_word_a_file() -> None:
 @every_schedule
 def test_it_is_documented_and_cited(module: ModuleType) -> None:
     assert re.search(r"[A-Z][a-z]+ (19|20)\d\d", inspect.getdoc(module) or "")
-    assert inspect.getdoc(module.idle)
+    assert "Leaves out" in (inspect.getdoc(module.makespan) or "") or "Exact" in (inspect.getdoc(module.makespan) or "")
+    assert inspect.getdoc(module.order)
     assert inspect.getdoc(module.in_flight)
 
 
 @every_schedule
-@given(pp=stages, virtual=chunks)
-def test_idle_is_a_share_and_more_chunks_never_idle_longer(module: ModuleType, pp: int, virtual: int) -> None:
-    assert 0.0 <= module.idle(pp, virtual + 1) <= module.idle(pp, virtual) <= 1.0
+@given(pp=stages, virtual=chunks, micro_batches=passes)
+def test_a_step_takes_all_slots_and_at_most_one_after_the_other(
+    module: ModuleType, pp: int, virtual: int, micro_batches: int
+) -> None:
+    slots = [Slot(first=0, count=pp, forward=1.0, input_grad=1.0, weight_grad=1.0)]
+    time = float(module.makespan(slots, float(micro_batches), virtual, 0.0))
+    assert micro_batches * 3.0 * (1 - 1e-12) <= time <= (micro_batches + pp - 1) * 3.0 * (1 + 1e-12)
+    assert float(module.makespan(slots, float(micro_batches), virtual, 0.5)) >= time
+
+
+@every_schedule
+@given(pp=st.integers(1, 8), groups=st.integers(1, 3), virtual=st.integers(1, 3))
+def test_every_stage_does_every_micro_batch_once_each_way(
+    module: ModuleType, pp: int, groups: int, virtual: int
+) -> None:
+    for position in range(pp):
+        turns = module.order(position, pp, groups * pp, virtual)
+        done = [(op.micro_batch, op.chunk) for op in turns if op.kind == "forward"]
+        undone = [(op.micro_batch, op.chunk) for op in turns if op.kind in ("backward", "input_grad")]
+        assert len(set(done)) == len(done)
+        assert sorted(done) == sorted(undone)
+        assert {micro_batch for micro_batch, _ in done} == set(range(groups * pp))
 
 
 @every_schedule

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmeter.engine.hide import pipeline_idle, scan, tail, train_stall
+from shardmeter.engine.hide import Fold, scan, slowed, tail, train_stall
 
 seconds = st.floats(0.0, 10.0)
 
@@ -70,16 +70,22 @@ def walk(release: list[float], deadline: list[float], work: list[float], channel
     return clock - position
 
 
-@given(slots=st.lists(st.floats(0.1, 5.0), min_size=1, max_size=8), micro_batches=st.integers(1, 16))
-def test_one_f_one_b_is_longest_times_m_plus_the_others(slots: list[float], micro_batches: int) -> None:
-    longest = max(slots)
-    step = micro_batches * longest + pipeline_idle([(s, 1) for s in slots], longest, 1.0)
-    assert step == pytest.approx((micro_batches - 1) * longest + sum(slots))
-
-
 def test_scan_broadcasts() -> None:
     work = np.array([0.5, 2.0, 4.0])
     together = scan([0.0, 1.0], [1.0, 2.0], [work, work], ["nic", "nic"])
     for i, one in enumerate(work):
         alone = scan([0.0, 1.0], [1.0, 2.0], [float(one)] * 2, ["nic", "nic"])
         assert [float(np.asarray(e)[i]) for e in together] == [float(e) for e in alone]
+
+
+@given(work=seconds, period=st.floats(0.01, 10.0), contention=st.floats(0.0, 1.0))
+def test_slowed_compute_beside_communication_lasts_as_long_as_the_longer(
+    work: float, period: float, contention: float
+) -> None:
+    stall = float(train_stall(period, (work,)))
+    total = period + stall + float(slowed(contention, work - stall, stall))
+    assert total == pytest.approx(max(work, period + contention * work))
+
+
+def test_a_fold_pays_its_ends_once() -> None:
+    assert Fold(prologue=1.0, steady=2.0, epilogue=3.0, idle={}).repeated(5.0) == 14.0

@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 
 from shardmeter.core.record import changed
 from shardmeter.engine import demand, memory, price
-from shardmeter.engine import evaluate as engine
 from shardmeter.engine.evaluate import evaluate
-from shardmeter.engine.hide import pipeline_idle
+from shardmeter.engine.layer import piece
+from shardmeter.engine.micro_batch import micro_batch
 from shardmeter.scenario.catalog import load_catalog
-from shardmeter.schedules import schedule
+from shardmeter.schedules import Slot, schedule
 from shardmeter.specs import Estimate, Island, Plan, Run, Tier
 
 CATALOG = load_catalog()
 ROUNDING = 1e-12
 COMMUNICATION = ("tensor parallel", "parameter gather", "gradient reduction", "contention", "stage sends")
+LATENCIES = ("latency", "latency_base", "latency_step", "latency_start")
 STATES = ("parameters", "gradients", "optimizer state")
 law = settings(max_examples=60, deadline=None)
 
@@ -66,7 +67,7 @@ def faster(one: Any, kind: str, by: float) -> Any:
     elif kind == "fabric bandwidth":
         tiers = [tiers[0], *(changed(tier, bandwidth=tier.bandwidth * by) for tier in tiers[1:])]
     elif kind == "latency":
-        tiers = [changed(tier, latency=tier.latency / by, latency_base=tier.latency_base / by) for tier in tiers]
+        tiers = [changed(tier, **{name: getattr(tier, name) / by for name in LATENCIES}) for tier in tiers]
     else:
         stack = changed(one["stack"], launch_overhead=one["stack"].launch_overhead / by)
         return one | {"stack": stack}
@@ -196,7 +197,12 @@ def test_twice_the_rates_and_half_the_latencies_halve_the_step_exactly(question:
         peak={dtype: rate * 2.0 for dtype, rate in old.accelerator.peak.items()},
     )  # fmt: skip
     tiers = tuple(
-        changed(tier, bandwidth=tier.bandwidth * 2.0, latency=tier.latency / 2.0, latency_base=tier.latency_base / 2.0)
+        changed(
+            tier,
+            bandwidth=tier.bandwidth * 2.0,
+            **{name: getattr(tier, name) / 2.0 for name in LATENCIES},
+            pair_bandwidth=None if tier.pair_bandwidth is None else tier.pair_bandwidth * 2.0,
+        )
         for tier in old.tiers
     )
     twice = one | {
@@ -240,7 +246,8 @@ def test_tensor_parallel_on_endless_links_is_its_count_of_latencies() -> None:
     assert seconds(found, "tensor parallel") == pytest.approx(collectives * latency, rel=1e-12)
     found = evaluate(model, island(8.0, up), changed(plan, sequence_parallel=True), run, stack)
     halves = 6.0 * (model.layers * 8.0 + 4.0)
-    assert seconds(found, "tensor parallel") == pytest.approx(halves * 0.5 * latency, rel=1e-12)
+    ring = up.latency_start + 7.0 * up.latency_step  # a gather passes seven neighbours
+    assert seconds(found, "tensor parallel") == pytest.approx(halves * ring, rel=1e-12)
 
 
 @law
@@ -267,17 +274,17 @@ def test_a_stage_without_layers_gathers_none() -> None:
     plan, run = Plan(pp=4, dp_shard=8.0), Run(seq_len=2048.0, global_batch=32.0)
     work = demand.collect(model, plan, run, stack)
     charges = price.prices(island(32.0), stack, plan, 2.0)
-    pieces = {name: engine._piece(block, charges, stack) for name, block in work.blocks.items()}
+    pieces = {name: piece(block, charges, stack) for name, block in work.blocks.items()}
     assert work.counts == (0, 1, 1, 0)
     for stage in work.stages:
-        slot = engine._slot(stage, work, pieces, charges, plan, stack)
+        slot = micro_batch(stage, pieces, plan, stack)
         edge = pieces["embedding"] if stage.embedding else pieces["head"] if stage.head else None
         shown = slot.exposed["parameter gather"] + slot.hidden["parameter gather"]
         layer = pieces["layer"].gather.seconds + pieces["layer"].gather_again.seconds
         assert shown == pytest.approx(edge.gather.seconds if edge else layer, rel=1e-12)
         gathered = memory._gathered(work, plan, stage)
         held = work.blocks["embedding" if stage.embedding else "head" if stage.head else "layer"].held
-        assert gathered == held * (2.0 + 4.0)
+        assert gathered == held * (2.0 + 4.0 + 2.0)  # gathered, and its gradient before and after the cast
 
 
 @law
@@ -318,10 +325,11 @@ def test_sharding_more_holds_less(question: Any, data: Any) -> None:
     name=st.sampled_from(["gpipe", "1f1b"]),
 )  # fmt: skip
 def test_the_bubble_of_equal_stages(pp: int, passes: int, slot: float, virtual: int, name: str) -> None:
-    bubble = pipeline_idle([(slot, pp)], slot, schedule(name).idle(pp, 1))
-    assert bubble / (passes * slot) == pytest.approx((pp - 1) / passes, rel=1e-12, abs=1e-12)
-    interleaved = pipeline_idle([(slot, pp)], slot, schedule("interleaved").idle(pp, virtual))
-    assert interleaved == pytest.approx(bubble / virtual, rel=1e-12, abs=1e-12)
+    slots = [Slot(first=0, count=pp, forward=slot / 3.0, input_grad=slot / 3.0, weight_grad=slot / 3.0)]
+    bubble = schedule(name).makespan(slots, float(passes), 1, 0.0) - passes * slot
+    assert bubble / (passes * slot) == pytest.approx((pp - 1) / passes, rel=1e-9, abs=1e-12)
+    interleaved = schedule("interleaved").makespan(slots, float(passes), virtual, 0.0) - passes * slot
+    assert interleaved == pytest.approx(bubble / virtual, rel=1e-9, abs=1e-9 * slot)
 
 
 @pytest.mark.parametrize("pp", [2, 4, 8])
@@ -357,3 +365,24 @@ def test_ratios_are_ratios(question: Any, data: Any) -> None:
     assert 0.0 < mfu <= 1.0
     assert hfu >= mfu
     assert found.compute_seconds <= found.step_time
+
+
+@pytest.mark.parametrize("sharding", ["fsdp", "zero1", "ddp"])
+def test_a_tier_above_the_node_costs_nothing_at_full_rate_and_never_speeds_up(sharding: str) -> None:
+    """A port carries all that leaves its unit, so that cutting the fabric into levels of full rate moves no more and no less."""
+    model, stack = CATALOG.model("llama-3.1-8b"), CATALOG.stack("titan-compile")
+    degrees: Any = {"dp_replicate": 64.0} if sharding == "ddp" else {"dp_shard": 64.0}
+    run, plan = Run(seq_len=4096.0, global_batch=64.0), Plan(sharding=sharding, **degrees)
+    inner = Tier(name="up", size=8.0, bandwidth=4.5e11, share=0.8, latency=4e-5)
+
+    def step(*outer: tuple[float, float]) -> float:
+        fabric = [
+            Tier(name="f", size=n, bandwidth=rate, share=0.9, latency=8e-5, latency_base=2e-5) for n, rate in outer
+        ]
+        return float(evaluate(model, island(64.0, inner, *fabric), plan, run, stack).step_time)
+
+    flat = step((64.0, 2.5e9))
+    assert step((32.0, 2.5e9), (64.0, 2.5e9)) == pytest.approx(flat, rel=0.03)
+    slower = [step((32.0, 2.5e9), (64.0, 2.5e9 / over)) for over in (1.0, 4.0, 16.0, 64.0)]
+    assert slower == sorted(slower)
+    assert slower[-1] > 1.5 * flat

@@ -72,7 +72,9 @@ def test_a_term_of_the_ledger(capsys):
         "members_inside",
         "shard_traffic",
         "tier_time",
-        "tier_latency",
+        "ring_steps",
+        "tree_latency",
+        "wire_time",
     }
 
 

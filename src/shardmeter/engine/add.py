@@ -24,6 +24,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     "tensor parallel": ("scale-up link", "a smaller tp, or asynchronous tensor parallelism"),
     "parameter gather": ("fabric", "hybrid sharding (dp_replicate > 1), reshard: false, or larger micro-batches"),
     "gradient reduction": ("fabric", "more accumulation per step, a 16-bit reduction, or hybrid sharding"),
+    "tied matrix": ("fabric", "a model whose head has a matrix of its own, or a smaller pp"),
     "contention": ("fabric", "less communication hidden under compute: larger micro-batches, hybrid sharding"),
     "stage sends": ("fabric", "a smaller pp, or stages placed inside the scale-up domain"),
     "pipeline bubble": ("pipeline", "more micro-batches per step, more virtual stages, or a smaller pp"),
@@ -47,18 +48,25 @@ def ledger(exposed: dict[str, Seconds], hidden: dict[str, Seconds]) -> tuple[Ter
 
 def total(terms: Iterable[Term]) -> Seconds:
     """Left fold of the exposed seconds."""
-    result: Seconds = 0.0
-    for term in terms:
-        result = result + term.seconds
-    return result
+    return folded(term.seconds for term in terms)
 
 
 def memory_total(terms: Iterable[MemoryTerm]) -> Bytes:
     """Left fold of the bytes."""
-    result: Bytes = 0.0
-    for term in terms:
-        result = result + term.size
+    return folded(term.size for term in terms)
+
+
+def folded(values: Iterable[Number]) -> Number:
+    """Left fold: the sum in the order given, so that scalars and arrays agree to the bit."""
+    result: Number = 0.0
+    for value in values:
+        result = result + value
     return result
+
+
+def larger(left: Number, right: Number) -> Number:
+    """The larger of two, element by element."""
+    return np.maximum(left, right)
 
 
 def merged(into: dict[str, Number], other: dict[str, Number], times: Number) -> None:

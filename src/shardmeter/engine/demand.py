@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Flop, Fraction
 from shardmeter.families import family
 from shardmeter.families.operations import Block
@@ -52,7 +52,11 @@ class Work:
     micro_batches: Count
     tokens: Count
     """Tokens of one micro-batch on one rank (before tensor and sequence cuts)."""
-    sends: tuple[Transfer, ...]
+    runs: tuple[tuple[int, int, int], ...]
+    """Neighbouring equal stages: (index into `stages`, first position, how many)."""
+    send: Transfer
+    tied: Transfer | None
+    """Reduction of a tied matrix over its two copies."""
     model_flops: Flop
     replay_flops: Flop
     """Recomputed FLOPs of one step over the whole island."""
@@ -64,20 +68,24 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
     width = WIDTH[plan.precision]
     tokens = plan.micro_batch * run.seq_len / plan.cp
     micro_batches = run.global_batch / (plan.dp * plan.micro_batch)
-    blocks, replayed = {}, 0.0
-    for block in kind.blocks(model):
+    blocks: dict[str, BlockWork] = {}
+    replayed: Flop = 0.0
+    for block in _with_tied_copy(kind.blocks(model), model, plan):
         whole = kind.operations(model, block.name, tokens, run.seq_len, stack.kernels)
         work, again = _block(model, block, whole, tokens, plan, stack, width)
         blocks[block.name] = work
         replayed = replayed + again * block.count
     counts = layer_counts(model, plan, stack)
+    stages = pipeline.stages(counts)
     return Work(
         blocks=blocks,
-        stages=pipeline.stages(counts),
+        stages=stages,
         counts=counts,
         micro_batches=micro_batches,
         tokens=tokens,
-        sends=pipeline.sends(tokens, model.hidden, plan, width),
+        runs=pipeline.runs(counts, stages),
+        send=pipeline.send(tokens, model.hidden, plan, width, stack.sends_cut),
+        tied=tied_reduction(model, plan),
         model_flops=kind.training_flops(model, run.global_batch * run.seq_len, run.seq_len),
         replay_flops=replayed * micro_batches * plan.dp * plan.cp,
     )
@@ -89,22 +97,32 @@ def layer_counts(model: Model, plan: Plan, stack: Stack) -> tuple[int, ...]:
     return pipeline.cut(model.layers, plan.pp, stack.stage_cut, float(layer_cost), float(model.vocab * model.hidden))
 
 
-def gradient_parameters(work: Work, stage: pipeline.Stage, model: Model) -> Count:
-    """Parameters whose gradients one rank of a stage reduces; a tied head on a later stage has its own copy."""
+def gradient_parameters(work: Work, stage: pipeline.Stage) -> Count:
+    """Parameters whose gradients one rank of a stage reduces."""
     total: Count = stage.layers * work.blocks["layer"].held
     if stage.embedding:
         total = total + work.blocks["embedding"].held
     if stage.head:
-        total = total + head_held(work, stage, model)
+        total = total + work.blocks["head"].held
     return total
 
 
-def head_held(work: Work, stage: pipeline.Stage, model: Model) -> Count:
-    """Parameters of the head on one rank: its own, or a copy of the tied embedding where the embedding is elsewhere."""
-    held = work.blocks["head"].held
-    if model.tied and not stage.embedding:
-        held = held + work.blocks["embedding"].held
-    return held
+def tied_reduction(model: Model, plan: Plan) -> Transfer | None:
+    """The gradient of a tied matrix is summed over its two copies, on the first and the last stage, once a step.
+
+    Two ranks that exchange halves move as much as one send of the whole. Source: Narayanan 2021, released code."""
+    if not model.tied or plan.pp == 1:
+        return None
+    size = model.vocab * model.hidden / plan.tp * WIDTH[plan.reduce_dtype]
+    return Transfer(label="tied gradient", collective="send", size=size, axes=("pp",), phase=WEIGHT_GRAD, scope="step")
+
+
+def _with_tied_copy(blocks: tuple[Block, ...], model: Model, plan: Plan) -> tuple[Block, ...]:
+    """With stages, a tied head owns a copy of the embedding's matrix: it is held, reduced, gathered and updated there."""
+    if not model.tied or plan.pp == 1:
+        return blocks
+    copy = model.vocab * model.hidden
+    return tuple(changed(b, matrices=copy) if b.name == "head" else b for b in blocks)
 
 
 def _block(
@@ -148,11 +166,11 @@ def optimizer_traffic(parameters: Count, plan: Plan) -> Bytes:
     return parameters / data.shards(plan) * OPTIMIZER_BYTES[plan.optimizer]
 
 
-def largest_stage(work: Work, model: Model) -> Count:
+def largest_stage(work: Work) -> Count:
     """Parameters of the rank that holds most."""
     most: Count = 0.0
     for stage in work.stages:
-        most = np.maximum(most, gradient_parameters(work, stage, model))
+        most = np.maximum(most, gradient_parameters(work, stage))
     return most
 
 

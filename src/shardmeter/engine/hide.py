@@ -3,16 +3,36 @@
 Releases and deadlines are positions on the compute clock without stalls:
 finish_k = max(release_k + stall(release_k), finish of the channel's previous) + work_k; stall_k = max(stall_{k−1},
 finish_k − deadline_k). `scan` is that rule as written; `train_stall` and `tail` are its closed forms for the two patterns
-that training makes over and over, held to it by tests.
+that training makes over and over, held to it by tests. A scope folded by these rules hands a `Fold` to the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from shardmeter.core.record import record
 from shardmeter.core.units import Count, Number, Ratio, Seconds
+
+
+@record
+class Fold:
+    """What a scope hands to the next one: never one time.
+
+    The next scope pays `prologue` and `epilogue` once and `steady` as often as the scope repeats. `idle` is, per channel
+    (compute, scale_up, fabric), what stands unused in the steady part: a window for what an outer scope carries. `work` is
+    what the scope gets done: tokens that count."""
+
+    prologue: Seconds = 0.0
+    steady: Seconds = 0.0
+    epilogue: Seconds = 0.0
+    idle: Mapping[str, Seconds]
+    work: Count = 0.0
+
+    def repeated(self, times: Count) -> Seconds:
+        """Duration of `times` repetitions, ends paid once."""
+        return self.prologue + times * self.steady + self.epilogue
 
 
 def scan(
@@ -56,11 +76,14 @@ def tail(work: Seconds, period: Seconds, pieces: Count) -> Seconds:
     return np.maximum(each, work - (pieces - 1.0) * period)
 
 
-def pipeline_idle(slots: Sequence[tuple[Seconds, int]], critical: Seconds, fill: Ratio) -> Seconds:
-    """Idle seconds of the critical stage in one step: `fill` × the slot times of all other stages.
+def late(work: Seconds, window: Seconds) -> Seconds:
+    """Exposed seconds of one transfer released at the start of `window` and due at its end."""
+    return np.maximum(work - window, 0.0)
 
-    `slots` holds (seconds of one micro-batch, number of such stages). 1F1B: step = m·longest + Σ others."""
-    total: Seconds = 0.0
-    for seconds, count in slots:
-        total = total + seconds * float(count)
-    return (total - critical) * fill
+
+def slowed(contention: Ratio, hidden: Seconds, stall: Seconds) -> Seconds:
+    """Seconds that compute loses to communication hidden behind it; what is lost while compute waits anyway costs nothing.
+
+    Compute p beside communication C lasts max(C, p + κ·C): with stall = max(C − p, 0) and hidden = C − stall, the slowing
+    adds max(κ·(hidden + stall) − stall, 0). κ stands for processors and memory taken, and for overlap that fails."""
+    return np.maximum(contention * (hidden + stall) - stall, 0.0)

@@ -52,7 +52,7 @@ def _larger(
 
 
 def _stage(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack) -> tuple[MemoryTerm, ...]:
-    parameters = demand.gradient_parameters(work, stage, model)
+    parameters = demand.gradient_parameters(work, stage)
     activations, peak = _activations(model, work, stage, plan, run, stack)
     logits: Bytes = 0.0
     if stage.head:
@@ -97,23 +97,30 @@ def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, s
     if plan.recompute == "selective" and stack.selective == "attention" and scores:
         kept = kept - work.tokens * 5.0 * model.heads * run.seq_len / plan.tp
     kept = np.maximum(kept, checkpoint)
+    if plan.recompute.startswith("every-"):  # one layer of K keeps its input only
+        share = recompute.share(plan.recompute)
+        kept = (1.0 - share) * per_layer + share * checkpoint
     flying: Count = 1.0
     if plan.pp > 1:
         flying = schedule(plan.schedule).in_flight(stage.first, plan.pp, work.micro_batches, plan.virtual_stages)
     edge = checkpoint if stage.embedding else 0.0
-    working = per_layer - kept + checkpoint  # what runs again, its kept input not twice, and one gradient
+    # what runs again (all of a replayed layer, its kept input not twice) and one gradient
+    working = per_layer if plan.recompute.startswith("every-") else per_layer - kept + checkpoint
     return flying * (float(stage.layers) * kept + edge), working
 
 
 def _gathered(work: Work, plan: Plan, stage: Stage) -> Bytes:
-    """fsdp: two layers' parameters and one layer's whole gradients (if the stage has that many), and the root unit."""
+    """fsdp: two layers' parameters and the root unit's, and the whole gradient of the largest unit, twice where it is cast."""
     if not fsdp.applies(plan):
         return 0.0
     gather, reduce = WIDTH[plan.gather_dtype], WIDTH[plan.reduce_dtype]
-    whole = float(min(stage.layers, 2) if plan.reshard else stage.layers)
+    gradient = reduce if plan.reduce_dtype == plan.precision else reduce + WIDTH[plan.precision]
+    units = stage.layers if not plan.reshard else min(stage.layers, 2)
     layer = work.blocks["layer"].held
-    total = layer * (whole * gather + float(min(stage.layers, 1)) * reduce)
+    total = layer * float(units) * gather
+    largest = layer * float(min(stage.layers, 1)) * gradient
     for name, here in (("embedding", stage.embedding), ("head", stage.head)):
         if here:
-            total = total + work.blocks[name].held * (gather + reduce)
-    return total
+            total = total + work.blocks[name].held * gather
+            largest = np.maximum(largest, work.blocks[name].held * gradient)
+    return total + largest

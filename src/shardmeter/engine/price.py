@@ -21,8 +21,6 @@ Mask: TypeAlias = np.bool_ | npt.NDArray[np.bool_]
 
 KERNEL_START = 2e-6
 """Seconds a kernel needs to start on the device (H800 and A100 shape sweeps: 2 µs with queued launches)."""
-PASSES = {"all_reduce": 1.0, "all_gather": 0.5, "reduce_scatter": 0.5, "all_to_all": 0.5}
-"""Latency relative to an all-reduce's."""
 OLDER = {"cudnn": "fa3", "fa3": "fa2", "fa2": "fa1"}
 """What a device falls back to when it has no rate for a kernel."""
 DEFAULT_ATTENTION = (0.50, 0.42)
@@ -69,11 +67,12 @@ class Prices:
         return memory_bound.traffic_time(traffic, 1.0, self.bandwidth)
 
     def _attention(self, op: Compute) -> Seconds:
-        kernel, forward = self.stack.attention, op.phase == FORWARD
+        kernel, forward = self.stack.attention, op.phase == FORWARD or op.replay
         if kernel in attention.SCORE_BYTES:
             per_score = attention.SCORE_BYTES[kernel][0 if forward else 1]
             return attention.unfused_attention_time(op.flops, op.n * per_score, self.rate, self.bandwidth)
-        share = attention_share(self.island.accelerator, kernel)[0 if forward else 1]
+        kernel, shares = attention_share(self.island.accelerator, kernel)
+        share = shares[0 if forward else 1]
         # op.flops of the backward is twice the forward's; flash kernels also recompute the scores: 2.5 ×.
         done = op.flops * op.repeats * (1.0 if forward else attention.BACKWARD_FLOPS / 2.0)
         return attention.flash_attention_time(
@@ -81,47 +80,66 @@ class Prices:
         )
 
     def transfer(self, demand: Transfer) -> Charge:
-        """Seconds of `demand.messages` collectives of `demand.size` bytes each (sends: the size is the total)."""
+        """Seconds of `demand.messages` collectives of `demand.size` bytes each; a send goes to the neighbouring stage."""
         if demand.collective == "send":
             return self._send(demand)
-        double = 2.0 if demand.collective == "all_reduce" else 1.0
         ranks = math.prod(self.plan.degree(axis) for axis in demand.axes)
         if isinstance(ranks, float) and ranks == 1.0:
             return NOTHING
-        wire: Seconds = 0.0
-        latency: Seconds = 0.0
+        double = 2.0 if demand.collective == "all_reduce" else 1.0
+        longest: Seconds = 0.0
+        total: Seconds = 0.0
+        ring: Seconds = 0.0
+        tree: Seconds = 0.0
         innermost: Seconds = 0.0
         crossing: Mask = np.False_
         inside: Count = 1.0
         for index, tier in enumerate(self.island.tiers):
             reached = self._inside(demand.axes, tier.size)
             units = reached / inside
-            moved = collectives.shard_traffic(demand.size * double, reached, inside)
-            time = collectives.tier_time(moved, tier.bandwidth, tier.share, self._factor(index))
-            wire = np.maximum(wire, time)
-            base, doubling = (tier.latency_base, tier.latency) if index else (tier.latency_base + tier.latency, 0.0)
-            latency = latency + collectives.tier_latency(units, base, doubling, PASSES[demand.collective])
+            # a port out of a unit carries all that leaves it, however far it goes
+            moved = collectives.shard_traffic(demand.size * double, ranks if index else reached, inside)
+            time = collectives.tier_time(moved, self._bandwidth(tier, reached), tier.share, self._factor(index))
+            longest, total = np.maximum(longest, time), total + time
+            ring = ring + double * tier.latency_step * collectives.ring_steps(ranks, inside, reached)
             if index == 0:
+                tree = collectives.tree_latency(units, tier.latency_base + tier.latency, 0.0)
                 innermost = time
-            crossing = np.logical_or(crossing, np.greater(units, 1.0)) if index else np.False_
+            else:
+                # the fit over nodes holds the start inside them; tiers further out only add their doublings
+                base = tier.latency_base if index == 1 else tree
+                tree = np.where(np.greater(units, 1.0), collectives.tree_latency(units, base, tier.latency), tree)
+                crossing = np.logical_or(crossing, np.greater(units, 1.0))
             inside = reached
-        seconds = (wire + latency) * demand.messages
+        latency = np.where(np.greater(ranks, 1.0), self.island.tiers[0].latency_start + ring, 0.0)
+        if demand.collective == "all_reduce":
+            latency = np.minimum(latency, tree)
+        seconds = (collectives.wire_time(longest, total) + latency) * demand.messages
         fabric = np.where(crossing, seconds, 0.0)
         return Charge(seconds, np.where(crossing, innermost * demand.messages, seconds), fabric)
 
+    def _bandwidth(self, tier: Tier, members: Count) -> BytesPerS:
+        """Rate of a tier for a group: all of it through a switch, at most members − 1 pairs through a mesh."""
+        if tier.pair_bandwidth is None:
+            return tier.bandwidth
+        return np.minimum(tier.bandwidth, np.maximum(members - 1.0, 1.0) * tier.pair_bandwidth)
+
     def _send(self, demand: Transfer) -> Charge:
+        """Between neighbouring stages: the slowest tier that any pair of neighbours crosses."""
         span = self.plan.stride("pp") * self.plan.degree("pp")
         inner = self.island.tiers[0]
+        start = inner.latency_start
         time = collectives.send_time(
-            demand.size, inner.bandwidth, inner.share, self._factor(0), 0.5 * (inner.latency_base + inner.latency)
+            demand.size, self._bandwidth(inner, 2.0), inner.share, self._factor(0), start + inner.latency_step
         )
         crossing: Mask = np.False_
         for index, tier in enumerate(self.island.tiers[1:], 1):
             over = np.greater(span, self.island.tiers[index - 1].size)
-            latency = 0.5 * (tier.latency_base + tier.latency) * demand.messages
-            far = collectives.send_time(demand.size, tier.bandwidth, tier.share, self._factor(index), latency)
+            far = collectives.send_time(
+                demand.size, tier.bandwidth, tier.share, self._factor(index), start + tier.latency_step
+            )
             time = np.where(over, far, time)
-            crossing = over
+            crossing = np.logical_or(crossing, over)
         return Charge(time, np.where(crossing, 0.0, time), np.where(crossing, time, 0.0))
 
     def _factor(self, index: int) -> Ratio:
@@ -152,14 +170,14 @@ def prices(island: Island, stack: Stack, plan: Plan, width: Bytes) -> Prices:
     )  # fmt: skip
 
 
-def attention_share(device: Accelerator, kernel: str) -> tuple[Fraction, Fraction]:
-    """(forward, backward) share of peak of a kernel on a device, falling back to the next older kernel it has."""
+def attention_share(device: Accelerator, kernel: str) -> tuple[str, tuple[Fraction, Fraction]]:
+    """The kernel a device really has — the asked one or the next older — and its (forward, backward) share of peak."""
     name: str | None = kernel
     while name is not None:
         if name in device.attention_share:
-            return device.attention_share[name]
+            return name, device.attention_share[name]
         name = OLDER.get(name)
-    return DEFAULT_ATTENTION
+    return "fa1", DEFAULT_ATTENTION
 
 
 __all__ = ["Charge", "Prices", "Tier", "prices"]

@@ -50,6 +50,8 @@ def build_island(
             bandwidth=accelerator.scale_up_bandwidth,
             share=accelerator.scale_up_share,
             latency=accelerator.scale_up_latency,
+            latency_step=accelerator.scale_up_step,
+            pair_bandwidth=accelerator.pair_bandwidth if _is_mesh(accelerator) else None,
         )
     ]
     if gpus > domain:
@@ -67,6 +69,12 @@ def build_island(
         price_basis=price_basis,
         region=region,
     )
+
+
+def _is_mesh(accelerator: Accelerator) -> bool:
+    """Whether a pair of accelerators gets less than one accelerator's whole rate: links are point to point, no switch."""
+    pair = accelerator.pair_bandwidth
+    return pair is not None and bool(pair < accelerator.scale_up_bandwidth)
 
 
 def fabric_rate(fabric: Fabric, gpus_per_node: float, nics: float | None = None) -> float:
@@ -98,6 +106,7 @@ def _fabric_tiers(
                 share=fabric.share,
                 latency=latency,
                 latency_base=fabric.latency_base,
+                latency_step=fabric.latency_step,
             )
         )
         if unit is None or size >= gpus:

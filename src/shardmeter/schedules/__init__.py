@@ -1,7 +1,8 @@
-"""Pipeline schedules: one file each, found by name. A schedule says how long the pipe idles and how many micro-batches wait.
+"""Pipeline schedules: one file each, found by name. A schedule knows order, not speed: it is given seconds and adds them up.
 
-Each module offers `idle(pp, virtual_stages)` — the share of the other stages' slot time for which the critical stage
-idles per step — and `in_flight(position, pp, micro_batches, virtual_stages)`.
+Each module offers `makespan(slots, micro_batches, virtual_stages, hop)` — the duration of one step's micro-batches — and
+`in_flight(position, pp, micro_batches, virtual_stages)`, the micro-batches whose activations a stage holds at its peak;
+`order(position, pp, micro_batches, virtual_stages)` lists a stage's turns for the timeline.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pkgutil
 from types import ModuleType
 
 from shardmeter.core.errors import UnknownName
+from shardmeter.schedules._slots import Op, Slot
 
 MODULES = {"gpipe": "gpipe", "1f1b": "one_f_one_b", "interleaved": "interleaved"}
 """Schedule words of the plan grammar → module."""
@@ -31,3 +33,6 @@ def schedule(name: str) -> ModuleType:
     if name not in names():
         raise UnknownName("schedule", name, names())
     return importlib.import_module(f"{__name__}.{MODULES[name]}")
+
+
+__all__ = ["MODULES", "PLANNED", "Op", "Slot", "names", "schedule"]

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
-from shardmeter.core.units import Count, Ratio
+from collections.abc import Sequence
+
+import numpy as np
+
+from shardmeter.core.units import Count, Seconds
+from shardmeter.schedules._slots import Op, Slot
 
 
-def idle(pp: int, virtual_stages: int) -> Ratio:
-    """The critical stage idles once for the slot of every other stage."""
-    return 1.0
+def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
+    """Two passes of equal jobs through a line of stages: each takes the sum of its stages and m − 1 times the slowest.
+
+    Exact: the last stage turns round when all forwards are done. `hop` is one send to a neighbour."""
+    pp = sum(slot.count for slot in slots)
+    forward: Seconds = 0.0
+    backward: Seconds = 0.0
+    slowest_forward: Seconds = 0.0
+    slowest_backward: Seconds = 0.0
+    for slot in slots:
+        forward = forward + float(slot.count) * slot.forward
+        backward = backward + float(slot.count) * slot.backward
+        slowest_forward = np.maximum(slowest_forward, slot.forward)
+        slowest_backward = np.maximum(slowest_backward, slot.backward)
+    hops = 2.0 * hop * float(pp - 1)
+    return forward + backward + hops + (micro_batches - 1.0) * (slowest_forward + slowest_backward)
 
 
 def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:
-    """Micro-batches whose activations a stage holds at the peak."""
+    """Micro-batches whose activations a stage holds at the peak: all."""
     return micro_batches
+
+
+def order(position: int, pp: int, micro_batches: int, virtual_stages: int) -> tuple[Op, ...]:
+    """Turns of the stage at `position`."""
+    forward = tuple(Op(kind="forward", micro_batch=k) for k in range(micro_batches))
+    return forward + tuple(Op(kind="backward", micro_batch=k) for k in range(micro_batches))

@@ -37,7 +37,9 @@ class Accelerator:
     scale_up_share: Fraction = 0.80
     """Plateau share of the wire rate that collectives reach inside the domain."""
     scale_up_latency: Seconds = 45e-6
-    """Start of an all-reduce inside the domain; gather and scatter take half."""
+    """Start of an all-reduce inside the domain."""
+    scale_up_step: Seconds = 1.9e-6
+    """One step of a ring inside the domain."""
     pair_bandwidth: BytesPerS | None = None
     """Rate of one pair, where the domain is a mesh and not a switch; None = any pair gets `scale_up_bandwidth`."""
     scale_up_domain: Count

@@ -17,9 +17,11 @@ class Fabric:
     share: Fraction = 0.90
     """Plateau share of the wire rate that collectives reach."""
     latency: Seconds = 82e-6
-    """Added to an all-reduce for every doubling of the nodes; gather and scatter take half."""
+    """Added to an all-reduce for every doubling of the nodes."""
     latency_base: Seconds = 25e-6
     """Start of an all-reduce over nodes."""
+    latency_step: Seconds = 4e-6
+    """One step of a ring from node to node."""
     nics_per_node: Count | None = None
     """Set where the rate belongs to a node's few adapters rather than to each accelerator."""
     aliases: tuple[str, ...] = ()
@@ -59,6 +61,12 @@ class Tier:
     latency: Seconds
     """All-reduce start added per doubling of the units below it (innermost tier: once)."""
     latency_base: Seconds = 0.0
+    latency_step: Seconds = 4e-6
+    """One step of a ring that crosses this tier."""
+    latency_start: Seconds = 14e-6
+    """Start of a ring or a send (NCCL's LL128 protocol); the innermost tier's counts."""
+    pair_bandwidth: BytesPerS | None = None
+    """Rate of one pair where the tier is a mesh and not a switch: a group of n gets at most n − 1 pairs."""
 
 
 @record

@@ -49,6 +49,8 @@ class Stack:
     """Whether the data-parallel reduction of gradients runs behind the backward pass."""
     gather_overlap: bool = False
     """zero1/zero2: whether the gather of updated parameters runs behind the next forward pass."""
+    sends_cut: bool = False
+    """Without sequence parallelism: whether each tensor-parallel rank sends its part of the activations to the next stage."""
     pipeline_overlap: bool = False
     """Whether stage-to-stage sends run behind compute."""
     launches_forward: Count = 20.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from shardmeter.core.record import record
 from shardmeter.core.units import Bytes, Count
-from shardmeter.specs.demands import FORWARD, INPUT_GRAD, Transfer
+from shardmeter.specs.demands import FORWARD, Transfer
 from shardmeter.specs.plan import Plan
 
 
@@ -56,15 +56,26 @@ def stages(counts: tuple[int, ...]) -> tuple[Stage, ...]:
     )
 
 
-def sends(tokens: Count, hidden: Count, plan: Plan, width: Bytes) -> tuple[Transfer, ...]:
-    """Activations to the next stage and gradients back, per micro-batch and boundary; cut along the sequence under SP."""
-    if plan.pp == 1:
-        return ()
-    size = tokens * hidden * width * float(plan.virtual_stages)
-    if plan.sequence_parallel:
+def runs(counts: tuple[int, ...], kinds: tuple[Stage, ...]) -> tuple[tuple[int, int, int], ...]:
+    """Neighbouring equal stages, in order of position: (index into `kinds`, first position, how many)."""
+    last = len(counts) - 1
+    index = {(kind.layers, kind.embedding, kind.head): i for i, kind in enumerate(kinds)}
+    found: list[tuple[int, int, int]] = []
+    for position, layers in enumerate(counts):
+        kind = index[layers, position == 0, position == last]
+        if found and found[-1][0] == kind:
+            found[-1] = (kind, found[-1][1], found[-1][2] + 1)
+        else:
+            found.append((kind, position, 1))
+    return tuple(found)
+
+
+def send(tokens: Count, hidden: Count, plan: Plan, width: Bytes, cut: bool) -> Transfer:
+    """Activations of one micro-batch to the next stage (or gradients back). Each tensor-parallel rank sends its part of the
+    sequence under SP, or where the stack cuts what it sends (Narayanan 2021 §4.1); else every rank sends all of it.
+
+    Leaves out: putting the parts together again inside the node."""
+    size = tokens * hidden * width
+    if plan.sequence_parallel or cut:
         size = size / plan.tp
-    return tuple(
-        Transfer(label="stage send", collective="send", size=size, axes=("pp",), phase=phase, scope="micro_batch",
-                 messages=float(plan.virtual_stages))
-        for phase in (FORWARD, INPUT_GRAD)
-    )  # fmt: skip
+    return Transfer(label="stage send", collective="send", size=size, axes=("pp",), phase=FORWARD, scope="micro_batch")

@@ -16,7 +16,7 @@ import numpy as np
 from shardmeter.core.record import changed, record
 from shardmeter.specs import Scenario
 from shardmeter.study.fit.batch import Floats, batches, step_times
-from shardmeter.study.fit.stacks import PRIORS, Fit, Prior, fit
+from shardmeter.study.fit.stacks import PRIORS, STARTS, Fit, Prior, fit
 
 ENOUGH = 8
 FAMILIES = (
@@ -52,10 +52,10 @@ def fit_stacks(rows: Sequence[FitRow], least: int = 1) -> dict[str, Fit]:
     return fits
 
 
-def fit_rows(rows: Sequence[FitRow], priors: Mapping[str, Prior] = PRIORS) -> Fit:
-    """Fit one stack to `rows`, each row one vote."""
+def fit_rows(rows: Sequence[FitRow], priors: Mapping[str, Prior] = PRIORS, starts: Sequence[float] = STARTS) -> Fit:
+    """Fit one stack to `rows`, each row one vote; `starts` are launch overheads to begin from."""
     groups = batches([row.scenario for row in rows])
-    return fit(groups, np.array([row.step_time for row in rows]), priors)
+    return fit(groups, np.array([row.step_time for row in rows]), priors, starts)
 
 
 def stand_in(fits: Mapping[str, Fit]) -> dict[str, float]:
@@ -108,7 +108,8 @@ def five_row_error(rows: Sequence[FitRow], prior: Mapping[str, float], draws: in
         order = np.random.default_rng(seed).permutation(len(rows))
         known, rest = [rows[i] for i in order[:seen]], [rows[i] for i in order[seen:]]
         by_stack = {
-            stack: fit_rows([r for r in known if r.stack == stack], centred) for stack in {r.stack for r in known}
+            stack: fit_rows([r for r in known if r.stack == stack], centred, (centred["launch_overhead"].centre,))
+            for stack in {r.stack for r in known}
         }
         pooled = stand_in(by_stack)
         told = [

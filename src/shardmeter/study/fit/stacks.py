@@ -45,7 +45,12 @@ class Fit:
     rows: int
 
 
-def fit(groups: Sequence[Batch], measured: Floats, priors: Mapping[str, Prior] = PRIORS) -> Fit:
+def fit(
+    groups: Sequence[Batch],
+    measured: Floats,
+    priors: Mapping[str, Prior] = PRIORS,
+    starts: Sequence[float] = STARTS,
+) -> Fit:
     """Fit the numbers named by `priors` to `measured` step times of the rows in `groups`.
 
     Deterministic: same rows, same result. Needs SciPy (the `fit` extra)."""
@@ -81,7 +86,7 @@ def fit(groups: Sequence[Batch], measured: Floats, priors: Mapping[str, Prior] =
         return slopes
 
     best: Fit | None = None
-    for start in STARTS:
+    for start in starts:
         begin = centre.copy()
         if "launch_overhead" in names:
             begin[names.index("launch_overhead")] = np.log(start)

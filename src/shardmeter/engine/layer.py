@@ -1,0 +1,109 @@
+"""Layer scope: one piece of a block for one micro-batch. Kernels in a row, serial collectives, the host's pace over both."""
+
+from __future__ import annotations
+
+from shardmeter.core.formula import under
+from shardmeter.core.record import record
+from shardmeter.core.units import Number, Seconds
+from shardmeter.engine import add, hide
+from shardmeter.engine.demand import BlockWork
+from shardmeter.engine.hide import Fold
+from shardmeter.engine.price import NOTHING, Charge, Prices
+from shardmeter.physics import memory_bound
+from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Transfer
+from shardmeter.specs.stack import Stack
+
+LABELS = {"gemm": "matrix products", "attention": "core attention", "traffic": "memory-bound kernels"}
+DIRECTIONS = (FORWARD, INPUT_GRAD, WEIGHT_GRAD)
+Ledger = dict[str, Number]
+
+
+@record
+class Piece:
+    """One piece of a block: exposed seconds by phase and label, their sums, and the transfers that may hide behind them."""
+
+    ledgers: dict[str, Ledger]
+    times: dict[str, Seconds]
+    gather: Charge
+    gather_again: Charge
+    scatter: Charge
+    replicate: Charge
+
+    @property
+    def forward(self) -> Seconds:
+        """Seconds of the forward pass."""
+        return self.times[FORWARD]
+
+    @property
+    def backward(self) -> Seconds:
+        """Seconds of both gradients."""
+        return self.times[INPUT_GRAD] + self.times[WEIGHT_GRAD]
+
+    def forward_fold(self) -> Fold:
+        """A train of such pieces going forward: the first gather shows, the others run one piece ahead."""
+        return _fold(self.forward, self.gather.seconds, 0.0, (self.gather,))
+
+    def backward_fold(self, window: Seconds) -> Fold:
+        """A train going backward: the first gather hides behind `window` (the head), the last reduction shows."""
+        moved = (self.gather_again, self.scatter, self.replicate)
+        end = self.scatter.seconds + self.replicate.seconds
+        return _fold(self.backward, hide.late(self.gather_again.seconds, window), end, moved)
+
+
+def _fold(period: Seconds, prologue: Seconds, epilogue: Seconds, moved: tuple[Charge, ...]) -> Fold:
+    scale_up: Seconds = 0.0
+    fabric: Seconds = 0.0
+    for charge in moved:
+        scale_up = scale_up + charge.scale_up
+        fabric = fabric + charge.fabric
+    steady = period + hide.train_stall(period, (scale_up, fabric))
+    idle = {"scale_up": steady - scale_up, "fabric": steady - fabric, "compute": steady - period}
+    return Fold(prologue=prologue, steady=steady, epilogue=epilogue, idle=idle)
+
+
+def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
+    """Price one piece and fold it: device seconds by phase, serial collectives, then the launch floor over each direction."""
+    ledgers: dict[str, Ledger] = {phase: {} for phase in DIRECTIONS}
+    for op, portion in work.ops:
+        label = "recompute" if op.replay else LABELS[op.kind]
+        with under(label):
+            add.merged(ledgers[op.phase], {label: price.compute(op)}, portion)
+    for transfer, portion in work.serial:
+        with under("tensor parallel"):
+            add.merged(ledgers[transfer.phase], {"tensor parallel": price.transfer(transfer).seconds}, portion)
+    times = {phase: add.folded(ledgers[phase].values()) for phase in DIRECTIONS}
+    _floor(ledgers, times, (FORWARD,), work.launches_forward, stack)
+    _floor(ledgers, times, (INPUT_GRAD, WEIGHT_GRAD), work.launches_backward, stack)
+    with under("parameter gather"):
+        gathers = [price.transfer(t) for t in work.sharded if t.collective == "all_gather"]
+    return Piece(
+        ledgers=ledgers,
+        times=times,
+        gather=gathers[0] if gathers else NOTHING,
+        gather_again=gathers[1] if len(gathers) > 1 else NOTHING,
+        scatter=_priced(work.sharded, "reduce_scatter", price),
+        replicate=_priced(work.sharded, "all_reduce", price),
+    )
+
+
+def _priced(transfers: tuple[Transfer, ...], collective: str, price: Prices) -> Charge:
+    found = [t for t in transfers if t.collective == collective]
+    with under("gradient reduction"):
+        return price.transfer(found[0]) if found else NOTHING
+
+
+def _floor(
+    ledgers: dict[str, Ledger], times: dict[str, Seconds], phases: tuple[str, ...], launches: Number, stack: Stack
+) -> None:
+    """Raise a direction to the host's pace; the excess becomes a term of its first phase."""
+    device = add.folded(times[phase] for phase in phases)
+    with under("launch overhead"):
+        paced = _paced(device, launches, stack)
+    ledgers[phases[0]]["launch overhead"] = paced - device
+    times[phases[0]] = times[phases[0]] + (paced - device)
+
+
+def _paced(device: Seconds, launches: Number, stack: Stack) -> Seconds:
+    host = memory_bound.host_time(launches, stack.launch_overhead)
+    paced: Seconds = memory_bound.launch_floor(device, host)
+    return paced

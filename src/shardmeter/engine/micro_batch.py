@@ -1,0 +1,93 @@
+"""Micro-batch scope: one micro-batch on one pipeline stage. Trains of layers with their ends, forward and backward apart."""
+
+from __future__ import annotations
+
+from shardmeter.core.record import record
+from shardmeter.core.units import Seconds
+from shardmeter.engine import add, hide
+from shardmeter.engine.layer import DIRECTIONS, Ledger, Piece
+from shardmeter.schedules import Slot
+from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
+from shardmeter.specs.plan import Plan
+from shardmeter.specs.stack import Stack
+from shardmeter.strategies import fsdp
+from shardmeter.strategies.pipeline import Stage
+
+
+@record
+class MicroBatch:
+    """What a stage does for one micro-batch: exposed and hidden seconds by label, and the slot the schedule is given."""
+
+    stage: Stage
+    exposed: Ledger
+    hidden: Ledger
+    slot: Slot
+
+
+def micro_batch(stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack) -> MicroBatch:
+    """Fold the layers of one stage into its forward, input gradient and weight gradient."""
+    exposed: Ledger = {}
+    times: dict[str, Seconds] = dict.fromkeys(DIRECTIONS, 0.0)
+    for name, count in contents(stage):
+        for phase in DIRECTIONS:
+            add.merged(exposed, pieces[name].ledgers[phase], float(count))
+            times[phase] = times[phase] + float(count) * pieces[name].times[phase]
+    hidden: Ledger = {}
+    if fsdp.applies(plan):
+        shown, hidden, forward, backward = _sharded(stage, pieces, stack)
+        add.merged(exposed, shown, 1.0)
+        times[FORWARD] = times[FORWARD] + forward
+        times[INPUT_GRAD] = times[INPUT_GRAD] + backward
+    slot = Slot(
+        first=stage.first,
+        count=stage.count,
+        forward=times[FORWARD],
+        input_grad=times[INPUT_GRAD],
+        weight_grad=times[WEIGHT_GRAD],
+    )
+    return MicroBatch(stage=stage, exposed=exposed, hidden=hidden, slot=slot)
+
+
+def contents(stage: Stage) -> list[tuple[str, int]]:
+    """The blocks of a stage and how many pieces of each."""
+    return [("embedding", int(stage.embedding)), ("layer", stage.layers), ("head", int(stage.head))]
+
+
+def _sharded(stage: Stage, pieces: dict[str, Piece], stack: Stack) -> tuple[Ledger, Ledger, Seconds, Seconds]:
+    """Sharded parameters behind a micro-batch: (exposed, hidden, extra forward seconds, extra backward seconds).
+
+    One unit is prefetched, so all but the first gather and the last reduction may hide. The root unit (embedding and head)
+    is gathered first and kept. Both ends show in every micro-batch: the end of a backward waits for its reductions."""
+    layer = pieces["layer"]
+    some, steady = float(min(stage.layers, 1)), float(max(stage.layers - 1, 0))
+    ahead = layer.forward_fold()
+    back = layer.backward_fold(pieces["head"].backward if stage.head else 0.0)
+    gather_stall = _stall_of_gathers(layer)
+    forward = some * ahead.prologue + steady * (ahead.steady - layer.forward)
+    gather_back = some * back.prologue + steady * gather_stall
+    reduce = some * back.epilogue + steady * (back.steady - layer.backward - gather_stall)
+    layers = float(stage.layers)
+    hidden_forward = layers * layer.gather.seconds - forward
+    hidden_back = layers * layer.gather_again.seconds - gather_back
+    hidden_reduce = layers * (layer.scatter.seconds + layer.replicate.seconds) - reduce
+    slowed_forward = hide.slowed(stack.contention, hidden_forward, steady * (ahead.steady - layer.forward))
+    slowed_back = hide.slowed(stack.contention, hidden_back + hidden_reduce, steady * (back.steady - layer.backward))
+    for name, here in contents(stage):
+        if here and name != "layer":
+            forward = forward + pieces[name].gather.seconds
+            reduce = reduce + pieces[name].scatter.seconds + pieces[name].replicate.seconds
+    exposed = {
+        "parameter gather": forward + gather_back,
+        "gradient reduction": reduce,
+        "contention": slowed_forward + slowed_back,
+    }
+    hidden = {"parameter gather": hidden_forward + hidden_back, "gradient reduction": hidden_reduce}
+    hidden = {label: add.larger(seconds, 0.0) for label, seconds in hidden.items()}
+    return exposed, hidden, forward + slowed_forward, gather_back + reduce + slowed_back
+
+
+def _stall_of_gathers(layer: Piece) -> Seconds:
+    """What the backward would stall per layer if there were gathers only: the rest is the reductions'."""
+    again = layer.gather_again
+    longest = add.larger(again.scale_up, again.fabric)
+    return add.larger(longest - layer.backward, 0.0)

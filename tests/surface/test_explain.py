@@ -7,7 +7,7 @@ import pytest
 import shardmeter
 from shardmeter.cli import main
 from shardmeter.core.formula import formula, trace, under
-from shardmeter.study.explain import citations
+from shardmeter.study.explain import SHARED, citations
 
 QUESTION = ["--model", "llama-3.1-8b", "--gpus", "64xH100-SXM5-80GB", "--plan", "fsdp", "--global-batch", "128"]
 
@@ -76,6 +76,28 @@ def test_a_term_of_the_ledger(capsys):
         "tree_latency",
         "wire_time",
     }
+
+
+@pytest.mark.parametrize("plan", ["fsdp,recompute=selective", "zero1,tp=8,pp=4", "zero2,tp=2,pp=2", "ddp,tp=8"])
+def test_the_count_is_how_often_a_step_has_it(plan):
+    """What is said to be once a step, or once a micro-batch, is so: more micro-batches change only the count."""
+    question = {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": plan}
+    rows = [
+        shardmeter.explain(shardmeter.load(None, options={**question, "global_batch": batch})).terms()
+        for batch in (256, 512)
+    ]
+    for one, other in zip(*rows, strict=True):
+        assert one["term"] == other["term"]
+        if one["term"] != "contention":  # zero2: of the gather once, of the reduction after every micro-batch
+            assert other["each_s"] == pytest.approx(one["each_s"], rel=1e-9), one["term"]
+
+
+def test_every_call_belongs_to_a_term_or_to_several():
+    found = shardmeter.explain(shardmeter.load(None, options={"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB"}))
+    labels = {term.label for term in found.prediction.estimate.terms}
+    shared = {name for names in SHARED.values() for name in names}
+    assert {step.term for step in found.steps if step.term} <= labels
+    assert {step.formula for step in found.steps if not step.term} <= shared
 
 
 def test_a_term_of_memory(capsys):

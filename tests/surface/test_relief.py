@@ -119,6 +119,14 @@ def test_inside_one_domain_there_is_no_fabric():
     assert cause_of("gradient reduction", "fabric", scenario.plan, scenario.fleet.islands[0]) == "fabric"
 
 
+def test_tensor_parallelism_over_nodes_is_the_fabrics():
+    scenario = asked({"model": "llama-3.1-70b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp,tp=16"})
+    assert cause_of("tensor parallel", "scale-up link", scenario.plan, scenario.fleet.islands[0]) == "fabric"
+    inside = changed(scenario.plan, tp=8.0, dp_shard=8.0)
+    assert cause_of("tensor parallel", "scale-up link", inside, scenario.fleet.islands[0]) == "scale-up link"
+    assert cause_of("matrix products", "compute", scenario.plan, scenario.fleet.islands[0]) == "compute"
+
+
 def test_moves_that_mean_nothing_give_none():
     scenario = asked(QUESTIONS["one node"])
     plan, island = scenario.plan, scenario.fleet.islands[0]

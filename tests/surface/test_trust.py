@@ -76,6 +76,14 @@ def test_the_page_shows_the_interval():
     assert "Interval: titan-compile, 6 rows" in text
 
 
+def test_tensor_parallelism_beyond_the_domain_is_warned_of_and_never_advised():
+    wide = answer(plan="fsdp,tp=16", model="llama-3.1-70b")
+    assert any("wider than the scale-up domain" in text for text in wide["warnings"])
+    inside = answer(plan="fsdp,tp=8", model="llama-3.1-70b")
+    assert not any("wider" in text for text in inside["warnings"])
+    assert not any("plan.tp=16" in text for one in inside["bottleneck"]["relief"] for text in one["set"])
+
+
 def test_a_price_is_missed_only_where_a_run_is_asked():
     assert not any("price" in text for text in answer()["warnings"])
     assert any("price" in text for text in answer(tokens="1T")["warnings"])

@@ -33,7 +33,11 @@ catalog_option = click.option(
 
 SCENARIO_OPTIONS = (
     click.argument("scenario", required=False),
-    click.option("--model", metavar="NAME|FILE", help="A model of the catalog, or a file with its numbers."),
+    click.option(
+        "--model",
+        metavar="NAME|FILE",
+        help="A model of the catalog, or a file with its numbers (a Hugging Face config.json is not read yet).",
+    ),
     click.option("--gpus", metavar="NxNAME", help="One island of N accelerators, as in 64xH100-SXM5-80GB."),
     click.option(
         "--instance", metavar="[Nx]NAME", help="N cloud instances, or as many as --gpus needs; they fill the price."

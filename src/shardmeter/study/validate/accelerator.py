@@ -101,6 +101,8 @@ def accelerator_name(text: str) -> str:
 
 FORMS = ("sxm", "pcie", "nvl", "hgx", "dgx")
 """Words that tell the forms of one chip apart."""
+KNOWN_WORDS = frozenset({*FORMS, "mgx", "egx"})
+"""Words that are no slip, though one letter away from another."""
 _FORM = re.compile(r"\b(sxm\d?|pcie|nvl(\d+)?|[hd]gx|\d+ ?gi?b|nvlink|gcd)\b")
 _SEVERAL = re.compile(r"^(h100|h200|gh200|a[18]00|v100)")
 
@@ -108,9 +110,19 @@ _SEVERAL = re.compile(r"^(h100|h200|gh200|a[18]00|v100)")
 def _check_form(text: str) -> None:
     """Refuse a word that is nearly the name of a form: another form than the one meant would be predicted."""
     for word in re.findall(r"[a-z]+", text.lower()):
-        if word not in FORMS and 3 <= len(word) <= 5 and sorted(word) in map(sorted, FORMS):
-            meant = next(form for form in FORMS if sorted(form) == sorted(word))
+        meant = next((form for form in FORMS if _one_slip(word, form)), "")
+        if word not in KNOWN_WORDS and meant:
             raise Unclear(f"the form of the accelerator is not known: {text}; did you mean {meant.upper()}?")
+
+
+def _one_slip(word: str, form: str) -> bool:
+    """Whether two words differ by one letter, or by two that changed places; a longer one also by one that is missing."""
+    if len(word) == len(form):
+        wrong = [i for i, pair in enumerate(zip(word, form, strict=True)) if pair[0] != pair[1]]
+        return len(wrong) == 1 or (len(wrong) > 1 and sorted(word) == sorted(form))
+    return (
+        len(form) > 3 and len(word) == len(form) - 1 and any(form[:i] + form[i + 1 :] == word for i in range(len(form)))
+    )
 
 
 def guessed(text: str, name: str) -> str:

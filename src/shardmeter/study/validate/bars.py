@@ -95,6 +95,8 @@ def split(path: str) -> list[tuple[str, bool]]:
     """Segments of a path, each with whether it was quoted or bracketed (then it is one key as it stands).
 
     Raises KeyError for anything that is no segment."""
+    if not path.strip():
+        raise KeyError("is no path: it is empty")
     found = []
     at = 0
     while at < len(path):

@@ -87,7 +87,8 @@ def _check_lengths(numbered: list[tuple[int, list[str]]], width: int, name: str)
     ]
     if bad:
         more = f" (the first {MOST_SHOWN})" if len(bad) > MOST_SHOWN else ""
-        raise BadData(f"{name}: {len(bad)} rows do not fit the header{more}", bad[:MOST_SHOWN])
+        count = "a row does" if len(bad) == 1 else f"{len(bad)} rows do"
+        raise BadData(f"{name}: {count} not fit the header{more}", bad[:MOST_SHOWN])
 
 
 MOST_SHOWN = 10

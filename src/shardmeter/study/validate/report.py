@@ -140,7 +140,7 @@ def once(rows: Sequence[Row], mapped: Sequence[MappedRow]) -> tuple[tuple[Mapped
             shared.append(id_)
     names = list(dict.fromkeys(shared))
     listed = ", ".join(map(cut, names[:MOST_NAMED])) + (" …" if len(names) > MOST_NAMED else "")
-    return tuple(made), [f"{len(names)} ids stand for several rows, which all count: {listed}"] if names else []
+    return tuple(made), [f"ids that stand for several rows, which all count: {listed}"] if names else []
 
 
 MOST_NAMED = 5

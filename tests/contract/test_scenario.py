@@ -228,6 +228,23 @@ def test_oversubscription_divides_what_leaves_a_unit() -> None:
     assert [tier.size for tier in inside.tiers] == [8, 32]
 
 
+def test_a_tier_that_changes_nothing_is_none() -> None:
+    def island(tiers: list[dict[str, Any]] | None) -> Any:
+        data = {"accelerator": "H100-SXM5-80GB", "nodes": 8, "gpus_per_node": 8, "tiers": tiers}
+        return load({"model": "llama-3.1-8b", "fleet": {"islands": [data]}})
+
+    plain = island(None).fleet
+    assert island([{"nodes": 4, "oversubscription": 1}]).fleet == plain
+    assert island([{"nodes": 4}, {"nodes": 8, "oversubscription": 2}]).fleet == plain
+    assert len(island([{"nodes": 4, "oversubscription": 2}]).fleet.islands[0].tiers) == 3
+    for nodes in (8, 100):
+        scenario = island([{"nodes": nodes, "oversubscription": 2}])
+        assert scenario.fleet == plain
+        assert any("it has no effect" in warning for warning in scenario.warnings)
+    with pytest.raises(BadScenario, match="8 nodes are no whole number of tier 1 of 3"):
+        island([{"nodes": 3, "oversubscription": 2}])
+
+
 def test_tiers_that_do_not_nest_and_a_missing_fabric() -> None:
     tiers = (TierInput(name="pod", nodes=4), TierInput(name="hall", nodes=6))
     with pytest.raises(BadScenario, match="whole number of the one inside"):

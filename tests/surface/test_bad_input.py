@@ -684,9 +684,10 @@ def test_catalogs_are_paths_or_lists_of_paths(tmp_path: Path) -> None:
     for catalog in (tmp_path, str(tmp_path), [tmp_path], (str(tmp_path),)):
         island = load(BASED, catalog=catalog, overrides={FABRIC: "lab"}).fleet.islands[0]
         assert island.tiers[1].bandwidth == 12.5e9
-    for catalog in (5, [5], {"a": 1}):
+    others: list[Any] = [5, [5], {"a": 1}]
+    for other in others:
         with pytest.raises(TypeError, match="a folder or a list of folders"):
-            load(BASED, catalog=catalog)  # type: ignore[arg-type]
+            load(BASED, catalog=other)
 
 
 def test_folders_that_are_no_catalog(tmp_path: Path) -> None:

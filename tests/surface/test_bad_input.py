@@ -730,3 +730,28 @@ def test_a_large_catalog_is_read_in_linear_time_and_an_endless_one_is_refused(tm
     assert (len(table.rows), table.index["a25000"], "a5000" in table.index) == (20_000, "f5000", False)
     lines = "name\n" + "".join(f"f{i}\n" for i in range(MOST_ROWS + 1))
     assert "no catalog" in str(read_rows(lines, "x.csv", ["name"], ["name"])[1][0])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (
+            {"instance": "2xp5.48xlarge", "gpus": "16xA100-SXM4-80GB"},
+            "p5.48xlarge has H100-SXM5-80GB, but gpus says A100",
+        ),
+        ({"instance": "p5.48xlarge", "gpus": "12xH100-SXM5-80GB"}, "12 GPUs are no whole number of p5.48xlarge"),
+        ({"instance": "3xp5.48xlarge", "gpus": "16xH100-SXM5-80GB"}, "are 24 GPUs, not 16"),
+        ({"instance": "p5.48xlarge", "gpus": "many"}, "is no NxNAME"),
+        ({"instance": 3}, "is no [Nx]NAME"),
+        ({"instance": "p5.49xlarge"}, "unknown instance"),
+        ({"instance": "a, nodes: 3}]} #"}, "unknown instance"),
+        ({"price": "abc"}, "has no currency"),
+        ({"price": 2.1}, "has no currency"),
+        ({"fabric": "nofab"}, "unknown fabric"),
+    ],
+)
+def test_short_cuts_of_the_fleet_that_do_not_apply(options: dict[str, Any], says: str) -> None:
+    text = refused(GOOD, options=options | {"micro_batch": "0"})
+    assert says in text, text
+    assert "plan.micro_batch" in text, "with everything else that is wrong"
+    assert "no GPUs are named" not in text

@@ -26,8 +26,8 @@ def load(
 ) -> Scenario:
     """A resolved scenario from a file, a YAML text, a mapping, or None (options only).
 
-    `options` are the shortcuts of the command line (model, gpus, plan, stack, seq or seq_len, micro_batch, global_batch,
-    tokens); `overrides` are `a.b=VALUE` texts, or values by path, and win over them. `catalog` is a catalog, a folder of
+    `options` are the shortcuts of the command line (model, stack, gpus, instance, fabric, price, plan, seq or seq_len,
+    micro_batch, global_batch, tokens); `overrides` are `a.b=VALUE` texts, or values by path, and win over them. `catalog` is a catalog, a folder of
     rows or several; the shipped one where it is None. Raises BadScenario with every violation, or UnknownName; the file
     itself may raise BadScenario first.
     """
@@ -36,13 +36,14 @@ def load(
     if options is not None and not isinstance(options, Mapping):
         raise BadScenario(f"options: {kind_of(options)}, where a mapping such as {{'model': 'llama-3.1-8b'}} belongs")
     document = read(source)
-    apply_options(document, options or {})
-    apply_overrides(document, _several(overrides))
     if not hasattr(catalog, "accelerator"):
         from shardmeter.scenario.catalog import catalog_of
 
         catalog = catalog_of(catalog)
-    return resolve(document, cast("Rows", catalog))
+    rows = cast("Rows", catalog)
+    apply_options(document, options or {}, rows)
+    apply_overrides(document, _several(overrides))
+    return resolve(document, rows)
 
 
 def _several(overrides: Any) -> Overrides:

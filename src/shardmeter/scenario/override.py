@@ -6,23 +6,32 @@ lost on the way is said, in the notes and warnings of the document.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shardmeter.core.errors import BadScenario, Violation, cut, kind_of, nearest, shown
+from shardmeter.core.errors import BadScenario, UnknownName, Violation, cut, kind_of, nearest, shown
 from shardmeter.scenario.grammar import SYNC_ALIASES, parse_plan
 from shardmeter.scenario.read import SUFFIXES, Document, plain
 from shardmeter.scenario.yaml_reader import NESTING, Path, read_yaml, scalar
+
+if TYPE_CHECKING:
+    from shardmeter.scenario.parts import Rows
+    from shardmeter.specs import Instance
 
 Overrides = Iterable[str] | Mapping[str, Any]
 """`a.b=VALUE` texts, or values by their path."""
 _NAMED = ("model", "stack", "accelerator", "fabric")
 """Parts that may be a catalog name: setting a field inside turns the name into `{base: name}`."""
+_COUNTED = re.compile(r"\s*(?:([0-9]{1,9})\s*[xX×*]\s*)?(\S.*?)\s*")
 OPTIONS = {
     "model": ("model",),
     "stack": ("stack",),
     "gpus": ("gpus",),
+    "instance": ("fleet",),
+    "fabric": ("fleet", "islands", "0", "fabric"),
+    "price": ("fleet", "islands", "0", "price"),
     "plan": ("plan",),
     "seq": ("run", "seq_len"),
     "seq_len": ("run", "seq_len"),
@@ -33,9 +42,9 @@ OPTIONS = {
 """Shortcuts of the command line → the field they set."""
 
 
-def apply_options(document: Document, options: Mapping[str, Any]) -> None:
+def apply_options(document: Document, options: Mapping[str, Any], rows: Rows) -> None:
     """Set the command line's shortcuts, in the order of `OPTIONS`; None is not said. What does not apply is a problem of the
-    document."""
+    document. `rows` tells how many accelerators an instance has."""
     for name in options:
         if name not in OPTIONS:
             close = ", ".join(nearest(str(name), OPTIONS))
@@ -47,20 +56,62 @@ def apply_options(document: Document, options: Mapping[str, Any]) -> None:
         )
     for name, path in OPTIONS.items():
         value = options.get(name)
-        if value is None:
+        if value is None or (name == "gpus" and options.get("instance") is not None):
             continue
         flag = f"--{name.replace('_', '-')}"
         _say_what_is_lost(document, name, value, flag)
         try:
+            if name in ("fabric", "price") and not {"fleet", "gpus"} & set(document.data):
+                continue  # that no GPUs are named is said anyway
+            if name == "price":
+                _check_currency(value)
+            if name == "instance":
+                value = {"islands": [_rented(value, options.get("gpus"), rows)]}
             _set(document, path, plain(value, flag), flag)
-        except BadScenario as error:
-            _keep(document, error, ".".join(path), flag)
+        except (BadScenario, UnknownName) as error:
+            _keep(document, error, ".".join(path) if name != "instance" else "fleet.islands.0.instance", flag)
+            document.gone.append(path)
+            document.unknown += [error] if isinstance(error, UnknownName) else []
+
+
+def _check_currency(value: Any) -> None:
+    if not isinstance(value, str) or not re.search(r"\$|usd", value, re.IGNORECASE):
+        raise BadScenario(f"{shown(value)} has no currency; in a shell, $ needs single quotes: --price '$2.10/gpu/h'")
+
+
+def _rented(value: Any, gpus: Any, rows: Rows) -> dict[str, Any]:
+    """The island of `N x INSTANCE`, or of INSTANCE with as many as the GPUs asked for need."""
+    found = _COUNTED.fullmatch(value) if isinstance(value, str) and len(value) < 200 else None
+    if found is None:
+        raise BadScenario(f"{shown(value)} is no [Nx]NAME; as in 8xp5.48xlarge")
+    row = rows.instance(found[2])
+    asked = _COUNTED.fullmatch(gpus) if isinstance(gpus, str) and len(gpus) < 200 else None
+    if gpus is not None and (asked is None or asked[1] is None):
+        raise BadScenario(f"gpus: {shown(gpus)} is no NxNAME; as in 64xH100-SXM5-80GB")
+    nodes = float(found[1] or 1)
+    if asked is not None:
+        _check_same(row, asked[2], rows)
+        each, wanted = float(row.accelerators), float(asked[1])
+        if (found[1] is not None and nodes * each != wanted) or wanted % each:
+            raise BadScenario(f"{wanted:g} GPUs are no whole number of {row.name}, which has {each:g}"
+                              if found[1] is None else f"{nodes:g} of {row.name} are {nodes * each:g} GPUs, not {wanted:g}")  # fmt: skip
+        nodes = wanted / each
+    return {"instance": row.name, "nodes": nodes}
+
+
+def _check_same(row: Instance, accelerator: str, rows: Rows) -> None:
+    """Refuse GPUs that the instance does not have."""
+    named = rows.accelerator(accelerator).name
+    if named != rows.accelerator(row.accelerator).name:
+        raise BadScenario(f"{row.name} has {row.accelerator}, but gpus says {named}: keep one of the two")
 
 
 def _say_what_is_lost(document: Document, name: str, value: Any, flag: str) -> None:
     """Drop what an option replaces in the file, and say so."""
     data = document.data
-    if name == "gpus" and "fleet" in data:
+    if name == "instance":
+        data.pop("gpus", None)
+    if name in ("gpus", "instance") and "fleet" in data:
         del data["fleet"]
         document.warnings.append(
             f"{flag} replaces the fleet of the file: its nodes, fabric, tiers and price do not count"
@@ -95,7 +146,7 @@ def apply_overrides(document: Document, overrides: Overrides) -> None:
             continue
         line = text if not isinstance(overrides, Mapping) else f"{text}={shown(given)}"
         where = f"--set {cut(line, 80)}"
-        key, equals, value = line.partition("=")
+        key, equals, value = (text, "=", "given") if isinstance(overrides, Mapping) else line.partition("=")
         steps = tuple(step.strip() for step in key.split("."))
         if not equals or not all(steps) or len(steps) > NESTING:
             document.problems.append(
@@ -115,7 +166,7 @@ def apply_overrides(document: Document, overrides: Overrides) -> None:
                 _keep(document, error, cut(key), where)
 
 
-def _keep(document: Document, error: BadScenario, field: str, where: str) -> None:
+def _keep(document: Document, error: BadScenario | UnknownName, field: str, where: str) -> None:
     """Note the violations of one option or override, so that they are reported with everything else."""
     inner = error.violations or (Violation(field=field, says=error.message, where=where),)
     document.problems.extend(inner)

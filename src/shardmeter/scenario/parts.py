@@ -62,10 +62,10 @@ class Findings:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.violations: list[Violation] = list(document.problems)
-        self.unknown: list[UnknownName] = []
+        self.unknown: list[UnknownName] = list(document.unknown)
         self.assumptions: list[str] = list(document.notes)
         self.warnings: list[str] = list(document.warnings)
-        self.gone: list[Path] = []
+        self.gone: list[Path] = list(document.gone)
         """Places that were malformed and taken out, so that the rest can be checked: what follows from them is no fault."""
 
     def touched(self, *paths: Path) -> bool:

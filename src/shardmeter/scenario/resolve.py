@@ -37,7 +37,8 @@ def resolve(document: Document, rows: Rows) -> Scenario:
     given, bad = validate(ScenarioInput, document)
     if given is None:
         found.violations += bad
-        given, found.gone = what_is_left(ScenarioInput, document.data)
+        given, gone = what_is_left(ScenarioInput, document.data)
+        found.gone += gone
     if given is None:
         _check_names(document.data, rows, found)
         found.stop()

@@ -67,7 +67,9 @@ def test_errors_are_weighted_by_source(tmp_path):
     half = dict(details["b", "step_time"])
     low, high = half.pop("lo"), half.pop("hi")
     assert half == {"id": "b", "quantity": "step_time", "measured": 4.0, "predicted": 2.0, "error": -0.5}
-    assert 1.0 < low < 2.0 < high < 4.0, "the interval of the stack, about the prediction: it does not reach twice as far"
+    assert 1.0 < low < 2.0 < high < 4.0, (
+        "the interval of the stack, about the prediction: it does not reach twice as far"
+    )
     assert one["coverage_90"] == 0.5, "one row is predicted right, the other at half"
     assert details["f", "memory"]["measured"] == pytest.approx(55.0)
     json.dumps(report, allow_nan=False)

@@ -78,9 +78,9 @@ def resolve(asked: dict[str, Any]) -> Scenario:
     source = asked["scenario"]
     if source is None and not options and not asked["overrides"]:
         raise click.UsageError("nothing to answer: name a SCENARIO file, or say --model and --gpus")
-    from shardmeter.study.ask import ask
+    from shardmeter.scenario import load
 
-    return ask(source, overrides=asked["overrides"], catalog=rows(asked["catalogs"]), options=options)
+    return load(source, overrides=asked["overrides"], catalog=rows(asked["catalogs"]), options=options)
 
 
 def rows(folders: tuple[str, ...]) -> Catalog | None:

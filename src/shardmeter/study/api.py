@@ -46,9 +46,9 @@ def _resolved(scenario: Source, overrides: Overrides, catalog: Rows, options: Ma
         if options or (overrides if isinstance(overrides, Mapping) else tuple(overrides)):
             raise TypeError("a resolved Scenario takes no options: change the record, or give the file or mapping")
         return checked(scenario)
-    from shardmeter.study.ask import ask
+    from shardmeter.scenario import load
 
-    return ask(scenario, overrides=overrides, catalog=catalog, options=dict(options))
+    return load(scenario, overrides=overrides, catalog=catalog, options=dict(options))
 
 
 def checked(scenario: Scenario) -> Scenario:

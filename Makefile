@@ -21,6 +21,8 @@ $(VENV)/.ready-dev: $(SET_UP)
 demo: $(VENV)/.ready-run ## install and answer one question: Llama 3.1 8B on 64 H100
 	@echo '$$ shardmeter predict $(DEMO)'
 	@$(BIN)/shardmeter predict $(DEMO)
+	@echo
+	@echo 'The tool is $(BIN)/shardmeter; after "source $(BIN)/activate" it is shardmeter.'
 
 test: $(VENV)/.ready-dev ## the tests
 	@$(BIN)/python -m pytest -q

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shardmeter.render import markdown, validation
+from shardmeter.core.record import changed
+from shardmeter.render import Table, markdown, validation
 from shardmeter.study.validate import validate
 
 ROOT = Path(__file__).parent.parent
@@ -23,21 +24,47 @@ Written by `make docs` from `shardmeter validate` (the measured runs that ship w
 *In sample* used all sources. Errors are means over sources, so that one paper with many rows does not speak for all.
 Which rows do not count, and why, stands at the end.
 
-Groups cut the same rows by stack, task, regime and layout. *layout* tells one stage (`pp=1`) from several (`pp>1`) and tensor
-parallelism within a usual node of 8 (`tp<=8`) from wider (`tp>8`); rows on a software floor (*regime*) count in groups only. With
-`--format json` every group has its sources under `by_source`.
+* **Error** of a row: predicted/measured − 1. *In sample*, *source left out*: mean of its size. *Bias*: mean with its sign; below
+  zero = predicted too fast. *Median*, *90th*: of its size. *Within 10 %*: share of the rows.
+* **Source**: one paper, repository or page. **Stack**: one training software of one age.
+* **Software floor** (`regime:floor`): runs of one published sweep on several nodes, with pipeline stages and tensor parallelism,
+  whose time for a layer does not fall below a value that depends on `tp` alone, whatever the hardware could do: latency of the
+  software, which this model does not have. They are scored apart and are not in the headline: what a plan of this kind takes is
+  predicted far too short.
+* **Wide tensor parallelism** (`tp>8`): more ranks than a usual node of eight holds, so that every layer waits for the fabric.
+
+Groups cut the same rows by stack, task, regime and layout (`pp=1`: one pipeline stage; `pp>1`: several). With `--format json`
+every group has its sources under `by_source`.
 """
+BESIDE = (
+    ("regime:floor", "software floor (not in the headline)"),
+    ("layout:pp=1,tp>8", "tp above 8, one pipeline stage"),
+    ("layout:pp>1,tp>8", "tp above 8, several stages (floor rows among them)"),
+)
+"""Groups that do worst, shown beside the headline."""
 
 
 def page(report: Mapping[str, Any]) -> str:
     """The whole page."""
-    sections = validation.document(report).sections
+    first, *rest = validation.document(report).sections
+    sections = (first, beside(report), *rest)
     return HEAD + "\n" + "\n\n".join(markdown.section_text(section) for section in sections) + "\n"
+
+
+def beside(report: Mapping[str, Any]) -> Table:
+    """Step time where the model does worst."""
+    groups = {title: report["by_group"][key] for key, title in BESIDE if key in report["by_group"]}
+    table = validation.group_table({"by_group": groups})
+    if table is None:
+        raise SystemExit("the report has no groups")
+    return changed(table, title="Beside it: step time where the model does worst")
 
 
 def readme(report: Mapping[str, Any]) -> str:
     """README.md with its table replaced."""
     table = markdown.table_text(validation.metrics_table(report))
+    worst = markdown.table_text(beside(report))
+    table = f"{table}\n\nWhere it does worst (step time; the terms are defined in docs/accuracy.md):\n\n{worst}"
     return BLOCK.sub(lambda found: f"{found[1]}\n{table}\n\n{found[2]}", README.read_text(encoding="utf-8"))
 
 

@@ -24,9 +24,9 @@ from shardmeter.study.fit.leave_out import (
     leave_one_source_out,
     numbers_without,
 )
-from shardmeter.study.fit.spread import OTHER, source_votes, spread, step_time_spreads
+from shardmeter.study.fit.spread import source_votes, spread, step_time_spreads
 from shardmeter.study.fit.stacks import Fit
-from shardmeter.study.intervals import SPREAD_FILE
+from shardmeter.study.intervals import OTHER, SPREAD_FILE
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.predictions import legal, predict
 from shardmeter.study.validate.resolve import MappedRow, map_rows

@@ -304,7 +304,7 @@ def test_all_complaints_come_at_once(tmp_path):
 
 
 def test_a_missing_directory_and_a_binary_file_are_refused(tmp_path):
-    with pytest.raises(BadData, match="is no directory"):
+    with pytest.raises(BadData, match="no such directory"):
         load_catalog([tmp_path / "nowhere"])
     (tmp_path / "fabrics.csv").write_bytes(b"\xff\xfe\x00")
     assert "cannot be read" in complaints(tmp_path)

@@ -107,7 +107,7 @@ def test_a_mixture_of_ones_own() -> None:
     shape: dict[str, Any] = {"layers": 4, "hidden": 512, "heads": 8, "vocab": 1000, "experts": 16, "top_k": 2}
     made = small("fsdp,ep=8", gpus="8xH100-SXM5-80GB", model=shape | {"moe_ffn": 256}).model
     assert (made.experts, made.top_k, made.moe_ffn, made.ffn) == (16.0, 2.0, 256.0, 256.0)
-    with pytest.raises(BadScenario, match="moe_ffn must be above zero"):
+    with pytest.raises(BadScenario, match="moe_ffn: must be above zero"):
         small(model=shape | {"ffn": 256})
     with pytest.raises(BadScenario, match="17 experts for a token, but there are 16"):
         small(model=shape | {"moe_ffn": 256, "top_k": 17})
@@ -270,6 +270,23 @@ def test_oversubscription_divides_what_leaves_a_unit() -> None:
     assert [tier.bandwidth for tier in island.tiers[1:]] == pytest.approx([50e9, 50e9 / 3, 50e9 / 6])
     inside = build_island(accelerator=H100, nodes=4, gpus_per_node=8, fabric=NDR, tiers=tiers)
     assert [tier.size for tier in inside.tiers] == [8, 32]
+
+
+def test_a_tier_that_changes_nothing_is_none() -> None:
+    def island(tiers: list[dict[str, Any]] | None) -> Any:
+        data = {"accelerator": "H100-SXM5-80GB", "nodes": 8, "gpus_per_node": 8, "tiers": tiers}
+        return load({"model": "llama-3.1-8b", "fleet": {"islands": [data]}})
+
+    plain = island(None).fleet
+    assert island([{"nodes": 4, "oversubscription": 1}]).fleet == plain
+    assert island([{"nodes": 4}, {"nodes": 8, "oversubscription": 2}]).fleet == plain
+    assert len(island([{"nodes": 4, "oversubscription": 2}]).fleet.islands[0].tiers) == 3
+    for nodes in (8, 100):
+        scenario = island([{"nodes": nodes, "oversubscription": 2}])
+        assert scenario.fleet == plain
+        assert any("it has no effect" in warning for warning in scenario.warnings)
+    with pytest.raises(BadScenario, match="8 nodes are no whole number of tier 1 of 3"):
+        island([{"nodes": 3, "oversubscription": 2}])
 
 
 def test_tiers_that_do_not_nest_and_a_missing_fabric() -> None:

@@ -1,13 +1,19 @@
 """The pages cannot drift from the program."""
 
 import importlib.util
+import json
 import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
-from shardmeter.cli import cli
+from shardmeter.cli import cli, main
+from shardmeter.core.record import field_names
+from shardmeter.scenario import load
+from shardmeter.scenario.schema import IslandInput, PlanInput, RunInput, ScenarioInput
+from shardmeter.specs import Accelerator, Fabric, Model, Stack
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -45,6 +51,53 @@ def test_links_lead_somewhere():
     checker = script("check_docs")
     pages = [*ROOT.glob("*.md"), *DOCS.glob("**/*.md")]
     assert [problem for page in pages for problem in checker.problems(page)] == []
+
+
+def test_the_two_commands_of_the_readme_are_one_question(capsys):
+    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    block = re.search(r"```console\n(\$ shardmeter predict --model.*?)```", text, re.DOTALL)
+    assert block is not None
+    answers = []
+    for line in block[1].splitlines():
+        arguments = [str(ROOT / word) if word.endswith(".yaml") else word for word in shlex.split(line)[2:]]
+        assert main([*arguments, "--format", "json"]) == 0
+        answers.append(json.loads(capsys.readouterr().out))
+    one, other = answers
+    assert one["step_time_s"] == other["step_time_s"]
+    assert one["memory"] == other["memory"]
+    assert one["run"]["cost_usd"] == pytest.approx(other["run"]["cost_usd"])
+
+
+def test_the_python_of_the_readme_runs(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+    exec(block[1], {})
+    assert "llama-3.1-8b" in capsys.readouterr().out
+
+
+def test_the_template_of_measured_runs_is_scored(capsys):
+    assert main(["validate", str(ROOT / "examples" / "measured-template.csv"), "--format", "json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["scored"] == report["rows"] == 2
+
+
+def test_the_pages_name_every_key_of_a_scenario():
+    text = (DOCS / "scenario.md").read_text(encoding="utf-8")
+    shapes = (ScenarioInput, IslandInput, RunInput, PlanInput)
+    keys = {key for shape in shapes for key in shape.model_fields}
+    keys |= {key for row in (Model, Stack, Accelerator, Fabric) for key in field_names(row)}
+    unsaid = {"wan", "aliases", "vendor", "arch", "retrieved"}
+    assert sorted(key for key in keys - unsaid if f"`{key}`" not in text and f"`{key}:" not in text) == []
+
+
+def test_the_device_variant_of_the_pages_is_read():
+    text = (DOCS / "scenario.md").read_text(encoding="utf-8")
+    block = re.search(r"500 W, as some clouds have:\n\n```yaml\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+    scenario = load(block[1] + "model: llama-3.1-8b\n")
+    assert float(scenario.fleet.islands[0].accelerator.memory_bandwidth) == 2.4e12
 
 
 def test_every_room_is_on_the_map():

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import shardmeter
@@ -50,3 +51,60 @@ def test_errors_are_of_one_tree():
         shardmeter.predict(model="no-such-model", gpus="64xH100-SXM5-80GB")
     for name in ("BadData", "BadQuantity", "BadScenario", "UnknownName"):
         assert issubclass(getattr(shardmeter, name), shardmeter.ShardMeterError)
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value"),
+    [
+        ("plan", "micro_batch", -1.0),
+        ("plan", "tp", 3.0),
+        ("plan", "tp", float("nan")),
+        ("plan", "dp_shard", 1e30),
+        ("run", "global_batch", 0.0),
+        ("run", "tokens", float("nan")),
+        ("run", "seq_len", float("inf")),
+        ("model", "kv_heads", 3.0),
+        ("model", "hidden", 0.0),
+        ("stack", "launch_overhead", float("nan")),
+    ],
+)
+def test_a_record_is_checked_like_a_file(part, field, value):
+    scenario = shardmeter.load(EXAMPLE)
+    wrong = changed(scenario, **{part: changed(getattr(scenario, part), **{field: value})})
+    for question in (shardmeter.predict, shardmeter.explain):
+        with pytest.raises(shardmeter.BadScenario) as caught:
+            question(wrong)
+        assert caught.value.violations
+    with pytest.raises(TypeError, match="array"):
+        shardmeter.predict(changed(scenario, plan=changed(scenario.plan, tp=np.array([1.0, 2.0]))))
+
+
+def test_overrides_may_be_a_mapping_and_a_catalog_a_path(tmp_path):
+    (tmp_path / "stacks.csv").write_text("name,launch_overhead\nours,6 us\n")
+    answer = shardmeter.predict(EXAMPLE, overrides={"plan.tp": 8, "stack": "ours"}, catalog=tmp_path)
+    assert (answer.scenario.plan.tp, answer.scenario.stack.launch_overhead) == (8, 6e-6)
+    shardmeter.explain(EXAMPLE, overrides={"stack": "ours"}, catalog=[str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("question", "source", "more"),
+    [
+        (shardmeter.predict, 5, {}),
+        (shardmeter.predict, b"x", {}),
+        (shardmeter.predict, None, {"overrides": 5}),
+        (shardmeter.predict, None, {"overrides": [5]}),
+        (shardmeter.predict, None, {"catalog": 5}),
+        (shardmeter.validate, 5, {}),
+        (shardmeter.validate, "", {}),
+        (shardmeter.validate, None, {"bars": 5}),
+        (shardmeter.validate, None, {"catalog": 5}),
+        (shardmeter.load, 5, {}),
+        (shardmeter.load, None, {"options": 5}),
+    ],
+)
+def test_wrong_types_get_a_sentence(question: Any, source: Any, more: dict[str, Any]) -> None:
+    with pytest.raises((shardmeter.ShardMeterError, TypeError)) as caught:
+        question(source, **more)
+    assert " " in str(caught.value)
+    assert "object has no" not in str(caught.value)
+    assert "not iterable" not in str(caught.value)

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -445,3 +446,309 @@ def test_odd_keys_are_unknown_keys(key: str) -> None:
 
 def test_unknown_options_are_refused() -> None:
     assert "unknown option 'modle'" in refused(None, options={"modle": "x"})
+
+
+# bounds: one table for inline parts, overrides, files and catalog rows
+
+ACCELERATOR, FABRIC = "fleet.islands.0.accelerator", "fleet.islands.0.fabric"
+BASED = {
+    "model": {"base": "llama-3.1-8b"},
+    "stack": {"base": "titan-compile"},
+    "fleet": {
+        "islands": [
+            {
+                "accelerator": {"base": "H100-SXM5-80GB"},
+                "fabric": {"base": "ib-ndr400"},
+                "nodes": 8,
+                "gpus_per_node": 8,
+            }
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (f"{ACCELERATOR}.memory_share", 0),
+        (f"{ACCELERATOR}.scale_up_share", 0),
+        (f"{ACCELERATOR}.matmul_share", {"bf16": 0}),
+        (f"{ACCELERATOR}.attention_share", {"fa2": [0, 0.5]}),
+        (f"{ACCELERATOR}.attention_share", {"fa2": [0.5]}),
+        (f"{ACCELERATOR}.scale_up_domain", 0),
+        (f"{ACCELERATOR}.scale_up_domain", 0.5),
+        (f"{ACCELERATOR}.node_size", 0),
+        (f"{ACCELERATOR}.peak", {"bf16": "1e-300 TFLOP/s"}),
+        (f"{ACCELERATOR}.memory", "1e-12 GB"),
+        (f"{ACCELERATOR}.power", "1e-300 W"),
+        (f"{FABRIC}.share", 0),
+        (f"{FABRIC}.nics_per_node", 0),
+        (f"{FABRIC}.bandwidth", "1e-300 GB/s"),
+        (f"{FABRIC}.latency", "1e300 s"),
+        ("stack.gemm_factor", 1e-320),
+        ("stack.nic_factor", 1e-300),
+        ("stack.traffic_factor", 1e300),
+        ("model.vocab", 0.5),
+        ("model.head_dim", 1.5),
+        ("model.layers", 1e9),
+        ("fleet.islands.0.nodes", 1e9),
+        ("run.global_batch", 9007199254740993),
+        ("run.tokens", "1e16"),
+        ("plan.micro_batch", 1e15),
+        ("plan.pp", 1e7),
+    ],
+)
+def test_what_is_beyond_reason_is_refused(path: str, value: Any) -> None:
+    assert path in refused(BASED, overrides={path: value})
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("seq", "8 sequences", "counts sequences, where tokens"),
+        ("micro_batch", "2 tokens", "counts tokens, where sequences"),
+        ("micro_batch", "1.5", "use 1 or 2"),
+        ("global_batch", "2.5", "no whole number"),
+        ("tokens", "4096 steps", "steps where tokens"),
+    ],
+)
+def test_a_count_takes_only_its_own_word(option: str, value: str, says: str) -> None:
+    assert says in refused(BASED, options={option: value})
+    for path in ("plan.tp=8 tokens", "run.seq_len=4096 steps", "fleet.islands.0.nodes=8 tokens"):
+        assert "where" in refused(BASED, overrides=[path])
+    assert load(BASED, options={"seq": "4096 tokens", "micro_batch": "2 sequences"}).run.seq_len == 4096
+
+
+@pytest.mark.parametrize(("path", "value"), [("model.heads", 7), ("model.kv_heads", 3), ("model.kv_heads", 64)])
+def test_heads_have_one_rule(tmp_path: Path, path: str, value: int) -> None:
+    says = "kv_heads must divide heads"
+    assert says in refused(BASED, overrides={path: value})
+    inline = {"layers": 2, "hidden": 256, "heads": 8, "kv_heads": 8, "head_dim": 32, "ffn": 512, "vocab": 999}
+    assert says in refused(BASED | {"model": inline | {path.split(".")[1]: value if value != 7 else 12}})
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "x.json").write_text(json.dumps(inline | {"kv_heads": 3}))
+    assert says in refused(BASED, catalog=tmp_path)
+
+
+def test_families_are_listed() -> None:
+    assert "unknown family 'mamba'; the families are: decoder" in refused(BASED, overrides=["model.family=mamba"])
+    assert "family encoder is not modelled yet" in refused(BASED, overrides=["model.family=encoder"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["plan.recompute=every-64"], "every-64 for 32 layers"),
+        (["plan.schedule=interleaved", "plan.virtual_stages=2"], "and pp = 1"),
+        (["plan.precision=fp32"], "precision fp32 is not modelled yet"),
+        (["plan.precision=tf32"], "precision tf32 is not modelled yet"),
+        (["model.positions=learned", "model.context=0", "run.seq_len=512"], "no learned positions"),
+        (["plan=hsdp,dp_replicate=4"], "leave dp_replicate out, or say fsdp,dp_replicate=4"),
+        (["plan.tp=3"], "the nearest tp that divides: 2 and 4"),
+        (["plan.optimizer=lion"], "did you mean 'adamw8bit'? (or adamw, sgd)"),
+        (["plan=fsdp tp=8"], "write fsdp,tp=8"),
+        (["tp=8"], "did you mean 'plan.tp'?"),
+        (["seq=8"], "did you mean 'run.seq_len'?"),
+        (["plan.tp="], "has no value"),
+        (["plan.micro_bach=2"], "did you mean 'micro_batch'? (or "),
+    ],
+)
+def test_the_way_out_is_one(overrides: list[str], says: str) -> None:
+    text = refused(BASED, overrides=overrides)
+    assert says in text, text
+
+
+def test_everything_wrong_at_once() -> None:
+    text = refused(BASED, overrides=["run.tokens=x", "plan.tp=3", "nope", "model.base=nollama", "run.sequence=3"])
+    for part in ("run.tokens", "--set nope", "unknown model 'nollama'", "run.sequence", "64/(3·1·1·1)"):
+        assert part in text, text
+    names = refused(None, options={"model": "m9", "gpus": "8xH999", "stack": "s9", "micro_batch": "0"})
+    for part in ("unknown model", "unknown accelerator", "unknown stack", "plan.micro_batch"):
+        assert part in names, names
+
+
+def test_what_follows_from_a_fault_is_no_fault() -> None:
+    assert refused(changed("plan.dp_shard", "x")).count("\n") == 1
+    assert refused(changed("run.seq_len", "x")).count("\n") == 1
+    assert refused(changed("fleet.islands.0.nodes", "x")).count("\n") == 1
+    assert refused(changed("fleet.islands", "x")).count("\n") == 1
+    assert refused(changed("model", {"base": "llama-3.1-8b", "layers": "x"})).count("\n") == 1
+
+
+# options and overrides that win, and what is said about it
+
+
+def test_the_command_line_wins_over_the_plan_of_an_island() -> None:
+    data = changed("fleet.islands.0.plan", {"tp": 2, "recompute": "full"})
+    for more in ({"options": {"plan": "fsdp,tp=8"}}, {"overrides": ["plan.tp=8"]}):
+        scenario = load(data, **more)
+        assert scenario.plan.tp == 8
+        assert any("wins over the plan of island oregon" in said for said in scenario.assumptions)
+    assert load(data, overrides=["plan.tp=8"]).plan.recompute == "full"
+    assert load(data, overrides=["plan.tp=8", "fleet.islands.0.plan.tp=4"]).plan.tp == 4
+
+
+def test_what_is_lost_is_said() -> None:
+    said = "\n".join(load(GOOD, options={"plan": "fsdp,recompute=full"}).assumptions)
+    assert "--plan replaces the plan of the file: its tp, micro_batch do not count" in said
+    assert "--gpus replaces the fleet" in "\n".join(load(GOOD, options={"gpus": "8xH100-SXM5-80GB"}).warnings)
+    twice = load(GOOD, overrides=["plan.tp=2", "plan.tp=4"])
+    assert twice.plan.tp == 4
+    assert any("the last one counts" in said for said in twice.warnings)
+    assert "both seq and seq_len" in refused(GOOD, options={"seq": 8, "seq_len": 16})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (["plan.sharding=zero1", "plan.reshard=true"], "plan.reshard changes nothing"),
+        (["plan.schedule=gpipe"], "plan.schedule changes nothing"),
+        (["run.seq_len=262144"], "beyond the context"),
+    ],
+)
+def test_what_changes_nothing_is_said(overrides: list[str], says: str) -> None:
+    assert any(says in warning for warning in load(GOOD, overrides=overrides).warnings)
+
+
+def test_a_file_on_the_command_line_lies_where_the_command_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    write(tmp_path, "base: llama-3.1-8b\nlayers: 4\n", "mym.yaml")
+    file = write(tmp_path / "sub", FILE.replace("\n", "\r\n"), "crlf.yaml")
+    monkeypatch.chdir(tmp_path)
+    for more in ({"options": {"model": "mym.yaml"}}, {"overrides": ["model=mym.yaml"]}):
+        model = load(file, **more).model
+        assert (model.layers, model.name) == (4, "mym")
+    assert load(file, overrides=["model.layers=4"]).model.name == "llama-3.1-8b, changed"
+    assert load(file).model.name == "llama-3.1-8b"
+
+
+# special files, odd characters, endless numbers
+
+
+def test_special_files_get_a_true_sentence(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.yaml")
+    (tmp_path / "dangling.yaml").symlink_to("nowhere")
+    assert "is a pipe" in refused(tmp_path / "fifo.yaml")
+    assert "is a link to a file that does not exist (nowhere)" in refused(tmp_path / "dangling.yaml")
+    assert "is a device" in refused("/dev/zero")
+    assert "file is empty" in refused("")
+    assert "is a pipe" in refused(BASED, options={"model": str(tmp_path / "fifo.yaml")})
+
+
+@pytest.mark.parametrize("odd", ["\x1b[31m", "\u202e", "\ud800", "\x00", "\x07", "\x9b"])
+def test_control_characters_never_come_back(odd: str) -> None:
+    def plain(text: str) -> bool:
+        return all(line.isprintable() for line in text.split("\n"))
+
+    name = f"a{odd}b"
+    for data in (changed("model", name), changed("plan.schedule", name), changed("run.seq_len", name), {name: 1}):
+        assert plain(refused(data))
+    for line in (f"{name}=1", f"plan.tp={name}", f"model={name}", f"plan.{name}=1", name):
+        assert plain(refused(GOOD, overrides=[line]))
+    assert plain(refused(GOOD, options={"plan": name}))
+    assert plain(refused(f"/nowhere/{name}"))
+    scenario = load(changed("model", {"base": "llama-3.1-8b", "name": name}), overrides=[f"name={name}"])
+    assert plain(scenario.model.name + scenario.name)
+
+
+@pytest.mark.parametrize("value", [10**5000, -(10**5000), "9" * 5000], ids=["large", "negative", "text"])
+@pytest.mark.parametrize(
+    "path", ["plan.tp", "plan.cp", "plan.schedule", "plan.recompute", "run.tokens", "model", "name"]
+)
+def test_endless_numbers_are_refused_shortly(path: str, value: Any) -> None:
+    assert len(refused(changed(path, value))) < 600
+
+
+def test_long_names_are_cut() -> None:
+    assert len(refused(changed("model", "x" * 5000))) < 400
+    assert len(refused(GOOD | {"x" * 5000: 1})) < 400
+    assert len(refused(GOOD, overrides=[f"{'x' * 5000}=1"])) < 600
+
+
+@pytest.mark.parametrize("source", [3, b"x", [1], object(), {"plan": {"tp": object()}}, {"plan": {"tp": {1, 2}}}])
+def test_no_name_of_a_class_is_shown(source: Any) -> None:
+    text = refused(source) if not isinstance(source, dict) else refused(GOOD | source)
+    assert not re.search(r"\b(int|dict|str|NoneType|object|frozenset|ndarray)\b", text), text
+
+
+# catalogs
+
+
+def test_catalogs_are_paths_or_lists_of_paths(tmp_path: Path) -> None:
+    (tmp_path / "fabrics.csv").write_text("name,bandwidth\nlab,100 Gbit/s\n")
+    for catalog in (tmp_path, str(tmp_path), [tmp_path], (str(tmp_path),)):
+        island = load(BASED, catalog=catalog, overrides={FABRIC: "lab"}).fleet.islands[0]
+        assert island.tiers[1].bandwidth == 12.5e9
+    others: list[Any] = [5, [5], {"a": 1}]
+    for other in others:
+        with pytest.raises(TypeError, match="a folder or a list of folders"):
+            load(BASED, catalog=other)
+
+
+def test_folders_that_are_no_catalog(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    assert "File name too long" in refused(BASED, catalog="x" * 300)
+    assert "a\\x00b" in refused(BASED, catalog="a\0b")
+    assert "is no directory" in refused(BASED, catalog=tmp_path / "fifo")
+    (tmp_path / "acelerators.csv").write_text("name\n")
+    assert "did you mean accelerators.csv?" in refused(BASED, catalog=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("fabrics.csv", "name,bandwidth,nics_per_node\nx,10 GB/s,0\n"),
+        ("fabrics.csv", "name,bandwidth,nics_per_node\nx,10 GB/s,0.5\n"),
+        ("fabrics.csv", "name,bandwidth,share\nx,10 GB/s,1e-9\n"),
+        ("fabrics.csv", "name,bandwidth\nx,1e-300 GB/s\n"),
+        ("models.csv", "name,layers,hidden,ffn,heads,kv_heads,head_dim,vocab\nx,2,64,64,8,8,8,0.5\n"),
+        ("models.csv", "name,layers,hidden,ffn,heads,kv_heads,head_dim,vocab\nx,2,64,64,8,8,1.5,9\n"),
+        ("models.csv", "name,family,layers,hidden,ffn,heads,kv_heads,head_dim,vocab\nx,mamba,2,64,64,8,8,8,9\n"),
+        ("stacks.csv", "name,nic_factor\nx,1e-300\n"),
+        ("instances.csv", "name,provider,accelerator,accelerators\nx,y,H100-SXM5-80GB,0\n"),
+    ],
+)
+def test_catalog_rows_have_the_same_bounds(tmp_path: Path, file: str, text: str) -> None:
+    (tmp_path / file).write_text(text)
+    assert f"{file}:2" in refused(BASED, catalog=tmp_path)
+
+
+def test_a_large_catalog_is_read_in_linear_time_and_an_endless_one_is_refused(tmp_path: Path) -> None:
+    from shardmeter.scenario.catalog import _Table
+    from shardmeter.scenario.rows import MOST_ROWS, Row, read_rows
+
+    table = _Table("fabrics")
+    begun = time.perf_counter()
+    for i in range(30_000):
+        table.put(Row({"name": f"f{i % 20_000}", "aliases": f"a{i}"}, "x", i))
+    assert time.perf_counter() - begun < 5.0
+    assert (len(table.rows), table.index["a25000"], "a5000" in table.index) == (20_000, "f5000", False)
+    lines = "name\n" + "".join(f"f{i}\n" for i in range(MOST_ROWS + 1))
+    assert "no catalog" in str(read_rows(lines, "x.csv", ["name"], ["name"])[1][0])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (
+            {"instance": "2xp5.48xlarge", "gpus": "16xA100-SXM4-80GB"},
+            "p5.48xlarge has H100-SXM5-80GB, but gpus says A100",
+        ),
+        ({"instance": "p5.48xlarge", "gpus": "12xH100-SXM5-80GB"}, "12 GPUs are no whole number of p5.48xlarge"),
+        ({"instance": "3xp5.48xlarge", "gpus": "16xH100-SXM5-80GB"}, "are 24 GPUs, not 16"),
+        ({"instance": "p5.48xlarge", "gpus": "many"}, "is no NxNAME"),
+        ({"instance": 3}, "is no [Nx]NAME"),
+        ({"instance": "p5.49xlarge"}, "unknown instance"),
+        ({"instance": "a, nodes: 3}]} #"}, "unknown instance"),
+        ({"price": "abc"}, "has no currency"),
+        ({"price": 2.1}, "has no currency"),
+        ({"fabric": "nofab"}, "unknown fabric"),
+    ],
+)
+def test_short_cuts_of_the_fleet_that_do_not_apply(options: dict[str, Any], says: str) -> None:
+    text = refused(GOOD, options=options | {"micro_batch": "0"})
+    assert says in text, text
+    assert "plan.micro_batch" in text, "with everything else that is wrong"
+    assert "no GPUs are named" not in text

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import warnings
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import shardmeter
 from shardmeter.core.errors import BadScenario, ShardMeterError
+from shardmeter.core.quantity import BOUNDS
 from shardmeter.scenario import load
+from shardmeter.scenario.bounds import bound
 from shardmeter.scenario.grammar import NAMES, parse_plan
 from shardmeter.scenario.read import read
+from shardmeter.scenario.rows import DIMENSIONS
+from shardmeter.specs import Accelerator, Fabric, Model, Stack
 
 GOOD: dict[str, Any] = {
     "model": "llama-3.1-8b",
@@ -126,3 +133,45 @@ def test_fuzz_overrides(text: str) -> None:
         load(GOOD, overrides=[text])
     except ShardMeterError as error:
         assert str(error)  # noqa: PT017
+
+
+def _numeric_fields() -> list[tuple[str, str, str]]:
+    """(path, field, dimension) of every number of a part that a scenario may change."""
+    parts = {
+        "model": Model,
+        "stack": Stack,
+        "fleet.islands.0.accelerator": Accelerator,
+        "fleet.islands.0.fabric": Fabric,
+    }
+    found = []
+    for path, part in parts.items():
+        for field in dataclasses.fields(part):
+            kind = str(field.type).removesuffix(" | None")
+            if kind in DIMENSIONS or kind == "int":
+                found.append((f"{path}.{field.name}", field.name, DIMENSIONS.get(kind, "count")))
+    return found
+
+
+_SI = {"bandwidth": " B/s", "size": " B", "time": " s", "flops_rate": " FLOP/s", "power": " W"}
+_BASED: dict[str, Any] = {
+    "model": {"base": "llama-3.1-8b"},
+    "fleet": {"islands": [{"accelerator": "H100-SXM5-80GB", "fabric": "ib-ndr400", "nodes": 8, "gpus_per_node": 8}]},
+}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(_numeric_fields()), st.booleans()), min_size=1, max_size=4))
+def test_the_ends_of_every_bound_are_answered(chosen: list[tuple[tuple[str, str, str], bool]]) -> None:
+    overrides = {}
+    for (path, field, dimension), most in chosen:
+        limits = bound(field, dimension)
+        value = limits.most if most else limits.least or BOUNDS[dimension][0] or 1.0
+        overrides[path] = f"{value!r}{_SI[dimension]}" if dimension in _SI else value
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            answer = shardmeter.predict(copy.deepcopy(_BASED), overrides=overrides)
+        except ShardMeterError as error:
+            assert str(error)  # noqa: PT017
+        else:
+            assert answer.to_dict()["step_time_s"] > 0

@@ -88,9 +88,11 @@ def test_predict(capsys):
     assert set(data["memory"]) >= {"peak_gib", "allocated_gib", "limit_gib", "terms"}
     assert all(set(island) >= ISLAND for island in data["islands"])
     assert all(set(term) >= {"term", "seconds", "share", "hidden_seconds", "cause"} for term in data["ledger"])
-    assert set(data["bottleneck"]) >= {"term", "share", "advice"}
+    assert set(data["bottleneck"]) >= {"term", "share", "advice", "cause", "cause_share", "cause_terms", "relief"}
+    changes = [*data["bottleneck"]["relief"], *data["way_out"]]
+    assert all(set(one) >= {"change", "set", "step_time_s", "gain", "fits"} for one in changes)
     assert set(data["run"]) >= RUN
-    assert set(data["intervals"]) >= {"level", "step_time_s"}
+    assert set(data["intervals"]) >= {"level", "step_time_s", "tokens_per_s", "memory_peak_gib", "basis"}
     assert all(math.isfinite(number) for number in numbers(data))
 
 
@@ -114,7 +116,7 @@ def test_no_tokens_no_run(capsys):
 def test_explain(capsys):
     code, data = answer(capsys, "explain", *QUESTION)
     assert code == 0
-    assert set(data) >= PREDICT | {"steps"}
+    assert set(data) >= PREDICT | {"steps", "terms", "citations"}
     assert {"formula", "arguments", "value", "units", "cite", "times"} <= set(data["steps"][0])
     _, part = answer(capsys, "explain", *QUESTION, "--term", "gemm")
     assert 0 < len(part["steps"]) < len(data["steps"])

@@ -1,5 +1,9 @@
 """Bars: limits on the numbers of a report, by path; and the bars that the shipped rows keep."""
 
+import json
+import os
+from pathlib import Path
+
 import pytest
 
 from shardmeter.core.errors import ShardMeterError
@@ -67,6 +71,40 @@ def test_limits_are_kept_or_missed(tmp_path):
 def test_files_that_are_no_bars(tmp_path, text):
     with pytest.raises(ShardMeterError):
         bars(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    "limits", ["{max: .nan}", "{min: .inf}", "{max: 1, min: 2}", "{}", "1", "{max: 1, extra: 2}", "[1]", "{max: '1'}"]
+)
+def test_limits_that_are_none(tmp_path, limits):
+    with pytest.raises(ShardMeterError) as caught:
+        bars(tmp_path, f"rows: {limits}\nmetrics.x: {{max: low}}\n")
+    assert len(caught.value.violations) == 2, "all of them at once"
+
+
+@pytest.mark.parametrize("path", ["rows.]", "a..b", ".rows", "rows.", "a[", "a['b", "''x'", "", " ", "rows[]x]"])
+def test_junk_in_a_path_is_refused(tmp_path, path):
+    with pytest.raises(ShardMeterError, match="is no path"):
+        bars(tmp_path, f"{json.dumps(path)}: {{max: 1}}\n")
+
+
+@pytest.mark.parametrize("path", ["rows_detail.\u00b2", "rows_detail.\u0663.error", "rows_detail.99999999999999.error"])
+def test_an_index_is_plain_digits(tmp_path, path):
+    with pytest.raises(ShardMeterError, match="has no item"):
+        missed(REPORT, bars(tmp_path, f"{path}: {{max: 1}}\n"))
+
+
+@pytest.mark.parametrize("text", ["", "{}", "# nothing\n", "null"])
+def test_a_file_without_bars_is_refused(tmp_path, text):
+    with pytest.raises(ShardMeterError):
+        bars(tmp_path, text)
+
+
+def test_special_files_are_no_bars(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for path in (Path("/dev/zero"), tmp_path / "fifo", tmp_path):
+        with pytest.raises(ShardMeterError, match=r"is a (device|pipe|folder)"):
+            read_bars(path)
 
 
 @pytest.mark.parametrize("path", ["metrics.steptime.mape", "note", "rows_detail.7.error", "rows.more", "metrics"])

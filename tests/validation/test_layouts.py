@@ -1,11 +1,13 @@
 """The header alone tells what a file is; rows survive byte-order marks, line ends, float notation and empty cells."""
 
+import os
+
 import pytest
 
 from shardmeter.core.errors import BadData
 from shardmeter.study.validate import validate
 from shardmeter.study.validate.layout import FAILED, GEO, MEASURED, WHOLE, layout_of, parse_table
-from shardmeter.study.validate.rows import Unclear
+from shardmeter.study.validate.rows import Row, Unclear
 
 
 @pytest.mark.parametrize(
@@ -76,3 +78,67 @@ def test_layouts_that_are_not_modelled_skip_every_row(tmp_path, header, row, rea
     assert [entry["reason"] for entry in report["skipped"]] == [reason, reason]
     assert report["skipped"][0]["id"] in ("a", "llama")
     assert report["metrics"]["step_time"]["mape"] is None
+
+
+HEADER = "id,step_time_s,parallel_tp,seq_len,foo,n_layer"
+
+
+def report_of(tmp_path, *rows):
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join((HEADER, *rows)) + "\n", encoding="utf-8")
+    return validate(path).to_dict()
+
+
+def test_files_that_are_no_files_of_runs(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "dangling.csv").symlink_to("nowhere")
+    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "large.csv").write_bytes(b"x" * 100)
+    for path, says in (
+        ("/dev/zero", "is a device"), (tmp_path / "fifo", "is a pipe"), (tmp_path, "is a folder"),
+        (tmp_path / "dangling.csv", "is a link to a file that does not exist"), (tmp_path / "binary.csv", "binary"),
+        (tmp_path / "large.cvs", "beside it are"),
+    ):  # fmt: skip
+        with pytest.raises(BadData, match=says):
+            validate(path)
+
+
+def test_a_file_has_a_largest_size(tmp_path, monkeypatch):
+    monkeypatch.setattr("shardmeter.study.validate.layout.LARGEST_FILE", 50)
+    with pytest.raises(BadData, match="at most 50"):
+        report_of(tmp_path, "a,1,1,1,,")
+
+
+def test_a_header_without_rows_and_short_rows_are_refused(tmp_path):
+    with pytest.raises(BadData, match="no rows"):
+        report_of(tmp_path)
+    with pytest.raises(BadData) as caught:
+        report_of(tmp_path, "a,1", "b,1,1,1,,", "c,1,1,1,,,7")
+    assert [violation.where for violation in caught.value.violations] == ["runs.csv:2", "runs.csv:4"]
+
+
+def test_every_fault_of_a_row_stands_in_one_reason(tmp_path):
+    report = report_of(tmp_path, "a,2_6,1,1e18,,", "b,\uff11\uff12,1,8,,")
+    first, second = (entry["reason"] for entry in report["excluded"])
+    for part in ("framework", "accelerator", "seq_len is beyond reason", "size is not stated", "not a number: '2_6'"):
+        assert part in first
+    assert "step_time_s is not a number" in second
+
+
+def test_what_a_file_says_for_nothing_is_a_warning(tmp_path):
+    warnings = "\n".join(report_of(tmp_path, "a,1,1,8,,", "a,1,1,8,,", "a,2,1,8,,")["warnings"])
+    assert "foo, n_layer (did you mean n_layers?)" in warnings
+    assert "ids that stand for several rows, which all count: a" in warnings
+    assert "no row could be compared" in warnings
+
+
+def test_a_row_counts_once(tmp_path):
+    report = report_of(tmp_path, "a,1,1,8,,", "a,1,1,8,,", "a,2,1,8,,")
+    assert [entry["reason"] == "repeats line 2" for entry in report["excluded"]] == [False, True, False]
+
+
+@pytest.mark.parametrize("text", ["2_6", "\uff18", "1e", "0x10", "1,5", "--1", "1.5.2", "\u0663", "1 000"])
+def test_numbers_are_plain_ones(text):
+    row = Row(line=1, cells={"a": text})
+    with pytest.raises(Unclear):
+        row.number("a")

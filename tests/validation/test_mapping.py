@@ -1,5 +1,7 @@
 """Whole rows: from cells to a scenario, or to the reason why there is none."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -234,3 +236,45 @@ def test_any_cells_get_exactly_one_verdict(changes):
     assert sum((verdict.reading is not None, bool(verdict.skip), bool(verdict.exclude))) == 1
     found = mapped(**changes)
     assert sum((found.scenario is not None, bool(found.skip), bool(found.exclude))) == 1
+
+
+def is_slow_by_every_neighbour(run, pool):
+    """The rule as it is written down, every run against every other."""
+    bounds = [
+        other.slot_time
+        * max(1.0, run.micro_batch / other.micro_batch)
+        * max(1.0, other.pp / run.pp)
+        * max(1.0, other.tp / run.tp)
+        for other in pool
+        if other is not run
+        and other.model == run.model
+        and (other.pp > 1.0) == (run.pp > 1.0)
+        and (other.nodes > 1.0) == (run.nodes > 1.0)
+        and other.tp >= run.tp
+    ]
+    excess = run.slot_time - min(bounds, default=float("inf"))
+    return excess > 0.35 and excess * run.slots > 2.0
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            *(st.sampled_from(sizes) for sizes in ([1.0, 2.0, 8.0], [1.0, 2.0, 4.0], [1.0, 4.0], [1.0, 2.0], [1.0, 4.0])),
+            st.floats(0.5, 60.0),
+        ),
+        max_size=25,
+    )
+)  # fmt: skip
+def test_the_quick_rule_for_the_slow_mode_is_the_slow_one(drawn):
+    names = ("tp", "pp", "dp", "micro_batch", "nodes", "step_time")
+    pool = [changed(RUN, id=str(i), **dict(zip(names, one, strict=True))) for i, one in enumerate(drawn)]
+    found = regimes(pool)
+    assert [found[run.id] == SLOW for run in pool] == [is_slow_by_every_neighbour(run, pool) for run in pool]
+
+
+def test_many_runs_of_a_sweep_take_no_square_of_time():
+    pool = [changed(RUN, id=str(i), tp=float(2 ** (i % 4)), step_time=5.0 + i * 1e-4) for i in range(60_000)]
+    begun = time.perf_counter()
+    assert len(regimes(pool)) == 60_000
+    assert time.perf_counter() - begun < 10.0

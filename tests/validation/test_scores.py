@@ -64,9 +64,13 @@ def test_errors_are_weighted_by_source(tmp_path):
     assert report["by_group"]["stack:titan-compile"]["step_time"]["n"] == 3
     assert report["by_source"]["one"]["mape"] == one["mape"], "the leading quantity stands at the top too"
     details = {(row["id"], row["quantity"]): row for row in report["rows_detail"]}
-    assert details["b", "step_time"] == {
-        "id": "b", "quantity": "step_time", "measured": 4.0, "predicted": 2.0, "lo": None, "hi": None, "error": -0.5,
-    }  # fmt: skip
+    half = dict(details["b", "step_time"])
+    low, high = half.pop("lo"), half.pop("hi")
+    assert half == {"id": "b", "quantity": "step_time", "measured": 4.0, "predicted": 2.0, "error": -0.5}
+    assert 1.0 < low < 2.0 < high < 4.0, (
+        "the interval of the stack, about the prediction: it does not reach twice as far"
+    )
+    assert one["coverage_90"] == 0.5, "one row is predicted right, the other at half"
     assert details["f", "memory"]["measured"] == pytest.approx(55.0)
     json.dumps(report, allow_nan=False)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import shardmeter
@@ -17,9 +19,9 @@ def test_what_the_fit_never_saw_widens_the_interval(model: str, plan: str, what:
     assert any(what in text for text in found["warnings"])
     assert not any(what in text for text in plain["warnings"])
 
-    def width(answer: dict) -> float:
+    def width(answer: dict[str, Any]) -> float:
         low, high = answer["intervals"]["step_time_s"]
-        return (high - low) / answer["step_time_s"]
+        return float((high - low) / answer["step_time_s"])
 
     assert width(found) > width(plain)
     assert "fitted without such runs" in found["intervals"]["basis"]

@@ -3,7 +3,7 @@
 import pytest
 
 from shardmeter.families import decoder
-from shardmeter.study.validate.accelerator import read_accelerator
+from shardmeter.study.validate.accelerator import guessed, read_accelerator
 from shardmeter.study.validate.architecture import read_model
 from shardmeter.study.validate.fabric import GBPS, read_fabric
 from shardmeter.study.validate.link import read_link
@@ -407,3 +407,22 @@ def test_experts_of_a_name(name, experts, active):
     assert experts == ((model.experts, model.top_k, model.moe_ffn) if model.experts else None)
     if active:
         assert decoder.active_matrices(model) + model.vocab * model.hidden == pytest.approx(active, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "text", ["H100-SMX", "H100 SMX5 80GB", "H100-PICE", "H100-PCI-80GB", "A100-SXN4-40GB", "H100 NVM"]
+)
+def test_a_slip_in_the_form_of_an_accelerator_is_no_guess(text):
+    with pytest.raises(Unclear, match="did you mean"):
+        read_accelerator(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "guess"),
+    [
+        ("H100", True), ("A100 (variant not stated)", True), ("V100", True), ("H100-SXM5-80GB", False), ("RTX 4090", False),
+        ("A100-80GB", False), ("H100 PCIe", False), ("DGX A100", False), ("TPU v5e", False),
+    ],
+)  # fmt: skip
+def test_a_chip_without_its_form_is_said_to_be_a_guess(text, guess):
+    assert bool(guessed(text, read_accelerator(text).name)) is guess

@@ -60,7 +60,6 @@ def _page(found: Explanation, answer: dict[str, Any], term: str) -> Document:
         terms=[row for row in found.terms() if not term or row["term"] in labels],
         memory=[row for row in found.memory() if row["term"] in labels],
         sources=citations(),
-        apart=found.apart(labels),
     )
     if not labels and not page.flat:
         terms = ", ".join(row["term"] for row in (*found.terms(), *found.memory()))

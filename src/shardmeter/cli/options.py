@@ -33,7 +33,11 @@ catalog_option = click.option(
 
 SCENARIO_OPTIONS = (
     click.argument("scenario", required=False),
-    click.option("--model", metavar="NAME|FILE", help="A model of the catalog, or a file with its numbers."),
+    click.option(
+        "--model",
+        metavar="NAME|FILE",
+        help="A model of the catalog, or a file with its numbers (a Hugging Face config.json is not read yet).",
+    ),
     click.option("--gpus", metavar="NxNAME", help="One island of N accelerators, as in 64xH100-SXM5-80GB."),
     click.option(
         "--instance", metavar="[Nx]NAME", help="N cloud instances, or as many as --gpus needs; they fill the price."
@@ -74,9 +78,9 @@ def resolve(asked: dict[str, Any]) -> Scenario:
     source = asked["scenario"]
     if source is None and not options and not asked["overrides"]:
         raise click.UsageError("nothing to answer: name a SCENARIO file, or say --model and --gpus")
-    from shardmeter.study.ask import ask
+    from shardmeter.scenario import load
 
-    return ask(source, overrides=asked["overrides"], catalog=rows(asked["catalogs"]), options=options)
+    return load(source, overrides=asked["overrides"], catalog=rows(asked["catalogs"]), options=options)
 
 
 def rows(folders: tuple[str, ...]) -> Catalog | None:

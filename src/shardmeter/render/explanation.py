@@ -19,24 +19,26 @@ def document(
     terms: Sequence[Row] = (),
     memory: Sequence[Row] = (),
     sources: Mapping[str, Mapping[str, str]] | None = None,
-    apart: bool = True,
 ) -> Document:
     """The trace of a run; `term` keeps the formulas whose name or arguments hold that text.
 
-    `terms` (of the ledger) and `memory` (terms) head the page, `sources` says what the citations in it stand for;
-    without `apart` the calls of a term are all those of its formulas."""
+    `terms` (of the ledger) and `memory` (terms) head the page, `sources` says what the citations in it stand for."""
     kept = [call for call in fold(steps) if not term or matches(call, term)]
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for call in kept:
         groups.setdefault(call["formula"], []).append(call)
+    alone = len({call["term"] for call in kept} - {""}) == 1
     cited = {call["cite"]: dict((sources or {}).get(call["cite"], {})) for call in kept}
-    heads: list[Section] = [page for page in (_terms(terms, apart=apart), _memory(memory)) if page is not None]
+    heads: list[Section] = [page for page in (_terms(terms), _memory(memory)) if page is not None]
     return Document(
         title=title,
         verdict=f"{sum(call['times'] for call in kept)} calls of {len(groups)} formulas",
         sections=(
             *heads,
-            *(Notes(title=_title(name), lines=tuple(_line(call) for call in calls)) for name, calls in groups.items()),
+            *(
+                Notes(title=_title(name), lines=tuple(_line(call, alone=alone) for call in calls))
+                for name, calls in groups.items()
+            ),
             *((_sources(cited),) if any(cited.values()) else ()),
         ),
         data={**answer, "terms": [dict(row) for row in terms], "steps": kept, "citations": cited},
@@ -44,7 +46,7 @@ def document(
     )
 
 
-def _terms(rows: Sequence[Row], *, apart: bool) -> Table | None:
+def _terms(rows: Sequence[Row]) -> Table | None:
     shown = [row for row in rows if row["seconds"] or row["hidden_seconds"]]
     if not shown:
         return None
@@ -59,8 +61,7 @@ def _terms(rows: Sequence[Row], *, apart: bool) -> Table | None:
             Column(key="calls", title="calls", drop=1),
         ),
         rows=tuple({**row, "hidden_seconds": row["hidden_seconds"] or None} for row in shown),
-        caption="count: micro-batches of a step, or 1 for what a step has once"
-        + ("" if apart else "; calls: all of the formulas that price the term, those for other terms among them"),
+        caption="count: micro-batches of a step, or 1 for what a step has once",
     )
 
 
@@ -125,12 +126,12 @@ def _title(name: str) -> str:
     return f"{name}: {says}" if says else name
 
 
-def _line(call: Mapping[str, Any]) -> str:
+def _line(call: Mapping[str, Any], *, alone: bool) -> str:
     units = call["units"]
     arguments = ", ".join(f"{name}={_text(value, units.get(name, ''))}" for name, value in call["arguments"].items())
     times = f"  ×{call['times']}" if call["times"] > 1 else ""
     value = _text(call["value"], units.get("return", ""))
-    term = f"  · {call['term']}" if call["term"] else ""
+    term = f"  · {call['term']}" if call["term"] and not alone else ""
     return f"{call['formula']}({arguments}) = {value} [{call['cite']}]{times}{term}"
 
 

@@ -163,6 +163,7 @@ def _changes(title: str, entries: Sequence[Answer]) -> Table:
         {
             "change": one["change"],
             "step": one["step_time_s"],
+            "rate": one["tokens_per_s"],
             "gain": one["gain"],
             "peak": one["memory_peak_gib"],
             "set": options(one["set"]) if one["kind"] == "plan" else "",
@@ -175,7 +176,8 @@ def _changes(title: str, entries: Sequence[Answer]) -> Table:
             Column(key="change", title="change"),
             Column(key="step", title="step", unit="s"),
             Column(key="gain", title="saves", unit="%"),
-            Column(key="peak", title="peak", unit="GiB", drop=1),
+            Column(key="rate", title="tokens/s", drop=1),
+            Column(key="peak", title="peak", unit="GiB", drop=2),
             Column(key="set", title="option", wide=True),
         ),
         rows=tuple(rows),
@@ -196,16 +198,18 @@ def _ways(entries: Sequence[Answer]) -> Section:
             "change": one["change"],
             "peak": one["memory_peak_gib"],
             "step": one["step_time_s"],
+            "rate": one["tokens_per_s"],
             "set": options(one["set"]),
         }
         for position, one in enumerate(entries)
     ]
     return Table(
-        title="What would fit (evaluated; the fastest first, more GPUs last)",
+        title="What would fit (evaluated; the fastest first, another optimizer or more GPUs last)",
         columns=(
             Column(key="mark", title=""),
             Column(key="change", title="change", wide=True),
-            Column(key="peak", title="peak", unit="GiB"),
+            Column(key="rate", title="tokens/s", drop=1),
+            Column(key="peak", title="peak", unit="GiB", drop=2),
             Column(key="step", title="step", unit="s"),
             Column(key="set", title="option", wide=True),
         ),

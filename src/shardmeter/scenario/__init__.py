@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, cast
 
-from shardmeter.scenario.override import apply_options, apply_overrides
+from shardmeter.core.errors import BadScenario, kind_of
+from shardmeter.scenario.override import Overrides, apply_options, apply_overrides
 from shardmeter.scenario.read import read
 
 if TYPE_CHECKING:
@@ -18,26 +20,39 @@ __all__ = ["json_schema", "load"]
 def load(
     source: object,
     *,
-    overrides: Iterable[str] = (),
-    catalog: Rows | None = None,
+    overrides: Overrides = (),
+    catalog: Rows | str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Scenario:
     """A resolved scenario from a file, a YAML text, a mapping, or None (options only).
 
-    `options` are the shortcuts of the command line (model, gpus, plan, stack, seq or seq_len, micro_batch, global_batch,
-    tokens); `overrides` are `a.b=VALUE` texts and win over them. `catalog` is the shipped one where it is None.
-    Raises BadScenario with every violation, or UnknownName; the file itself may raise BadScenario first.
+    `options` are the shortcuts of the command line (model, stack, gpus, instance, fabric, price, plan, seq or seq_len,
+    micro_batch, global_batch, tokens); `overrides` are `a.b=VALUE` texts, or values by path, and win over them. `catalog` is a catalog, a folder of
+    rows or several; the shipped one where it is None. Raises BadScenario with every violation, or UnknownName; the file
+    itself may raise BadScenario first.
     """
     from shardmeter.scenario.resolve import resolve
 
+    if options is not None and not isinstance(options, Mapping):
+        raise BadScenario(f"options: {kind_of(options)}, where a mapping such as {{'model': 'llama-3.1-8b'}} belongs")
     document = read(source)
-    apply_options(document, dict(options or {}))
-    apply_overrides(document, (overrides,) if isinstance(overrides, str) else tuple(overrides))
-    if catalog is None:
-        from shardmeter.scenario.catalog import load_catalog
+    if not hasattr(catalog, "accelerator"):
+        from shardmeter.scenario.catalog import catalog_of
 
-        catalog = load_catalog()
-    return resolve(document, catalog)
+        catalog = catalog_of(catalog)
+    rows = cast("Rows", catalog)
+    apply_options(document, options or {}, rows)
+    apply_overrides(document, _several(overrides))
+    return resolve(document, rows)
+
+
+def _several(overrides: Any) -> Overrides:
+    """One text as several; refuses what is no collection of overrides."""
+    if isinstance(overrides, str):
+        return (overrides,)
+    if not isinstance(overrides, Iterable) or isinstance(overrides, bytes):
+        raise BadScenario(f"overrides: {kind_of(overrides)}, where texts such as plan.tp=8, or a mapping, belong")
+    return cast("Overrides", overrides)
 
 
 def json_schema() -> dict[str, Any]:

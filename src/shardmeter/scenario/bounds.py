@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from shardmeter import families
+from shardmeter.core.errors import shown
 from shardmeter.core.quantity import BOUNDS
 
 
@@ -117,3 +119,16 @@ def experts(fields: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if layers and (fields.get("dense_first") or 0) >= layers:
         bad.append(("dense_first", "leaves no layer with experts", f"dense_first: {layers - 1} or fewer"))
     return bad
+
+
+def family(name: str) -> tuple[str, str]:
+    """What is wrong with the family of a model, and the way out; two empty texts if nothing is."""
+    if name == "decoder":  # the usual one needs no look at the folder
+        return "", ""
+    built = families.names()
+    if name in built:
+        return "", ""
+    listed = f"the families are: {', '.join(built)}"
+    if name in families.PLANNED:
+        return f"family {name} is not modelled yet", listed
+    return f"unknown family {shown(name)}", listed

@@ -7,18 +7,30 @@ for the rows it names. Adding a GPU is one row; adding a model is one row, or on
 
 from __future__ import annotations
 
+import difflib
 import functools
+import os
 import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from shardmeter.core.errors import BadData, BadQuantity, BadScenario, UnknownName, Violation, nearest
+from shardmeter.core.errors import (
+    BadData,
+    BadQuantity,
+    BadScenario,
+    UnknownName,
+    Violation,
+    kind_of,
+    nearest,
+    printable,
+)
+from shardmeter.core.files import file_name, read_text
 from shardmeter.core.quantity import price
 from shardmeter.core.record import record
 from shardmeter.core.units import Fraction
-from shardmeter.scenario import bounds
+from shardmeter.scenario.bounds import experts, family, heads
 from shardmeter.scenario.rows import Row, cell, native_row, read_fields, read_rows
 from shardmeter.specs import Accelerator, Fabric, Instance, Model, Stack, model, stack
 
@@ -96,6 +108,11 @@ _LAYOUTS = {
 }  # fmt: skip
 
 
+_FILES = frozenset(f"{kind}.csv" for kind in _LAYOUTS)
+LARGEST_FILE = 64_000_000
+"""Bytes of the largest catalog file."""
+
+
 class _Table:
     """The rows of one kind, by name; a name or alias in any case finds its row."""
 
@@ -104,23 +121,34 @@ class _Table:
         self.rows: dict[str, Row] = {}
         self.index: dict[str, str] = {}
         self.records: dict[str, Any] = {}
+        self._spelled: dict[str, str] = {}
+        """Names by their lower-case spelling."""
+        self._texts: dict[str, list[str]] = {}
+        """What finds a row: its name and aliases, lower case."""
 
     def copy(self) -> _Table:
         other = _Table(self.kind)
         other.rows, other.index, other.records = dict(self.rows), dict(self.index), dict(self.records)
+        other._spelled, other._texts = dict(self._spelled), dict(self._texts)
         return other
 
     def put(self, row: Row) -> None:
         """Add a row, or replace the one of that name; its name and aliases win over older ones."""
-        name = " ".join(row.values[column] for column in _LAYOUTS[self.kind].key)
-        old = next((known for known in self.rows if known.lower() == name.lower()), None)
+        name = printable(" ".join(row.values[column] for column in _LAYOUTS[self.kind].key))
+        old = self._spelled.get(name.lower())
         if old is not None:
-            self.index = {text: target for text, target in self.index.items() if target != old}
-            self.rows = {name if known == old else known: at for known, at in self.rows.items()}
+            for text in self._texts.pop(old):
+                if self.index.get(text) == old:
+                    del self.index[text]
             self.records.pop(old, None)
+            if old != name:
+                self.rows = {name if known == old else known: at for known, at in self.rows.items()}
         self.rows[name] = row
-        for text in (*row.aliases(), name):
-            self.index[text.lower()] = name
+        self._spelled[name.lower()] = name
+        texts = [text.lower() for text in (*row.aliases(), name)]
+        self._texts[name] = texts
+        for text in texts:
+            self.index[text] = name
 
 
 class Catalog:
@@ -244,16 +272,26 @@ class Catalog:
 
     def _collect(self, directory: Path) -> list[Violation]:
         """Read the files of one directory of the user's into `_own`."""
+        try:
+            return self._collected(directory)
+        except OSError as error:
+            says = f"cannot be read ({error.strerror or 'no reason is given'})"
+        except ValueError:
+            says = "no folder can have this name"
+        return [Violation(field="", says=says, where=file_name(directory))]
+
+    def _collected(self, directory: Path) -> list[Violation]:
         if not directory.is_dir():
-            return [Violation(field="", says="is no directory", where=str(directory))]
-        bad: list[Violation] = []
-        seen = False
+            says = "is no directory" if directory.exists() else "no such directory"
+            return [Violation(field="", says=says, where=file_name(directory))]
+        inside = sorted(entry.name for entry in directory.iterdir())
+        bad = [_misspelt(name, directory) for name in inside if _is_misspelt(name)]
+        seen = bool(bad)
         for kind in _LAYOUTS:
             rows: list[Row] = []
-            path = directory / f"{kind}.csv"
-            if path.is_file():
+            if f"{kind}.csv" in inside:
                 seen = True
-                rows, more = _read_csv(kind, path)
+                rows, more = _read_csv(kind, directory / f"{kind}.csv")
                 bad += more
             if kind == "models":
                 for file in _model_files(directory):
@@ -266,8 +304,9 @@ class Catalog:
                 self._own.setdefault(kind, []).extend(rows)
         if not seen:
             expected = ", ".join(f"{kind}.csv" for kind in KINDS)
-            bad.append(Violation(field="", says="holds no catalog file", way_out=f"expected any of {expected}, models/*.yaml",
-                                 where=str(directory)))  # fmt: skip
+            holds = f"; it holds {', '.join(map(file_name, inside[:3]))}" if inside else ""
+            bad.append(Violation(field="", says=f"holds no catalog file{holds}",
+                                 way_out=f"expected any of {expected}, models/*.yaml", where=file_name(directory)))  # fmt: skip
         return bad
 
     def _check(self, kind: str) -> Iterator[Violation]:
@@ -296,6 +335,20 @@ def load_catalog(directories: Sequence[Path] = ()) -> Catalog:
     return Catalog(tuple(Path(directory) for directory in directories)) if directories else _shipped_catalog()
 
 
+def catalog_of(given: object) -> Catalog:
+    """The catalog that a caller means: one, a folder of rows, several folders, or None for the shipped one.
+
+    Raises TypeError for anything else, and what `load_catalog` raises."""
+    if given is None:
+        return load_catalog()
+    if isinstance(given, Catalog):
+        return given
+    folders = [given] if isinstance(given, str | os.PathLike) else given
+    if not isinstance(folders, list | tuple) or not all(isinstance(one, str | os.PathLike) for one in folders):
+        raise TypeError(f"catalog: {kind_of(given)}, where a catalog, a folder or a list of folders belongs")
+    return load_catalog(tuple(Path(folder) for folder in folders))
+
+
 @functools.cache
 def _shipped_catalog() -> Catalog:
     return Catalog()
@@ -318,10 +371,26 @@ def _shipped(kind: str) -> _Table:
 def _read_csv(kind: str, path: Path) -> tuple[list[Row], list[Violation]]:
     layout = _LAYOUTS[kind]
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        return [], [Violation(field="", says=f"cannot be read: {error}", where=str(path))]
+        text = read_text(path, "a catalog file", LARGEST_FILE, BadData)
+    except BadData as error:
+        return [], [Violation(field="", says=error.message)]
     return read_rows(text, str(path), layout.columns, layout.key)
+
+
+def _is_misspelt(name: str) -> bool:
+    """Whether a file of a catalog's folder nearly has the name of a table, or of the folder of models."""
+    stem, dot, suffix = name.lower().rpartition(".")
+    known = [*_LAYOUTS, *(kind.removesuffix("s") for kind in _LAYOUTS)]
+    if name in _FILES or not (dot and suffix in ("csv", "tsv", "txt", "yaml", "yml", "json")):
+        return False
+    return bool(difflib.get_close_matches(stem, known, 1, 0.8))
+
+
+def _misspelt(name: str, directory: Path) -> Violation:
+    stem = name.lower().rpartition(".")[0]
+    close = nearest(stem, _LAYOUTS, 1)[0]
+    way_out = f"did you mean {close}.csv?"
+    return Violation(field="", says="is no file of a catalog", way_out=way_out, where=file_name(directory / name))
 
 
 def _model_files(directory: Path) -> list[Path]:
@@ -398,13 +467,6 @@ def _share(given: Mapping[str, float], dtype: str) -> float:
 
 
 def _model_complaints(row: Row, found: Mapping[str, Any]) -> list[Violation]:
-    """What no model can be: zero sizes, heads that do not divide."""
-    bad = [
-        row.complaint(name, "must be above zero")
-        for name in ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")
-        if found.get(name) == 0
-    ]
-    if not bad and found.get("kv_heads") and found.get("heads", 0) % found["kv_heads"]:
-        says = f"{found['heads']:g} heads cannot share {found['kv_heads']:g} kv heads evenly"
-        bad.append(row.complaint("kv_heads", says, "kv_heads must divide heads"))
-    return bad + [row.complaint(*fault) for fault in bounds.experts(found)]
+    """What no model can be: heads that do not divide, a family that is not built, experts that do not add up."""
+    rules = (("kv_heads", *heads(found)), ("family", *family(found.get("family", "decoder"))), *experts(found))
+    return [row.complaint(field, says, way_out) for field, says, way_out in rules if says]

@@ -7,6 +7,7 @@ from typing import Any
 from shardmeter.core.errors import BadScenario
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
+from shardmeter.scenario.bounds import GPUS
 from shardmeter.scenario.islands import TierInput, build_island
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
 from shardmeter.scenario.schema import IslandInput, ScenarioInput
@@ -26,16 +27,20 @@ class _Machines:
 
 def resolve_island(given: ScenarioInput, rows: Rows, found: Findings) -> tuple[Island | None, IslandInput]:
     """The one island of the scenario, and what was said about it; None after noting why there is none."""
+    before = len(found.violations)
     asked, path = _asked(given, found)
     if asked is None:
         return None, IslandInput()
     machines = _machines(asked, rows, path, found)
     fabric = None if machines is None else _fabric(asked, machines, rows, path, found)
-    if machines is None or found.violations:
+    if machines is None or len(found.violations) > before:
         return None, asked
     price, basis = _price(asked, machines, path, found)
     tiers = _tiers(asked, path, found)
-    if found.violations:
+    gpus = machines.nodes * machines.gpus_per_node
+    if gpus > GPUS:
+        found.refuse((*path, "nodes"), f"{gpus:g} GPUs are beyond reason", f"at most {GPUS:g}")
+    if len(found.violations) > before:
         return None, asked
     name = asked.name or "island"
     try:
@@ -56,7 +61,7 @@ def resolve_island(given: ScenarioInput, rows: Rows, found: Findings) -> tuple[I
             field = tuple(int(step) if step.isdigit() else step for step in violation.field.split("."))
             found.refuse((*path, *field), violation.says, violation.way_out, violation.rule)
         return None, asked
-    _warn(machines, found)
+    _warn(machines, tiers, found)
     return island, asked
 
 
@@ -192,7 +197,12 @@ def _tiers(asked: IslandInput, path: Path, found: Findings) -> tuple[TierInput, 
     return tuple(made)
 
 
-def _warn(machines: _Machines, found: Findings) -> None:
+def _warn(machines: _Machines, tiers: tuple[TierInput, ...], found: Findings) -> None:
+    for tier in tiers:
+        if tier.nodes >= machines.nodes:
+            found.warnings.append(
+                f"a {tier.name} of {tier.nodes:g} nodes holds the whole island of {machines.nodes:g}: it has no effect"
+            )
     accelerator, per_node = machines.accelerator, machines.gpus_per_node
     domain, gpus = float(accelerator.scale_up_domain), machines.nodes * per_node
     if per_node < domain <= accelerator.node_size and machines.nodes > 1:

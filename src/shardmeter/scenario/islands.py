@@ -37,7 +37,7 @@ def build_island(
 
     tiers[0] is the scale-up domain of the accelerator's row (never `gpus_per_node`), cut to the island; tiers[1] the fabric
     over all accelerators, or over one unit of the first of `tiers`; each further tier is what leaves such a unit, with the
-    oversubscriptions on the way multiplied. One domain has no fabric. `price` is USD/s per accelerator. Rates are B/s per
+    oversubscriptions on the way multiplied; a tier that changes neither rate nor start is none. One domain has no fabric. `price` is USD/s per accelerator. Rates are B/s per
     accelerator: the fabric's NIC rate, × NICs / gpus_per_node where `nics` (or the fabric's row) counts them per node.
     Raises BadScenario for a missing fabric and for tiers that do not nest.
     """
@@ -92,7 +92,8 @@ def _fabric_tiers(
     tiers: tuple[TierInput, ...],
     island: str,
 ) -> list[Tier]:
-    _check_nesting(tiers, domain / gpus_per_node, island)
+    _check_nesting(tiers, domain / gpus_per_node, gpus / gpus_per_node, island)
+    tiers = tuple(tier for tier in tiers if tier.oversubscription != 1.0 or tier.latency is not None)
     rate, latency, name = fabric_rate(fabric, gpus_per_node, nics), float(fabric.latency), fabric.name
     levels: list[Tier] = []
     for unit in (*tiers, None):
@@ -115,15 +116,26 @@ def _fabric_tiers(
     return levels
 
 
-def _check_nesting(tiers: tuple[TierInput, ...], inner: float, island: str) -> None:
-    """Refuse tiers that are no larger than the one inside them, or no whole number of it."""
+def _check_nesting(tiers: tuple[TierInput, ...], inner: float, nodes: float, island: str) -> None:
+    """Refuse tiers that are no larger than the one inside them, or no whole number of it, or that do not fill the island."""
     found = []
     for position, tier in enumerate(tiers):
+        field, says, way_out = f"tiers.{position}.nodes", "", ""
+        rule = "tiers go innermost first, each a whole number of the one inside"
         if tier.nodes <= inner or tier.nodes % inner:
             says = f"{tier.name} of {tier.nodes:g} nodes around units of {inner:g}"
             way_out = f"nodes: {max(2, math.ceil(tier.nodes / inner)) * inner:g}"
-            rule = "tiers go innermost first, each a whole number of the one inside"
-            found.append(Violation(field=f"tiers.{position}.nodes", says=says, rule=rule, way_out=way_out))
+        elif tier.nodes < nodes and nodes % tier.nodes:
+            says, rule = (
+                f"{nodes:g} nodes are no whole number of {tier.name} of {tier.nodes:g}",
+                "units are of one size",
+            )
+            legal = [d for d in range(1, math.isqrt(int(nodes)) + 1) if nodes % d == 0]
+            sizes = sorted({*legal, *(int(nodes) // d for d in legal)})
+            near = {*[d for d in sizes if d < tier.nodes][-1:], *[d for d in sizes if d > tier.nodes][:1]}
+            way_out = f"nodes: {' or '.join(f'{d:g}' for d in sorted(near))}"
+        if says:
+            found.append(Violation(field=field, says=says, rule=rule, way_out=way_out))
         inner = max(tier.nodes, inner)
     if found:
         raise BadScenario(f"island {island}", found)

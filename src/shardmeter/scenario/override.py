@@ -1,20 +1,37 @@
-"""`--set a.b=VALUE`: change one field of a document; list items by index or by their `name`."""
+"""Options and `--set a.b=VALUE`: change fields of a document; list items by index or by their `name`.
+
+What is said on the command line wins over the file: a plan field set here also falls out of an island's own plan. What is
+lost on the way is said, in the notes and warnings of the document.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
 
-from shardmeter.core.errors import BadScenario, Violation, nearest
+from shardmeter.core.errors import BadScenario, UnknownName, Violation, cut, kind_of, nearest, shown
 from shardmeter.scenario.grammar import SYNC_ALIASES, parse_plan
-from shardmeter.scenario.read import Document
-from shardmeter.scenario.yaml_reader import NESTING, Path, read_yaml
+from shardmeter.scenario.read import SUFFIXES, Document, plain
+from shardmeter.scenario.yaml_reader import NESTING, Path, read_yaml, scalar
 
+if TYPE_CHECKING:
+    from shardmeter.scenario.parts import Rows
+    from shardmeter.specs import Instance
+
+Overrides = Iterable[str] | Mapping[str, Any]
+"""`a.b=VALUE` texts, or values by their path."""
 _NAMED = ("model", "stack", "accelerator", "fabric")
 """Parts that may be a catalog name: setting a field inside turns the name into `{base: name}`."""
+_COUNTED = re.compile(r"\s*(?:([0-9]{1,9})\s*[xX×*]\s*)?(\S.*?)\s*")
 OPTIONS = {
     "model": ("model",),
     "stack": ("stack",),
     "gpus": ("gpus",),
+    "instance": ("fleet",),
+    "fabric": ("fleet", "islands", "0", "fabric"),
+    "price": ("fleet", "islands", "0", "price"),
     "plan": ("plan",),
     "seq": ("run", "seq_len"),
     "seq_len": ("run", "seq_len"),
@@ -25,39 +42,134 @@ OPTIONS = {
 """Shortcuts of the command line → the field they set."""
 
 
-def apply_options(document: Document, options: dict[str, Any]) -> None:
-    """Set the command line's shortcuts, in the order of `OPTIONS`; None is not said. Raises BadScenario."""
-    unknown = [name for name in options if name not in OPTIONS]
-    if unknown:
-        raise BadScenario(f"unknown option {unknown[0]!r}; known: {', '.join(OPTIONS)}")
+def apply_options(document: Document, options: Mapping[str, Any], rows: Rows) -> None:
+    """Set the command line's shortcuts, in the order of `OPTIONS`; None is not said. What does not apply is a problem of the
+    document. `rows` tells how many accelerators an instance has."""
+    for name in options:
+        if name not in OPTIONS:
+            close = ", ".join(nearest(str(name), OPTIONS))
+            says = f"unknown option {shown(name)}"
+            document.problems.append(Violation(field="", says=says, way_out=f"the nearest are {close}"))
+    if options.get("seq") is not None and options.get("seq_len") is not None:
+        document.problems.append(
+            Violation(field="", says="both seq and seq_len are given", way_out="keep one of the two")
+        )
     for name, path in OPTIONS.items():
         value = options.get(name)
-        if value is None:
+        if value is None or (name == "gpus" and options.get("instance") is not None):
             continue
-        if name == "gpus":
-            document.data.pop("fleet", None)
-        if name == "tokens" and isinstance(document.data.get("run"), dict):
-            document.data["run"].pop("steps", None)
-        _set(document, path, value, f"--{name.replace('_', '-')}")
+        flag = f"--{name.replace('_', '-')}"
+        _say_what_is_lost(document, name, value, flag)
+        try:
+            if name in ("fabric", "price") and not {"fleet", "gpus"} & set(document.data):
+                continue  # that no GPUs are named is said anyway
+            if name == "price":
+                _check_currency(value)
+            if name == "instance":
+                value = {"islands": [_rented(value, options.get("gpus"), rows)]}
+            _set(document, path, plain(value, flag), flag)
+        except (BadScenario, UnknownName) as error:
+            _keep(document, error, ".".join(path) if name != "instance" else "fleet.islands.0.instance", flag)
+            document.gone.append(path)
+            document.unknown += [error] if isinstance(error, UnknownName) else []
 
 
-def apply_overrides(document: Document, overrides: tuple[str, ...]) -> None:
-    """Apply `a.b=VALUE` texts in order; VALUE is read as YAML. Raises BadScenario with every one that does not apply."""
-    found: list[Violation] = []
-    for text in overrides:
-        key, equals, value = str(text).partition("=")
-        where = f"--set {str(text)[:80]}"
+def _check_currency(value: Any) -> None:
+    if not isinstance(value, str) or not re.search(r"\$|usd", value, re.IGNORECASE):
+        raise BadScenario(f"{shown(value)} has no currency; in a shell, $ needs single quotes: --price '$2.10/gpu/h'")
+
+
+def _rented(value: Any, gpus: Any, rows: Rows) -> dict[str, Any]:
+    """The island of `N x INSTANCE`, or of INSTANCE with as many as the GPUs asked for need."""
+    found = _COUNTED.fullmatch(value) if isinstance(value, str) and len(value) < 200 else None
+    if found is None:
+        raise BadScenario(f"{shown(value)} is no [Nx]NAME; as in 8xp5.48xlarge")
+    row = rows.instance(found[2])
+    asked = _COUNTED.fullmatch(gpus) if isinstance(gpus, str) and len(gpus) < 200 else None
+    if gpus is not None and (asked is None or asked[1] is None):
+        raise BadScenario(f"gpus: {shown(gpus)} is no NxNAME; as in 64xH100-SXM5-80GB")
+    nodes = float(found[1] or 1)
+    if asked is not None:
+        _check_same(row, asked[2], rows)
+        each, wanted = float(row.accelerators), float(asked[1])
+        if (found[1] is not None and nodes * each != wanted) or wanted % each:
+            raise BadScenario(f"{wanted:g} GPUs are no whole number of {row.name}, which has {each:g}"
+                              if found[1] is None else f"{nodes:g} of {row.name} are {nodes * each:g} GPUs, not {wanted:g}")  # fmt: skip
+        nodes = wanted / each
+    return {"instance": row.name, "nodes": nodes}
+
+
+def _check_same(row: Instance, accelerator: str, rows: Rows) -> None:
+    """Refuse GPUs that the instance does not have."""
+    named = rows.accelerator(accelerator).name
+    if named != rows.accelerator(row.accelerator).name:
+        raise BadScenario(f"{row.name} has {row.accelerator}, but gpus says {named}: keep one of the two")
+
+
+def _say_what_is_lost(document: Document, name: str, value: Any, flag: str) -> None:
+    """Drop what an option replaces in the file, and say so."""
+    data = document.data
+    if name == "instance":
+        data.pop("gpus", None)
+    if name in ("gpus", "instance") and "fleet" in data:
+        del data["fleet"]
+        document.warnings.append(
+            f"{flag} replaces the fleet of the file: its nodes, fabric, tiers and price do not count"
+        )
+    run = data.get("run")
+    if name == "tokens" and isinstance(run, dict) and run.pop("steps", None) is not None:
+        document.notes.append(f"{flag} replaces the steps of the file")
+    if name == "plan" and data.get("plan") not in (None, value):
+        lost = [key for key in _said(data["plan"]) if key not in _said(value)]
+        if lost:
+            document.notes.append(f"{flag} replaces the plan of the file: its {', '.join(lost)} do not count")
+
+
+def _said(plan: Any) -> dict[str, Any]:
+    """The fields that a plan names; none for what is no plan."""
+    if isinstance(plan, str):
+        try:
+            return parse_plan(plan)
+        except BadScenario:
+            return {}
+    return plan if isinstance(plan, dict) else {}
+
+
+def apply_overrides(document: Document, overrides: Overrides) -> None:
+    """Apply overrides in order; the VALUE of a text is read as YAML. Those that do not apply are problems of the document."""
+    seen: dict[tuple[str, ...], str] = {}
+    pairs = overrides.items() if isinstance(overrides, Mapping) else ((text, None) for text in overrides)
+    for text, given in pairs:
+        if not isinstance(text, str):
+            says = f"{kind_of(text)} is no override"
+            document.problems.append(Violation(field="", says=says, way_out="as in plan.tp=8, or {'plan.tp': 8}"))
+            continue
+        line = text if not isinstance(overrides, Mapping) else f"{text}={shown(given)}"
+        where = f"--set {cut(line, 80)}"
+        key, equals, value = (text, "=", "given") if isinstance(overrides, Mapping) else line.partition("=")
         steps = tuple(step.strip() for step in key.split("."))
         if not equals or not all(steps) or len(steps) > NESTING:
-            found.append(Violation(field="", says="is no a.b=VALUE", way_out="as in plan.tp=8", where=where))
-            continue
-        try:
-            _set(document, steps, _read(value.strip(), where), where)
-        except BadScenario as error:
-            inner = error.violations or (Violation(field=key, says=error.message, where=where),)
-            found.extend(inner)
-    if found:
-        raise BadScenario("an override does not apply", found)
+            document.problems.append(
+                Violation(field="", says="is no a.b=VALUE", way_out="as in plan.tp=8", where=where)
+            )
+        elif not value.strip():
+            way_out = f"write {cut(key)}=null to leave it out"
+            document.problems.append(Violation(field=cut(key), says="has no value", way_out=way_out, where=where))
+        else:
+            if steps in seen:
+                document.warnings.append(f"{seen[steps]} and then {where}: the last one counts")
+            seen[steps] = where
+            try:
+                made = _read(value.strip(), where) if not isinstance(overrides, Mapping) else given
+                _set(document, steps, plain(made, cut(key)), where)
+            except BadScenario as error:
+                _keep(document, error, cut(key), where)
+
+
+def _keep(document: Document, error: BadScenario | UnknownName, field: str, where: str) -> None:
+    """Note the violations of one option or override, so that they are reported with everything else."""
+    inner = error.violations or (Violation(field=field, says=error.message, where=where),)
+    document.problems.extend(inner)
 
 
 def _read(value: str, where: str) -> Any:
@@ -66,8 +178,6 @@ def _read(value: str, where: str) -> Any:
         return read_yaml(value, where)[0]
     if value[:1] in ("'", '"') and value[-1:] == value[:1] and len(value) > 1:
         return value[1:-1]
-    from shardmeter.scenario.yaml_reader import scalar
-
     return scalar(value)
 
 
@@ -75,6 +185,10 @@ def _set(document: Document, path: tuple[str, ...], value: Any, where: str) -> N
     """Set one field, creating mappings on the way."""
     if path[:1] == ("fleet",) and "gpus" in document.data and "fleet" not in document.data:
         document.data["fleet"] = {"islands": [{"gpus": document.data.pop("gpus")}]}
+    if path[:1] == ("plan",):
+        _win_over_islands(document, path, where)
+    if path[-1] in _NAMED and isinstance(value, str) and value.lower().endswith(SUFFIXES):
+        value = _from_here(document, value)
     inner: Any = document.data
     reached: list[str | int] = []
     for position, step in enumerate(path):
@@ -95,12 +209,32 @@ def _set(document: Document, path: tuple[str, ...], value: Any, where: str) -> N
                 inner[name] = inner = _opened(inner.get(name), name)
         else:
             field, parent = ".".join(path), ".".join(path[:position])
-            says = f"{parent} is {inner!r:.40}, which has no fields"
+            says = f"{parent} is {shown(inner, 40)}, which has no fields"
             raise BadScenario("an override does not apply", [Violation(field=field, says=says, where=where)])
     done: Path = tuple(reached)
     for known in [p for p in document.places if p[: len(done)] == done]:
         del document.places[known]
     document.places[done] = where
+
+
+def _from_here(document: Document, name: str) -> str:
+    """A file named on the command line lies where the command runs, not beside the scenario."""
+    here = FilePath.cwd()
+    return name if FilePath(name).is_absolute() or document.folder.resolve() == here else str(here / name)
+
+
+def _win_over_islands(document: Document, path: tuple[str, ...], where: str) -> None:
+    """Take what is set out of the plans that islands have of their own, and say so."""
+    fleet = document.data.get("fleet")
+    islands = fleet.get("islands") if isinstance(fleet, dict) else None
+    for island in islands if isinstance(islands, list) else ():
+        own = _said(island.get("plan")) if isinstance(island, dict) else {}
+        lost = {key: own[key] for key in own if len(path) == 1 or key == path[1]}
+        if lost:
+            island["plan"] = {key: value for key, value in own.items() if key not in lost}
+            what = ", ".join(f"{key} = {shown(value, 20)}" for key, value in lost.items())
+            name = f"island {island['name']}" if island.get("name") else "the island"
+            document.notes.append(f"{where} wins over the plan of {name}: its {what} does not count")
 
 
 def _opened(value: Any, name: str) -> Any:
@@ -123,7 +257,7 @@ def _index(items: list[Any], step: str, path: tuple[str, ...], where: str) -> in
         return int(step)
     known = [name for name in names if name] + [str(i) for i in range(min(len(items), 10))]
     way_out = f"there are {', '.join(nearest(step, known, 5))}" if known else "the list is empty"
-    says = f"no item {step[:40]!r}"
+    says = f"no item {shown(step, 40)}"
     raise BadScenario(
         "an override does not apply", [Violation(field=".".join(path), says=says, way_out=way_out, where=where)]
     )

@@ -8,15 +8,17 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from shardmeter.core.errors import BadData, BadScenario, UnknownName, Violation
+from shardmeter.core.errors import BadData, BadScenario, UnknownName, Violation, printable
 from shardmeter.core.record import changed
-from shardmeter.scenario import bounds
+from shardmeter.scenario.bounds import experts, family, heads
 from shardmeter.scenario.inline import inline
 from shardmeter.scenario.read import SUFFIXES, Document, read_file
 from shardmeter.scenario.schema import validate
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Accelerator, Fabric, Instance, Model, Stack
 
+INLINE = "inline"
+"""Name of a part that has none."""
 R = TypeVar("R", Accelerator, Fabric, Model, Stack)
 KINDS: dict[type[Any], str] = {
     Accelerator: "accelerator", Fabric: "fabric", Model: "model", Stack: "stack", Instance: "instance",
@@ -49,18 +51,41 @@ class Rows(Protocol):
         """All names of a kind, in the plural."""
 
 
+_PARTS = ("model", "stack", "fleet")
+"""Parts of which a fault anywhere makes everything else said about them doubtful."""
+
+
+def _of_fleet(path: Path) -> Path:
+    return ("fleet",) if path[:1] == ("gpus",) else path
+
+
 class Findings:
     """Violations and assumptions gathered on the way to a scenario."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.violations: list[Violation] = []
-        self.unknown: list[UnknownName] = []
-        self.assumptions: list[str] = []
-        self.warnings: list[str] = []
+        self.violations: list[Violation] = list(document.problems)
+        self.unknown: list[UnknownName] = list(document.unknown)
+        self.assumptions: list[str] = list(document.notes)
+        self.warnings: list[str] = list(document.warnings)
+        self.gone: list[Path] = list(document.gone)
+        """Places that were malformed and taken out, so that the rest can be checked: what follows from them is no fault."""
+
+    def touched(self, *paths: Path) -> bool:
+        """Whether one of the paths, or a part of it, was taken out. A fleet is what its islands and its GPUs are."""
+        return any(
+            gone[:1] == path[:1] if path[0] in _PARTS else gone[: len(path)] == path or path[: len(gone)] == gone
+            for gone in map(_of_fleet, self.gone)
+            for path in map(_of_fleet, paths)
+        )
 
     def refuse(self, path: Path, says: str, way_out: str = "", rule: str = "") -> None:
-        """Note one violation at a path of the scenario."""
+        """Note one violation at a path of the scenario, unless it may only follow from what was taken out."""
+        if path and self.touched(path):
+            return
+        self._note(path, says, way_out, rule)
+
+    def _note(self, path: Path, says: str, way_out: str = "", rule: str = "") -> None:
         self.violations.append(
             Violation(
                 field=".".join(map(str, path)), says=says, rule=rule, way_out=way_out, where=self.document.where(path)
@@ -70,7 +95,7 @@ class Findings:
     def unknown_name(self, path: Path, error: UnknownName) -> None:
         """Note a name that no catalog has."""
         self.unknown.append(error)
-        self.refuse(path, error.message)
+        self._note(path, error.message)
 
     def stop(self) -> None:
         """Raise what was found so far, all of it: UnknownName for a single unknown name, else BadScenario."""
@@ -105,11 +130,14 @@ def lookup(record: type[Any], name: str, rows: Rows, path: Path, found: Findings
 
 def _from_file(record: type[R], name: str, rows: Rows, path: Path, found: Findings) -> R | None:
     file = FilePath(name)
+    field = ".".join(map(str, path))
     try:
         document = read_file(file if file.is_absolute() else found.document.folder / file)
     except BadScenario as error:
-        for violation in error.violations or (Violation(field="", says=error.message),):
-            found.violations.append(changed(violation, field=violation.field or ".".join(map(str, path))))
+        for violation in error.violations or (
+            Violation(field=field, says=error.message, where=found.document.where(path)),
+        ):
+            found.violations.append(changed(violation, field=violation.field or field))
         return None
     if "model_type" in document.data or "architectures" in document.data:
         way_out = "write its numbers as a model file: layers, hidden, ffn, heads, kv_heads, vocab"
@@ -120,7 +148,7 @@ def _from_file(record: type[R], name: str, rows: Rows, path: Path, found: Findin
     if given is None:
         return None
     inner = Findings(document)
-    made = _from_mapping(record, given, rows, (), inner, name=file.stem)
+    made = _from_mapping(record, given, rows, (), inner, name=printable(file.stem))
     found.violations += inner.violations
     found.unknown += inner.unknown
     found.assumptions += inner.assumptions
@@ -128,13 +156,13 @@ def _from_file(record: type[R], name: str, rows: Rows, path: Path, found: Findin
 
 
 def _from_mapping(
-    record: type[R], given: BaseModel, rows: Rows, path: Path, found: Findings, name: str = "inline"
+    record: type[R], given: BaseModel, rows: Rows, path: Path, found: Findings, name: str = INLINE
 ) -> R | None:
     own = {field: value for field, value in given.model_dump(exclude_unset=True).items() if value is not None}
     base = own.pop("base", None)
     if base is not None:
         row = lookup(record, base, rows, (*path, "base"), found)
-        return None if row is None else _checked(changed(row, **_merged(row, own)), path, found)
+        return None if row is None else _overridden(row, own, name, path, found)
     if record is Model:
         own = _model_defaults(own, path, found)
     own.setdefault("name", name)
@@ -145,17 +173,27 @@ def _from_mapping(
         way_out = f"add {', '.join(missing)}, or start from a catalog {kind} with `base:`"
         found.refuse(path, f"an inline {kind} without base lacks {', '.join(missing)}", way_out)
         return None
-    return _checked(record(**own), path, found)
+    if record is Model:
+        _check_model(own, path, found)
+    return record(**own)
 
 
-def _checked(made: R, path: Path, found: Findings) -> R:
-    """The part itself, after noting what no model of its kind can be."""
+def _overridden(row: R, own: dict[str, Any], name: str, path: Path, found: Findings) -> R:
+    """A row with some fields changed; a changed model is no longer the one of that name."""
+    made = changed(row, **_merged(row, own))
     if isinstance(made, Model):
-        for field, says, way_out in bounds.experts({f.name: getattr(made, f.name) for f in fields(made)}):
-            found.refuse(
-                (*path, field), f"{field} {says}" if says.startswith(("is", "must", "leaves")) else says, way_out
-            )
+        _check_model({field.name: getattr(made, field.name) for field in fields(made)}, path, found)
+        if own and "name" not in own:
+            return changed(made, name=f"{row.name}, changed" if name == INLINE else name)
     return made
+
+
+def _check_model(own: dict[str, Any], path: Path, found: Findings) -> None:
+    """What no model can be, and families that are not built."""
+    rules = (("kv_heads", *heads(own)), ("family", *family(own.get("family", "decoder"))), *experts(own))
+    for field, says, way_out in rules:
+        if says:
+            found.refuse((*path, field), says, way_out)
 
 
 def _merged(row: Any, own: dict[str, Any]) -> dict[str, Any]:

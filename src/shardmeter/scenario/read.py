@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any
 
-from shardmeter.core.errors import BadScenario, Violation, cut, kind_of, printable, shown
+from shardmeter.core.errors import BadScenario, UnknownName, Violation, cut, kind_of, printable, shown
 from shardmeter.core.files import read_text
 from shardmeter.scenario.yaml_reader import NESTING, VALUES, Path, read_yaml
 
@@ -38,6 +38,9 @@ class Document:
     warnings: list[str] = field(default_factory=list)
     problems: list[Violation] = field(default_factory=list)
     """Options and overrides that do not apply; reported with everything else that is wrong."""
+    unknown: list[UnknownName] = field(default_factory=list)
+    gone: list[Path] = field(default_factory=list)
+    """Places that such an option would have set."""
 
     def where(self, path: Path) -> str:
         """`file:line:column` of a path, or of the nearest part around it that has one; "" where nothing is known."""
@@ -88,6 +91,11 @@ def plain_mapping(source: Mapping[Any, Any], what: str) -> dict[str, Any]:
     if not isinstance(made, dict):
         raise BadScenario(f"{what}: wanted a mapping")
     return made
+
+
+def plain(value: Any, path: str) -> Any:
+    """A value as plain data; raises BadScenario for what has no place in a scenario."""
+    return _plain(value, path, 0, [0])
 
 
 def _plain(value: Any, path: str, depth: int, count: list[int]) -> Any:

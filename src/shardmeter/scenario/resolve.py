@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed
-from shardmeter.engine.constraints import violations
+from shardmeter.engine.constraints import CONSTRAINTS, listed, near, violations
 from shardmeter.scenario.fleet import overridden, resolve_island
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
 from shardmeter.scenario.read import SUFFIXES, Document
-from shardmeter.scenario.schema import RunInput, ScenarioInput, validate
+from shardmeter.scenario.schema import RunInput, ScenarioInput, validate, what_is_left
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Accelerator, Fabric, Fleet, Instance, Island, Model, Plan, Run, Scenario, Stack
 from shardmeter.specs.plan import AXES
@@ -36,6 +37,9 @@ def resolve(document: Document, rows: Rows) -> Scenario:
     given, bad = validate(ScenarioInput, document)
     if given is None:
         found.violations += bad
+        given, gone = what_is_left(ScenarioInput, document.data)
+        found.gone += gone
+    if given is None:
         _check_names(document.data, rows, found)
         found.stop()
         raise AssertionError  # pragma: no cover  (a failed validation has violations)
@@ -43,16 +47,17 @@ def resolve(document: Document, rows: Rows) -> Scenario:
     stack = _stack(given, rows, found)
     island, asked = resolve_island(given, rows, found)
     said = overridden(given.plan, asked.plan)
+    if island is None:
+        found.stop()
+        raise AssertionError  # pragma: no cover  (no island has a violation)
+    if model is None:
+        found.gone += [("model",), *([("run", "seq_len")] if given.run is None or given.run.seq_len is None else [])]
+    if stack is None:
+        found.gone.append(("stack",))
+    plan, run = _lay_out(said, given.run or RunInput(), model or NO_MODEL, stack or NO_STACK, island, found)
     found.stop()
-    if model is None or stack is None or island is None:
+    if model is None or stack is None:
         raise AssertionError  # pragma: no cover  (each None has a violation)
-    plan, left_over = _plan(said, stack, island, found)
-    run = _run(given.run or RunInput(), model, plan, found)
-    skip = ("degrees", "global_batch", "interleaved_rounds", "unsharded", "experts") if left_over else ()
-    for violation in violations(model, island, plan, run, stack, skip=skip):
-        path: Path = tuple(violation.field.split(".")) if "," not in violation.field else ()
-        found.violations.append(changed(violation, where=document.where(path)))
-    found.stop()
     return Scenario(
         name=given.name or "scenario",
         model=model,
@@ -63,6 +68,108 @@ def resolve(document: Document, rows: Rows) -> Scenario:
         assumptions=tuple(found.assumptions),
         warnings=tuple(found.warnings),
     )
+
+
+NO_MODEL = Model(name="", layers=1, hidden=1.0, ffn=1.0, heads=1.0, kv_heads=1.0, head_dim=1.0, vocab=1.0)
+NO_STACK = Stack(name="")
+"""Stand in for what could not be read, so that the rest of the scenario is still checked."""
+_DEGREES: tuple[Path, ...] = (*(("plan", axis) for axis in (*AXES, "sharding")), ("fleet",))
+_BATCH: tuple[Path, ...] = (*_DEGREES, ("plan", "micro_batch"), ("run", "global_batch"), ("run", "seq_len"))
+_LOOKS_AT: dict[str, tuple[Path, ...]] = {
+    "whole": (),
+    "degrees": _DEGREES,
+    "heads": (("plan", "tp"), ("model",)),
+    "kv_heads": (("plan", "tp"), ("model",)),
+    "ffn": (("plan", "tp"), ("model",)),
+    "stages": (("plan", "pp"), ("plan", "virtual_stages"), ("model",), ("stack",)),
+    "virtual_stages": (("plan", "schedule"), ("plan", "virtual_stages")),
+    "global_batch": _BATCH,
+    "interleaved_rounds": (*_BATCH, ("plan", "schedule")),
+    "sequence": (
+        ("run", "seq_len"),
+        ("plan", "tp"),
+        ("plan", "cp"),
+        ("plan", "cp_kind"),
+        ("plan", "sequence_parallel"),
+    ),
+    "context": (("run", "seq_len"), ("model",)),
+    "unsharded": _DEGREES,
+    "etp": (("plan", "etp"), ("plan", "tp")),
+    "experts": (*_DEGREES, ("plan", "ep"), ("plan", "etp")),
+    "expert_count": (("plan", "ep"), ("model",)),
+    "expert_width": (("plan", "etp"), ("model",)),
+    "expert_tokens": (("plan", "etp"), ("plan", "tp"), ("plan", "sequence_parallel"), ("model",)),
+    "context_heads": (("plan", "cp"), ("plan", "tp"), ("plan", "cp_kind"), ("model",)),
+    "precision": (("plan", "precision"), ("fleet",)),
+}
+"""What each structural rule looks at: it is not asked where a part of that was malformed."""
+_LEFT_OVER = ("degrees", "global_batch", "interleaved_rounds", "unsharded", "experts")
+"""Rules that cannot be asked where the degrees leave no whole number."""
+
+
+def _lay_out(
+    said: dict[str, Any], asked: RunInput, model: Model, stack: Stack, island: Island, found: Findings
+) -> tuple[Plan, Run]:
+    """The plan and the run, after noting every structural rule that they break."""
+    plan, left_over = _plan(said, stack, island, found)
+    run = _run(asked, model, plan, found)
+    skip = {name for name, paths in _LOOKS_AT.items() if paths and found.touched(*paths)}
+    skip |= {c.name for c in CONSTRAINTS if c.name not in _LOOKS_AT and found.gone}
+    skip |= set(_LEFT_OVER) if left_over else set()
+    for violation in violations(model, island, plan, run, stack, skip=skip):
+        path: Path = tuple(violation.field.split(".")) if "," not in violation.field else ()
+        found.violations.append(changed(violation, where=found.document.where(path)))
+    _check_layers(said, plan, model, found)
+    _check_context(asked, run, model, found)
+    _say_what_is_ignored(said, plan, model, found)
+    return plan, run
+
+
+def _check_layers(said: dict[str, Any], plan: Plan, model: Model, found: Findings) -> None:
+    """Recomputation and schedule against the layers and stages that there are."""
+    every = re.fullmatch(r"every-(\d+)", plan.recompute)
+    if every and int(every.group(1)) > model.layers and not found.touched(("model",)):
+        says = f"recompute {plan.recompute} for {model.layers} layers"
+        found.refuse(("plan", "recompute"), says, f"every-{model.layers} or less, or none", "K is at most the layers")
+    if plan.pp == 1 and plan.schedule == "interleaved" and plan.virtual_stages > 1:
+        says = f"schedule interleaved with virtual_stages = {plan.virtual_stages} and pp = 1"
+        if "pp" not in said or not found.touched(("plan", "pp")):
+            found.refuse(("plan", "pp"), says, "pp: 2 or more, or leave schedule and virtual_stages out")
+
+
+def _check_context(asked: RunInput, run: Run, model: Model, found: Findings) -> None:
+    """Sequences longer than the model was made for."""
+    context = float(model.context)
+    if found.touched(("model",), ("run", "seq_len")):
+        return
+    if model.positions == "learned" and context == 0.0:
+        what = "given" if asked.seq_len is not None else "the default"
+        says = f"seq_len = {run.seq_len:g} ({what}), but {model.name} has no learned positions: its context is 0"
+        found.refuse(("run", "seq_len"), says, f"say model.context: {run.seq_len:g}, or positions: rope")
+    elif model.positions != "learned" and 0.0 < context < run.seq_len:
+        found.warnings.append(
+            f"seq_len = {run.seq_len:g} is beyond the context of {model.name}, {context:g}: speed and memory are "
+            f"predicted, what it learns is not"
+        )
+
+
+def _say_what_is_ignored(said: dict[str, Any], plan: Plan, model: Model, found: Findings) -> None:
+    """Fields that were given and that change nothing in this plan."""
+    sharded = plan.sharding in ("fsdp", "zero3")
+    idle = {
+        "reshard": "" if sharded else f"sharding {plan.sharding} gathers no parameters",
+        "gather_dtype": ""
+        if sharded or plan.sharding in ("zero1", "zero2")
+        else f"sharding {plan.sharding} gathers none",
+        "schedule": "" if plan.pp > 1 else "pp = 1 has no pipeline",
+        "cp_kind": "cp = 1 cuts no sequence" if plan.cp == 1 else "",
+        "expert_skew": f"{model.name} has no experts" if not model.experts else "",
+        "sequence_parallel": "tp = 1 cuts no activations" if plan.tp == 1 else "",
+    }
+    usual = {"schedule": "1f1b"}
+    for name, why in idle.items():
+        if why and name in said and said[name] != usual.get(name):
+            found.warnings.append(f"plan.{name} changes nothing: {why}")
 
 
 def _model(given: ScenarioInput, rows: Rows, found: Findings) -> Model | None:
@@ -117,30 +224,12 @@ def _degrees(own: dict[str, Any], island: Island, found: Findings) -> bool:
     shard = own.get("dp_shard", "auto")
     if own.get("sharding") == "hsdp":
         own["sharding"] = "fsdp"
-        domain = float(island.tiers[0].size)
-        if shard == "auto":
-            shard = domain / (tp * cp)
-            rule = "hsdp shards inside the scale-up domain: dp_shard = domain/(tp·cp)"
-            if not _whole(shard, ("plan", "tp"), f"domain/(tp·cp) = {domain:g}/{tp * cp:g} = {shard:g}", rule, found):
-                return True
-            over = f"tp = {tp:g}" if cp == 1.0 else f"tp·cp = {tp * cp:g}"
-            found.assumptions.append(f"dp_shard = {shard:g} (hsdp: scale-up domain of {domain:g} over {over})")
-        if "dp_replicate" not in own:
-            own["dp_replicate"] = gpus / (tp * pp * cp * shard)
-            says = f"GPUs/(tp·pp·cp·dp_shard) = {gpus:g}/({tp:g}·{pp}·{cp:g}·{shard:g}) = {own['dp_replicate']:g}"
-            if not _whole(
-                own["dp_replicate"], ("plan",), says, "the degrees multiply to the GPUs of the island", found
-            ):
-                own["dp_replicate"], own["dp_shard"] = 1.0, 1.0
-                return True
-            found.assumptions.append(f"dp_replicate = {own['dp_replicate']:g} (what is left)")
-    elif shard == "auto":
-        inside = tp * pp * cp * own.get("dp_replicate", 1.0)
-        shard = gpus / inside
-        says = (
-            f"GPUs/(tp·pp·cp·dp_replicate) = {gpus:g}/({tp:g}·{pp}·{cp:g}·{own.get('dp_replicate', 1.0):g}) = {shard:g}"
-        )
-        if not _whole(shard, ("plan",), says, "the degrees multiply to the GPUs of the island", found):
+        return _hybrid(own, island, shard, found)
+    if shard == "auto":
+        replicas = own.get("dp_replicate", 1.0)
+        shard = gpus / (tp * pp * cp * replicas)
+        says = f"GPUs/(tp·pp·cp·dp_replicate) = {gpus:g}/({tp:g}·{pp}·{cp:g}·{replicas:g}) = {shard:g}"
+        if not _whole(shard, ("plan",), says, _nearest_degrees(own, gpus), found):
             own["dp_shard"] = 1.0
             return True
         found.assumptions.append(f"dp_shard = {shard:g} (what is left of {gpus:g} GPUs)")
@@ -148,10 +237,66 @@ def _degrees(own: dict[str, Any], island: Island, found: Findings) -> bool:
     return False
 
 
-def _whole(value: float, path: Path, says: str, rule: str, found: Findings) -> bool:
+def _hybrid(own: dict[str, Any], island: Island, shard: float | str, found: Findings) -> bool:
+    """The degrees of hsdp: dp_shard fills the scale-up domain, dp_replicate is what is left."""
+    gpus, domain = float(island.gpus), float(island.tiers[0].size)
+    tp, pp, cp = own.get("tp", 1.0), own.get("pp", 1), own.get("cp", 1.0)
+    over = f"tp = {tp:g}" if cp == 1.0 else f"tp·cp = {tp * cp:g}"
+    inside = domain / (tp * cp) if isinstance(shard, str) else shard
+    given = own.get("dp_replicate")
+    own |= {"dp_shard": 1.0, "dp_replicate": given or 1.0}
+    if shard == "auto":
+        says = (
+            f"hsdp shards inside the scale-up domain: dp_shard = domain/(tp·cp) = {domain:g}/{tp * cp:g} = {inside:g}"
+        )
+        way_out = f"the nearest tp: {listed(near(divisors(domain / cp if domain % cp == 0 else domain), tp))}; or fsdp with dp_replicate"
+        if not _whole(inside, ("plan", "tp"), says, way_out, found):
+            return True
+        found.assumptions.append(f"dp_shard = {inside:g} (hsdp: scale-up domain of {domain:g} over {over})")
+    left = gpus / (tp * pp * cp * inside)
+    says = f"GPUs/(tp·pp·cp·dp_shard) = {gpus:g}/({tp:g}·{pp}·{cp:g}·{inside:g}) = {left:g}"
+    if given is None and not _whole(left, ("plan",), says, _nearest_degrees(own, gpus / inside), found):
+        return True
+    if given is not None and given != left and not found.touched(*_DEGREES):
+        found.refuse(
+            ("plan", "dp_replicate"),
+            f"hsdp with dp_replicate = {given:g}, but {says}",
+            f"leave dp_replicate out, or say fsdp,dp_replicate={given:g}: its dp_shard is what is left",
+            "hsdp shards inside the scale-up domain",
+        )
+        return True
+    if given is None:
+        found.assumptions.append(f"dp_replicate = {left:g} (what is left)")
+    own |= {"dp_shard": inside, "dp_replicate": left}
+    return False
+
+
+def divisors(value: float) -> list[float]:
+    """The divisors of a whole number, ascending."""
+    whole = int(value)
+    small = [d for d in range(1, math.isqrt(whole) + 1) if whole % d == 0]
+    return [float(d) for d in sorted({*small, *(whole // d for d in small)})]
+
+
+def _nearest_degrees(own: dict[str, Any], gpus: float) -> str:
+    """Legal numbers near the degree that does not divide `gpus`."""
+    axes = ("tp", "pp", "cp", "dp_replicate")
+    given = {axis: float(own[axis]) for axis in axes if own.get(axis, 1) != 1}
+    inside = math.prod(given.values())
+    for axis, degree in given.items():
+        rest = gpus * degree / inside
+        if len(given) == 1 or (rest == round(rest) and rest >= 1.0):
+            legal = divisors(rest) if rest >= 1.0 and rest == round(rest) else divisors(gpus)
+            return f"the nearest {axis} that divides: {listed(near(legal, degree))}"
+    return f"choose degrees whose product divides {gpus:g}"
+
+
+def _whole(value: float, path: Path, says: str, way_out: str, found: Findings) -> bool:
     if value >= 1.0 and value == round(value):
         return True
-    found.refuse(path, f"{says} is no whole number of 1 or more", "choose degrees that divide it", rule)
+    if not found.touched(*_DEGREES):
+        rule = "the degrees multiply to the GPUs of the island"
+        found.refuse(path, f"{says} is no whole number of 1 or more", way_out, rule)
     return False
 
 
@@ -186,7 +331,7 @@ def _global_batch(given: RunInput, seq_len: float, plan: Plan, found: Findings) 
     if sequences == math.floor(sequences) and sequences % unit == 0.0 and sequences > 0:
         return sequences
     rounded = max(1.0, math.floor(sequences / unit + 0.5)) * unit
-    if sequences < unit / 2:
+    if sequences < unit / 2 and not found.touched(*_BATCH):
         found.refuse(
             ("run", "global_batch"),
             f"{show(amount, 'tokens')} are {sequences:.4g} sequences of {seq_len:g}, fewer than dp·micro_batch = {unit:g}",

@@ -207,7 +207,8 @@ def validate_data(shape: type[M], data: Any, document: Document, prefix: Path = 
 def what_is_left(shape: type[M], data: dict[str, Any]) -> tuple[M | None, list[Path]]:
     """The document without what is wrong with it, and the places taken out (or meant by an unknown key); None if nothing is
     left that can be read."""
-    rest, gone = copy.deepcopy(data), []
+    rest = copy.deepcopy(data)
+    gone: list[Path] = []
     for _ in range(MOST_ROUNDS):
         try:
             return shape.model_validate(rest), gone

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from shardmeter.core.errors import BadScenario, Violation
+from shardmeter.core.record import field_names
 from shardmeter.specs import Scenario
 
 if TYPE_CHECKING:
@@ -14,37 +18,71 @@ if TYPE_CHECKING:
     from shardmeter.study.predict import Prediction
 
 Source: TypeAlias = Scenario | Mapping[str, Any] | str | Path | None
+Overrides: TypeAlias = Iterable[str] | Mapping[str, Any]
+Rows: TypeAlias = "Catalog | str | PathLike[str] | Sequence[str | PathLike[str]] | None"
 
 
-def predict(
-    scenario: Source = None, *, overrides: Iterable[str] = (), catalog: Catalog | None = None, **options: Any
-) -> Prediction:
+def predict(scenario: Source = None, *, overrides: Overrides = (), catalog: Rows = None, **options: Any) -> Prediction:
     """Predict a scenario. `options` are those of the command: model, gpus, instance, fabric, price, plan, stack, seq, micro_batch,
     global_batch, tokens.
 
-    `shardmeter.predict("run.yaml")` or `shardmeter.predict(model="llama-3.1-8b", gpus="64xH100-SXM5-80GB")`.
+    `shardmeter.predict("run.yaml")` or `shardmeter.predict(model="llama-3.1-8b", gpus="64xH100-SXM5-80GB")`. `overrides` are
+    texts (`plan.tp=8`) or values by path (`{"plan.tp": 8}`); `catalog` is a catalog, or a folder of rows, or several.
     """
     from shardmeter.study.predict import predict as answer_to
 
     return answer_to(_resolved(scenario, overrides, catalog, options))
 
 
-def explain(
-    scenario: Source = None, *, overrides: Iterable[str] = (), catalog: Catalog | None = None, **options: Any
-) -> Explanation:
+def explain(scenario: Source = None, *, overrides: Overrides = (), catalog: Rows = None, **options: Any) -> Explanation:
     """The same prediction with every formula call recorded."""
     from shardmeter.study.explain import explain as explanation_of
 
     return explanation_of(_resolved(scenario, overrides, catalog, options))
 
 
-def _resolved(
-    scenario: Source, overrides: Iterable[str], catalog: Catalog | None, options: Mapping[str, Any]
-) -> Scenario:
+def _resolved(scenario: Source, overrides: Overrides, catalog: Rows, options: Mapping[str, Any]) -> Scenario:
     if isinstance(scenario, Scenario):
-        if options or tuple(overrides):
+        if options or (overrides if isinstance(overrides, Mapping) else tuple(overrides)):
             raise TypeError("a resolved Scenario takes no options: change the record, or give the file or mapping")
-        return scenario
-    from shardmeter.study.ask import ask
+        return checked(scenario)
+    from shardmeter.scenario import load
 
-    return ask(scenario, overrides=tuple(overrides), catalog=catalog, options=dict(options))
+    return load(scenario, overrides=overrides, catalog=catalog, options=dict(options))
+
+
+def checked(scenario: Scenario) -> Scenario:
+    """The record itself, if it can be predicted: one island, plain numbers, a plan that is legal.
+
+    Raises BadScenario with every violation, as a file does; TypeError for arrays, which belong to the engine."""
+    from shardmeter.engine.constraints import violations
+    from shardmeter.scenario.bounds import heads
+
+    islands, model, run = scenario.fleet.islands, scenario.model, scenario.run
+    if len(islands) != 1:
+        says = f"{len(islands)} islands are not modelled yet"
+        bad = Violation(field="fleet.islands", says=says, way_out="a fleet of one island")
+        raise BadScenario(f"{scenario.name}: 1 problem", [bad])
+    parts = {"model": model, "plan": scenario.plan, "run": run, "stack": scenario.stack, "island": islands[0],
+             "accelerator": islands[0].accelerator} | {f"tiers.{i}": one for i, one in enumerate(islands[0].tiers)}  # fmt: skip
+    found: list[Violation] = []
+    for name, part in parts.items():
+        for field in field_names(type(part)):  # type: ignore[arg-type]
+            value = getattr(part, field)
+            if getattr(value, "ndim", 0):
+                raise TypeError(f"{name}.{field} is an array: predict answers one scenario, with plain numbers")
+            if isinstance(value, float) and not (math.isfinite(value) and value >= 0.0):
+                found.append(Violation(field=f"{name}.{field}", says=f"{value:g} is no number of 0 or more"))
+    found += [
+        Violation(field=f"model.{field}", says=f"{getattr(model, field):g} is too small", way_out="at least 1")
+        for field in ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")
+        if not getattr(model, field) >= 1.0
+    ]
+    if not found:
+        says, way_out = heads({"heads": model.heads, "kv_heads": model.kv_heads})
+        found += [Violation(field="model.kv_heads", says=says, way_out=way_out)] if says else []
+        found += violations(model, islands[0], scenario.plan, run, scenario.stack)
+    if found:
+        count = len(found)
+        raise BadScenario(f"{scenario.name}: {count} problem{'s' if count > 1 else ''}", found)
+    return scenario

@@ -9,6 +9,8 @@ from shardmeter.specs.plan import Plan
 
 FABRIC, SCALE_UP = "fabric", "scale-up link"
 _DATA = ("dp_shard", "dp_replicate")
+_AXES = {"tensor parallel": ("tp",), "stage sends": ("pp",), "tied matrix": ("pp",)}
+"""Mesh axes of the terms that move bytes; those not named run over the data-parallel ranks."""
 
 
 @record
@@ -23,10 +25,10 @@ class Cause:
 
 
 def cause_of(label: str, cause: str, plan: Plan, island: Island) -> str:
-    """The cause of a term; what runs over the fabric elsewhere is the scale-up link's where its ranks lie in one domain."""
-    if cause != FABRIC:
+    """The cause of a term: for what moves bytes, the fabric where its ranks leave the scale-up domain, else its link."""
+    if cause not in (FABRIC, SCALE_UP):
         return cause
-    axes = ("pp",) if label == "stage sends" else _DATA
+    axes = _AXES.get(label, _DATA)
     reach = max((float(plan.stride(axis) * plan.degree(axis)) for axis in axes if plan.degree(axis) > 1), default=1.0)
     return FABRIC if reach > float(island.tiers[0].size) else SCALE_UP
 

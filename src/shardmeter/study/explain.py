@@ -13,30 +13,17 @@ from shardmeter.core.units import GIB
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study.predict import Prediction, predict
 
-_MOVED = ("members_inside", "shard_traffic", "tier_time", "tier_latency")
-_EXCHANGED = ("members_inside", "exchange_traffic", "tier_time", "wire_time")
-_GEMM = ("matmul_rate", "depth_fill", "gemm_flops", "gemm_traffic", "gemm_fill", "gemm_time")
-_ATTENTION = ("flash_attention_time", "unfused_attention_time")
-FORMULAS: dict[str, tuple[str, ...]] = {
-    "matrix products": _GEMM,
-    "core attention": _ATTENTION,
-    "memory-bound kernels": ("traffic_time",),
-    "launch overhead": ("host_time", "launch_floor"),
-    "recompute": (*_GEMM, *_ATTENTION, "traffic_time"),
-    "tensor parallel": _MOVED,
-    "expert all-to-all": _EXCHANGED,
-    "context parallel": (*_MOVED, *_EXCHANGED, "send_time"),
-    "parameter gather": _MOVED,
-    "gradient reduction": _MOVED,
-    "contention": _MOVED,
-    "stage sends": ("send_time",),
-    "optimizer": ("traffic_time",),
+SHARED: dict[str, tuple[str, ...]] = {
+    "matrix products": ("matmul_rate", "depth_fill"),
+    "recompute": ("matmul_rate", "depth_fill"),
 }
-"""Formulas that price a term of the ledger: what stands for it where no call says to which term it belongs."""
-ONCE = frozenset({"pipeline bubble", "optimizer", "software"})
+"""Formulas that are called once for several terms, and so under none."""
+ONCE = frozenset({"tied matrix", "stage sends", "pipeline bubble", "optimizer", "software"})
 """Terms that a step has once, however many micro-batches it takes."""
 ONCE_WHOLE = frozenset({"parameter gather", "gradient reduction", "contention"})
-"""The same where gradients are kept whole (ddp, zero1): reduced once a step."""
+"""The same where gradients are kept whole (ddp, zero1, zero2)."""
+EVERY_PASS = frozenset({"gradient reduction"})
+"""What zero2 does after every micro-batch all the same."""
 
 
 @record
@@ -51,6 +38,7 @@ class Explanation:
         plan, run = self.prediction.scenario.plan, self.prediction.scenario.run
         passes = float(run.global_batch) / float(plan.dp * plan.micro_batch)
         once = ONCE if plan.sharding in ("fsdp", "zero3") else ONCE | ONCE_WHOLE
+        once = once - EVERY_PASS if plan.sharding == "zero2" else once
         found = []
         for term in self.prediction.estimate.terms:
             count = 1.0 if term.label in once else passes
@@ -84,13 +72,9 @@ class Explanation:
         kept = {id(step) for label in labels for step in self._calls(label)}
         return tuple(step for step in self.steps if id(step) in kept)
 
-    def apart(self, labels: tuple[str, ...]) -> bool:
-        """Whether the calls of these terms are told apart from those of other terms that use the same formulas."""
-        return all(step.term for step in self.of(labels))
-
     def _calls(self, label: str) -> list[Step]:
-        tagged = [step for step in self.steps if step.term == label]
-        return tagged or [step for step in self.steps if not step.term and step.formula in FORMULAS.get(label, ())]
+        shared = SHARED.get(label, ())
+        return [step for step in self.steps if step.term == label or (not step.term and step.formula in shared)]
 
 
 def explain(scenario: Scenario) -> Explanation:

@@ -65,10 +65,13 @@ def keep_gathered(plan: Plan, island: Island) -> Laid | None:
 
 
 def degree(axis: str, factor: float) -> Move:
-    """So many times tp or pp, taken from or given to the data-parallel ranks."""
+    """So many times tp or pp, taken from or given to the data-parallel ranks; tp not wider than the scale-up domain, where the
+    model is known to be wrong (docs/accuracy.md)."""
 
     def move(plan: Plan, island: Island) -> Laid | None:
         size = float(plan.degree(axis)) * factor
+        if axis == "tp" and factor > 1.0 and size > float(island.tiers[0].size):
+            return None
         shard, copies = float(plan.dp_shard) / factor, float(plan.dp_replicate)
         if shard < 1.0 or shard != int(shard):
             shard, copies = float(plan.dp_shard), copies / factor

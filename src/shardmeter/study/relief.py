@@ -30,8 +30,8 @@ WORDS = {
     "micro_batch": "micro-batch", "virtual_stages": "virtual stages", "reduce_dtype": "gradients reduced in",
     "recompute": "recompute", "optimizer": "optimizer", "sharding": "",
 }  # fmt: skip
-WAYS = 8
-"""Ways out that are listed."""
+WAYS, FAR_WAYS = 8, 3
+"""Ways out that are listed: of one or two changes, and of all together."""
 
 
 @record
@@ -43,11 +43,14 @@ class Outcome:
     sets: tuple[str, ...]
     """`a.b=VALUE` texts that make the change in the scenario; empty where a line cannot say it."""
     step_time: float
+    tokens_per_s: float
     peak: float
     gpus: float
     fits: bool
     gain: float
     """Share of the time per token that the change saves; negative where it costs."""
+    trains_alike: bool = True
+    """False where the change touches the arithmetic of the optimizer."""
 
     def to_dict(self) -> dict[str, Any]:
         """The entry of the JSON answer."""
@@ -56,6 +59,7 @@ class Outcome:
             "set": list(self.sets),
             "kind": self.kind,
             "step_time_s": self.step_time,
+            "tokens_per_s": self.tokens_per_s,
             "gain": self.gain,
             "memory_peak_gib": self.peak / GIB,
             "gpus": self.gpus,
@@ -88,18 +92,18 @@ def relief(scenario: Scenario, estimate: Estimate) -> tuple[Outcome, ...]:
 def ways_out(scenario: Scenario, estimate: Estimate) -> tuple[Outcome, ...]:
     """What makes a plan fit: single changes; pairs where no single one does; all savings together where no pair does.
 
-    The fastest first, those on more GPUs last."""
+    The fastest first; after them those with another optimizer, and those on more GPUs last."""
     trial = _Trial(scenario, estimate)
     singles = _savings(scenario.plan)
     found = _fitting(trial.all((move,) for move in singles))
     if not found:
         found = _fitting(trial.all(itertools.combinations(singles, 2)))
-    for times in (1.0, 2.0, 4.0, 8.0, 16.0, 32.0):
-        found = found or _fitting(trial.all(_everything(times)))
+    most = WAYS
+    for times, small in itertools.product((1.0, 2.0, 4.0, 8.0, 16.0, 32.0), (False, True)):
+        if not found:
+            found, most = _fitting(trial.all(_everything(times, small))), FAR_WAYS
     gpus = float(estimate.gpus)
-    return tuple(sorted(found, key=lambda one: (one.gpus > gpus, one.gpus if one.gpus > gpus else 0.0, -one.gain)))[
-        :WAYS
-    ]
+    return tuple(sorted(found, key=lambda one: (max(one.gpus, gpus), not one.trains_alike, -one.gain)))[:most]
 
 
 def advice(found: Sequence[Outcome], ways: Sequence[Outcome] = ()) -> str:
@@ -151,9 +155,10 @@ def _savings(plan: Plan) -> list[Move]:
     return found
 
 
-def _everything(nodes: float) -> Iterable[tuple[Move, ...]]:
-    """All savings together, with larger tp and pp, on so many times the nodes."""
-    base = (moves.sharding("fsdp"), moves.recompute("full"), _smallest, moves.small_states)
+def _everything(nodes: float, small: bool) -> Iterable[tuple[Move, ...]]:
+    """All savings together, with larger tp and pp, on so many times the nodes; with `small` optimizer states of 8 bits."""
+    base: tuple[Move, ...] = (moves.sharding("fsdp"), moves.recompute("full"), _smallest)
+    base = (*base, moves.small_states) if small else base
     none: tuple[Move, ...] = ()
     wider = (moves.more_nodes(nodes),) if nodes > 1 else none
     for tp, pp in itertools.product((1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)):
@@ -214,9 +219,11 @@ class _Trial:
             says=says or self._says(plan, island, run),
             sets=self._sets(plan, island),
             step_time=step,
+            tokens_per_s=float(estimate.tokens) / step,
             peak=peak,
             gpus=float(island.gpus),
             fits=peak <= float(estimate.memory_limit),
+            trains_alike=plan.optimizer == s.plan.optimizer,
             gain=1.0 - step / float(estimate.tokens) / self.per_token,
         )
 

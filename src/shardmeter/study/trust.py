@@ -86,15 +86,24 @@ def fits_probability(scenario: Scenario, peak: float, limit: float) -> float | N
 def warnings(scenario: Scenario) -> tuple[str, ...]:
     """Sentences where the speed rests on little: few rows, other accelerators, no fit at all."""
     stack, base = scenario.stack, footing(scenario.stack)
-    device = scenario.fleet.islands[0].accelerator.name
-    if base.changed:
-        return (f"stack {stack.name} is not as it was fitted: the interval is that of a stack never seen",)
-    if not base.stack:
-        return (f"stack {stack.name} was never fitted to measured runs: the interval is that of a stack never seen",)
+    island, tp = scenario.fleet.islands[0], float(scenario.plan.tp)
+    device, domain = island.accelerator.name, float(island.tiers[0].size)
     found = [
         f"no measured run with {what} taught the stacks: the interval is that of a stack never seen"
         for what in unseen(scenario)
     ]
+    if tp > domain:
+        found.append(
+            f"tp = {tp:g} is wider than the scale-up domain of {domain:g}: measured runs of that kind took much longer than "
+            f"predicted (docs/accuracy.md, tp above 8), and the interval does not know it"
+        )
+    if base.changed:
+        return (*found, f"stack {stack.name} is not as it was fitted: the interval is that of a stack never seen")
+    if not base.stack:
+        return (
+            *found,
+            f"stack {stack.name} was never fitted to measured runs: the interval is that of a stack never seen",
+        )
     if base.rows < FEW:
         found.append(f"stack {stack.name} is fitted on {base.rows} rows only ({stack.fitted_on})")
     if base.accelerators and device not in base.accelerators:

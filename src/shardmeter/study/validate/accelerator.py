@@ -84,6 +84,7 @@ def read_accelerator(text: str) -> AcceleratorReading:
     name = accelerator_name(plain)
     if not name:
         raise NotModelled(f"accelerator not known: {text}")
+    _check_form(text)
     if LOW_POWER_H100.search(plain):
         return AcceleratorReading(name=name, memory=96 * GIB, memory_bandwidth=2.4e12, power_limit=500.0)
     return AcceleratorReading(name=name)
@@ -96,3 +97,37 @@ def accelerator_name(text: str) -> str:
     if len(parts) > 1 and sum(bool(re.search(r"rtx|v100|a100|h100|h200|b200|mi\d", part)) for part in parts) > 1:
         raise NotModelled(f"mixed fleets of accelerators are not modelled yet: {text}")
     return next((name for pattern, name in RULES if re.search(pattern, plain)), "")
+
+
+FORMS = ("sxm", "pcie", "nvl", "hgx", "dgx")
+"""Words that tell the forms of one chip apart."""
+KNOWN_WORDS = frozenset({*FORMS, "mgx", "egx"})
+"""Words that are no slip, though one letter away from another."""
+_FORM = re.compile(r"\b(sxm\d?|pcie|nvl(\d+)?|[hd]gx|\d+ ?gi?b|nvlink|gcd)\b")
+_SEVERAL = re.compile(r"^(h100|h200|gh200|a[18]00|v100)")
+
+
+def _check_form(text: str) -> None:
+    """Refuse a word that is nearly the name of a form: another form than the one meant would be predicted."""
+    for word in re.findall(r"[a-z]+", text.lower()):
+        meant = next((form for form in FORMS if _one_slip(word, form)), "")
+        if word not in KNOWN_WORDS and meant:
+            raise Unclear(f"the form of the accelerator is not known: {text}; did you mean {meant.upper()}?")
+
+
+def _one_slip(word: str, form: str) -> bool:
+    """Whether two words differ by one letter, or by two that changed places; a longer one also by one that is missing."""
+    if len(word) == len(form):
+        wrong = [i for i, pair in enumerate(zip(word, form, strict=True)) if pair[0] != pair[1]]
+        return len(wrong) == 1 or (len(wrong) > 1 and sorted(word) == sorted(form))
+    return (
+        len(form) > 3 and len(word) == len(form) - 1 and any(form[:i] + form[i + 1 :] == word for i in range(len(form)))
+    )
+
+
+def guessed(text: str, name: str) -> str:
+    """What is taken for granted where a text names a chip and not its form; empty where it says enough."""
+    plain = text.lower()
+    if plain == name.lower() or _FORM.search(plain) or not _SEVERAL.search(name.lower()):
+        return ""
+    return f"accelerator {text} is read as {name}"

@@ -6,16 +6,22 @@ the longest key that fits is taken.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardmeter.core.errors import BadData, Violation, nearest
+from shardmeter.core.errors import BadData, Violation, cut, nearest, shown
+from shardmeter.core.files import file_name, read_text
 from shardmeter.core.record import record
 from shardmeter.scenario.yaml_reader import read_yaml
 
 SEGMENT = re.compile(r"""\.?\[\s*(?:'([^']*)'|"([^"]*)"|([^\]'"]*))\s*\]|\.?'([^']*)'|\.?"([^"]*)"|\.?([^.\[\]'"]+)""")
+
+
+LARGEST_FILE = 1_000_000
+"""Bytes of the largest file of bars."""
 
 
 @record
@@ -44,17 +50,14 @@ class Missed:
 
 def read_bars(path: Path) -> tuple[Bar, ...]:
     """The limits of a file; every complaint at once."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadData(f"{path}: cannot be read ({type(error).__name__})") from None
-    content, _ = read_yaml(text, path.name)
-    if not isinstance(content, Mapping):
-        raise BadData(f"{path}: needs lines of `path.in.the.json: {{max: NUMBER}}` or `{{min: NUMBER}}`")
+    text = read_text(path, "a file of bars", LARGEST_FILE, BadData, (".yaml", ".yml", ".json"))
+    content, _ = read_yaml(text, file_name(path))
+    if not isinstance(content, Mapping) or not content:
+        raise BadData(f"{file_name(path)}: needs lines of `path.in.the.json: {{max: NUMBER}}` or `{{min: NUMBER}}`")
     bad: list[Violation] = []
     bars = [_bar(str(key), value, bad) for key, value in content.items()]
     if bad:
-        raise BadData(f"{path}: the bars cannot be read", bad)
+        raise BadData(f"{file_name(path)}: the bars cannot be read", bad)
     return tuple(bar for bar in bars if bar is not None)
 
 
@@ -89,9 +92,18 @@ def look_up(report: Mapping[str, Any], path: str) -> float | None:
 
 
 def split(path: str) -> list[tuple[str, bool]]:
-    """Segments of a path, each with whether it was quoted or bracketed (then it is one key as it stands)."""
+    """Segments of a path, each with whether it was quoted or bracketed (then it is one key as it stands).
+
+    Raises KeyError for anything that is no segment."""
+    if not path.strip():
+        raise KeyError("is no path: it is empty")
     found = []
-    for match in SEGMENT.finditer(path):
+    at = 0
+    while at < len(path):
+        match = SEGMENT.match(path, at)
+        if match is None or (at == 0 and path[0] == "."):
+            raise KeyError(f"is no path: {shown(path[at:], 20)} at character {at + 1} names nothing")
+        at = match.end()
         *quoted, plain = match.groups()
         literal = next((group for group in quoted if group is not None), None)
         found.append((plain, False) if literal is None else (literal, True))
@@ -105,11 +117,11 @@ def _step(value: Any, segments: list[tuple[str, bool]]) -> tuple[Any, list[tuple
         by_name = [item for item in value if isinstance(item, Mapping) and name in (item.get("id"), item.get("name"))]
         if by_name:
             return by_name[0], segments[1:]
-        if name.isdigit() and int(name) < len(value):
+        if name.isascii() and name.isdigit() and len(name) < 10 and int(name) < len(value):
             return value[int(name)], segments[1:]
-        raise KeyError(f"has no item {name!r}")
+        raise KeyError(f"has no item {shown(name)}")
     if not isinstance(value, Mapping):
-        raise KeyError(f"{segments[0][0]!r} lies below a plain value")
+        raise KeyError(f"{shown(segments[0][0])} lies below a plain value")
     name, quoted = segments[0]
     if quoted:
         if name in value:
@@ -121,17 +133,30 @@ def _step(value: Any, segments: list[tuple[str, bool]]) -> tuple[Any, list[tuple
             if key in value:
                 return value[key], segments[length:]
     close = ", ".join(nearest(name, [str(key) for key in value])) or "nothing"
-    raise KeyError(f"has no {name!r}; the nearest are: {close}")
+    raise KeyError(f"has no {shown(name)}; the nearest are: {close}")
 
 
 def _bar(path: str, value: Any, bad: list[Violation]) -> Bar | None:
-    numbers = isinstance(value, Mapping) and all(
-        isinstance(limit, int | float) and not isinstance(limit, bool) for limit in value.values()
-    )
-    if not numbers or not value or set(value) - {"max", "min"}:
-        bad.append(Violation(field=path, says=f"is {value!r}", way_out="write {max: NUMBER} or {min: NUMBER}"))
+    field, way_out = cut(path), "write {max: NUMBER} or {min: NUMBER}"
+    try:
+        split(path)
+    except KeyError as error:
+        bad.append(Violation(field=field, says=str(error.args[0])))
         return None
-    least, most = value.get("min"), value.get("max")
+    limits = dict(value) if isinstance(value, Mapping) else {}
+    if not limits or set(limits) - {"max", "min"}:
+        what = ", ".join(cut(str(key)) for key in limits) or shown(value)
+        bad.append(Violation(field=field, says=f"is {what}", way_out=way_out))
+        return None
+    for name, limit in limits.items():
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not math.isfinite(limit):
+            bad.append(Violation(field=field, says=f"{name} is {shown(limit)}, no finite number", way_out=way_out))
+            return None
+    least, most = limits.get("min"), limits.get("max")
+    if least is not None and most is not None and least > most:
+        says = f"min {least:g} is above max {most:g}: no number keeps both"
+        bad.append(Violation(field=field, says=says, way_out="swap them"))
+        return None
     return Bar(path=path, least=None if least is None else float(least), most=None if most is None else float(most))
 
 

@@ -6,15 +6,16 @@ wrong), *skipped* (it is clear, but this version cannot express it) or a reading
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shardmeter.core.record import changed, record
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
-from shardmeter.study.validate.accelerator import AcceleratorReading, read_accelerator
+from shardmeter.study.validate.accelerator import AcceleratorReading, guessed, read_accelerator
 from shardmeter.study.validate.architecture import read_model
 from shardmeter.study.validate.exclusions import excluded
 from shardmeter.study.validate.fabric import FabricReading, read_fabric
@@ -114,25 +115,62 @@ def read_row(row: Row) -> Verdict:
     except NotModelled as limit:
         return changed(verdict, skip=str(limit))
     except Unclear as fault:
-        return changed(verdict, exclude=str(fault))
+        return changed(verdict, exclude="; ".join(_faults(row, str(fault))))
     return changed(verdict, measured=found, reading=reading)
+
+
+def _faults(row: Row, first: str) -> list[str]:
+    """Everything that a row says too little of or says wrongly, the fault that was found first in front."""
+    seq_len = 1.0
+    checks: tuple[Callable[[], object], ...] = (
+        lambda: read_stack(row.text("framework"), row.number("year"), row.text("kernel_notes")),
+        lambda: read_accelerator_text(row),
+        lambda: read_layout(row),
+        lambda: _check_stated(row),
+        lambda: _check_timed(row),
+        lambda: read_precision(
+            row.text("precision"), read_stack(row.text("framework"), row.number("year"), row.text("kernel_notes")).id
+        ),
+        lambda: read_model(row, "", seq_len),
+        *(functools.partial(row.positive, column) for column in MEASUREMENTS),
+    )
+    found = [first]
+    for check in checks:
+        try:
+            check()
+        except Unclear as fault:
+            found.append(str(fault))
+        except NotModelled:
+            continue
+    return list(dict.fromkeys(found))
+
+
+MEASUREMENTS = ("step_time_s", "tokens_per_s_per_gpu", "samples_per_s_per_gpu", "tflops_per_gpu", "peak_memory_gib")
 
 
 def _check_complete(row: Row) -> None:
     """What is the row's own fault comes before what this version cannot express."""
     read_accelerator_text(row)
     layout = read_layout(row)
-    missing = [
-        title
-        for column, title in (("seq_len", "sequence length"), ("micro_batch", "micro-batch"), ("global_batch", "batch"))
-        if row.count(column) is None and not (column == "micro_batch" and _one_by_default(row, layout))
-    ]
-    if missing:
-        raise Unclear(f"not stated: {', '.join(missing)}")
+    _check_stated(row)
     ep = row.count("ep") or 1.0
     ranks = layout.tp * layout.cp * layout.dp
     if ranks % ep:
         raise Unclear(f"ep {ep:g} does not divide tp·cp·dp = {ranks:g}")
+    _check_timed(row)
+
+
+def _check_stated(row: Row) -> None:
+    missing = [
+        title
+        for column, title in (("seq_len", "sequence length"), ("micro_batch", "micro-batch"), ("global_batch", "batch"))
+        if row.count(column) is None and not (column == "micro_batch" and _one_by_default(row))
+    ]
+    if missing:
+        raise Unclear(f"not stated: {', '.join(missing)}")
+
+
+def _check_timed(row: Row) -> None:
     timed = any(
         row.text(c) for c in ("step_time_s", "tokens_per_s_per_gpu", "samples_per_s_per_gpu", "peak_memory_gib")
     )
@@ -140,9 +178,9 @@ def _check_complete(row: Row) -> None:
         raise Unclear("no step time, rate or memory is stated")
 
 
-def _one_by_default(row: Row, layout: Layout) -> bool:
+def _one_by_default(row: Row) -> bool:
     """The trainer torchtitan cuts a pipeline's batch into micro-batches of one sequence unless told otherwise."""
-    return layout.pp > 1.0 and "titan" in row.text("framework").lower()
+    return (row.count("pp") or row.count("parallel_pp") or 1.0) > 1.0 and "titan" in row.text("framework").lower()
 
 
 def read_accelerator_text(row: Row) -> AcceleratorReading | None:
@@ -215,7 +253,10 @@ def _read(row: Row, stack: StackReading, task: str) -> Reading:
         gpus_per_node=node,
         gather_dtype=precision.gather,
         reduce_dtype=precision.reduce,
-        assumptions=tuple(f"{column} is not stated" for column in _silent(row, layout)),
+        assumptions=(
+            *(f"{column} is not stated" for column in _silent(row, layout)),
+            *(said for said in (guessed(row.text("accelerator"), accelerator.name),) if said),
+        ),
     )
 
 

@@ -26,8 +26,9 @@ class Candidate:
 def ranks(values: Sequence[float]) -> npt.NDArray[np.float64]:
     """Ranks from 1, equal values sharing the mean of theirs."""
     array = np.asarray(values, dtype=float)
-    below = (array[None, :] < array[:, None]).sum(axis=1)
-    equal = (array[None, :] == array[:, None]).sum(axis=1)
+    ordered = np.sort(array)
+    below = np.searchsorted(ordered, array, side="left")
+    equal = np.searchsorted(ordered, array, side="right") - below
     return np.asarray(below + (equal + 1) / 2.0, dtype=float)
 
 

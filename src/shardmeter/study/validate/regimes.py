@@ -9,8 +9,11 @@ not fall below a *floor* that depends on tp only: software latency, scored apart
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
 
 from shardmeter.core.record import record
 
@@ -56,27 +59,76 @@ def in_sweep(source_key: str) -> bool:
 def regimes(runs: Iterable[SweepRun]) -> dict[str, str]:
     """The regime of every run of the sweep, by id."""
     pool = tuple(runs)
-    return {run.id: SLOW if is_slow(run, pool) else FLOOR if at_floor(run) else NORMAL for run in pool}
+    bounds = _bounds(pool)
+    return {
+        run.id: SLOW if _above(run, bound) else FLOOR if at_floor(run) else NORMAL
+        for run, bound in zip(pool, bounds, strict=True)
+    }
 
 
 def is_slow(run: SweepRun, pool: Iterable[SweepRun]) -> bool:
     """Whether `run` lies above the bound that its measured neighbours set."""
-    bounds = [
-        other.slot_time
-        * max(1.0, run.micro_batch / other.micro_batch)
-        * max(1.0, other.pp / run.pp)
-        * max(1.0, other.tp / run.tp)
-        for other in pool
-        if other is not run
-        and other.model == run.model
-        and (other.pp > 1.0) == (run.pp > 1.0)
-        and (other.nodes > 1.0) == (run.nodes > 1.0)
-        and other.tp >= run.tp
-    ]
-    if not bounds:
-        return False
-    excess = run.slot_time - min(bounds)
+    others = [other for other in pool if other is not run]
+    return _above(run, _bounds([run, *others])[0])
+
+
+def _above(run: SweepRun, bound: float) -> bool:
+    excess = run.slot_time - bound
     return excess > SLOW_SLOT and excess * run.slots > SLOW_STEP
+
+
+def _bounds(pool: Sequence[SweepRun]) -> list[float]:
+    """The time of a slot that the neighbours of every run allow it; infinite where it has none.
+
+    Neighbours of one layout differ in time only, so each run meets the fastest of a layout, and for its own the fastest
+    other one: the work grows with runs times layouts, not with runs squared."""
+    groups: dict[tuple[str, bool, bool], dict[tuple[float, float, float], list[float]]] = {}
+    for run in pool:
+        layouts = groups.setdefault(_group(run), {})
+        best = layouts.setdefault(_layout(run), [])
+        best.append(run.slot_time)
+        best.sort()
+        del best[2:]
+    tables = {name: _Neighbours(layouts) for name, layouts in groups.items()}
+    return [tables[_group(run)].bound(run) for run in pool]
+
+
+def _group(run: SweepRun) -> tuple[str, bool, bool]:
+    return run.model, run.pp > 1.0, run.nodes > 1.0
+
+
+def _layout(run: SweepRun) -> tuple[float, float, float]:
+    return run.tp, run.pp, run.micro_batch
+
+
+class _Neighbours:
+    """The layouts of one group with their fastest slots; the bound of a layout from all others is worked out once."""
+
+    def __init__(self, layouts: Mapping[tuple[float, float, float], list[float]]) -> None:
+        self.layouts = layouts
+        self.tp, self.pp, self.micro = np.array(list(layouts), dtype=float).T
+        self.fastest = np.array([best[0] for best in layouts.values()])
+        self.others: dict[tuple[float, float, float], float] = {}
+
+    def bound(self, run: SweepRun) -> float:
+        """The least scaled time of a slot among the other runs of the group with as much tensor parallelism or more."""
+        layout = _layout(run)
+        if layout not in self.others:
+            self.others[layout] = self._elsewhere(run)
+        own = self.layouts[layout]
+        here = own[1:] if run.slot_time == own[0] else own[:1]
+        return min([self.others[layout], *here])
+
+    def _elsewhere(self, run: SweepRun) -> float:
+        scaled = (
+            self.fastest
+            * np.maximum(1.0, run.micro_batch / self.micro)
+            * np.maximum(1.0, self.pp / run.pp)
+            * np.maximum(1.0, self.tp / run.tp)
+        )
+        same = (self.tp == run.tp) & (self.pp == run.pp) & (self.micro == run.micro_batch)
+        scaled = scaled[(self.tp >= run.tp) & ~same]
+        return float(scaled.min()) if scaled.size else math.inf
 
 
 def at_floor(run: SweepRun) -> bool:

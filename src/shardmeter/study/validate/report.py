@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardmeter.core.record import record
-from shardmeter.scenario.catalog import Catalog, load_catalog
+from shardmeter.core.errors import BadData, cut, kind_of
+from shardmeter.core.record import changed, record
+from shardmeter.scenario.catalog import Catalog, catalog_of
 from shardmeter.study.validate import failures, score, shipped
 from shardmeter.study.validate.bars import Missed, missed, read_bars
-from shardmeter.study.validate.layout import FAILED, GEO, MEASURED, TITLES, WHOLE, Table, read_table
+from shardmeter.study.validate.layout import FAILED, GEO, MEASURED, TITLES, WHOLE, Table, read_table, unread
 from shardmeter.study.validate.predictions import Predict, predict
 from shardmeter.study.validate.resolve import MappedRow, map_rows
 from shardmeter.study.validate.rows import Row
@@ -32,10 +34,10 @@ class Report:
 
 
 def validate(
-    path: str | Path | None = None,
+    path: str | os.PathLike[str] | None = None,
     *,
-    bars: str | Path | None = None,
-    catalog: Catalog | None = None,
+    bars: str | os.PathLike[str] | None = None,
+    catalog: Catalog | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     predictor: Predict = predict,
 ) -> Report:
     """Compare predictions with the runs of a CSV file; without one, with the runs and failures that ship.
@@ -43,8 +45,13 @@ def validate(
     `bars` is a file of limits; `predictor` answers scenarios (tests give their own). Raises BadData for a file of no known
     layout, and for bars that cannot be read.
     """
+    for name, given in (("file", path), ("bars", bars)):
+        if given is not None and not isinstance(given, str | os.PathLike):
+            raise TypeError(f"{name}: {kind_of(given)}, where the name of a file belongs")
+        if given is not None and not str(given).strip():
+            raise BadData(f"{name}: the name of the file is empty")
     limits = read_bars(Path(bars)) if bars is not None else ()
-    rows = catalog or load_catalog()
+    rows = catalog_of(catalog)
     if path is None:
         data = _measured(shipped.measured(), rows, predictor, shipped.failed().rows)
     else:
@@ -55,7 +62,8 @@ def validate(
 
 def _measured(table: Table, catalog: Catalog, predictor: Predict, failed: Sequence[Row] = ()) -> dict[str, Any]:
     """A file of measured runs."""
-    compared = score.compare(map_rows(table.rows, catalog), predictor)
+    mapped, repeats = once(table.rows, map_rows(table.rows, catalog))
+    compared = score.compare(mapped, predictor)
     known = score.identities(compared)
     scores = compared.scores
     lost = failures.compare(failed, catalog, predictor) if failed else failures.NOTHING
@@ -68,7 +76,7 @@ def _measured(table: Table, catalog: Catalog, predictor: Predict, failed: Sequen
         "transfer": score.transfer(scores),
         "rows_detail": score.details(scores),
         "assumptions": _assumptions(compared.rows),
-        "warnings": _warnings(compared),
+        "warnings": [*unread(table), *repeats, *nothing_counts(compared.rows), *_warnings(compared)],
     }
 
 
@@ -83,6 +91,7 @@ def _failed(table: Table, catalog: Catalog, predictor: Predict) -> dict[str, Any
         **_no_scores(),
         "failures": failures.summary(lost, alarms),
         "assumptions": _assumptions(lost.rows),
+        "warnings": nothing_counts(lost.rows),
     }
 
 
@@ -113,6 +122,37 @@ def _no_scores() -> dict[str, Any]:
 
 def _id(row: Row) -> str:
     return row.text("id") or row.text("run_id") or row.id
+
+
+def once(rows: Sequence[Row], mapped: Sequence[MappedRow]) -> tuple[tuple[MappedRow, ...], list[str]]:
+    """The rows, each counted once: one that repeats an earlier row cell by cell is excluded; other rows that share an id all
+    count, and are named."""
+    first: dict[str, Row] = {}
+    made, shared = list(mapped), []
+    for place, row in enumerate(rows):
+        id_ = row.text("id")
+        earlier = first.setdefault(id_, row) if id_ else row
+        if earlier is row:
+            continue
+        if earlier.cells == row.cells:
+            made[place] = changed(made[place], scenario=None, skip="", exclude=f"repeats line {earlier.line}")
+        else:
+            shared.append(id_)
+    names = list(dict.fromkeys(shared))
+    listed = ", ".join(map(cut, names[:MOST_NAMED])) + (" …" if len(names) > MOST_NAMED else "")
+    return tuple(made), [f"ids that stand for several rows, which all count: {listed}"] if names else []
+
+
+MOST_NAMED = 5
+"""Ids that one warning names."""
+
+
+def nothing_counts(rows: Sequence[MappedRow]) -> list[str]:
+    """A warning where not one row of a file could be compared, with the most frequent reason."""
+    if not rows or any(row.scenario is not None for row in rows):
+        return []
+    reason, count = Counter(row.skip or row.exclude for row in rows).most_common(1)[0]
+    return [f"no row could be compared; most often ({count} of {len(rows)}): {reason}"]
 
 
 def _assumptions(rows: Sequence[MappedRow]) -> list[str]:

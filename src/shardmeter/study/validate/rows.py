@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
+from shardmeter.core.errors import printable, shown
 from shardmeter.core.record import record
 
 EMPTY = frozenset({"", "-", "--", "n/a", "na", "nan", "none stated", "not stated", "unknown", "null", "?"})
@@ -12,7 +14,11 @@ EMPTY = frozenset({"", "-", "--", "n/a", "na", "nan", "none stated", "not stated
 
 
 LEAST, MOST = 1e-9, 1e18
-"""Sizes, counts, times and rates outside of this are misprints."""
+"""Sizes, times and rates outside of this are misprints."""
+MOST_COUNTED = 1e9
+"""Counts above this are misprints: tokens of a sequence, sequences of a batch, accelerators, entries of a vocabulary."""
+NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+"""How a number is written; Python reads more (`2_6`, digits of other scripts), which here is a misprint."""
 
 
 class Unclear(Exception):
@@ -33,19 +39,18 @@ class Row:
     def text(self, column: str) -> str:
         """The cell with outer and repeated blanks removed; empty if the column or the cell is missing or says nothing."""
         cell = " ".join(self.cells.get(column, "").split())
-        return "" if cell.lower() in EMPTY else cell
+        return "" if cell.lower() in EMPTY else printable(cell)
 
     def number(self, column: str) -> float | None:
-        """The cell as a number of any notation Python reads (`8.0`, `1e3`), or None where it says nothing."""
+        """The cell as a plain number (`8.0`, `1e3`), or None where it says nothing."""
         text = self.text(column)
         if not text:
             return None
-        try:
-            value = float(text)
-        except ValueError:
-            raise Unclear(f"{column} is not a number: {text[:40]!r}") from None
-        if math.isnan(value):
-            return None
+        if not NUMBER.fullmatch(text):
+            if text.lower().lstrip("+-") in ("inf", "infinity"):
+                raise Unclear(f"{column} is not finite")
+            raise Unclear(f"{column} is not a number: {shown(text, 40)}")
+        value = float(text)
         if math.isinf(value):
             raise Unclear(f"{column} is not finite")
         return value
@@ -64,6 +69,8 @@ class Row:
         value = self.positive(column)
         if value is not None and value != int(value):
             raise Unclear(f"{column} is not a whole number: {value:g}")
+        if value is not None and value > MOST_COUNTED:
+            raise Unclear(f"{column} is beyond reason: {value:g}")
         return value
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from shardmeter.core.record import changed, record
+from shardmeter.study.intervals import factors
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.metrics import (
     MEMORY,
@@ -77,12 +78,23 @@ def scores_of(row: MappedRow, answer: Predicted) -> tuple[Score, ...]:
             measured=measured,
             predicted=predicted,
             loso=left_out.get((row.id, quantity)) if known else predicted,
+            low=interval(row, quantity, predicted)[0],
+            high=interval(row, quantity, predicted)[1],
             groups=(f"stack:{row.stack}", f"task:{row.task}", f"regime:{row.regime}", f"layout:{layout(row)}"),
             in_metrics=row.regime == NORMAL,
         )
         for quantity, (measured, predicted) in pairs.items()
         if measured is not None
     )
+
+
+def interval(row: MappedRow, quantity: str, predicted: float) -> tuple[float | None, float | None]:
+    """The 90 % interval of one future run like this row: that of its stack if it was fitted, of any other if one stands in."""
+    if row.scenario is None:
+        return None, None
+    stack = row.scenario.stack
+    found = factors(quantity, stack.name, fitted=not row.stand_in and bool(stack.fitted_on))
+    return (None, None) if found is None else (predicted * found[0], predicted * found[1])
 
 
 def layout(row: MappedRow) -> str:

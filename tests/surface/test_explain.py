@@ -1,0 +1,131 @@
+"""`explain --term`: one term of the ledger or of memory, with its calls, its count and its sources."""
+
+import json
+
+import pytest
+
+import shardmeter
+from shardmeter.cli import main
+from shardmeter.core.formula import formula, trace, under
+from shardmeter.study.explain import SHARED, citations
+
+QUESTION = ["--model", "llama-3.1-8b", "--gpus", "64xH100-SXM5-80GB", "--plan", "fsdp", "--global-batch", "128"]
+
+
+def explained(capsys, *arguments):
+    code = main(["explain", *QUESTION, *arguments, "--format", "json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@formula(cite="shardmeter")
+def tagged_for_the_test(x: float) -> float:
+    """A formula of this test."""
+    return x
+
+
+def test_a_step_knows_its_term():
+    with trace() as steps:
+        tagged_for_the_test(1.0)
+        with under("outer"):
+            tagged_for_the_test(2.0)
+            with under("inner"):
+                tagged_for_the_test(3.0)
+            tagged_for_the_test(4.0)
+    assert [step.term for step in steps] == ["", "outer", "inner", "outer"]
+
+
+def test_a_tag_costs_nothing_and_stays_nowhere_without_a_trace():
+    assert under("a") is under("b")
+    with under("a"), trace() as steps:
+        tagged_for_the_test(1.0)
+    assert [step.term for step in steps] == [""]
+
+
+def test_an_exception_closes_the_term():
+    with trace() as steps:
+        with pytest.raises(ZeroDivisionError), under("a"):
+            raise ZeroDivisionError
+        tagged_for_the_test(1.0)
+    assert steps[0].term == ""
+
+
+def test_terms_are_seconds_times_count():
+    found = shardmeter.explain(
+        shardmeter.load(
+            None, options={"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp", "global_batch": 128}
+        )
+    )
+    rows = found.terms()
+    assert [row["term"] for row in rows] == [term.label for term in found.prediction.estimate.terms]
+    for row in rows:
+        assert row["each_s"] * row["count"] == pytest.approx(row["seconds"])
+    assert {row["term"]: row["count"] for row in rows}["matrix products"] == 2
+    assert {row["term"]: row["count"] for row in rows}["optimizer"] == 1
+
+
+def test_a_term_of_the_ledger(capsys):
+    code, data = explained(capsys, "--term", "parameter gather")
+    assert code == 0
+    assert [row["term"] for row in data["terms"]] == ["parameter gather"]
+    assert data["steps"]
+    assert {call["formula"] for call in data["steps"]} <= {
+        "members_inside",
+        "shard_traffic",
+        "tier_time",
+        "ring_steps",
+        "tree_latency",
+        "wire_time",
+    }
+
+
+@pytest.mark.parametrize("plan", ["fsdp,recompute=selective", "zero1,tp=8,pp=4", "zero2,tp=2,pp=2", "ddp,tp=8"])
+def test_the_count_is_how_often_a_step_has_it(plan):
+    """What is said to be once a step, or once a micro-batch, is so: more micro-batches change only the count."""
+    question = {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": plan}
+    rows = [
+        shardmeter.explain(shardmeter.load(None, options={**question, "global_batch": batch})).terms()
+        for batch in (256, 512)
+    ]
+    for one, other in zip(*rows, strict=True):
+        assert one["term"] == other["term"]
+        if one["term"] != "contention":  # zero2: of the gather once, of the reduction after every micro-batch
+            assert other["each_s"] == pytest.approx(one["each_s"], rel=1e-9), one["term"]
+
+
+def test_every_call_belongs_to_a_term_or_to_several():
+    found = shardmeter.explain(shardmeter.load(None, options={"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB"}))
+    labels = {term.label for term in found.prediction.estimate.terms}
+    shared = {name for names in SHARED.values() for name in names}
+    assert {step.term for step in found.steps if step.term} <= labels
+    assert {step.formula for step in found.steps if not step.term} <= shared
+
+
+def test_a_term_of_memory(capsys):
+    assert main(["explain", *QUESTION, "--term", "gathered units"]) == 0
+    out = capsys.readouterr().out
+    assert "gathered units" in out
+    assert "GiB" in out
+
+
+def test_a_formula(capsys):
+    _, data = explained(capsys, "--term", "gemm_time")
+    assert {call["formula"] for call in data["steps"]} == {"gemm_time"}
+    assert data["terms"] == []
+
+
+def test_an_unknown_term_lists_the_terms(capsys):
+    assert main(["explain", *QUESTION, "--term", "no such term"]) == 2
+    err = capsys.readouterr().err
+    assert "parameter gather" in err
+    assert "activations" in err
+    assert "gemm_time" in err
+
+
+def test_every_citation_is_resolved(capsys):
+    _, data = explained(capsys)
+    assert set(data["citations"]) == {call["cite"] for call in data["steps"]}
+    assert all(source["title"] and source["year"] for source in data["citations"].values())
+    assert set(data["citations"]) <= set(citations())
+    main(["explain", *QUESTION])
+    sources = capsys.readouterr().out.partition("\nSources\n")[2]
+    assert "[mamf] Bekman: " in sources

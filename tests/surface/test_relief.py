@@ -1,0 +1,164 @@
+"""Advice is evaluated: what a change is said to bring is what the scenario with that change gives."""
+
+import shlex
+from typing import Any
+
+import pytest
+
+import shardmeter
+from shardmeter.core.record import changed
+from shardmeter.study import moves
+from shardmeter.study.causes import cause_of
+from shardmeter.study.relief import batch_unsaid, relief, ways_out
+
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "accumulating": {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp", "global_batch": 256},
+    "batch unsaid": {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp"},
+    "hsdp": {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": "hsdp", "global_batch": 256},
+    "tp and pp": {
+        "model": "llama-3.1-70b",
+        "gpus": "128xH100-SXM5-80GB",
+        "plan": "fsdp,tp=8,pp=4",
+        "global_batch": 256,
+    },
+    "interleaved": {
+        "model": "llama-3.1-70b",
+        "gpus": "128xH100-SXM5-80GB",
+        "plan": "zero1,tp=8,pp=4,schedule=interleaved,virtual_stages=2",
+        "global_batch": 256,
+    },
+    "one node": {
+        "model": "llama-3.1-8b",
+        "gpus": "8xH100-SXM5-80GB",
+        "plan": "fsdp,recompute=full",
+        "global_batch": 64,
+    },
+}
+TOO_LARGE: dict[str, dict[str, Any]] = {
+    "activations": {
+        "model": "llama-3.1-70b",
+        "gpus": "64xH100-SXM5-80GB",
+        "plan": "fsdp,micro_batch=4",
+        "global_batch": 256,
+    },
+    "states": {"model": "llama-3.1-70b", "gpus": "32xH100-SXM5-80GB", "plan": "ddp", "global_batch": 32},
+    "pairs": {"model": "llama-3.1-8b", "gpus": "8xH100-SXM5-80GB", "plan": "ddp,micro_batch=4", "global_batch": 64},
+    "far": {"model": "llama-3.1-405b", "gpus": "16xH100-SXM5-80GB", "plan": "ddp,micro_batch=2"},
+}
+
+
+def asked(options):
+    return shardmeter.load(None, options=options)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_a_change_gives_what_it_is_said_to_give(name):
+    answer = shardmeter.predict(asked(QUESTIONS[name]))
+    found = relief(answer.scenario, answer.estimate)
+    assert len(found) >= 8
+    assert [one.gain for one in found] == sorted((one.gain for one in found), reverse=True)
+    for one in found:
+        assert one.sets, one.says
+        again = shardmeter.predict(shardmeter.load(None, options=QUESTIONS[name], overrides=one.sets))
+        assert again.step_time == one.step_time, one.says
+        assert float(again.estimate.memory_peak) == one.peak, one.says
+        saved = 1 - (answer.tokens_per_s / again.tokens_per_s)
+        assert one.gain == pytest.approx(saved, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_a_way_out_is_one(name):
+    answer = shardmeter.predict(asked(TOO_LARGE[name]))
+    assert not answer.fits
+    found = ways_out(answer.scenario, answer.estimate)
+    assert found
+    plans = []
+    for one in found:
+        again = shardmeter.predict(shardmeter.load(None, options=TOO_LARGE[name], overrides=one.sets))
+        assert again.fits, one.says
+        assert again.step_time == one.step_time
+        plans.append((again.scenario.plan, again.estimate.gpus))
+    assert len(plans) == len(set(plans))
+    order = [(one.gpus, not one.trains_alike, 1 / one.tokens_per_s) for one in found]
+    assert order == sorted(order)
+    assert found[0].says in answer.to_dict()["bottleneck"]["advice"]
+
+
+def test_what_fits_needs_no_way_out():
+    data = shardmeter.predict(asked(QUESTIONS["accumulating"])).to_dict()
+    assert data["fits"]
+    assert data["way_out"] == []
+    best = next(one for one in data["bottleneck"]["relief"] if one["kind"] == "plan" and one["fits"])
+    assert best["change"] in data["bottleneck"]["advice"]
+    assert all(f"--set {shlex.quote(text)}" in data["bottleneck"]["advice"] for text in best["set"])
+
+
+def test_a_batch_that_was_not_said_follows_the_plan():
+    scenario = asked(QUESTIONS["batch unsaid"])
+    assert batch_unsaid(scenario)
+    assert not batch_unsaid(asked(QUESTIONS["accumulating"]))
+    found = relief(scenario, shardmeter.predict(scenario).estimate)
+    assert any("micro-batch 2" in one.says and "global batch 128" in one.says for one in found)
+
+
+def test_terms_of_one_cause_stand_together():
+    data = shardmeter.predict(asked(QUESTIONS["accumulating"])).to_dict()
+    first = data["bottleneck"]
+    seconds = sum(term["seconds"] for term in data["ledger"] if term["cause"] == first["cause"])
+    assert first["cause_seconds"] == pytest.approx(seconds)
+    assert sum(one["share"] for one in first["cause_terms"]) == pytest.approx(first["cause_share"])
+
+
+def test_inside_one_domain_there_is_no_fabric():
+    data = shardmeter.predict(asked(QUESTIONS["one node"])).to_dict()
+    assert "fabric" not in {term["cause"] for term in data["ledger"]}
+    assert "fabric" in {
+        term["cause"] for term in shardmeter.predict(asked(QUESTIONS["accumulating"])).to_dict()["ledger"]
+    }
+    scenario = asked(QUESTIONS["hsdp"])
+    assert cause_of("gradient reduction", "fabric", scenario.plan, scenario.fleet.islands[0]) == "fabric"
+
+
+def test_tensor_parallelism_over_nodes_is_the_fabrics():
+    scenario = asked({"model": "llama-3.1-70b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp,tp=16"})
+    assert cause_of("tensor parallel", "scale-up link", scenario.plan, scenario.fleet.islands[0]) == "fabric"
+    inside = changed(scenario.plan, tp=8.0, dp_shard=8.0)
+    assert cause_of("tensor parallel", "scale-up link", inside, scenario.fleet.islands[0]) == "scale-up link"
+    assert cause_of("matrix products", "compute", scenario.plan, scenario.fleet.islands[0]) == "compute"
+
+
+def test_moves_that_mean_nothing_give_none():
+    scenario = asked(QUESTIONS["one node"])
+    plan, island = scenario.plan, scenario.fleet.islands[0]
+    for move in (
+        moves.micro_batch(0.5),
+        moves.degree("tp", 0.5),
+        moves.chunks,
+        moves.twice_fabric,
+        moves.more_nodes(2.0),
+    ):
+        assert move(plan, island) is None
+    assert moves.sharding("fsdp")(plan, island) is None
+    assert moves.sharding("hsdp")(plan, island) is None
+    assert moves.narrow_reduction(changed(plan, reduce_dtype="bf16"), island) is None
+
+
+def test_an_island_that_one_line_cannot_say_has_no_option():
+    scenario = shardmeter.load(
+        {
+            "model": "llama-3.1-8b",
+            "plan": "fsdp",
+            "fleet": {
+                "islands": [
+                    {
+                        "accelerator": "H100-SXM5-80GB",
+                        "nodes": 16,
+                        "tiers": [{"name": "pod", "nodes": 4, "oversubscription": 3}],
+                    }
+                ]
+            },
+        }
+    )
+    found = relief(scenario, shardmeter.predict(scenario).estimate)
+    assert all(one.sets == () for one in found if one.kind == "hardware")
+    assert all(one.sets for one in found if one.kind == "plan")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from shardmeter.core.record import changed, record
@@ -13,18 +15,15 @@ from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import data, fsdp, pipeline, recompute, tensor
+from shardmeter.strategies import adapters, data, fsdp, optimizer, pipeline, precision, recompute, tensor
+from shardmeter.strategies.precision import WIDTH
 
-WIDTH: dict[str, float] = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
-"""Bytes of one element."""
 EDGE_LAUNCHES = 10.0
 """Kernels of an embedding or a head in the forward pass; twice as many backward."""
 ACCUMULATE = {"fp32": 10.0, "bf16": 6.0, "fp16": 6.0}
 """Bytes per parameter to add one micro-batch's 16-bit gradient into the accumulation buffer (read both, write one)."""
 CAST = {"fp32": 6.0, "bf16": 2.0, "fp16": 2.0}
 """fsdp: bytes per parameter to bring a gradient into the reduction's dtype."""
-OPTIMIZER_BYTES = {"adamw": 34.0, "sgd": 14.0, "adamw8bit": 18.0}
-"""Traffic per owned parameter of one step: gradient (norm and update), moments and master read and written, 16-bit copy."""
 
 
 @record
@@ -33,13 +32,19 @@ class BlockWork:
 
     block: Block
     held: Count
-    """Parameters a tensor-parallel rank holds."""
+    """Parameters a tensor-parallel rank holds, adapters included."""
+    trained: Count
+    """Those of them that are trained: they have gradients, a master and moments."""
     ops: tuple[tuple[Compute, Fraction], ...]
     serial: tuple[tuple[Transfer, Fraction], ...]
     sharded: tuple[Transfer, ...]
     """fsdp: gathers and scatters that may hide."""
     launches_forward: Count
     launches_backward: Count
+    matrix_updates: tuple[Compute, ...] = ()
+    """Products of one optimizer step over the whole piece, every rank's together."""
+    saved_flops: Flop = 0.0
+    """FLOPs of the piece that mfu's count holds and that frozen parameters spare, less what adapters add."""
 
 
 @record
@@ -65,16 +70,18 @@ class Work:
 def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
     """All demands of one step. Raises UnknownName for a family that is not built."""
     kind = family(model.family)
-    width = WIDTH[plan.precision]
+    width = precision.recipe(plan.precision).width
     tokens = plan.micro_batch * run.seq_len / plan.cp
     micro_batches = run.global_batch / (plan.dp * plan.micro_batch)
     blocks: dict[str, BlockWork] = {}
     replayed: Flop = 0.0
+    saved: Flop = 0.0
     for block in _with_tied_copy(kind.blocks(model), model, plan):
         whole = kind.operations(model, block.name, tokens, run.seq_len, stack.kernels)
         work, again = _block(model, block, whole, tokens, plan, stack, width)
         blocks[block.name] = work
         replayed = replayed + again * block.count
+        saved = saved + work.saved_flops * block.count
     counts = layer_counts(model, plan, stack)
     stages = pipeline.stages(counts)
     return Work(
@@ -86,7 +93,8 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
         runs=pipeline.runs(counts, stages),
         send=pipeline.send(tokens, model.hidden, plan, width, stack.sends_cut),
         tied=tied_reduction(model, plan),
-        model_flops=kind.training_flops(model, run.global_batch * run.seq_len, run.seq_len),
+        model_flops=kind.training_flops(model, run.global_batch * run.seq_len, run.seq_len)
+        - saved * micro_batches * plan.dp * plan.cp,
         replay_flops=replayed * micro_batches * plan.dp * plan.cp,
     )
 
@@ -98,12 +106,20 @@ def layer_counts(model: Model, plan: Plan, stack: Stack) -> tuple[int, ...]:
 
 
 def gradient_parameters(work: Work, stage: pipeline.Stage) -> Count:
-    """Parameters whose gradients one rank of a stage reduces."""
-    total: Count = stage.layers * work.blocks["layer"].held
+    """Parameters whose gradients one rank of a stage reduces: those that are trained."""
+    total: Count = stage.layers * work.blocks["layer"].trained
     if stage.embedding:
-        total = total + work.blocks["embedding"].held
+        total = total + work.blocks["embedding"].trained
     if stage.head:
-        total = total + work.blocks["head"].held
+        total = total + work.blocks["head"].trained
+    return total
+
+
+def frozen_parameters(work: Work, stage: pipeline.Stage) -> Count:
+    """Parameters that one rank of a stage holds and does not train."""
+    total: Count = 0.0
+    for name, pieces in (("layer", stage.layers), ("embedding", int(stage.embedding)), ("head", int(stage.head))):
+        total = total + float(pieces) * (work.blocks[name].held - work.blocks[name].trained)
     return total
 
 
@@ -129,41 +145,70 @@ def _block(
     model: Model, block: Block, whole: tuple[Compute, ...], tokens: Count, plan: Plan, stack: Stack, width: Bytes
 ) -> tuple[BlockWork, Flop]:
     policy = plan.recompute if block.name == "layer" else "none"
-    replays = recompute.replays(whole, policy, stack.selective)
-    held = tensor.held(block, plan)
-    ops: list[tuple[Compute, Fraction]] = [(tensor.shard(op, plan), 1.0) for op in whole]
-    ops += [(tensor.shard(op, plan), portion) for op, portion in replays]
-    ops.append((_accumulation(held, plan, stack), 1.0))
-    serial = tensor.transfers(model, block.name, tokens, plan, width)
-    again = recompute.replayed_transfers(serial, policy, stack.selective)
+    added = adapters.adapters(whole, plan.trainable, block.name)
+    linear = (*whole, *precision.casts(whole, plan, block.name))
+    needed = (
+        *adapters.backward(tuple((op, 1.0) for op in linear), plan.trainable, block), *((op, 1.0) for op in added),
+    )  # fmt: skip
+    replays = adapters.backward(recompute.replays((*linear, *added), policy, stack.selective), plan.trainable, block)
+    matrices = tensor.held(block, plan)
+    lora = adapters.adapter_parameters(whole, plan.trainable, plan.tp) if added else 0.0
+    held, trained = matrices + lora, matrices * adapters.weight_share(plan.trainable, block) + lora
     keep = not plan.reshard or block.name != "layer"
+    ops = [(tensor.shard(one, plan), portion * part)
+           for op, portion in (*needed, *replays) for one, part in precision.applied(op, plan, block.name)]  # fmt: skip
+    ops += [(op, 1.0) for op in (_accumulation(trained, plan, stack), *_weight_casts(held, plan, block.name, keep))]
+    serial = precision.narrowed(tensor.transfers(model, block.name, tokens, plan, width), plan, block.name)
+    again = recompute.replayed_transfers(serial, policy, stack.selective)
     sharded = (
-        fsdp.transfers(held, plan, WIDTH[plan.gather_dtype], WIDTH[plan.reduce_dtype], keep)
+        fsdp.transfers(held, trained, plan, precision.gather_width(plan, block.name), WIDTH[plan.reduce_dtype], keep)
         if fsdp.applies(plan)
         else ()
     )
-    layer = block.name == "layer"
-    forward = stack.launches_forward if layer else EDGE_LAUNCHES
-    backward = stack.launches_backward if layer else 2.0 * EDGE_LAUNCHES
-    replay_share = {"none": 0.0, "selective": 0.25}.get(policy, recompute.share(policy))
+    launches = _launches(len(added), policy, stack) if block.name == "layer" else (EDGE_LAUNCHES, 2.0 * EDGE_LAUNCHES)
     flops = sum((op.flops * portion for op, portion in replays), 0.0)
     return (
         BlockWork(
-            block=block, held=held, ops=tuple(ops), serial=(*((t, 1.0) for t in serial), *again), sharded=sharded,
-            launches_forward=forward, launches_backward=backward + replay_share * forward,
+            block=block, held=held, trained=trained, ops=tuple(ops), serial=(*((t, 1.0) for t in serial), *again),
+            sharded=sharded, launches_forward=launches[0], launches_backward=launches[1],
+            matrix_updates=optimizer.orthogonalisation(whole, plan) if block.name == "layer" else (),
+            saved_flops=_flops((op, 1.0) for op in whole) - _flops(needed),
         ),
         flops,
     )  # fmt: skip
 
 
-def _accumulation(held: Count, plan: Plan, stack: Stack) -> Compute:
+def _flops(ops: Iterable[tuple[Compute, Fraction]]) -> Flop:
+    return sum((op.flops * portion for op, portion in ops), 0.0)
+
+
+def _launches(products: int, policy: str, stack: Stack) -> tuple[Count, Count]:
+    """Kernels of a layer, (forward, backward); every adapter product and addition launches its own."""
+    forward = stack.launches_forward + products / 2.0
+    replay_share = {"none": 0.0, "selective": 0.25}.get(policy, recompute.share(policy))
+    return forward, stack.launches_backward + products / 2.0 + replay_share * forward
+
+
+def _accumulation(trained: Count, plan: Plan, stack: Stack) -> Compute:
     per_parameter = CAST[plan.reduce_dtype] if fsdp.applies(plan) else ACCUMULATE[stack.gradient_dtype]
-    return Compute(label="gradient accumulation", kind="traffic", phase=WEIGHT_GRAD, traffic=held * per_parameter)
+    return Compute(label="gradient accumulation", kind="traffic", phase=WEIGHT_GRAD, traffic=trained * per_parameter)
+
+
+def _weight_casts(held: Count, plan: Plan, block: str, keep: bool) -> tuple[Compute, ...]:
+    """fsdp: weights are cast in every micro-batch — the rank's own shard where they are gathered in few bits, else all of
+    them, after each gather. Other shardings cast them once a step (`optimizer_traffic`)."""
+    traffic = precision.weight_casts(held, plan, block)
+    if not fsdp.applies(plan) or precision.recipe(plan.precision).weight_cast == 0.0 or block != "layer":
+        return ()
+    traffic = traffic / data.shards(plan) if plan.gather_dtype in ("fp8", "fp4") else traffic * (1.0 if keep else 2.0)
+    return (Compute(label="weight casts", kind="traffic", phase=FORWARD, traffic=traffic),)
 
 
 def optimizer_traffic(parameters: Count, plan: Plan) -> Bytes:
-    """Bytes through memory of one optimizer step on one rank that holds `parameters`."""
-    return parameters / data.shards(plan) * OPTIMIZER_BYTES[plan.optimizer]
+    """Bytes through memory of one optimizer step on one rank that trains `parameters`, and of casting them for the next."""
+    traffic = parameters / data.shards(plan) * optimizer.traffic(plan)
+    casts = 0.0 if fsdp.applies(plan) else precision.weight_casts(parameters, plan, "layer")
+    return traffic + casts
 
 
 def largest_stage(work: Work) -> Count:

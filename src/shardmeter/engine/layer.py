@@ -16,6 +16,16 @@ from shardmeter.specs.stack import Stack
 LABELS = {"gemm": "matrix products", "attention": "core attention", "traffic": "memory-bound kernels"}
 DIRECTIONS = (FORWARD, INPUT_GRAD, WEIGHT_GRAD)
 Ledger = dict[str, Number]
+HOST = "host offload"
+"""Label of copies between device and host, and of what the host computes."""
+
+
+@record
+class Copies:
+    """Seconds of one layer's copies in its forward and its backward: the longer direction, the other runs beside it."""
+
+    forward: Seconds = 0.0
+    backward: Seconds = 0.0
 
 
 @record
@@ -28,6 +38,10 @@ class Piece:
     gather_again: Charge
     scatter: Charge
     replicate: Charge
+    hidden: Ledger
+    """Seconds by label that run behind the products of the piece."""
+    copies: Copies = Copies()
+    """Copies between device and host that run behind the piece."""
 
     @property
     def forward(self) -> Seconds:
@@ -64,13 +78,21 @@ def _fold(period: Seconds, prologue: Seconds, epilogue: Seconds, moved: tuple[Ch
 def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
     """Price one piece and fold it: device seconds by phase, serial collectives, then the launch floor over each direction."""
     ledgers: dict[str, Ledger] = {phase: {} for phase in DIRECTIONS}
+    windows: Ledger = {}
     for op, portion in work.ops:
         label = "recompute" if op.replay else LABELS[op.kind]
         with under(label):
-            add.merged(ledgers[op.phase], {label: price.compute(op)}, portion)
+            seconds = price.compute(op)
+        add.merged(ledgers[op.phase], {label: seconds}, portion)
+        if op.kind == "gemm" and not op.replay:
+            add.merged(windows, {op.phase + op.split: seconds}, portion)
+    hidden: Ledger = {}
     for transfer, portion in work.serial:
         with under("tensor parallel"):
-            add.merged(ledgers[transfer.phase], {"tensor parallel": price.transfer(transfer).seconds}, portion)
+            shown, behind = _in_chunks(transfer, windows, price)
+        add.merged(ledgers[transfer.phase], {"tensor parallel": shown}, portion)
+        if transfer.hides_under:
+            add.merged(hidden, {"tensor parallel": behind}, portion)
     times = {phase: add.folded(ledgers[phase].values()) for phase in DIRECTIONS}
     _floor(ledgers, times, (FORWARD,), work.launches_forward, stack)
     _floor(ledgers, times, (INPUT_GRAD, WEIGHT_GRAD), work.launches_backward, stack)
@@ -83,7 +105,19 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
         gather_again=gathers[1] if len(gathers) > 1 else NOTHING,
         scatter=_priced(work.sharded, "reduce_scatter", price),
         replicate=_priced(work.sharded, "all_reduce", price),
+        hidden=hidden,
     )
+
+
+def _in_chunks(transfer: Transfer, windows: Ledger, price: Prices) -> tuple[Seconds, Seconds]:
+    """(exposed, hidden) seconds of a serial transfer: all of it, or, where it passes in chunks behind the products cut along
+    the axis it names, one chunk and what does not fit behind them."""
+    seconds = price.transfer(transfer).seconds
+    if not transfer.hides_under:
+        return seconds, 0.0
+    chunk = seconds / transfer.chunks
+    shown = chunk + hide.late(seconds - chunk, windows.get(transfer.phase + transfer.hides_under, 0.0))
+    return shown, seconds - shown
 
 
 def _priced(transfers: tuple[Transfer, ...], collective: str, price: Prices) -> Charge:

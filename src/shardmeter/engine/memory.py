@@ -15,11 +15,9 @@ from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import data, fsdp, recompute
+from shardmeter.strategies import data, fsdp, optimizer, precision, recompute
 from shardmeter.strategies.pipeline import Stage
 
-STATES = {"adamw": 8.0, "adamw8bit": 2.0, "sgd": 4.0}
-"""Bytes of optimizer moments per parameter."""
 LOGIT_BYTES = 10.0
 """Per logit at the loss: 16-bit logits, fp32 copy, fp32 gradient."""
 
@@ -58,27 +56,34 @@ def _stage(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: 
     if stage.head:
         logits = work.tokens * model.vocab / plan.tp * LOGIT_BYTES
     return (
-        *_states(parameters, plan, stack),
+        *_states(parameters, demand.frozen_parameters(work, stage), plan, stack),
         MemoryTerm(label="activations", size=activations, exactness="modelled"),
         MemoryTerm(label="peak inside a layer", size=np.maximum(peak, logits), exactness="modelled"),
         MemoryTerm(label="gathered units", size=_gathered(work, plan, stage), exactness="modelled"),
     )
 
 
-def _states(parameters: Count, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ...]:
-    """Parameters, gradients, optimizer. Sharded: the fp32 master is the parameter; whole: a 16-bit copy beside it."""
-    shards = data.shards(plan)
-    master = WIDTH[plan.master_dtype]
-    gradient = WIDTH[stack.gradient_dtype] + (WIDTH[plan.precision] if stack.gradient_copy else 0.0)
+def _states(trained: Count, frozen: Count, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ...]:
+    """Parameters, gradients, optimizer. Sharded: the master is the parameter; whole: a 16-bit copy beside it, unless the
+    master has 16 bits itself. Frozen parameters are held in 16 bits and nothing else; what is offloaded is not here."""
+    shards, base = data.shards(plan), precision.recipe(plan.precision).width
+    master, away = WIDTH[plan.master_dtype], "optimizer" in plan.offload
+    gradient = np.minimum(WIDTH[stack.gradient_dtype], master) + (base if stack.gradient_copy else 0.0)
+    each = data.reduces_each(plan, stack.accumulate)
+    moments = trained / shards * optimizer.state(plan)
     if fsdp.applies(plan):
-        held, kept = parameters / shards * master, parameters / shards * master
-        state = parameters / shards * STATES[plan.optimizer]
+        held = trained / shards * (base if away else master) + frozen / shards * base
+        kept = trained * master / (shards if each else 1.0)
+        state = moments
     else:
-        held = parameters * WIDTH[plan.precision]
-        kept = parameters * gradient
-        if plan.sharding == "zero2":
-            kept = kept / shards
-        state = parameters / shards * (STATES[plan.optimizer] + master)
+        held = (trained + frozen) * base
+        kept = trained * gradient / (shards if plan.sharding == "zero2" and each else 1.0)
+        state = moments + trained / shards * (master if master > base else 0.0)
+    if away:
+        state = 0.0 * state
+        kept = 0.0 * kept if each else kept
+    if "parameters" in plan.offload:
+        held = 0.0 * held
     return (
         MemoryTerm(label="parameters", size=held, exactness="exact"),
         MemoryTerm(label="gradients", size=kept, exactness="exact"),
@@ -86,24 +91,33 @@ def _states(parameters: Count, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ..
     )
 
 
-def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack) -> tuple[Bytes, Bytes]:
-    """(kept until the backward over all micro-batches in flight, working set of the layer being computed)."""
+def layer_kept(model: Model, tokens: Count, plan: Plan, run: Run, stack: Stack) -> tuple[Bytes, Bytes, Bytes]:
+    """One layer of one micro-batch on one rank: (kept until its backward, all that its backward reads, its input)."""
     scores = stack.attention in ("unfused", "fused")
     outside, inside = family(model.family).activation_bytes(model, stack.kernels, scores, run.seq_len)
+    outside, inside = precision.kept(model, plan, outside, inside)
     across = plan.tp if plan.sequence_parallel else 1.0
-    per_layer = work.tokens * (outside / across + inside / plan.tp)
-    checkpoint = work.tokens * model.hidden * WIDTH[plan.precision] / across
+    per_layer = tokens * (outside / across + inside / plan.tp)
+    checkpoint = tokens * model.hidden * precision.recipe(plan.precision).width / across
     kept = recompute.kept(plan.recompute, stack.selective) * per_layer
     if plan.recompute == "selective" and stack.selective == "attention" and scores:
-        kept = kept - work.tokens * 5.0 * model.heads * run.seq_len / plan.tp
+        kept = kept - tokens * 5.0 * model.heads * run.seq_len / plan.tp
     kept = np.maximum(kept, checkpoint)
     if plan.recompute.startswith("every-"):  # one layer of K keeps its input only
         share = recompute.share(plan.recompute)
         kept = (1.0 - share) * per_layer + share * checkpoint
+    return kept, per_layer, checkpoint
+
+
+def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack) -> tuple[Bytes, Bytes]:
+    """(kept until the backward over all micro-batches in flight, working set of the layer being computed)."""
+    kept, per_layer, checkpoint = layer_kept(model, work.tokens, plan, run, stack)
     flying: Count = 1.0
     if plan.pp > 1:
         flying = schedule(plan.schedule).in_flight(stage.first, plan.pp, work.micro_batches, plan.virtual_stages)
     edge = checkpoint if stage.embedding else 0.0
+    if "activations" in plan.offload:  # two layers' worth, on their way
+        return float(min(stage.layers, 2)) * kept + flying * edge, per_layer - kept + checkpoint
     # what runs again (all of a replayed layer, its kept input not twice) and one gradient
     working = per_layer if plan.recompute.startswith("every-") else per_layer - kept + checkpoint
     return flying * (float(stage.layers) * kept + edge), working
@@ -113,14 +127,14 @@ def _gathered(work: Work, plan: Plan, stage: Stage) -> Bytes:
     """fsdp: two layers' parameters and the root unit's, and the whole gradient of the largest unit, twice where it is cast."""
     if not fsdp.applies(plan):
         return 0.0
-    gather, reduce = WIDTH[plan.gather_dtype], WIDTH[plan.reduce_dtype]
-    gradient = reduce if plan.reduce_dtype == plan.precision else reduce + WIDTH[plan.precision]
+    reduce, base = WIDTH[plan.reduce_dtype], precision.recipe(plan.precision)
+    gradient = reduce if plan.reduce_dtype == base.base else reduce + base.width
     units = stage.layers if not plan.reshard else min(stage.layers, 2)
-    layer = work.blocks["layer"].held
-    total = layer * float(units) * gather
-    largest = layer * float(min(stage.layers, 1)) * gradient
+    layer = work.blocks["layer"]
+    total = layer.held * float(units) * precision.gather_width(plan, "layer")
+    largest = layer.trained * float(min(stage.layers, 1)) * gradient
     for name, here in (("embedding", stage.embedding), ("head", stage.head)):
         if here:
-            total = total + work.blocks[name].held * gather
-            largest = np.maximum(largest, work.blocks[name].held * gradient)
+            total = total + work.blocks[name].held * precision.gather_width(plan, name)
+            largest = np.maximum(largest, work.blocks[name].trained * gradient)
     return total + largest

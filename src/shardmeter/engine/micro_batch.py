@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from shardmeter.core.record import record
-from shardmeter.core.units import Seconds
+from shardmeter.core.record import changed, record
+from shardmeter.core.units import Count, Seconds
 from shardmeter.engine import add, hide
-from shardmeter.engine.layer import DIRECTIONS, Ledger, Piece
+from shardmeter.engine.layer import DIRECTIONS, HOST, Ledger, Piece
+from shardmeter.engine.price import NOTHING
 from shardmeter.schedules import Slot
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import fsdp
+from shardmeter.strategies import data, fsdp
 from shardmeter.strategies.pipeline import Stage
 
 
@@ -24,7 +25,9 @@ class MicroBatch:
     slot: Slot
 
 
-def micro_batch(stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack) -> MicroBatch:
+def micro_batch(
+    stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, micro_batches: Count = 1.0
+) -> MicroBatch:
     """Fold the layers of one stage into its forward, input gradient and weight gradient."""
     exposed: Ledger = {}
     times: dict[str, Seconds] = dict.fromkeys(DIRECTIONS, 0.0)
@@ -33,9 +36,16 @@ def micro_batch(stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack
             add.merged(exposed, pieces[name].ledgers[phase], float(count))
             times[phase] = times[phase] + float(count) * pieces[name].times[phase]
     hidden: Ledger = {}
+    for name, count in contents(stage):
+        add.merged(hidden, pieces[name].hidden, float(count))
     if fsdp.applies(plan):
-        shown, hidden, forward, backward = _sharded(stage, pieces, stack)
+        shown, behind, forward, backward = _accumulated(stage, pieces, plan, stack, micro_batches)
         add.merged(exposed, shown, 1.0)
+        add.merged(hidden, behind, 1.0)
+        times[FORWARD] = times[FORWARD] + forward
+        times[INPUT_GRAD] = times[INPUT_GRAD] + backward
+    if {"parameters", "activations"} & set(plan.offload):
+        forward, backward = _copied(stage, pieces["layer"], plan, exposed, hidden)
         times[FORWARD] = times[FORWARD] + forward
         times[INPUT_GRAD] = times[INPUT_GRAD] + backward
     slot = Slot(
@@ -84,6 +94,38 @@ def _sharded(stage: Stage, pieces: dict[str, Piece], stack: Stack) -> tuple[Ledg
     hidden = {"parameter gather": hidden_forward + hidden_back, "gradient reduction": hidden_reduce}
     hidden = {label: add.larger(seconds, 0.0) for label, seconds in hidden.items()}
     return exposed, hidden, forward + slowed_forward, gather_back + reduce + slowed_back
+
+
+def _accumulated(
+    stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, micro_batches: Count
+) -> tuple[Ledger, Ledger, Seconds, Seconds]:
+    """`_sharded` of the mean micro-batch: where gradients are reduced with the last one only, the others reduce nothing."""
+    loud = _sharded(stage, pieces, stack)
+    if data.reduces_each(plan, stack.accumulate):
+        return loud
+    still = {name: changed(piece, scatter=NOTHING, replicate=NOTHING) for name, piece in pieces.items()}
+    quiet = _sharded(stage, still, stack)
+    share = 1.0 / micro_batches
+
+    def mean(one: Ledger, other: Ledger) -> Ledger:
+        return {label: share * one[label] + (1.0 - share) * other[label] for label in one}
+
+    forward, backward = (share * loud[i] + (1.0 - share) * quiet[i] for i in (2, 3))
+    return mean(loud[0], quiet[0]), mean(loud[1], quiet[1]), forward, backward
+
+
+def _copied(stage: Stage, layer: Piece, plan: Plan, exposed: Ledger, hidden: Ledger) -> tuple[Seconds, Seconds]:
+    """Copies between device and host behind a stage's layers: what they add to the forward and to the backward.
+
+    They share the window with the gathers of sharded parameters, each on a channel of its own."""
+    there, back = layer.forward, layer.backward
+    if fsdp.applies(plan):
+        there, back = layer.forward_fold().steady, layer.backward_fold(0.0).steady
+    forward, behind = hide.stall(layer.copies.forward, there, stage.layers)
+    backward, more = hide.stall(layer.copies.backward, back, stage.layers)
+    add.merged(exposed, {HOST: forward + backward}, 1.0)
+    add.merged(hidden, {HOST: behind + more}, 1.0)
+    return forward, backward
 
 
 def _stall_of_gathers(layer: Piece) -> Seconds:

@@ -6,13 +6,14 @@ import numpy as np
 
 from shardmeter.core.formula import under
 from shardmeter.core.record import changed
-from shardmeter.core.units import Seconds
+from shardmeter.core.units import Bytes, Seconds
 from shardmeter.engine import add, demand, hide
 from shardmeter.engine.demand import Work
 from shardmeter.engine.hide import Fold
 from shardmeter.engine.layer import Ledger, Piece
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.engine.price import Prices
+from shardmeter.engine.update import update
 from shardmeter.schedules import schedule
 from shardmeter.specs.demands import Transfer
 from shardmeter.specs.plan import Plan
@@ -46,10 +47,11 @@ def step(
         before, after = gather, reduce + slowed
         add.merged(exposed, {"parameter gather": gather, "gradient reduction": reduce, "contention": slowed}, 1.0)
         add.merged(hidden, {"parameter gather": gather_hidden, "gradient reduction": reduce_hidden}, 1.0)
-    with under("optimizer"):
-        exposed["optimizer"] = price.streamed(demand.optimizer_traffic(demand.largest_stage(work), plan))
+    updating, behind = update(work, pieces, price, plan)
+    add.merged(exposed, updating, 1.0)
+    add.merged(hidden, behind, 1.0)
     exposed["software"] = stack.step_overhead
-    after = after + exposed["optimizer"] + exposed["software"]
+    after = after + add.folded(updating.values()) + exposed["software"]
     tokens = work.tokens * work.micro_batches
     return exposed, hidden, Fold(prologue=before, steady=steady, epilogue=after, idle={"compute": bubble}, work=tokens)
 
@@ -96,11 +98,11 @@ def _gradient_reduction(
     stage = work.stages[0]
     parameters = demand.gradient_parameters(work, stage)
     width = demand.WIDTH[plan.reduce_dtype]
-    seconds = _in_buckets(data.gradient_transfers(parameters, plan, width), price)
+    seconds = _in_buckets(data.gradient_transfers(parameters, plan, width, stack.accumulate), price, stack.bucket)
     shown = seconds
     if stack.gradient_overlap:
         shown = hide.tail(seconds, pieces["layer"].backward, float(max(stage.layers, 1)))
-    times = work.micro_batches if plan.sharding == "zero2" else 1.0
+    times = work.micro_batches if data.reduces_each(plan, stack.accumulate) else 1.0
     return times * shown, times * (seconds - shown)
 
 
@@ -110,15 +112,15 @@ def _update_gather(
     """(exposed, hidden) seconds of gathering updated parameters, before or behind the first forward."""
     stage = work.stages[0]
     parameters = demand.gradient_parameters(work, stage)
-    seconds = _in_buckets(data.update_transfers(parameters, plan, demand.WIDTH[plan.gather_dtype]), price)
+    seconds = _in_buckets(data.update_transfers(parameters, plan, demand.WIDTH[plan.gather_dtype]), price, stack.bucket)
     window = float(max(stage.layers, 1)) * pieces["layer"].forward if stack.gather_overlap else 0.0
     shown = hide.late(seconds, window)
     return shown, seconds - shown
 
 
-def _in_buckets(transfers: tuple[Transfer, ...], price: Prices) -> Seconds:
+def _in_buckets(transfers: tuple[Transfer, ...], price: Prices, bucket: Bytes) -> Seconds:
     total: Seconds = 0.0
     for transfer in transfers:
-        buckets = np.maximum(np.ceil(transfer.size / data.BUCKET), 1.0)
+        buckets = np.maximum(np.ceil(transfer.size / bucket), 1.0)
         total = total + price.transfer(changed(transfer, size=transfer.size / buckets, messages=buckets)).seconds
     return total

@@ -29,6 +29,10 @@ class Compute:
     traffic: Bytes = 0.0
     seq: Count = 0.0
     head_dim: Count = 0.0
+    dtype: str = ""
+    """gemm: number format of the operands; empty = that of the plan's activations."""
+    scaling: str = ""
+    """gemm: what one scale of a narrow format covers (tensor, row, block, mx)."""
     launches: Count = 0.0
     replay: bool = False
     """Whether the op is a recomputation (counts in hfu, not in mfu)."""
@@ -50,6 +54,8 @@ class Transfer:
     """The named compute it may run behind; empty = serial."""
     messages: Count = 1.0
     """Collectives the size is cut into (buckets)."""
+    chunks: Count = 1.0
+    """Pieces of one collective that pass one by one while what it hides under works on the others."""
 
 
 @record

@@ -22,9 +22,12 @@ def applies(plan: Plan) -> bool:
 
 
 def transfers(
-    parameters: Count, plan: Plan, gather_width: Bytes, reduce_width: Bytes, keep: bool
+    parameters: Count, trained: Count, plan: Plan, gather_width: Bytes, reduce_width: Bytes, keep: bool
 ) -> tuple[Transfer, ...]:
-    """Collectives of one unit of `parameters` per micro-batch. `keep`: its parameters stay gathered until the backward."""
+    """Collectives of one unit of `parameters` per micro-batch. `keep`: its parameters stay gathered until the backward.
+
+    Frozen parameters travel like the others; gradients are those of the `trained` ones, and there are none if nothing of
+    the unit is."""
     shards = plan.dp_shard * plan.cp
 
     def over(label: str, collective: str, size: Bytes, axes: tuple[str, ...], phase: str) -> Transfer:
@@ -35,9 +38,11 @@ def transfers(
 
     gather = over("parameter gather", "all_gather", parameters * gather_width, SHARD, FORWARD)
     again = () if keep else (over("parameter gather", "all_gather", parameters * gather_width, SHARD, INPUT_GRAD),)
+    if isinstance(trained, float) and trained == 0.0:
+        return gather, *again
     return (
         gather,
         *again,
-        over("gradient scatter", "reduce_scatter", parameters * reduce_width, SHARD, INPUT_GRAD),
-        over("gradient reduce over replicas", "all_reduce", parameters * reduce_width / shards, REPLICATE, INPUT_GRAD),
+        over("gradient scatter", "reduce_scatter", trained * reduce_width, SHARD, INPUT_GRAD),
+        over("gradient reduce over replicas", "all_reduce", trained * reduce_width / shards, REPLICATE, INPUT_GRAD),
     )

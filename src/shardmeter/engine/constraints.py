@@ -252,6 +252,16 @@ def _precision_says(case: Case) -> tuple[str, str, str]:
     return "plan.precision", says, f"it can do {', '.join(fits)}" if fits else "give it a peak"
 
 
+def _gather_slack(case: Case) -> Any:
+    narrow = case.plan.gather_dtype == "fp8"
+    return -1.0 if narrow and precision.recipe(case.plan.precision).linear != "fp8" else 0.0
+
+
+def _gather_says(case: Case) -> tuple[str, str, str]:
+    p = case.plan
+    return "plan.gather_dtype", f"gather_dtype {p.gather_dtype} with precision {p.precision}", "gather_dtype: bf16"
+
+
 def _missing_rates(case: Case) -> list[str]:
     """Rates of the host that offloading needs and the accelerator's row leaves blank."""
     wanted = ["host_link"] if case.plan.offload else []
@@ -365,6 +375,12 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         rule="the accelerator multiplies in the precision",
         slack=lambda c: -float(len(_lacking(c))),
         says=_precision_says,
+    ),
+    Constraint(
+        name="gather_dtype",
+        rule="only what is multiplied in 8 bits is gathered in 8 bits",
+        slack=_gather_slack,
+        says=_gather_says,
     ),
     Constraint(
         name="offload",

@@ -2,9 +2,9 @@
 
 A frozen linear layer has no weight gradient; its input gradient is needed only where something before it is trained. Frozen
 parameters have no gradient, master or moments, are reduced by nobody and, where parameters are sharded, still travel. lora(r=N)
-freezes the model and puts a pair of products, k × N and N × n, beside every linear layer of the blocks.
+freezes the model and puts a pair of products, k × N and N × n, beside every linear layer of the blocks, or those of `on`.
 Leaves out: where in a pipeline the frozen layers lie (every stage takes the mean layer), inputs that a frozen layer need not
-keep, adapters on single projections, quantised frozen weights.
+keep, quantised frozen weights.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute
 BLOCKS = ("embedding", "layer", "head")
 ADD = (6.0, 6.0)
 """Bytes per element to add an adapter's output to its layer's, and its input gradient to its layer's."""
-_LORA = re.compile(r"lora\(r=([1-9][0-9]{0,5})\)")
+BESIDE: dict[str, tuple[str, ...]] = {
+    "qkv": ("qkv projection",),
+    "attention": ("qkv projection", "output projection"),
+    "mlp": ("mlp up", "mlp down"),
+}
+"""Linear layers that have adapters, by the word of `on`; without it, every one."""
+_LORA = re.compile(rf"lora\(r=([1-9][0-9]{{0,5}})(?:,on=({'|'.join(BESIDE)}))?\)")
 _RANGE = re.compile(r"layer:([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
@@ -30,6 +36,8 @@ class Trained:
     """What a word of `Plan.trainable` means. `rank` > 0: adapters of that rank and nothing else."""
 
     rank: int = 0
+    beside: tuple[str, ...] = ()
+    """Labels of the products that have adapters; empty = all."""
     blocks: tuple[str, ...] = BLOCKS
     first: int | None = None
     """Ranges: the first trained layer; None = all layers or none, as `blocks` says."""
@@ -38,12 +46,14 @@ class Trained:
 
 @functools.cache
 def trained(text: str) -> Trained:
-    """The meaning of `all`, `lora(r=16)`, or names joined by +: embedding, layer, head, layer:24-31. Raises UnknownName."""
+    """The meaning of `all`, `lora(r=16)`, `lora(r=16,on=qkv)`, or names joined by +: embedding, layer, head, layer:24-31.
+
+    Raises UnknownName."""
     if text == "all":
         return Trained()
     lora = _LORA.fullmatch(text)
     if lora:
-        return Trained(rank=int(lora.group(1)), blocks=())
+        return Trained(rank=int(lora.group(1)), beside=BESIDE.get(lora.group(2), ()), blocks=())
     blocks: list[str] = []
     first = last = None
     for name in text.split("+"):
@@ -99,8 +109,8 @@ def adapters(ops: tuple[Compute, ...], text: str, block: str) -> tuple[Compute, 
     if not rank or block != "layer":
         return ()
     found: tuple[Compute, ...] = ()
-    for op in ops:
-        if op.kind == "gemm" and op.phase == FORWARD:
+    for op in _adapted(ops, text):
+        if op.phase == FORWARD:
             row = op.split == "k"
             down = matmul("adapter", op.m, op.k, rank, "row" if row else "none")
             up = matmul("adapter", op.m, rank, op.n, "column" if op.split == "n" else "none")
@@ -110,12 +120,17 @@ def adapters(ops: tuple[Compute, ...], text: str, block: str) -> tuple[Compute, 
     return found
 
 
+def _adapted(ops: tuple[Compute, ...], text: str) -> list[Compute]:
+    beside = trained(text).beside
+    return [op for op in ops if op.kind == "gemm" and (not beside or op.label in beside)]
+
+
 def adapter_parameters(ops: tuple[Compute, ...], text: str, tp: Count) -> Count:
     """Parameters of one layer's adapters on one tensor-parallel rank: the side that meets the cut is cut, the other whole."""
     rank = float(trained(text).rank)
     total: Count = 0.0
-    for op in ops:
-        if rank and op.kind == "gemm" and op.phase == FORWARD:
+    for op in _adapted(ops, text):
+        if rank and op.phase == FORWARD:
             ways = {"n": (1.0, tp), "k": (tp, 1.0)}.get(op.split, (1.0, 1.0))
             total = total + rank * op.repeats * (op.k / ways[0] + op.n / ways[1])
     return total

@@ -1,4 +1,4 @@
-"""What is trained for what: only pretraining of dense decoders can be expressed so far, the rest is named."""
+"""What is trained for what: pretraining and fine-tuning of dense decoders, whole or by adapters; the rest is named."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from shardmeter.study.validate.rows import NotModelled
 PRETRAIN = "pretrain"
 TASKS: tuple[tuple[str, str, str], ...] = (
     (r"q-?lora", "qlora", "adapters on a quantised base"),
-    (r"lora|adapter|peft", "lora", "adapters"),
+    (r"lora|adapter|peft", "lora", ""),
     (r"clip|dual|contrastive", "dual_encoder", "dual encoders"),
     (r"vision|image|vit\b", "vision", "vision models"),
-    (r"sft|fine-?tun|full finetune|instruct", "finetune", "fine-tuning on packed texts"),
+    (r"sft|fine-?tun|full finetune|instruct", "finetune", ""),
     (r"diffusion|dit\b", "diffusion", "diffusion models"),
     (r"^$|pre-?train|^train$", PRETRAIN, ""),
 )
 """(pattern in the lower-case text, task, what it needs). The first that is found decides."""
+
+USUAL_RANK = 16
+"""Of NVIDIA's recipes (16 or 32; torchtune's have 8): what the rank costs is small beside what freezing saves."""
 
 FAMILIES: tuple[tuple[str, str], ...] = (
     (r"mamba|nemotron[ -]?v?3(?!\d)|hybrid|jamba|zamba", "hybrid stacks of attention and state-space layers"),
@@ -45,9 +48,14 @@ def check_task(task: str) -> None:
     """Refuse, by name, the tasks that are not modelled yet."""
     needs = next(needs for _, name, needs in TASKS if name == task)
     if needs:
-        raise NotModelled(
-            f"{needs} are not modelled yet" if not needs.startswith("fine") else f"{needs} is not modelled yet"
-        )
+        raise NotModelled(f"{needs} are not modelled yet")
+
+
+def read_trainable(task: str, lineage: str) -> str:
+    """The word of `Plan.trainable`: adapters of the rank that is usual where none is stated; NVIDIA's recipes of the Megatron
+    lineage put them beside the q k v projection alone."""
+    beside = ",on=qkv" if lineage == "megatron" else ""
+    return f"lora(r={USUAL_RANK}{beside})" if task == "lora" else "all"
 
 
 def check_family(model: str, experts: float | None) -> None:

@@ -71,6 +71,11 @@ def test_the_good_case_breaks_nothing() -> None:
         ({"plan": changed(PLAN, etp=4.0)}, "etp"),
         ({"plan": changed(PLAN, ep=3.0)}, "experts"),
         ({"plan": changed(PLAN, precision="fp4")}, "precision"),
+        ({"plan": changed(PLAN, gather_dtype="fp8")}, "gather_dtype"),
+        ({"plan": changed(PLAN, offload=("optimizer",))}, "offload"),
+        ({"plan": changed(PLAN, sharding="zero1", offload=("parameters",))}, "offloaded_parameters"),
+        ({"plan": changed(PLAN, async_tp=True, sequence_parallel=False)}, "async_tp"),
+        ({"plan": changed(PLAN, trainable="layer:40-99")}, "trainable"),
     ],
 )  # fmt: skip
 def test_each_rule_is_broken_by_what_it_is_about(more: dict[str, Any], name: str) -> None:

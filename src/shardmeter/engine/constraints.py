@@ -300,7 +300,11 @@ def _trainable_slack(case: Case) -> Any:
 
 
 def _trainable_says(case: Case) -> tuple[str, str, str]:
-    return "plan.trainable", f"{case.plan.trainable} with {case.model.layers} layers", f"layers 0 to {case.model.layers - 1}"
+    return (
+        "plan.trainable",
+        f"{case.plan.trainable} with {case.model.layers} layers",
+        f"layers 0 to {case.model.layers - 1}",
+    )
 
 
 CONSTRAINTS: tuple[Constraint, ...] = (

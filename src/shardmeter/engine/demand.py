@@ -153,23 +153,29 @@ def _block(
     replays = adapters.backward(recompute.replays((*linear, *added), policy, stack.selective), plan.trainable, block)
     matrices = tensor.held(block, plan)
     lora = adapters.adapter_parameters(whole, plan.trainable, plan.tp) if added else 0.0
-    held, trained = matrices + lora, matrices * adapters.weight_share(plan.trainable, block) + lora
-    keep = not plan.reshard or block.name != "layer"
+    share = adapters.weight_share(plan.trainable, block)
+    held, trained = matrices + lora, matrices * share + lora if share or added else 0.0
+    back = adapters.input_share(plan.trainable, block)
+    keep = not plan.reshard or block.name != "layer" or back == 0.0
     ops = [(tensor.shard(one, plan), portion * part)
            for op, portion in (*needed, *replays) for one, part in precision.applied(op, plan, block.name)]  # fmt: skip
-    ops += [(op, 1.0) for op in (_accumulation(trained, plan, stack), *_weight_casts(held, plan, block.name, keep))]
+    ops += [(op, 1.0) for op in (*_accumulation(trained, plan, stack), *_weight_casts(held, plan, block.name, keep))]
     serial = precision.narrowed(tensor.transfers(model, block.name, tokens, plan, width), plan, block.name)
-    again = recompute.replayed_transfers(serial, policy, stack.selective)
+    again = [
+        (t, portion * back) for t, portion in recompute.replayed_transfers(serial, policy, stack.selective) if back
+    ]
     sharded = (
         fsdp.transfers(held, trained, plan, precision.gather_width(plan, block.name), WIDTH[plan.reduce_dtype], keep)
         if fsdp.applies(plan)
         else ()
     )
     launches = _launches(len(added), policy, stack) if block.name == "layer" else (EDGE_LAUNCHES, 2.0 * EDGE_LAUNCHES)
+    launches = (launches[0], launches[1] * back)
     flops = sum((op.flops * portion for op, portion in replays), 0.0)
     return (
         BlockWork(
-            block=block, held=held, trained=trained, ops=tuple(ops), serial=(*((t, 1.0) for t in serial), *again),
+            block=block, held=held, trained=trained, ops=tuple(ops), 
+            serial=(*((t, 1.0 if t.phase == FORWARD else back) for t in serial if back or t.phase == FORWARD), *again),
             sharded=sharded, launches_forward=launches[0], launches_backward=launches[1],
             matrix_updates=optimizer.orthogonalisation(whole, plan) if block.name == "layer" else (),
             saved_flops=_flops((op, 1.0) for op in whole) - _flops(needed),
@@ -189,9 +195,11 @@ def _launches(products: int, policy: str, stack: Stack) -> tuple[Count, Count]:
     return forward, stack.launches_backward + products / 2.0 + replay_share * forward
 
 
-def _accumulation(trained: Count, plan: Plan, stack: Stack) -> Compute:
+def _accumulation(trained: Count, plan: Plan, stack: Stack) -> tuple[Compute, ...]:
+    if isinstance(trained, float) and trained == 0.0:
+        return ()
     per_parameter = CAST[plan.reduce_dtype] if fsdp.applies(plan) else ACCUMULATE[stack.gradient_dtype]
-    return Compute(label="gradient accumulation", kind="traffic", phase=WEIGHT_GRAD, traffic=trained * per_parameter)
+    return (Compute(label="gradient accumulation", kind="traffic", phase=WEIGHT_GRAD, traffic=trained * per_parameter),)
 
 
 def _weight_casts(held: Count, plan: Plan, block: str, keep: bool) -> tuple[Compute, ...]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from shardmeter.core.units import Seconds
 from shardmeter.core.record import changed
+from shardmeter.core.units import Seconds
 from shardmeter.engine import add, demand, host, memory
 from shardmeter.engine.layer import piece
 from shardmeter.engine.micro_batch import micro_batch

@@ -16,6 +16,7 @@ from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, fsdp, offload, precision
 
+
 def copies(model: Model, work: Work, price: Prices, plan: Plan, run: Run, stack: Stack) -> Copies:
     """What one layer copies per micro-batch, priced."""
     if not {"parameters", "activations"} & set(plan.offload):

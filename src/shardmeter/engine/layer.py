@@ -93,6 +93,7 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
         add.merged(ledgers[transfer.phase], {"tensor parallel": shown}, portion)
         if transfer.hides_under:
             add.merged(hidden, {"tensor parallel": behind}, portion)
+            add.merged(ledgers[transfer.phase], {"contention": stack.contention * behind}, portion)
     times = {phase: add.folded(ledgers[phase].values()) for phase in DIRECTIONS}
     _floor(ledgers, times, (FORWARD,), work.launches_forward, stack)
     _floor(ledgers, times, (INPUT_GRAD, WEIGHT_GRAD), work.launches_backward, stack)
@@ -130,6 +131,8 @@ def _floor(
     ledgers: dict[str, Ledger], times: dict[str, Seconds], phases: tuple[str, ...], launches: Number, stack: Stack
 ) -> None:
     """Raise a direction to the host's pace; the excess becomes a term of its first phase."""
+    if not any(ledgers[phase] for phase in phases):  # frozen: there is no such direction
+        return
     device = add.folded(times[phase] for phase in phases)
     with under("launch overhead"):
         paced = _paced(device, launches, stack)

@@ -7,7 +7,7 @@ import numpy as np
 from shardmeter.core.units import Bytes, Count
 from shardmeter.engine import demand
 from shardmeter.engine.add import memory_total
-from shardmeter.engine.demand import WIDTH, Work
+from shardmeter.engine.demand import Work
 from shardmeter.families import family
 from shardmeter.schedules import schedule
 from shardmeter.specs.estimate import MemoryTerm
@@ -17,6 +17,7 @@ from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, fsdp, optimizer, precision, recompute
 from shardmeter.strategies.pipeline import Stage
+from shardmeter.strategies.precision import WIDTH
 
 LOGIT_BYTES = 10.0
 """Per logit at the loss: 16-bit logits, fp32 copy, fp32 gradient."""

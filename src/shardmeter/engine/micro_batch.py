@@ -110,8 +110,12 @@ def _accumulated(
     def mean(one: Ledger, other: Ledger) -> Ledger:
         return {label: share * one[label] + (1.0 - share) * other[label] for label in one}
 
-    forward, backward = (share * loud[i] + (1.0 - share) * quiet[i] for i in (2, 3))
-    return mean(loud[0], quiet[0]), mean(loud[1], quiet[1]), forward, backward
+    return (
+        mean(loud[0], quiet[0]),
+        mean(loud[1], quiet[1]),
+        share * loud[2] + (1.0 - share) * quiet[2],
+        share * loud[3] + (1.0 - share) * quiet[3],
+    )
 
 
 def _copied(stage: Stage, layer: Piece, plan: Plan, exposed: Ledger, hidden: Ledger) -> tuple[Seconds, Seconds]:

@@ -19,6 +19,7 @@ from shardmeter.specs.demands import Transfer
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, fsdp
+from shardmeter.strategies.precision import WIDTH
 
 
 def step(
@@ -97,7 +98,7 @@ def _gradient_reduction(
     zero2, which reduces after every micro-batch). Leaves out: later stages, which finish earlier and have slack."""
     stage = work.stages[0]
     parameters = demand.gradient_parameters(work, stage)
-    width = demand.WIDTH[plan.reduce_dtype]
+    width = WIDTH[plan.reduce_dtype]
     seconds = _in_buckets(data.gradient_transfers(parameters, plan, width, stack.accumulate), price, stack.bucket)
     shown = seconds
     if stack.gradient_overlap:
@@ -112,7 +113,7 @@ def _update_gather(
     """(exposed, hidden) seconds of gathering updated parameters, before or behind the first forward."""
     stage = work.stages[0]
     parameters = demand.gradient_parameters(work, stage)
-    seconds = _in_buckets(data.update_transfers(parameters, plan, demand.WIDTH[plan.gather_dtype]), price, stack.bucket)
+    seconds = _in_buckets(data.update_transfers(parameters, plan, WIDTH[plan.gather_dtype]), price, stack.bucket)
     window = float(max(stage.layers, 1)) * pieces["layer"].forward if stack.gather_overlap else 0.0
     shown = hide.late(seconds, window)
     return shown, seconds - shown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from shardmeter.core.formula import under
 from shardmeter.core.units import Seconds
 from shardmeter.engine import demand, host
@@ -9,19 +11,24 @@ from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import HOST, Ledger, Piece
 from shardmeter.engine.price import Prices
 from shardmeter.specs.plan import Plan
-from shardmeter.strategies import data, optimizer
+from shardmeter.strategies import data, fsdp, optimizer
 
 
 def update(work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan) -> tuple[Ledger, Ledger]:
     """(exposed, hidden) seconds of updating what the fullest rank owns."""
     if "optimizer" in plan.offload:
-        layers = float(max(work.counts))
         with under(HOST):
-            shown, behind = host.update(work, price, plan, layers * pieces["layer"].backward)
+            shown, behind = host.update(work, price, plan, float(max(work.counts)) * _backward(pieces["layer"], plan))
         return {"optimizer": 0.0 * shown, HOST: shown}, {HOST: behind}
     with under("optimizer"):
         seconds = price.streamed(demand.optimizer_traffic(demand.largest_stage(work), plan))
         return {"optimizer": seconds + _whole_matrices(work, price, plan)}, {}
+
+
+def _backward(layer: Piece, plan: Plan) -> Seconds:
+    """How long one layer's backward lasts, with what it waits for."""
+    lasts = layer.backward_fold(0.0).steady if fsdp.applies(plan) else layer.backward
+    return np.maximum(lasts, layer.copies.backward)
 
 
 def _whole_matrices(work: Work, price: Prices, plan: Plan) -> Seconds:

@@ -119,7 +119,9 @@ class PlanInput(Input):
     cp_kind: str | None = said("Context parallelism.", words=("ring", "all-gather", "ulysses"))
     async_tp: bool | None = said("Pass tensor-parallel gathers and scatters in chunks behind their products.")
     offload: Offload | None = said("Kept on the host: a list of optimizer, parameters, activations; or none.")
-    trainable: Trainable | None = said("What is trained: all, lora(r=16), or blocks: embedding, layer, head, layer:24-31.")
+    trainable: Trainable | None = said(
+        "What is trained: all, lora(r=16), or blocks: embedding, layer, head, layer:24-31."
+    )
     rank_order: tuple[str, ...] | None = said("Mesh axes, innermost first.")
     placement: Any = said("Axes that cross islands.", only="nothing")
     sync: SyncInput | None = said("Synchronisation across islands.")

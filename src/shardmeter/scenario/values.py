@@ -230,7 +230,7 @@ Recompute: TypeAlias = Annotated[
 
 def _offload(value: Any) -> tuple[str, ...]:
     asked = [value] if isinstance(value, str) else value
-    if value == "none" or value == []:
+    if value in ("none", []):
         return ()
     if not isinstance(asked, list) or not all(isinstance(one, str) for one in asked):
         raise refused(f"{shown(value, 40)} is no list of {', '.join(OFFLOADS)}", "as in [optimizer]")

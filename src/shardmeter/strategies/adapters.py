@@ -93,7 +93,9 @@ def input_share(text: str, block: Block) -> Fraction:
     return max(block.count - (found.first or 0), 0) / block.count
 
 
-def backward(ops: tuple[tuple[Compute, Fraction], ...], text: str, block: Block) -> tuple[tuple[Compute, Fraction], ...]:
+def backward(
+    ops: tuple[tuple[Compute, Fraction], ...], text: str, block: Block
+) -> tuple[tuple[Compute, Fraction], ...]:
     """Operations of a block with those that nothing trained needs left out, or done by a share of the pieces."""
     if text == "all":
         return ops

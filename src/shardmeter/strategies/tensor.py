@@ -6,7 +6,7 @@ ends in one all-reduce; with it the all-reduce becomes a gather before and a sca
 
 async_tp: gathers and scatters pass in one chunk a rank behind the product they feed or empty (Wang 2023; Transformer Engine
 user buffers; PyTorch SymmetricMemory): a gather before a product cut in n, a scatter after a product cut in k.
-Leaves out: what smaller products lose, processors that copying takes, overlap of all-reduces without sequence parallelism.
+Leaves out: what smaller products lose, overlap of all-reduces without sequence parallelism.
 """
 
 from __future__ import annotations

@@ -204,7 +204,10 @@ def _read(row: Row, stack: StackReading, task: str) -> Reading:
     model = read_model(row, stack.id, seq_len)
     node = min(row.count("accelerators_per_node") or NODE.get(accelerator.name, 8.0), layout.gpus)
     sharding = read_sharding(row.text("sharding"), layout.dp, stack.id, node / layout.tp)
-    plan = changed(_plan(row, layout, sharding, precision, stack, micro, notes), trainable=read_trainable(task, stack.lineage))
+    plan = changed(
+        _plan(row, layout, sharding, precision, stack, micro, notes),
+        trainable=read_trainable(task, row.text("model"), stack.lineage),
+    )
     if plan.pp * plan.virtual_stages > model.layers + 2:
         raise Unclear(f"{plan.pp * plan.virtual_stages} stages are more than the model's {model.layers} layers")
     return Reading(

@@ -66,7 +66,8 @@ def _fp8(plain: str, stack: str) -> PrecisionReading:
     """Which 8-bit recipe, and whether parameters are gathered in 8 bits."""
     word = next((word for pattern, word in RECIPES if re.search(pattern, plain)), "")
     word = word or ("fp8-delayed" if stack in DELAYED else "fp8")
-    gather = "fp8" if re.search(r"(float8|fp8) all-?gather", plain) else ""
+    found = re.search(r"(float8|fp8|bf16) all-?gather", plain)
+    gather = "" if found is None else "bf16" if found.group(1) == "bf16" else "fp8"
     return PrecisionReading(compute=word, gather=gather)
 
 

@@ -25,7 +25,6 @@ FAMILIES: tuple[tuple[str, str], ...] = (
     (r"mamba|nemotron[ -]?v?3(?!\d)|hybrid|jamba|zamba", "hybrid stacks of attention and state-space layers"),
     (r"deepseek|kimi", "multi-head latent attention with mixture of experts"),
     (r"mixtral|moe|\d+x\d+b|\ba\d+b\b|-a\d+b|gpt-oss|grok|switch|dbrx|qwen2-57b", "mixture of experts"),
-    (r"lora", "adapters"),
     (r"clip", "dual encoders"),
     (r"\bvit|deit|swin|beit|\bdino", "vision models"),
     (r"bert", "encoders"),
@@ -51,11 +50,14 @@ def check_task(task: str) -> None:
         raise NotModelled(f"{needs} are not modelled yet")
 
 
-def read_trainable(task: str, lineage: str) -> str:
-    """The word of `Plan.trainable`: adapters of the rank that is usual where none is stated; NVIDIA's recipes of the Megatron
-    lineage put them beside the q k v projection alone."""
-    beside = ",on=qkv" if lineage == "megatron" else ""
-    return f"lora(r={USUAL_RANK}{beside})" if task == "lora" else "all"
+def read_trainable(task: str, model: str, lineage: str) -> str:
+    """The word of `Plan.trainable`: adapters of the stated rank (`LoRA r16`), else the usual one; NVIDIA's recipes of the
+    Megatron lineage put them beside the q k v projection alone."""
+    if task != "lora" and "lora" not in model.lower():
+        return "all"
+    stated = re.search(r"lora.*?\br ?=? ?(\d+)", model.lower())
+    rank = int(stated.group(1)) if stated else USUAL_RANK
+    return f"lora(r={rank}{',on=qkv' if lineage == 'megatron' else ''})"
 
 
 def check_family(model: str, experts: float | None) -> None:

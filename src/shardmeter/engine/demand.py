@@ -174,7 +174,7 @@ def _block(
     flops = sum((op.flops * portion for op, portion in replays), 0.0)
     return (
         BlockWork(
-            block=block, held=held, trained=trained, ops=tuple(ops), 
+            block=block, held=held, trained=trained, ops=tuple(ops),
             serial=(*((t, 1.0 if t.phase == FORWARD else back) for t in serial if back or t.phase == FORWARD), *again),
             sharded=sharded, launches_forward=launches[0], launches_backward=launches[1],
             matrix_updates=optimizer.orthogonalisation(whole, plan) if block.name == "layer" else (),

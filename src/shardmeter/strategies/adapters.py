@@ -80,12 +80,14 @@ def weight_share(text: str, block: Block) -> Fraction:
 
 
 def input_share(text: str, block: Block) -> Fraction:
-    """Share of a block's pieces that must hand a gradient back: those with something trained in them or before them."""
+    """Share of a block's pieces that must hand a gradient back: those with something trained in them or before them.
+
+    Nothing lies before the embedding: its backward work is its own gradient."""
     found = trained(text)
+    if block.name == "embedding":
+        return 1.0 if "embedding" in found.blocks else 0.0
     if found.rank or "embedding" in found.blocks:
         return 1.0
-    if block.name == "embedding":
-        return 0.0
     if block.name == "head":
         return 1.0 if "layer" in found.blocks or "head" in found.blocks else 0.0
     if "layer" not in found.blocks:
@@ -100,8 +102,6 @@ def backward(
     if text == "all":
         return ops
     shares = {FORWARD: 1.0, INPUT_GRAD: input_share(text, block), WEIGHT_GRAD: weight_share(text, block)}
-    if block.name == "embedding":  # its only backward work is its own gradient
-        shares[INPUT_GRAD] = weight_share(text, block)
     return tuple((op, portion * shares[op.phase]) for op, portion in ops if shares[op.phase] > 0.0)
 
 

@@ -37,6 +37,8 @@ UNSTATED: dict[str, str] = {
 def read_precision(text: str, stack: str, notes: str = "") -> PrecisionReading:
     """The recipe that `text` names, with what `notes` say about gathers; where it is empty, the one usual for the stack."""
     plain = text.lower()
+    if stack in PURE and (not plain or re.search(r"bf16|unknown", plain)):
+        plain = "bf16 (pure)"
     if not plain or plain in {"(empty)", "unknown"}:
         if stack not in UNSTATED:
             raise Unclear("the precision is not stated")
@@ -59,7 +61,7 @@ def read_precision(text: str, stack: str, notes: str = "") -> PrecisionReading:
 DELAYED = frozenset({"foundry-t21", "nemo-2023", "mcore-2024", "mlperf-nemo"})
 """Stacks whose 8-bit recipe was delayed scaling where a text says fp8 alone: Transformer Engine's default until 2024."""
 PURE = frozenset({"torchtune-2025"})
-"""Stacks whose "pure" bf16 keeps no wider master either."""
+"""Stacks that keep parameters in 16 bits and no wider master: torchtune's recipes."""
 
 
 def _fp8(plain: str, stack: str) -> PrecisionReading:

@@ -20,6 +20,7 @@ from shardmeter.study.validate.digest import digests
 from shardmeter.study.validate.failed import as_measured
 from shardmeter.study.validate.layout import read_table
 from shardmeter.study.validate.mapping import Verdict, read_rows
+from shardmeter.study.validate.precision import RECIPES
 from shardmeter.study.validate.rows import NotModelled, Row
 from shardmeter.study.validate.stack import read_stack
 from shardmeter.study.validate.task import read_task
@@ -83,7 +84,7 @@ def condensed(row: Row) -> dict[str, str]:
         "accelerator": accelerator(row.text("accelerator")),
         "intra_node_link": link(row.text("intra_node_link")),
         "inter_node_link": fabric(row.text("inter_node_link")),
-        "precision": precision(row.text("precision")),
+        "precision": precision(row.text("precision"), notes),
         "sharding": sharding(row.text("sharding")),
         "sequence_parallel": (re.findall(r"^(yes if tp>1|yes|no)", row.text("sequence_parallel")) or [""])[0],
         "recompute": recompute(row.text("recompute")),
@@ -139,11 +140,16 @@ def fabric(text: str) -> str:
     return text
 
 
-def precision(text: str) -> str:
+def precision(text: str, notes: str) -> str:
     """The recipe in the words that the reader tells apart."""
     plain = text.lower()
+    eight = next((word for pattern, word in RECIPES if re.search(pattern, plain)), "")
+    eight = "" if eight == "fp8" and not re.search("current|fp8-cs|tensor|float8", plain) else eight
+    if re.search(r"fp8|float8", plain) and "fp4" not in plain:
+        said = {"": "fp8", "fp8": "fp8 (tensorwise)"}.get(eight, eight)
+        return f"{said}; float8 all-gather" if re.search("float8 all-gather", f"{plain} {notes.lower()}") else said
     for pattern, word in (
-        (r"fp4", "fp4"), (r"fp8", "fp8"), (r"bf16.*pure", "bf16 (pure)"), (r"bf16.*\(amp\)", "bf16 (amp)"), (r"bf16", "bf16"),
+        (r"fp4", "fp4"), (r"bf16.*pure", "bf16 (pure)"), (r"bf16.*\(amp\)", "bf16 (amp)"), (r"bf16", "bf16"),
         (r"fp16|^amp$", "fp16"),
     ):  # fmt: skip
         if re.search(pattern, plain):
@@ -190,7 +196,7 @@ def kernels(notes: str) -> str:
     said += [f"schedule={schedule.group(1)}"] if schedule else []
     said += [
         flag
-        for flag in ("async tp", "offload", "optimizer in backward", "8-bit")
+        for flag in ("async tp", "tp-comm-overlap", "offload", "optimizer in backward", "8-bit")
         if flag in plain.replace("asynctp", "async tp")
     ]
     said += ["cuda_graph_impl=full"] if re.search(r"cuda_graph_impl=(local|full)", plain) else []

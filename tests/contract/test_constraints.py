@@ -78,6 +78,11 @@ def test_the_good_case_breaks_nothing() -> None:
         ({"plan": changed(PLAN, cp=32.0, dp_shard=1.0, cp_kind="ulysses")}, "context_heads"),
         ({"plan": changed(PLAN, cp=2.0, dp_shard=16.0), "run": changed(RUN, seq_len=8194.0)}, "sequence"),
         ({"plan": changed(PLAN, precision="fp4")}, "precision"),
+        ({"plan": changed(PLAN, gather_dtype="fp8")}, "gather_dtype"),
+        ({"plan": changed(PLAN, offload=("optimizer",))}, "offload"),
+        ({"plan": changed(PLAN, sharding="zero1", offload=("parameters",))}, "offloaded_parameters"),
+        ({"plan": changed(PLAN, async_tp=True, sequence_parallel=False)}, "async_tp"),
+        ({"plan": changed(PLAN, trainable="layer:40-99")}, "trainable"),
     ],
 )  # fmt: skip
 def test_each_rule_is_broken_by_what_it_is_about(more: dict[str, Any], name: str) -> None:

@@ -41,6 +41,8 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "model": (SHARED,), "tokens": (4096.0,), "hidden": (MODEL.hidden,), "parameters": (1e9,), "width": (2.0,),
     "gather_width": (2.0,), "reduce_width": (4.0,), "block": ("embedding", "layer", "moe layer", "head"), "keep": (True, False),
     "experts": (True, False), "overlap": (True, False),
+    "trained": (1e8,), "accumulate": ("usual", "last", "every"),
+    "transfers": (tensor.transfers(MODEL, "layer", 4096.0, MANY, 2.0),),
 }  # fmt: skip
 """Values for every argument that strategies take, the plan apart."""
 COLLECTIVES = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"}
@@ -70,11 +72,15 @@ def calls(function: Callable[..., tuple[Transfer, ...]], plan: Plan) -> Iterator
 
 
 def variants(plan: Plan) -> Iterator[Plan]:
-    """A plan under every sharding and kind of context parallelism, with and without sequence parallelism and resharding."""
+    """A plan under every sharding and kind of context parallelism, with and without sequence parallelism, resharding, chunks,
+    few bits and whole matrices."""
     for sharding in SHARDINGS:
         for flag in (True, False):
+            words = {"optimizer": "muon", "precision": "fp8"} if flag else {}
             for kind in ("ring", "all-gather", "ulysses"):
-                yield changed(plan, sharding=sharding, sequence_parallel=flag, reshard=flag, cp_kind=kind)
+                yield changed(
+                    plan, sharding=sharding, sequence_parallel=flag, reshard=flag, async_tp=flag, cp_kind=kind, **words
+                )
 
 
 def emitted(module: ModuleType, plan: Plan) -> list[tuple[Plan, Transfer]]:

@@ -11,6 +11,9 @@ from shardmeter.core.record import changed
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs import Accelerator, Island, Plan, Run, Tier
 from shardmeter.specs.plan import AXES, SHARDINGS
+from shardmeter.strategies.offload import KINDS
+from shardmeter.strategies.optimizer import OPTIMIZERS
+from shardmeter.strategies.precision import RECIPES
 
 CATALOG = load_catalog()
 MODELS = tuple(CATALOG.model(name) for name in CATALOG.names("models"))
@@ -20,7 +23,6 @@ DEVICES = tuple(
 )
 STACKS = tuple(CATALOG.stack(name) for name in CATALOG.names("stacks"))
 RECOMPUTE = ("none", "selective", "full", "every-2", "every-3")
-DTYPES = ("bf16", "fp16", "fp8")
 Question = dict[str, Any]
 """The five records that `evaluate` takes, by name."""
 
@@ -47,13 +49,18 @@ def structures(draw: st.DrawFn) -> Question:
         sharding=draw(st.sampled_from(SHARDINGS)),
         reshard=draw(st.booleans()),
         recompute=draw(st.sampled_from(RECOMPUTE)),
-        precision=draw(st.sampled_from([d for d in DTYPES if d in device.peak])),
+        precision=draw(st.sampled_from([word for word, one in RECIPES.items() if set(one.needs) <= set(device.peak)])),
         gather_dtype=draw(st.sampled_from(["bf16", "fp32"])),
         reduce_dtype=draw(st.sampled_from(["bf16", "fp32"])),
-        optimizer=draw(st.sampled_from(["adamw", "sgd", "adamw8bit"])),
+        optimizer=draw(st.sampled_from(list(OPTIMIZERS))),
+        trainable=draw(
+            st.sampled_from(["all", "all", "lora(r=8)", "lora(r=16,on=qkv)", "head", "layer:1-2+embedding"])
+        ),
+        offload=tuple(kind for kind in KINDS if draw(st.integers(0, 7)) == 0),
         master_dtype=draw(st.sampled_from(["fp32", "bf16"])),
         sequence_parallel=draw(st.booleans()),
         cp_kind=draw(st.sampled_from(["ring", "all-gather", "ulysses"])),
+        async_tp=draw(st.booleans()),
         rank_order=tuple(draw(st.permutations(AXES))) if draw(st.booleans()) else AXES,
     )
     changes = {
@@ -64,6 +71,7 @@ def structures(draw: st.DrawFn) -> Question:
         "context_overlap": draw(st.booleans()),
         "gradient_copy": draw(st.booleans()),
         "selective": draw(st.sampled_from(["attention", "alternate"])),
+        "accumulate": draw(st.sampled_from(["usual", "usual", "last", "every"])),
         "stage_cut": draw(st.sampled_from(["even", "even", "cost"])),
     }
     return {
@@ -117,6 +125,8 @@ def islands(draw: st.DrawFn, device: Accelerator, tiers: int, gpus: float) -> Is
         memory_bandwidth=device.memory_bandwidth * draw(share(0.5, 2.0)),
         memory=device.memory * draw(share(0.5, 2.0)),
         processors=draw(share(0.0, 160.0)),
+        host_link=draw(share(1e10, 5e11)),
+        host_memory_bandwidth=draw(share(1e10, 2e11)),
         power=power,
         power_limit=power * draw(share(0.4, 1.2)),
     )

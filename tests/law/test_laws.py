@@ -157,7 +157,9 @@ def test_a_degree_of_one_moves_nothing(question: Any, data: Any) -> None:
     plan = one["plan"]
     no_tensor = evaluate(**one | {"plan": changed(plan, tp=1.0, etp=1.0, ep=1.0)})
     assert seconds(no_tensor, "tensor parallel") == 0.0
-    no_data = evaluate(**one | {"plan": changed(whole_experts(plan), dp_shard=1.0, dp_replicate=1.0, cp=1.0)})
+    no_data = evaluate(
+        **one | {"plan": changed(whole_experts(plan), tp=1.0, etp=1.0, dp_shard=1.0, dp_replicate=1.0, cp=1.0)}
+    )
     for label in ("parameter gather", "gradient reduction", "contention"):
         assert seconds(no_data, label) == hidden(no_data, label) == 0.0, label
     no_context = evaluate(**one | {"plan": changed(whole_experts(plan), cp=1.0)})
@@ -213,6 +215,8 @@ def test_twice_the_rates_and_half_the_latencies_halve_the_step_exactly(question:
     device = changed(
         old.accelerator, memory_bandwidth=old.accelerator.memory_bandwidth * 2.0,
         peak={dtype: rate * 2.0 for dtype, rate in old.accelerator.peak.items()},
+        host_link=old.accelerator.host_link * 2.0,
+        host_memory_bandwidth=old.accelerator.host_memory_bandwidth * 2.0,
     )  # fmt: skip
     tiers = tuple(
         changed(
@@ -309,6 +313,7 @@ def test_a_stage_without_layers_gathers_none() -> None:
 @given(data=st.data())
 def test_recomputing_more_takes_longer_and_keeps_less(question: Any, data: Any) -> None:
     one = data.draw(question)
+    one["plan"] = changed(one["plan"], offload=())  # what is not kept is not copied either
     found = [
         evaluate(**one | {"plan": changed(one["plan"], recompute=policy)}) for policy in ("none", "selective", "full")
     ]
@@ -329,9 +334,9 @@ def test_recomputing_more_takes_longer_and_keeps_less(question: Any, data: Any) 
 @given(data=st.data())
 def test_sharding_more_holds_less(question: Any, data: Any) -> None:
     one = unpiped(data.draw(question))
-    plan = changed(
-        whole_experts(one["plan"]), dp_shard=data.draw(st.sampled_from([2.0, 8.0, 64.0])), master_dtype="fp32"
-    )
+    shards = data.draw(st.sampled_from([2.0, 8.0, 64.0]))
+    plan = changed(whole_experts(one["plan"]), dp_shard=shards, master_dtype="fp32", offload=(), trainable="all")
+    one["stack"] = changed(one["stack"], accumulate="usual")
     names = ("ddp", "zero1", "zero2", "fsdp")
     found = {n: held(evaluate(**one | {"plan": changed(plan, sharding=n)}), *STATES) for n in names}
     assert found["fsdp"] <= found["zero2"] * (1.0 + ROUNDING)

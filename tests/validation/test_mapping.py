@@ -70,10 +70,10 @@ def test_time_comes_from_rates_where_it_is_not_stated():
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
-        ({"precision": "fp8"}, "fp8"),
-        ({"task": "lora"}, "adapters"),
+        ({"precision": "nvfp4"}, "no known fp4 peak"),
+        ({"task": "qlora"}, "adapters on a quantised base"),
         ({"model": "GPT-OSS-20B"}, "sliding windows"),
-        ({"kernel_notes": "torch.compile; async TP"}, "asynchronous tensor parallelism"),
+        ({"kernel_notes": "cpu_offloading_num_layers=40"}, "offloading to the host"),
         ({"kernel_notes": "PP schedule ZB-1p"}, "zero-bubble"),
         ({"accelerator": "Trainium1 (trn1.32xlarge)"}, "Trainium1"),
         ({"recompute": "op: mlp"}, "list of operations"),

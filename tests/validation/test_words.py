@@ -13,7 +13,7 @@ from shardmeter.study.validate.rows import NotModelled, Row, Unclear
 from shardmeter.study.validate.schedule import check_notes, read_schedule
 from shardmeter.study.validate.sharding import read_sharding
 from shardmeter.study.validate.stack import read_stack
-from shardmeter.study.validate.task import check_family, check_task, read_task
+from shardmeter.study.validate.task import check_family, check_task, read_task, read_trainable
 
 ACCELERATORS = {
     "A100": "A100-SXM4-80GB",
@@ -190,8 +190,41 @@ def test_precisions(text, compute, gather, reduce):
 
 
 @pytest.mark.parametrize(
-    "text", ["fp8 (float8) + bf16", "mxfp8_cublas_rceil", "nvfp4", "FP32", "fp8 rowwise, bf16 all-gather"]
+    ("text", "stack", "notes", "compute", "gather"),
+    [
+        ("fp8 (float8) + bf16", "titan-compile", "", "fp8", ""),
+        ("fp8 (float8) + bf16", "titan-compile", "torch.compile + float8 (fsdp float8 all-gather)", "fp8", "fp8"),
+        ("fp8 tensorwise, float8 all-gather", "titan-compile", "", "fp8", "fp8"),
+        ("fp8 rowwise, bf16 all-gather", "titan-compile", "", "fp8-rowwise", "bf16"),
+        ("fp8 rowwise_with_gw_hp, bf16 all-gather", "titan-compile", "", "fp8-rowwise-hp", "bf16"),
+        ("fp8 (current scaling, FP8-CS)", "bridge-2026", "", "fp8", ""),
+        ("fp8", "mcore-2024", "", "fp8-delayed", ""),
+        ("fp8", "bridge-2026", "", "fp8", ""),
+        ("fp8 (hybrid)", "mcore-2025", "", "fp8-delayed", ""),
+        ("mxfp8_cublas_rceil", "titan-compile", "", "mxfp8", ""),
+        ("nvfp4", "bridge-2026", "", "nvfp4", ""),
+    ],
 )
+def test_few_bits(text, stack, notes, compute, gather):
+    found = read_precision(text, stack, notes)
+    assert (found.compute, found.gather) == (compute, gather)
+
+
+@pytest.mark.parametrize(
+    ("task", "model", "lineage", "trainable"),
+    [
+        ("pretrain", "Llama-3-8B", "megatron", "all"),
+        ("finetune", "Llama-3-8B", "megatron", "all"),
+        ("lora", "Llama-3-8B", "megatron", "lora(r=16,on=qkv)"),
+        ("lora", "Llama-3-8B", "fsdp", "lora(r=16)"),
+        ("finetune", "Llama-2-70B LoRA r8 (MLPerf)", "megatron", "lora(r=8,on=qkv)"),
+    ],
+)
+def test_what_is_trained(task, model, lineage, trainable):
+    assert read_trainable(task, model, lineage) == trainable
+
+
+@pytest.mark.parametrize("text", ["FP32", "int8"])
 def test_precisions_that_are_not_modelled(text):
     with pytest.raises(NotModelled):
         read_precision(text, "titan-compile")
@@ -346,7 +379,7 @@ def test_zero_bubble_schedules_are_not_modelled(notes):
 
 @pytest.mark.parametrize(
     "notes",
-    ["torch.compile; async TP", "torch.compile + Float8 + AsyncTP", "cpu_offloading_num_layers=40", "8-bit AdamW"],
+    ["cpu_offloading_num_layers=40", "optimizer in backward", "cuda_graph_impl=local"],
 )
 def test_notes_that_are_not_modelled(notes):
     with pytest.raises(NotModelled):
@@ -370,7 +403,9 @@ def test_notes_that_are_not_modelled(notes):
 )
 def test_tasks(text, task):
     assert read_task(text) == task
-    if task != "pretrain":
+    if task in ("pretrain", "finetune", "lora"):
+        check_task(task)
+    else:
         with pytest.raises(NotModelled):
             check_task(task)
 
@@ -379,7 +414,7 @@ def test_tasks(text, task):
     "name",
     ["GPT-OSS-120B", "DeepSeek-V3-671B", "Kimi K2", "Switch-XXL",
      "Nemotron-3-Nano (hybrid Mamba-MoE)", "Nemotron V3 Super 120B (26.02)", "bert-110m", "T5-11B", "CLIP ViT-B/32",
-     "vit_base_patch16_224", "deit3_huge_patch14_224", "Llama-2-70B LoRA r16 (MLPerf)"],
+     "vit_base_patch16_224", "deit3_huge_patch14_224"],
 )  # fmt: skip
 def test_families_that_are_not_modelled(name):
     with pytest.raises(NotModelled):

@@ -33,6 +33,7 @@ CAUSES: dict[str, tuple[str, str]] = {
     "contention": ("fabric", "less communication hidden under compute: larger micro-batches, hybrid sharding"),
     "stage sends": ("fabric", "a smaller pp, or stages placed inside the scale-up domain"),
     "pipeline bubble": ("pipeline", "more micro-batches per step, more virtual stages, or a smaller pp"),
+    "host offload": ("host link", "offload less, or a larger micro-batch, behind which more copies hide"),
     "optimizer": ("optimizer", "shard the optimizer state over more ranks"),
     "software": ("software", "a fixed cost per step: a larger global batch spreads it"),
 }

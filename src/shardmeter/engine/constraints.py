@@ -18,6 +18,7 @@ from shardmeter.core.errors import Violation
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Number
 from shardmeter.specs import Island, Model, Plan, Run, Stack
+from shardmeter.strategies import adapters, precision
 
 
 @record
@@ -304,9 +305,71 @@ def _heads_of_cp_says(case: Case) -> tuple[str, str, str]:
     return "plan.cp", says, f"{nearest}cp_kind: ring"
 
 
+def _lacking(case: Case) -> list[str]:
+    """Number formats that the precision needs and the accelerator has no rate for."""
+    return [dtype for dtype in precision.recipe(case.plan.precision).needs if dtype not in case.island.accelerator.peak]
+
+
 def _precision_says(case: Case) -> tuple[str, str, str]:
-    known = ", ".join(case.island.accelerator.peak)
-    return "plan.precision", f"{case.island.accelerator.name} has no {case.plan.precision} peak", f"it has {known}"
+    device = case.island.accelerator
+    fits = [word for word in precision.names() if set(precision.recipe(word).needs) <= set(device.peak)]
+    says = f"precision {case.plan.precision} needs {' and '.join(_lacking(case))} units, of which {device.name} has no known rate"
+    return "plan.precision", says, f"it can do {', '.join(fits)}" if fits else "give it a peak"
+
+
+def _gather_slack(case: Case) -> Any:
+    narrow = case.plan.gather_dtype == "fp8"
+    return -1.0 if narrow and precision.recipe(case.plan.precision).linear != "fp8" else 0.0
+
+
+def _gather_says(case: Case) -> tuple[str, str, str]:
+    p = case.plan
+    return "plan.gather_dtype", f"gather_dtype {p.gather_dtype} with precision {p.precision}", "gather_dtype: bf16"
+
+
+def _missing_rates(case: Case) -> list[str]:
+    """Rates of the host that offloading needs and the accelerator's row leaves blank."""
+    wanted = ["host_link"] if case.plan.offload else []
+    wanted += ["host_memory_bandwidth"] if "optimizer" in case.plan.offload else []
+    return [name for name in wanted if getattr(case.island.accelerator, name) is None]
+
+
+def _offload_says(case: Case) -> tuple[str, str, str]:
+    device, missing = case.island.accelerator, _missing_rates(case)
+    given = ", ".join(f"{name}: ... GB/s" for name in missing)
+    way_out = f"say accelerator: {{base: {device.name}, {given}}}, or offload: none"
+    return "plan.offload", f"offloading needs {' and '.join(missing)} of {device.name}, not known", way_out
+
+
+def _parameters_slack(case: Case) -> Any:
+    away = "parameters" in case.plan.offload and case.plan.sharding not in ("fsdp", "zero3")
+    return -1.0 if away else 0.0
+
+
+def _parameters_says(case: Case) -> tuple[str, str, str]:
+    return "plan.offload", f"offload: [parameters] with sharding {case.plan.sharding}", "sharding: fsdp"
+
+
+def _async_slack(case: Case) -> Any:
+    alone = case.plan.async_tp and not case.plan.sequence_parallel
+    return 1.0 - np.asarray(case.plan.tp, dtype=float) if alone else 0.0
+
+
+def _async_says(case: Case) -> tuple[str, str, str]:  # noqa: ARG001  (a rule's sentence takes the case)
+    return "plan.async_tp", "async_tp without sequence_parallel", "sequence_parallel: true"
+
+
+def _trainable_slack(case: Case) -> Any:
+    found = adapters.trained(case.plan.trainable)
+    return case.model.layers - 1.0 - (found.last or 0)
+
+
+def _trainable_says(case: Case) -> tuple[str, str, str]:
+    return (
+        "plan.trainable",
+        f"{case.plan.trainable} with {case.model.layers} layers",
+        f"layers 0 to {case.model.layers - 1}",
+    )
 
 
 CONSTRAINTS: tuple[Constraint, ...] = (
@@ -398,9 +461,34 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint(
         name="precision",
         rule="the accelerator multiplies in the precision",
-        slack=lambda c: 0.0 if c.plan.precision in c.island.accelerator.peak else -1.0,
+        slack=lambda c: -float(len(_lacking(c))),
         says=_precision_says,
     ),
+    Constraint(
+        name="gather_dtype",
+        rule="only what is multiplied in 8 bits is gathered in 8 bits",
+        slack=_gather_slack,
+        says=_gather_says,
+    ),
+    Constraint(
+        name="offload",
+        rule="rates of the host are never guessed",
+        slack=lambda c: -float(len(_missing_rates(c))),
+        says=_offload_says,
+    ),
+    Constraint(
+        name="offloaded_parameters",
+        rule="parameters that are whole on every rank stay there",
+        slack=_parameters_slack,
+        says=_parameters_says,
+    ),
+    Constraint(
+        name="async_tp",
+        rule="chunks pass behind gathers and scatters, which sequence parallelism has",
+        slack=_async_slack,
+        says=_async_says,
+    ),
+    Constraint(name="trainable", rule="trained layers exist", slack=_trainable_slack, says=_trainable_says),
 )
 """Every structural rule, in the order in which violations are listed."""
 

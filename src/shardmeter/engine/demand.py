@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from shardmeter.core.record import changed, record
@@ -13,10 +15,20 @@ from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import context, data, expert, fsdp, pipeline, recompute, tensor
+from shardmeter.strategies import (
+    adapters,
+    context,
+    data,
+    expert,
+    fsdp,
+    optimizer,
+    pipeline,
+    precision,
+    recompute,
+    tensor,
+)
+from shardmeter.strategies.precision import WIDTH
 
-WIDTH: dict[str, float] = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
-"""Bytes of one element."""
 EDGE_LAUNCHES = 10.0
 """Kernels of an embedding or a head in the forward pass; twice as many backward."""
 ACCUMULATE = {"fp32": 10.0, "bf16": 6.0, "fp16": 6.0}
@@ -26,8 +38,6 @@ CAST = {"fp32": 6.0, "bf16": 2.0, "fp16": 2.0}
 MOE_LAUNCHES = 16.0
 """Kernels of a layer with routed experts beyond those of a dense one, forward (router, top-k, counts, sorts, permutations,
 two all-to-alls, weighing), read off Megatron-Core's dispatcher; twice as many backward."""
-OPTIMIZER_BYTES = {"adamw": 34.0, "sgd": 14.0, "adamw8bit": 18.0}
-"""Traffic per owned parameter of one step: gradient (norm and update), moments and master read and written, 16-bit copy."""
 
 
 @record
@@ -36,9 +46,13 @@ class BlockWork:
 
     block: Block
     held: Count
-    """Parameters a tensor-parallel rank holds, routed experts apart."""
+    """Parameters a tensor-parallel rank holds, adapters included, routed experts apart."""
+    trained: Count
+    """Those of them that are trained: they have gradients, a master and moments."""
     experts: Count
     """Parameters of routed experts that a rank of the expert mesh holds."""
+    experts_trained: Count
+    """Those of them that are trained."""
     ops: tuple[tuple[Compute, Fraction], ...]
     serial: tuple[tuple[Transfer, Fraction], ...]
     behind: tuple[tuple[Transfer, Fraction, bool], ...]
@@ -47,6 +61,10 @@ class BlockWork:
     """fsdp: gathers and scatters that may hide."""
     launches_forward: Count
     launches_backward: Count
+    matrix_updates: tuple[Compute, ...] = ()
+    """Products of one optimizer step over the whole piece, every rank's together."""
+    saved_flops: Flop = 0.0
+    """FLOPs of the piece that mfu's count holds and that frozen parameters spare, less what adapters add."""
 
 
 @record
@@ -89,16 +107,18 @@ class Work:
 def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
     """All demands of one step. Raises UnknownName for a family that is not built."""
     kind = family(model.family)
-    width = WIDTH[plan.precision]
+    width = precision.recipe(plan.precision).width
     tokens = plan.micro_batch * run.seq_len / plan.cp
     micro_batches = run.global_batch / (plan.dp * plan.micro_batch)
     blocks: dict[str, BlockWork] = {}
     replayed: Flop = 0.0
+    saved: Flop = 0.0
     for block in _with_tied_copy(kind.blocks(model), model, plan):
         whole = kind.operations(model, block.name, tokens, run.seq_len, stack.kernels)
         work, again = _block(model, block, whole, tokens, plan, stack, width)
         blocks[block.name] = work
         replayed = replayed + again * block.count
+        saved = saved + work.saved_flops * block.count
     counts = layer_counts(model, plan, stack)
     order = tuple((work.block.name, work.block.count) for work in blocks.values() if is_layer(work.block.name))
     stages = pipeline.stages(counts, order)
@@ -111,7 +131,8 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
         runs=pipeline.runs(counts, stages, order),
         send=pipeline.send(tokens, model.hidden, plan, width, stack.sends_cut),
         tied=tied_reduction(model, plan),
-        model_flops=kind.training_flops(model, run.global_batch * run.seq_len, run.seq_len),
+        model_flops=kind.training_flops(model, run.global_batch * run.seq_len, run.seq_len)
+        - saved * micro_batches * plan.dp * plan.cp,
         replay_flops=replayed * micro_batches * plan.dp * plan.cp,
     )
 
@@ -129,13 +150,30 @@ def contents(stage: pipeline.Stage) -> tuple[tuple[str, int], ...]:
 
 
 def gradient_parameters(work: Work, stage: pipeline.Stage) -> Held:
-    """Parameters whose gradients one rank of a stage reduces."""
+    """Parameters whose gradients one rank of a stage reduces: those that are trained."""
     dense: Count = 0.0
     experts: Count = 0.0
     for name, pieces in contents(stage):
-        dense = dense + float(pieces) * work.blocks[name].held
-        experts = experts + float(pieces) * work.blocks[name].experts
+        dense = dense + float(pieces) * work.blocks[name].trained
+        experts = experts + float(pieces) * work.blocks[name].experts_trained
     return Held(dense=dense, experts=experts)
+
+
+def frozen_parameters(work: Work, stage: pipeline.Stage) -> Held:
+    """Parameters that one rank of a stage holds and does not train."""
+    dense: Count = 0.0
+    experts: Count = 0.0
+    for name, pieces in contents(stage):
+        block = work.blocks[name]
+        dense = dense + float(pieces) * (block.held - block.trained)
+        experts = experts + float(pieces) * (block.experts - block.experts_trained)
+    return Held(dense=dense, experts=experts)
+
+
+def main_layer(work: Work) -> str:
+    """The name of the block that most layers are of."""
+    layers = [w.block for w in work.blocks.values() if is_layer(w.block.name)]
+    return max(layers, key=lambda block: block.count).name
 
 
 def tied_reduction(model: Model, plan: Plan) -> Transfer | None:
@@ -161,28 +199,48 @@ def _block(
 ) -> tuple[BlockWork, Flop]:
     layer, routed = is_layer(block.name), block.name == "moe layer"
     policy = plan.recompute if layer else "none"
-    replays = recompute.replays(whole, policy, stack.selective)
-    held, experts = tensor.held(block, plan), expert.held(block, plan)
-    ops: list[tuple[Compute, Fraction]] = [(_part(op, plan), 1.0) for op in whole]
-    ops += [(_part(op, plan), portion) for op, portion in replays]
-    ops.append((_accumulation(held + experts, plan, stack), 1.0))
-    serial, behind = _collectives(model, block.name, tokens, plan, stack, width, replays)
-    keep = not plan.reshard or not layer
+    added = adapters.adapters(whole, plan.trainable, block.name)
+    linear = (*whole, *precision.casts(whole, plan, block.name))
+    needed = (
+        *adapters.backward(tuple((op, 1.0) for op in linear), plan.trainable, block), *((op, 1.0) for op in added),
+    )  # fmt: skip
+    replays = adapters.backward(recompute.replays((*linear, *added), policy, stack.selective), plan.trainable, block)
+    matrices, experts = tensor.held(block, plan), expert.held(block, plan)
+    lora = adapters.adapter_parameters(whole, plan.trainable, plan.tp) if added else 0.0
+    share = adapters.weight_share(plan.trainable, block)
+    held, trained = matrices + lora, matrices * share + lora if share or added else 0.0
+    experts_trained = experts * share if share else 0.0
+    back = adapters.input_share(plan.trainable, block)
+    keep = not plan.reshard or not layer or back == 0.0
+    ops = [(_part(one, plan), portion * part)
+           for op, portion in (*needed, *replays) for one, part in precision.applied(op, plan, block.name)]  # fmt: skip
+    ops += [
+        (op, 1.0)
+        for op in (
+            *_accumulation(trained + experts_trained, plan, stack),
+            *_weight_casts(held + experts, plan, block.name, keep),
+        )
+    ]
+    serial, behind = _collectives(model, block.name, tokens, plan, stack, width, replays, back)
     sharded: tuple[Transfer, ...] = ()
     if fsdp.applies(plan):
-        widths = WIDTH[plan.gather_dtype], WIDTH[plan.reduce_dtype]
-        sharded = fsdp.transfers(held, plan, *widths, keep)
+        widths = precision.gather_width(plan, block.name), WIDTH[plan.reduce_dtype]
+        sharded = fsdp.transfers(held, trained, plan, *widths, keep)
         if routed:
-            sharded = (*sharded, *fsdp.transfers(experts, plan, *widths, keep, experts=True))
-    more = MOE_LAUNCHES if routed else 0.0
-    forward = stack.launches_forward + more if layer else EDGE_LAUNCHES
-    backward = stack.launches_backward + 2.0 * more if layer else 2.0 * EDGE_LAUNCHES
-    replay_share = {"none": 0.0, "selective": 0.25}.get(policy, recompute.share(policy))
+            sharded = (*sharded, *fsdp.transfers(experts, experts_trained, plan, *widths, keep, experts=True))
+    launches = (
+        _launches(len(added), policy, stack, MOE_LAUNCHES if routed else 0.0)
+        if layer
+        else (EDGE_LAUNCHES, 2.0 * EDGE_LAUNCHES)
+    )
+    launches = (launches[0], launches[1] * back)
     flops = sum((op.flops * portion for op, portion in replays), 0.0)
     return (
         BlockWork(
-            block=block, held=held, experts=experts, ops=tuple(ops), serial=serial, behind=behind, sharded=sharded,
-            launches_forward=forward, launches_backward=backward + replay_share * forward,
+            block=block, held=held, trained=trained, experts=experts, experts_trained=experts_trained, ops=tuple(ops),
+            serial=serial, behind=behind, sharded=sharded, launches_forward=launches[0], launches_backward=launches[1],
+            matrix_updates=optimizer.orthogonalisation(whole, plan) if layer else (),
+            saved_flops=_flops((op, 1.0) for op in whole) - _flops(needed),
         ),
         flops,
     )  # fmt: skip
@@ -195,10 +253,12 @@ def _part(op: Compute, plan: Plan) -> Compute:
 
 def _collectives(
     model: Model, block: str, tokens: Count, plan: Plan, stack: Stack, width: Bytes,
-    replays: tuple[tuple[Compute, Fraction], ...],
+    replays: tuple[tuple[Compute, Fraction], ...], back: Fraction,
 ) -> tuple[tuple[tuple[Transfer, Fraction], ...], tuple[tuple[Transfer, Fraction, bool], ...]]:  # fmt: skip
-    """Collectives of one piece: those in line with its kernels, and those that may run behind some, replays with both."""
-    dense = tensor.transfers(model, block, tokens, plan, width)
+    """Collectives of one piece: those in line with its kernels, and those that may run behind some, replays with both.
+
+    `back` is the share of pieces that hand a gradient back: the others have nothing to exchange in the backward."""
+    dense = precision.narrowed(tensor.transfers(model, block, tokens, plan, width), plan, block)
     routed = expert.transfers(model, block, tokens, plan, width, stack.expert_overlap)
     around = context.transfers(model, block, tokens, plan, width, stack.context_overlap)
     attention = sum(portion for op, portion in replays if op.kind == "attention")
@@ -210,26 +270,65 @@ def _collectives(
     )
     first = [(t, 1.0, False) for t in (*dense, *routed, *around)]
     found = (*first, *((t, portion, True) for t, portion in again))
-    serial = tuple((t, portion) for t, portion, _ in found if not t.hides_under)
-    return serial, tuple(one for one in found if one[0].hides_under)
+    if back != 1.0:
+        found = tuple(
+            (t, portion if t.phase == FORWARD else portion * back, replay)
+            for t, portion, replay in found
+            if back or t.phase == FORWARD
+        )
+    serial = tuple((t, portion) for t, portion, _ in found if not t.hides_under or _in_line(t))
+    return serial, tuple(one for one in found if one[0].hides_under and not _in_line(one[0]))
 
 
-def _accumulation(held: Count, plan: Plan, stack: Stack) -> Compute:
+def _in_line(transfer: Transfer) -> bool:
+    """Whether a collective stands in line with the kernels, be it in chunks behind those next to it."""
+    return transfer.label.startswith("tensor")
+
+
+def _flops(ops: Iterable[tuple[Compute, Fraction]]) -> Flop:
+    return sum((op.flops * portion for op, portion in ops), 0.0)
+
+
+def _launches(products: int, policy: str, stack: Stack, more: Count) -> tuple[Count, Count]:
+    """Kernels of a layer, (forward, backward), `more` of them for routed experts; every adapter product and addition
+    launches its own."""
+    forward = stack.launches_forward + more + products / 2.0
+    replay_share = {"none": 0.0, "selective": 0.25}.get(policy, recompute.share(policy))
+    return forward, stack.launches_backward + 2.0 * more + products / 2.0 + replay_share * forward
+
+
+def _accumulation(trained: Count, plan: Plan, stack: Stack) -> tuple[Compute, ...]:
+    if isinstance(trained, float) and trained == 0.0:
+        return ()
     per_parameter = CAST[plan.reduce_dtype] if fsdp.applies(plan) else ACCUMULATE[stack.gradient_dtype]
-    return Compute(label="gradient accumulation", kind="traffic", phase=WEIGHT_GRAD, traffic=held * per_parameter)
+    return (Compute(label="gradient accumulation", kind="traffic", phase=WEIGHT_GRAD, traffic=trained * per_parameter),)
 
 
-def optimizer_traffic(owned: Count, plan: Plan) -> Bytes:
-    """Bytes through memory of one optimizer step on one rank that updates `owned` parameters."""
-    return owned * OPTIMIZER_BYTES[plan.optimizer]
+def _weight_casts(held: Count, plan: Plan, block: str, keep: bool) -> tuple[Compute, ...]:
+    """fsdp: weights are cast in every micro-batch — the rank's own shard where they are gathered in few bits, else all of
+    them, after each gather. Other shardings cast them once a step (`optimizer_traffic`)."""
+    traffic = precision.weight_casts(held, plan, block)
+    if not fsdp.applies(plan) or precision.recipe(plan.precision).weight_cast == 0.0 or not is_layer(block):
+        return ()
+    traffic = traffic / data.shards(plan) if plan.gather_dtype in ("fp8", "fp4") else traffic * (1.0 if keep else 2.0)
+    return (Compute(label="weight casts", kind="traffic", phase=FORWARD, traffic=traffic),)
 
 
-def largest_stage(work: Work, plan: Plan) -> Count:
-    """Parameters that the rank with most of them updates."""
+def optimizer_traffic(owned: Count, whole: Count, plan: Plan) -> Bytes:
+    """Bytes through memory of one optimizer step on one rank that updates `owned` parameters, and of casting the `whole` that
+    it holds of them for the next."""
+    casts = 0.0 if fsdp.applies(plan) else precision.weight_casts(whole, plan, "layer")
+    return owned * optimizer.traffic(plan) + casts
+
+
+def largest_stage(work: Work, plan: Plan) -> tuple[Count, Count]:
+    """Parameters that the rank with most of them updates, and what it holds of them: (its shard, all)."""
     most: Count = 0.0
+    whole: Count = 0.0
     for stage in work.stages:
-        most = np.maximum(most, gradient_parameters(work, stage).sharded(plan))
-    return most
+        found = gradient_parameters(work, stage)
+        most, whole = np.maximum(most, found.sharded(plan)), np.maximum(whole, found.all)
+    return most, whole
 
 
 __all__ = [

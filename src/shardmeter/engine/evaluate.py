@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import math
 
+from shardmeter.core.record import changed
 from shardmeter.core.units import Seconds
-from shardmeter.engine import add, demand, memory
+from shardmeter.engine import add, demand, host, memory
 from shardmeter.engine.layer import piece
 from shardmeter.engine.micro_batch import micro_batch
 from shardmeter.engine.price import prices
 from shardmeter.engine.step import step
+from shardmeter.families.operations import is_layer
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
+from shardmeter.strategies import precision
 
 BUSY = ("matrix products", "core attention", "memory-bound kernels", "recompute")
 """Terms in which the device computes."""
@@ -30,9 +33,14 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
     Raises UnknownName for a family or schedule that is not built. Legality is the constraints' business: an illegal plan
     gives meaningless numbers here, not an error. Leaves out: jitter between ranks, data loading, evaluation."""
     work = demand.collect(model, plan, run, stack)
-    price = prices(island, stack, plan, demand.WIDTH[plan.precision])
+    recipe = precision.recipe(plan.precision)
+    price = prices(island, stack, plan, recipe.width, recipe.base)
     pieces = {name: piece(block, price, stack) for name, block in work.blocks.items()}
-    stages = [micro_batch(stage, pieces, plan, stack) for stage in work.stages]
+    if plan.offload:
+        for name in filter(is_layer, work.blocks):
+            copied = host.copies(model, work, price, plan, run, stack, name)
+            pieces[name] = changed(pieces[name], copies=copied)
+    stages = [micro_batch(stage, pieces, plan, stack, work.micro_batches) for stage in work.stages]
     exposed, hidden, _ = step(work, stages, pieces, price, plan, stack)
     terms = add.ledger(exposed, hidden)
     busy: Seconds = 0.0

@@ -68,6 +68,14 @@ def train_stall(period: Seconds, channels: Sequence[Seconds]) -> Seconds:
     return np.maximum(longest - period, 0.0)
 
 
+def stall(work: Seconds, period: Seconds, pieces: int) -> tuple[Seconds, Seconds]:
+    """(exposed, hidden) seconds of a train of `pieces` layers of `period` each that copies `work` a layer, one layer ahead:
+    the first copy shows, the others hide as far as they fit."""
+    some, steady = float(min(pieces, 1)), float(max(pieces - 1, 0))
+    shown = some * work + steady * train_stall(period, (work,))
+    return shown, float(pieces) * work - shown
+
+
 def tail(work: Seconds, period: Seconds, pieces: Count) -> Seconds:
     """Exposed seconds of `work`, cut into `pieces` equal transfers released one per `period` and all due at the end.
 

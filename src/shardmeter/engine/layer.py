@@ -18,6 +18,16 @@ TERMS = {"expert": "expert all-to-all", "context": "context parallel", "tensor":
 """Ledger term of a collective, by the first word of its label."""
 DIRECTIONS = (FORWARD, INPUT_GRAD, WEIGHT_GRAD)
 Ledger = dict[str, Number]
+HOST = "host offload"
+"""Label of copies between device and host, and of what the host computes."""
+
+
+@record
+class Copies:
+    """Seconds of one layer's copies in its forward and its backward: the longer direction, the other runs beside it."""
+
+    forward: Seconds = 0.0
+    backward: Seconds = 0.0
 
 
 @record
@@ -36,6 +46,8 @@ class Piece:
     """What collectives of experts and of context parallelism occupy by phase: parameters and gradients share the channels.
 
     Leaves out: those of tensor parallelism, which seldom leave the scale-up domain."""
+    copies: Copies = Copies()
+    """Copies between device and host that run behind the piece."""
 
     @property
     def forward(self) -> Seconds:
@@ -73,26 +85,33 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
     """Price one piece and fold it: device seconds by phase, serial collectives, then the launch floor over each direction."""
     ledgers: dict[str, Ledger] = {phase: {} for phase in DIRECTIONS}
     windows: dict[tuple[str, str, bool], Seconds] = {}
+    products: Ledger = {}
     for op, portion in work.ops:
         label = "recompute" if op.replay else LABELS[op.kind]
         with under(label):
             seconds = price.compute(op)
         windows[op.label, op.phase, op.replay] = seconds
         add.merged(ledgers[op.phase], {label: seconds}, portion)
+        if op.kind == "gemm" and not op.replay:
+            add.merged(products, {op.phase + op.split: seconds}, portion)
     own = dict.fromkeys(DIRECTIONS, NOTHING)
+    hidden: Ledger = {}
     for transfer, portion in work.serial:
         term = TERMS[transfer.label.partition(" ")[0]]
         with under(term):
             charge = price.transfer(transfer)
-        add.merged(ledgers[transfer.phase], {term: charge.seconds}, portion)
+        shown, behind = _in_chunks(transfer, charge.seconds, products)
+        add.merged(ledgers[transfer.phase], {term: shown}, portion)
+        if transfer.hides_under:
+            add.merged(hidden, {term: behind}, portion)
+            add.merged(ledgers[transfer.phase], {"contention": stack.contention * behind}, portion)
         if term != "tensor parallel":
             own[transfer.phase] = own[transfer.phase].plus(charge.times(portion))
-    hidden: Ledger = {}
     for transfer, portion, replay in work.behind:
         window = windows[transfer.hides_under, transfer.phase, replay]
-        shown, behind, charge = _behind(transfer, window, price, stack)
-        add.merged(ledgers[transfer.phase], shown, portion)
-        add.merged(hidden, behind, portion)
+        exposed, covered, charge = _behind(transfer, window, price, stack)
+        add.merged(ledgers[transfer.phase], exposed, portion)
+        add.merged(hidden, covered, portion)
         own[transfer.phase] = own[transfer.phase].plus(charge.times(portion))
     times = {phase: add.folded(ledgers[phase].values()) for phase in DIRECTIONS}
     _floor(ledgers, times, (FORWARD,), work.launches_forward, stack)
@@ -107,6 +126,16 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
         ledgers=ledgers, hidden=hidden, times=times, gather=gather, gather_again=again, scatter=scatter,
         replicate=replicate, own=own,
     )  # fmt: skip
+
+
+def _in_chunks(transfer: Transfer, seconds: Seconds, products: Ledger) -> tuple[Seconds, Seconds]:
+    """(exposed, hidden) seconds of a serial transfer: all of it, or, where it passes in chunks behind the products cut along
+    the axis it names, one chunk and what does not fit behind them."""
+    if not transfer.hides_under:
+        return seconds, 0.0
+    chunk = seconds / transfer.chunks
+    shown = chunk + hide.late(seconds - chunk, products.get(transfer.phase + transfer.hides_under, 0.0))
+    return shown, seconds - shown
 
 
 def _behind(transfer: Transfer, window: Seconds, price: Prices, stack: Stack) -> tuple[Ledger, Ledger, Charge]:
@@ -138,6 +167,8 @@ def _floor(
     ledgers: dict[str, Ledger], times: dict[str, Seconds], phases: tuple[str, ...], launches: Number, stack: Stack
 ) -> None:
     """Raise a direction to the host's pace; the excess becomes a term of its first phase."""
+    if not any(ledgers[phase] for phase in phases):  # frozen: there is no such direction
+        return
     device = add.folded(times[phase] for phase in phases)
     with under("launch overhead"):
         paced = _paced(device, launches, stack)

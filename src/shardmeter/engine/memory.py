@@ -7,7 +7,7 @@ import numpy as np
 from shardmeter.core.units import Bytes, Count
 from shardmeter.engine import demand
 from shardmeter.engine.add import memory_total
-from shardmeter.engine.demand import WIDTH, Held, Work
+from shardmeter.engine.demand import Held, Work
 from shardmeter.families import family
 from shardmeter.schedules import schedule
 from shardmeter.specs.estimate import MemoryTerm
@@ -15,11 +15,10 @@ from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import context, expert, fsdp, recompute
+from shardmeter.strategies import context, data, expert, fsdp, optimizer, precision, recompute
 from shardmeter.strategies.pipeline import Stage
+from shardmeter.strategies.precision import WIDTH
 
-STATES = {"adamw": 8.0, "adamw8bit": 2.0, "sgd": 4.0}
-"""Bytes of optimizer moments per parameter."""
 LOGIT_BYTES = 10.0
 """Per logit at the loss: 16-bit logits, fp32 copy, fp32 gradient."""
 
@@ -63,7 +62,7 @@ def _stage(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: 
     if stage.head:
         logits = work.tokens * model.vocab / plan.tp * LOGIT_BYTES
     return (
-        *_states(parameters, plan, stack),
+        *_states(parameters, demand.frozen_parameters(work, stage), plan, stack),
         MemoryTerm(label="activations", size=activations, exactness="modelled"),
         *routed,
         MemoryTerm(label="peak inside a layer", size=np.maximum(peak, logits), exactness="modelled"),
@@ -71,18 +70,27 @@ def _stage(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: 
     )
 
 
-def _states(parameters: Held, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ...]:
-    """Parameters, gradients, optimizer. Sharded: the fp32 master is the parameter; whole: a 16-bit copy beside it."""
-    owned = parameters.sharded(plan)
-    master = WIDTH[plan.master_dtype]
-    gradient = WIDTH[stack.gradient_dtype] + (WIDTH[plan.precision] if stack.gradient_copy else 0.0)
+def _states(trained: Held, frozen: Held, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ...]:
+    """Parameters, gradients, optimizer. Sharded: the master is the parameter; whole: a 16-bit copy beside it, unless the
+    master has 16 bits itself. Frozen parameters are held in 16 bits and nothing else; what is offloaded is not here."""
+    base, owned = precision.recipe(plan.precision).width, trained.sharded(plan)
+    master, away = WIDTH[plan.master_dtype], "optimizer" in plan.offload
+    gradient = np.minimum(WIDTH[stack.gradient_dtype], master) + (base if stack.gradient_copy else 0.0)
+    each = data.reduces_each(plan, stack.accumulate)
+    moments = owned * optimizer.state(plan)
     if fsdp.applies(plan):
-        held, kept = owned * master, owned * master
-        state = owned * STATES[plan.optimizer]
+        held = owned * (base if away else master) + frozen.sharded(plan) * base
+        kept = (owned if each else trained.all) * master
+        state = moments
     else:
-        held = parameters.all * WIDTH[plan.precision]
-        kept = (owned if plan.sharding == "zero2" else parameters.all) * gradient
-        state = owned * (STATES[plan.optimizer] + master)
+        held = (trained.all + frozen.all) * base
+        kept = (owned if plan.sharding == "zero2" and each else trained.all) * gradient
+        state = moments + owned * (master if master > base else 0.0)
+    if away:
+        state = 0.0 * state
+        kept = 0.0 * kept if each else kept
+    if "parameters" in plan.offload:
+        held = 0.0 * held
     return (
         MemoryTerm(label="parameters", size=held, exactness="exact"),
         MemoryTerm(label="gradients", size=kept, exactness="exact"),
@@ -90,31 +98,42 @@ def _states(parameters: Held, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ...
     )
 
 
+def layer_kept(
+    model: Model, tokens: Count, plan: Plan, run: Run, stack: Stack, block: str
+) -> tuple[Bytes, Bytes, Bytes]:
+    """One layer of one micro-batch on one rank: (kept until its backward, all that its backward reads, its input)."""
+    scores = stack.attention in ("unfused", "fused")
+    outside, inside = family(model.family).activation_bytes(model, stack.kernels, scores, run.seq_len, block)
+    outside, inside = precision.kept(model, plan, outside, inside, block)
+    across = plan.tp if plan.sequence_parallel else 1.0
+    per_layer = tokens * (outside / across + inside / plan.tp)
+    checkpoint = tokens * model.hidden * precision.recipe(plan.precision).width / across
+    kept = recompute.kept(plan.recompute, stack.selective) * per_layer
+    if plan.recompute == "selective" and stack.selective == "attention" and scores:
+        kept = kept - tokens * 5.0 * model.heads * run.seq_len / plan.tp
+    kept = np.maximum(kept, checkpoint)
+    if plan.recompute.startswith("every-"):  # one layer of K keeps its input only
+        share = recompute.share(plan.recompute)
+        kept = (1.0 - share) * per_layer + share * checkpoint
+    return kept, per_layer, checkpoint
+
+
 def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack) -> tuple[Bytes, Bytes]:
     """(kept until the backward over all micro-batches in flight, working set of the layer being computed)."""
-    scores = stack.attention in ("unfused", "fused")
-    across = plan.tp if plan.sequence_parallel else 1.0
-    width = WIDTH[plan.precision]
-    checkpoint = work.tokens * model.hidden * width / across
+    flying, away = _in_flight(work, stage, plan), "activations" in plan.offload
     whole: Bytes = 0.0
     working: Bytes = 0.0
-    for name, count in stage.contents or (("layer", 0),):
-        outside, inside = family(model.family).activation_bytes(model, stack.kernels, scores, run.seq_len, name)
-        per_layer = work.tokens * (outside / across + inside / plan.tp)
-        kept = recompute.kept(plan.recompute, stack.selective) * per_layer
-        if plan.recompute == "selective" and stack.selective == "attention" and scores:
-            kept = kept - work.tokens * 5.0 * model.heads * run.seq_len / plan.tp
-        kept = np.maximum(kept, checkpoint)
-        if plan.recompute.startswith("every-"):  # one layer of K keeps its input only
-            share = recompute.share(plan.recompute)
-            kept = (1.0 - share) * per_layer + share * checkpoint
+    checkpoint: Bytes = 0.0
+    for name, count in stage.contents or ((demand.main_layer(work), 0),):
+        kept, per_layer, checkpoint = layer_kept(model, work.tokens, plan, run, stack, name)
         # what runs again (all of a replayed layer, its kept input not twice) and one gradient
-        here = per_layer if plan.recompute.startswith("every-") else per_layer - kept + checkpoint
-        whole = whole + float(count) * kept
-        working = np.maximum(working, here)
+        again = plan.recompute.startswith("every-") and not away
+        working = np.maximum(working, per_layer if again else per_layer - kept + checkpoint)
+        whole = whole + float(min(count, 2) if away else count) * kept  # offloaded: two layers' worth, on their way
     edge = checkpoint if stage.embedding else 0.0
+    width = precision.recipe(plan.precision).width
     working = working + context.buffers(model, work.tokens, plan, width)
-    return _in_flight(work, stage, plan) * (whole + edge), working
+    return (whole + flying * edge if away else flying * (whole + edge)), working
 
 
 def _in_flight(work: Work, stage: Stage, plan: Plan) -> Count:
@@ -144,20 +163,22 @@ def _gathered(work: Work, plan: Plan, stage: Stage) -> Bytes:
     Of a stage with two kinds of layers, the larger kind."""
     if not fsdp.applies(plan):
         return 0.0
-    gather, reduce = WIDTH[plan.gather_dtype], WIDTH[plan.reduce_dtype]
-    gradient = reduce if plan.reduce_dtype == plan.precision else reduce + WIDTH[plan.precision]
-    held = {name: work.blocks[name].held + work.blocks[name].experts for name in work.blocks}
+    reduce, base = WIDTH[plan.reduce_dtype], precision.recipe(plan.precision)
+    gradient = reduce if plan.reduce_dtype == base.base else reduce + base.width
     total: Bytes = 0.0
     largest: Bytes = 0.0
+    most: Bytes = 0.0
     for name, count in stage.contents:
-        largest = np.maximum(largest, held[name])
+        block = work.blocks[name]
+        gathered = (block.held + block.experts) * precision.gather_width(plan, name)
+        largest = np.maximum(largest, (block.trained + block.experts_trained) * gradient)
+        most = np.maximum(most, gathered)
         if not plan.reshard:
-            total = total + held[name] * float(count) * gather
+            total = total + gathered * float(count)
     if plan.reshard:
-        total = largest * float(min(stage.layers, 2)) * gather
-    largest = largest * gradient
+        total = most * float(min(stage.layers, 2))
     for name, here in (("embedding", stage.embedding), ("head", stage.head)):
         if here:
-            total = total + held[name] * gather
-            largest = np.maximum(largest, held[name] * gradient)
+            total = total + work.blocks[name].held * precision.gather_width(plan, name)
+            largest = np.maximum(largest, work.blocks[name].trained * gradient)
     return total + largest

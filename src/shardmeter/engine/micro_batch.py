@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from shardmeter.core.record import record
-from shardmeter.core.units import Seconds
+from shardmeter.core.record import changed, record
+from shardmeter.core.units import Count, Seconds
 from shardmeter.engine import add, hide
 from shardmeter.engine.demand import contents
-from shardmeter.engine.layer import DIRECTIONS, Ledger, Piece
+from shardmeter.engine.layer import DIRECTIONS, HOST, Ledger, Piece
+from shardmeter.engine.price import NOTHING
 from shardmeter.families.operations import is_layer
 from shardmeter.schedules import Slot
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import fsdp
+from shardmeter.strategies import data, fsdp
 from shardmeter.strategies.pipeline import Stage
 
 _ZERO: tuple[Seconds, Seconds, Seconds] = (0.0, 0.0, 0.0)
@@ -28,7 +29,9 @@ class MicroBatch:
     slot: Slot
 
 
-def micro_batch(stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack) -> MicroBatch:
+def micro_batch(
+    stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, micro_batches: Count = 1.0
+) -> MicroBatch:
     """Fold the layers of one stage into its forward, input gradient and weight gradient."""
     exposed: Ledger = {}
     times: dict[str, Seconds] = dict.fromkeys(DIRECTIONS, 0.0)
@@ -40,9 +43,13 @@ def micro_batch(stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack
     for name, count in contents(stage):
         add.merged(hidden, pieces[name].hidden, float(count))
     if fsdp.applies(plan):
-        shown, behind, forward, backward = _sharded(stage, pieces, stack)
+        shown, behind, forward, backward = _accumulated(stage, pieces, plan, stack, micro_batches)
         add.merged(exposed, shown, 1.0)
         add.merged(hidden, behind, 1.0)
+        times[FORWARD] = times[FORWARD] + forward
+        times[INPUT_GRAD] = times[INPUT_GRAD] + backward
+    if {"parameters", "activations"} & set(plan.offload):
+        forward, backward = _copied(stage, pieces, plan, exposed, hidden)
         times[FORWARD] = times[FORWARD] + forward
         times[INPUT_GRAD] = times[INPUT_GRAD] + backward
     slot = Slot(
@@ -95,6 +102,48 @@ def _sharded(stage: Stage, pieces: dict[str, Piece], stack: Stack) -> tuple[Ledg
     hidden = {"parameter gather": hidden_forward + hidden_back, "gradient reduction": hidden_reduce}
     hidden = {label: add.larger(seconds, 0.0) for label, seconds in hidden.items()}
     return exposed, hidden, forward + slowed_forward, gather_back + reduce + slowed_back
+
+
+def _accumulated(
+    stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, micro_batches: Count
+) -> tuple[Ledger, Ledger, Seconds, Seconds]:
+    """`_sharded` of the mean micro-batch: where gradients are reduced with the last one only, the others reduce nothing."""
+    loud = _sharded(stage, pieces, stack)
+    if data.reduces_each(plan, stack.accumulate):
+        return loud
+    still = {name: changed(piece, scatter=NOTHING, replicate=NOTHING) for name, piece in pieces.items()}
+    quiet = _sharded(stage, still, stack)
+    share = 1.0 / micro_batches
+
+    def mean(one: Ledger, other: Ledger) -> Ledger:
+        return {label: share * one[label] + (1.0 - share) * other[label] for label in one}
+
+    return (
+        mean(loud[0], quiet[0]),
+        mean(loud[1], quiet[1]),
+        share * loud[2] + (1.0 - share) * quiet[2],
+        share * loud[3] + (1.0 - share) * quiet[3],
+    )
+
+
+def _copied(
+    stage: Stage, pieces: dict[str, Piece], plan: Plan, exposed: Ledger, hidden: Ledger
+) -> tuple[Seconds, Seconds]:
+    """Copies between device and host behind a stage's layers: what they add to the forward and to the backward.
+
+    They share the window with the gathers of sharded parameters, each on a channel of its own."""
+    shown: tuple[Seconds, Seconds] = (0.0, 0.0)
+    for name, count in stage.contents:
+        layer = pieces[name]
+        there, back = layer.forward, layer.backward
+        if fsdp.applies(plan):
+            there, back = layer.forward_fold().steady, layer.backward_fold(0.0).steady
+        forward, behind = hide.stall(layer.copies.forward, there, count)
+        backward, more = hide.stall(layer.copies.backward, back, count)
+        add.merged(exposed, {HOST: forward + backward}, 1.0)
+        add.merged(hidden, {HOST: behind + more}, 1.0)
+        shown = shown[0] + forward, shown[1] + backward
+    return shown
 
 
 def _stall_of_gathers(layer: Piece) -> Seconds:

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shardmeter.core.units import Bytes, BytesPerS, Count, FlopPerS, Fraction, Ratio, Seconds
-from shardmeter.physics import attention, collectives, gemm, memory_bound
+from shardmeter.core.units import Bytes, BytesPerS, Count, FlopPerS, Fraction, Ratio, Seconds, Watts
+from shardmeter.physics import attention, collectives, gemm, host, memory_bound
 from shardmeter.specs.accelerator import Accelerator
 from shardmeter.specs.demands import FORWARD, Compute, Transfer
 from shardmeter.specs.fleet import Island, Tier
@@ -50,6 +50,19 @@ NOTHING = Charge(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
+class Format:
+    """What products in one number format cost: rate, bytes of an operand, depth that the start of a tile is worth."""
+
+    rate: FlopPerS
+    width: Bytes
+    depth: Count
+
+
+OPERAND = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5}
+"""Bytes of one operand element."""
+
+
+@dataclass(frozen=True, slots=True)
 class Prices:
     """Price list of one island under one stack for one mesh."""
 
@@ -60,14 +73,16 @@ class Prices:
     peak: FlopPerS
     bandwidth: BytesPerS
     width: Bytes
-    depth: Count
+    formats: dict[tuple[str, str], Format]
+    """By (number format, scaling), each priced when first asked for."""
 
     def compute(self, op: Compute) -> Seconds:
         """Device seconds of one kernel demand."""
         if op.kind == "gemm":
-            traffic = gemm.gemm_traffic(op.m, op.n, op.k, op.repeats, self.width)
-            fill = gemm.gemm_fill(op.m, op.n, op.k, op.repeats, self.island.accelerator.processors, self.depth)
-            return gemm.gemm_time(op.flops, traffic, fill, self.rate, self.bandwidth, KERNEL_START)
+            form = self._format(op.dtype, op.scaling)
+            traffic = gemm.gemm_traffic(op.m, op.n, op.k, op.repeats, form.width, self.width)
+            fill = gemm.gemm_fill(op.m, op.n, op.k, op.repeats, self.island.accelerator.processors, form.depth)
+            return gemm.gemm_time(op.flops, traffic, fill, form.rate, self.bandwidth, KERNEL_START)
         if op.kind == "attention":
             return self._attention(op)
         return memory_bound.traffic_time(op.traffic, self.stack.traffic_factor, self.bandwidth)
@@ -75,6 +90,21 @@ class Prices:
     def streamed(self, traffic: Bytes) -> Seconds:
         """Seconds of plain streaming through memory (optimizer): no stack factor."""
         return memory_bound.traffic_time(traffic, 1.0, self.bandwidth)
+
+    def host_copy(self, size: Bytes) -> Seconds:
+        """Seconds to copy bytes between device and host, one direction; NaN where the link is not known."""
+        link = self.island.accelerator.host_link
+        return host.copy_time(size, math.nan if link is None else link, host.LINK_SHARE)
+
+    def host_update(self, traffic: Bytes) -> Seconds:
+        """Seconds of streaming through the host's memory; NaN where its rate is not known."""
+        rate = self.island.accelerator.host_memory_bandwidth
+        return host.update_time(traffic, math.nan if rate is None else rate, host.MEMORY_SHARE)
+
+    def _format(self, dtype: str, scaling: str) -> Format:
+        if (dtype, scaling) not in self.formats:
+            self.formats[dtype, scaling] = _format(self.island.accelerator, self.stack, dtype, scaling)
+        return self.formats[dtype, scaling]
 
     def _attention(self, op: Compute) -> Seconds:
         kernel, forward = self.stack.attention, op.phase == FORWARD or op.replay
@@ -191,21 +221,34 @@ class Prices:
         return members
 
 
-def prices(island: Island, stack: Stack, plan: Plan, width: Bytes) -> Prices:
-    """The price list; `width` is bytes per activation element. KeyError-free: the constraints have checked the dtype."""
+def prices(island: Island, stack: Stack, plan: Plan, width: Bytes, dtype: str = "bf16") -> Prices:
+    """The price list; `width` is bytes per activation element and `dtype` its format, in which products are done that name
+    none. KeyError-free: the constraints have checked the dtypes."""
     device = island.accelerator
-    peak = device.peak[plan.precision]
-    share = device.matmul_share.get(plan.precision, 0.80)
-    power = 1.0 if device.power is None else device.power
-    limit = power if device.power_limit is None else device.power_limit
+    power, limit = _power(device)
+    base = _format(device, stack, dtype, "")
     return Prices(
-        island=island, stack=stack, plan=plan,
-        rate=gemm.matmul_rate(peak, share, stack.gemm_factor, limit, power),
-        peak=peak * np.sqrt(np.minimum(limit / power, 1.0)),
-        bandwidth=device.memory_bandwidth * device.memory_share,
+        island=island, stack=stack, plan=plan, rate=base.rate,
+        peak=device.peak[dtype] * np.sqrt(np.minimum(limit / power, 1.0)),
+        bandwidth=device.memory_bandwidth * device.memory_share, width=width, formats={("", ""): base},
+    )  # fmt: skip
+
+
+def _power(device: Accelerator) -> tuple[Watts, Watts]:
+    power = 1.0 if device.power is None else device.power
+    return power, power if device.power_limit is None else device.power_limit
+
+
+def _format(device: Accelerator, stack: Stack, dtype: str, scaling: str) -> Format:
+    """What products in a number format cost on a device under a stack."""
+    power, limit = _power(device)
+    peak, width = device.peak[dtype], OPERAND[dtype]
+    factor = stack.gemm_factor * gemm.SCALED.get((scaling, device.arch), 1.0)
+    return Format(
+        rate=gemm.matmul_rate(peak, device.matmul_share.get(dtype, 0.80), factor, limit, power),
         width=width,
         depth=gemm.depth_fill(peak, width, device.memory_bandwidth, gemm.DEPTH_FILL, 1.0),
-    )  # fmt: skip
+    )
 
 
 def attention_share(device: Accelerator, kernel: str) -> tuple[str, tuple[Fraction, Fraction]]:

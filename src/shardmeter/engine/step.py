@@ -6,19 +6,21 @@ import numpy as np
 
 from shardmeter.core.formula import under
 from shardmeter.core.record import changed
-from shardmeter.core.units import Seconds
+from shardmeter.core.units import Bytes, Seconds
 from shardmeter.engine import add, demand, hide
 from shardmeter.engine.demand import Work
 from shardmeter.engine.hide import Fold
 from shardmeter.engine.layer import Ledger, Piece
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.engine.price import Prices
+from shardmeter.engine.update import update
 from shardmeter.schedules import schedule
 from shardmeter.specs.demands import Transfer
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, fsdp
 from shardmeter.strategies.pipeline import Stage
+from shardmeter.strategies.precision import WIDTH
 
 
 def step(
@@ -47,10 +49,11 @@ def step(
         before, after = gather, reduce + slowed
         add.merged(exposed, {"parameter gather": gather, "gradient reduction": reduce, "contention": slowed}, 1.0)
         add.merged(hidden, {"parameter gather": gather_hidden, "gradient reduction": reduce_hidden}, 1.0)
-    with under("optimizer"):
-        exposed["optimizer"] = price.streamed(demand.optimizer_traffic(demand.largest_stage(work, plan), plan))
+    updating, behind = update(work, pieces, price, plan)
+    add.merged(exposed, updating, 1.0)
+    add.merged(hidden, behind, 1.0)
     exposed["software"] = stack.step_overhead
-    after = after + exposed["optimizer"] + exposed["software"]
+    after = after + add.folded(updating.values()) + exposed["software"]
     tokens = work.tokens * work.micro_batches
     return exposed, hidden, Fold(prologue=before, steady=steady, epilogue=after, idle={"compute": bubble}, work=tokens)
 
@@ -96,15 +99,16 @@ def _gradient_reduction(
     zero2, which reduces after every micro-batch). Leaves out: later stages, which finish earlier and have slack."""
     stage = work.stages[0]
     held = demand.gradient_parameters(work, stage)
-    width = demand.WIDTH[plan.reduce_dtype]
-    seconds = _in_buckets(data.gradient_transfers(held.dense, plan, width), price)
+    width = WIDTH[plan.reduce_dtype]
+    moves = data.gradient_transfers(held.dense, plan, width, stack.accumulate)
     if _routed(stage):
-        seconds = seconds + _in_buckets(data.gradient_transfers(held.experts, plan, width, experts=True), price)
+        moves = (*moves, *data.gradient_transfers(held.experts, plan, width, stack.accumulate, experts=True))
+    seconds = _in_buckets(moves, price, stack.bucket)
     shown = seconds
     if stack.gradient_overlap:
         layers = float(max(stage.layers, 1))
         shown = hide.tail(seconds, _train(stage, pieces, "backward") / layers, layers)
-    times = work.micro_batches if plan.sharding == "zero2" else 1.0
+    times = work.micro_batches if data.reduces_each(plan, stack.accumulate) else 1.0
     return times * shown, times * (seconds - shown)
 
 
@@ -114,10 +118,11 @@ def _update_gather(
     """(exposed, hidden) seconds of gathering updated parameters, before or behind the first forward."""
     stage = work.stages[0]
     held = demand.gradient_parameters(work, stage)
-    width = demand.WIDTH[plan.gather_dtype]
-    seconds = _in_buckets(data.update_transfers(held.dense, plan, width), price)
+    width = WIDTH[plan.gather_dtype]
+    moves = data.update_transfers(held.dense, plan, width)
     if _routed(stage):
-        seconds = seconds + _in_buckets(data.update_transfers(held.experts, plan, width, experts=True), price)
+        moves = (*moves, *data.update_transfers(held.experts, plan, width, experts=True))
+    seconds = _in_buckets(moves, price, stack.bucket)
     window = _train(stage, pieces, "forward") if stack.gather_overlap else 0.0
     shown = hide.late(seconds, window)
     return shown, seconds - shown
@@ -133,9 +138,9 @@ def _train(stage: Stage, pieces: dict[str, Piece], direction: str) -> Seconds:
     return add.folded(float(count) * getattr(pieces[name], direction) for name, count in stage.contents)
 
 
-def _in_buckets(transfers: tuple[Transfer, ...], price: Prices) -> Seconds:
+def _in_buckets(transfers: tuple[Transfer, ...], price: Prices, bucket: Bytes) -> Seconds:
     total: Seconds = 0.0
     for transfer in transfers:
-        buckets = np.maximum(np.ceil(transfer.size / data.BUCKET), 1.0)
+        buckets = np.maximum(np.ceil(transfer.size / bucket), 1.0)
         total = total + price.transfer(changed(transfer, size=transfer.size / buckets, messages=buckets)).seconds
     return total

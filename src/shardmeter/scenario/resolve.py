@@ -193,7 +193,7 @@ def _stack(given: ScenarioInput, rows: Rows, found: Findings) -> Stack | None:
 
 def _plan(said: dict[str, Any], stack: Stack, island: Island, found: Findings) -> tuple[Plan, bool]:
     """The plan with its defaults, and whether the degrees leave no whole dp_shard (noted as a violation)."""
-    own = {name: value for name, value in said.items() if name not in ("sync", "placement", "offload")}
+    own = {name: value for name, value in said.items() if name not in ("sync", "placement")}
     if "sharding" not in own:
         found.assumptions.append("plan fsdp (no sharding named)")
     if "micro_batch" not in own:
@@ -206,6 +206,9 @@ def _plan(said: dict[str, Any], stack: Stack, island: Island, found: Findings) -
         if dtype not in own:
             own[dtype] = getattr(stack, dtype)
             found.assumptions.append(f"{dtype} {own[dtype]} (of stack {stack.name})")
+    if stack.async_tp and "async_tp" not in own and own.get("sequence_parallel", True) and own.get("tp", 1.0) != 1.0:
+        own["async_tp"] = True
+        found.assumptions.append(f"async_tp true (of stack {stack.name})")
     order = own.get("rank_order")
     if order is not None and sorted(order) != sorted(AXES):
         found.refuse(("plan", "rank_order"), f"{list(order)} is no order of the axes", f"each once: {', '.join(AXES)}")

@@ -21,6 +21,7 @@ from shardmeter.scenario.values import (
     Input,
     Name,
     Nodes,
+    Offload,
     OverSubscription,
     PerNode,
     Price,
@@ -31,6 +32,7 @@ from shardmeter.scenario.values import (
     Stages,
     Steps,
     Tokens,
+    Trainable,
     meant,
     plan_line,
     said,
@@ -38,11 +40,15 @@ from shardmeter.scenario.values import (
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Accelerator, Fabric, Model, Stack
 from shardmeter.specs.plan import SHARDINGS
+from shardmeter.strategies.optimizer import OPTIMIZERS
+from shardmeter.strategies.precision import RECIPES as _RECIPES
 
 M = TypeVar("M", bound=BaseModel)
 _NAME, _INLINE = "‹name›", "‹inline›"
+RECIPES = tuple(_RECIPES)
+"""Words of `precision`."""
 _FLOATS = ("bf16", "fp16", "fp32")
-_LATER = ("fp8", "fp8-delayed", "fp8-tensorwise", "fp8-rowwise", "mxfp8", "fp4", "nvfp4", "mxfp4", "int8", "int4")
+_LATER = ("fp8", "mxfp8", "fp4", "nvfp4", "mxfp4", "int8", "int4")
 
 
 def _tag(value: Any) -> str:
@@ -101,16 +107,23 @@ class PlanInput(Input):
     virtual_stages: Stages | None = said("Chunks of layers per pipeline stage (interleaved).")
     recompute: Recompute | None = said("Activation recomputation: none, selective, full, every-K.")
     precision: str | None = said(
-        "Number format of matrix products.", words=("bf16", "fp16"), planned=("fp32", "tf32", *_LATER)
+        "Recipe of the linear layers' products; fp8 = one scale a tensor.",
+        words=RECIPES,
+        planned=("fp32", "tf32", "mxfp4", "int8", "int4"),
     )
-    gather_dtype: str | None = said("Format in which parameters are gathered.", words=_FLOATS, planned=_LATER)
+    gather_dtype: str | None = said(
+        "Format in which parameters are gathered.", words=(*_FLOATS, "fp8"), planned=_LATER[1:]
+    )
     reduce_dtype: str | None = said("Format in which gradients are reduced.", words=_FLOATS, planned=_LATER)
-    optimizer: str | None = said("Optimizer.", words=("adamw", "adamw8bit", "sgd"), planned=("adafactor", "muon"))
+    optimizer: str | None = said("Optimizer.", words=tuple(OPTIMIZERS))
     master_dtype: str | None = said("Format of the master parameters.", words=_FLOATS, planned=_LATER)
     sequence_parallel: bool | None = said("Cut activations between matrix products over tp.")
     cp_kind: str | None = said("Context parallelism.", words=("ring", "all-gather", "ulysses"))
-    offload: Any = said("States kept on the host.", only="nothing")
-    trainable: str | None = said("What is trained.", only="all")
+    async_tp: bool | None = said("Pass tensor-parallel gathers and scatters in chunks behind their products.")
+    offload: Offload | None = said("Kept on the host: a list of optimizer, parameters, activations; or none.")
+    trainable: Trainable | None = said(
+        "What is trained: all, lora(r=16), or blocks: embedding, layer, head, layer:24-31."
+    )
     rank_order: tuple[str, ...] | None = said("Mesh axes, innermost first.")
     placement: Any = said("Axes that cross islands.", only="nothing")
     sync: SyncInput | None = said("Synchronisation across islands.")

@@ -19,10 +19,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from shardmeter.core.errors import BadQuantity, BadScenario, nearest, printable, shown
+from shardmeter.core.errors import BadQuantity, BadScenario, UnknownName, nearest, printable, shown
 from shardmeter.core.quantity import BOUNDS, EXAMPLES, counted, price, quantity
 from shardmeter.scenario.bounds import GPUS, STAGES, Bound, broken
 from shardmeter.scenario.grammar import parse_plan
+from shardmeter.strategies.adapters import trained
+from shardmeter.strategies.offload import KINDS as OFFLOADS
 
 _GPUS = re.compile(r"\s*([0-9][0-9_.]*[kK]?)\s*[xX×*]\s*(\S.*?)\s*")
 
@@ -229,6 +231,45 @@ Recompute: TypeAlias = Annotated[
     WithJsonSchema({"type": "string", "pattern": "^(none|selective|full|every-[1-9][0-9]*)$"}),
 ]
 """none, selective, full or every-K."""
+
+
+def _offload(value: Any) -> tuple[str, ...]:
+    asked = [value] if isinstance(value, str) else value
+    if value in ("none", []):
+        return ()
+    if not isinstance(asked, list) or not all(isinstance(one, str) for one in asked):
+        raise refused(f"{shown(value, 40)} is no list of {', '.join(OFFLOADS)}", "as in [optimizer]")
+    found = [check_word(one, OFFLOADS) for one in asked]
+    return tuple(kind for kind in OFFLOADS if kind in found)
+
+
+Offload: TypeAlias = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_offload),
+    WithJsonSchema({"anyOf": [{"enum": ["none", *OFFLOADS]}, {"type": "array", "items": {"enum": list(OFFLOADS)}}]}),
+]
+"""What is kept on the host, in a fixed order."""
+
+
+def _trainable(value: Any) -> str:
+    parts = [value] if isinstance(value, str) else value
+    if not isinstance(parts, list) or not parts or not all(isinstance(one, str) for one in parts):
+        raise refused(f"{shown(value, 40)} says nothing that can be trained", "all, lora(r=16), or [layer, head]")
+    text = "+".join(part.strip().replace(" ", "") for part in parts)
+    try:
+        trained(text)
+    except UnknownName as error:
+        rule = "all, lora(r=N), lora(r=N,on=qkv), or a list of embedding, layer, head, layer:FIRST-LAST"
+        raise refused(f"unknown word {shown(error.name, 40)}", meant(tuple(error.nearest)), rule=rule) from None
+    return text
+
+
+Trainable: TypeAlias = Annotated[
+    str,
+    BeforeValidator(_trainable),
+    WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}, "examples": ["lora(r=16)", ["head"]]}),
+]
+"""all, lora(r=N), or blocks joined by +."""
 
 
 def plan_line(value: Any) -> Any:

@@ -48,6 +48,8 @@ class Accelerator:
     """Accelerators that one operating system usually sees."""
     host_link: BytesPerS | None = None
     """PCIe or C2C, one direction."""
+    host_memory_bandwidth: BytesPerS | None = None
+    """What the host's memory gives each accelerator, for states that live there; None = not known, and then not guessed."""
     fabric: str = ""
     """Default scale-out fabric (a row of `data/fabrics.csv`)."""
     source: str = ""

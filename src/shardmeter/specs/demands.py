@@ -32,6 +32,10 @@ class Compute:
     traffic: Bytes = 0.0
     seq: Count = 0.0
     head_dim: Count = 0.0
+    dtype: str = ""
+    """gemm: number format of the operands; empty = that of the plan's activations."""
+    scaling: str = ""
+    """gemm: what one scale of a narrow format covers (tensor, row, block, mx)."""
     launches: Count = 0.0
     replay: bool = False
     """Whether the op is a recomputation (counts in hfu, not in mfu)."""
@@ -56,6 +60,8 @@ class Transfer:
     """How many such collectives: `size` is that of one."""
     window: Fraction = 1.0
     """Share of the named compute that one message may run behind."""
+    chunks: Count = 1.0
+    """Pieces of one collective that pass one by one while what it hides under works on the others."""
 
 
 @record

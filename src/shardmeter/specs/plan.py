@@ -51,9 +51,12 @@ class Plan:
     optimizer: str = "adamw"
     master_dtype: str = "fp32"
     sequence_parallel: bool = True
+    async_tp: bool = False
+    """Tensor-parallel gathers and scatters pass in chunks behind the product they feed or empty (needs sequence_parallel)."""
     cp_kind: str = "ring"
     offload: tuple[str, ...] = ()
     trainable: str = "all"
+    """all, lora(r=16), or blocks joined by +: embedding, layer, head, layer:24-31."""
     rank_order: tuple[str, ...] = AXES
     """Mesh axes, innermost (neighbouring ranks) first."""
     placement: tuple[tuple[str, tuple[str, ...]], ...] = ()

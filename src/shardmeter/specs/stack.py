@@ -16,6 +16,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "reduce_dtype": ("fp32", "bf16", "fp16"),
     "gather_dtype": ("fp32", "bf16", "fp16"),
     "gradient_dtype": ("fp32", "bf16", "fp16"),
+    "accumulate": ("usual", "last", "every"),
 }
 """The words each named field of a stack may hold."""
 
@@ -49,6 +50,13 @@ class Stack:
     """Whether the data-parallel reduction of gradients runs behind the backward pass."""
     gather_overlap: bool = False
     """zero1/zero2: whether the gather of updated parameters runs behind the next forward pass."""
+    async_tp: bool = False
+    """Whether tensor-parallel gathers and scatters pass in chunks behind the products they belong to, where a plan is silent."""
+    bucket: Bytes = 50e6
+    """Bytes in one gradient bucket (PyTorch DDP 25 MiB; Megatron 40 M elements; nanotron 50 MB; DeepSpeed 500 M elements)."""
+    accumulate: str = "usual"
+    """When gradients are reduced while micro-batches accumulate: usual (ddp and zero1 with the last one, the others after every
+    one), last (no_sync everywhere: gradients are kept whole until then), every (DDP without no_sync)."""
     sends_cut: bool = False
     """Without sequence parallelism: whether each tensor-parallel rank sends its part of the activations to the next stage."""
     expert_overlap: bool = False

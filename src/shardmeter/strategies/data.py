@@ -1,7 +1,9 @@
 """Data parallelism with whole gradients: DDP, ZeRO-1 and ZeRO-2 (Li 2020; Rajbhandari 2020 §5).
 
 ddp: one all-reduce of the gradients a step. zero1: a reduce-scatter, then a gather of the updated parameters. zero2: the
-reduce-scatter after every micro-batch, because whole gradients are not kept. Leaves out: find-unused-parameters, bucket order.
+reduce-scatter after every micro-batch, because whole gradients are not kept (DeepSpeed). `accumulate`, a fact of the stack,
+changes when: with the last micro-batch everywhere (no_sync), or after every one everywhere (DDP without no_sync).
+Leaves out: find-unused-parameters, bucket order.
 """
 
 from __future__ import annotations
@@ -10,8 +12,6 @@ from shardmeter.core.units import Bytes, Count
 from shardmeter.specs.demands import INPUT_GRAD, OPTIMIZER, Transfer
 from shardmeter.specs.plan import Plan
 
-BUCKET = 50e6
-"""Bytes in one gradient bucket (PyTorch DDP 25 MiB; Megatron 40 M elements; nanotron 50 MB)."""
 GROUP = ("cp", "dp_shard", "dp_replicate")
 EXPERTS = ("edp", "dp_replicate")
 """Routed experts are copied over what the expert mesh leaves of tp · cp · dp_shard, and over the replicas."""
@@ -24,13 +24,19 @@ def shards(plan: Plan, experts: bool = False) -> Count:
     return plan.degree("edp") if experts else plan.dp_shard * plan.cp
 
 
+def reduces_each(plan: Plan, accumulate: str) -> bool:
+    """Whether gradients are reduced after every micro-batch and not only with the last."""
+    usual = plan.sharding in ("zero2", "zero3", "fsdp")
+    return {"usual": usual, "last": False, "every": True}[accumulate]
+
+
 def gradient_transfers(
-    parameters: Count, plan: Plan, reduce_width: Bytes, experts: bool = False
+    parameters: Count, plan: Plan, reduce_width: Bytes, accumulate: str = "usual", experts: bool = False
 ) -> tuple[Transfer, ...]:
     """Reduction of the gradients of `parameters` (one rank's, after tensor, expert and pipeline cuts)."""
     size = parameters * reduce_width
     group = EXPERTS if experts else GROUP
-    scope = "micro_batch" if plan.sharding == "zero2" else "step"
+    scope = "micro_batch" if reduces_each(plan, accumulate) else "step"
 
     def over(label: str, collective: str, size: Bytes, axes: tuple[str, ...]) -> Transfer:
         return Transfer(

@@ -23,9 +23,18 @@ def applies(plan: Plan) -> bool:
 
 
 def transfers(
-    parameters: Count, plan: Plan, gather_width: Bytes, reduce_width: Bytes, keep: bool, experts: bool = False
+    parameters: Count,
+    trained: Count,
+    plan: Plan,
+    gather_width: Bytes,
+    reduce_width: Bytes,
+    keep: bool,
+    experts: bool = False,
 ) -> tuple[Transfer, ...]:
-    """Collectives of one unit of `parameters` per micro-batch. `keep`: its parameters stay gathered until the backward."""
+    """Collectives of one unit of `parameters` per micro-batch. `keep`: its parameters stay gathered until the backward.
+
+    Frozen parameters travel like the others; gradients are those of the `trained` ones, and there are none if nothing of
+    the unit is."""
     shards = plan.degree("edp") if experts else plan.dp_shard * plan.cp
     group = EXPERTS if experts else SHARD
 
@@ -37,9 +46,11 @@ def transfers(
 
     gather = over("parameter gather", "all_gather", parameters * gather_width, group, FORWARD)
     again = () if keep else (over("parameter gather", "all_gather", parameters * gather_width, group, INPUT_GRAD),)
+    if isinstance(trained, float) and trained == 0.0:
+        return gather, *again
     return (
         gather,
         *again,
-        over("gradient scatter", "reduce_scatter", parameters * reduce_width, group, INPUT_GRAD),
-        over("gradient reduce over replicas", "all_reduce", parameters * reduce_width / shards, REPLICATE, INPUT_GRAD),
+        over("gradient scatter", "reduce_scatter", trained * reduce_width, group, INPUT_GRAD),
+        over("gradient reduce over replicas", "all_reduce", trained * reduce_width / shards, REPLICATE, INPUT_GRAD),
     )

@@ -2,7 +2,11 @@
 
 Weights of a pair of linear layers are cut by column and by row, attention by head. Without sequence parallelism each pair
 ends in one all-reduce; with it the all-reduce becomes a gather before and a scatter after, and what lies between pairs
-(norms, residuals) is cut along the sequence. Leaves out: asynchronous (chunked) overlap.
+(norms, residuals) is cut along the sequence.
+
+async_tp: gathers and scatters pass in one chunk a rank behind the product they feed or empty (Wang 2023; Transformer Engine
+user buffers; PyTorch SymmetricMemory): a gather before a product cut in n, a scatter after a product cut in k.
+Leaves out: what smaller products lose, overlap of all-reduces without sequence parallelism.
 """
 
 from __future__ import annotations
@@ -41,9 +45,12 @@ def transfers(model: Model, block: str, tokens: Count, plan: Plan, width: Bytes)
     size = tokens * model.hidden * width
 
     def over(label: str, collective: str, phase: str, times: float) -> Transfer:
+        behind = plan.async_tp and plan.sequence_parallel and layer
+        under = {"all_gather": "n", "reduce_scatter": "k"}.get(collective, "") if behind else ""
         return Transfer(
-            label=label, collective=collective, size=size, axes=("tp",), phase=phase, scope="layer", messages=times
-        )
+            label=label, collective=collective, size=size, axes=("tp",), phase=phase, scope="layer", messages=times,
+            hides_under=under, chunks=plan.tp if under else 1.0,
+        )  # fmt: skip
 
     layer = is_layer(block)
     pairs = 2.0 if layer else 1.0

@@ -25,10 +25,10 @@ from shardmeter.study.validate.precision import PrecisionReading, read_precision
 from shardmeter.study.validate.recompute import read_recompute, read_selective
 from shardmeter.study.validate.regimes import NORMAL, SLOW, SweepRun, in_sweep, regimes
 from shardmeter.study.validate.rows import NotModelled, Row, Unclear
-from shardmeter.study.validate.schedule import check_notes, read_schedule
+from shardmeter.study.validate.schedule import check_notes, read_async_tp, read_optimizer, read_schedule
 from shardmeter.study.validate.sharding import ShardingReading, read_sharding
 from shardmeter.study.validate.stack import StackReading, read_stack
-from shardmeter.study.validate.task import PRETRAIN, check_family, check_task, read_task
+from shardmeter.study.validate.task import PRETRAIN, check_family, check_task, read_task, read_trainable
 
 NODE = {"GB200 (per GPU, NVL72)": 4.0, "GB300 (per GPU, NVL72)": 4.0, "TPU v5e": 8.0, "TPU v5p": 4.0, "TPU v4": 4.0}
 """Accelerators that one operating system sees, where rows leave it out and it is not 8."""
@@ -228,8 +228,8 @@ def _read(row: Row, stack: StackReading, task: str) -> Reading:
     check_task(task)
     check_family(row.text("model"))
     accelerator = read_accelerator(row.text("accelerator"))
-    precision = read_precision(row.text("precision"), stack.id)
     notes = row.text("kernel_notes")
+    precision = read_precision(row.text("precision"), stack.id, notes)
     check_notes(notes)
     layout = read_layout(row)
     seq_len, batch, micro = (row.count(column) or 1.0 for column in ("seq_len", "global_batch", "micro_batch"))
@@ -238,7 +238,10 @@ def _read(row: Row, stack: StackReading, task: str) -> Reading:
     model = read_model(row, stack.id, seq_len)
     node = min(row.count("accelerators_per_node") or NODE.get(accelerator.name, 8.0), layout.gpus)
     sharding = read_sharding(row.text("sharding"), layout.dp, stack.id, node / layout.tp)
-    plan = _with_experts(_plan(row, layout, sharding, precision, stack, micro, notes), row, model, stack)
+    plan = changed(
+        _with_experts(_plan(row, layout, sharding, precision, stack, micro, notes), row, model, stack),
+        trainable=read_trainable(task, row.text("model"), stack.lineage),
+    )
     if plan.pp * plan.virtual_stages > model.layers + 2:
         raise Unclear(f"{plan.pp * plan.virtual_stages} stages are more than the model's {model.layers} layers")
     return Reading(
@@ -266,6 +269,7 @@ def _plan(
 ) -> Plan:  # fmt: skip
     """Degrees, sharding, schedule and recipe as a plan; dtypes that the row leaves out are filled by `resolve`."""
     schedule, chunks = read_schedule(notes, layout.pp, row.count("virtual_pp"))
+    parallel = _sequence_parallel(row.text("sequence_parallel"), layout.tp, stack.id)
     return Plan(
         tp=layout.tp,
         pp=int(layout.pp),
@@ -280,7 +284,9 @@ def _plan(
         recompute=read_recompute(row.text("recompute")),
         precision=precision.compute,
         master_dtype=precision.master,
-        sequence_parallel=_sequence_parallel(row.text("sequence_parallel"), layout.tp, stack.id),
+        sequence_parallel=parallel,
+        async_tp=parallel and read_async_tp(notes),
+        optimizer=read_optimizer(notes),
     )
 
 

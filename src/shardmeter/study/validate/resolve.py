@@ -15,6 +15,7 @@ from shardmeter.specs.accelerator import Accelerator
 from shardmeter.specs.fleet import Fabric, Fleet, Island
 from shardmeter.specs.scenario import Scenario
 from shardmeter.specs.stack import Stack
+from shardmeter.strategies.precision import recipe
 from shardmeter.study.validate.fabric import GBPS, FabricReading
 from shardmeter.study.validate.mapping import Reading, Verdict, read_rows
 from shardmeter.study.validate.measured import ALLOCATED
@@ -114,13 +115,16 @@ def resolve(reading: Reading, catalog: Catalog, stacks: Mapping[str, Stack], nam
     except BadScenario as error:
         raise NotModelled(f"the island cannot be expressed: {error.violations[0].says}") from None
     device = island.accelerator
-    if reading.plan.precision not in device.peak:
-        raise NotModelled(f"{device.name} has no known {reading.plan.precision} peak")
+    formats = recipe(reading.plan.precision)
+    lacking = [dtype for dtype in formats.needs if dtype not in device.peak]
+    if lacking:
+        raise NotModelled(f"{device.name} has no known {lacking[0]} peak")
     gather = reading.gather_dtype or stack.gather_dtype
     plan = changed(
         reading.plan,
-        gather_dtype=reading.plan.precision if gather in ("bf16", "fp16") else gather,
+        gather_dtype=formats.base if gather in ("bf16", "fp16") else gather,
         reduce_dtype=reading.reduce_dtype or stack.reduce_dtype,
+        async_tp=reading.plan.async_tp or (stack.async_tp and reading.plan.sequence_parallel),
     )
     stages = plan.pp * plan.virtual_stages
     if (

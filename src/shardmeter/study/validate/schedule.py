@@ -9,10 +9,8 @@ from shardmeter.study.validate.rows import NotModelled, Unclear
 SCHEDULE = re.compile(r"(?:schedule|algorithm)[ =:]+([\w .-]+)|;\s*(1f1b)\b", re.IGNORECASE)
 ZERO_BUBBLE = re.compile(r"zb|zero.?bubble|v-?half|v-?min|dualpipe")
 UNMODELLED: tuple[tuple[str, str], ...] = (
-    (r"async ?tp|async_tp=yes|async tensor", "asynchronous tensor parallelism"),
     (r"offload", "offloading to the host"),
     (r"optimizer in backward", "the optimizer step inside the backward pass"),
-    (r"8-?bit", "8-bit optimizers"),
     (r"cuda_graph_impl=(local|full)", "whole-step CUDA graphs"),
 )
 """What notes may state that this version cannot express."""
@@ -36,6 +34,16 @@ def read_schedule(notes: str, pp: float, virtual: float | None) -> tuple[str, in
     if word and not word.startswith("1f1b"):
         raise NotModelled(f"pipeline schedule not known: {word}")
     return ("interleaved", chunks) if chunks > 1 else ("1f1b", 1)
+
+
+def read_async_tp(notes: str) -> bool:
+    """Whether notes say that tensor-parallel collectives pass in chunks behind their products."""
+    return bool(re.search(r"async ?tp|async_tp=yes|async tensor|tp-comm-overlap", notes.lower()))
+
+
+def read_optimizer(notes: str) -> str:
+    """The word of `Plan.optimizer` that notes name; AdamW where they are silent."""
+    return "adamw8bit" if re.search(r"8-?bit", notes.lower()) else "adamw"
 
 
 def check_notes(notes: str) -> None:

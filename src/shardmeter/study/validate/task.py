@@ -1,4 +1,4 @@
-"""What is trained for what: only pretraining of decoders can be expressed so far, the rest is named."""
+"""What is trained for what: pretraining and fine-tuning of decoders, whole or by adapters; the rest is named."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from shardmeter.study.validate.rows import NotModelled
 PRETRAIN = "pretrain"
 TASKS: tuple[tuple[str, str, str], ...] = (
     (r"q-?lora", "qlora", "adapters on a quantised base"),
-    (r"lora|adapter|peft", "lora", "adapters"),
+    (r"lora|adapter|peft", "lora", ""),
     (r"clip|dual|contrastive", "dual_encoder", "dual encoders"),
     (r"vision|image|vit\b", "vision", "vision models"),
-    (r"sft|fine-?tun|full finetune|instruct", "finetune", "fine-tuning on packed texts"),
+    (r"sft|fine-?tun|full finetune|instruct", "finetune", ""),
     (r"diffusion|dit\b", "diffusion", "diffusion models"),
     (r"^$|pre-?train|^train$", PRETRAIN, ""),
 )
 """(pattern in the lower-case text, task, what it needs). The first that is found decides."""
 
+USUAL_RANK = 16
+"""Of NVIDIA's recipes (16 or 32; torchtune's have 8): what the rank costs is small beside what freezing saves."""
+
 FAMILIES: tuple[tuple[str, str], ...] = (
     (r"mamba|nemotron[ -]?v?3(?!\d)|hybrid|jamba|zamba", "hybrid stacks of attention and state-space layers"),
     (r"deepseek|kimi", "multi-head latent attention with mixture of experts"),
     (r"gpt-oss", "attention in sliding windows"),
-    (r"lora", "adapters"),
     (r"clip", "dual encoders"),
     (r"\bvit|deit|swin|beit|\bdino", "vision models"),
     (r"bert", "encoders"),
@@ -47,9 +49,17 @@ def check_task(task: str) -> None:
     """Refuse, by name, the tasks that are not modelled yet."""
     needs = next(needs for _, name, needs in TASKS if name == task)
     if needs:
-        raise NotModelled(
-            f"{needs} are not modelled yet" if not needs.startswith("fine") else f"{needs} is not modelled yet"
-        )
+        raise NotModelled(f"{needs} are not modelled yet")
+
+
+def read_trainable(task: str, model: str, lineage: str) -> str:
+    """The word of `Plan.trainable`: adapters of the stated rank (`LoRA r16`), else the usual one; NVIDIA's recipes of the
+    Megatron lineage put them beside the q k v projection alone."""
+    if task != "lora" and "lora" not in model.lower():
+        return "all"
+    stated = re.search(r"lora.*?\br ?=? ?(\d+)", model.lower())
+    rank = int(stated.group(1)) if stated else USUAL_RANK
+    return f"lora(r={rank}{',on=qkv' if lineage == 'megatron' else ''})"
 
 
 def check_family(model: str) -> None:

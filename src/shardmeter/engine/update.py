@@ -1,0 +1,48 @@
+"""The optimizer step at the end of a step: on the device, over the ranks that share its matrices, or on the host."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shardmeter.core.formula import under
+from shardmeter.core.units import Seconds
+from shardmeter.engine import demand, host
+from shardmeter.engine.demand import Work
+from shardmeter.engine.layer import HOST, Ledger, Piece
+from shardmeter.engine.price import Prices
+from shardmeter.specs.plan import Plan
+from shardmeter.strategies import data, fsdp, optimizer
+
+
+def update(work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan) -> tuple[Ledger, Ledger]:
+    """(exposed, hidden) seconds of updating what the fullest rank owns."""
+    if "optimizer" in plan.offload:
+        with under(HOST):
+            shown, behind = host.update(
+                work, price, plan, float(max(work.counts)) * _backward(pieces[demand.main_layer(work)], plan)
+            )
+        return {"optimizer": 0.0 * shown, HOST: shown}, {HOST: behind}
+    with under("optimizer"):
+        seconds = price.streamed(demand.optimizer_traffic(*demand.largest_stage(work, plan), plan))
+        return {"optimizer": seconds + _whole_matrices(work, price, plan)}, {}
+
+
+def _backward(layer: Piece, plan: Plan) -> Seconds:
+    """How long one layer's backward lasts, with what it waits for."""
+    lasts = layer.backward_fold(0.0).steady if fsdp.applies(plan) else layer.backward
+    return np.maximum(lasts, layer.copies.backward)
+
+
+def _whole_matrices(work: Work, price: Prices, plan: Plan) -> Seconds:
+    """Gathers and products of an optimizer that needs whole matrices: each rank does its share of the layers' matrices."""
+    layer, layers = work.blocks[demand.main_layer(work)], float(max(work.counts))
+    products = layer.matrix_updates
+    if not products or (isinstance(layer.trained, float) and layer.trained == 0.0):
+        return 0.0
+    seconds: Seconds = 0.0
+    for op in products:
+        seconds = seconds + price.compute(op)
+    seconds = seconds * layers / (data.shards(plan) * plan.tp)
+    for transfer in optimizer.update_gathers(layers * layer.trained, plan):
+        seconds = seconds + price.transfer(transfer).seconds
+    return seconds

@@ -1,0 +1,140 @@
+"""What is trained: everything, some blocks, or low-rank adapters on frozen weights (Hu 2022; Howard 2018 on frozen blocks).
+
+A frozen linear layer has no weight gradient; its input gradient is needed only where something before it is trained. Frozen
+parameters have no gradient, master or moments, are reduced by nobody and, where parameters are sharded, still travel. lora(r=N)
+freezes the model and puts a pair of products, k × N and N × n, beside every linear layer of the blocks, or those of `on`.
+Leaves out: where in a pipeline the frozen layers lie (every stage takes the mean layer), inputs that a frozen layer need not
+keep, quantised frozen weights, adapters on routed experts.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from shardmeter.core.errors import UnknownName
+from shardmeter.core.record import changed, record
+from shardmeter.core.units import Count, Fraction
+from shardmeter.families.operations import Block, is_layer, matmul, streamed
+from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute
+
+BLOCKS = ("embedding", "layer", "head")
+ADD = (6.0, 6.0)
+"""Bytes per element to add an adapter's output to its layer's, and its input gradient to its layer's."""
+BESIDE: dict[str, tuple[str, ...]] = {
+    "qkv": ("qkv projection",),
+    "attention": ("qkv projection", "output projection"),
+    "mlp": ("mlp up", "mlp down"),
+}
+"""Linear layers that have adapters, by the word of `on`; without it, every one."""
+_LORA = re.compile(rf"lora\(r=([1-9][0-9]{{0,5}})(?:,on=({'|'.join(BESIDE)}))?\)")
+_RANGE = re.compile(r"layer:([0-9]{1,5})(?:-([0-9]{1,5}))?")
+
+
+@record
+class Trained:
+    """What a word of `Plan.trainable` means. `rank` > 0: adapters of that rank and nothing else."""
+
+    rank: int = 0
+    beside: tuple[str, ...] = ()
+    """Labels of the products that have adapters; empty = all."""
+    blocks: tuple[str, ...] = BLOCKS
+    first: int | None = None
+    """Ranges: the first trained layer; None = all layers or none, as `blocks` says."""
+    last: int | None = None
+
+
+@functools.cache
+def trained(text: str) -> Trained:
+    """The meaning of `all`, `lora(r=16)`, `lora(r=16,on=qkv)`, or names joined by +: embedding, layer, head, layer:24-31.
+
+    Raises UnknownName."""
+    if text == "all":
+        return Trained()
+    lora = _LORA.fullmatch(text)
+    if lora:
+        return Trained(rank=int(lora.group(1)), beside=BESIDE.get(lora.group(2), ()), blocks=())
+    blocks: list[str] = []
+    first = last = None
+    for name in text.split("+"):
+        span = _RANGE.fullmatch(name)
+        if span:
+            first, last = int(span.group(1)), int(span.group(2) or span.group(1))
+        elif name not in BLOCKS:
+            raise UnknownName("trainable", name, ("all", "lora(r=16)", *BLOCKS, "layer:0-7"))
+        if not span or "layer" not in blocks:
+            blocks.append("layer" if span else name)
+    if first is not None and last is not None and last < first:
+        raise UnknownName("trainable", text, (f"layer:{last}-{first}",))
+    return Trained(blocks=tuple(blocks), first=first, last=last)
+
+
+def weight_share(text: str, block: Block) -> Fraction:
+    """Share of a block's pieces whose own parameters are trained."""
+    found = trained(text)
+    name = "layer" if is_layer(block.name) else block.name
+    if name not in found.blocks or not block.trainable:
+        return 0.0
+    if name != "layer" or found.first is None or found.last is None:
+        return 1.0
+    return max(min(found.last, block.count - 1) - found.first + 1, 0) / block.count
+
+
+def input_share(text: str, block: Block) -> Fraction:
+    """Share of a block's pieces that must hand a gradient back: those with something trained in them or before them.
+
+    Nothing lies before the embedding: its backward work is its own gradient."""
+    found = trained(text)
+    if block.name == "embedding":
+        return 1.0 if "embedding" in found.blocks else 0.0
+    if found.rank or "embedding" in found.blocks:
+        return 1.0
+    if block.name == "head":
+        return 1.0 if "layer" in found.blocks or "head" in found.blocks else 0.0
+    if "layer" not in found.blocks:
+        return 0.0
+    return max(block.count - (found.first or 0), 0) / block.count
+
+
+def backward(
+    ops: tuple[tuple[Compute, Fraction], ...], text: str, block: Block
+) -> tuple[tuple[Compute, Fraction], ...]:
+    """Operations of a block with those that nothing trained needs left out, or done by a share of the pieces."""
+    if text == "all":
+        return ops
+    shares = {FORWARD: 1.0, INPUT_GRAD: input_share(text, block), WEIGHT_GRAD: weight_share(text, block)}
+    return tuple((op, portion * shares[op.phase]) for op, portion in ops if shares[op.phase] > 0.0)
+
+
+def adapters(ops: tuple[Compute, ...], text: str, block: str) -> tuple[Compute, ...]:
+    """Products of the adapters beside every linear layer of a block: in 16 bits, cut as the layer is."""
+    rank = float(trained(text).rank)
+    if not rank or not is_layer(block):
+        return ()
+    found: tuple[Compute, ...] = ()
+    for op in _adapted(ops, text):
+        if op.phase == FORWARD:
+            row = op.split == "k"
+            down = matmul("adapter", op.m, op.k, rank, "row" if row else "none")
+            up = matmul("adapter", op.m, rank, op.n, "column" if op.split == "n" else "none")
+            pair = tuple(changed(one, repeats=op.repeats, flops=one.flops * op.repeats) for one in (*down, *up))
+            cut = "heads" if op.split == "n" else "none"
+            found = (*found, *pair, *streamed("adapter", op.m * op.n * op.repeats, *ADD, cut))
+    return found
+
+
+def _adapted(ops: tuple[Compute, ...], text: str) -> list[Compute]:
+    beside = trained(text).beside
+    linear = [op for op in ops if op.kind == "gemm" and op.label != "router" and not op.split.startswith("expert ")]
+    return [op for op in linear if not beside or op.label in beside]
+
+
+def adapter_parameters(ops: tuple[Compute, ...], text: str, tp: Count) -> Count:
+    """Parameters of one layer's adapters on one tensor-parallel rank: the side that meets the cut is cut, the other whole."""
+    rank = float(trained(text).rank)
+    total: Count = 0.0
+    for op in _adapted(ops, text):
+        if rank and op.phase == FORWARD:
+            ways = {"n": (1.0, tp), "k": (tp, 1.0)}.get(op.split, (1.0, 1.0))
+            total = total + rank * op.repeats * (op.k / ways[0] + op.n / ways[1])
+    return total

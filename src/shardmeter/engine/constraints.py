@@ -17,6 +17,7 @@ import numpy.typing as npt
 from shardmeter.core.errors import Violation
 from shardmeter.core.record import record
 from shardmeter.core.units import Count, Number
+from shardmeter.schedules import traits
 from shardmeter.specs import Island, Model, Plan, Run, Stack
 
 
@@ -160,30 +161,42 @@ def _stages_says(case: Case) -> tuple[str, str, str]:
     return "plan.pp", says, way_out
 
 
-def _interleaved_slack(case: Case) -> Any:
-    stages = np.asarray(case.plan.virtual_stages, dtype=float)
-    return stages - 2.0 if case.plan.schedule == "interleaved" else 1.0 - stages
+def _chunks_slack(case: Case) -> Any:
+    stages, kind = np.asarray(case.plan.virtual_stages, dtype=float), traits(case.plan.schedule)
+    most = math.inf if kind.most_chunks is None else float(kind.most_chunks)
+    return np.minimum(stages - kind.least_chunks, np.minimum(most - stages, 0.0))
 
 
-def _interleaved_says(case: Case) -> tuple[str, str, str]:
-    if case.plan.schedule == "interleaved":
-        return (
-            "plan.virtual_stages",
-            "schedule interleaved with virtual_stages = 1",
-            "virtual_stages: 2, or schedule: 1f1b",
-        )
-    says = f"virtual_stages = {case.plan.virtual_stages} with schedule {case.plan.schedule}"
+def _chunks_says(case: Case) -> tuple[str, str, str]:
+    least, name = traits(case.plan.schedule).least_chunks, case.plan.schedule
+    if least > 1:
+        says = f"schedule {name} with virtual_stages = {case.plan.virtual_stages}"
+        return "plan.virtual_stages", says, f"virtual_stages: {least}, or schedule: 1f1b"
+    says = f"virtual_stages = {case.plan.virtual_stages} with schedule {name}"
     return "plan.virtual_stages", says, "schedule: interleaved, or virtual_stages: 1"
 
 
 def _rounds_slack(case: Case) -> Any:
-    return _rest(case.micro_batches, case.plan.pp) if case.plan.schedule == "interleaved" else 0.0
+    """Micro-batches in groups of pp, in even numbers, and enough of them, as the schedule needs."""
+    kind, passes, pp = traits(case.plan.schedule), case.micro_batches, float(case.plan.pp)
+    slack = np.minimum(passes - kind.rounds * pp, 0.0) if pp > 1.0 else np.zeros_like(passes)
+    if kind.groups:
+        slack = np.minimum(slack, _rest(passes, pp))
+    return np.minimum(slack, _rest(passes, 2.0)) if kind.even else slack
 
 
 def _rounds_says(case: Case) -> tuple[str, str, str]:
-    unit = case.per_pass * case.plan.pp
-    says = f"global_batch/(dp·micro_batch) = {case.micro_batches:g} micro-batches for pp = {case.plan.pp}"
-    return "run.global_batch", says, f"global_batch {listed(_multiples(case.run.global_batch, unit))}"
+    kind, pp = traits(case.plan.schedule), case.plan.pp
+    least = case.per_pass * kind.rounds * pp
+    unit = case.per_pass * (pp if kind.groups else 2.0 if kind.even else 1.0)
+    says = f"global_batch/(dp·micro_batch) = {case.micro_batches:g} micro-batches for pp = {pp}"
+    near_by = [batch for batch in _multiples(case.run.global_batch, unit) if batch >= least]
+    return "run.global_batch", says, f"global_batch {listed(near_by or [float(least)])}"
+
+
+def _even_says(case: Case) -> tuple[str, str, str]:
+    way_out = f"pp {listed([float(p) for p in (case.plan.pp - 1, case.plan.pp + 1) if p > 0])}"
+    return "plan.pp", f"pp = {case.plan.pp} with schedule {case.plan.schedule}", f"{way_out}, or schedule: 1f1b"
 
 
 def _batch_says(case: Case) -> tuple[str, str, str]:
@@ -275,9 +288,15 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint(name="stages", rule="every stage holds a layer", slack=_stages_slack, says=_stages_says),
     Constraint(
         name="virtual_stages",
-        rule="more than one virtual stage is what interleaved means",
-        slack=_interleaved_slack,
-        says=_interleaved_says,
+        rule="interleaved cuts a stage into virtual ones (zb-v into two), no other schedule does",
+        slack=_chunks_slack,
+        says=_chunks_says,
+    ),
+    Constraint(
+        name="even_stages",
+        rule="two directions meet in the middle: pp is even",
+        slack=lambda c: _rest(c.plan.pp, 2.0) if traits(c.plan.schedule).even else 0.0,
+        says=_even_says,
     ),
     Constraint(
         name="global_batch",
@@ -287,7 +306,8 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     ),
     Constraint(
         name="interleaved_rounds",
-        rule="interleaved needs micro-batches in multiples of pp",
+        rule="interleaved takes micro-batches in multiples of pp, dualpipe an even number; zero-bubble schedules need "
+        "their warm-up full",
         slack=_rounds_slack,
         says=_rounds_says,
     ),

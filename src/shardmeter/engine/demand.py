@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Bytes, Count, Flop, Fraction
+from shardmeter.core.units import Bytes, Count, Flop, Fraction, Ratio
 from shardmeter.families import family
 from shardmeter.families.operations import Block
+from shardmeter.schedules import traits
 from shardmeter.specs.demands import FORWARD, WEIGHT_GRAD, Compute, Transfer
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
@@ -60,6 +61,8 @@ class Work:
     model_flops: Flop
     replay_flops: Flop
     """Recomputed FLOPs of one step over the whole island."""
+    owed: Ratio = 1.0
+    """What a weight gradient that waits keeps, as a part of what a layer keeps for its backward."""
 
 
 def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
@@ -76,14 +79,15 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
         blocks[block.name] = work
         replayed = replayed + again * block.count
     counts = layer_counts(model, plan, stack)
-    stages = pipeline.stages(counts)
+    last = 0 if folded(plan) else plan.pp - 1
+    stages = pipeline.stages(counts, last)
     return Work(
         blocks=blocks,
         stages=stages,
         counts=counts,
         micro_batches=micro_batches,
         tokens=tokens,
-        runs=pipeline.runs(counts, stages),
+        runs=pipeline.runs(counts, stages, last),
         send=pipeline.send(tokens, model.hidden, plan, width, stack.sends_cut),
         tied=tied_reduction(model, plan),
         model_flops=kind.training_flops(model, run.global_batch * run.seq_len, run.seq_len),
@@ -94,7 +98,13 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
 def layer_counts(model: Model, plan: Plan, stack: Stack) -> tuple[int, ...]:
     """Layers of each pipeline stage under the stack's rule."""
     layer_cost = 4.0 * model.hidden * model.hidden + 3.0 * model.hidden * model.ffn
-    return pipeline.cut(model.layers, plan.pp, stack.stage_cut, float(layer_cost), float(model.vocab * model.hidden))
+    split = pipeline.folded if plan.pp > 1 and folded(plan) else pipeline.cut
+    return split(model.layers, plan.pp, stack.stage_cut, float(layer_cost), float(model.vocab * model.hidden))
+
+
+def folded(plan: Plan) -> bool:
+    """Whether the first device holds both ends of the model."""
+    return plan.pp == 1 or traits(plan.schedule).route == "vee"
 
 
 def gradient_parameters(work: Work, stage: pipeline.Stage) -> Count:
@@ -111,15 +121,15 @@ def tied_reduction(model: Model, plan: Plan) -> Transfer | None:
     """The gradient of a tied matrix is summed over its two copies, on the first and the last stage, once a step.
 
     Two ranks that exchange halves move as much as one send of the whole. Source: Narayanan 2021, released code."""
-    if not model.tied or plan.pp == 1:
+    if not model.tied or folded(plan):
         return None
     size = model.vocab * model.hidden / plan.tp * WIDTH[plan.reduce_dtype]
     return Transfer(label="tied gradient", collective="send", size=size, axes=("pp",), phase=WEIGHT_GRAD, scope="step")
 
 
 def _with_tied_copy(blocks: tuple[Block, ...], model: Model, plan: Plan) -> tuple[Block, ...]:
-    """With stages, a tied head owns a copy of the embedding's matrix: it is held, reduced, gathered and updated there."""
-    if not model.tied or plan.pp == 1:
+    """With stages whose ends lie apart, a tied head owns a copy of the embedding's matrix: it is held, reduced, gathered and updated there."""
+    if not model.tied or folded(plan):
         return blocks
     copy = model.vocab * model.hidden
     return tuple(changed(b, matrices=copy) if b.name == "head" else b for b in blocks)
@@ -164,6 +174,17 @@ def _accumulation(held: Count, plan: Plan, stack: Stack) -> Compute:
 def optimizer_traffic(parameters: Count, plan: Plan) -> Bytes:
     """Bytes through memory of one optimizer step on one rank that holds `parameters`."""
     return parameters / data.shards(plan) * OPTIMIZER_BYTES[plan.optimizer]
+
+
+def weight_gradient_inputs(work: Work, width: Bytes) -> Bytes:
+    """What the weight gradients of one layer read for one micro-batch: the inputs and the output gradients of its products.
+
+    Qi 2024 Table 1: 32 bytes per token and hidden element for GPT. Leaves out: an input that two products share."""
+    total: Bytes = 0.0
+    for op, _ in work.blocks["layer"].ops:
+        if op.kind == "gemm" and op.phase == WEIGHT_GRAD:
+            total = total + op.k * (op.m + op.n) * width
+    return total
 
 
 def largest_stage(work: Work) -> Count:

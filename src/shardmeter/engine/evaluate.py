@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 
+from shardmeter.core.record import changed
 from shardmeter.core.units import Seconds
 from shardmeter.engine import add, demand, memory
 from shardmeter.engine.layer import piece
 from shardmeter.engine.micro_batch import micro_batch
 from shardmeter.engine.price import prices
 from shardmeter.engine.step import step
+from shardmeter.schedules import traits
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.model import Model
@@ -30,6 +32,8 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
     Raises UnknownName for a family or schedule that is not built. Legality is the constraints' business: an illegal plan
     gives meaningless numbers here, not an error. Leaves out: jitter between ranks, data loading, evaluation."""
     work = demand.collect(model, plan, run, stack)
+    if traits(plan.schedule).split:
+        work = changed(work, owed=memory.owed_share(model, work, plan, run, stack))
     price = prices(island, stack, plan, demand.WIDTH[plan.precision])
     pieces = {name: piece(block, price, stack) for name, block in work.blocks.items()}
     stages = [micro_batch(stage, pieces, plan, stack) for stage in work.stages]

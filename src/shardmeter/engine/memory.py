@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from shardmeter.core.units import Bytes, Count
+from shardmeter.core.record import changed
+from shardmeter.core.units import Bytes, Count, Ratio
 from shardmeter.engine import demand
 from shardmeter.engine.add import memory_total
 from shardmeter.engine.demand import WIDTH, Work
 from shardmeter.families import family
-from shardmeter.schedules import schedule
+from shardmeter.schedules import owed, schedule, traits
 from shardmeter.specs.estimate import MemoryTerm
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
@@ -30,8 +31,7 @@ def residents(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> t
     Leaves out: the moment inside the step at which each term peaks (they are added), and what a framework keeps by mistake."""
     worst: tuple[MemoryTerm, ...] = ()
     largest: Bytes = 0.0
-    for stage in work.stages:
-        terms = _stage(model, work, stage, plan, run, stack)
+    for terms in _devices(model, work, plan, run, stack):
         size = memory_total(terms)
         worst = terms if not worst else _larger(worst, largest, terms, size)
         largest = np.maximum(largest, size)
@@ -39,6 +39,32 @@ def residents(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> t
     slack = MemoryTerm(label="fragmentation", size=allocated * stack.fragmentation, exactness="estimated")
     context = MemoryTerm(label="context and communicators", size=stack.context, exactness="estimated")
     return (*worst, slack, context), allocated
+
+
+def owed_share(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> Ratio:
+    """What a weight gradient that waits keeps, as a part of what a layer keeps for its backward (Qi 2024 Table 1: M_W / M_B)."""
+    kept = _kept(model, work, plan, run, stack)[1]
+    return demand.weight_gradient_inputs(work, WIDTH[plan.precision]) / kept
+
+
+def _devices(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> list[tuple[MemoryTerm, ...]]:
+    """The terms of every kind of device: a stage or, with two copies of the model in opposite directions, two stages, each
+    with half of the micro-batches. Sharded optimizer state is shared by the copies too."""
+    terms = {stage: _stage(model, work, stage, plan, run, stack) for stage in work.stages}
+    if plan.pp == 1 or traits(plan.schedule).copies == 1.0:
+        return list(terms.values())
+    line = [work.stages[kind] for kind, _, count in work.runs for _ in range(count)]
+    pairs = dict.fromkeys(zip(line[: len(line) // 2], line[::-1], strict=False))
+    shared = {"activations", "peak inside a layer"} | (
+        {"optimizer state"} if plan.sharding not in ("none", "ddp") else set()
+    )
+    return [
+        tuple(
+            changed(a, size=(a.size + b.size) * (0.5 if a.label in shared else 1.0))
+            for a, b in zip(terms[own], terms[mirrored], strict=True)
+        )
+        for own, mirrored in pairs
+    ]
 
 
 def _larger(
@@ -88,6 +114,22 @@ def _states(parameters: Count, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ..
 
 def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack) -> tuple[Bytes, Bytes]:
     """(kept until the backward over all micro-batches in flight, working set of the layer being computed)."""
+    per_layer, kept, checkpoint = _kept(model, work, plan, run, stack)
+    flying: Count = 1.0
+    late: Count = 0.0
+    if plan.pp > 1:
+        module = schedule(plan.schedule)
+        flying = module.in_flight(stage.first, plan.pp, work.micro_batches, plan.virtual_stages)
+        late = owed(module, stage.first, plan.pp, work.micro_batches, plan.virtual_stages)
+    edge = checkpoint if stage.embedding else 0.0
+    waiting = late * float(stage.layers) * demand.weight_gradient_inputs(work, WIDTH[plan.precision])
+    # what runs again (all of a replayed layer, its kept input not twice) and one gradient
+    working = per_layer if plan.recompute.startswith("every-") else per_layer - kept + checkpoint
+    return flying * (float(stage.layers) * kept + edge) + waiting, working
+
+
+def _kept(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> tuple[Bytes, Bytes, Bytes]:
+    """Bytes of one layer and micro-batch: (all that its backward reads, what is kept until then, its input alone)."""
     scores = stack.attention in ("unfused", "fused")
     outside, inside = family(model.family).activation_bytes(model, stack.kernels, scores, run.seq_len)
     across = plan.tp if plan.sequence_parallel else 1.0
@@ -100,13 +142,7 @@ def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, s
     if plan.recompute.startswith("every-"):  # one layer of K keeps its input only
         share = recompute.share(plan.recompute)
         kept = (1.0 - share) * per_layer + share * checkpoint
-    flying: Count = 1.0
-    if plan.pp > 1:
-        flying = schedule(plan.schedule).in_flight(stage.first, plan.pp, work.micro_batches, plan.virtual_stages)
-    edge = checkpoint if stage.embedding else 0.0
-    # what runs again (all of a replayed layer, its kept input not twice) and one gradient
-    working = per_layer if plan.recompute.startswith("every-") else per_layer - kept + checkpoint
-    return flying * (float(stage.layers) * kept + edge), working
+    return per_layer, kept, checkpoint
 
 
 def _gathered(work: Work, plan: Plan, stage: Stage) -> Bytes:

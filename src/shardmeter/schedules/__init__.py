@@ -49,6 +49,12 @@ def schedule(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{MODULES[name]}")
 
 
+def traits(name: str) -> Traits:
+    """What is true of a schedule by its kind; of one that is not built, nothing but the defaults."""
+    found: Traits = schedule(name).TRAITS if name in MODULES else Traits()
+    return found
+
+
 def owed(module: ModuleType, position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:
     """Weight gradients that wait at a stage's peak, beside the micro-batches in flight."""
     counted: Count = module.owed(position, pp, micro_batches, virtual_stages) if hasattr(module, "owed") else 0.0
@@ -66,4 +72,17 @@ def turns_of(
     return [module.order(position, pp, micro_batches, virtual_stages) for position in range(pp)]
 
 
-__all__ = ["MODULES", "Key", "Op", "Slot", "Traits", "content", "names", "needs", "owed", "schedule", "turns_of"]
+__all__ = [
+    "MODULES",
+    "Key",
+    "Op",
+    "Slot",
+    "Traits",
+    "content",
+    "names",
+    "needs",
+    "owed",
+    "schedule",
+    "traits",
+    "turns_of",
+]

@@ -82,7 +82,7 @@ def span(
 def _stay(
     place: Place, pp: int, micro_batches: Count, hop: Seconds, ahead: Count, behind: Count, *, at_will: bool
 ) -> Stay:
-    """w forwards ahead fill the wait for the first micro-batch to come back, w input gradients and the weight gradients due
+    """So many forwards ahead, w, fill the wait for the first micro-batch to come back, w input gradients and the weight gradients due
     then the wait for the last; in between, a round trip that outlasts w whole slots stalls every (w + 1)th micro-batch."""
     slot, others = place.slot, micro_batches - 1.0
     ahead = np.minimum(ahead, others)

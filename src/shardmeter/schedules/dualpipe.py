@@ -6,7 +6,6 @@ a forward of one direction runs joined with a backward of the other. The turns a
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,6 +25,8 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
     Exact for 2·pp micro-batches. Leaves out: what a joined forward and backward save by hiding each other's all-to-all;
     the reduction of gradients over the two copies; waits that come again with every micro-batch."""
     held = stages(slots)
+    if len(held) % 2:
+        return micro_batches * np.nan  # no such schedule
     slowest: Seconds = 0.0
     for own, mirrored in zip(held, held[::-1], strict=True):
         slowest = np.maximum(slowest, (own.whole + mirrored.whole) / 2.0)
@@ -34,57 +35,75 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
 
 
 def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:
-    """pp + 1 on every device, both directions together (DeepSeek-AI 2024 Table 2), at most all."""
+    """On every device pp + 1, both directions together (DeepSeek-AI 2024 Table 2), at most all."""
     return np.minimum(micro_batches, pp + 1.0)
 
 
 def order(position: int, pp: int, micro_batches: int, virtual_stages: int) -> tuple[Op, ...]:
-    """Turns of the device at `position`. Chunk 0 goes down the line, chunk 1 (the second half of the micro-batches) up; a
-    device's near direction is the one that enters on its side."""
+    """Turns of the device at `position`. Chunk 0 goes down the line, chunk 1 (the second half of the micro-batches) up;
+    direction 0 is the one that enters on the device's side of the middle."""
     half, each = pp // 2, micro_batches // 2
     depth = min(position, pp - 1 - position)
-    far = half - depth - 1
-    turns: list[Op] = []
-    owing: list[Op] = []
-    done = {kind: [0, 0] for kind in ("forward", "backward")}
-
-    def turn(kind: str, direction: int, *, joined: bool = False) -> None:
-        chunk = direction ^ int(position >= half)
-        k = done[kind][direction]
-        done[kind][direction] = k + 1
-        turns.append(Op(kind=kind, micro_batch=k + chunk * each, chunk=chunk, joined=joined))
-
-    def parted(direction: int) -> None:
-        turn("backward", direction)
-        op = turns.pop()
-        turns.append(Op(kind="input_grad", micro_batch=op.micro_batch, chunk=op.chunk))
-        owing.append(Op(kind="weight_grad", micro_batch=op.micro_batch, chunk=op.chunk))
-
-    def pair(direction: int, *, joined: bool = True) -> None:
-        turn("forward", direction, joined=joined)
-        turn("backward", 1 - direction)
-
+    far, late = half - depth - 1, (depth + 1) // 2
+    row = _Row(each, upper=position >= half)
     for _ in range(2 * far):
-        turn("forward", 0)
+        row.turn("forward", 0)
     for _ in range(depth + 1):
-        turn("forward", 0)
-        turn("forward", 1)
+        row.turn("forward", 0)
+        row.turn("forward", 1)
     for _ in range(far):
-        parted(1)
-        turns.append(owing.pop(0))
-        turn("forward", 1)
+        row.parted(1)
+        row.weight()
+        row.turn("forward", 1)
     for i in range(each - pp + depth + 1):
-        pair(0, joined=i > 0 or depth < half - 1)  # the middle devices need their own first forward before the backward
-        pair(1)
+        row.pair(
+            0, joined=i > 0 or depth < half - 1
+        )  # the middle devices need their own first forward before the backward
+        row.pair(1)
     for _ in range(far):
-        turn("backward", 1)
-        pair(1)
-    late = (depth + 1) // 2
-    for i in range(depth + 1):
-        for direction in (1, 0):
-            zero = i > late or (i == late and (direction == 0 or depth % 2 == 1))
-            (parted if zero else functools.partial(turn, "backward"))(direction)
+        row.turn("backward", 1)
+        row.pair(1)
+    for i in range(2 * (depth + 1)):  # from the middle of these on, weight gradients wait
+        end = row.parted if i >= 2 * late + 1 - depth % 2 else row.whole
+        end(1 - i % 2)
     for _ in range(far):
-        turns.append(owing.pop(0))
-        parted(0)
-    return (*turns, *owing)
+        row.weight()
+        row.parted(0)
+    return (*row.turns, *row.owing)
+
+
+class _Row:
+    """The turns of one device as they are written down."""
+
+    def __init__(self, each: int, *, upper: bool) -> None:
+        self.each, self.upper = each, int(upper)
+        self.turns: list[Op] = []
+        self.owing: list[Op] = []
+        self.done = {kind: [0, 0] for kind in ("forward", "backward")}
+
+    def turn(self, kind: str, direction: int, *, joined: bool = False) -> None:
+        """The next micro-batch of a direction."""
+        chunk = direction ^ self.upper
+        k = self.done[kind][direction]
+        self.done[kind][direction] = k + 1
+        self.turns.append(Op(kind=kind, micro_batch=k + chunk * self.each, chunk=chunk, joined=joined))
+
+    def whole(self, direction: int) -> None:
+        """A backward with both gradients."""
+        self.turn("backward", direction)
+
+    def parted(self, direction: int) -> None:
+        """A backward whose weight gradient waits."""
+        self.turn("backward", direction)
+        op = self.turns.pop()
+        self.turns.append(Op(kind="input_grad", micro_batch=op.micro_batch, chunk=op.chunk))
+        self.owing.append(Op(kind="weight_grad", micro_batch=op.micro_batch, chunk=op.chunk))
+
+    def weight(self) -> None:
+        """The weight gradient that has waited longest."""
+        self.turns.append(self.owing.pop(0))
+
+    def pair(self, direction: int, *, joined: bool = True) -> None:
+        """A forward of one direction joined with a backward of the other."""
+        self.turn("forward", direction, joined=joined)
+        self.turn("backward", 1 - direction)

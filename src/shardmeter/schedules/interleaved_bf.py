@@ -45,4 +45,7 @@ def order(position: int, pp: int, micro_batches: int, virtual_stages: int) -> tu
     """Turns of the stage at `position`."""
     chunks = range(virtual_stages)
     forward = [Op(kind="forward", micro_batch=k, chunk=c) for c in chunks for k in range(micro_batches)]
-    return (*forward, *(Op(kind="backward", micro_batch=k, chunk=c) for c in chunks[::-1] for k in range(micro_batches)))
+    return (
+        *forward,
+        *(Op(kind="backward", micro_batch=k, chunk=c) for c in chunks[::-1] for k in range(micro_batches)),
+    )

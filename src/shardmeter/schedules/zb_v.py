@@ -8,6 +8,7 @@ the zero-bubble V schedule released with PyTorch (torch.distributed.pipelining, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -39,41 +40,36 @@ def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int)
 def order(position: int, pp: int, micro_batches: int, virtual_stages: int) -> tuple[Op, ...]:
     """Turns of the device at `position`: chunk 0 goes down the line, chunk 1 comes back. Laid out for at least 2·pp − 1
     micro-batches; turns of those that are not there are left out."""
-    turns: list[Op] = []
-    done = {kind: [0, 0] for kind in ("forward", "input_grad", "weight_grad")}
-
-    def turn(kind: str, chunk: int) -> None:
-        k = done[kind][chunk]
-        done[kind][chunk] = k + 1
-        if k < micro_batches:
-            turns.append(Op(kind=kind, micro_batch=k, chunk=chunk))
-
-    def both(chunk: int) -> None:
-        turn("input_grad", chunk)
-        turn("weight_grad", chunk)
-
     laid_out = max(2 * pp - 1, micro_batches)
-    for _ in range(2 * (pp - position) - 1):
-        turn("forward", 0)
-    for _ in range(position):
-        turn("forward", 1)
-        turn("forward", 0)
-    for _ in range(pp - position):
-        turn("forward", 1)
-        both(1)
-    forward = done["forward"]
-    while forward[1] < forward[0] or forward[0] < laid_out:
-        if forward[0] < laid_out:
-            turn("forward", 0)
-        both(0)
-        turn("forward", 1)
-        both(1)
-    for _ in range(position):
-        turn("input_grad", 0)
-        turn("input_grad", 1)
-    for _ in range(pp - position):
-        both(0)
-    for chunk in (1, 0):
-        while done["weight_grad"][chunk] < done["input_grad"][chunk]:
-            turn("weight_grad", chunk)
-    return tuple(turns)
+    later = pp - position
+    steady = laid_out - (2 * later - 1) - position
+    row = _Row(micro_batches)
+    row.repeat(2 * later - 1, "F0")
+    row.repeat(position, "F1 F0")
+    row.repeat(later, "F1 B1 W1")
+    row.repeat(steady, "F0 B0 W0 F1 B1 W1")
+    row.repeat(laid_out - position - later - steady, "B0 W0 F1 B1 W1")
+    row.repeat(position, "B0 B1")
+    row.repeat(later, "B0 W0")
+    row.repeat(position, "W1")
+    row.repeat(position, "W0")
+    return tuple(row.turns)
+
+
+class _Row:
+    """The turns of one device as they are written down, each the next micro-batch of its kind and chunk."""
+
+    KINDS: ClassVar = {"F": "forward", "B": "input_grad", "W": "weight_grad"}
+
+    def __init__(self, micro_batches: int) -> None:
+        self.micro_batches = micro_batches
+        self.turns: list[Op] = []
+        self.done: dict[str, int] = {}
+
+    def repeat(self, times: int, pattern: str) -> None:
+        """So many times these turns; those of micro-batches that are not there are left out."""
+        for turn in times * pattern.split():
+            k = self.done.get(turn, 0)
+            self.done[turn] = k + 1
+            if k < self.micro_batches:
+                self.turns.append(Op(kind=self.KINDS[turn[0]], micro_batch=k, chunk=int(turn[1])))

@@ -44,9 +44,16 @@ def even(layers: int, pp: int) -> tuple[int, ...]:
     return tuple(base + (i < rest) for i in range(pp))
 
 
-def stages(counts: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Group equal stages, in order of their first appearance."""
-    last = len(counts) - 1
+def folded(layers: int, pp: int, rule: str, layer_cost: float, head_cost: float) -> tuple[int, ...]:
+    """Layers of each device where the line of stages is folded in two: 2·pp chunks, the first and the last on the first
+    device (Qi 2024 §6). Leaves out: the unequal halves of a device."""
+    chunks = cut(layers, 2 * pp, rule, layer_cost, head_cost)
+    return tuple(chunks[i] + chunks[-1 - i] for i in range(pp))
+
+
+def stages(counts: tuple[int, ...], last: int | None = None) -> tuple[Stage, ...]:
+    """Group equal stages, in order of their first appearance. The head is on the device `last`: the last, if not said."""
+    last = len(counts) - 1 if last is None else last
     kinds: dict[tuple[int, bool, bool], list[int]] = {}
     for position, layers in enumerate(counts):
         kinds.setdefault((layers, position == 0, position == last), []).append(position)
@@ -56,9 +63,11 @@ def stages(counts: tuple[int, ...]) -> tuple[Stage, ...]:
     )
 
 
-def runs(counts: tuple[int, ...], kinds: tuple[Stage, ...]) -> tuple[tuple[int, int, int], ...]:
+def runs(
+    counts: tuple[int, ...], kinds: tuple[Stage, ...], last: int | None = None
+) -> tuple[tuple[int, int, int], ...]:
     """Neighbouring equal stages, in order of position: (index into `kinds`, first position, how many)."""
-    last = len(counts) - 1
+    last = len(counts) - 1 if last is None else last
     index = {(kind.layers, kind.embedding, kind.head): i for i, kind in enumerate(kinds)}
     found: list[tuple[int, int, int]] = []
     for position, layers in enumerate(counts):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from shardmeter.engine.timeline.simulate import Program, Timeline, simulate
 from shardmeter.schedules import Key, Op, Slot, Traits, content, needs, schedule, turns_of
 
+
 def pipeline(name: str, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: float) -> Program:
     """The program of one step. `slots` are runs of equal stages; a chunk takes 1/virtual_stages of its stage's slot (all of
     it where the second chunk is a second copy of the model).

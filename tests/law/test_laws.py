@@ -328,8 +328,9 @@ def test_the_bubble_of_equal_stages(pp: int, passes: int, slot: float, virtual: 
     slots = [Slot(first=0, count=pp, forward=slot / 3.0, input_grad=slot / 3.0, weight_grad=slot / 3.0)]
     bubble = schedule(name).makespan(slots, float(passes), 1, 0.0) - passes * slot
     assert bubble / (passes * slot) == pytest.approx((pp - 1) / passes, rel=1e-9, abs=1e-12)
-    interleaved = schedule("interleaved").makespan(slots, float(passes), virtual, 0.0) - passes * slot
-    assert interleaved == pytest.approx(bubble / virtual, rel=1e-9, abs=1e-9 * slot)
+    groups = float(passes * pp)  # interleaving takes micro-batches in groups of pp
+    interleaved = schedule("interleaved").makespan(slots, groups, virtual, 0.0) - groups * slot
+    assert interleaved == pytest.approx(bubble / virtual, rel=1e-9, abs=1e-9 * slot * groups)
 
 
 @pytest.mark.parametrize("pp", [2, 4, 8])

@@ -217,7 +217,6 @@ def test_unknown_keys_and_words_say_what_was_meant(path: str, value: Any, way_ou
         ("plan.cp", 2),
         ("plan.ep", 8),
         ("plan.etp", 2),
-        ("plan.schedule", "dualpipe"),
         ("plan.precision", "fp8"),
         ("plan.recompute", ["attention"]),
         ("plan.optimizer", "muon"),

@@ -74,7 +74,7 @@ def test_time_comes_from_rates_where_it_is_not_stated():
         ({"cp": "2", "dp": "8"}, "context parallelism"),
         ({"ep": "8"}, "expert parallelism"),
         ({"kernel_notes": "torch.compile; async TP"}, "asynchronous tensor parallelism"),
-        ({"kernel_notes": "PP schedule ZB-1p"}, "zero-bubble"),
+        ({"kernel_notes": "PP schedule V-Half"}, "zero-bubble"),
         ({"accelerator": "Trainium1 (trn1.32xlarge)"}, "Trainium1"),
         ({"recompute": "op: mlp"}, "list of operations"),
         ({"framework": "a framework of our own"}, "framework not known"),

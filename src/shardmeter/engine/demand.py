@@ -167,6 +167,8 @@ def _block(
 
 
 def _accumulation(held: Count, plan: Plan, stack: Stack) -> Compute:
+    if stack.gradient_fused and not fsdp.applies(plan):
+        return Compute(label="gradient accumulation", kind="traffic", phase=WEIGHT_GRAD, traffic=0.0 * held)
     per_parameter = CAST[plan.reduce_dtype] if fsdp.applies(plan) else ACCUMULATE[stack.gradient_dtype]
     return Compute(label="gradient accumulation", kind="traffic", phase=WEIGHT_GRAD, traffic=held * per_parameter)
 

@@ -127,6 +127,24 @@ def tied_reduction(model: Model, plan: Plan) -> Transfer | None:
     return Transfer(label="tied gradient", collective="send", size=size, axes=("pp",), phase=WEIGHT_GRAD, scope="step")
 
 
+def copies_reduction(work: Work, plan: Plan) -> Transfer | None:
+    """With two copies of the model on one pipeline, mirrored devices sum the gradients of both their stages, once a step.
+
+    Two ranks that exchange halves move as much as one send of the whole. Source: DeepSeek-AI 2024 §3.2.1 (two copies of the
+    parameters). Leaves out: hiding it behind the last weight gradients."""
+    if plan.pp == 1 or traits(plan.schedule).copies == 1.0:
+        return None
+    line = [work.stages[kind] for kind, _, count in work.runs for _ in range(count)]
+    most: Count = 0.0
+    for own, mirrored in zip(line, line[::-1], strict=True):
+        most = np.maximum(most, gradient_parameters(work, own) + gradient_parameters(work, mirrored))
+    held = most / data.shards(plan) if fsdp.applies(plan) else most
+    size = held * WIDTH[plan.reduce_dtype]
+    return Transfer(
+        label="copies' gradients", collective="send", size=size, axes=("pp",), phase=WEIGHT_GRAD, scope="step"
+    )
+
+
 def _with_tied_copy(blocks: tuple[Block, ...], model: Model, plan: Plan) -> tuple[Block, ...]:
     """With stages whose ends lie apart, a tied head owns a copy of the embedding's matrix: it is held, reduced, gathered and updated there."""
     if not model.tied or folded(plan):

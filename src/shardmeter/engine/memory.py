@@ -115,17 +115,22 @@ def _states(parameters: Count, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ..
 def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack) -> tuple[Bytes, Bytes]:
     """(kept until the backward over all micro-batches in flight, working set of the layer being computed)."""
     per_layer, kept, checkpoint = _kept(model, work, plan, run, stack)
-    flying: Count = 1.0
-    late: Count = 0.0
-    if plan.pp > 1:
-        module = schedule(plan.schedule)
-        flying = module.in_flight(stage.first, plan.pp, work.micro_batches, plan.virtual_stages)
-        late = owed(module, stage.first, plan.pp, work.micro_batches, plan.virtual_stages)
     edge = checkpoint if stage.embedding else 0.0
-    waiting = late * float(stage.layers) * demand.weight_gradient_inputs(work, WIDTH[plan.precision])
+    own = float(stage.layers) * kept + edge
+    held = own
+    if plan.pp > 1:
+        module, passes, chunks = schedule(plan.schedule), work.micro_batches, plan.virtual_stages
+        late = float(stage.layers) * demand.weight_gradient_inputs(work, WIDTH[plan.precision])
+        held = 0.0
+        for position in (
+            stage.first,
+            stage.first + stage.count - 1,
+        ):  # early stages hold more in flight, late ones more owed
+            flying = module.in_flight(position, plan.pp, passes, chunks)
+            held = np.maximum(held, flying * own + owed(module, position, plan.pp, passes, chunks) * late)
     # what runs again (all of a replayed layer, its kept input not twice) and one gradient
     working = per_layer if plan.recompute.startswith("every-") else per_layer - kept + checkpoint
-    return flying * (float(stage.layers) * kept + edge) + waiting, working
+    return held, working
 
 
 def _kept(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> tuple[Bytes, Bytes, Bytes]:

@@ -37,13 +37,18 @@ def step(
     if work.tied is not None:
         with under("tied matrix"):
             add.merged(exposed, {"tied matrix": price.transfer(work.tied).seconds}, 1.0)
+    copied = demand.copies_reduction(work, plan)
+    if copied is not None:
+        with under("gradient reduction"):
+            after = price.transfer(copied).seconds
+        add.merged(exposed, {"gradient reduction": after}, 1.0)
     if not fsdp.applies(plan):
         with under("parameter gather"):
             gather, gather_hidden = _update_gather(work, pieces, price, plan, stack)
         with under("gradient reduction"):
             reduce, reduce_hidden = _gradient_reduction(work, pieces, price, plan, stack)
         slowed = stack.contention * (gather_hidden + reduce_hidden)
-        before, after = gather, reduce + slowed
+        before, after = gather, after + reduce + slowed
         add.merged(exposed, {"parameter gather": gather, "gradient reduction": reduce, "contention": slowed}, 1.0)
         add.merged(hidden, {"parameter gather": gather_hidden, "gradient reduction": reduce_hidden}, 1.0)
     with under("optimizer"):

@@ -23,7 +23,7 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
     further one. For equal stages m·(F + B) + (pp/2 − 1)·(F + 2·B − 3·W), with W in B (DeepSeek-AI 2024 Table 2).
 
     Exact for 2·pp micro-batches. Leaves out: what a joined forward and backward save by hiding each other's all-to-all;
-    the reduction of gradients over the two copies; waits that come again with every micro-batch."""
+    waits that come again with every micro-batch."""
     held = stages(slots)
     if len(held) % 2:
         return micro_batches * np.nan  # no such schedule

@@ -56,9 +56,7 @@ def order(position: int, pp: int, micro_batches: int, virtual_stages: int) -> tu
         row.weight()
         row.turn("forward", 1)
     for i in range(each - pp + depth + 1):
-        row.pair(
-            0, joined=i > 0 or depth < half - 1
-        )  # the middle devices need their own first forward before the backward
+        row.pair(0, joined=i > 0 or depth < half - 1)  # as released: apart once, in the middle
         row.pair(1)
     for _ in range(far):
         row.turn("backward", 1)

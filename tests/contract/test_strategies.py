@@ -237,6 +237,18 @@ def test_stages_hold_every_layer_once(rule: str) -> None:
             assert counts[0] > 0, "the first stage has more to do than the table"
 
 
+@pytest.mark.parametrize("rule", ["even", "edges", "cost"])
+def test_a_folded_line_holds_every_layer_once_and_both_ends_on_its_first_device(rule: str) -> None:
+    for layers, pp in ((22, 4), (30, 8), (32, 8), (80, 5)):
+        counts = pipeline.folded(layers, pp, rule, 4.0, 3.0)
+        assert (len(counts), sum(counts)) == (pp, layers)
+        first, *others = pipeline.stages(counts, last=0)
+        assert (first.embedding, first.head, first.count) == (True, True, 1)
+        assert not any(stage.embedding or stage.head for stage in others)
+        found = pipeline.runs(counts, (first, *others), last=0)
+        assert sum(count for _, _, count in found) == pp
+
+
 @pytest.mark.parametrize("selective", ["attention", "alternate"])
 def test_replays_are_shares_of_the_forward_pass(selective: str) -> None:
     ops = tuple(operations())

@@ -6,68 +6,112 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardmeter.engine.timeline.pipeline import pipeline
+from shardmeter.core.record import changed
+from shardmeter.engine.timeline.pipeline import duration, pipeline
 from shardmeter.engine.timeline.simulate import Program, simulate
-from shardmeter.schedules import Slot, schedule
+from shardmeter.schedules import Slot, names, schedule
 
-time = st.floats(0.5, 2.0)
-
-
-def run(name: str, slots: list[Slot], micro_batches: int, chunks: int, hop: float) -> float:
-    return simulate(pipeline(name, slots, micro_batches, chunks, hop)).makespan
+EXACT = {"gpipe": 1e-9, "1f1b": 1e-9, "interleaved": 1e-9, "interleaved-bf": 1e-9, "zb-h1": 1e-9, "zb-h2": 1e-9}
+"""Equal stages without hops, whatever the three turns take (weight gradients of 0.85 to 1.1 forwards)."""
+NEAR = EXACT | {"zb-v": 1e-3, "dualpipe": 1e-3, "zb-2p": 0.01}
+SHORT = {"zb-2p": 0.03, "zb-v": 0.01, "dualpipe": 0.03, "interleaved-bf": 1e-9, "gpipe": 1e-9}
+"""How far a closed form may lie below its timeline where stages differ by a quarter and sends take up to a tenth; else 3 %."""
+LONG = {"zb-2p": 0.02, "zb-v": 0.01, "dualpipe": 0.03}
+"""How far above; else not at all."""
+every = pytest.mark.parametrize("name", names())
 
 
 def closed(name: str, slots: list[Slot], micro_batches: int, chunks: int, hop: float) -> float:
     return float(schedule(name).makespan(slots, float(micro_batches), chunks, hop))
 
 
-def equal(pp: int, forward: float, backward: float) -> list[Slot]:
-    return [Slot(first=0, count=pp, forward=forward, input_grad=backward / 2, weight_grad=backward / 2)]
+def equal(pp: int, forward: float, back: float, weight: float) -> list[Slot]:
+    return [Slot(first=0, count=pp, forward=forward, input_grad=back, weight_grad=weight)]
+
+
+@st.composite
+def shapes(draw: st.DrawFn, name: str, most: int = 16) -> tuple[int, int, int]:
+    """(pp, micro-batches, virtual stages) that a schedule is made for."""
+    traits = schedule(name).TRAITS
+    pp = 2 * draw(st.integers(1, most // 2)) if traits.even else draw(st.integers(2, most))
+    chunks = draw(st.integers(traits.least_chunks, traits.most_chunks or 4))
+    passes = draw(st.integers(max(1, int(traits.rounds * pp)), 5 * pp))
+    if traits.groups:
+        passes = pp * max(passes // pp, 1)
+    return pp, passes + passes % 2 if traits.even else passes, chunks
+
+
+@every
+@given(data=st.data(), back=st.floats(1.0, 1.3), weight=st.floats(0.85, 1.1))
+@settings(max_examples=25, deadline=None)
+def test_equal_stages(name: str, data: st.DataObject, back: float, weight: float) -> None:
+    pp, passes, chunks = data.draw(shapes(name))
+    slots = equal(pp, 1.0, back, weight)
+    exact = duration(name, slots, passes, chunks, 0.0)
+    assert closed(name, slots, passes, chunks, 0.0) == pytest.approx(exact, rel=NEAR[name])
+
+
+@every
+@given(data=st.data(), back=st.floats(1.0, 1.3), weight=st.floats(0.85, 1.1), hop=st.sampled_from([0.0, 0.02, 0.1]))
+@settings(max_examples=40, deadline=None)
+def test_unlike_stages_with_hops(name: str, data: st.DataObject, back: float, weight: float, hop: float) -> None:
+    pp, passes, chunks = data.draw(shapes(name))
+    sizes = data.draw(st.lists(st.floats(0.75, 1.25), min_size=pp, max_size=pp))
+    slots = [
+        Slot(first=i, count=1, forward=size, input_grad=back * size, weight_grad=weight * size)
+        for i, size in enumerate(sizes)
+    ]
+    exact = duration(name, slots, passes, chunks, hop / chunks)
+    found = closed(name, slots, passes, chunks, hop / chunks)
+    assert found <= exact * (1 + LONG.get(name, 1e-9))
+    assert found >= exact * (1 - SHORT.get(name, 0.03))
+
+
+@pytest.mark.parametrize(
+    ("name", "bubble"),
+    [
+        ("1f1b", lambda p, f, b, w: (p - 1) * (f + b + w)),
+        ("zb-h1", lambda p, f, b, w: (p - 1) * (f + b - w)),
+        ("zb-h2", lambda p, f, b, w: max((p - 1) * (f + b - 2 * w), 0.0)),
+        ("dualpipe", lambda p, f, b, w: (p / 2 - 1) * (f + (b + w) + (b + w) - 3 * w)),
+    ],
+)
+@pytest.mark.parametrize("pp", [2, 4, 8])
+def test_published_bubbles(name: str, bubble: object, pp: int) -> None:
+    """Qi 2024 Table 2; DeepSeek-AI 2024 Table 2 (a joined forward and backward takes the sum of both)."""
+    for forward, back, weight in ((1.0, 1.0, 1.0), (1.0, 1.0, 0.5)):
+        passes, turns = 4 * pp, forward + back + weight
+        found = closed(name, equal(pp, forward, back, weight), passes, 1, 0.0) - passes * turns
+        assert found == pytest.approx(bubble(pp, forward, back, weight), abs=1e-9)  # type: ignore[operator]
+
+
+def test_zero_bubble_schedules_have_none_where_all_turns_take_equally_long() -> None:
+    for name, chunks in (("zb-h2", 1), ("zb-2p", 1), ("zb-v", 2)):
+        assert closed(name, equal(8, 1.0, 1.0, 1.0), 24, chunks, 0.0) == pytest.approx(72.0)
+
+
+def test_the_automatic_schedule_waits_longer_where_waiting_keeps_less() -> None:
+    """Eight stages of a small GPT: weight gradients half a forward, and two fifths of the activations kept for them."""
+    for passes in (24, 32, 64):
+        bubbles = []
+        for owed in (1.0, 0.37):
+            slots = [changed(slot, owed=owed) for slot in equal(8, 18.5, 18.1, 9.3)]
+            exact = duration("zb-2p", slots, passes, 1, 0.6)
+            assert closed("zb-2p", slots, passes, 1, 0.6) == pytest.approx(exact, rel=0.01)
+            bubbles.append(1.0 - passes * 45.9 / exact)
+        assert bubbles[1] < bubbles[0] / 2.0
+
+
+@every
+def test_a_schedule_at_its_smallest(name: str) -> None:
+    traits = schedule(name).TRAITS
+    passes = max(int(2 * traits.rounds), 2)
+    found = closed(name, equal(2, 1.0, 1.2, 0.9), passes, traits.least_chunks, 0.1)
+    assert found == pytest.approx(duration(name, equal(2, 1.0, 1.2, 0.9), passes, traits.least_chunks, 0.1), rel=0.02)
 
 
 def uneven(times: list[tuple[float, float]]) -> list[Slot]:
     return [Slot(first=i, count=1, forward=f, input_grad=b, weight_grad=b) for i, (f, b) in enumerate(times)]
-
-
-@given(pp=st.integers(2, 12), micro_batches=st.integers(1, 40), forward=time, backward=time)
-@settings(max_examples=60, deadline=None)
-@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
-def test_equal_stages_are_exact(name: str, pp: int, micro_batches: int, forward: float, backward: float) -> None:
-    slots = equal(pp, forward, backward)
-    exact = run(name, slots, micro_batches, 1, 0.0)
-    assert closed(name, slots, micro_batches, 1, 0.0) == pytest.approx(exact, rel=1e-9)
-    assert exact == pytest.approx((micro_batches + pp - 1) * (forward + backward), rel=1e-9)
-
-
-@given(times=st.lists(st.tuples(time, time), min_size=2, max_size=8), micro_batches=st.integers(1, 24))
-@settings(max_examples=100, deadline=None)
-def test_gpipe_is_exact_for_unlike_stages(times: list[tuple[float, float]], micro_batches: int) -> None:
-    slots = uneven(times)
-    assert closed("gpipe", slots, micro_batches, 1, 0.0) == pytest.approx(run("gpipe", slots, micro_batches, 1, 0.0))
-
-
-@given(
-    times=st.lists(st.tuples(st.floats(0.8, 1.25), st.floats(0.8, 1.25)), min_size=2, max_size=8),
-    micro_batches=st.integers(1, 32),
-    hop=st.sampled_from([0.0, 0.02, 0.1]),
-)
-@settings(max_examples=150, deadline=None)
-def test_one_f_one_b_of_unlike_stages_with_hops(
-    times: list[tuple[float, float]], micro_batches: int, hop: float
-) -> None:
-    slots = uneven(times)
-    exact = run("1f1b", slots, micro_batches, 1, hop)
-    found = closed("1f1b", slots, micro_batches, 1, hop)
-    assert found <= exact * (1 + 1e-9)
-    assert found >= exact * 0.97
-
-
-@given(pp=st.integers(2, 8), groups=st.integers(1, 5), chunks=st.integers(2, 4), forward=time, backward=time)
-@settings(max_examples=60, deadline=None)
-def test_interleaving_fills_with_chunks(pp: int, groups: int, chunks: int, forward: float, backward: float) -> None:
-    slots = equal(pp, forward, backward)
-    exact = run("interleaved", slots, groups * pp, chunks, 0.0)
-    assert closed("interleaved", slots, groups * pp, chunks, 0.0) == pytest.approx(exact, rel=1e-9)
 
 
 def test_a_slow_first_or_last_stage_is_exact() -> None:
@@ -75,7 +119,7 @@ def test_a_slow_first_or_last_stage_is_exact() -> None:
         for micro_batches in (1, 4, 8, 16, 64):
             slots = uneven(times)
             assert closed("1f1b", slots, micro_batches, 1, 0.0) == pytest.approx(
-                run("1f1b", slots, micro_batches, 1, 0.0)
+                duration("1f1b", slots, micro_batches, 1, 0.0)
             )
 
 
@@ -103,7 +147,7 @@ def test_a_shared_stream_serves_what_is_ready_first() -> None:
 def test_four_thousand_tasks_take_milliseconds() -> None:
     from time import perf_counter
 
-    slots = equal(16, 1.0, 2.0)
+    slots = equal(16, 1.0, 1.0, 1.0)
     program = pipeline("1f1b", slots, 128, 1, 0.0)
     began = perf_counter()
     assert simulate(program).makespan == pytest.approx(429.0)

@@ -221,7 +221,6 @@ def test_unknown_keys_and_words_say_what_was_meant(path: str, value: Any, way_ou
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("plan.schedule", "dualpipe"),
         ("plan.precision", "int8"),
         ("plan.recompute", ["attention"]),
         ("plan.placement", {"pp": ["oregon", "iowa"]}),
@@ -548,7 +547,7 @@ def test_families_are_listed() -> None:
         (["model.positions=learned", "model.context=0", "run.seq_len=512"], "no learned positions"),
         (["plan=hsdp,dp_replicate=4"], "leave dp_replicate out, or say fsdp,dp_replicate=4"),
         (["plan.tp=3"], "the nearest tp that divides: 2 and 4"),
-        (["plan.optimizer=lion"], "did you mean 'adamw8bit'? (or adamw, sgd)"),
+        (["plan.optimizer=lion"], "did you mean 'muon'? (or adafactor, adamw8bit)"),
         (["plan=fsdp tp=8"], "write fsdp,tp=8"),
         (["tp=8"], "did you mean 'plan.tp'?"),
         (["seq=8"], "did you mean 'run.seq_len'?"),

@@ -74,7 +74,7 @@ def test_time_comes_from_rates_where_it_is_not_stated():
         ({"task": "qlora"}, "adapters on a quantised base"),
         ({"model": "GPT-OSS-20B"}, "sliding windows"),
         ({"kernel_notes": "cpu_offloading_num_layers=40"}, "offloading to the host"),
-        ({"kernel_notes": "PP schedule ZB-1p"}, "zero-bubble"),
+        ({"kernel_notes": "PP schedule V-Half"}, "zero-bubble"),
         ({"accelerator": "Trainium1 (trn1.32xlarge)"}, "Trainium1"),
         ({"recompute": "op: mlp"}, "list of operations"),
         ({"framework": "a framework of our own"}, "framework not known"),

@@ -363,16 +363,18 @@ def test_links(text, kind, domain):
         ("PP algorithm 1f1b-interleaved", 8, 2.0, ("interleaved", 2)),
         ("torch.compile; PP schedule Interleaved 1F1B", 8, 2.0, ("interleaved", 2)),
         ("PP schedule 1F1B", 8, 1.0, ("1f1b", 1)),
+        ("PP schedule ZB-1p", 8, 1.0, ("zb-h1", 1)),
+        ("PP schedule ZB-2p", 8, 1.0, ("zb-2p", 1)),
+        ("PP algorithm zbv", 8, 2.0, ("zb-v", 2)),
+        ("PP schedule ZB-2p", 1, 1.0, ("1f1b", 1)),
     ],
 )
 def test_schedules(notes, pp, virtual, schedule):
     assert read_schedule(notes, float(pp), virtual) == schedule
 
 
-@pytest.mark.parametrize(
-    "notes", ["PP schedule ZB-2p", "PP algorithm zbv", "PP algorithm v-half", "PP algorithm v-min"]
-)
-def test_zero_bubble_schedules_are_not_modelled(notes):
+@pytest.mark.parametrize("notes", ["PP algorithm zbb", "PP algorithm v-half", "PP algorithm v-min"])
+def test_other_zero_bubble_schedules_are_not_modelled(notes):
     with pytest.raises(NotModelled):
         read_schedule(notes, 8.0, 2.0)
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Bytes, Count, Flop, Fraction
+from shardmeter.core.units import Bytes, Count, Flop, Fraction, Ratio
 from shardmeter.families import family
 from shardmeter.families.operations import Block, is_layer
+from shardmeter.schedules import traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute, Transfer
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
@@ -102,6 +103,8 @@ class Work:
     model_flops: Flop
     replay_flops: Flop
     """Recomputed FLOPs of one step over the whole island."""
+    owed: Ratio = 1.0
+    """What a weight gradient that waits keeps, as a part of what a layer keeps for its backward."""
 
 
 def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
@@ -121,14 +124,15 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
         saved = saved + work.saved_flops * block.count
     counts = layer_counts(model, plan, stack)
     order = tuple((work.block.name, work.block.count) for work in blocks.values() if is_layer(work.block.name))
-    stages = pipeline.stages(counts, order)
+    last = 0 if folded(plan) else plan.pp - 1
+    stages = pipeline.stages(counts, order, last)
     return Work(
         blocks=blocks,
         stages=stages,
         counts=counts,
         micro_batches=micro_batches,
         tokens=tokens,
-        runs=pipeline.runs(counts, stages, order),
+        runs=pipeline.runs(counts, stages, order, last),
         send=pipeline.send(tokens, model.hidden, plan, width, stack.sends_cut),
         tied=tied_reduction(model, plan),
         model_flops=kind.training_flops(model, run.global_batch * run.seq_len, run.seq_len)
@@ -141,7 +145,13 @@ def layer_counts(model: Model, plan: Plan, stack: Stack) -> tuple[int, ...]:
     """Layers of each pipeline stage under the stack's rule."""
     wide = model.ffn if model.experts == 0.0 else model.top_k * model.moe_ffn + model.shared_ffn
     layer_cost = 4.0 * model.hidden * model.hidden + 3.0 * model.hidden * wide
-    return pipeline.cut(model.layers, plan.pp, stack.stage_cut, float(layer_cost), float(model.vocab * model.hidden))
+    split = pipeline.folded if plan.pp > 1 and folded(plan) else pipeline.cut
+    return split(model.layers, plan.pp, stack.stage_cut, float(layer_cost), float(model.vocab * model.hidden))
+
+
+def folded(plan: Plan) -> bool:
+    """Whether the first device holds both ends of the model."""
+    return plan.pp == 1 or traits(plan.schedule).route == "vee"
 
 
 def contents(stage: pipeline.Stage) -> tuple[tuple[str, int], ...]:
@@ -180,15 +190,34 @@ def tied_reduction(model: Model, plan: Plan) -> Transfer | None:
     """The gradient of a tied matrix is summed over its two copies, on the first and the last stage, once a step.
 
     Two ranks that exchange halves move as much as one send of the whole. Source: Narayanan 2021, released code."""
-    if not model.tied or plan.pp == 1:
+    if not model.tied or folded(plan):
         return None
     size = model.vocab * model.hidden / plan.tp * WIDTH[plan.reduce_dtype]
     return Transfer(label="tied gradient", collective="send", size=size, axes=("pp",), phase=WEIGHT_GRAD, scope="step")
 
 
+def copies_reduction(work: Work, plan: Plan) -> Transfer | None:
+    """With two copies of the model on one pipeline, mirrored devices sum the gradients of both their stages, once a step.
+
+    Two ranks that exchange halves move as much as one send of the whole. Source: DeepSeek-AI 2024 §3.2.1 (two copies of the
+    parameters). Leaves out: hiding it behind the last weight gradients."""
+    if plan.pp == 1 or traits(plan.schedule).copies == 1.0:
+        return None
+    line = [work.stages[kind] for kind, _, count in work.runs for _ in range(count)]
+    held: Count = 0.0
+    for own, mirrored in zip(line, line[::-1], strict=True):
+        both = gradient_parameters(work, own), gradient_parameters(work, mirrored)
+        held = np.maximum(held, sum((one.sharded(plan) if fsdp.applies(plan) else one.all) for one in both))
+    size = held * WIDTH[plan.reduce_dtype]
+    return Transfer(
+        label="copies' gradients", collective="send", size=size, axes=("pp",), phase=WEIGHT_GRAD, scope="step"
+    )
+
+
 def _with_tied_copy(blocks: tuple[Block, ...], model: Model, plan: Plan) -> tuple[Block, ...]:
-    """With stages, a tied head owns a copy of the embedding's matrix: it is held, reduced, gathered and updated there."""
-    if not model.tied or plan.pp == 1:
+    """With stages whose ends lie apart, a tied head owns a copy of the embedding's matrix:
+    it is held, reduced, gathered and updated there."""
+    if not model.tied or folded(plan):
         return blocks
     copy = model.vocab * model.hidden
     return tuple(changed(b, matrices=copy) if b.name == "head" else b for b in blocks)
@@ -300,6 +329,8 @@ def _launches(products: int, policy: str, stack: Stack, more: Count) -> tuple[Co
 def _accumulation(trained: Count, plan: Plan, stack: Stack) -> tuple[Compute, ...]:
     if isinstance(trained, float) and trained == 0.0:
         return ()
+    if stack.gradient_fused and not fsdp.applies(plan):
+        return ()
     per_parameter = CAST[plan.reduce_dtype] if fsdp.applies(plan) else ACCUMULATE[stack.gradient_dtype]
     return (Compute(label="gradient accumulation", kind="traffic", phase=WEIGHT_GRAD, traffic=trained * per_parameter),)
 
@@ -319,6 +350,17 @@ def optimizer_traffic(owned: Count, whole: Count, plan: Plan) -> Bytes:
     it holds of them for the next."""
     casts = 0.0 if fsdp.applies(plan) else precision.weight_casts(whole, plan, "layer")
     return owned * optimizer.traffic(plan) + casts
+
+
+def weight_gradient_inputs(work: Work, block: str, width: Bytes) -> Bytes:
+    """What the weight gradients of one layer read for one micro-batch: the inputs and the output gradients of its products.
+
+    Qi 2024 Table 1: 32 bytes per token and hidden element for GPT. Leaves out: an input that two products share."""
+    total: Bytes = 0.0
+    for op, portion in work.blocks[block].ops:
+        if op.kind == "gemm" and op.phase == WEIGHT_GRAD:
+            total = total + portion * op.k * (op.m + op.n) * op.repeats * width
+    return total
 
 
 def largest_stage(work: Work, plan: Plan) -> tuple[Count, Count]:

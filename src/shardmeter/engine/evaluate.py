@@ -15,6 +15,7 @@ from shardmeter.engine.micro_batch import micro_batch
 from shardmeter.engine.price import prices
 from shardmeter.engine.step import step
 from shardmeter.families.operations import is_layer
+from shardmeter.schedules import traits
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.model import Model
@@ -33,6 +34,8 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
     Raises UnknownName for a family or schedule that is not built. Legality is the constraints' business: an illegal plan
     gives meaningless numbers here, not an error. Leaves out: jitter between ranks, data loading, evaluation."""
     work = demand.collect(model, plan, run, stack)
+    if traits(plan.schedule).split:
+        work = changed(work, owed=memory.owed_share(model, work, plan, run, stack))
     recipe = precision.recipe(plan.precision)
     price = prices(island, stack, plan, recipe.width, recipe.base)
     pieces = {name: piece(block, price, stack) for name, block in work.blocks.items()}

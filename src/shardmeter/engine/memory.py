@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from shardmeter.core.units import Bytes, Count
+from shardmeter.core.record import changed
+from shardmeter.core.units import Bytes, Count, Ratio
 from shardmeter.engine import demand
 from shardmeter.engine.add import memory_total
 from shardmeter.engine.demand import Held, Work
 from shardmeter.families import family
-from shardmeter.schedules import schedule
+from shardmeter.schedules import owed, schedule, traits
 from shardmeter.specs.estimate import MemoryTerm
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
@@ -29,8 +30,7 @@ def residents(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> t
     Leaves out: the moment inside the step at which each term peaks (they are added), and what a framework keeps by mistake."""
     worst: tuple[MemoryTerm, ...] = ()
     largest: Bytes = 0.0
-    for stage in work.stages:
-        terms = _stage(model, work, stage, plan, run, stack)
+    for terms in _devices(model, work, plan, run, stack):
         size = memory_total(terms)
         worst = terms if not worst else _larger(worst, largest, terms, size)
         largest = np.maximum(largest, size)
@@ -38,6 +38,33 @@ def residents(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> t
     slack = MemoryTerm(label="fragmentation", size=allocated * stack.fragmentation, exactness="estimated")
     context = MemoryTerm(label="context and communicators", size=stack.context, exactness="estimated")
     return (*worst, slack, context), allocated
+
+
+def owed_share(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> Ratio:
+    """What a weight gradient that waits keeps, as a part of what a layer keeps for its backward (Qi 2024 Table 1: M_W / M_B)."""
+    name = demand.main_layer(work)
+    kept, _, _ = layer_kept(model, work.tokens, plan, run, stack, name)
+    return demand.weight_gradient_inputs(work, name, precision.recipe(plan.precision).width) / kept
+
+
+def _devices(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> list[tuple[MemoryTerm, ...]]:
+    """The terms of every kind of device: a stage or, with two copies of the model in opposite directions, two stages, each
+    with half of the micro-batches. Sharded optimizer state is shared by the copies too."""
+    terms = {stage: _stage(model, work, stage, plan, run, stack) for stage in work.stages}
+    if plan.pp == 1 or traits(plan.schedule).copies == 1.0:
+        return list(terms.values())
+    line = [work.stages[kind] for kind, _, count in work.runs for _ in range(count)]
+    pairs = dict.fromkeys(zip(line[: len(line) // 2], line[::-1], strict=False))
+    shared = {"activations", "routed tokens", "peak inside a layer"} | (
+        {"optimizer state"} if plan.sharding not in ("none", "ddp") else set()
+    )
+    return [
+        tuple(
+            changed(a, size=(a.size + b.size) * (0.5 if a.label in shared else 1.0))
+            for a, b in zip(terms[own], terms[mirrored], strict=True)
+        )
+        for own, mirrored in pairs
+    ]
 
 
 def _larger(
@@ -120,8 +147,9 @@ def layer_kept(
 
 def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack) -> tuple[Bytes, Bytes]:
     """(kept until the backward over all micro-batches in flight, working set of the layer being computed)."""
-    flying, away = _in_flight(work, stage, plan), "activations" in plan.offload
+    away, width = "activations" in plan.offload, precision.recipe(plan.precision).width
     whole: Bytes = 0.0
+    late: Bytes = 0.0
     working: Bytes = 0.0
     checkpoint: Bytes = 0.0
     for name, count in stage.contents or ((demand.main_layer(work), 0),):
@@ -130,20 +158,26 @@ def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, s
         again = plan.recompute.startswith("every-") and not away
         working = np.maximum(working, per_layer if again else per_layer - kept + checkpoint)
         whole = whole + float(min(count, 2) if away else count) * kept  # offloaded: two layers' worth, on their way
+        late = late + float(count) * demand.weight_gradient_inputs(work, name, width)
     edge = checkpoint if stage.embedding else 0.0
-    width = precision.recipe(plan.precision).width
     working = working + context.buffers(model, work.tokens, plan, width)
-    return (whole + flying * edge if away else flying * (whole + edge)), working
+    if away:
+        return whole + _held(work, stage, plan, edge, 0.0), working
+    return _held(work, stage, plan, whole + edge, late), working
 
 
-def _in_flight(work: Work, stage: Stage, plan: Plan) -> Count:
-    """Micro-batches whose activations a stage keeps at once."""
+def _held(work: Work, stage: Stage, plan: Plan, own: Bytes, late: Bytes) -> Bytes:
+    """Bytes at a stage's peak: `own` of every micro-batch in flight and `late` of every weight gradient that waits.
+
+    Of equal stages, the early ones hold more in flight, the late ones have more waiting."""
     if plan.pp == 1:
-        return 1.0
-    flying: Count = schedule(plan.schedule).in_flight(
-        stage.first, plan.pp, work.micro_batches, plan.virtual_stages
-    )  # fmt: skip
-    return flying
+        return own
+    module, passes, chunks = schedule(plan.schedule), work.micro_batches, plan.virtual_stages
+    held: Bytes = 0.0
+    for position in (stage.first, stage.first + stage.count - 1):
+        flying = module.in_flight(position, plan.pp, passes, chunks)
+        held = np.maximum(held, flying * own + owed(module, position, plan.pp, passes, chunks) * late)
+    return held
 
 
 def _routed(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) -> tuple[Bytes, Bytes]:
@@ -154,7 +188,7 @@ def _routed(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) ->
     kept = recompute.kept(plan.recompute, stack.selective) * per_layer
     layers = float(sum(count for name, count in stage.contents if name == "moe layer"))
     again = per_layer if plan.recompute.startswith("every-") else per_layer - kept
-    return _in_flight(work, stage, plan) * (layers * kept), again * min(layers, 1.0)
+    return _held(work, stage, plan, layers * kept, 0.0), again * min(layers, 1.0)
 
 
 def _gathered(work: Work, plan: Plan, stage: Stage) -> Bytes:

@@ -203,12 +203,21 @@ class Prices:
         for index, tier in enumerate(self.island.tiers[1:], 1):
             over = np.greater(span, self.island.tiers[index - 1].size)
             far = collectives.send_time(
-                demand.size, tier.bandwidth, tier.share, self._factor(index), start + tier.latency_step
+                demand.size, self._alone(tier), tier.share, self._factor(index), start + tier.latency_step
             )
             time = np.where(over, far, time)
             crossing = np.logical_or(crossing, over)
         time = np.where(np.greater(ranks, 1.0), time, 0.0) * demand.messages
         return Charge(time, np.where(crossing, 0.0, time), np.where(crossing, time, 0.0))
+
+    def _alone(self, tier: Tier) -> BytesPerS:
+        """Rate of a sender out of a node: one adapter, or its part of all of them. As many accelerators of a node send to the
+        next stage as lie between neighbouring stages."""
+        if tier.adapter is None:
+            return tier.bandwidth
+        node = self.island.gpus_per_node
+        senders = np.minimum(self.plan.stride("pp"), node)
+        return np.minimum(tier.adapter, tier.bandwidth * node / senders)
 
     def _factor(self, index: int) -> Ratio:
         return self.stack.nic_factor if index else self.stack.scale_up_factor

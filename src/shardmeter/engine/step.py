@@ -14,7 +14,7 @@ from shardmeter.engine.layer import Ledger, Piece
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.engine.price import Prices
 from shardmeter.engine.update import update
-from shardmeter.schedules import schedule
+from shardmeter.schedules import Slot, schedule, traits
 from shardmeter.specs.demands import Transfer
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
@@ -40,13 +40,18 @@ def step(
     if work.tied is not None:
         with under("tied matrix"):
             add.merged(exposed, {"tied matrix": price.transfer(work.tied).seconds}, 1.0)
+    copied = demand.copies_reduction(work, plan)
+    if copied is not None:
+        with under("gradient reduction"):
+            after = price.transfer(copied).seconds
+        add.merged(exposed, {"gradient reduction": after}, 1.0)
     if not fsdp.applies(plan):
         with under("parameter gather"):
             gather, gather_hidden = _update_gather(work, pieces, price, plan, stack)
         with under("gradient reduction"):
             reduce, reduce_hidden = _gradient_reduction(work, pieces, price, plan, stack)
         slowed = stack.contention * (gather_hidden + reduce_hidden)
-        before, after = gather, reduce + slowed
+        before, after = gather, after + reduce + slowed
         add.merged(exposed, {"parameter gather": gather, "gradient reduction": reduce, "contention": slowed}, 1.0)
         add.merged(hidden, {"parameter gather": gather_hidden, "gradient reduction": reduce_hidden}, 1.0)
     updating, behind = update(work, pieces, price, plan)
@@ -59,26 +64,58 @@ def step(
 
 
 def _pipeline(work: Work, stages: list[MicroBatch], price: Prices, plan: Plan, stack: Stack) -> tuple[Ledger, Ledger]:
-    """The critical stage's seconds × micro-batches, the bubble that the schedule leaves, and what sends add to it."""
-    longest = stages[0].slot.whole
-    for stage in stages[1:]:
-        longest = np.maximum(longest, stage.slot.whole)
+    """The critical device's seconds × micro-batches, the bubble that the schedule leaves, and what sends add to it."""
     exposed: Ledger = {}
     hidden: Ledger = {}
-    add.merged(exposed, _critical(stages, longest, "exposed"), work.micro_batches)
-    add.merged(hidden, _critical(stages, longest, "hidden"), work.micro_batches)
+    devices = _devices(work, stages, plan)
+    longest = devices[0].slot.whole
+    for device in devices[1:]:
+        longest = np.maximum(longest, device.slot.whole)
+    add.merged(exposed, _critical(devices, longest, "exposed"), work.micro_batches)
+    add.merged(hidden, _critical(devices, longest, "hidden"), work.micro_batches)
     if plan.pp > 1:
-        makespan = schedule(plan.schedule).makespan
-        slots = [changed(stages[kind].slot, first=first, count=count) for kind, first, count in work.runs]
+        module = schedule(plan.schedule)
+        slots = [
+            changed(stages[kind].slot, first=first, count=count, owed=work.owed) for kind, first, count in work.runs
+        ]
         with under("stage sends"):
             hop = price.transfer(work.send).seconds
-        still = makespan(slots, work.micro_batches, plan.virtual_stages, 0.0)
-        moving = still if stack.pipeline_overlap else makespan(slots, work.micro_batches, plan.virtual_stages, hop)
+        passes, chunks = work.micro_batches, plan.virtual_stages
+        still = module.makespan(slots, passes, chunks, 0.0)
+        moving = still
+        if not stack.pipeline_overlap and module.TRAITS.blocking:
+            moving = module.makespan([_with_sends(slot, chunks * hop) for slot in slots], passes, chunks, 0.0)
+        elif not stack.pipeline_overlap:
+            moving = module.makespan(slots, passes, chunks, hop)
         exposed["stage sends"] = moving - still
         exposed["pipeline bubble"] = still - work.micro_batches * longest
         if stack.pipeline_overlap:
             hidden["stage sends"] = 2.0 * hop * work.micro_batches
     return exposed, hidden
+
+
+def _with_sends(slot: Slot, seconds: Seconds) -> Slot:
+    """A slot in which every chunk's send, forward and back, takes its turn."""
+    return changed(slot, forward=slot.forward + seconds, input_grad=slot.input_grad + seconds)
+
+
+def _devices(work: Work, stages: list[MicroBatch], plan: Plan) -> list[MicroBatch]:
+    """What a device does per micro-batch: its stage or, with two copies of the model in opposite directions, half of its own
+    stage and half of the mirrored one."""
+    if plan.pp == 1 or traits(plan.schedule).copies == 1.0:
+        return stages
+    line = [stages[kind] for kind, _, count in work.runs for _ in range(count)]
+    found: list[MicroBatch] = []
+    for own, mirrored in zip(line[: len(line) // 2], line[::-1], strict=False):
+        ledgers: dict[str, Ledger] = {"exposed": {}, "hidden": {}}
+        parts: dict[str, Seconds] = {}
+        for name, ledger in ledgers.items():
+            add.merged(ledger, getattr(own, name), 0.5)
+            add.merged(ledger, getattr(mirrored, name), 0.5)
+        for name in ("forward", "input_grad", "weight_grad"):
+            parts[name] = (getattr(own.slot, name) + getattr(mirrored.slot, name)) / 2.0
+        found.append(changed(own, slot=changed(own.slot, **parts), **ledgers))
+    return found
 
 
 def _critical(stages: list[MicroBatch], longest: Seconds, which: str) -> Ledger:

@@ -103,6 +103,7 @@ def _fabric_tiers(
                 name=name,
                 size=size,
                 bandwidth=rate,
+                adapter=float(fabric.bandwidth) if fabric.bandwidth > rate else None,
                 share=fabric.share,
                 latency=latency,
                 latency_base=fabric.latency_base,

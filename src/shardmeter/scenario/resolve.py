@@ -8,7 +8,8 @@ from typing import Any
 
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed
-from shardmeter.engine.constraints import CONSTRAINTS, listed, near, violations
+from shardmeter.engine.constraints import CONSTRAINTS, violations
+from shardmeter.engine.rules import listed, near
 from shardmeter.scenario.fleet import overridden, resolve_island
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
 from shardmeter.scenario.read import SUFFIXES, Document

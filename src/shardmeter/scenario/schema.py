@@ -101,10 +101,9 @@ class PlanInput(Input):
     micro_batch: Sequences | None = said("Sequences of one replica in one pass.")
     schedule: str | None = said(
         "Pipeline schedule.",
-        words=("gpipe", "1f1b", "interleaved"),
-        planned=("zb-h1", "zb-h2", "zb-v", "dualpipe"),
+        words=("gpipe", "1f1b", "interleaved", "interleaved-bf", "zb-h1", "zb-h2", "zb-2p", "zb-v", "dualpipe"),
     )
-    virtual_stages: Stages | None = said("Chunks of layers per pipeline stage (interleaved).")
+    virtual_stages: Stages | None = said("Chunks of layers per pipeline stage (interleaved, zb-v).")
     recompute: Recompute | None = said("Activation recomputation: none, selective, full, every-K.")
     precision: str | None = said(
         "Recipe of the linear layers' products; fp8 = one scale a tensor.",

@@ -2,7 +2,10 @@
 
 Each module offers `makespan(slots, micro_batches, virtual_stages, hop)` — the duration of one step's micro-batches — and
 `in_flight(position, pp, micro_batches, virtual_stages)`, the micro-batches whose activations a stage holds at its peak;
-`order(position, pp, micro_batches, virtual_stages)` lists a stage's turns for the timeline.
+`order(position, pp, micro_batches, virtual_stages)` lists a stage's turns for the timeline. `TRAITS` says what is true of it
+whatever the numbers: whether backward is split, how chunks are laid over devices, how many copies of the parameters are held,
+what it needs of pp, micro-batches and virtual stages. Where weight gradients wait, `owed(...)` counts them at the peak; where
+the order depends on the seconds, `orders(slots, micro_batches, hop)` lists the turns of all stages for those.
 """
 
 from __future__ import annotations
@@ -10,15 +13,26 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+from collections.abc import Sequence
 from types import ModuleType
 
 from shardmeter.core.errors import UnknownName
-from shardmeter.schedules._slots import Op, Slot
+from shardmeter.core.units import Count, Seconds
+from shardmeter.schedules._routes import Key, Traits, content, needs
+from shardmeter.schedules._slots import Op, Slot, stages
 
-MODULES = {"gpipe": "gpipe", "1f1b": "one_f_one_b", "interleaved": "interleaved"}
+MODULES = {
+    "gpipe": "gpipe",
+    "1f1b": "one_f_one_b",
+    "interleaved": "interleaved",
+    "interleaved-bf": "interleaved_bf",
+    "zb-h1": "zb_h1",
+    "zb-h2": "zb_h2",
+    "zb-2p": "zb_2p",
+    "zb-v": "zb_v",
+    "dualpipe": "dualpipe",
+}
 """Schedule words of the plan grammar → module."""
-PLANNED = ("zb-h1", "zb-h2", "zb-v", "dualpipe")
-"""Schedules that are named but not modelled yet."""
 
 
 def names() -> tuple[str, ...]:
@@ -35,4 +49,40 @@ def schedule(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{MODULES[name]}")
 
 
-__all__ = ["MODULES", "PLANNED", "Op", "Slot", "names", "schedule"]
+def traits(name: str) -> Traits:
+    """What is true of a schedule by its kind; of one that is not built, nothing but the defaults."""
+    found: Traits = schedule(name).TRAITS if name in MODULES else Traits()
+    return found
+
+
+def owed(module: ModuleType, position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:
+    """Weight gradients that wait at a stage's peak, beside the micro-batches in flight."""
+    counted: Count = module.owed(position, pp, micro_batches, virtual_stages) if hasattr(module, "owed") else 0.0
+    return counted
+
+
+def turns_of(
+    module: ModuleType, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Seconds
+) -> list[tuple[Op, ...]]:
+    """The turns of all stages."""
+    if hasattr(module, "orders"):
+        found: list[tuple[Op, ...]] = module.orders(slots, micro_batches, hop)
+        return found
+    pp = len(stages(slots))
+    return [module.order(position, pp, micro_batches, virtual_stages) for position in range(pp)]
+
+
+__all__ = [
+    "MODULES",
+    "Key",
+    "Op",
+    "Slot",
+    "Traits",
+    "content",
+    "names",
+    "needs",
+    "owed",
+    "schedule",
+    "traits",
+    "turns_of",
+]

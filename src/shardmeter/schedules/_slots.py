@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Seconds
+from shardmeter.core.units import Ratio, Seconds
 
 
 @record
@@ -17,11 +17,18 @@ class Slot:
     forward: Seconds
     input_grad: Seconds
     weight_grad: Seconds
+    owed: Ratio = 1.0
+    """What a weight gradient that is still to be done keeps, as a part of what its micro-batch kept before."""
 
     @property
     def backward(self) -> Seconds:
         """Both gradients, where the schedule does not part them."""
         return self.input_grad + self.weight_grad
+
+    @property
+    def trip(self) -> Seconds:
+        """What a micro-batch's way to the end and back takes here: forward and input gradient."""
+        return self.forward + self.input_grad
 
     @property
     def whole(self) -> Seconds:
@@ -36,11 +43,13 @@ class Op:
     kind: str
     micro_batch: int
     chunk: int = 0
+    joined: bool = False
+    """Done together with the next turn, so that other stages have its result only when that is done too."""
 
 
 @record
 class Place:
-    """A stage at a definite position, with the slots of all stages before and after it."""
+    """A stage at a definite position, with the seconds of all stages before and after it."""
 
     position: int
     slot: Slot
@@ -48,14 +57,22 @@ class Place:
     after: Seconds
 
 
-def places(slots: Sequence[Slot]) -> Iterator[Place]:
-    """The first and the last stage of every run: between them every quantity of interest is linear in the position."""
+def places(slots: Sequence[Slot], seconds: Callable[[Slot], Seconds] = lambda slot: slot.whole) -> Iterator[Place]:
+    """The first and the last stage of every run: between them every quantity of interest is linear in the position.
+
+    `seconds` is what of a slot is summed over the stages before and after."""
     total: Seconds = 0.0
     for slot in slots:
-        total = total + float(slot.count) * slot.whole
+        total = total + float(slot.count) * seconds(slot)
     before: Seconds = 0.0
     for slot in slots:
+        own = seconds(slot)
         for offset in sorted({0, slot.count - 1}):
-            earlier = before + float(offset) * slot.whole
-            yield Place(position=slot.first + offset, slot=slot, before=earlier, after=total - earlier - slot.whole)
-        before = before + float(slot.count) * slot.whole
+            earlier = before + float(offset) * own
+            yield Place(position=slot.first + offset, slot=slot, before=earlier, after=total - earlier - own)
+        before = before + float(slot.count) * own
+
+
+def stages(slots: Sequence[Slot]) -> list[Slot]:
+    """The slot of every stage, in order of position."""
+    return [slot for slot in slots for _ in range(slot.count)]

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardmeter.core.units import Count, Seconds
+from shardmeter.schedules._routes import Traits
 from shardmeter.schedules._slots import Op, Slot
+
+TRAITS = Traits()
 
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:

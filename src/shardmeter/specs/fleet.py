@@ -67,6 +67,8 @@ class Tier:
     """Start of a ring or a send (NCCL's LL128 protocol); the innermost tier's counts."""
     pair_bandwidth: BytesPerS | None = None
     """Rate of one pair where the tier is a mesh and not a switch: a group of n gets at most n − 1 pairs."""
+    adapter: BytesPerS | None = None
+    """Wire rate of one adapter where accelerators share adapters: what one of them gets while the others are silent."""
 
 
 @record

@@ -44,6 +44,8 @@ class Stack:
     """What gradients are accumulated in."""
     gradient_copy: bool = False
     """Whether 16-bit gradients live beside the accumulation buffer, instead of being written into it."""
+    gradient_fused: bool = False
+    """Whether the product of the weight gradient adds into the accumulation buffer itself, so that no kernel reads both again."""
     selective: str = "attention"
     """What `recompute: selective` means here: attention (core attention runs again) or alternate (every second product kept)."""
     gradient_overlap: bool = True

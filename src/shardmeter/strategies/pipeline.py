@@ -46,6 +46,13 @@ def even(layers: int, pp: int) -> tuple[int, ...]:
     return tuple(base + (i < rest) for i in range(pp))
 
 
+def folded(layers: int, pp: int, rule: str, layer_cost: float, head_cost: float) -> tuple[int, ...]:
+    """Layers of each device where the line of stages is folded in two: 2·pp chunks, the first and the last on the first
+    device (Qi 2024 §6). Leaves out: the unequal halves of a device, which kinds of layers the two halves are of."""
+    chunks = cut(layers, 2 * pp, rule, layer_cost, head_cost)
+    return tuple(chunks[i] + chunks[-1 - i] for i in range(pp))
+
+
 Blocks = tuple[tuple[str, int], ...]
 """Blocks in order, each with how many pieces of it."""
 
@@ -65,9 +72,9 @@ def contents(counts: tuple[int, ...], blocks: Blocks = ()) -> tuple[Blocks, ...]
     return tuple(dealt)
 
 
-def stages(counts: tuple[int, ...], blocks: Blocks = ()) -> tuple[Stage, ...]:
-    """Group equal stages, in order of their first appearance."""
-    last = len(counts) - 1
+def stages(counts: tuple[int, ...], blocks: Blocks = (), last: int | None = None) -> tuple[Stage, ...]:
+    """Group equal stages, in order of their first appearance. The head is on the device `last`: the last, if not said."""
+    last = len(counts) - 1 if last is None else last
     kinds: dict[tuple[Blocks, bool, bool], list[int]] = {}
     for position, own in enumerate(contents(counts, blocks)):
         kinds.setdefault((own, position == 0, position == last), []).append(position)
@@ -79,9 +86,11 @@ def stages(counts: tuple[int, ...], blocks: Blocks = ()) -> tuple[Stage, ...]:
     )  # fmt: skip
 
 
-def runs(counts: tuple[int, ...], kinds: tuple[Stage, ...], blocks: Blocks = ()) -> tuple[tuple[int, int, int], ...]:
+def runs(
+    counts: tuple[int, ...], kinds: tuple[Stage, ...], blocks: Blocks = (), last: int | None = None
+) -> tuple[tuple[int, int, int], ...]:
     """Neighbouring equal stages, in order of position: (index into `kinds`, first position, how many)."""
-    last = len(counts) - 1
+    last = len(counts) - 1 if last is None else last
     index = {(kind.contents, kind.embedding, kind.head): i for i, kind in enumerate(kinds)}
     found: list[tuple[int, int, int]] = []
     for position, own in enumerate(contents(counts, blocks)):

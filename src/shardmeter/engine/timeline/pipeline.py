@@ -1,64 +1,72 @@
-"""A pipeline schedule as a program: a compute stream per stage, a stream per stage and direction for what it sends."""
+"""A pipeline schedule as a program: a compute stream per stage, a stream per pair of neighbours and direction for what they send."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shardmeter.engine.timeline.simulate import Program
-from shardmeter.schedules import Op, Slot, schedule
-
-Key = tuple[int, str, int, int]
+from shardmeter.engine.timeline.simulate import Program, Timeline, simulate
+from shardmeter.schedules import Key, Op, Slot, Traits, content, needs, schedule, turns_of
 
 
 def pipeline(name: str, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: float) -> Program:
-    """The program of one step. `slots` are runs of equal stages; a chunk takes 1/virtual_stages of its stage's slot.
+    """The program of one step. `slots` are runs of equal stages; a chunk takes 1/virtual_stages of its stage's slot (all of
+    it where the second chunk is a second copy of the model).
 
-    Sends occupy the sender's stream of their direction for `hop` seconds and arrive when they end. Raises UnknownName."""
-    module = schedule(name)
+    Sends occupy the wire to their neighbour for `hop` seconds, in the order in which they are ready, and arrive when they
+    end. Raises UnknownName."""
     stages = [slot for slot in slots for _ in range(slot.count)]
+    turns = turns_of(schedule(name), slots, micro_batches, virtual_stages, hop)
+    return program(schedule(name).TRAITS, stages, turns, virtual_stages, hop)
+
+
+def duration(name: str, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: float) -> float:
+    """Seconds of one step as the timeline has it: the end of the last task or, where devices keep their own clocks, the
+    longest span of one device. Raises UnknownName."""
+    timeline = simulate(pipeline(name, slots, micro_batches, virtual_stages, hop))
+    return span(timeline) if schedule(name).TRAITS.own_clock else timeline.makespan
+
+
+def span(timeline: Timeline) -> float:
+    """The longest time from the first task of a compute stream to its last."""
+    first: dict[int, float] = {}
+    last: dict[int, float] = {}
+    for task, begin, end in zip(timeline.program.tasks, timeline.begin, timeline.end, strict=True):
+        if task.kind != "send":
+            first[task.stream] = min(begin, first.get(task.stream, begin))
+            last[task.stream] = max(end, last.get(task.stream, end))
+    return max(last[stream] - first[stream] for stream in first)
+
+
+def program(
+    traits: Traits, stages: Sequence[Slot], turns: Sequence[Sequence[Op]], virtual_stages: int, hop: float
+) -> Program:
+    """The tasks of given turns, with what each waits for."""
     pp = len(stages)
-    turns = [module.order(i, pp, micro_batches, virtual_stages) for i in range(pp)]
-    program = Program()
-    compute = [program.stream("compute", i) for i in range(pp)]
-    wires = {(i, kind): program.stream(f"send {kind}", i) for i in range(pp) for kind in ("forward", "backward")}
+    made = Program()
+    compute = [made.stream("compute", i) for i in range(pp)]
+    wires: dict[tuple[int, int, str], int] = {}
     place: dict[Key, int] = {}
+    joined: set[Key] = set()
     for i, ops in enumerate(turns):
         for op in ops:
-            place[i, op.kind, op.micro_batch, op.chunk] = len(place)
-    for i, ops in enumerate(turns):
-        for op in ops:
-            seconds = float(_seconds(stages[i], op)) / virtual_stages
-            program.add(f"{op.kind} {op.micro_batch}", compute[i], seconds, kind=op.kind)
+            owner = stages[content(traits.route, (i, op.chunk), pp)]
+            seconds = float(getattr(owner, op.kind)) / virtual_stages
+            key = (i, op.kind, op.micro_batch, op.chunk)
+            place[key] = made.add(f"{op.kind} {op.micro_batch}", compute[i], seconds, kind=op.kind)
+            if op.joined:
+                joined.add(key)
+    of = needs(traits.route, pp, place.keys())
     for key, index in place.items():
-        for source, kind in _needs(key, pp, virtual_stages):
-            if source[0] == key[0] or hop == 0.0:
-                program.wait(index, place[source])
-            else:
-                wire = wires[source[0], kind]
-                program.wait(index, program.add(f"send {source[2]}", wire, hop, (place[source],), kind="send"))
-    return program
-
-
-def _seconds(slot: Slot, op: Op) -> float:
-    parts = {
-        "forward": slot.forward,
-        "backward": slot.backward,
-        "input_grad": slot.input_grad,
-        "weight_grad": slot.weight_grad,
-    }
-    return float(parts[op.kind])
-
-
-def _needs(key: Key, pp: int, chunks: int) -> list[tuple[Key, str]]:
-    """What a turn waits for: its neighbour (the chunk before or after, round the ring of stages), and its own forward."""
-    stage, kind, micro_batch, chunk = key
-    if kind == "forward":
-        if stage > 0:
-            return [((stage - 1, kind, micro_batch, chunk), "forward")]
-        return [((pp - 1, kind, micro_batch, chunk - 1), "forward")] if chunk else []
-    if kind == "weight_grad":
-        return [((stage, "input_grad", micro_batch, chunk), "backward")]
-    own = [((stage, "forward", micro_batch, chunk), "forward")]
-    if stage < pp - 1:
-        return [*own, ((stage + 1, kind, micro_batch, chunk), "backward")]
-    return [*own, ((0, kind, micro_batch, chunk + 1), "backward")] if chunk < chunks - 1 else own
+        for source in of(key):
+            if source[0] == key[0]:
+                made.wait(index, place[source])
+                continue
+            done = place[source] + (1 if source in joined else 0)
+            if hop == 0.0:
+                made.wait(index, done)
+                continue
+            way = (source[0], key[0], source[1])
+            if way not in wires:
+                wires[way] = made.stream(f"send {source[1]} to {key[0]}", source[0], shared=True)
+            made.wait(index, made.add(f"send {source[2]}", wires[way], hop, (done,), kind="send"))
+    return made

@@ -7,7 +7,17 @@ import re
 from shardmeter.study.validate.rows import NotModelled, Unclear
 
 SCHEDULE = re.compile(r"(?:schedule|algorithm)[ =:]+([\w .-]+)|;\s*(1f1b)\b", re.IGNORECASE)
-ZERO_BUBBLE = re.compile(r"zb|zero.?bubble|v-?half|v-?min|dualpipe")
+ZERO_BUBBLE: dict[str, tuple[str, int]] = {
+    "zb-h1": ("zb-h1", 1),
+    "zb-1p": ("zb-h1", 1),
+    "zb-h2": ("zb-h2", 1),
+    "zb-2p": ("zb-2p", 1),
+    "zb-v": ("zb-v", 2),
+    "zbv": ("zb-v", 2),
+    "dualpipe": ("dualpipe", 1),
+}
+"""Names in the literature → (schedule, virtual stages). ZB-1p is automatic in the memory of 1F1B: the bubble of ZB-H1."""
+UNKNOWN_BUBBLE = re.compile(r"zb|zero.?bubble|v-?half|v-?min|dualpipe")
 UNMODELLED: tuple[tuple[str, str], ...] = (
     (r"offload", "offloading to the host"),
     (r"optimizer in backward", "the optimizer step inside the backward pass"),
@@ -20,11 +30,13 @@ def read_schedule(notes: str, pp: float, virtual: float | None) -> tuple[str, in
     """(schedule, virtual stages) of a plan with `pp` stages. Without notes: 1F1B, interleaved if chunks are stated."""
     found = SCHEDULE.search(notes.lower())
     word = ((found.group(1) or found.group(2)) if found else "").strip()
-    if ZERO_BUBBLE.search(word):
-        raise NotModelled(f"zero-bubble schedules are not modelled yet: {word}")
+    if UNKNOWN_BUBBLE.search(word) and word not in ZERO_BUBBLE:
+        raise NotModelled(f"this zero-bubble schedule is not modelled yet: {word}")
     chunks = int(virtual) if virtual else 1
     if pp <= 1.0:
         return "1f1b", 1
+    if word in ZERO_BUBBLE:
+        return ZERO_BUBBLE[word]
     if "gpipe" in word or "afab" in word:
         return "gpipe", 1
     if "interleaved" in word or word == "1f1b-i":

@@ -54,7 +54,7 @@ def step(
         before, after = gather, after + reduce + slowed
         add.merged(exposed, {"parameter gather": gather, "gradient reduction": reduce, "contention": slowed}, 1.0)
         add.merged(hidden, {"parameter gather": gather_hidden, "gradient reduction": reduce_hidden}, 1.0)
-    updating, behind = update(work, pieces, price, plan)
+    updating, behind = update(work, pieces, price, plan, after)
     add.merged(exposed, updating, 1.0)
     add.merged(hidden, behind, 1.0)
     exposed["software"] = stack.step_overhead
@@ -171,8 +171,11 @@ def _routed(stage: Stage) -> bool:
 
 
 def _train(stage: Stage, pieces: dict[str, Piece], direction: str) -> Seconds:
-    """Seconds of all layers of a stage in one direction."""
-    return add.folded(float(count) * getattr(pieces[name], direction) for name, count in stage.contents)
+    """Seconds of all layers of a stage in one direction, waits for copies to and from the host included."""
+    return add.folded(
+        float(count) * add.larger(getattr(pieces[name], direction), getattr(pieces[name].copies, direction))
+        for name, count in stage.contents
+    )
 
 
 def _in_buckets(transfers: tuple[Transfer, ...], price: Prices, bucket: Bytes) -> Seconds:

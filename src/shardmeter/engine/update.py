@@ -14,13 +14,13 @@ from shardmeter.specs.plan import Plan
 from shardmeter.strategies import data, fsdp, optimizer
 
 
-def update(work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan) -> tuple[Ledger, Ledger]:
-    """(exposed, hidden) seconds of updating what the fullest rank owns."""
+def update(work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan, waited: Seconds) -> tuple[Ledger, Ledger]:
+    """(exposed, hidden) seconds of updating what the fullest rank owns; `waited` is what the reduction of its gradients showed
+    already: copies to the host go on in that time."""
     if "optimizer" in plan.offload:
         with under(HOST):
-            shown, behind = host.update(
-                work, price, plan, float(max(work.counts)) * _backward(pieces[demand.main_layer(work)], plan)
-            )
+            window = waited + float(max(work.counts)) * _backward(pieces[demand.main_layer(work)], plan)
+            shown, behind = host.update(work, price, plan, window)
         return {"optimizer": 0.0 * shown, HOST: shown}, {HOST: behind}
     with under("optimizer"):
         seconds = price.streamed(demand.optimizer_traffic(*demand.largest_stage(work, plan), plan))

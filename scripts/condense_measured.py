@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from shardmeter.core.record import changed
 from shardmeter.study.validate.accelerator import LOW_POWER_H100, accelerator_name
 from shardmeter.study.validate.digest import digests
 from shardmeter.study.validate.failed import as_measured
@@ -147,7 +148,8 @@ def precision(text: str, notes: str) -> str:
     eight = "" if eight == "fp8" and not re.search("current|fp8-cs|tensor|float8", plain) else eight
     if re.search(r"fp8|float8", plain) and "fp4" not in plain:
         said = {"": "fp8", "fp8": "fp8 (tensorwise)"}.get(eight, eight)
-        return f"{said}; float8 all-gather" if re.search("float8 all-gather", f"{plain} {notes.lower()}") else said
+        gathered = re.search("(float8|bf16) all-gather", f"{plain} {notes.lower()}")
+        return f"{said}; {gathered.group(0)}" if gathered else said
     for pattern, word in (
         (r"fp4", "fp4"), (r"bf16.*pure", "bf16 (pure)"), (r"bf16.*\(amp\)", "bf16 (amp)"), (r"bf16", "bf16"),
         (r"fp16|^amp$", "fp16"),
@@ -218,8 +220,8 @@ def write(name: str, rows: Iterable[Mapping[str, str]], columns: Sequence[str]) 
 
 
 def meaning(verdict: Verdict) -> str:
-    """A verdict without its wording."""
-    reading = repr(verdict.reading)
+    """A verdict without its wording: what was assumed of a text is not assumed of its canonical reading."""
+    reading = "" if verdict.reading is None else repr(changed(verdict.reading, assumptions=()))
     kind = "skip" if verdict.skip else "exclude" if verdict.exclude else reading
     return (
         f"{verdict.id} {verdict.source_key} {verdict.stack} {verdict.task} {verdict.regime} {verdict.measured} {kind}"

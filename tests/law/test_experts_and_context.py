@@ -142,7 +142,17 @@ def test_a_dense_model_with_experts_of_its_own_width_does_the_same_work(question
     one = data.draw(question)
     dense = changed(one["model"], experts=0.0, top_k=0.0, moe_ffn=0.0, shared_ffn=0.0, shared_gate=False, dense_first=0)
     routed = changed(dense, experts=1.0, top_k=1.0, moe_ffn=dense.ffn)
-    plan = changed(one["plan"], etp=one["plan"].tp, ep=1.0, expert_skew=1.0, trainable="all", offload=())
+    plan = changed(
+        one["plan"],
+        etp=one["plan"].tp,
+        ep=1.0,
+        expert_skew=1.0,
+        trainable="all",
+        offload=(),
+        pp=1,
+        schedule="1f1b",
+        virtual_stages=1,
+    )  # fmt: skip  (with stages, the fullest may be another one)
     left, right = (evaluate(**one | {"model": model, "plan": plan}) for model in (dense, routed))
     router = 6.0 * float(dense.layers) * dense.hidden * float(left.tokens)
     assert right.model_flops == pytest.approx(left.model_flops + router, rel=1e-12)

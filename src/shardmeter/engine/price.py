@@ -141,7 +141,8 @@ class Prices:
             units = reached / inside
             # a port out of a unit carries all that leaves it, however far it goes
             moved = collectives.shard_traffic(demand.size * double, ranks if index else reached, inside)
-            time = collectives.tier_time(moved, self._bandwidth(tier, reached), tier.share, self._factor(index))
+            share = self._share(tier, demand, ranks, reached)
+            time = collectives.tier_time(moved, self._bandwidth(tier, reached), share, self._factor(index))
             longest, total = np.maximum(longest, time), total + time
             ring = ring + double * tier.latency_step * collectives.ring_steps(ranks, inside, reached)
             if index == 0:
@@ -159,6 +160,13 @@ class Prices:
         seconds = (collectives.wire_time(longest, total) + latency) * demand.messages
         fabric = np.where(crossing, seconds, 0.0)
         return Charge(seconds, np.where(crossing, innermost * demand.messages, seconds), fabric)
+
+    def _share(self, tier: Tier, demand: Transfer, ranks: Count, reached: Count) -> Fraction:
+        """Plateau share of a tier: that of its switch for an all-reduce of a large enough group that stays inside."""
+        if tier.reduce_share is None or demand.collective != "all_reduce":
+            return tier.share
+        whole = np.logical_and(np.equal(ranks, reached), np.greater_equal(ranks, collectives.SWITCH_LEAST))
+        return np.where(whole, tier.reduce_share, tier.share)
 
     def _bandwidth(self, tier: Tier, members: Count) -> BytesPerS:
         """Rate of a tier for a group: all of it through a switch, at most members − 1 pairs through a mesh."""

@@ -13,6 +13,8 @@ from shardmeter.core.units import Bytes, BytesPerS, Count, Fraction, Ratio, Seco
 EXCHANGE_SHARE = 0.87
 """Rate of an all-to-all inside the scale-up domain over that of a ring: 0.70-0.71 of the wire on NVLink 3, 4 and 5, where a
 ring reaches 0.78-0.82 (NCCL bus bandwidths, GTC 2025 S72583); between nodes an all-to-all reaches what others reach."""
+SWITCH_LEAST = 5.0
+"""Ranks from which a summing switch beats the ring inside a domain (H200: from 5, B200: from 6 measured)."""
 PHASES_IN_LINE = 0.15
 """Share of the shorter phases of a hierarchical collective that does not run behind the longest."""
 

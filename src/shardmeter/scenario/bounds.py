@@ -56,6 +56,7 @@ FIELDS: Mapping[str, Bound] = {
     "matmul_share": _SHARE,
     "attention_share": _SHARE,
     "scale_up_share": _SHARE,
+    "scale_up_reduce_share": Bound(1e-3, 2.0),
     "share": _SHARE,
     "forward": _SHARE,
     "backward": _SHARE,

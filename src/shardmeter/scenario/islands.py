@@ -49,6 +49,7 @@ def build_island(
             size=domain,
             bandwidth=accelerator.scale_up_bandwidth,
             share=accelerator.scale_up_share,
+            reduce_share=accelerator.scale_up_reduce_share,
             latency=accelerator.scale_up_latency,
             latency_step=accelerator.scale_up_step,
             pair_bandwidth=accelerator.pair_bandwidth if _is_mesh(accelerator) else None,

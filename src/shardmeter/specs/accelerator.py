@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, BytesPerS, Count, FlopPerS, Fraction, Seconds, Watts
+from shardmeter.core.units import Bytes, BytesPerS, Count, FlopPerS, Fraction, Ratio, Seconds, Watts
 
 
 @record
@@ -36,6 +36,8 @@ class Accelerator:
     """Wire rate out of one accelerator into its scale-up domain, one direction."""
     scale_up_share: Fraction = 0.80
     """Plateau share of the wire rate that collectives reach inside the domain."""
+    scale_up_reduce_share: Ratio | None = None
+    """The same for an all-reduce that the switch itself sums (NVLS), where the domain has such a switch."""
     scale_up_latency: Seconds = 45e-6
     """Start of an all-reduce inside the domain."""
     scale_up_step: Seconds = 1.9e-6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardmeter.core.record import record
-from shardmeter.core.units import BytesPerS, Count, Fraction, Seconds, UsdPerS
+from shardmeter.core.units import BytesPerS, Count, Fraction, Ratio, Seconds, UsdPerS
 from shardmeter.specs.accelerator import Accelerator
 
 
@@ -65,6 +65,8 @@ class Tier:
     """One step of a ring that crosses this tier."""
     latency_start: Seconds = 14e-6
     """Start of a ring or a send (NCCL's LL128 protocol); the innermost tier's counts."""
+    reduce_share: Ratio | None = None
+    """`share` of an all-reduce that the switch sums; it takes a group of `collectives.SWITCH_LEAST` inside this tier."""
     pair_bandwidth: BytesPerS | None = None
     """Rate of one pair where the tier is a mesh and not a switch: a group of n gets at most n − 1 pairs."""
     adapter: BytesPerS | None = None

@@ -24,6 +24,8 @@ class Piece:
 
     ledgers: dict[str, Ledger]
     times: dict[str, Seconds]
+    serial: dict[str, Charge]
+    """What the serial collectives of each phase occupy of the channels."""
     gather: Charge
     gather_again: Charge
     scatter: Charge
@@ -68,9 +70,12 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
         label = "recompute" if op.replay else LABELS[op.kind]
         with under(label):
             add.merged(ledgers[op.phase], {label: price.compute(op)}, portion)
+    serial = dict.fromkeys(DIRECTIONS, NOTHING)
     for transfer, portion in work.serial:
         with under("tensor parallel"):
-            add.merged(ledgers[transfer.phase], {"tensor parallel": price.transfer(transfer).seconds}, portion)
+            charge = price.transfer(transfer)
+        add.merged(ledgers[transfer.phase], {"tensor parallel": charge.seconds}, portion)
+        serial[transfer.phase] = serial[transfer.phase].plus(charge, portion)
     times = {phase: add.folded(ledgers[phase].values()) for phase in DIRECTIONS}
     _floor(ledgers, times, (FORWARD,), work.launches_forward, stack)
     _floor(ledgers, times, (INPUT_GRAD, WEIGHT_GRAD), work.launches_backward, stack)
@@ -79,6 +84,7 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
     return Piece(
         ledgers=ledgers,
         times=times,
+        serial=serial,
         gather=gathers[0] if gathers else NOTHING,
         gather_again=gathers[1] if len(gathers) > 1 else NOTHING,
         scatter=_priced(work.sharded, "reduce_scatter", price),

@@ -34,6 +34,14 @@ class Charge:
     scale_up: Seconds
     fabric: Seconds
 
+    def plus(self, other: Charge, times: Count = 1.0) -> Charge:
+        """`times` × another after this one."""
+        return Charge(
+            self.seconds + times * other.seconds,
+            self.scale_up + times * other.scale_up,
+            self.fabric + times * other.fabric,
+        )
+
 
 NOTHING = Charge(0.0, 0.0, 0.0)
 """A group of one moves nothing."""

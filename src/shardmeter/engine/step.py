@@ -12,12 +12,13 @@ from shardmeter.engine.demand import Work
 from shardmeter.engine.hide import Fold
 from shardmeter.engine.layer import Ledger, Piece
 from shardmeter.engine.micro_batch import MicroBatch
-from shardmeter.engine.price import Prices
+from shardmeter.engine.price import Charge, Prices
 from shardmeter.schedules import schedule
 from shardmeter.specs.demands import Transfer
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, fsdp
+from shardmeter.strategies.pipeline import Stage
 
 
 def step(
@@ -94,9 +95,7 @@ def _gradient_reduction(
     """(exposed, hidden) seconds of reducing whole gradients, behind the last backward of the first stage (all of them for
     zero2, which reduces after every micro-batch). Leaves out: later stages, which finish earlier and have slack."""
     stage = work.stages[0]
-    parameters = demand.gradient_parameters(work, stage)
-    width = demand.WIDTH[plan.reduce_dtype]
-    seconds = _in_buckets(data.gradient_transfers(parameters, plan, width), price)
+    seconds = add.folded(charge.seconds for charge in gradient_charges(work, stage, price, plan))
     shown = seconds
     if stack.gradient_overlap:
         shown = hide.tail(seconds, pieces["layer"].backward, float(max(stage.layers, 1)))
@@ -109,16 +108,27 @@ def _update_gather(
 ) -> tuple[Seconds, Seconds]:
     """(exposed, hidden) seconds of gathering updated parameters, before or behind the first forward."""
     stage = work.stages[0]
-    parameters = demand.gradient_parameters(work, stage)
-    seconds = _in_buckets(data.update_transfers(parameters, plan, demand.WIDTH[plan.gather_dtype]), price)
+    seconds = add.folded(charge.seconds for charge in update_charges(work, stage, price, plan))
     window = float(max(stage.layers, 1)) * pieces["layer"].forward if stack.gather_overlap else 0.0
     shown = hide.late(seconds, window)
     return shown, seconds - shown
 
 
-def _in_buckets(transfers: tuple[Transfer, ...], price: Prices) -> Seconds:
-    total: Seconds = 0.0
+def gradient_charges(work: Work, stage: Stage, price: Prices, plan: Plan) -> tuple[Charge, ...]:
+    """What the reduction of a stage's whole gradients takes, one collective after the other."""
+    parameters = demand.gradient_parameters(work, stage)
+    return _in_buckets(data.gradient_transfers(parameters, plan, demand.WIDTH[plan.reduce_dtype]), price)
+
+
+def update_charges(work: Work, stage: Stage, price: Prices, plan: Plan) -> tuple[Charge, ...]:
+    """What the gather of a stage's updated parameters takes."""
+    parameters = demand.gradient_parameters(work, stage)
+    return _in_buckets(data.update_transfers(parameters, plan, demand.WIDTH[plan.gather_dtype]), price)
+
+
+def _in_buckets(transfers: tuple[Transfer, ...], price: Prices) -> tuple[Charge, ...]:
+    charges = []
     for transfer in transfers:
         buckets = np.maximum(np.ceil(transfer.size / data.BUCKET), 1.0)
-        total = total + price.transfer(changed(transfer, size=transfer.size / buckets, messages=buckets)).seconds
-    return total
+        charges.append(price.transfer(changed(transfer, size=transfer.size / buckets, messages=buckets)))
+    return tuple(charges)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from shardmeter.core.formula import under
 from shardmeter.core.record import record
 from shardmeter.core.units import Number, Seconds
-from shardmeter.engine import add, hide
+from shardmeter.engine import add
 from shardmeter.engine.demand import BlockWork
-from shardmeter.engine.hide import Fold
 from shardmeter.engine.price import NOTHING, Charge, Prices
 from shardmeter.physics import memory_bound
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Transfer
@@ -41,26 +40,10 @@ class Piece:
         """Seconds of both gradients."""
         return self.times[INPUT_GRAD] + self.times[WEIGHT_GRAD]
 
-    def forward_fold(self) -> Fold:
-        """A train of such pieces going forward: the first gather shows, the others run one piece ahead."""
-        return _fold(self.forward, self.gather.seconds, 0.0, (self.gather,))
-
-    def backward_fold(self, window: Seconds) -> Fold:
-        """A train going backward: the first gather hides behind `window` (the head), the last reduction shows."""
-        moved = (self.gather_again, self.scatter, self.replicate)
-        end = self.scatter.seconds + self.replicate.seconds
-        return _fold(self.backward, hide.late(self.gather_again.seconds, window), end, moved)
-
-
-def _fold(period: Seconds, prologue: Seconds, epilogue: Seconds, moved: tuple[Charge, ...]) -> Fold:
-    scale_up: Seconds = 0.0
-    fabric: Seconds = 0.0
-    for charge in moved:
-        scale_up = scale_up + charge.scale_up
-        fabric = fabric + charge.fabric
-    steady = period + hide.train_stall(period, (scale_up, fabric))
-    idle = {"scale_up": steady - scale_up, "fabric": steady - fabric, "compute": steady - period}
-    return Fold(prologue=prologue, steady=steady, epilogue=epilogue, idle=idle)
+    @property
+    def serial_backward(self) -> Charge:
+        """What the serial collectives of both gradients occupy."""
+        return self.serial[INPUT_GRAD].plus(self.serial[WEIGHT_GRAD])
 
 
 def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shardmeter.core.record import record
-from shardmeter.core.units import Seconds
+from shardmeter.core.units import Ratio, Seconds
 from shardmeter.engine import add, hide
 from shardmeter.engine.layer import DIRECTIONS, Ledger, Piece
+from shardmeter.engine.price import NOTHING, Charge
 from shardmeter.schedules import Slot
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import fsdp
+from shardmeter.strategies import fsdp, pipeline
 from shardmeter.strategies.pipeline import Stage
 
 
@@ -34,7 +37,7 @@ def micro_batch(stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack
             times[phase] = times[phase] + float(count) * pieces[name].times[phase]
     hidden: Ledger = {}
     if fsdp.applies(plan):
-        shown, hidden, forward, backward = _sharded(stage, pieces, stack)
+        shown, hidden, forward, backward = _sharded(stage, pieces, plan, stack)
         add.merged(exposed, shown, 1.0)
         times[FORWARD] = times[FORWARD] + forward
         times[INPUT_GRAD] = times[INPUT_GRAD] + backward
@@ -53,41 +56,81 @@ def contents(stage: Stage) -> list[tuple[str, int]]:
     return [("embedding", int(stage.embedding)), ("layer", stage.layers), ("head", int(stage.head))]
 
 
-def _sharded(stage: Stage, pieces: dict[str, Piece], stack: Stack) -> tuple[Ledger, Ledger, Seconds, Seconds]:
+def _sharded(
+    stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack
+) -> tuple[Ledger, Ledger, Seconds, Seconds]:
     """Sharded parameters behind a micro-batch: (exposed, hidden, extra forward seconds, extra backward seconds).
 
-    One unit is prefetched, so all but the first gather and the last reduction may hide. The root unit (embedding and head)
-    is gathered first and kept. Both ends show in every micro-batch: the end of a backward waits for its reductions."""
+    The root unit (embedding and head) is gathered first and kept; one layer is gathered ahead of the one that computes, and
+    its gradients are reduced behind the next. So the first gather and the last reduction of every turn show, unless the
+    embedding or the head computes beside them, and the end of a backward waits for its reductions."""
     layer = pieces["layer"]
-    some, steady = float(min(stage.layers, 1)), float(max(stage.layers - 1, 0))
-    ahead = layer.forward_fold()
-    back = layer.backward_fold(pieces["head"].backward if stage.head else 0.0)
-    gather_stall = _stall_of_gathers(layer)
-    forward = some * ahead.prologue + steady * (ahead.steady - layer.forward)
-    gather_back = some * back.prologue + steady * gather_stall
-    reduce = some * back.epilogue + steady * (back.steady - layer.backward - gather_stall)
-    layers = float(stage.layers)
-    hidden_forward = layers * layer.gather.seconds - forward
-    hidden_back = layers * layer.gather_again.seconds - gather_back
-    hidden_reduce = layers * (layer.scatter.seconds + layer.replicate.seconds) - reduce
-    slowed_forward = hide.slowed(stack.contention, hidden_forward, steady * (ahead.steady - layer.forward))
-    slowed_back = hide.slowed(stack.contention, hidden_back + hidden_reduce, steady * (back.steady - layer.backward))
+    gather, again, reduce = layer.gather, layer.gather_again, layer.scatter.plus(layer.replicate)
+    layers = pipeline.even(stage.layers, plan.virtual_stages if plan.pp > 1 else 1)
+    turns = sum(1 for n in layers if n)
+    first, last = stage.embedding and layers[0] > 0, stage.head and layers[-1] > 0
+    rows, inner = sum(1 for n in layers if n > 1), sum(max(n - 2, 0) for n in layers)
+    embedding, head = pieces["embedding"], pieces["head"]
+    forward = [
+        Window(count=int(first), period=embedding.forward, serial=embedding.serial[FORWARD], gather=gather),
+        Window(count=stage.layers - turns, period=layer.forward, serial=layer.serial[FORWARD], gather=gather),
+    ]
+    back = [
+        Window(count=int(last), period=head.backward, serial=head.serial_backward, gather=again),
+        Window(count=rows, period=layer.backward, serial=layer.serial_backward, gather=again),
+        Window(count=inner, period=layer.backward, serial=layer.serial_backward, gather=again, reduce=reduce),
+        Window(count=rows, period=layer.backward, serial=layer.serial_backward, reduce=reduce),
+        Window(count=int(first), period=embedding.backward, serial=embedding.serial_backward, reduce=reduce),
+    ]
+    there, _, slowed_there = behind(forward, stack.contention)
+    gathers, reductions, slowed_back = behind(back, stack.contention)
+    there = there + float(turns - first) * gather.seconds
+    gathers = gathers + float(turns - last) * again.seconds
+    reductions = reductions + float(turns - first) * reduce.seconds
+    total = float(stage.layers)
+    hidden = {
+        "parameter gather": add.larger(total * (gather.seconds + again.seconds) - there - gathers, 0.0),
+        "gradient reduction": add.larger(total * reduce.seconds - reductions, 0.0),
+    }
     for name, here in contents(stage):
         if here and name != "layer":
-            forward = forward + pieces[name].gather.seconds
-            reduce = reduce + pieces[name].scatter.seconds + pieces[name].replicate.seconds
+            there = there + pieces[name].gather.seconds
+            reductions = reductions + pieces[name].scatter.seconds + pieces[name].replicate.seconds
     exposed = {
-        "parameter gather": forward + gather_back,
-        "gradient reduction": reduce,
-        "contention": slowed_forward + slowed_back,
+        "parameter gather": there + gathers,
+        "gradient reduction": reductions,
+        "contention": slowed_there + slowed_back,
     }
-    hidden = {"parameter gather": hidden_forward + hidden_back, "gradient reduction": hidden_reduce}
-    hidden = {label: add.larger(seconds, 0.0) for label, seconds in hidden.items()}
-    return exposed, hidden, forward + slowed_forward, gather_back + reduce + slowed_back
+    return exposed, hidden, there + slowed_there, gathers + reductions + slowed_back
 
 
-def _stall_of_gathers(layer: Piece) -> Seconds:
-    """What the backward would stall per layer if there were gathers only: the rest is the reductions'."""
-    again = layer.gather_again
-    longest = add.larger(again.scale_up, again.fabric)
-    return add.larger(longest - layer.backward, 0.0)
+@record
+class Window:
+    """`count` equal computes of `period` each with what passes behind one of them, all due at its end. `serial` is what the
+    compute itself occupies of the channels."""
+
+    count: int
+    period: Seconds
+    serial: Charge
+    gather: Charge = NOTHING
+    reduce: Charge = NOTHING
+
+    def stall(self, moved: Charge) -> Seconds:
+        """What one of them waits for `moved`."""
+        channels = (self.serial.scale_up + moved.scale_up, self.serial.fabric + moved.fabric)
+        return hide.train_stall(self.period, channels)
+
+
+def behind(windows: Sequence[Window], contention: Ratio) -> tuple[Seconds, Seconds, Seconds]:
+    """(stalls of gathers, what reductions add to them, seconds lost to contention) of a row of windows."""
+    gathers: Seconds = 0.0
+    reductions: Seconds = 0.0
+    slowed: Seconds = 0.0
+    for window in windows:
+        if window.count:
+            count, moved = float(window.count), window.gather.plus(window.reduce)
+            alone, both = window.stall(window.gather), window.stall(moved)
+            gathers = gathers + count * alone
+            reductions = reductions + count * (both - alone)
+            slowed = slowed + count * hide.slowed(contention, moved.seconds - both, both)
+    return gathers, reductions, slowed

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from shardmeter.core.record import record
-from shardmeter.engine import demand, step
+from shardmeter.engine import demand, whole
 from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import Piece
 from shardmeter.engine.price import NOTHING, Charge, Prices
@@ -66,11 +66,11 @@ class Rank:
         self.streams = {name: program.stream(name, position) for name in STREAMS}
         self.units = _units(stage, position, case)
         self.sharded = fsdp.applies(case.plan)
-        whole = float(demand.gradient_parameters(case.work, stage))
-        self.shares = {name: float(block.held) / whole if whole else 0.0 for name, block in case.work.blocks.items()}
-        self.reductions = () if self.sharded else step.gradient_charges(case.work, stage, case.price, case.plan)
-        self.updates = () if self.sharded else step.update_charges(case.work, stage, case.price, case.plan)
-        self.optimizer = float(case.price.streamed(demand.optimizer_traffic(whole, case.plan)))
+        held = float(demand.gradient_parameters(case.work, stage))
+        self.shares = {name: float(block.held) / held if held else 0.0 for name, block in case.work.blocks.items()}
+        self.reductions = () if self.sharded else whole.gradient_charges(case.work, stage, case.price, case.plan)
+        self.updates = () if self.sharded else whole.update_charges(case.work, stage, case.price, case.plan)
+        self.optimizer = float(case.price.streamed(demand.optimizer_traffic(held, case.plan)))
         self.done: list[Unit] = []
         self.drains: list[Drain] = []
         self.ready: list[int] = []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from shardmeter.core.record import record
 from shardmeter.core.units import Ratio, Seconds
 from shardmeter.engine import add, hide
@@ -86,7 +88,13 @@ def _sharded(
     gathers, reductions, slowed_back = behind(back, stack.contention)
     there = there + float(turns - first) * gather.seconds
     gathers = gathers + float(turns - last) * again.seconds
-    reductions = reductions + float(turns - first) * reduce.seconds
+    for chunk, count in enumerate(layers):
+        beside = back[-1] if first and chunk == 0 else back[-2]
+        roots = [name for name, here in (("embedding", chunk == 0), ("head", chunk == len(layers) - 1)) if here]
+        jobs = [pieces[name].scatter.plus(pieces[name].replicate) for name in roots if getattr(stage, name)]
+        if count and not (first and chunk == 0):
+            jobs.insert(0, reduce)
+        reductions = reductions + in_a_row(jobs, beside.stall(reduce) if count > 1 or beside is back[-1] else 0.0)
     total = float(stage.layers)
     hidden = {
         "parameter gather": add.larger(total * (gather.seconds + again.seconds) - there - gathers, 0.0),
@@ -95,13 +103,25 @@ def _sharded(
     for name, here in contents(stage):
         if here and name != "layer":
             there = there + pieces[name].gather.seconds
-            reductions = reductions + pieces[name].scatter.seconds + pieces[name].replicate.seconds
     exposed = {
         "parameter gather": there + gathers,
         "gradient reduction": reductions,
         "contention": slowed_there + slowed_back,
     }
     return exposed, hidden, there + slowed_there, gathers + reductions + slowed_back
+
+
+def in_a_row(jobs: Sequence[Charge], busy: Seconds) -> Seconds:
+    """Seconds of reductions that begin together, each a scatter and then a sum over replicas on the same channel or on
+    another; the fabric is `busy` for so long with earlier ones, already counted.
+
+    Exact where the same channel is the longer one for all of them."""
+    if not jobs:
+        return 0.0
+    scale_up, fabric = add.folded(job.scale_up for job in jobs), add.folded(job.fabric for job in jobs)
+    rests = [job.seconds - np.maximum(job.scale_up, job.fabric) for job in (jobs[0], jobs[-1])]
+    rest = add.chosen(np.greater_equal(fabric, scale_up), np.maximum(rests[0] - busy, 0.0), rests[1])
+    return np.maximum(scale_up, fabric) + rest
 
 
 @record

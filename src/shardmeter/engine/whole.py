@@ -99,6 +99,9 @@ def behind(charges: Sequence[Charge], train: Sequence[Released], stack: Stack, *
     total = NOTHING
     for charge in charges:
         total = total.plus(charge)
+    train = [group for group in train if group.count]
+    if not train:
+        return Shown()
     whole = add.folded(float(group.count) * group.share for group in train)
     seconds = whole * total.seconds
     if not overlap:

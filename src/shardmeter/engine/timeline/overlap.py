@@ -79,22 +79,25 @@ def _close(built: Built, timeline: Timeline, order: list[int], at: int, opens: l
     unit = built.units[order[at]]
     if at + 1 < len(order) and built.units[order[at + 1]].turn == unit.turn:
         return opens[at + 1]
-    return max(timeline.end[task] for task in unit.tasks)
+    return max(timeline.end[task] for task in unit.ends)
 
 
 def _backlog(built: Built, timeline: Timeline, drain: Drain, mine: list[int], beside: list[float]) -> None:
-    """Reductions that lag behind compute are waited for at the end of their turn: the wait beyond those that could not have
-    begun before is a stall of its units, shared out as what ran beside them."""
-    tasks, moves = built.program.tasks, drain.moves
-    last = max(timeline.end[task] for i in mine for task in built.units[i].tasks)
-    ends = max(timeline.end[move] for move in moves)
+    """Reductions that lag behind compute are waited for at the end of their turn. The wait beyond those that could not have
+    begun before is a stall: of the last unit, or of all (as shared out what ran beside them) where nothing else waits."""
+    tasks = built.program.tasks
+    last = max(timeline.end[task] for task in built.units[mine[-1]].ends)
     late = sum(
         tasks[move].seconds
-        for move in moves
+        for move in drain.moves
         if tasks[move].terms is not None and max(timeline.end[task] for task in tasks[move].after) >= last
     )
-    stall, total = ends - last - late, sum(beside[i] for i in mine)
-    if stall > 0.0 and total > 0.0:
-        scale = 1.0 + stall / total
-        for i in mine:
-            beside[i] *= scale
+    stall = max(timeline.end[move] for move in drain.moves) - last - late
+    total = sum(beside[i] for i in mine)
+    if stall <= 0.0 or total <= 0.0:
+        return
+    if not drain.free:
+        beside[mine[-1]] += stall
+        return
+    for i in mine:
+        beside[i] *= 1.0 + stall / total

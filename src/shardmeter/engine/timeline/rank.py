@@ -48,14 +48,16 @@ class Unit(NamedTuple):
     turn: int
     tasks: tuple[int, ...]
     slows: tuple[int, ...]
+    ends: tuple[int, ...]
 
 
 class Drain(NamedTuple):
-    """Reductions that a turn (of which the units are known by its number) leaves to be waited for."""
+    """Reductions that a turn leaves to be waited for. `free`: nothing inside the turn waits for any of them."""
 
     rank: int
     turn: int
     moves: tuple[int, ...]
+    free: bool
 
 
 class Rank:
@@ -130,19 +132,25 @@ class Rank:
         return ends[-1]
 
     def _backward(self, op: Op, begin: int, *, last: bool) -> list[int]:
-        """Layers in reverse: gather one ahead, compute, reduce behind the next; then the root unit, and the wait for all."""
+        """Layers in reverse: gather one ahead, compute, reduce behind the next (and sum over replicas behind one more, so that
+        as many are in flight); then the root unit, and the wait for all."""
         units = self.units[op.chunk][::-1]
         ends, behind, moves = [[begin], [begin]], [], list[int]()
+        scattered: list[list[int]] = [[], [], []]
+        summed: list[list[int]] = [[], [], []]
         ahead = self._again(op, units, 0, [begin])
         for k, (name, label) in enumerate(units):
-            waits = [*ends[-1], *ahead]
+            waits = [*ends[-1], *ahead, *scattered[-2], *summed[-3]]
             ahead = self._again(op, units, k + 1, ends[-1])
             ends.append(self._unit(name, f"{label} · {op.micro_batch}", op.kind, waits))
             if op.kind == "input_grad":
                 continue
             if self.sharded and name == "layer":
                 piece = self.case.pieces[name]
-                behind = self._chain((piece.scatter, piece.replicate), ends[-1], label, 1.0)
+                scattered.append(self._chain((piece.scatter,), ends[-1], label, 1.0))
+                after = scattered[-1] or ends[-1]
+                summed.append(self.move(piece.replicate, after, f"sum {label}", "replicate", REDUCE))
+                behind = [*scattered[-1], *summed[-1]]
                 moves += behind
             elif not self.sharded and self._due(last=last) and self.case.stack.gradient_overlap:
                 moves += self._chain(self.reductions, ends[-1], label, self.shares[name])
@@ -153,7 +161,7 @@ class Rank:
             behind, moves = [*behind, *roots], [*moves, *roots]
         elif self._due(last=last):
             behind = self._whole(units, ends[-1], moves)
-        self.drains.append(Drain(self.position, self.turn, tuple(moves)))
+        self.drains.append(Drain(self.position, self.turn, tuple(moves), not self.sharded))
         return [*ends[-1], *behind]
 
     def _due(self, *, last: bool) -> bool:
@@ -239,7 +247,7 @@ class Rank:
             slows.append(issue)
             ends = [*ends, issue]
         if done:
-            self.done.append(Unit(self.position, self.turn, tuple(done), tuple(slows)))
+            self.done.append(Unit(self.position, self.turn, tuple(done), tuple(slows), tuple(ends)))
         return ends
 
     def move(

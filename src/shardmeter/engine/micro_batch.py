@@ -88,27 +88,37 @@ def _sharded(
     gathers, reductions, slowed_back = behind(back, stack.contention)
     there = there + float(turns - first) * gather.seconds
     gathers = gathers + float(turns - last) * again.seconds
-    for chunk, count in enumerate(layers):
-        beside = back[-1] if first and chunk == 0 else back[-2]
-        roots = [name for name, here in (("embedding", chunk == 0), ("head", chunk == len(layers) - 1)) if here]
-        jobs = [pieces[name].scatter.plus(pieces[name].replicate) for name in roots if getattr(stage, name)]
-        if count and not (first and chunk == 0):
-            jobs.insert(0, reduce)
-        reductions = reductions + in_a_row(jobs, beside.stall(reduce) if count > 1 or beside is back[-1] else 0.0)
-    total = float(stage.layers)
+    roots = [pieces[name] for name, here in contents(stage) if here and name != "layer"]
+    reductions = reductions + _turn_ends(stage, pieces, layers, back)
+    layer_gathers = float(stage.layers) * (gather.seconds + again.seconds)
+    all_reductions = float(stage.layers) * reduce.seconds
+    all_reductions = all_reductions + add.folded(one.scatter.seconds + one.replicate.seconds for one in roots)
     hidden = {
-        "parameter gather": add.larger(total * (gather.seconds + again.seconds) - there - gathers, 0.0),
-        "gradient reduction": add.larger(total * reduce.seconds - reductions, 0.0),
+        "parameter gather": add.larger(layer_gathers - there - gathers, 0.0),
+        "gradient reduction": add.larger(all_reductions - reductions, 0.0),
     }
-    for name, here in contents(stage):
-        if here and name != "layer":
-            there = there + pieces[name].gather.seconds
+    there = there + add.folded(one.gather.seconds for one in roots)
     exposed = {
         "parameter gather": there + gathers,
         "gradient reduction": reductions,
         "contention": slowed_there + slowed_back,
     }
     return exposed, hidden, there + slowed_there, gathers + reductions + slowed_back
+
+
+def _turn_ends(stage: Stage, pieces: dict[str, Piece], layers: tuple[int, ...], back: Sequence[Window]) -> Seconds:
+    """Reductions that a turn waits for at its end, over the turns of a micro-batch: the last layer's, unless the embedding
+    computes beside it, and the root unit's. `back` ends with the windows of the last layer and of the embedding."""
+    layer, shown = pieces["layer"], add.folded(())
+    reduce = layer.scatter.plus(layer.replicate)
+    for chunk, count in enumerate(layers):
+        here = {"embedding": stage.embedding and chunk == 0, "head": stage.head and chunk == len(layers) - 1}
+        jobs = [pieces[name].scatter.plus(pieces[name].replicate) for name, found in here.items() if found]
+        beside = back[-1] if count and here["embedding"] else back[-2]
+        if count and beside is back[-2]:
+            jobs.insert(0, reduce)
+        shown = shown + in_a_row(jobs, beside.stall(reduce) if count > 1 or beside is back[-1] else 0.0)
+    return shown
 
 
 def in_a_row(jobs: Sequence[Charge], busy: Seconds) -> Seconds:

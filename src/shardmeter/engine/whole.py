@@ -4,7 +4,6 @@ forward. Every layer's share of the buckets is released when its gradient is who
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -62,7 +61,7 @@ def reduction(
         charges = gradient_charges(work, stage, price, plan)
         train = [group for part in released(work, stage, pieces, plan, backward=True) for group in part]
         shown = behind(charges, train, price.stack, overlap=price.stack.gradient_overlap)
-        found.append((shown, float(count) * (slot.backward / float(plan.virtual_stages) + hop)))
+        found.append((shown, slot.backward / float(plan.virtual_stages) + hop, count))
     return _latest(found)
 
 
@@ -77,7 +76,7 @@ def update(
         charges = update_charges(work, stage, price, plan)
         train = [group for part in released(work, stage, pieces, plan, backward=False) for group in part]
         shown = behind(charges, train, price.stack, overlap=price.stack.gather_overlap)
-        found.append((shown, float(count) * (slot.forward / float(plan.virtual_stages) + hop)))
+        found.append((shown, slot.forward / float(plan.virtual_stages) + hop, count))
     return _latest(found)
 
 
@@ -141,6 +140,7 @@ def released(
             window, held = turns * period, NOTHING.plus(serial, turns)
         if embedding:
             window, held = _of(pieces["embedding"], backward=backward)
+            window = window / float(len(layers))  # an interleaved schedule spreads it over the virtual stages
         train = [Released(share=shares["layer"], window=period, serial=serial, count=max(layers[chunk] - 1, 0))]
         if stage.head and chunk == len(layers) - 1:
             train.insert(0, Released(share=shares["head"], window=period, serial=serial, count=1))
@@ -155,20 +155,23 @@ def _of(piece: Piece, *, backward: bool) -> tuple[Seconds, Charge]:
     return (piece.backward, piece.serial_backward) if backward else (piece.forward, piece.serial[FORWARD])
 
 
-def _latest(found: Sequence[tuple[Shown, Seconds]]) -> Shown:
-    """The train that costs most after the slack of the stages before it, element by element."""
-    best, slack = found[0][0], 0.0 * found[0][1]
-    for (_, width), (shown, _) in itertools.pairwise(found):
-        slack = slack + width
-        cost = shown.cost - slack
-        more = np.greater(cost, best.cost)
-        exposed = np.maximum(shown.exposed - slack, 0.0)
-        best = Shown(
-            exposed=add.chosen(more, exposed, best.exposed),
-            hidden=add.chosen(more, shown.exposed + shown.hidden - exposed, best.hidden),
-            slowed=add.chosen(more, cost - exposed, best.slowed),
-        )
-    return best
+def _latest(found: Sequence[tuple[Shown, Seconds, int]]) -> Shown:
+    """The stage whose train ends last, element by element: (train, seconds to the next stage, how many equal stages).
+
+    Each later stage has the stages before it as slack; what a train takes from the compute of any stage delays the whole
+    line."""
+    exposed, hidden = found[0][0].exposed, found[0][0].hidden
+    slack: Seconds = 0.0
+    slowed: Seconds = 0.0
+    for at, (shown, width, count) in enumerate(found):
+        if at:
+            left = np.maximum(shown.exposed - slack, 0.0)
+            more = np.greater(left, exposed)
+            hidden = add.chosen(more, shown.exposed + shown.hidden - left, hidden)
+            exposed = add.chosen(more, left, exposed)
+        slack = slack + float(count) * (width + shown.slowed)
+        slowed = slowed + float(count) * shown.slowed
+    return Shown(exposed=exposed, hidden=hidden, slowed=slowed)
 
 
 def gradient_charges(work: Work, stage: Stage, price: Prices, plan: Plan) -> tuple[Charge, ...]:

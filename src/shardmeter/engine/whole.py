@@ -139,8 +139,9 @@ def released(
             turns = float((plan.pp - 1) * layers[chunk - 1] + 1)
             window, held = turns * period, NOTHING.plus(serial, turns)
         if embedding:
+            part = 1.0 / float(len(layers))  # an interleaved schedule spreads a stage over its virtual stages
             window, held = _of(pieces["embedding"], backward=backward)
-            window = window / float(len(layers))  # an interleaved schedule spreads it over the virtual stages
+            window, held = window * part, NOTHING.plus(held, part)
         train = [Released(share=shares["layer"], window=period, serial=serial, count=max(layers[chunk] - 1, 0))]
         if stage.head and chunk == len(layers) - 1:
             train.insert(0, Released(share=shares["head"], window=period, serial=serial, count=1))

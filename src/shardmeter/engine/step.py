@@ -42,10 +42,11 @@ def step(
         with under("tied matrix"):
             add.merged(exposed, {"tied matrix": price.transfer(work.tied).seconds}, 1.0)
     if not fsdp.applies(plan):
+        delay = 0.0 if stack.pipeline_overlap else hop
         with under("parameter gather"):
-            gather = whole.update(work, stages, pieces, price, plan, hop)
+            gather = whole.update(work, stages, pieces, price, plan, delay)
         with under("gradient reduction"):
-            reduce = whole.reduction(work, stages, pieces, price, plan, hop)
+            reduce = whole.reduction(work, stages, pieces, price, plan, delay)
         before, after = gather.cost, reduce.cost
         shown = {"parameter gather": gather.exposed, "gradient reduction": reduce.exposed}
         add.merged(exposed, {**shown, "contention": gather.slowed + reduce.slowed}, 1.0)

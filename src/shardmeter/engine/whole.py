@@ -51,18 +51,20 @@ def reduction(
     work: Work, stages: Sequence[MicroBatch], pieces: Mapping[str, Piece], price: Prices, plan: Plan, hop: Seconds
 ) -> Shown:
     """The reduction of whole gradients behind the last backward, of the stage that ends last: an earlier stage works one
-    backward longer. None where every micro-batch has reduced its own (`each`). Leaves out: buckets that hold parts of two
-    layers."""
+    backward longer, and what a train takes from the compute of any stage delays the whole line. None where every micro-batch
+    has reduced its own (`each`). Leaves out: buckets that hold parts of two layers."""
     if plan.sharding == "zero2":
         return Shown()
-    found = []
-    for kind, _, count in work.runs:
+    found, slack, slowed = Shown(), add.folded(()), add.folded(())
+    for at, (kind, _, count) in enumerate(work.runs):
         stage, slot = stages[kind].stage, stages[kind].slot
         charges = gradient_charges(work, stage, price, plan)
         train = [group for part in released(work, stage, pieces, plan, backward=True) for group in part]
         shown = behind(charges, train, price.stack, overlap=price.stack.gradient_overlap)
-        found.append((shown, slot.backward / float(plan.virtual_stages) + hop, count))
-    return _latest(found)
+        found = _later(found, shown, slack) if at else shown
+        slack = slack + float(count) * (slot.backward / float(plan.virtual_stages) + hop + shown.slowed)
+        slowed = slowed + float(count) * shown.slowed
+    return changed(found, slowed=slowed)
 
 
 def update(
@@ -70,14 +72,26 @@ def update(
 ) -> Shown:
     """The gather of updated parameters behind the first forward, of the stage that it holds up most: a later stage has the
     forwards before it as well."""
-    found = []
-    for kind, _, count in work.runs:
+    found, slack, slowed = Shown(), add.folded(()), add.folded(())
+    for at, (kind, _, count) in enumerate(work.runs):
         stage, slot = stages[kind].stage, stages[kind].slot
         charges = update_charges(work, stage, price, plan)
         train = [group for part in released(work, stage, pieces, plan, backward=False) for group in part]
-        shown = behind(charges, train, price.stack, overlap=price.stack.gather_overlap)
-        found.append((shown, slot.forward / float(plan.virtual_stages) + hop, count))
-    return _latest(found)
+        shown = in_time(charges, train, price.stack, slack, overlap=price.stack.gather_overlap)
+        found = _later(found, shown, 0.0) if at else shown
+        slack = slack + float(count) * (slot.forward / float(plan.virtual_stages) + hop + shown.slowed)
+        slowed = slowed + float(count) * shown.slowed
+    return changed(found, slowed=slowed)
+
+
+def _later(best: Shown, shown: Shown, slack: Seconds) -> Shown:
+    """The one that shows more after its slack, element by element."""
+    left = np.maximum(shown.exposed - slack, 0.0)
+    more = np.greater(left, best.exposed)
+    return Shown(
+        exposed=add.chosen(more, left, best.exposed),
+        hidden=add.chosen(more, shown.exposed + shown.hidden - left, best.hidden),
+    )
 
 
 def each(work: Work, one: MicroBatch, pieces: Mapping[str, Piece], price: Prices, plan: Plan) -> MicroBatch:
@@ -94,26 +108,50 @@ def each(work: Work, one: MicroBatch, pieces: Mapping[str, Piece], price: Prices
 
 
 def behind(charges: Sequence[Charge], train: Sequence[Released], stack: Stack, *, overlap: bool) -> Shown:
-    """Collectives in a row, cut as the parameters of a train are, behind its computes; all of them shown without overlap."""
+    """Collectives in a row, cut as the parameters of a train are, behind its computes; all of them shown without overlap.
+
+    Compute does not wait for them before the end: it slows down by κ for every second that they run beside it (all of them
+    but the last, at most as long as the slowed compute), and what remains is waited for."""
+    seconds, last, shown = _chained(charges, train)
+    if not overlap:
+        return Shown(exposed=seconds)
+    window = add.folded(float(group.count) * group.window for group in train)
+    most = window / np.maximum(1.0 - stack.contention, 1e-9)
+    slowed = stack.contention * np.maximum(np.minimum(seconds - last, most), 0.0)
+    exposed = np.maximum(shown - slowed, last)
+    return Shown(exposed=exposed, hidden=seconds - exposed, slowed=slowed)
+
+
+def in_time(
+    charges: Sequence[Charge], train: Sequence[Released], stack: Stack, slack: Seconds, *, overlap: bool
+) -> Shown:
+    """The same read backwards: released together, each due before its own compute, the first of them after `slack`."""
+    seconds, first, shown = _chained(charges, train)
+    if not overlap:
+        exposed = np.maximum(seconds - slack, 0.0)
+        return Shown(exposed=exposed, hidden=seconds - exposed)
+    shown = np.maximum(shown - slack, 0.0)
+    beside = np.maximum(seconds - np.maximum(first, slack), 0.0)
+    stall = np.maximum(shown - np.maximum(first - slack, 0.0), 0.0)
+    return Shown(exposed=shown, hidden=seconds - shown, slowed=hide.slowed(stack.contention, beside - stall, stall))
+
+
+def _chained(charges: Sequence[Charge], train: Sequence[Released]) -> tuple[Seconds, Seconds, Seconds]:
+    """(all seconds, those of the train's last piece, what shows of a chain due at the end of its windows)."""
     total = NOTHING
     for charge in charges:
         total = total.plus(charge)
     train = [group for group in train if group.count]
     if not train:
-        return Shown()
-    whole = add.folded(float(group.count) * group.share for group in train)
-    seconds = whole * total.seconds
-    if not overlap:
-        return Shown(exposed=seconds)
+        return 0.0, 0.0, 0.0
+    seconds = total.seconds * add.folded(float(group.count) * group.share for group in train)
     shown: Seconds = 0.0
     for channel in ("scale_up", "fabric"):
         groups = [(getattr(total, channel) * group.share, _left(group, channel), group.count) for group in train]
         shown = np.maximum(shown, hide.chain(groups))
     # the last piece's collectives follow one another where they use unlike channels
-    last = train[-1].share * total.seconds
     shown = shown + train[-1].share * (total.seconds - np.maximum(total.scale_up, total.fabric))
-    hidden = seconds - shown
-    return Shown(exposed=shown, hidden=hidden, slowed=hide.slowed(stack.contention, hidden, shown - last))
+    return seconds, train[-1].share * total.seconds, shown
 
 
 def _left(group: Released, channel: str) -> Seconds:
@@ -154,25 +192,6 @@ def released(
 
 def _of(piece: Piece, *, backward: bool) -> tuple[Seconds, Charge]:
     return (piece.backward, piece.serial_backward) if backward else (piece.forward, piece.serial[FORWARD])
-
-
-def _latest(found: Sequence[tuple[Shown, Seconds, int]]) -> Shown:
-    """The stage whose train ends last, element by element: (train, seconds to the next stage, how many equal stages).
-
-    Each later stage has the stages before it as slack; what a train takes from the compute of any stage delays the whole
-    line."""
-    exposed, hidden = found[0][0].exposed, found[0][0].hidden
-    slack: Seconds = 0.0
-    slowed: Seconds = 0.0
-    for at, (shown, width, count) in enumerate(found):
-        if at:
-            left = np.maximum(shown.exposed - slack, 0.0)
-            more = np.greater(left, exposed)
-            hidden = add.chosen(more, shown.exposed + shown.hidden - left, hidden)
-            exposed = add.chosen(more, left, exposed)
-        slack = slack + float(count) * (width + shown.slowed)
-        slowed = slowed + float(count) * shown.slowed
-    return Shown(exposed=exposed, hidden=hidden, slowed=slowed)
 
 
 def gradient_charges(work: Work, stage: Stage, price: Prices, plan: Plan) -> tuple[Charge, ...]:

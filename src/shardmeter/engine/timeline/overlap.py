@@ -100,4 +100,6 @@ def _backlog(built: Built, timeline: Timeline, drain: Drain, mine: list[int], be
         beside[mine[-1]] += stall
         return
     for i in mine:
-        beside[i] *= 1.0 + stall / total
+        compute = sum(tasks[task].seconds for task in built.units[i].tasks)
+        most = compute / max(1.0 - built.contention, 1e-9)
+        beside[i] = min(beside[i] * (1.0 + stall / total), most)

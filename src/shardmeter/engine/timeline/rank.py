@@ -27,6 +27,8 @@ PHASES = {
     "weight_grad": (WEIGHT_GRAD,),
 }
 COMPUTE = ("matrix products", "core attention", "memory-bound kernels")
+ROUNDING = 1e-9
+"""Share of a unit's time below which the host's excess is the arithmetic's, not the host's."""
 GATHER, REDUCE = "parameter gather", "gradient reduction"
 
 
@@ -239,7 +241,7 @@ class Rank:
                 share = each / float(moved.seconds) if moved.seconds else 0.0
                 ends = self.move(moved, ends, f"{term} {label}", "serial", term, share, urgent=True) or ends
             total += seconds + sum(serial.values())
-        if paced > 0.0:
+        if paced > ROUNDING * total:
             issue = self.program.add(
                 f"issue {label}", self.streams["host"], total + paced, after, "launch",
                 terms={"launch overhead": paced}, turn=self.turn,

@@ -7,6 +7,7 @@ from typing import Any
 
 from shardmeter.core.errors import BadScenario, ShardMeterError
 from shardmeter.core.record import record
+from shardmeter.engine.add import CAUSES
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.timeline import account
 from shardmeter.engine.timeline.build import build, case_of, stragglers
@@ -55,7 +56,7 @@ class Traced:
             "critical_rank": critical,
             "terms": [
                 {"term": term, "timeline_s": found.get(term, 0.0) / self.steps, "closed_form_s": self.closed.get(term, 0.0)}
-                for term in account.CAUSES
+                for term in CAUSES
                 if found.get(term) or self.closed.get(term)
             ],
             "streams": [

@@ -16,6 +16,9 @@ WAITED = {
 }  # fmt: skip
 """For each kind of task the term of whoever waits for it; a serial collective names its own."""
 
+COMPUTED = frozenset({"forward", "backward", "input_grad", "weight_grad", "recompute"})
+"""Kinds of a layer's own compute."""
+
 
 @record
 class Gap:

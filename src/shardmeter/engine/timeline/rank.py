@@ -27,8 +27,8 @@ PHASES = {
     "weight_grad": (WEIGHT_GRAD,),
 }
 COMPUTE = ("matrix products", "core attention", "memory-bound kernels")
-ROUNDING = 1e-9
-"""Share of a unit's time below which the host's excess is the arithmetic's, not the host's."""
+BINDS = 0.01
+"""Share of a unit's time above which the host's pace is drawn on a stream of its own; below, it is part of the compute."""
 GATHER, REDUCE = "parameter gather", "gradient reduction"
 
 
@@ -62,6 +62,53 @@ class Drain(NamedTuple):
     free: bool
 
 
+@record
+class Cost:
+    """What one unit takes in one kind of turn."""
+
+    again: Mapping[str, float]
+    """Seconds by term of what runs again first."""
+    terms: Mapping[str, float]
+    """Seconds by term of its compute."""
+    serial: Mapping[str, float]
+    """Share of `moved` by term of its serial collectives."""
+    moved: Charge
+    host: float
+    """Seconds of the host's stream, where its pace binds."""
+    paced: float
+    """The host's excess over the device."""
+
+
+def _cost(piece: Piece, kind: str, pace: float) -> Cost:
+    """A piece's ledgers over the phases of a turn, told apart into what computes, what is moved and what the host adds."""
+    terms: dict[str, float] = {}
+    moved = NOTHING
+    for phase in PHASES[kind]:
+        for term, seconds in piece.ledgers[phase].items():
+            terms[term] = terms.get(term, 0.0) + float(seconds)
+        moved = moved.plus(piece.serial[phase])
+    total, paced = sum(terms.values()), terms.pop("launch overhead", 0.0)
+    compute = {term: pace * seconds for term, seconds in terms.items() if term in COMPUTE and seconds}
+    again = {term: pace * seconds for term, seconds in terms.items() if term == "recompute" and seconds}
+    whole = float(moved.seconds)
+    serial = {
+        term: seconds / whole
+        for term, seconds in terms.items()
+        if whole and term not in COMPUTE and term != "recompute"
+    }
+    binds = paced > BINDS * total
+    if not binds and paced:
+        compute["launch overhead"] = paced
+    return Cost(
+        again=again,
+        terms=compute,
+        serial=serial,
+        moved=moved,
+        host=total if binds else 0.0,
+        paced=paced if binds else 0.0,
+    )
+
+
 class Rank:
     """Builds the tasks of one representative rank of a stage. `pace` multiplies its compute: a straggler's is above 1."""
 
@@ -75,6 +122,7 @@ class Rank:
         self.reductions = () if self.sharded else whole.gradient_charges(case.work, stage, case.price, case.plan)
         self.updates = () if self.sharded else whole.update_charges(case.work, stage, case.price, case.plan)
         self.optimizer = float(case.price.streamed(demand.optimizer_traffic(held, case.plan)))
+        self.costs: dict[tuple[str, str], Cost] = {}
         self.done: list[Unit] = []
         self.drains: list[Drain] = []
         self.ready: list[int] = []
@@ -213,44 +261,33 @@ class Rank:
 
     def _unit(self, name: str, label: str, kind: str, after: list[int]) -> list[int]:
         """Compute of one layer, its serial collectives and, where it binds, the host's pace; the tasks that end it."""
-        piece, slows, done, ends = self.case.pieces[name], [], [], after
-        total = paced = 0.0
-        for again in (True, False):
-            terms: dict[str, float] = {}
-            serial: dict[str, float] = {}
-            moved = NOTHING
-            for phase in PHASES[kind]:
-                for term, seconds in piece.ledgers[phase].items():
-                    if term == "launch overhead":
-                        paced += 0.0 if again else float(seconds)
-                    elif (term == "recompute") == again:
-                        into = terms if again or term in COMPUTE else serial
-                        into[term] = into.get(term, 0.0) + float(seconds)
-                moved = moved if again else moved.plus(piece.serial[phase])
-            seconds = float(sum(terms.values()))
+        cost, slows, ends = self._cost(name, kind), list[int](), after
+        for what, terms in (("recompute", cost.again), (kind, cost.terms)):
+            seconds = sum(terms.values())
             if seconds:
-                task = self.program.add(
-                    f"{'recompute' if again else kind} {label}", self.streams["compute"], seconds * self.pace, ends,
-                    "recompute" if again else kind, terms={term: each * self.pace for term, each in terms.items()},
-                    turn=self.turn,
-                )  # fmt: skip
-                done.append(task)
-                slows = [task]
-                ends = [task]
-            for term, each in serial.items():
-                share = each / float(moved.seconds) if moved.seconds else 0.0
-                ends = self.move(moved, ends, f"{term} {label}", "serial", term, share, urgent=True) or ends
-            total += seconds + sum(serial.values())
-        if paced > ROUNDING * total:
-            issue = self.program.add(
-                f"issue {label}", self.streams["host"], total + paced, after, "launch",
-                terms={"launch overhead": paced}, turn=self.turn,
-            )  # fmt: skip
-            slows.append(issue)
-            ends = [*ends, issue]
-        if done:
-            self.done.append(Unit(self.position, self.turn, tuple(done), tuple(slows), tuple(ends)))
+                stream = self.streams["compute"]
+                slows.append(
+                    self.program.add(f"{what} {label}", stream, seconds, ends, what, terms=terms, turn=self.turn)
+                )
+                ends = slows[-1:]
+        tasks, slows = tuple(slows), slows[-1:]
+        for term, share in cost.serial.items():
+            ends = self.move(cost.moved, ends, f"{term} {label}", "serial", term, share, urgent=True) or ends
+        if cost.host:
+            terms = {"launch overhead": cost.paced}
+            stream = self.streams["host"]
+            slows.append(
+                self.program.add(f"issue {label}", stream, cost.host, after, "launch", terms=terms, turn=self.turn)
+            )
+            ends = [*ends, slows[-1]]
+        if tasks:
+            self.done.append(Unit(self.position, self.turn, tasks, tuple(slows), tuple(ends)))
         return ends
+
+    def _cost(self, name: str, kind: str) -> Cost:
+        if (name, kind) not in self.costs:
+            self.costs[name, kind] = _cost(self.case.pieces[name], kind, self.pace)
+        return self.costs[name, kind]
 
     def move(
         self, charge: Charge, after: Sequence[int], label: str, kind: str, term: str, share: float = 1.0, *,

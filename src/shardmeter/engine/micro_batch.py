@@ -73,6 +73,8 @@ def _sharded(
     first, last = stage.embedding and layers[0] > 0, stage.head and layers[-1] > 0
     rows, inner = sum(1 for n in layers if n > 1), sum(max(n - 2, 0) for n in layers)
     embedding, head = pieces["embedding"], pieces["head"]
+    # behind the embedding, the last layer's sum over replicas follows its scatter on whatever channel
+    ending = Charge(reduce.seconds, reduce.scale_up, np.where(np.greater(reduce.fabric, 0.0), reduce.seconds, 0.0))
     forward = [
         Window(count=int(first), period=embedding.forward, serial=embedding.serial[FORWARD], gather=gather),
         Window(count=stage.layers - turns, period=layer.forward, serial=layer.serial[FORWARD], gather=gather),
@@ -82,7 +84,7 @@ def _sharded(
         Window(count=rows, period=layer.backward, serial=layer.serial_backward, gather=again),
         Window(count=inner, period=layer.backward, serial=layer.serial_backward, gather=again, reduce=reduce),
         Window(count=rows, period=layer.backward, serial=layer.serial_backward, reduce=reduce),
-        Window(count=int(first), period=embedding.backward, serial=embedding.serial_backward, reduce=reduce),
+        Window(count=int(first), period=embedding.backward, serial=embedding.serial_backward, reduce=ending),
     ]
     there, _, slowed_there = behind(forward, stack.contention)
     gathers, reductions, slowed_back = behind(back, stack.contention)
@@ -117,21 +119,25 @@ def _turn_ends(stage: Stage, pieces: dict[str, Piece], layers: tuple[int, ...], 
         beside = back[-1] if count and here["embedding"] else back[-2]
         if count and beside is back[-2]:
             jobs.insert(0, reduce)
-        shown = shown + in_a_row(jobs, beside.stall(reduce) if count > 1 or beside is back[-1] else 0.0)
+        scattering: Seconds = 0.0
+        stall: Seconds = 0.0
+        if beside is back[-1]:
+            scattering, stall = hide.late(beside.reduce.scale_up, beside.period), beside.stall(beside.reduce)
+        shown = shown + in_a_row(jobs, scattering, stall)
     return shown
 
 
-def in_a_row(jobs: Sequence[Charge], busy: Seconds) -> Seconds:
-    """Seconds of reductions that begin together, each a scatter and then a sum over replicas on the same channel or on
-    another; the fabric is `busy` for so long with earlier ones, already counted.
+def in_a_row(jobs: Sequence[Charge], scattering: Seconds, stall: Seconds) -> Seconds:
+    """Seconds of reductions that begin together, each a scatter and then a sum over replicas, on the fabric or inside a node;
+    the two channels are busy for `scattering` and `stall` (the longer, already counted) with earlier ones.
 
-    Exact where the same channel is the longer one for all of them."""
-    if not jobs:
-        return 0.0
-    scale_up, fabric = add.folded(job.scale_up for job in jobs), add.folded(job.fabric for job in jobs)
-    rests = [job.seconds - np.maximum(job.scale_up, job.fabric) for job in (jobs[0], jobs[-1])]
-    rest = add.chosen(np.greater_equal(fabric, scale_up), np.maximum(rests[0] - busy, 0.0), rests[1])
-    return np.maximum(scale_up, fabric) + rest
+    Exact for scatters inside a node and sums over the fabric, and for all on one channel: the longest way through a line of
+    jobs that changes once from the one channel to the other."""
+    longest, inside = stall, scattering
+    for at, job in enumerate(jobs):
+        inside = inside + (job.seconds - job.fabric)
+        longest = np.maximum(longest, inside + add.folded(one.fabric for one in jobs[at:]))
+    return np.maximum(longest, stall + add.folded(job.fabric for job in jobs)) - stall
 
 
 @record

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Fraction, Seconds
+from shardmeter.core.units import Fraction, Ratio, Seconds
 from shardmeter.engine import add, demand, hide
 from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import Piece
@@ -20,6 +20,9 @@ from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, pipeline
 from shardmeter.strategies.pipeline import Stage
+
+TINY = 1e-30
+"""Seconds: keeps a train without compute from dividing by nothing."""
 
 
 @record
@@ -98,7 +101,10 @@ def each(work: Work, one: MicroBatch, pieces: Mapping[str, Piece], price: Prices
     """A micro-batch that reduces its own gradients (zero2) behind its own backward, and waits for that at the end."""
     charges = gradient_charges(work, one.stage, price, plan)
     exposed, hidden, slot = dict(one.exposed), dict(one.hidden), one.slot
-    for train in released(work, one.stage, pieces, plan, backward=True):
+    for part in released(work, one.stage, pieces, plan, backward=True):
+        train = [group for group in part if group.count]
+        if not train:
+            continue
         turn = [*train[:-1], changed(train[-1], window=0.0, serial=NOTHING)]
         shown = behind(charges, turn, price.stack, overlap=price.stack.gradient_overlap)
         add.merged(exposed, {"gradient reduction": shown.exposed, "contention": shown.slowed}, 1.0)
@@ -110,53 +116,74 @@ def each(work: Work, one: MicroBatch, pieces: Mapping[str, Piece], price: Prices
 def behind(charges: Sequence[Charge], train: Sequence[Released], stack: Stack, *, overlap: bool) -> Shown:
     """Collectives in a row, cut as the parameters of a train are, behind its computes; all of them shown without overlap.
 
-    Compute does not wait for them before the end: it slows down by κ for every second that they run beside it (all of them
-    but the last, at most as long as the slowed compute), and what remains is waited for."""
-    seconds, last, shown = _chained(charges, train)
+    Compute does not wait for them before the end, but slows down by κ for every second that they run beside it: a window of
+    compute p lasts p/(1 − κ) while there is a backlog, p + κ·work without. What is left over is waited for at the end.
+    Exact without contention; with it but for the window in which a backlog ends."""
+    total, train = _total(charges), [group for group in train if group.count]
+    if not train:
+        return Shown()
+    seconds = total.seconds * add.folded(float(group.count) * group.share for group in train)
     if not overlap:
         return Shown(exposed=seconds)
-    window = add.folded(float(group.count) * group.window for group in train)
-    most = window / np.maximum(1.0 - stack.contention, 1e-9)
-    slowed = stack.contention * np.maximum(np.minimum(seconds - last, most), 0.0)
-    exposed = np.maximum(shown - slowed, last)
-    return Shown(exposed=exposed, hidden=seconds - exposed, slowed=slowed)
+    left, slowed = _backlog(total, train, stack.contention)
+    # the last piece's collectives follow one another where they use unlike channels
+    rest = train[-1].share * (total.seconds - np.maximum(total.scale_up, total.fabric))
+    return Shown(exposed=left + rest, hidden=seconds - left - rest, slowed=slowed)
+
+
+def _backlog(total: Charge, train: Sequence[Released], contention: Ratio) -> tuple[Seconds, Seconds]:
+    """(what the busier channel still has to do when the train ends, seconds that compute has lost on the way)."""
+    kept = np.maximum(1.0 - contention, TINY)
+    ends: list[Seconds] = []
+    lost: list[Seconds] = []
+    for channel in ("scale_up", "fabric"):
+        work: Seconds = getattr(total, channel)
+        left: Seconds = 0.0
+        slowed: Seconds = 0.0
+        for group in train:
+            count, compute = float(group.count), group.window - group.serial.seconds
+            room = compute / kept + group.serial.seconds - getattr(group.serial, channel)
+            come = left + count * group.share * work
+            left = np.maximum(come - count * room, 0.0)
+            slowed = slowed + np.minimum(come - left, count * compute / kept)
+        ends.append(left)
+        lost.append(slowed)
+    fabric = np.greater_equal(total.fabric, total.scale_up)
+    whole = total.seconds / np.maximum(np.maximum(total.fabric, total.scale_up), TINY)
+    return np.maximum(ends[0], ends[1]), contention * whole * add.chosen(fabric, lost[1], lost[0])
 
 
 def in_time(
     charges: Sequence[Charge], train: Sequence[Released], stack: Stack, slack: Seconds, *, overlap: bool
 ) -> Shown:
     """The same read backwards: released together, each due before its own compute, the first of them after `slack`."""
-    seconds, first, shown = _chained(charges, train)
+    total, train = _total(charges), [group for group in train if group.count]
+    if not train:
+        return Shown()
+    seconds = total.seconds * add.folded(float(group.count) * group.share for group in train)
+    first = train[-1].share * total.seconds
     if not overlap:
         exposed = np.maximum(seconds - slack, 0.0)
         return Shown(exposed=exposed, hidden=seconds - exposed)
+    shown: Seconds = 0.0
+    for channel in ("scale_up", "fabric"):
+        groups = [
+            (getattr(total, channel) * group.share, group.window - getattr(group.serial, channel), group.count)
+            for group in train
+        ]
+        shown = np.maximum(shown, hide.chain(groups))
+    shown = shown + train[-1].share * (total.seconds - np.maximum(total.scale_up, total.fabric))
     shown = np.maximum(shown - slack, 0.0)
     beside = np.maximum(seconds - np.maximum(first, slack), 0.0)
     stall = np.maximum(shown - np.maximum(first - slack, 0.0), 0.0)
     return Shown(exposed=shown, hidden=seconds - shown, slowed=hide.slowed(stack.contention, beside - stall, stall))
 
 
-def _chained(charges: Sequence[Charge], train: Sequence[Released]) -> tuple[Seconds, Seconds, Seconds]:
-    """(all seconds, those of the train's last piece, what shows of a chain due at the end of its windows)."""
+def _total(charges: Sequence[Charge]) -> Charge:
     total = NOTHING
     for charge in charges:
         total = total.plus(charge)
-    train = [group for group in train if group.count]
-    if not train:
-        return 0.0, 0.0, 0.0
-    seconds = total.seconds * add.folded(float(group.count) * group.share for group in train)
-    shown: Seconds = 0.0
-    for channel in ("scale_up", "fabric"):
-        groups = [(getattr(total, channel) * group.share, _left(group, channel), group.count) for group in train]
-        shown = np.maximum(shown, hide.chain(groups))
-    # the last piece's collectives follow one another where they use unlike channels
-    shown = shown + train[-1].share * (total.seconds - np.maximum(total.scale_up, total.fabric))
-    return seconds, train[-1].share * total.seconds, shown
-
-
-def _left(group: Released, channel: str) -> Seconds:
-    """What a window leaves free of a channel."""
-    return group.window - (group.serial.scale_up if channel == "scale_up" else group.serial.fabric)
+    return total
 
 
 def released(
@@ -182,7 +209,8 @@ def released(
             window, held = window * part, NOTHING.plus(held, part)
         train = [Released(share=shares["layer"], window=period, serial=serial, count=max(layers[chunk] - 1, 0))]
         if stage.head and chunk == len(layers) - 1:
-            train.insert(0, Released(share=shares["head"], window=period, serial=serial, count=1))
+            next_, beside = (period, serial) if layers[chunk] else (window, held)
+            train.insert(0, Released(share=shares["head"], window=next_, serial=beside, count=1))
         train.append(Released(share=shares["layer"], window=window, serial=held, count=min(layers[chunk], 1)))
         if embedding:
             train.append(Released(share=shares["embedding"], window=0.0, serial=NOTHING, count=1))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from shardmeter.engine.timeline.build import Built
 from shardmeter.engine.timeline.rank import Drain
 from shardmeter.engine.timeline.simulate import Timeline, simulate
 
+ROUNDS = 2
+"""How often what runs beside slowed compute is measured again."""
 HIDING = frozenset({"gather", "scatter", "replicate", "update"})
 """Kinds of communication that may run beside compute."""
 
@@ -17,35 +20,54 @@ def run(built: Built) -> Timeline:
     """Run a program, measure what ran beside each unit's compute, slow the compute down and run it again.
 
     A window is a unit's compute and the wait after it, as in `hide.slowed`: compute p beside communication C lasts
-    p + contention · C, and the wait shrinks by what that takes. Leaves out: what the slowing itself moves beside compute."""
+    p + contention · C, and the wait shrinks by what that takes. Where compute waits for nothing before the end of its turn
+    (whole gradients), what runs beside it is measured once more while it is slow. Leaves out: what the slowing of one rank
+    moves beside the compute of another."""
     timeline = simulate(built.program)
     if built.contention <= 0.0:
         return timeline
-    extra = slowing(built, timeline)
-    if not extra:
-        return timeline
-    for task, seconds in extra.items():
-        one = built.program.tasks[task]
-        one.seconds += seconds
-        if one.terms is not None and one.kind != "launch":
-            one.terms = {**one.terms, "contention": seconds}
-    return simulate(built.program)
-
-
-def slowing(built: Built, timeline: Timeline) -> dict[int, float]:
-    """Seconds to add to tasks: contention × the communication in the window of each unit."""
     beside = _beside(built, timeline)
     members: dict[tuple[int, int], list[int]] = defaultdict(list)
     for index, unit in enumerate(built.units):
         members[unit.rank, unit.turn].append(index)
-    for drain in built.drains:
-        if drain.moves:
-            _backlog(built, timeline, drain, members[drain.rank, drain.turn], beside)
-    extra: dict[int, float] = {}
+    drains = [drain for drain in built.drains if drain.moves]
+    for drain in drains:
+        _backlog(built, timeline, drain, members[drain.rank, drain.turn], beside)
+    free = [i for drain in drains if drain.free for i in members[drain.rank, drain.turn]]
+    if not any(beside):
+        return timeline
+    plain = {task: _seconds(built, task) for unit in built.units for task in unit.slows}
+    timeline = _again(built, plain, beside)
+    for _ in range(ROUNDS if free else 0):
+        measured = _beside(built, timeline)
+        for i in free:
+            beside[i] = min(measured[i], _most(built, plain, i))
+        timeline = _again(built, plain, beside)
+    return timeline
+
+
+def _seconds(built: Built, task: int) -> float:
+    return built.program.tasks[task].seconds
+
+
+def _again(built: Built, plain: Mapping[int, float], beside: Sequence[float]) -> Timeline:
+    """The program with every unit as slow as what runs beside it makes it. `plain`: seconds without contention."""
     for unit, seconds in zip(built.units, beside, strict=True):
-        if seconds > 0.0:
-            extra.update(dict.fromkeys(unit.slows, built.contention * seconds))
-    return extra
+        lost = built.contention * seconds
+        for index in unit.slows:
+            task = built.program.tasks[index]
+            task.seconds = plain[index] + lost
+            if task.terms is not None and task.kind != "launch" and (lost or "contention" in task.terms):
+                task.terms = {**task.terms, "contention": lost}
+    return simulate(built.program)
+
+
+def _most(built: Built, plain: Mapping[int, float], index: int) -> float:
+    """The most that can run beside a unit: as long as its compute (or the host's pace) lasts while it is slowed all the time."""
+    unit, tasks = built.units[index], built.program.tasks
+    compute = sum(plain.get(task, tasks[task].seconds) for task in unit.tasks)
+    host = max(plain.get(task, tasks[task].seconds) for task in unit.slows)
+    return max(compute, host) / max(1.0 - built.contention, 1e-9)
 
 
 def _beside(built: Built, timeline: Timeline) -> list[float]:
@@ -100,6 +122,4 @@ def _backlog(built: Built, timeline: Timeline, drain: Drain, mine: list[int], be
         beside[mine[-1]] += stall
         return
     for i in mine:
-        compute = sum(tasks[task].seconds for task in built.units[i].tasks)
-        most = compute / max(1.0 - built.contention, 1e-9)
-        beside[i] = min(beside[i] * (1.0 + stall / total), most)
+        beside[i] = min(beside[i] * (1.0 + stall / total), _most(built, {}, i))

@@ -17,6 +17,7 @@ from shardmeter.engine.timeline.build import Built, build, case_of, stragglers
 from shardmeter.engine.timeline.overlap import run
 from shardmeter.engine.timeline.simulate import Timeline
 from shardmeter.scenario.catalog import load_catalog
+from shardmeter.schedules import Op, schedule
 from shardmeter.specs import Island, Model, Plan, Run, Stack, Tier
 
 CATALOG = load_catalog()
@@ -268,3 +269,26 @@ def test_compute_terms_are_those_of_the_closed_form() -> None:
     closed = {term.label: float(term.seconds) for term in evaluate(*asked).terms}
     for label in ("matrix products", "core attention", "memory-bound kernels", "recompute", "optimizer", "software"):
         assert terms[label] == pytest.approx(closed[label], rel=1e-9), label
+
+
+@pytest.mark.parametrize("sharding", ["fsdp", "ddp", "zero2"])
+def test_any_order_with_parted_gradients_is_run(sharding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1F1B whose backwards are two turns each: input gradients are sent on before the weight gradients are made."""
+    whole = schedule("1f1b").order
+
+    def parted(position: int, pp: int, micro_batches: int, virtual_stages: int) -> tuple[Op, ...]:
+        found: list[Op] = []
+        for op in whole(position, pp, micro_batches, virtual_stages):
+            kinds = ("input_grad", "weight_grad") if op.kind == "backward" else (op.kind,)
+            found += [changed(op, kind=one) for one in kinds]
+        return tuple(found)
+
+    asked = ask(8.0, "ndr400", pp=4, dp_shard=2.0, sharding=sharding)
+    together = played(asked)[1].makespan
+    monkeypatch.setattr(schedule("1f1b"), "order", parted)
+    built, timeline = played(asked)
+    kinds = {task.kind for task in built.program.tasks}
+    assert {"input_grad", "weight_grad"} <= kinds
+    assert "backward" not in kinds
+    assert 0.8 * together < timeline.makespan < 1.05 * together
+    assert sum(account.ledger(timeline, 0).values()) == pytest.approx(timeline.makespan, rel=1e-9)

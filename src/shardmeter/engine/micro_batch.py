@@ -134,7 +134,7 @@ def _backward_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tup
     """Computes behind which the layer before is gathered again and the gradients of the one after are reduced; at the edges
     those of the head (with a gather only) and of the embedding (with a reduction only)."""
     triples: Counter[tuple[str, str, str]] = Counter()
-    for row in rows:
+    for row in filter(None, rows):
         triples.update(zip(("", *row[:-1]), row, (*row[1:], ""), strict=True))
     if stage.head and rows[-1]:
         triples[rows[-1][-1], "head", ""] += 1

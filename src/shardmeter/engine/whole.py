@@ -235,7 +235,7 @@ def released(
 ) -> list[list[Released]]:
     """The pieces of every virtual stage, all in the order of the backward, each with the compute behind which its bucket
     passes. Between two virtual stages lie the turns of the other micro-batches of a round."""
-    phases = (FORWARD,)
+    phases: tuple[str, ...] = (FORWARD,)
     if backward:
         split = plan.pp > 1 and traits(plan.schedule).split
         phases = (WEIGHT_GRAD,) if split else (INPUT_GRAD, WEIGHT_GRAD)

@@ -20,7 +20,7 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
     the slowest: v − 1 such waits, then one for the way to the end and back against 2·(pp − 1 − position) chunks; likewise at
     the end of the step. With one group of micro-batches the first devices turn round once, and the two waits are one.
     Exact for equal devices without hops; never too long. Leaves out: paths that wait at two devices (devices that differ by a
-    quarter: up to 3 % short)."""
+    quarter: up to 4 % short)."""
     pp = float(sum(slot.count for slot in slots))
     chunks = float(virtual_stages)
     around: dict[str, Seconds] = {}

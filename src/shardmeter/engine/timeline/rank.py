@@ -172,8 +172,7 @@ class Rank:
 
     def finish(self) -> list[int]:
         """After the last turn of a step: the reductions that were put off; what ends the stage's gradients."""
-        for name, label in self.late:
-            self.reduced += self._chain(self.reductions[name], self.ready, label)
+        self.reduced += self._in_a_row(self.late, self.ready)
         self.late = []
         return [*self.ready, *self.reduced]
 
@@ -234,8 +233,7 @@ class Rank:
         if not self.case.stack.gradient_overlap and not each:
             self.late += units
         elif not self.case.stack.gradient_overlap:
-            for name, label in units:
-                moves += self._chain(self.reductions[name], ends, label)
+            moves += self._in_a_row(units, ends)
         if not each:
             self.reduced += moves
         return moves if each else []
@@ -259,6 +257,15 @@ class Rank:
             else:
                 tasks += self._chain((piece.scatter, piece.replicate), after, f"{label} ({name})")
         return tasks
+
+    def _in_a_row(self, units: Sequence[tuple[str, str]], after: list[int]) -> list[int]:
+        """Reductions that nothing overlaps: one after the other."""
+        found: list[int] = []
+        for name, label in units:
+            moved = self._chain(self.reductions[name], after, label)
+            after = moved[-1:] or after
+            found += moved
+        return found
 
     def _chain(self, charges: Sequence[Charge], after: list[int], label: str) -> list[int]:
         """Collectives one after the other: scattered gradients, then their sum over replicas; experts' after the others."""

@@ -211,4 +211,4 @@ def test_recipes_name_formats_that_exist() -> None:
         assert found.linear in ("", "fp8", "fp4")
         assert 0.0 <= found.wide_share < 1.0
         assert bool(found.linear) == bool(found.cast) == bool(found.scaling)
-    assert np.isfinite([precision.recipe(word).width for word in precision.names()]).all()
+    assert all(np.isfinite(precision.recipe(word).width) for word in precision.names())

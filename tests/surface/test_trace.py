@@ -136,6 +136,32 @@ def test_the_table_and_csv_print(capsys: Any) -> None:
     assert capsys.readouterr().out.startswith("term,")
 
 
+@pytest.mark.parametrize(
+    ("plan", "named"),
+    [
+        ("fsdp,tp=2,pp=4,schedule=zb-v,virtual_stages=2", "schedule zb-v"),
+        ("fsdp,tp=2,pp=4,schedule=zb-h1", "schedule zb-h1"),
+        ("fsdp,tp=2,pp=4,schedule=dualpipe", "schedule dualpipe"),
+        ("fsdp,offload=optimizer", "offload optimizer"),
+    ],
+)
+def test_what_is_not_drawn_yet_is_said(capsys: Any, plan: str, named: str) -> None:
+    question = [*PIPED[:4], "--plan", plan, "--global-batch", "512"]
+    assert main(["predict", *question]) in (0, 1)
+    capsys.readouterr()
+    assert main(["trace", *question]) == 2
+    seen = capsys.readouterr()
+    assert f"{named}: not drawn yet" in seen.err
+    assert not seen.out
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "interleaved,virtual_stages=2", "interleaved-bf,virtual_stages=2"])
+def test_schedules_that_are_drawn(capsys: Any, schedule: str) -> None:
+    question = [*PIPED[:4], "--plan", f"zero1,tp=2,pp=4,schedule={schedule}", "--global-batch", "128"]
+    assert main(["trace", *question, "--format", "json"]) == 0
+    assert abs(json.loads(capsys.readouterr().out)["error"]) <= 0.05
+
+
 def test_a_folder_is_no_file(capsys: Any, tmp_path: Path) -> None:
     assert main(["trace", *PIPED, "-o", str(tmp_path)]) == 2
     seen = capsys.readouterr()

@@ -236,7 +236,7 @@ def _accumulated(
 ) -> tuple[Ledger, Ledger, Seconds, Seconds]:
     """`_sharded` of the mean micro-batch: where gradients are reduced with the last one only, the others reduce nothing.
 
-    Leaves out: that it is the last one that passes all stages at the end of a step (up to a fifth of a step short where its
+    Leaves out: that it is the last one that passes all stages at the end of a step (up to 30 % short where its
     reductions take longer than its compute)."""
     loud = _sharded(stage, pieces, plan, stack)
     if data.reduces_each(plan, stack.accumulate):

@@ -142,7 +142,7 @@ def test_the_table_and_csv_print(capsys: Any) -> None:
         ("fsdp,tp=2,pp=4,schedule=zb-v,virtual_stages=2", "schedule zb-v"),
         ("fsdp,tp=2,pp=4,schedule=zb-h1", "schedule zb-h1"),
         ("fsdp,tp=2,pp=4,schedule=dualpipe", "schedule dualpipe"),
-        ("fsdp,offload=optimizer", "offload optimizer"),
+        ("fsdp,offload=activations", "offload activations"),
     ],
 )
 def test_what_is_not_drawn_yet_is_said(capsys: Any, plan: str, named: str) -> None:

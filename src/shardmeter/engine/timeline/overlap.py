@@ -58,7 +58,9 @@ def _again(built: Built, plain: Mapping[int, float], beside: Sequence[float]) ->
             task = built.program.tasks[index]
             task.seconds = plain[index] + lost
             if task.terms is not None and task.kind != "launch" and (lost or "contention" in task.terms):
-                task.terms = {**task.terms, "contention": lost}
+                others = {term: each for term, each in task.terms.items() if term != "contention"}
+                own = max(plain[index] - sum(others.values()), 0.0)  # what the layer's own collectives take from it
+                task.terms = {**others, "contention": own + lost}
     return simulate(built.program)
 
 

@@ -14,7 +14,10 @@ import pytest
 
 from shardmeter.core.record import changed
 from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.timeline.pipeline import pipeline
+from shardmeter.engine.timeline.simulate import simulate
 from shardmeter.scenario import load
+from shardmeter.schedules import Slot
 from shardmeter.study.predict import predict
 
 OPTIONS = {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp", "tokens": "1T"}
@@ -89,3 +92,17 @@ def test_plans_per_second():
     assert points == 4 * 10 * 64 * 400
     print(f"\nplans per second on the mesh `degrees` ({points:,} points): {points / min(times) / 1e6:.2f} M (bar 1 M)")
     assert points / min(times) > PLANS / MARGIN
+
+
+def test_timeline():
+    """The scheduler alone on 4,096 and on a million tasks."""
+    for micro_batches, bar in ((128, 20e-3), (31_250, 60.0)):
+        slots = [Slot(first=0, count=16, forward=1.0, input_grad=1.0, weight_grad=1.0)]
+        program = pipeline("1f1b", slots, micro_batches, 1, 0.0)
+        times = []
+        for _ in range(3 if micro_batches < 1000 else 1):
+            start = time.perf_counter()
+            simulate(program)
+            times.append(time.perf_counter() - start)
+        print(f"\ntimeline of {len(program.tasks):,} tasks: {min(times) * 1e3:.1f} ms (bar {bar * 1e3:.0f} ms)")
+        assert min(times) < bar * MARGIN

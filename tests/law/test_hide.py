@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardmeter.engine.hide import Fold, scan, slowed, tail, train_stall
+from shardmeter.engine.hide import Fold, chain, scan, slowed, tail, train_stall
 
 seconds = st.floats(0.0, 10.0)
 
@@ -89,3 +89,17 @@ def test_slowed_compute_beside_communication_lasts_as_long_as_the_longer(
 
 def test_a_fold_pays_its_ends_once() -> None:
     assert Fold(prologue=1.0, steady=2.0, epilogue=3.0, idle={}).repeated(5.0) == 14.0
+
+
+@given(
+    groups=st.lists(st.tuples(seconds, st.floats(0.0, 10.0), st.integers(0, 5)), min_size=1, max_size=5),
+)
+def test_a_chain_is_the_scan_of_unlike_transfers_due_at_the_end(groups: list[tuple[float, float, int]]) -> None:
+    release, work, now = [], [], 0.0
+    for each, window, count in groups:
+        for _ in range(count):
+            release.append(now)
+            work.append(each)
+            now += window
+    exposed = sum(scan(release, [now] * len(work), work, ["nic"] * len(work)))
+    assert float(chain(groups)) == pytest.approx(exposed, abs=1e-9)

@@ -14,8 +14,8 @@ from shardmeter.schedules import Slot, names, schedule
 EXACT = {"gpipe": 1e-9, "1f1b": 1e-9, "interleaved": 1e-9, "interleaved-bf": 1e-9, "zb-h1": 1e-9, "zb-h2": 1e-9}
 """Equal stages without hops, whatever the three turns take (weight gradients of 0.85 to 1.1 forwards)."""
 NEAR = EXACT | {"zb-v": 1e-3, "dualpipe": 1e-3, "zb-2p": 0.01}
-SHORT = {"zb-2p": 0.03, "zb-v": 0.01, "dualpipe": 0.03, "interleaved-bf": 1e-9, "gpipe": 1e-9}
-"""How far a closed form may lie below its timeline where stages differ by a quarter and sends take up to a tenth; else 4 %."""
+SHORT = {"interleaved": 0.04, "zb-2p": 0.03, "zb-v": 0.01, "dualpipe": 0.03, "interleaved-bf": 1e-9, "gpipe": 1e-9}
+"""How far a closed form may lie below its timeline where stages differ by a quarter and sends take up to a tenth; else 3 %."""
 LONG = {"zb-2p": 0.02, "zb-v": 0.01, "dualpipe": 0.03}
 """How far above; else not at all."""
 every = pytest.mark.parametrize("name", names())
@@ -64,7 +64,7 @@ def test_unlike_stages_with_hops(name: str, data: st.DataObject, back: float, we
     exact = duration(name, slots, passes, chunks, hop / chunks)
     found = closed(name, slots, passes, chunks, hop / chunks)
     assert found <= exact * (1 + LONG.get(name, 1e-9))
-    assert found >= exact * (1 - SHORT.get(name, 0.04))
+    assert found >= exact * (1 - SHORT.get(name, 0.03))
 
 
 @pytest.mark.parametrize(

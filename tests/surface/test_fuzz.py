@@ -10,6 +10,7 @@ from shardmeter.cli import main
 WORDS = [
     "predict",
     "explain",
+    "trace",
     "validate",
     "catalog",
     "models",

@@ -10,9 +10,10 @@ import math
 from shardmeter.core.record import changed
 from shardmeter.core.units import Seconds
 from shardmeter.engine import add, demand, host, memory
-from shardmeter.engine.layer import piece
-from shardmeter.engine.micro_batch import micro_batch
-from shardmeter.engine.price import prices
+from shardmeter.engine.demand import Work
+from shardmeter.engine.layer import Piece, piece
+from shardmeter.engine.micro_batch import MicroBatch, micro_batch
+from shardmeter.engine.price import Prices, prices
 from shardmeter.engine.step import step
 from shardmeter.families.operations import is_layer
 from shardmeter.schedules import traits
@@ -28,11 +29,12 @@ BUSY = ("matrix products", "core attention", "memory-bound kernels", "recompute"
 """Terms in which the device computes."""
 
 
-def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -> Estimate:
-    """Predict one optimizer step of one island. Any numeric field may be an array; results have the broadcast shape.
+def priced(
+    model: Model, island: Island, plan: Plan, run: Run, stack: Stack
+) -> tuple[Work, Prices, dict[str, Piece], list[MicroBatch]]:
+    """Demands of one step, their prices, one piece of every block at these, and the micro-batch of every kind of stage.
 
-    Raises UnknownName for a family or schedule that is not built. Legality is the constraints' business: an illegal plan
-    gives meaningless numbers here, not an error. Leaves out: jitter between ranks, data loading, evaluation."""
+    Raises UnknownName."""
     work = demand.collect(model, plan, run, stack)
     if traits(plan.schedule).split:
         work = changed(work, owed=memory.owed_share(model, work, plan, run, stack))
@@ -44,6 +46,15 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
             copied = host.copies(model, work, price, plan, run, stack, name)
             pieces[name] = changed(pieces[name], copies=copied)
     stages = [micro_batch(stage, pieces, plan, stack, work.micro_batches) for stage in work.stages]
+    return work, price, pieces, stages
+
+
+def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -> Estimate:
+    """Predict one optimizer step of one island. Any numeric field may be an array; results have the broadcast shape.
+
+    Raises UnknownName for a family or schedule that is not built. Legality is the constraints' business: an illegal plan
+    gives meaningless numbers here, not an error. Leaves out: jitter between ranks, data loading, evaluation."""
+    work, price, pieces, stages = priced(model, island, plan, run, stack)
     exposed, hidden, _ = step(work, stages, pieces, price, plan, stack)
     terms = add.ledger(exposed, hidden)
     busy: Seconds = 0.0

@@ -2,7 +2,7 @@
 
 Releases and deadlines are positions on the compute clock without stalls:
 finish_k = max(release_k + stall(release_k), finish of the channel's previous) + work_k; stall_k = max(stall_{k−1},
-finish_k − deadline_k). `scan` is that rule as written; `train_stall` and `tail` are its closed forms for the two patterns
+finish_k − deadline_k). `scan` is that rule as written; `train_stall`, `tail` and `chain` are its closed forms for the patterns
 that training makes over and over, held to it by tests. A scope folded by these rules hands a `Fold` to the next.
 """
 
@@ -82,6 +82,23 @@ def tail(work: Seconds, period: Seconds, pieces: Count) -> Seconds:
     Exact: the channel ends at max over j of (j·period + (pieces − j + 1)·w), which is at the first or at the last."""
     each = work / pieces
     return np.maximum(each, work - (pieces - 1.0) * period)
+
+
+def chain(groups: Sequence[tuple[Seconds, Seconds, int]]) -> Seconds:
+    """Exposed seconds of unlike transfers on one channel: (work, window, how many) in the order of their release, each at the
+    start of its window of compute, all due at the end of the last window.
+
+    Exact: the channel ends at the largest, over every transfer, of its release and all work from it on; in a row of equals
+    that is at the first or at the last. Read backwards it is transfers released together of which each is due before its
+    own compute."""
+    longest: Seconds = 0.0
+    total: Seconds = 0.0
+    for work, window, count in reversed(groups):
+        if count:
+            longest = np.maximum(longest, total + (work - window))
+            total = total + float(count) * (work - window)
+            longest = np.maximum(longest, total)
+    return longest
 
 
 def late(work: Seconds, window: Seconds) -> Seconds:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from shardmeter.core.formula import under
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Number, Seconds
 from shardmeter.engine import add, hide
 from shardmeter.engine.demand import BlockWork
-from shardmeter.engine.hide import Fold
 from shardmeter.engine.price import NOTHING, Charge, Prices
 from shardmeter.physics import memory_bound
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Transfer
@@ -18,6 +19,7 @@ TERMS = {"expert": "expert all-to-all", "context": "context parallel", "tensor":
 """Ledger term of a collective, by the first word of its label."""
 DIRECTIONS = (FORWARD, INPUT_GRAD, WEIGHT_GRAD)
 Ledger = dict[str, Number]
+Charges = dict[str, Charge]
 HOST = "host offload"
 """Label of copies between device and host, and of what the host computes."""
 
@@ -42,10 +44,10 @@ class Piece:
     gather_again: Charge
     scatter: Charge
     replicate: Charge
-    own: dict[str, Charge]
-    """What collectives of experts and of context parallelism occupy by phase: parameters and gradients share the channels.
-
-    Leaves out: those of tensor parallelism, which seldom leave the scale-up domain."""
+    collectives: dict[str, Charges]
+    """What the piece's own collectives occupy of the channels, by phase and ledger term, in line or behind its compute."""
+    serial: dict[str, Charge]
+    """The same, by phase: parameters and gradients share the channels with them."""
     copies: Copies = Copies()
     """Copies between device and host that run behind the piece."""
 
@@ -59,26 +61,15 @@ class Piece:
         """Seconds of both gradients."""
         return self.times[INPUT_GRAD] + self.times[WEIGHT_GRAD]
 
-    def forward_fold(self) -> Fold:
-        """A train of such pieces going forward: the first gather shows, the others run one piece ahead."""
-        return _fold(self.forward, self.gather.seconds, 0.0, (self.gather, self.own[FORWARD]))
+    @property
+    def serial_backward(self) -> Charge:
+        """What the piece's own collectives of both gradients occupy."""
+        return self.serial[INPUT_GRAD].plus(self.serial[WEIGHT_GRAD])
 
-    def backward_fold(self, window: Seconds) -> Fold:
-        """A train going backward: the first gather hides behind `window` (the head), the last reduction shows."""
-        moved = (self.gather_again, self.scatter, self.replicate, self.own[INPUT_GRAD])
-        end = self.scatter.seconds + self.replicate.seconds
-        return _fold(self.backward, hide.late(self.gather_again.seconds, window), end, moved)
-
-
-def _fold(period: Seconds, prologue: Seconds, epilogue: Seconds, moved: tuple[Charge, ...]) -> Fold:
-    scale_up: Seconds = 0.0
-    fabric: Seconds = 0.0
-    for charge in moved:
-        scale_up = scale_up + charge.scale_up
-        fabric = fabric + charge.fabric
-    steady = period + hide.train_stall(period, (scale_up, fabric))
-    idle = {"scale_up": steady - scale_up, "fabric": steady - fabric, "compute": steady - period}
-    return Fold(prologue=prologue, steady=steady, epilogue=epilogue, idle=idle)
+    @property
+    def reduce(self) -> Charge:
+        """Its gradients' scatter and, after it, their sum over replicas."""
+        return self.scatter.plus(self.replicate)
 
 
 def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
@@ -94,7 +85,7 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
         add.merged(ledgers[op.phase], {label: seconds}, portion)
         if op.kind == "gemm" and not op.replay:
             add.merged(products, {op.phase + op.split: seconds}, portion)
-    own = dict.fromkeys(DIRECTIONS, NOTHING)
+    collectives: dict[str, Charges] = {phase: {} for phase in DIRECTIONS}
     hidden: Ledger = {}
     for transfer, portion in work.serial:
         term = TERMS[transfer.label.partition(" ")[0]]
@@ -105,14 +96,13 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
         if transfer.hides_under:
             add.merged(hidden, {term: behind}, portion)
             add.merged(ledgers[transfer.phase], {"contention": stack.contention * behind}, portion)
-        if term != "tensor parallel":
-            own[transfer.phase] = own[transfer.phase].plus(charge.times(portion))
+        _occupied(collectives[transfer.phase], transfer, charge, portion)
     for transfer, portion, replay in work.behind:
         window = windows[transfer.hides_under, transfer.phase, replay]
         exposed, covered, charge = _behind(transfer, window, price, stack)
         add.merged(ledgers[transfer.phase], exposed, portion)
         add.merged(hidden, covered, portion)
-        own[transfer.phase] = own[transfer.phase].plus(charge.times(portion))
+        _occupied(collectives[transfer.phase], transfer, charge, portion)
     times = {phase: add.folded(ledgers[phase].values()) for phase in DIRECTIONS}
     _floor(ledgers, times, (FORWARD,), work.launches_forward, stack)
     _floor(ledgers, times, (INPUT_GRAD, WEIGHT_GRAD), work.launches_backward, stack)
@@ -124,8 +114,23 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
         replicate = _priced(work.sharded, "all_reduce", INPUT_GRAD, price)
     return Piece(
         ledgers=ledgers, hidden=hidden, times=times, gather=gather, gather_again=again, scatter=scatter,
-        replicate=replicate, own=own,
+        replicate=replicate, collectives=collectives,
+        serial={phase: _together(charges.values()) for phase, charges in collectives.items()},
     )  # fmt: skip
+
+
+def _occupied(charges: Charges, transfer: Transfer, charge: Charge, portion: Number) -> None:
+    """Add what a collective occupies, in place, to its term."""
+    term = TERMS[transfer.label.partition(" ")[0]]
+    charges[term] = charges.get(term, NOTHING).plus(charge, portion)
+
+
+def _together(charges: Iterable[Charge]) -> Charge:
+    """One after the other."""
+    total = NOTHING
+    for charge in charges:
+        total = total.plus(charge)
+    return total
 
 
 def _in_chunks(transfer: Transfer, seconds: Seconds, products: Ledger) -> tuple[Seconds, Seconds]:
@@ -156,11 +161,7 @@ def _behind(transfer: Transfer, window: Seconds, price: Prices, stack: Stack) ->
 
 def _priced(transfers: tuple[Transfer, ...], collective: str, phase: str, price: Prices) -> Charge:
     """What the collectives of one kind and phase take together, one after another: those of experts after the others."""
-    found = [price.transfer(t) for t in transfers if t.collective == collective and t.phase == phase]
-    total = found[0] if found else NOTHING
-    for one in found[1:]:
-        total = total.plus(one)
-    return total
+    return _together(price.transfer(t) for t in transfers if t.collective == collective and t.phase == phase)
 
 
 def _floor(

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Count, Seconds
+from shardmeter.core.units import Count, Ratio, Seconds
 from shardmeter.engine import add, hide
 from shardmeter.engine.demand import contents
 from shardmeter.engine.layer import DIRECTIONS, HOST, Ledger, Piece
-from shardmeter.engine.price import NOTHING
+from shardmeter.engine.price import NOTHING, Charge
 from shardmeter.families.operations import is_layer
 from shardmeter.schedules import Slot
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import data, fsdp
-from shardmeter.strategies.pipeline import Stage
-
-_ZERO: tuple[Seconds, Seconds, Seconds] = (0.0, 0.0, 0.0)
+from shardmeter.strategies import data, fsdp, pipeline
+from shardmeter.strategies.pipeline import Blocks, Stage
 
 
 @record
@@ -62,57 +66,183 @@ def micro_batch(
     return MicroBatch(stage=stage, exposed=exposed, hidden=hidden, slot=slot)
 
 
-def _sharded(stage: Stage, pieces: dict[str, Piece], stack: Stack) -> tuple[Ledger, Ledger, Seconds, Seconds]:
+def chunks(stage: Stage, plan: Plan) -> tuple[Blocks, ...]:
+    """The layers of each virtual stage of a stage, by kind in order; the remainder to the earliest. Leaves out, where a stage
+    holds two kinds of layers, in which of its virtual stages they really lie."""
+    counts = pipeline.even(stage.layers, plan.virtual_stages if plan.pp > 1 else 1)
+    return pipeline.contents(counts, stage.contents)
+
+
+def _sharded(
+    stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack
+) -> tuple[Ledger, Ledger, Seconds, Seconds]:
     """Sharded parameters behind a micro-batch: (exposed, hidden, extra forward seconds, extra backward seconds).
 
-    One unit is prefetched, so all but the first gather and the last reduction may hide. The root unit (embedding and head)
-    is gathered first and kept. Both ends show in every micro-batch: the end of a backward waits for its reductions. Where
-    kinds of layers meet, the first of a kind waits as long as the others. Leaves out: a gather behind another kind's piece."""
-    window = pieces["head"].backward if stage.head else 0.0
-    last = len(stage.contents) - 1
-    forward, gather_back, reduce = _ZERO
-    stall_forward, stall_back, moved_forward, moved_back, moved_reduce = _ZERO + _ZERO[:2]
-    for place, (name, count) in enumerate(stage.contents):
+    The root unit (embedding and head) is gathered first and kept; one layer is gathered ahead of the one that computes, and
+    its gradients are reduced behind the next. So the first gather and the last reduction of every turn show, unless the
+    embedding or the head computes beside them, and the end of a backward waits for its reductions. Leaves out: a backward
+    that is parted into two turns."""
+    rows = [_expanded(layers) for layers in chunks(stage, plan)]
+    there: Seconds = 0.0
+    gathers: Seconds = 0.0
+    for at, row in enumerate(rows):
+        if row and not (stage.embedding and at == 0):
+            there = there + pieces[row[0]].gather.seconds
+        if row and not (stage.head and at == len(rows) - 1):
+            gathers = gathers + pieces[row[-1]].gather_again.seconds
+    stalls, _, slowed_there = behind(_forward_windows(stage, pieces, rows), stack.contention)
+    there = there + stalls
+    stalls, reductions, slowed_back = behind(_backward_windows(stage, pieces, rows), stack.contention)
+    gathers = gathers + stalls
+    reductions = reductions + _turn_ends(stage, pieces, rows)
+    roots = [pieces[name] for name, here in contents(stage) if here and not is_layer(name)]
+    layer_gathers: Seconds = 0.0
+    all_reductions = add.folded(one.reduce.seconds for one in roots)
+    for name, count in stage.contents:
         layer = pieces[name]
-        ahead, back, gather_stall = layer.forward_fold(), layer.backward_fold(window), _stall_of_gathers(layer)
-        first, final = float(place == 0), float(place == last)
-        waits, waits_back, pays = float(count) - first, float(count) - final, float(count) - first
-        forward = forward + first * ahead.prologue + waits * (ahead.steady - layer.forward)
-        gather_back = gather_back + final * back.prologue + waits_back * gather_stall
-        reduce = reduce + first * back.epilogue + pays * (back.steady - layer.backward - gather_stall)
-        stall_forward = stall_forward + waits * (ahead.steady - layer.forward)
-        stall_back = stall_back + pays * (back.steady - layer.backward)
-        moved_forward = moved_forward + float(count) * layer.gather.seconds
-        moved_back = moved_back + float(count) * layer.gather_again.seconds
-        moved_reduce = moved_reduce + float(count) * (layer.scatter.seconds + layer.replicate.seconds)
-    hidden_forward = moved_forward - forward
-    hidden_back = moved_back - gather_back
-    hidden_reduce = moved_reduce - reduce
-    slowed_forward = hide.slowed(stack.contention, hidden_forward, stall_forward)
-    slowed_back = hide.slowed(stack.contention, hidden_back + hidden_reduce, stall_back)
-    for name, here in contents(stage):
-        if here and not is_layer(name):
-            forward = forward + pieces[name].gather.seconds
-            reduce = reduce + pieces[name].scatter.seconds + pieces[name].replicate.seconds
-    exposed = {
-        "parameter gather": forward + gather_back,
-        "gradient reduction": reduce,
-        "contention": slowed_forward + slowed_back,
+        layer_gathers = layer_gathers + float(count) * (layer.gather.seconds + layer.gather_again.seconds)
+        all_reductions = all_reductions + float(count) * layer.reduce.seconds
+    hidden = {
+        "parameter gather": add.larger(layer_gathers - there - gathers, 0.0),
+        "gradient reduction": add.larger(all_reductions - reductions, 0.0),
     }
-    hidden = {"parameter gather": hidden_forward + hidden_back, "gradient reduction": hidden_reduce}
-    hidden = {label: add.larger(seconds, 0.0) for label, seconds in hidden.items()}
-    return exposed, hidden, forward + slowed_forward, gather_back + reduce + slowed_back
+    there = there + add.folded(one.gather.seconds for one in roots)
+    exposed = {
+        "parameter gather": there + gathers,
+        "gradient reduction": reductions,
+        "contention": slowed_there + slowed_back,
+    }
+    return exposed, hidden, there + slowed_there, gathers + reductions + slowed_back
+
+
+def _expanded(layers: Blocks) -> tuple[str, ...]:
+    return tuple(name for name, count in layers for _ in range(count))
+
+
+def _forward_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]]) -> list[Window]:
+    """Computes behind which the next layer is gathered: those of layers, and the embedding's."""
+    pairs = Counter(pair for row in rows for pair in pairwise(row))
+    if stage.embedding and rows[0]:
+        pairs["embedding", rows[0][0]] += 1
+    return [
+        Window(count=count, period=pieces[own].forward, serial=pieces[own].serial[FORWARD], gather=pieces[after].gather)
+        for (own, after), count in pairs.items()
+    ]
+
+
+def _backward_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]]) -> list[Window]:
+    """Computes behind which the layer before is gathered again and the gradients of the one after are reduced; at the edges
+    those of the head (with a gather only) and of the embedding (with a reduction only)."""
+    triples: Counter[tuple[str, str, str]] = Counter()
+    for row in filter(None, rows):
+        triples.update(zip(("", *row[:-1]), row, (*row[1:], ""), strict=True))
+    if stage.head and rows[-1]:
+        triples[rows[-1][-1], "head", ""] += 1
+    windows = [
+        Window(
+            count=count, period=pieces[own].backward, serial=pieces[own].serial_backward,
+            gather=pieces[before].gather_again if before else NOTHING,
+            reduce=pieces[after].reduce if after else NOTHING,
+        )
+        for (before, own, after), count in triples.items()
+    ]  # fmt: skip
+    return windows + _edge(stage, pieces, rows[0])
+
+
+def _edge(stage: Stage, pieces: dict[str, Piece], row: tuple[str, ...]) -> list[Window]:
+    """The embedding's backward, beside which the first layer is reduced: its sum over replicas follows its scatter on
+    whatever channel."""
+    if not (stage.embedding and row):
+        return []
+    reduce, own = pieces[row[0]].reduce, pieces["embedding"]
+    ending = Charge(reduce.seconds, reduce.scale_up, np.where(np.greater(reduce.fabric, 0.0), reduce.seconds, 0.0))
+    return [Window(count=1, period=own.backward, serial=own.serial_backward, reduce=ending)]
+
+
+def _turn_ends(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]]) -> Seconds:
+    """Reductions that a turn waits for at its end, over the turns of a micro-batch: the last layer's, unless the embedding
+    computes beside it, and the root unit's."""
+    shown: Seconds = 0.0
+    for at, row in enumerate(rows):
+        here = {"embedding": stage.embedding and at == 0, "head": stage.head and at == len(rows) - 1}
+        jobs = [pieces[name].reduce for name, found in here.items() if found]
+        scattering: Seconds = 0.0
+        stall: Seconds = 0.0
+        if row and here["embedding"]:
+            for window in _edge(stage, pieces, row):
+                scattering, stall = hide.late(window.reduce.scale_up, window.period), window.stall(window.reduce)
+        elif row:
+            jobs.insert(0, pieces[row[0]].reduce)
+        shown = shown + in_a_row(jobs, scattering, stall)
+    return shown
+
+
+def in_a_row(jobs: Sequence[Charge], scattering: Seconds, stall: Seconds) -> Seconds:
+    """Seconds of reductions that begin together, each a scatter and then a sum over replicas, on the fabric or inside a node;
+    the two channels are busy for `scattering` and `stall` (the longer, already counted) with earlier ones.
+
+    Exact for scatters inside a node and sums over the fabric, and for all on one channel: the longest way through a line of
+    jobs that changes once from the one channel to the other."""
+    longest, inside = stall, scattering
+    for at, job in enumerate(jobs):
+        inside = inside + (job.seconds - job.fabric)
+        longest = np.maximum(longest, inside + add.folded(one.fabric for one in jobs[at:]))
+    return np.maximum(longest, stall + add.folded(job.fabric for job in jobs)) - stall
+
+
+@record
+class Window:
+    """`count` equal computes of `period` each with what passes behind one of them, all due at its end. `serial` is what the
+    compute itself occupies of the channels."""
+
+    count: int
+    period: Seconds
+    serial: Charge
+    gather: Charge = NOTHING
+    reduce: Charge = NOTHING
+
+    def stall(self, moved: Charge) -> Seconds:
+        """What one of them waits for `moved`."""
+        channels = (self.serial.scale_up + moved.scale_up, self.serial.fabric + moved.fabric)
+        return hide.train_stall(self.period, channels)
+
+
+def behind(windows: Sequence[Window], contention: Ratio) -> tuple[Seconds, Seconds, Seconds]:
+    """(stalls of gathers, what reductions add to them, seconds lost to contention) of a row of windows."""
+    gathers: Seconds = 0.0
+    reductions: Seconds = 0.0
+    slowed: Seconds = 0.0
+    for window in windows:
+        count, moved = float(window.count), window.gather.plus(window.reduce)
+        alone, both = window.stall(window.gather), window.stall(moved)
+        gathers = gathers + count * alone
+        reductions = reductions + count * (both - alone)
+        slowed = slowed + count * hide.slowed(contention, moved.seconds - both, both)
+    return gathers, reductions, slowed
+
+
+def lasting(layer: Piece, plan: Plan) -> tuple[Seconds, Seconds]:
+    """How long one layer's forward and its backward last in the middle of a train, with what they wait for there."""
+    if not fsdp.applies(plan):
+        return layer.forward, layer.backward
+    there = Window(count=1, period=layer.forward, serial=layer.serial[FORWARD])
+    back = Window(count=1, period=layer.backward, serial=layer.serial_backward)
+    moved = layer.gather_again.plus(layer.reduce)
+    return layer.forward + there.stall(layer.gather), layer.backward + back.stall(moved)
 
 
 def _accumulated(
     stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, micro_batches: Count
 ) -> tuple[Ledger, Ledger, Seconds, Seconds]:
-    """`_sharded` of the mean micro-batch: where gradients are reduced with the last one only, the others reduce nothing."""
-    loud = _sharded(stage, pieces, stack)
+    """`_sharded` of the mean micro-batch: where gradients are reduced with the last one only, the others reduce nothing.
+
+    Leaves out: that it is the last one that passes all stages at the end of a step (up to 30 % short where its
+    reductions take longer than its compute)."""
+    loud = _sharded(stage, pieces, plan, stack)
     if data.reduces_each(plan, stack.accumulate):
         return loud
     still = {name: changed(piece, scatter=NOTHING, replicate=NOTHING) for name, piece in pieces.items()}
-    quiet = _sharded(stage, still, stack)
+    quiet = _sharded(stage, still, plan, stack)
     share = 1.0 / micro_batches
 
     def mean(one: Ledger, other: Ledger) -> Ledger:
@@ -135,19 +265,10 @@ def _copied(
     shown: tuple[Seconds, Seconds] = (0.0, 0.0)
     for name, count in stage.contents:
         layer = pieces[name]
-        there, back = layer.forward, layer.backward
-        if fsdp.applies(plan):
-            there, back = layer.forward_fold().steady, layer.backward_fold(0.0).steady
+        there, back = lasting(layer, plan)
         forward, behind = hide.stall(layer.copies.forward, there, count)
         backward, more = hide.stall(layer.copies.backward, back, count)
         add.merged(exposed, {HOST: forward + backward}, 1.0)
         add.merged(hidden, {HOST: behind + more}, 1.0)
         shown = shown[0] + forward, shown[1] + backward
     return shown
-
-
-def _stall_of_gathers(layer: Piece) -> Seconds:
-    """What the backward would stall per layer if there were gathers only: the rest is the reductions'."""
-    again = layer.gather_again.plus(layer.own[INPUT_GRAD])
-    longest = add.larger(again.scale_up, again.fabric)
-    return add.larger(longest - layer.backward, 0.0)

@@ -38,11 +38,13 @@ class Charge:
         """So many of it, one after the other."""
         return Charge(self.seconds * count, self.scale_up * count, self.fabric * count)
 
-    def plus(self, other: Charge) -> Charge:
-        """Both, one after the other."""
+    def plus(self, other: Charge, times: Count = 1.0) -> Charge:
+        """`times` × another after this one."""
         return Charge(
-            self.seconds + other.seconds, self.scale_up + other.scale_up, self.fabric + other.fabric
-        )  # fmt: skip
+            self.seconds + times * other.seconds,
+            self.scale_up + times * other.scale_up,
+            self.fabric + times * other.fabric,
+        )
 
 
 NOTHING = Charge(0.0, 0.0, 0.0)

@@ -9,31 +9,33 @@ from shardmeter.core.units import Seconds
 from shardmeter.engine import demand, host
 from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import HOST, Ledger, Piece
+from shardmeter.engine.micro_batch import lasting
 from shardmeter.engine.price import Prices
 from shardmeter.specs.plan import Plan
-from shardmeter.strategies import data, fsdp, optimizer
+from shardmeter.strategies import data, optimizer
 
 
-def update(work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan, waited: Seconds) -> tuple[Ledger, Ledger]:
-    """(exposed, hidden) seconds of updating what the fullest rank owns; `waited` is what the reduction of its gradients showed
-    already: copies to the host go on in that time."""
+def update(
+    work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan, waited: Seconds = 0.0
+) -> tuple[Ledger, Ledger]:
+    """(exposed, hidden) seconds of updating what the fullest rank owns. `waited`: what the step has waited for reductions
+    since its last backward; copies to the host go on meanwhile."""
     if "optimizer" in plan.offload:
         with under(HOST):
-            window = waited + float(max(work.counts)) * _backward(pieces[demand.main_layer(work)], plan)
-            shown, behind = host.update(work, price, plan, window)
+            window = float(max(work.counts)) * _backward(pieces[demand.main_layer(work)], plan)
+            shown, behind = host.update(work, price, plan, window + waited)
         return {"optimizer": 0.0 * shown, HOST: shown}, {HOST: behind}
     with under("optimizer"):
         seconds = price.streamed(demand.optimizer_traffic(*demand.largest_stage(work, plan), plan))
-        return {"optimizer": seconds + _whole_matrices(work, price, plan)}, {}
+        return {"optimizer": seconds + whole_matrices(work, price, plan)}, {}
 
 
 def _backward(layer: Piece, plan: Plan) -> Seconds:
     """How long one layer's backward lasts, with what it waits for."""
-    lasts = layer.backward_fold(0.0).steady if fsdp.applies(plan) else layer.backward
-    return np.maximum(lasts, layer.copies.backward)
+    return np.maximum(lasting(layer, plan)[1], layer.copies.backward)
 
 
-def _whole_matrices(work: Work, price: Prices, plan: Plan) -> Seconds:
+def whole_matrices(work: Work, price: Prices, plan: Plan) -> Seconds:
     """Gathers and products of an optimizer that needs whole matrices: each rank does its share of the layers' matrices."""
     layer, layers = work.blocks[demand.main_layer(work)], float(max(work.counts))
     products = layer.matrix_updates

@@ -1,13 +1,15 @@
 """A list scheduler: tasks on streams, with dependencies, run to the end.
 
 A stream runs one task at a time. In-order streams (a CUDA stream: what was issued first runs first) keep the order in which
-their tasks were added; shared streams (a NIC that several ranks use) take whichever task is ready first.
+their tasks were added; shared streams (a NIC that several ranks use) take whichever task is ready first. An urgent task (a
+collective that compute waits for) interrupts the other task of its stream, which goes on afterwards.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shardmeter.core.record import record
@@ -23,6 +25,11 @@ class Task:
     after: list[int]
     kind: str = ""
     """What colours it: forward, input_grad, weight_grad, gather, scatter, send, …"""
+    terms: Mapping[str, float] | None = None
+    """Seconds by ledger term that the task is made of."""
+    urgent: bool = False
+    turn: int = -1
+    """Which turn of its rank the task belongs to, where it belongs to one."""
 
 
 @record
@@ -46,9 +53,20 @@ class Program:
         self.streams.append(Stream(name=name, rank=rank, shared=shared))
         return len(self.streams) - 1
 
-    def add(self, label: str, stream: int, seconds: float, after: Sequence[int] = (), kind: str = "") -> int:
+    def add(
+        self,
+        label: str,
+        stream: int,
+        seconds: float,
+        after: Sequence[int] = (),
+        kind: str = "",
+        *,
+        terms: Mapping[str, float] | None = None,
+        urgent: bool = False,
+        turn: int = -1,
+    ) -> int:
         """A new task, issued after every task added before it on the same stream."""
-        self.tasks.append(Task(label, stream, seconds, list(after), kind))
+        self.tasks.append(Task(label, stream, seconds, list(after), kind, terms, urgent, turn))
         return len(self.tasks) - 1
 
     def wait(self, task: int, earlier: int) -> None:
@@ -80,14 +98,7 @@ def simulate(program: Program) -> Timeline:
     Raises ValueError if tasks wait for each other in a circle (a schedule that deadlocks), naming the first few.
     O(tasks · log tasks)."""
     run = _Run(program)
-    for stream in range(len(program.streams)):
-        run.start(stream, 0.0)
-    done = 0
-    while run.events:
-        now, index = heapq.heappop(run.events)
-        done += 1
-        for stream in run.finish(index, now):
-            run.start(stream, now)
+    done = run.to_the_end()
     if done < len(program.tasks):
         stuck = [task.label for task, count in zip(program.tasks, run.waiting, strict=True) if count > 0][:5]
         raise ValueError(f"{len(program.tasks) - done} tasks never became ready, among them {stuck}")
@@ -99,53 +110,92 @@ class _Run:
 
     def __init__(self, program: Program) -> None:
         tasks, streams = program.tasks, program.streams
-        self.tasks, self.streams = tasks, streams
+        self.tasks = tasks
         self.waiting = [len(task.after) for task in tasks]
-        self.followers: list[list[int]] = [[] for _ in tasks]
+        self.followers: list[list[int] | None] = [None] * len(tasks)
+        self.by_readiness = [stream.shared for stream in streams]
         self.queue: list[list[int]] = [[] for _ in streams]
-        self.head = [0] * len(streams)
+        """In-order tasks, the next one last."""
         self.ready: list[list[tuple[float, int]]] = [[] for _ in streams]
-        self.busy = [False] * len(streams)
-        self.begin, self.end = [0.0] * len(tasks), [0.0] * len(tasks)
+        self.urgent: list[list[tuple[float, int]]] = [[] for _ in streams]
+        self.running = [-1] * len(streams)
+        self.paused: list[tuple[int, float] | None] = [None] * len(streams)
+        self.begin, self.end = [0.0] * len(tasks), [math.inf] * len(tasks)
         self.events: list[tuple[float, int]] = []
+        followers = self.followers
         for index, task in enumerate(tasks):
-            self.queue[task.stream].append(index)
+            if not (task.urgent or self.by_readiness[task.stream]):
+                self.queue[task.stream].append(index)
+            elif not task.after:
+                heap = self.urgent if task.urgent else self.ready
+                heap[task.stream].append((0.0, index))
             for earlier in task.after:
-                self.followers[earlier].append(index)
-            if not task.after and streams[task.stream].shared:
-                self.ready[task.stream].append((0.0, index))
+                later = followers[earlier]
+                if later is None:
+                    followers[earlier] = [index]
+                else:
+                    later.append(index)
+        for order in self.queue:
+            order.reverse()
 
-    def start(self, stream: int, now: float) -> None:
-        """Let a free stream take its next task, if that is ready."""
-        if self.busy[stream]:
+    def to_the_end(self) -> int:
+        """Run all that becomes ready; how many tasks ended."""
+        events, end, tasks = self.events, self.end, self.tasks
+        waiting, followers, running = self.waiting, self.followers, self.running
+        pop, start, done = heapq.heappop, self._start, 0
+        for stream in range(len(running)):
+            start(stream, 0.0)
+        while events:
+            now, index = pop(events)
+            stream = tasks[index].stream
+            if running[stream] != index or end[index] != now:  # it was interrupted: its end has moved
+                continue
+            done += 1
+            running[stream] = -1
+            start(stream, now)
+            for follower in followers[index] or ():
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    task = tasks[follower]
+                    target = task.stream
+                    if task.urgent:
+                        heapq.heappush(self.urgent[target], (now, follower))
+                        self._interrupt(target, now)
+                    elif self.by_readiness[target]:
+                        heapq.heappush(self.ready[target], (now, follower))
+                    if running[target] < 0:
+                        start(target, now)
+        return done
+
+    def _interrupt(self, stream: int, now: float) -> None:
+        """Let the task of a stream stop for an urgent one."""
+        index = self.running[stream]
+        if index >= 0 and not self.tasks[index].urgent:
+            self.paused[stream] = (index, self.end[index] - now)
+            self.end[index] = math.inf
+            self.running[stream] = -1
+
+    def _start(self, stream: int, now: float) -> None:
+        """Let a free stream take its next task, if one is ready: an urgent one, the interrupted one, or whose turn it is."""
+        if self.urgent[stream]:
+            index = heapq.heappop(self.urgent[stream])[1]
+        elif self.paused[stream] is not None:
+            index, left = self.paused[stream]  # type: ignore[misc]
+            self.paused[stream] = None
+            self.running[stream] = index
+            self.end[index] = now + left
+            heapq.heappush(self.events, (now + left, index))
             return
-        index = self._next(stream)
-        if index is None:
-            return
-        self.busy[stream] = True
+        elif self.by_readiness[stream]:
+            if not self.ready[stream]:
+                return
+            index = heapq.heappop(self.ready[stream])[1]
+        else:
+            order = self.queue[stream]
+            if not order or self.waiting[order[-1]]:
+                return
+            index = order.pop()
+        self.running[stream] = index
         self.begin[index] = now
-        self.end[index] = now + self.tasks[index].seconds
-        heapq.heappush(self.events, (self.end[index], index))
-
-    def _next(self, stream: int) -> int | None:
-        if self.streams[stream].shared:
-            return heapq.heappop(self.ready[stream])[1] if self.ready[stream] else None
-        order, head = self.queue[stream], self.head[stream]
-        if head >= len(order) or self.waiting[order[head]] > 0:
-            return None
-        self.head[stream] += 1
-        return order[head]
-
-    def finish(self, index: int, now: float) -> list[int]:
-        """Mark a task as done; the streams that may now start something."""
-        stream = self.tasks[index].stream
-        self.busy[stream] = False
-        touched = [stream]
-        for follower in self.followers[index]:
-            self.waiting[follower] -= 1
-            if self.waiting[follower] == 0:
-                target = self.tasks[follower].stream
-                if self.streams[target].shared:
-                    heapq.heappush(self.ready[target], (now, follower))
-                touched.append(target)
-        return touched
+        self.end[index] = ended = now + self.tasks[index].seconds
+        heapq.heappush(self.events, (ended, index))

@@ -1,0 +1,326 @@
+"""Whole gradients (ddp, zero1, zero2): their reduction behind the backward, and the gather of updated parameters behind the
+forward. Every layer's share of the buckets is released when its gradient is whole, or due before its own forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from shardmeter.core.record import changed, record
+from shardmeter.core.units import Ratio, Seconds
+from shardmeter.engine import add, demand, hide
+from shardmeter.engine.demand import BlockWork, Held, Work
+from shardmeter.engine.layer import Piece
+from shardmeter.engine.micro_batch import MicroBatch, chunks
+from shardmeter.engine.price import NOTHING, Charge, Prices
+from shardmeter.schedules import traits
+from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Transfer
+from shardmeter.specs.plan import Plan
+from shardmeter.specs.stack import Stack
+from shardmeter.strategies import data
+from shardmeter.strategies.pipeline import Blocks, Stage
+from shardmeter.strategies.precision import WIDTH
+
+TINY = 1e-30
+"""Seconds: keeps a train without compute from dividing by nothing."""
+
+
+@record
+class Shown:
+    """Seconds of one collective train: exposed, hidden, and what compute loses to contention while they hide."""
+
+    exposed: Seconds = 0.0
+    hidden: Seconds = 0.0
+    slowed: Seconds = 0.0
+
+    @property
+    def cost(self) -> Seconds:
+        """What it adds to the step."""
+        return self.exposed + self.slowed
+
+
+@record
+class Released:
+    """`count` equal pieces of a stage in the order of the backward: what the collectives of each take, the compute from its
+    release to the next one's, and what that compute itself occupies of the channels."""
+
+    moved: Charge
+    window: Seconds
+    serial: Charge
+    count: int
+
+
+@record
+class Collectives:
+    """What a stage's whole parameters take, one collective after the other: a charge of each for the dense ones and, where
+    there are any, for routed experts, and the parameters that each is for."""
+
+    dense: tuple[Charge, ...]
+    experts: tuple[Charge, ...]
+    held: Held
+
+    def of(self, block: BlockWork) -> tuple[Charge, ...]:
+        """Those of one piece of a block: its part of the buckets, experts after the others."""
+        dense = block.trained / np.maximum(self.held.dense, 1.0)  # a stage may hold nothing
+        experts = block.experts_trained / np.maximum(self.held.experts, 1.0)
+        parts = [charge.times(dense) for charge in self.dense]
+        return (*parts, *(charge.times(experts) for charge in self.experts))
+
+    def total(self, block: BlockWork) -> Charge:
+        """The same together."""
+        return _total(self.of(block))
+
+
+def reduction(
+    work: Work, stages: Sequence[MicroBatch], pieces: Mapping[str, Piece], price: Prices, plan: Plan, hop: Seconds
+) -> Shown:
+    """The reduction of whole gradients behind the last backward, of the stage that ends last: an earlier stage works one
+    backward longer, and what a train takes from the compute of any stage delays the whole line. None where every micro-batch
+    has reduced its own (`each`). Where weight gradients are turns of their own, every stage ends with some: none has slack.
+
+    Leaves out: buckets that hold parts of two layers."""
+    if data.reduces_each(plan, price.stack.accumulate):
+        return Shown()
+    alone = plan.pp > 1 and traits(plan.schedule).split
+    found, slack, slowed = Shown(), add.folded(()), add.folded(())
+    for at, (kind, _, count) in enumerate(work.runs):
+        stage, slot = stages[kind].stage, stages[kind].slot
+        charges = gradient_charges(work, stage, price, plan)
+        train = [group for part in released(work, stage, charges, pieces, plan, backward=True) for group in part]
+        shown = behind(train, price.stack, overlap=price.stack.gradient_overlap)
+        found = _later(found, shown, slack) if at else shown
+        if alone:
+            slowed = np.maximum(slowed, shown.slowed)
+            continue
+        slack = slack + float(count) * (slot.backward / float(plan.virtual_stages) + hop + shown.slowed)
+        slowed = slowed + float(count) * shown.slowed
+    return changed(found, slowed=slowed)
+
+
+def update(
+    work: Work, stages: Sequence[MicroBatch], pieces: Mapping[str, Piece], price: Prices, plan: Plan, hop: Seconds
+) -> Shown:
+    """The gather of updated parameters behind the first forward, of the stage that it holds up most: a later stage has the
+    forwards before it as well, unless micro-batches are fed from both ends."""
+    crossing = plan.pp > 1 and traits(plan.schedule).route == "crossing"
+    found, slack, slowed = Shown(), add.folded(()), add.folded(())
+    for at, (kind, _, count) in enumerate(work.runs):
+        stage, slot = stages[kind].stage, stages[kind].slot
+        charges = update_charges(work, stage, price, plan)
+        train = [group for part in released(work, stage, charges, pieces, plan, backward=False) for group in part]
+        shown = in_time(train, price.stack, slack, overlap=price.stack.gather_overlap)
+        found = _later(found, shown, 0.0) if at else shown
+        if not crossing:
+            slack = slack + float(count) * (slot.forward / float(plan.virtual_stages) + hop + shown.slowed)
+        slowed = slowed + float(count) * shown.slowed
+    return changed(found, slowed=slowed)
+
+
+def _later(best: Shown, shown: Shown, slack: Seconds) -> Shown:
+    """The one that shows more after its slack, element by element."""
+    left = np.maximum(shown.exposed - slack, 0.0)
+    more = np.greater(left, best.exposed)
+    return Shown(
+        exposed=add.chosen(more, left, best.exposed),
+        hidden=add.chosen(more, shown.exposed + shown.hidden - left, best.hidden),
+    )
+
+
+def each(work: Work, one: MicroBatch, pieces: Mapping[str, Piece], price: Prices, plan: Plan) -> MicroBatch:
+    """A micro-batch that reduces its own gradients (zero2, or a stack that does so after every one) behind its own backward,
+    and waits for that at the end."""
+    charges = gradient_charges(work, one.stage, price, plan)
+    exposed, hidden, slot = dict(one.exposed), dict(one.hidden), one.slot
+    for part in released(work, one.stage, charges, pieces, plan, backward=True):
+        train = [group for group in part if group.count]
+        if not train:
+            continue
+        turn = [*train[:-1], changed(train[-1], window=0.0, serial=NOTHING)]
+        shown = behind(turn, price.stack, overlap=price.stack.gradient_overlap)
+        add.merged(exposed, {"gradient reduction": shown.exposed, "contention": shown.slowed}, 1.0)
+        add.merged(hidden, {"gradient reduction": shown.hidden}, 1.0)
+        if traits(plan.schedule).split:
+            slot = changed(slot, weight_grad=slot.weight_grad + shown.cost)
+        else:
+            slot = changed(slot, input_grad=slot.input_grad + shown.cost)
+    return changed(one, exposed=exposed, hidden=hidden, slot=slot)
+
+
+def behind(train: Sequence[Released], stack: Stack, *, overlap: bool) -> Shown:
+    """Collectives in a row, one piece's after the other's, behind the computes of a train; all shown without overlap.
+
+    Compute does not wait for them before the end, but slows down by κ for every second that they run beside it: a window of
+    compute p lasts p/(1 − κ) while there is a backlog, p + κ·work without. What is left over is waited for at the end.
+    Exact without contention; with it but for the window in which a backlog ends."""
+    train = [group for group in train if group.count]
+    if not train:
+        return Shown()
+    total = _whole(train)
+    seconds = total.seconds
+    if not overlap:
+        return Shown(exposed=seconds)
+    left, slowed = _backlog(total, train, stack.contention)
+    # the last piece's collectives follow one another where they use unlike channels
+    rest = _apart(train[-1].moved)
+    return Shown(exposed=left + rest, hidden=seconds - left - rest, slowed=slowed)
+
+
+def _backlog(total: Charge, train: Sequence[Released], contention: Ratio) -> tuple[Seconds, Seconds]:
+    """(what the busier channel still has to do when the train ends, seconds that compute has lost on the way)."""
+    kept = np.maximum(1.0 - contention, TINY)
+    ends: list[Seconds] = []
+    lost: list[Seconds] = []
+    for channel in ("scale_up", "fabric"):
+        left: Seconds = 0.0
+        slowed: Seconds = 0.0
+        for group in train:
+            count, compute = float(group.count), group.window - group.serial.seconds
+            room = compute / kept + group.serial.seconds - getattr(group.serial, channel)
+            come = left + count * getattr(group.moved, channel)
+            left = np.maximum(come - count * room, 0.0)
+            slowed = slowed + np.minimum(come - left, count * compute / kept)
+        ends.append(left)
+        lost.append(slowed)
+    fabric = np.greater_equal(total.fabric, total.scale_up)
+    whole = total.seconds / np.maximum(np.maximum(total.fabric, total.scale_up), TINY)
+    return np.maximum(ends[0], ends[1]), contention * whole * add.chosen(fabric, lost[1], lost[0])
+
+
+def in_time(train: Sequence[Released], stack: Stack, slack: Seconds, *, overlap: bool) -> Shown:
+    """The same read backwards: released together, each due before its own compute, the first of them after `slack`."""
+    train = [group for group in train if group.count]
+    if not train:
+        return Shown()
+    seconds, first = _whole(train).seconds, train[-1].moved.seconds
+    if not overlap:
+        exposed = np.maximum(seconds - slack, 0.0)
+        return Shown(exposed=exposed, hidden=seconds - exposed)
+    shown: Seconds = 0.0
+    for channel in ("scale_up", "fabric"):
+        groups = [
+            (getattr(group.moved, channel), group.window - getattr(group.serial, channel), group.count)
+            for group in train
+        ]
+        shown = np.maximum(shown, hide.chain(groups))
+    shown = shown + _apart(train[-1].moved)
+    shown = np.maximum(shown - slack, 0.0)
+    beside = np.maximum(seconds - np.maximum(first, slack), 0.0)
+    stall = np.maximum(shown - np.maximum(first - slack, 0.0), 0.0)
+    return Shown(exposed=shown, hidden=seconds - shown, slowed=hide.slowed(stack.contention, beside - stall, stall))
+
+
+def _total(charges: Iterable[Charge]) -> Charge:
+    total = NOTHING
+    for charge in charges:
+        total = total.plus(charge)
+    return total
+
+
+def _whole(train: Sequence[Released]) -> Charge:
+    total = NOTHING
+    for group in train:
+        total = total.plus(group.moved, float(group.count))
+    return total
+
+
+def _apart(moved: Charge) -> Seconds:
+    """What collectives in a row take longer than the channel that they use most."""
+    return moved.seconds - np.maximum(moved.scale_up, moved.fabric)
+
+
+def released(
+    work: Work, stage: Stage, charges: Collectives, pieces: Mapping[str, Piece], plan: Plan, *, backward: bool
+) -> list[list[Released]]:
+    """The pieces of every virtual stage, all in the order of the backward, each with the compute behind which its bucket
+    passes. Between two virtual stages lie the turns of the other micro-batches of a round."""
+    phases: tuple[str, ...] = (FORWARD,)
+    if backward:
+        split = plan.pp > 1 and traits(plan.schedule).split
+        phases = (WEIGHT_GRAD,) if split else (INPUT_GRAD, WEIGHT_GRAD)
+    computes = {name: _of(piece, phases) for name, piece in pieces.items()}
+    moved = {name: charges.total(block) for name, block in work.blocks.items()}
+    rows = chunks(stage, plan)
+    trains: list[list[Released]] = []
+    for chunk in reversed(range(len(rows))):
+        embedding = stage.embedding and chunk == 0
+        last = _boundary(stage, rows, chunk, computes, plan)
+        train: list[Released] = []
+        row = rows[chunk][::-1]
+        if stage.head and chunk == len(rows) - 1:
+            window, held = computes[row[0][0]] if row else last
+            train.append(Released(moved=moved["head"], window=window, serial=held, count=1))
+        for at, (name, count) in enumerate(row):
+            window, held = computes[name]
+            train.append(Released(moved=moved[name], window=window, serial=held, count=count - 1))
+            window, held = computes[row[at + 1][0]] if at + 1 < len(row) else last
+            train.append(Released(moved=moved[name], window=window, serial=held, count=1))
+        if embedding:
+            train.append(Released(moved=moved["embedding"], window=0.0, serial=NOTHING, count=1))
+        trains.append(train)
+    return trains
+
+
+Lasting = tuple[Seconds, Charge]
+"""Seconds of a compute, and what it occupies itself of the channels."""
+
+
+def _boundary(stage: Stage, rows: Sequence[Blocks], chunk: int, computes: Mapping[str, Lasting], plan: Plan) -> Lasting:
+    """What a stage computes between the last piece of a virtual stage and the first that is released after it."""
+    if chunk:
+        seconds: Seconds = 0.0
+        held = NOTHING
+        for name, count in rows[chunk - 1]:
+            again = float((plan.pp - 1) * count)
+            seconds, held = seconds + again * computes[name][0], held.plus(computes[name][1], again)
+        nearest = computes[rows[chunk - 1][-1][0]] if rows[chunk - 1] else (0.0, NOTHING)
+        return seconds + nearest[0], held.plus(nearest[1])
+    if stage.embedding:
+        part = 1.0 / float(len(rows))  # an interleaved schedule spreads a stage over its virtual stages
+        seconds, held = computes["embedding"]
+        return seconds * part, held.times(part)
+    return 0.0, NOTHING
+
+
+def _of(piece: Piece, phases: tuple[str, ...]) -> Lasting:
+    held = NOTHING
+    for phase in phases:
+        held = held.plus(piece.serial[phase])
+    return add.folded(piece.times[phase] for phase in phases), held
+
+
+def gradient_charges(work: Work, stage: Stage, price: Prices, plan: Plan) -> Collectives:
+    """What the reduction of a stage's whole gradients takes."""
+    held, width = demand.gradient_parameters(work, stage), WIDTH[plan.reduce_dtype]
+    rule = price.stack.accumulate
+    experts = data.gradient_transfers(held.experts, plan, width, rule, experts=True) if _routed(stage) else ()
+    return Collectives(
+        dense=_in_buckets(data.gradient_transfers(held.dense, plan, width, rule), price),
+        experts=_in_buckets(experts, price),
+        held=held,
+    )
+
+
+def update_charges(work: Work, stage: Stage, price: Prices, plan: Plan) -> Collectives:
+    """What the gather of a stage's updated parameters takes."""
+    held, width = demand.gradient_parameters(work, stage), WIDTH[plan.gather_dtype]
+    experts = data.update_transfers(held.experts, plan, width, experts=True) if _routed(stage) else ()
+    return Collectives(
+        dense=_in_buckets(data.update_transfers(held.dense, plan, width), price),
+        experts=_in_buckets(experts, price),
+        held=held,
+    )
+
+
+def _routed(stage: Stage) -> bool:
+    """Whether a stage has layers with routed experts."""
+    return any(name == "moe layer" for name, _ in stage.contents)
+
+
+def _in_buckets(transfers: tuple[Transfer, ...], price: Prices) -> tuple[Charge, ...]:
+    found = []
+    for transfer in transfers:
+        buckets = np.maximum(np.ceil(transfer.size / price.stack.bucket), 1.0)
+        found.append(price.transfer(changed(transfer, size=transfer.size / buckets, messages=buckets)))
+    return tuple(found)

@@ -1,0 +1,106 @@
+"""`trace`: the step of a scenario run task by task, beside the closed form that answers everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shardmeter.core.errors import BadScenario, ShardMeterError
+from shardmeter.core.record import record
+from shardmeter.engine.add import CAUSES
+from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.timeline import account
+from shardmeter.engine.timeline.build import build, case_of, stragglers
+from shardmeter.engine.timeline.overlap import run
+from shardmeter.engine.timeline.simulate import Timeline
+from shardmeter.schedules import names, traits
+from shardmeter.specs.plan import Plan
+from shardmeter.specs.scenario import Scenario
+
+MOST_TASKS = 2_000_000
+"""Tasks of one run: more take minutes, and files that no viewer opens."""
+MOST_STEPS = 1000
+
+
+@record
+class Traced:
+    """A timeline of one island, and the closed form's ledger of the same step."""
+
+    scenario: Scenario
+    timeline: Timeline
+    steps: int
+    ends: tuple[float, ...]
+    """When each step ended."""
+    closed: dict[str, float]
+
+    @property
+    def step_time(self) -> float:
+        """Seconds of a step in the timeline: the mean of those that were run."""
+        return self.ends[-1] / self.steps
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """One representative rank a stage."""
+        return tuple(sorted({stream.rank for stream in self.timeline.program.streams}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary: step times, busy shares, seconds by term of the busiest rank."""
+        critical = account.busiest(self.timeline)
+        found = account.ledger(self.timeline, critical)
+        closed = sum(self.closed.values())
+        worked = account.busy(self.timeline)
+        return {
+            "step_time_s": self.step_time,
+            "closed_form_s": closed,
+            "error": closed / self.step_time - 1.0,
+            "steps": self.steps,
+            "tasks": len(self.timeline.program.tasks),
+            "critical_rank": critical,
+            "terms": [
+                {"term": term, "timeline_s": found.get(term, 0.0) / self.steps, "closed_form_s": self.closed.get(term, 0.0)}
+                for term in CAUSES
+                if found.get(term) or self.closed.get(term)
+            ],
+            "streams": [
+                {"rank": rank, "stream": name, "busy": seconds / self.ends[-1], "seconds": seconds / self.steps}
+                for (rank, name), seconds in sorted(worked.items())
+                if seconds
+            ],
+        }  # fmt: skip
+
+
+def trace(scenario: Scenario, *, steps: int = 1, straggle: float = 0.0, seed: int = 0) -> Traced:
+    """Run `steps` steps of a scenario's first island. `straggle` slows every stage by up to that share, drawn from `seed`.
+
+    Raises BadScenario for more tasks than can be run, and for a plan that is not drawn yet. Leaves out what `engine.timeline.build` does."""
+    if not 1 <= steps <= MOST_STEPS:
+        raise ShardMeterError(f"{steps} steps cannot be traced; 1 to {MOST_STEPS} can")
+    island, plan = scenario.fleet.islands[0], scenario.plan
+    _drawn(plan)
+    asked = (scenario.model, island, plan, scenario.run, scenario.stack)
+    case = case_of(*asked)
+    layers = float(scenario.model.layers) + 2.0 * plan.pp
+    tasks = 2.0 * steps * float(case.work.micro_batches) * layers * 4.0
+    if tasks > MOST_TASKS:
+        says = f"about {tasks:,.0f} tasks are too many to trace (at most {MOST_TASKS:,})"
+        raise BadScenario(f"{says}: fewer steps, or a smaller global batch, say the same")
+    pace: Sequence[float] = stragglers(seed, plan.pp, straggle) if straggle else ()
+    built = build(case, steps=steps, pace=pace)
+    timeline = run(built)
+    closed = {term.label: float(term.seconds) for term in evaluate(*asked).terms}
+    return Traced(
+        scenario=scenario, timeline=timeline, steps=steps,
+        ends=tuple(timeline.end[task] for task in built.steps), closed=closed,
+    )  # fmt: skip
+
+
+def _drawn(plan: Plan) -> None:
+    """Raises BadScenario for a plan whose timeline is not drawn yet, rather than draw it wrong."""
+    found = traits(plan.schedule)
+    if plan.pp > 1 and (found.own_clock or found.copies != 1.0):
+        drawn = ", ".join(word for word in names() if not traits(word).own_clock and traits(word).copies == 1.0)
+        raise BadScenario(f"schedule {plan.schedule}: not drawn yet; trace draws {drawn}")
+    if plan.offload:
+        raise BadScenario(
+            f"offload {', '.join(plan.offload)}: not drawn yet; trace draws no copies to and from the host"
+        )

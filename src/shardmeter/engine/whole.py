@@ -239,7 +239,7 @@ def released(
     if backward:
         split = plan.pp > 1 and traits(plan.schedule).split
         phases = (WEIGHT_GRAD,) if split else (INPUT_GRAD, WEIGHT_GRAD)
-    computes = {name: _of(piece, phases) for name, piece in pieces.items()}
+    computes = {name: _copying(_of(piece, phases), piece, backward=backward) for name, piece in pieces.items()}
     moved = {name: charges.total(block) for name, block in work.blocks.items()}
     rows = chunks(stage, plan)
     trains: list[list[Released]] = []
@@ -264,6 +264,12 @@ def released(
 
 Lasting = tuple[Seconds, Charge]
 """Seconds of a compute, and what it occupies itself of the channels."""
+
+
+def _copying(compute: Lasting, piece: Piece, *, backward: bool) -> Lasting:
+    """A compute with the wait for its copies between device and host: buckets pass in that time too."""
+    copies = piece.copies.backward if backward else piece.copies.forward
+    return np.maximum(compute[0], copies), compute[1]
 
 
 def _boundary(stage: Stage, rows: Sequence[Blocks], chunk: int, computes: Mapping[str, Lasting], plan: Plan) -> Lasting:

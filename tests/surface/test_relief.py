@@ -162,3 +162,15 @@ def test_an_island_that_one_line_cannot_say_has_no_option():
     found = relief(scenario, shardmeter.predict(scenario).estimate)
     assert all(one.sets == () for one in found if one.kind == "hardware")
     assert all(one.sets for one in found if one.kind == "plan")
+
+
+def test_layers_without_weight_gradients_have_none_that_wait():
+    """zb-2p lets weight gradients wait by what they keep: a frozen layer's keep nothing. Advice may raise pp to get there."""
+    question = {"model": "llama-3.1-8b", "gpus": "16xH100-SXM5-80GB", "global_batch": 64}
+    for trainable, schedule in (("head", "zb-2p"), ("lora(r=16)", "zb-2p"), ("all", "zb-2p")):
+        sets = (f"plan.trainable={trainable}",)
+        for pp in (1, 4):
+            plan = f"zero1,pp={pp},schedule={schedule}"
+            answer = shardmeter.predict(shardmeter.load(None, options=question | {"plan": plan}, overrides=sets))
+            assert 0 < answer.step_time < float("inf")
+            assert relief(answer.scenario, answer.estimate)

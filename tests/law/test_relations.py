@@ -229,3 +229,17 @@ def test_a_summing_switch_beats_the_ring_inside_a_large_enough_group_only() -> N
     share = island(1.0).tiers[0].share
     assert tensor(8.0, None) / tensor(8.0, 1.07) == pytest.approx(1.07 / share)
     assert tensor(4.0, None) == tensor(4.0, 1.07)
+
+
+def test_weight_gradients_that_wait_are_cut_as_activations_are() -> None:
+    """zb-h1 is 1f1b with the backward parted: it holds what 1f1b holds, whatever tp is (Qi 2024 §2.1)."""
+    for tp in (1.0, 2.0, 4.0, 8.0):
+        held = {
+            schedule: kept(
+                step(island(8.0), Plan(sharding="zero1", tp=tp, pp=4, dp_shard=16.0 / tp, schedule=schedule), batch=256.0),
+                "activations",
+            )
+            for schedule in ("1f1b", "zb-h1", "zb-h2")
+        }
+        assert held["zb-h1"] == pytest.approx(held["1f1b"], rel=0.02)
+        assert held["zb-h2"] < 2.0 * held["1f1b"]

@@ -44,7 +44,7 @@ def owed_share(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> 
     """What a weight gradient that waits keeps, as a part of what a layer keeps for its backward (Qi 2024 Table 1: M_W / M_B)."""
     name = demand.main_layer(work)
     kept, _, _ = layer_kept(model, work.tokens, plan, run, stack, name)
-    return demand.weight_gradient_inputs(work, name, precision.recipe(plan.precision).width) / kept
+    return demand.weight_gradient_inputs(work, name, plan, precision.recipe(plan.precision).width) / kept
 
 
 def _devices(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> list[tuple[MemoryTerm, ...]]:
@@ -158,7 +158,7 @@ def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, s
         again = plan.recompute.startswith("every-") and not away
         working = np.maximum(working, per_layer if again else per_layer - kept + checkpoint)
         whole = whole + float(min(count, 2) if away else count) * kept  # offloaded: two layers' worth, on their way
-        late = late + float(count) * demand.weight_gradient_inputs(work, name, width)
+        late = late + float(count) * demand.weight_gradient_inputs(work, name, plan, width)
     edge = checkpoint if stage.embedding else 0.0
     working = working + context.buffers(model, work.tokens, plan, width)
     if away:

@@ -327,8 +327,8 @@ def async_says(case: Case) -> tuple[str, str, str]:  # noqa: ARG001  (a rule's s
 
 
 def trainable_slack(case: Case) -> Any:
-    found = adapters.trained(case.plan.trainable)
-    return case.model.layers - 1.0 - (found.last or 0)
+    spans = adapters.trained(case.plan.trainable).spans
+    return case.model.layers - 1.0 - (spans[-1][1] if spans else 0)
 
 
 def trainable_says(case: Case) -> tuple[str, str, str]:

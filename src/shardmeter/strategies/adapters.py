@@ -39,9 +39,8 @@ class Trained:
     beside: tuple[str, ...] = ()
     """Labels of the products that have adapters; empty = all."""
     blocks: tuple[str, ...] = BLOCKS
-    first: int | None = None
-    """Ranges: the first trained layer; None = all layers or none, as `blocks` says."""
-    last: int | None = None
+    spans: tuple[tuple[int, int], ...] = ()
+    """Ranges of trained layers, (first, last), ascending and apart; empty = all layers or none, as `blocks` says."""
 
 
 @functools.cache
@@ -55,18 +54,34 @@ def trained(text: str) -> Trained:
     if lora:
         return Trained(rank=int(lora.group(1)), beside=BESIDE.get(lora.group(2), ()), blocks=())
     blocks: list[str] = []
-    first = last = None
+    spans: list[tuple[int, int]] = []
     for name in text.split("+"):
         span = _RANGE.fullmatch(name)
         if span:
             first, last = int(span.group(1)), int(span.group(2) or span.group(1))
+            if last < first:
+                raise UnknownName("trainable", name, (f"layer:{last}-{first}",))
+            spans.append((first, last))
         elif name not in BLOCKS:
             raise UnknownName("trainable", name, ("all", "lora(r=16)", *BLOCKS, "layer:0-7"))
-        if not span or "layer" not in blocks:
-            blocks.append("layer" if span else name)
-    if first is not None and last is not None and last < first:
-        raise UnknownName("trainable", text, (f"layer:{last}-{first}",))
-    return Trained(blocks=tuple(blocks), first=first, last=last)
+        else:
+            blocks.append(name)
+    if "layer" in blocks:  # all of them, whatever else is said
+        spans = []
+    elif spans:
+        blocks.append("layer")
+    return Trained(blocks=tuple(blocks), spans=_united(spans))
+
+
+def _united(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The same layers as ascending ranges that neither overlap nor touch."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return tuple(found)
 
 
 def weight_share(text: str, block: Block) -> Fraction:
@@ -75,9 +90,9 @@ def weight_share(text: str, block: Block) -> Fraction:
     name = "layer" if is_layer(block.name) else block.name
     if name not in found.blocks or not block.trainable:
         return 0.0
-    if name != "layer" or found.first is None or found.last is None:
+    if name != "layer" or not found.spans:
         return 1.0
-    return max(min(found.last, block.count - 1) - found.first + 1, 0) / block.count
+    return sum(max(min(last, block.count - 1) - first + 1, 0) for first, last in found.spans) / block.count
 
 
 def input_share(text: str, block: Block) -> Fraction:
@@ -93,7 +108,8 @@ def input_share(text: str, block: Block) -> Fraction:
         return 1.0 if "layer" in found.blocks or "head" in found.blocks else 0.0
     if "layer" not in found.blocks:
         return 0.0
-    return max(block.count - (found.first or 0), 0) / block.count
+    first = found.spans[0][0] if found.spans else 0
+    return max(block.count - first, 0) / block.count
 
 
 def backward(

@@ -91,6 +91,13 @@ def test_the_good_case_breaks_nothing() -> None:
         ({"plan": changed(PLAN, sharding="zero1", offload=("parameters",))}, "offloaded_parameters"),
         ({"plan": changed(PLAN, async_tp=True, sequence_parallel=False)}, "async_tp"),
         ({"plan": changed(PLAN, trainable="layer:40-99")}, "trainable"),
+        ({"plan": changed(PLAN, trainable="layer:40-99+layer:0-3")}, "trainable"),
+        ({"model": MIXTURE, "plan": changed(PLAN, trainable="lora(r=8,on=mlp)")}, "adapted"),
+        ({"plan": changed(PLAN, trainable="lora(r=4097)")}, "adapter_rank"),
+        ({"plan": changed(PLAN, expert_skew=1.5)}, "expert_skew"),
+        ({"model": MIXTURE, "plan": changed(PLAN, expert_skew=1.5)}, "expert_skew"),
+        ({"model": MIXTURE, "plan": changed(PLAN, ep=4.0, expert_skew=4.5)}, "expert_skew"),
+        ({"model": MIXTURE, "plan": changed(PLAN, ep=4.0, expert_skew=0.5)}, "expert_skew"),
     ],
 )  # fmt: skip
 def test_each_rule_is_broken_by_what_it_is_about(more: dict[str, Any], name: str) -> None:
@@ -117,6 +124,9 @@ def test_every_rule_has_a_case_above() -> None:
         {"model": changed(MIXTURE, ffn=14337.0)},  # no layer uses it
         {"plan": changed(PLAN, cp=16.0, dp_shard=2.0, cp_kind="ulysses")},
         {"plan": changed(PLAN, cp=32.0, dp_shard=1.0)},
+        {"model": MIXTURE, "plan": changed(PLAN, ep=4.0, expert_skew=4.0)},
+        {"model": CATALOG.model("qwen1.5-moe-a2.7b"), "plan": changed(PLAN, trainable="lora(r=8,on=mlp)")},
+        {"plan": changed(PLAN, trainable="lora(r=4096)")},
     ],
 )
 def test_what_is_legal_is_not_refused(more: dict[str, Any]) -> None:

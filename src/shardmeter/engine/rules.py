@@ -339,6 +339,67 @@ def trainable_says(case: Case) -> tuple[str, str, str]:
     )
 
 
+def adapted_slack(case: Case) -> Any:
+    """Adapters lie beside dense linear layers: on=mlp needs a layer with a dense MLP, or shared experts."""
+    if adapters.trained(case.plan.trainable).beside != adapters.BESIDE["mlp"]:
+        return 0.0
+    m = case.model
+    routed = (np.asarray(m.experts) > 0) & (np.asarray(m.dense_first) <= 0) & (np.asarray(m.shared_ffn) <= 0)
+    return np.where(routed, -1.0, 0.0)
+
+
+def adapted_says(case: Case) -> tuple[str, str, str]:
+    rank = adapters.trained(case.plan.trainable).rank
+    says = (
+        f"{case.plan.trainable} trains nothing: the MLPs of {case.model.name} are {case.model.experts:g} routed "
+        f"experts a layer, beside which adapters are not modelled"
+    )
+    return "plan.trainable", says, f"lora(r={rank},on=attention), or lora(r={rank})"
+
+
+def narrowest(case: Case) -> Any:
+    """The smallest side of the matrices that have adapters: the model's width, that of its queries, of a dense MLP."""
+    beside, m = adapters.trained(case.plan.trainable).beside, case.model
+    side = np.asarray(m.hidden, dtype=float)
+    if not beside or "output projection" in beside:
+        side = np.minimum(side, np.asarray(m.heads * m.head_dim))
+    if not beside or "mlp up" in beside:
+        dense = (np.asarray(m.experts) == 0) | (np.asarray(m.dense_first) > 0)
+        side = np.where(dense, np.minimum(side, m.ffn), side)
+        side = np.where(np.asarray(m.shared_ffn) > 0, np.minimum(side, m.shared_ffn), side)
+    return side
+
+
+def rank_slack(case: Case) -> Any:
+    rank = adapters.trained(case.plan.trainable).rank
+    return narrowest(case) - float(rank) if rank else 0.0
+
+
+def rank_says(case: Case) -> tuple[str, str, str]:
+    rank, side = adapters.trained(case.plan.trainable).rank, float(narrowest(case))
+    says = f"rank {rank} with matrices of {case.model.name} that are {side:g} narrow"
+    return "plan.trainable", says, f"r ≤ {side:g}, or train the layers themselves: [layer]"
+
+
+def skew_slack(case: Case) -> Any:
+    """The busiest of ep ranks has at least the mean and at most everything; one rank, or no experts, has the mean."""
+    skew, m = np.asarray(case.plan.expert_skew, dtype=float), case.model
+    most = np.where(np.asarray(m.experts) > 0, np.asarray(case.plan.ep, dtype=float), 1.0)
+    return np.minimum(skew - 1.0, most - skew)
+
+
+def skew_says(case: Case) -> tuple[str, str, str]:
+    skew, ep, m = case.plan.expert_skew, case.plan.ep, case.model
+    if m.experts == 0:
+        return "plan.expert_skew", f"expert_skew = {skew:g}, but {m.name} has no experts", "expert_skew: 1"
+    if ep == 1:
+        says = f"expert_skew = {skew:g} with ep = 1: one rank has all the experts, and all their tokens"
+        return "plan.expert_skew", says, "expert_skew: 1, or ep: 2 or more"
+    says = f"expert_skew = {skew:g} with ep = {ep:g}: the busiest rank would have more than all tokens"
+    says = says if skew > ep else f"expert_skew = {skew:g}: the busiest rank has at least the mean"
+    return "plan.expert_skew", says, f"1 (balanced) to {ep:g} (all on one rank)"
+
+
 def divisors(value: Any) -> list[float]:
     """Divisors of a whole number, ascending; of anything else, none."""
     number = int(value)

@@ -101,6 +101,7 @@ _LOOKS_AT: dict[str, tuple[Path, ...]] = {
     "expert_width": (("plan", "etp"), ("model",)),
     "expert_tokens": (("plan", "etp"), ("plan", "tp"), ("plan", "sequence_parallel"), ("model",)),
     "context_heads": (("plan", "cp"), ("plan", "tp"), ("plan", "cp_kind"), ("model",)),
+    "expert_skew": (("plan", "expert_skew"), ("plan", "ep"), ("model",)),
     "precision": (("plan", "precision"), ("fleet",)),
 }
 """What each structural rule looks at: it is not asked where a part of that was malformed."""
@@ -164,7 +165,6 @@ def _say_what_is_ignored(said: dict[str, Any], plan: Plan, model: Model, found: 
         else f"sharding {plan.sharding} gathers none",
         "schedule": "" if plan.pp > 1 else "pp = 1 has no pipeline",
         "cp_kind": "cp = 1 cuts no sequence" if plan.cp == 1 else "",
-        "expert_skew": f"{model.name} has no experts" if not model.experts else "",
         "sequence_parallel": "tp = 1 cuts no activations" if plan.tp == 1 else "",
     }
     usual = {"schedule": "1f1b"}

@@ -24,7 +24,7 @@ ADD = (6.0, 6.0)
 BESIDE: dict[str, tuple[str, ...]] = {
     "qkv": ("qkv projection",),
     "attention": ("qkv projection", "output projection"),
-    "mlp": ("mlp up", "mlp down"),
+    "mlp": ("mlp up", "mlp down", "shared up", "shared down"),
 }
 """Linear layers that have adapters, by the word of `on`; without it, every one."""
 _LORA = re.compile(rf"lora\(r=([1-9][0-9]{{0,5}})(?:,on=({'|'.join(BESIDE)}))?\)")

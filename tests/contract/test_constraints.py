@@ -150,6 +150,38 @@ def test_a_violation_names_the_field_the_numbers_and_the_way_out() -> None:
         assert violation.way_out
 
 
+def test_a_schedule_says_its_own_rule() -> None:
+    expected = {
+        ("zb-h2", 1, 112.0): ("zb-h2 needs at least 2·pp = 8 micro-batches", "global_batch 128"),
+        ("zb-h1", 1, 48.0): ("zb-h1 needs at least pp = 4 micro-batches", "global_batch 64"),
+        ("interleaved", 2, 96.0): ("interleaved needs a multiple of pp = 4 micro-batches", "global_batch 64 and 128"),
+        ("dualpipe", 1, 144.0): ("an even number of them", "global_batch 128 and 160"),
+    }
+    for (schedule, chunks, batch), (says, way_out) in expected.items():
+        plan = changed(PLAN, tp=1.0, pp=4, dp_shard=16.0, schedule=schedule, virtual_stages=chunks)
+        (found,) = violations(MODEL, ISLAND, plan, changed(RUN, global_batch=batch), STACK)
+        assert says in found.says
+        assert f"= {batch / 16:g}" in found.says
+        assert found.way_out == way_out
+
+
+def test_a_way_out_for_ep_is_one() -> None:
+    for ep, etp in ((3.0, 1.0), (16.0, 2.0), (7.0, 2.0), (64.0, 1.0)):
+        plan = changed(PLAN, ep=ep, etp=etp)
+        found = violations(MIXTURE, ISLAND, plan, RUN, STACK)
+        assert found
+        for violation in found:
+            for number in violation.way_out.rpartition(": ")[2].split(" and "):
+                assert violations(MIXTURE, ISLAND, changed(plan, ep=float(number)), RUN, STACK) == []
+
+
+@pytest.mark.parametrize("cp", [1.0, 2.0])
+def test_a_tp_that_is_wrong_is_said_once(cp: float) -> None:
+    plan = changed(PLAN, tp=64.0 / cp, cp=cp, dp_shard=1.0, cp_kind="ulysses")
+    model = changed(MODEL, heads=48.0, kv_heads=1.0)
+    assert [found.field for found in violations(model, ISLAND, plan, changed(RUN, global_batch=1.0), STACK)] == ["plan.tp"]
+
+
 def test_skipped_rules_are_not_asked() -> None:
     assert violations(MODEL, ISLAND, changed(PLAN, dp_shard=16.0), RUN, STACK, skip=("degrees",)) == []
 

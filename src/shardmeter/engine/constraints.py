@@ -112,8 +112,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     ),
     Constraint(
         name="interleaved_rounds",
-        rule="interleaved takes micro-batches in multiples of pp, dualpipe an even number; zero-bubble schedules need "
-        "their warm-up full",
+        rule="a schedule gets the micro-batches that its turns are laid out for",
         slack=rules.rounds_slack,
         says=rules.rounds_says,
     ),

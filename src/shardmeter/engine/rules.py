@@ -158,10 +158,19 @@ def rounds_slack(case: Case) -> Any:
 
 
 def rounds_says(case: Case) -> tuple[str, str, str]:
-    kind, pp = traits(case.plan.schedule), case.plan.pp
+    kind, pp, passes = traits(case.plan.schedule), case.plan.pp, case.micro_batches
     least = case.per_pass * kind.rounds * pp
     unit = case.per_pass * (pp if kind.groups else 2.0 if kind.even else 1.0)
-    says = f"global_batch/(dp·micro_batch) = {case.micro_batches:g} micro-batches for pp = {pp}"
+    needs = []
+    if kind.rounds and pp > 1:
+        times = "pp" if kind.rounds == 1.0 else f"{kind.rounds:g}·pp"
+        needs.append(f"at least {times} = {kind.rounds * pp:g} micro-batches")
+    if kind.groups:
+        needs.append(f"a multiple of pp = {pp} micro-batches")
+    if kind.even:
+        needs.append("an even number of them" if needs else "an even number of micro-batches")
+    says = f"{case.plan.schedule} needs {' and '.join(needs)}, but global_batch/(dp·micro_batch) = {passes:g}"
+    least = math.ceil(least / unit) * unit
     near_by = [batch for batch in multiples(case.run.global_batch, unit) if batch >= least]
     return "run.global_batch", says, f"global_batch {listed(near_by or [float(least)])}"
 
@@ -218,12 +227,18 @@ def etp_says(case: Case) -> tuple[str, str, str]:
     return "plan.etp", f"etp = {case.plan.etp:g} with tp = {case.plan.tp:g}", f"etp: 1 or etp: {case.plan.tp:g}"
 
 
+def legal_ep(case: Case) -> str:
+    """The nearest ep that divides the experts and, with etp, tp·cp·dp_shard."""
+    ranks, experts = case.plan.tp * case.plan.cp * case.plan.dp_shard, case.model.experts
+    legal = [d for d in divisors(ranks) if (ranks / d) % case.plan.etp == 0 and (experts or 1.0) % d == 0]
+    return f"the nearest legal ep: {listed(near(legal, case.plan.ep))}"
+
+
 def expert_says(case: Case) -> tuple[str, str, str]:
     p = case.plan
     ranks = p.tp * p.cp * p.dp_shard
-    legal = near([d for d in divisors(ranks) if (ranks / d) % p.etp == 0], p.ep)
     says = f"etp·ep = {p.etp:g}·{p.ep:g} does not divide tp·cp·dp_shard = {ranks:g}"
-    return "plan.ep", says, f"the nearest legal ep: {listed(legal)}"
+    return "plan.ep", says, legal_ep(case)
 
 
 def expert_count_slack(case: Case) -> Any:
@@ -237,7 +252,7 @@ def expert_count_says(case: Case) -> tuple[str, str, str]:
     if m.experts == 0:
         return "plan.ep", f"ep = {ep:g}, but {m.name} has no experts", "ep: 1"
     says = f"ep = {ep:g} does not divide the {m.experts:g} experts of {m.name}"
-    return "plan.ep", says, f"the nearest legal ep: {listed(near(divisors(m.experts), ep))}"
+    return "plan.ep", says, legal_ep(case)
 
 
 def expert_width_says(case: Case) -> tuple[str, str, str]:
@@ -260,7 +275,11 @@ def expert_tokens_says(case: Case) -> tuple[str, str, str]:
 
 
 def heads_of_cp_slack(case: Case) -> Any:
-    return rest(case.model.heads, case.plan.tp * case.plan.cp) if case.plan.cp_kind == "ulysses" else 0.0
+    """Where tp alone does not divide the heads, that is said of tp; cp = 1 asks for nothing more."""
+    if case.plan.cp_kind != "ulysses":
+        return 0.0
+    heads, tp, cp = case.model.heads, case.plan.tp, case.plan.cp
+    return np.where((rest(heads, tp) >= 0.0) & (np.asarray(cp) > 1.0), rest(heads, tp * cp), 0.0)
 
 
 def heads_of_cp_says(case: Case) -> tuple[str, str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shardmeter.core.errors import quoted
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Number
 from shardmeter.schedules import traits
@@ -323,7 +324,7 @@ def missing_rates(case: Case) -> list[str]:
 def offload_says(case: Case) -> tuple[str, str, str]:
     device, missing = case.island.accelerator, missing_rates(case)
     given = ", ".join(f"{name}: ... GB/s" for name in missing)
-    way_out = f"say accelerator: {{base: {device.name}, {given}}}, or offload: none"
+    way_out = f"say accelerator: {{base: {quoted(device.name)}, {given}}}, or offload: none"
     return "plan.offload", f"offloading needs {' and '.join(missing)} of {device.name}, not known", way_out
 
 

@@ -179,7 +179,9 @@ def test_a_way_out_for_ep_is_one() -> None:
 def test_a_tp_that_is_wrong_is_said_once(cp: float) -> None:
     plan = changed(PLAN, tp=64.0 / cp, cp=cp, dp_shard=1.0, cp_kind="ulysses")
     model = changed(MODEL, heads=48.0, kv_heads=1.0)
-    assert [found.field for found in violations(model, ISLAND, plan, changed(RUN, global_batch=1.0), STACK)] == ["plan.tp"]
+    assert [found.field for found in violations(model, ISLAND, plan, changed(RUN, global_batch=1.0), STACK)] == [
+        "plan.tp"
+    ]
 
 
 def test_skipped_rules_are_not_asked() -> None:

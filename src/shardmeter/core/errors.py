@@ -47,7 +47,11 @@ def shown(value: object, most: int = LONGEST_SHOWN) -> str:
 
 def quoted(name: str) -> str:
     """A name as it stands inside the braces of a YAML line: in quotes where it has more than letters, digits and dashes."""
-    return name if re.fullmatch(r"(?!(?i:true|false|null)$)[A-Za-z][A-Za-z0-9_./-]*", name) else json.dumps(name, ensure_ascii=False)
+    return (
+        name
+        if re.fullmatch(r"(?!(?i:true|false|null)$)[A-Za-z][A-Za-z0-9_./-]*", name)
+        else json.dumps(name, ensure_ascii=False)
+    )
 
 
 def kind_of(value: object) -> str:

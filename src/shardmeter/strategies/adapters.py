@@ -3,8 +3,8 @@
 A frozen linear layer has no weight gradient; its input gradient is needed only where something before it is trained. Frozen
 parameters have no gradient, master or moments, are reduced by nobody and, where parameters are sharded, still travel. lora(r=N)
 freezes the model and puts a pair of products, k × N and N × n, beside every linear layer of the blocks, or those of `on`.
-Leaves out: where in a pipeline the frozen layers lie (every stage takes the mean layer), inputs that a frozen layer need not
-keep, quantised frozen weights, adapters on routed experts.
+Layers before everything trained run no backward and keep nothing. Leaves out: where in a pipeline the frozen layers lie (every
+stage takes the mean layer), inputs that a frozen layer with a backward need not keep, quantised frozen weights, adapters on routed experts.
 """
 
 from __future__ import annotations

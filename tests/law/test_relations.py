@@ -259,3 +259,13 @@ def test_layers_without_a_backward_keep_nothing() -> None:
     mixture = CATALOG.model("mixtral-8x7b")
     head = step(island(8.0), Plan(dp_shard=64.0, ep=8.0, trainable="head"), 256.0, model=mixture)
     assert kept(head, "routed tokens") == 0.0
+
+
+def test_what_is_not_kept_is_not_offloaded() -> None:
+    """Over a slow link the copies show; with only the head trained there are none."""
+    slow = island(1.0, host_link=2e9, host_memory_bandwidth=100e9)
+    plan = Plan(dp_shard=8.0, trainable="head")
+    away = step(slow, changed(plan, offload=("activations",)), 8.0)
+    assert float(away.step_time) == pytest.approx(float(step(slow, plan, 8.0).step_time))
+    every = step(slow, changed(plan, offload=("activations",), trainable="all"), 8.0)
+    assert float(every.step_time) > 1.5 * float(step(slow, changed(plan, trainable="all"), 8.0).step_time)

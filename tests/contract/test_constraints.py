@@ -91,6 +91,13 @@ def test_the_good_case_breaks_nothing() -> None:
         ({"plan": changed(PLAN, sharding="zero1", offload=("parameters",))}, "offloaded_parameters"),
         ({"plan": changed(PLAN, async_tp=True, sequence_parallel=False)}, "async_tp"),
         ({"plan": changed(PLAN, trainable="layer:40-99")}, "trainable"),
+        ({"plan": changed(PLAN, trainable="layer:40-99+layer:0-3")}, "trainable"),
+        ({"model": MIXTURE, "plan": changed(PLAN, trainable="lora(r=8,on=mlp)")}, "adapted"),
+        ({"plan": changed(PLAN, trainable="lora(r=4097)")}, "adapter_rank"),
+        ({"plan": changed(PLAN, expert_skew=1.5)}, "expert_skew"),
+        ({"model": MIXTURE, "plan": changed(PLAN, expert_skew=1.5)}, "expert_skew"),
+        ({"model": MIXTURE, "plan": changed(PLAN, ep=4.0, expert_skew=4.5)}, "expert_skew"),
+        ({"model": MIXTURE, "plan": changed(PLAN, ep=4.0, expert_skew=0.5)}, "expert_skew"),
     ],
 )  # fmt: skip
 def test_each_rule_is_broken_by_what_it_is_about(more: dict[str, Any], name: str) -> None:
@@ -117,6 +124,9 @@ def test_every_rule_has_a_case_above() -> None:
         {"model": changed(MIXTURE, ffn=14337.0)},  # no layer uses it
         {"plan": changed(PLAN, cp=16.0, dp_shard=2.0, cp_kind="ulysses")},
         {"plan": changed(PLAN, cp=32.0, dp_shard=1.0)},
+        {"model": MIXTURE, "plan": changed(PLAN, ep=4.0, expert_skew=4.0)},
+        {"model": CATALOG.model("qwen1.5-moe-a2.7b"), "plan": changed(PLAN, trainable="lora(r=8,on=mlp)")},
+        {"plan": changed(PLAN, trainable="lora(r=4096)")},
     ],
 )
 def test_what_is_legal_is_not_refused(more: dict[str, Any]) -> None:
@@ -138,6 +148,40 @@ def test_a_violation_names_the_field_the_numbers_and_the_way_out() -> None:
         assert any(character.isdigit() for character in violation.says)
         assert violation.rule
         assert violation.way_out
+
+
+def test_a_schedule_says_its_own_rule() -> None:
+    expected = {
+        ("zb-h2", 1, 112.0): ("zb-h2 needs at least 2·pp = 8 micro-batches", "global_batch 128"),
+        ("zb-h1", 1, 48.0): ("zb-h1 needs at least pp = 4 micro-batches", "global_batch 64"),
+        ("interleaved", 2, 96.0): ("interleaved needs a multiple of pp = 4 micro-batches", "global_batch 64 and 128"),
+        ("dualpipe", 1, 144.0): ("an even number of them", "global_batch 128 and 160"),
+    }
+    for (schedule, chunks, batch), (says, way_out) in expected.items():
+        plan = changed(PLAN, tp=1.0, pp=4, dp_shard=16.0, schedule=schedule, virtual_stages=chunks)
+        (found,) = violations(MODEL, ISLAND, plan, changed(RUN, global_batch=batch), STACK)
+        assert says in found.says
+        assert f"= {batch / 16:g}" in found.says
+        assert found.way_out == way_out
+
+
+def test_a_way_out_for_ep_is_one() -> None:
+    for ep, etp in ((3.0, 1.0), (16.0, 2.0), (7.0, 2.0), (64.0, 1.0)):
+        plan = changed(PLAN, ep=ep, etp=etp)
+        found = violations(MIXTURE, ISLAND, plan, RUN, STACK)
+        assert found
+        for violation in found:
+            for number in violation.way_out.rpartition(": ")[2].split(" and "):
+                assert violations(MIXTURE, ISLAND, changed(plan, ep=float(number)), RUN, STACK) == []
+
+
+@pytest.mark.parametrize("cp", [1.0, 2.0])
+def test_a_tp_that_is_wrong_is_said_once(cp: float) -> None:
+    plan = changed(PLAN, tp=64.0 / cp, cp=cp, dp_shard=1.0, cp_kind="ulysses")
+    model = changed(MODEL, heads=48.0, kv_heads=1.0)
+    assert [found.field for found in violations(model, ISLAND, plan, changed(RUN, global_batch=1.0), STACK)] == [
+        "plan.tp"
+    ]
 
 
 def test_skipped_rules_are_not_asked() -> None:

@@ -319,3 +319,13 @@ def test_every_field_of_the_schema_is_described() -> None:
     for name, shape in [("Scenario", schema), *schema["$defs"].items()]:
         for field, entry in shape["properties"].items():
             assert entry.get("description"), f"{name}.{field}"
+
+
+@pytest.mark.parametrize(
+    ("trainable", "said"),
+    [("lora(r=8)", True), ("embedding", True), ("[layer:0-7]", True), ("[layer:16-31]", False), ("[layer,head]", False),
+     ("head", False), ("all", False)],
+)  # fmt: skip
+def test_frozen_layers_with_a_backward_are_an_upper_bound(trainable: str, said: bool) -> None:
+    scenario = small(f"fsdp,trainable={trainable}")
+    assert any("frozen layers" in text for text in scenario.assumptions) == said

@@ -229,3 +229,43 @@ def test_a_summing_switch_beats_the_ring_inside_a_large_enough_group_only() -> N
     share = island(1.0).tiers[0].share
     assert tensor(8.0, None) / tensor(8.0, 1.07) == pytest.approx(1.07 / share)
     assert tensor(4.0, None) == tensor(4.0, 1.07)
+
+
+def test_weight_gradients_that_wait_are_cut_as_activations_are() -> None:
+    """zb-h1 is 1f1b with the backward parted: it holds what 1f1b holds, whatever tp is (Qi 2024 §2.1)."""
+    for tp in (1.0, 2.0, 4.0, 8.0):
+        held = {
+            schedule: kept(
+                step(
+                    island(8.0), Plan(sharding="zero1", tp=tp, pp=4, dp_shard=16.0 / tp, schedule=schedule), batch=256.0
+                ),
+                "activations",
+            )
+            for schedule in ("1f1b", "zb-h1", "zb-h2")
+        }
+        assert held["zb-h1"] == pytest.approx(held["1f1b"], rel=0.02)
+        assert held["zb-h2"] < 2.0 * held["1f1b"]
+
+
+def test_layers_without_a_backward_keep_nothing() -> None:
+    """Only the head trained: nothing before it is needed again; trained from the middle on: half of it."""
+    for plan in (Plan(dp_shard=64.0), Plan(sharding="zero1", pp=4, dp_shard=16.0)):
+        every, half, head = (
+            step(island(8.0), changed(plan, trainable=w), 256.0) for w in ("all", "layer:16-31", "head")
+        )
+        assert kept(head, "activations") == 0.0
+        assert kept(half, "activations") == pytest.approx(kept(every, "activations") / 2.0, rel=0.02)
+        assert kept(head, "peak inside a layer") >= kept(every, "peak inside a layer")
+    mixture = CATALOG.model("mixtral-8x7b")
+    head = step(island(8.0), Plan(dp_shard=64.0, ep=8.0, trainable="head"), 256.0, model=mixture)
+    assert kept(head, "routed tokens") == 0.0
+
+
+def test_what_is_not_kept_is_not_offloaded() -> None:
+    """Over a slow link the copies show; with only the head trained there are none."""
+    slow = island(1.0, host_link=2e9, host_memory_bandwidth=100e9)
+    plan = Plan(dp_shard=8.0, trainable="head")
+    away = step(slow, changed(plan, offload=("activations",)), 8.0)
+    assert float(away.step_time) == pytest.approx(float(step(slow, plan, 8.0).step_time))
+    every = step(slow, changed(plan, offload=("activations",), trainable="all"), 8.0)
+    assert float(every.step_time) > 1.5 * float(step(slow, changed(plan, trainable="all"), 8.0).step_time)

@@ -27,6 +27,20 @@ QUESTIONS: dict[str, dict[str, Any]] = {
         "plan": "zero1,tp=8,pp=4,schedule=interleaved,virtual_stages=2",
         "global_batch": 256,
     },
+    "a stack that chunks": {
+        "model": "llama-3.1-8b",
+        "gpus": "64xH100-SXM5-80GB",
+        "plan": "zero1",
+        "stack": "bridge-2026",
+        "global_batch": 256,
+    },
+    "a name with commas": {
+        "model": "llama-3.1-8b",
+        "gpus": "64xGB200-NVL72",
+        "plan": "fsdp",
+        "fabric": "ib-ndr400",
+        "global_batch": 256,
+    },
     "one node": {
         "model": "llama-3.1-8b",
         "gpus": "8xH100-SXM5-80GB",
@@ -162,3 +176,28 @@ def test_an_island_that_one_line_cannot_say_has_no_option():
     found = relief(scenario, shardmeter.predict(scenario).estimate)
     assert all(one.sets == () for one in found if one.kind == "hardware")
     assert all(one.sets for one in found if one.kind == "plan")
+
+
+def test_layers_without_weight_gradients_have_none_that_wait():
+    """zb-2p lets weight gradients wait by what they keep: a frozen layer's keep nothing. Advice may raise pp to get there."""
+    question = {"model": "llama-3.1-8b", "gpus": "16xH100-SXM5-80GB", "global_batch": 64}
+    for trainable, schedule in (("head", "zb-2p"), ("lora(r=16)", "zb-2p"), ("all", "zb-2p")):
+        sets = (f"plan.trainable={trainable}",)
+        for pp in (1, 4):
+            plan = f"zero1,pp={pp},schedule={schedule}"
+            answer = shardmeter.predict(shardmeter.load(None, options=question | {"plan": plan}, overrides=sets))
+            assert 0 < answer.step_time < float("inf")
+            assert relief(answer.scenario, answer.estimate)
+
+
+def test_what_is_said_of_a_name_with_commas_can_be_said_back():
+    island = {"accelerator": "GB200-NVL72", "nodes": 1, "gpus_per_node": 4}
+    document = {"model": "llama-3.1-8b", "plan": "fsdp", "fleet": {"islands": [island]}}
+    with pytest.raises(shardmeter.BadScenario) as caught:
+        shardmeter.load(document, overrides=("plan.offload=optimizer",))
+    (found,) = caught.value.violations
+    text = found.way_out.removeprefix("say accelerator: ").partition(", or")[0].replace("...", "100")
+    again = shardmeter.load(document, overrides=("plan.offload=optimizer", f"fleet.islands.0.accelerator={text}"))
+    device = again.fleet.islands[0].accelerator
+    assert "," in device.name
+    assert 100e9 in (device.host_link, device.host_memory_bandwidth)

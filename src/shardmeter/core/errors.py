@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -41,6 +43,15 @@ def shown(value: object, most: int = LONGEST_SHOWN) -> str:
     if value is None or isinstance(value, bool | int | float):
         return "nothing" if value is None else str(value)
     return kind_of(value)
+
+
+def quoted(name: str) -> str:
+    """A name as it stands inside the braces of a YAML line: in quotes where it has more than letters, digits and dashes."""
+    return (
+        name
+        if re.fullmatch(r"(?!(?i:true|false|null)$)[A-Za-z][A-Za-z0-9_./-]*", name)
+        else json.dumps(name, ensure_ascii=False)
+    )
 
 
 def kind_of(value: object) -> str:

@@ -112,8 +112,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     ),
     Constraint(
         name="interleaved_rounds",
-        rule="interleaved takes micro-batches in multiples of pp, dualpipe an even number; zero-bubble schedules need "
-        "their warm-up full",
+        rule="a schedule gets the micro-batches that its turns are laid out for",
         slack=rules.rounds_slack,
         says=rules.rounds_says,
     ),
@@ -155,6 +154,12 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         says=rules.expert_tokens_says,
     ),
     Constraint(
+        name="expert_skew",
+        rule="the busiest of ep ranks has 1 to ep times the mean",
+        slack=rules.skew_slack,
+        says=rules.skew_says,
+    ),
+    Constraint(
         name="context_heads",
         rule="ulysses gives every rank whole heads",
         slack=rules.heads_of_cp_slack,
@@ -191,5 +196,14 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         says=rules.async_says,
     ),
     Constraint(name="trainable", rule="trained layers exist", slack=rules.trainable_slack, says=rules.trainable_says),
+    Constraint(
+        name="adapted", rule="adapters lie beside something", slack=rules.adapted_slack, says=rules.adapted_says
+    ),
+    Constraint(
+        name="adapter_rank",
+        rule="an adapter is no wider than its matrix",
+        slack=rules.rank_slack,
+        says=rules.rank_says,
+    ),
 )
 """Every structural rule, in the order in which violations are listed."""

@@ -352,14 +352,17 @@ def optimizer_traffic(owned: Count, whole: Count, plan: Plan) -> Bytes:
     return owned * optimizer.traffic(plan) + casts
 
 
-def weight_gradient_inputs(work: Work, block: str, width: Bytes) -> Bytes:
+def weight_gradient_inputs(work: Work, block: str, plan: Plan, width: Bytes) -> Bytes:
     """What the weight gradients of one layer read for one micro-batch: the inputs and the output gradients of its products.
 
-    Qi 2024 Table 1: 32 bytes per token and hidden element for GPT. Leaves out: an input that two products share."""
+    Qi 2024 Table 1: 32 bytes per token and hidden element for GPT. With sequence parallelism what tp does not cut is kept cut
+    along the sequence and gathered again (Korthikanti 2022 §4.2.2). Leaves out: an input that two products share."""
     total: Bytes = 0.0
+    across = plan.tp if plan.sequence_parallel else 1.0
     for op, portion in work.blocks[block].ops:
         if op.kind == "gemm" and op.phase == WEIGHT_GRAD:
-            total = total + portion * op.k * (op.m + op.n) * op.repeats * width
+            cut = {axis: 1.0 if expert.is_routed(op) or op.split in (axis, "tokens k") else across for axis in "mn"}
+            total = total + portion * op.k * (op.m / cut["m"] + op.n / cut["n"]) * op.repeats * width
     return total
 
 

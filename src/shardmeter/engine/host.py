@@ -14,7 +14,7 @@ from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import data, fsdp, offload, precision
+from shardmeter.strategies import adapters, data, fsdp, offload, precision
 
 
 def copies(model: Model, work: Work, price: Prices, plan: Plan, run: Run, stack: Stack, name: str) -> Copies:
@@ -22,6 +22,7 @@ def copies(model: Model, work: Work, price: Prices, plan: Plan, run: Run, stack:
     if not {"parameters", "activations"} & set(plan.offload):
         return Copies()
     kept, _, _ = memory.layer_kept(model, work.tokens, plan, run, stack, name)
+    kept = kept * adapters.input_share(plan.trainable, work.blocks[name].block)
     shards = data.shards(plan) if fsdp.applies(plan) else 1.0
     there, back = offload.layer(
         work.blocks[name].held + work.blocks[name].experts, kept, plan, shards, precision.gather_width(plan, name)

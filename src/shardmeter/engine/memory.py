@@ -16,7 +16,7 @@ from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import context, data, expert, fsdp, optimizer, precision, recompute
+from shardmeter.strategies import adapters, context, data, expert, fsdp, optimizer, precision, recompute
 from shardmeter.strategies.pipeline import Stage
 from shardmeter.strategies.precision import WIDTH
 
@@ -44,7 +44,10 @@ def owed_share(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> 
     """What a weight gradient that waits keeps, as a part of what a layer keeps for its backward (Qi 2024 Table 1: M_W / M_B)."""
     name = demand.main_layer(work)
     kept, _, _ = layer_kept(model, work.tokens, plan, run, stack, name)
-    return demand.weight_gradient_inputs(work, name, precision.recipe(plan.precision).width) / kept
+    back = adapters.input_share(plan.trainable, work.blocks[name].block)
+    if back == 0.0:
+        return 0.0
+    return demand.weight_gradient_inputs(work, name, plan, precision.recipe(plan.precision).width) / (kept * back)
 
 
 def _devices(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> list[tuple[MemoryTerm, ...]]:
@@ -146,20 +149,29 @@ def layer_kept(
 
 
 def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack) -> tuple[Bytes, Bytes]:
-    """(kept until the backward over all micro-batches in flight, working set of the layer being computed)."""
+    """(kept until the backward over all micro-batches in flight, working set of the layer being computed).
+
+    A layer with nothing trained in it or before it has no backward and keeps nothing; a frozen one that hands a gradient back
+    is charged what a trained one keeps."""
     away, width = "activations" in plan.offload, precision.recipe(plan.precision).width
     whole: Bytes = 0.0
     late: Bytes = 0.0
     working: Bytes = 0.0
     checkpoint: Bytes = 0.0
+    runs_back = False
     for name, count in stage.contents or ((demand.main_layer(work), 0),):
         kept, per_layer, checkpoint = layer_kept(model, work.tokens, plan, run, stack, name)
+        back = adapters.input_share(plan.trainable, work.blocks[name].block)
         # what runs again (all of a replayed layer, its kept input not twice) and one gradient
         again = plan.recompute.startswith("every-") and not away
+        again = again or back == 0.0
         working = np.maximum(working, per_layer if again else per_layer - kept + checkpoint)
-        whole = whole + float(min(count, 2) if away else count) * kept  # offloaded: two layers' worth, on their way
-        late = late + float(count) * demand.weight_gradient_inputs(work, name, width)
-    edge = checkpoint if stage.embedding else 0.0
+        whole = (
+            whole + float(min(count, 2) if away else count) * kept * back
+        )  # offloaded: two layers' worth, on their way
+        late = late + float(count) * demand.weight_gradient_inputs(work, name, plan, width)
+        runs_back = runs_back or bool(np.any(np.greater(back, 0.0)))
+    edge = checkpoint if stage.embedding and runs_back else 0.0
     working = working + context.buffers(model, work.tokens, plan, width)
     if away:
         return whole + _held(work, stage, plan, edge, 0.0), working
@@ -187,8 +199,9 @@ def _routed(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) ->
     per_layer = work.tokens * expert.rows(plan) * (wide + inner / plan.etp)
     kept = recompute.kept(plan.recompute, stack.selective) * per_layer
     layers = float(sum(count for name, count in stage.contents if name == "moe layer"))
-    again = per_layer if plan.recompute.startswith("every-") else per_layer - kept
-    return _held(work, stage, plan, layers * kept, 0.0), again * min(layers, 1.0)
+    back = adapters.input_share(plan.trainable, work.blocks["moe layer"].block)
+    again = per_layer if plan.recompute.startswith("every-") or back == 0.0 else per_layer - kept
+    return _held(work, stage, plan, layers * kept * back, 0.0), again * min(layers, 1.0)
 
 
 def _gathered(work: Work, plan: Plan, stage: Stage) -> Bytes:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shardmeter.core.errors import quoted
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Number
 from shardmeter.schedules import traits
@@ -158,10 +159,19 @@ def rounds_slack(case: Case) -> Any:
 
 
 def rounds_says(case: Case) -> tuple[str, str, str]:
-    kind, pp = traits(case.plan.schedule), case.plan.pp
+    kind, pp, passes = traits(case.plan.schedule), case.plan.pp, case.micro_batches
     least = case.per_pass * kind.rounds * pp
     unit = case.per_pass * (pp if kind.groups else 2.0 if kind.even else 1.0)
-    says = f"global_batch/(dp·micro_batch) = {case.micro_batches:g} micro-batches for pp = {pp}"
+    needs = []
+    if kind.rounds and pp > 1:
+        times = "pp" if kind.rounds == 1.0 else f"{kind.rounds:g}·pp"
+        needs.append(f"at least {times} = {kind.rounds * pp:g} micro-batches")
+    if kind.groups:
+        needs.append(f"a multiple of pp = {pp} micro-batches")
+    if kind.even:
+        needs.append("an even number of them" if needs else "an even number of micro-batches")
+    says = f"{case.plan.schedule} needs {' and '.join(needs)}, but global_batch/(dp·micro_batch) = {passes:g}"
+    least = math.ceil(least / unit) * unit
     near_by = [batch for batch in multiples(case.run.global_batch, unit) if batch >= least]
     return "run.global_batch", says, f"global_batch {listed(near_by or [float(least)])}"
 
@@ -218,12 +228,18 @@ def etp_says(case: Case) -> tuple[str, str, str]:
     return "plan.etp", f"etp = {case.plan.etp:g} with tp = {case.plan.tp:g}", f"etp: 1 or etp: {case.plan.tp:g}"
 
 
+def legal_ep(case: Case) -> str:
+    """The nearest ep that divides the experts and, with etp, tp·cp·dp_shard."""
+    ranks, experts = case.plan.tp * case.plan.cp * case.plan.dp_shard, case.model.experts
+    legal = [d for d in divisors(ranks) if (ranks / d) % case.plan.etp == 0 and (experts or 1.0) % d == 0]
+    return f"the nearest legal ep: {listed(near(legal, case.plan.ep))}"
+
+
 def expert_says(case: Case) -> tuple[str, str, str]:
     p = case.plan
     ranks = p.tp * p.cp * p.dp_shard
-    legal = near([d for d in divisors(ranks) if (ranks / d) % p.etp == 0], p.ep)
     says = f"etp·ep = {p.etp:g}·{p.ep:g} does not divide tp·cp·dp_shard = {ranks:g}"
-    return "plan.ep", says, f"the nearest legal ep: {listed(legal)}"
+    return "plan.ep", says, legal_ep(case)
 
 
 def expert_count_slack(case: Case) -> Any:
@@ -237,7 +253,7 @@ def expert_count_says(case: Case) -> tuple[str, str, str]:
     if m.experts == 0:
         return "plan.ep", f"ep = {ep:g}, but {m.name} has no experts", "ep: 1"
     says = f"ep = {ep:g} does not divide the {m.experts:g} experts of {m.name}"
-    return "plan.ep", says, f"the nearest legal ep: {listed(near(divisors(m.experts), ep))}"
+    return "plan.ep", says, legal_ep(case)
 
 
 def expert_width_says(case: Case) -> tuple[str, str, str]:
@@ -260,7 +276,11 @@ def expert_tokens_says(case: Case) -> tuple[str, str, str]:
 
 
 def heads_of_cp_slack(case: Case) -> Any:
-    return rest(case.model.heads, case.plan.tp * case.plan.cp) if case.plan.cp_kind == "ulysses" else 0.0
+    """Where tp alone does not divide the heads, that is said of tp; cp = 1 asks for nothing more."""
+    if case.plan.cp_kind != "ulysses":
+        return 0.0
+    heads, tp, cp = case.model.heads, case.plan.tp, case.plan.cp
+    return np.where((rest(heads, tp) >= 0.0) & (np.asarray(cp) > 1.0), rest(heads, tp * cp), 0.0)
 
 
 def heads_of_cp_says(case: Case) -> tuple[str, str, str]:
@@ -304,7 +324,7 @@ def missing_rates(case: Case) -> list[str]:
 def offload_says(case: Case) -> tuple[str, str, str]:
     device, missing = case.island.accelerator, missing_rates(case)
     given = ", ".join(f"{name}: ... GB/s" for name in missing)
-    way_out = f"say accelerator: {{base: {device.name}, {given}}}, or offload: none"
+    way_out = f"say accelerator: {{base: {quoted(device.name)}, {given}}}, or offload: none"
     return "plan.offload", f"offloading needs {' and '.join(missing)} of {device.name}, not known", way_out
 
 
@@ -327,8 +347,8 @@ def async_says(case: Case) -> tuple[str, str, str]:  # noqa: ARG001  (a rule's s
 
 
 def trainable_slack(case: Case) -> Any:
-    found = adapters.trained(case.plan.trainable)
-    return case.model.layers - 1.0 - (found.last or 0)
+    spans = adapters.trained(case.plan.trainable).spans
+    return case.model.layers - 1.0 - (spans[-1][1] if spans else 0)
 
 
 def trainable_says(case: Case) -> tuple[str, str, str]:
@@ -337,6 +357,67 @@ def trainable_says(case: Case) -> tuple[str, str, str]:
         f"{case.plan.trainable} with {case.model.layers} layers",
         f"layers 0 to {case.model.layers - 1}",
     )
+
+
+def adapted_slack(case: Case) -> Any:
+    """Adapters lie beside dense linear layers: on=mlp needs a layer with a dense MLP, or shared experts."""
+    if adapters.trained(case.plan.trainable).beside != adapters.BESIDE["mlp"]:
+        return 0.0
+    m = case.model
+    routed = (np.asarray(m.experts) > 0) & (np.asarray(m.dense_first) <= 0) & (np.asarray(m.shared_ffn) <= 0)
+    return np.where(routed, -1.0, 0.0)
+
+
+def adapted_says(case: Case) -> tuple[str, str, str]:
+    rank = adapters.trained(case.plan.trainable).rank
+    says = (
+        f"{case.plan.trainable} trains nothing: the MLPs of {case.model.name} are {case.model.experts:g} routed "
+        f"experts a layer, beside which adapters are not modelled"
+    )
+    return "plan.trainable", says, f"lora(r={rank},on=attention), or lora(r={rank})"
+
+
+def narrowest(case: Case) -> Any:
+    """The smallest side of the matrices that have adapters: the model's width, that of its queries, of a dense MLP."""
+    beside, m = adapters.trained(case.plan.trainable).beside, case.model
+    side = np.asarray(m.hidden, dtype=float)
+    if not beside or "output projection" in beside:
+        side = np.minimum(side, np.asarray(m.heads * m.head_dim))
+    if not beside or "mlp up" in beside:
+        dense = (np.asarray(m.experts) == 0) | (np.asarray(m.dense_first) > 0)
+        side = np.where(dense, np.minimum(side, m.ffn), side)
+        side = np.where(np.asarray(m.shared_ffn) > 0, np.minimum(side, m.shared_ffn), side)
+    return side
+
+
+def rank_slack(case: Case) -> Any:
+    rank = adapters.trained(case.plan.trainable).rank
+    return narrowest(case) - float(rank) if rank else 0.0
+
+
+def rank_says(case: Case) -> tuple[str, str, str]:
+    rank, side = adapters.trained(case.plan.trainable).rank, float(narrowest(case))
+    says = f"rank {rank} with matrices of {case.model.name} that are {side:g} narrow"
+    return "plan.trainable", says, f"r ≤ {side:g}, or train the layers themselves: [layer]"
+
+
+def skew_slack(case: Case) -> Any:
+    """The busiest of ep ranks has at least the mean and at most everything; one rank, or no experts, has the mean."""
+    skew, m = np.asarray(case.plan.expert_skew, dtype=float), case.model
+    most = np.where(np.asarray(m.experts) > 0, np.asarray(case.plan.ep, dtype=float), 1.0)
+    return np.minimum(skew - 1.0, most - skew)
+
+
+def skew_says(case: Case) -> tuple[str, str, str]:
+    skew, ep, m = case.plan.expert_skew, case.plan.ep, case.model
+    if m.experts == 0:
+        return "plan.expert_skew", f"expert_skew = {skew:g}, but {m.name} has no experts", "expert_skew: 1"
+    if ep == 1:
+        says = f"expert_skew = {skew:g} with ep = 1: one rank has all the experts, and all their tokens"
+        return "plan.expert_skew", says, "expert_skew: 1, or ep: 2 or more"
+    says = f"expert_skew = {skew:g} with ep = {ep:g}: the busiest rank would have more than all tokens"
+    says = says if skew > ep else f"expert_skew = {skew:g}: the busiest rank has at least the mean"
+    return "plan.expert_skew", says, f"1 (balanced) to {ep:g} (all on one rank)"
 
 
 def divisors(value: Any) -> list[float]:

@@ -10,6 +10,7 @@ from shardmeter.core.quantity import show
 from shardmeter.core.record import changed
 from shardmeter.engine.constraints import CONSTRAINTS, violations
 from shardmeter.engine.rules import listed, near
+from shardmeter.families.operations import Block
 from shardmeter.scenario.fleet import overridden, resolve_island
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
 from shardmeter.scenario.read import SUFFIXES, Document
@@ -17,6 +18,7 @@ from shardmeter.scenario.schema import RunInput, ScenarioInput, validate, what_i
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Accelerator, Fabric, Fleet, Instance, Island, Model, Plan, Run, Scenario, Stack
 from shardmeter.specs.plan import AXES
+from shardmeter.strategies import adapters
 
 DEFAULT_STACK = "titan-compile"
 """The software where none is named."""
@@ -101,6 +103,7 @@ _LOOKS_AT: dict[str, tuple[Path, ...]] = {
     "expert_width": (("plan", "etp"), ("model",)),
     "expert_tokens": (("plan", "etp"), ("plan", "tp"), ("plan", "sequence_parallel"), ("model",)),
     "context_heads": (("plan", "cp"), ("plan", "tp"), ("plan", "cp_kind"), ("model",)),
+    "expert_skew": (("plan", "expert_skew"), ("plan", "ep"), ("model",)),
     "precision": (("plan", "precision"), ("fleet",)),
 }
 """What each structural rule looks at: it is not asked where a part of that was malformed."""
@@ -122,7 +125,8 @@ def _lay_out(
         found.violations.append(changed(violation, where=found.document.where(path)))
     _check_layers(said, plan, model, found)
     _check_context(asked, run, model, found)
-    _say_what_is_ignored(said, plan, model, found)
+    _say_what_is_frozen(plan, model, found)
+    _say_what_is_ignored(said, plan, found)
     return plan, run
 
 
@@ -154,7 +158,16 @@ def _check_context(asked: RunInput, run: Run, model: Model, found: Findings) -> 
         )
 
 
-def _say_what_is_ignored(said: dict[str, Any], plan: Plan, model: Model, found: Findings) -> None:
+def _say_what_is_frozen(plan: Plan, model: Model, found: Findings) -> None:
+    """What is taken for granted of frozen layers with something trained in them or before them."""
+    layers = Block(name="layer", count=model.layers, matrices=0.0, vectors=0.0)
+    if adapters.input_share(plan.trainable, layers) > adapters.weight_share(plan.trainable, layers):
+        found.assumptions.append(
+            "frozen layers that hand a gradient back keep the activations of trained ones (upper bound)"
+        )
+
+
+def _say_what_is_ignored(said: dict[str, Any], plan: Plan, found: Findings) -> None:
     """Fields that were given and that change nothing in this plan."""
     sharded = plan.sharding in ("fsdp", "zero3")
     idle = {
@@ -164,7 +177,6 @@ def _say_what_is_ignored(said: dict[str, Any], plan: Plan, model: Model, found: 
         else f"sharding {plan.sharding} gathers none",
         "schedule": "" if plan.pp > 1 else "pp = 1 has no pipeline",
         "cp_kind": "cp = 1 cuts no sequence" if plan.cp == 1 else "",
-        "expert_skew": f"{model.name} has no experts" if not model.experts else "",
         "sequence_parallel": "tp = 1 cuts no activations" if plan.tp == 1 else "",
     }
     usual = {"schedule": "1f1b"}

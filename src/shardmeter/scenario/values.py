@@ -256,6 +256,12 @@ def _trainable(value: Any) -> str:
     if not isinstance(parts, list) or not parts or not all(isinstance(one, str) for one in parts):
         raise refused(f"{shown(value, 40)} says nothing that can be trained", "all, lora(r=16), or [layer, head]")
     text = "+".join(part.strip().replace(" ", "") for part in parts)
+    names = text.split("+")
+    alone = next((name for name in names if name == "all" or name.startswith("lora(")), None)
+    if alone is not None and len(names) > 1:
+        what = "all trains everything" if alone == "all" else f"{alone} freezes all else"
+        rule = "all and lora(r=N) stand alone, blocks may be joined"
+        raise refused(f"{shown(text, 40)}: {what}, so nothing stands beside it", f"{alone}, or only blocks", rule=rule)
     try:
         trained(text)
     except UnknownName as error:

@@ -16,6 +16,8 @@ from shardmeter.schedules._routes import Traits
 from shardmeter.schedules._slots import Op, Place, Slot
 
 TRAITS = Traits(split=True, own_clock=True, rounds=2.0)
+LEAST_OWED = 1e-9
+"""What keeps less than so much of its micro-batch may wait until the end: layers without weight gradients keep nothing."""
 
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
@@ -30,7 +32,8 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
         return 2.0 * float(pp - 1 - place.position)
 
     def behind(place: Place) -> Count:
-        return np.minimum(np.floor(2.0 * float(place.position) / place.slot.owed), micro_batches)
+        owed = np.maximum(place.slot.owed, LEAST_OWED)
+        return np.minimum(np.floor(2.0 * float(place.position) / owed), micro_batches)
 
     return _parted.span(slots, micro_batches, hop, ahead, behind, at_will=True)
 

@@ -3,8 +3,8 @@
 A frozen linear layer has no weight gradient; its input gradient is needed only where something before it is trained. Frozen
 parameters have no gradient, master or moments, are reduced by nobody and, where parameters are sharded, still travel. lora(r=N)
 freezes the model and puts a pair of products, k × N and N × n, beside every linear layer of the blocks, or those of `on`.
-Leaves out: where in a pipeline the frozen layers lie (every stage takes the mean layer), inputs that a frozen layer need not
-keep, quantised frozen weights, adapters on routed experts.
+Layers before everything trained run no backward and keep nothing. Leaves out: where in a pipeline the frozen layers lie (every
+stage takes the mean layer), inputs that a frozen layer with a backward need not keep, quantised frozen weights, adapters on routed experts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ADD = (6.0, 6.0)
 BESIDE: dict[str, tuple[str, ...]] = {
     "qkv": ("qkv projection",),
     "attention": ("qkv projection", "output projection"),
-    "mlp": ("mlp up", "mlp down"),
+    "mlp": ("mlp up", "mlp down", "shared up", "shared down"),
 }
 """Linear layers that have adapters, by the word of `on`; without it, every one."""
 _LORA = re.compile(rf"lora\(r=([1-9][0-9]{{0,5}})(?:,on=({'|'.join(BESIDE)}))?\)")
@@ -39,9 +39,8 @@ class Trained:
     beside: tuple[str, ...] = ()
     """Labels of the products that have adapters; empty = all."""
     blocks: tuple[str, ...] = BLOCKS
-    first: int | None = None
-    """Ranges: the first trained layer; None = all layers or none, as `blocks` says."""
-    last: int | None = None
+    spans: tuple[tuple[int, int], ...] = ()
+    """Ranges of trained layers, (first, last), ascending and apart; empty = all layers or none, as `blocks` says."""
 
 
 @functools.cache
@@ -55,18 +54,34 @@ def trained(text: str) -> Trained:
     if lora:
         return Trained(rank=int(lora.group(1)), beside=BESIDE.get(lora.group(2), ()), blocks=())
     blocks: list[str] = []
-    first = last = None
+    spans: list[tuple[int, int]] = []
     for name in text.split("+"):
         span = _RANGE.fullmatch(name)
         if span:
             first, last = int(span.group(1)), int(span.group(2) or span.group(1))
+            if last < first:
+                raise UnknownName("trainable", name, (f"layer:{last}-{first}",))
+            spans.append((first, last))
         elif name not in BLOCKS:
             raise UnknownName("trainable", name, ("all", "lora(r=16)", *BLOCKS, "layer:0-7"))
-        if not span or "layer" not in blocks:
-            blocks.append("layer" if span else name)
-    if first is not None and last is not None and last < first:
-        raise UnknownName("trainable", text, (f"layer:{last}-{first}",))
-    return Trained(blocks=tuple(blocks), first=first, last=last)
+        else:
+            blocks.append(name)
+    if "layer" in blocks:  # all of them, whatever else is said
+        spans = []
+    elif spans:
+        blocks.append("layer")
+    return Trained(blocks=tuple(blocks), spans=_united(spans))
+
+
+def _united(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The same layers as ascending ranges that neither overlap nor touch."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return tuple(found)
 
 
 def weight_share(text: str, block: Block) -> Fraction:
@@ -75,9 +90,9 @@ def weight_share(text: str, block: Block) -> Fraction:
     name = "layer" if is_layer(block.name) else block.name
     if name not in found.blocks or not block.trainable:
         return 0.0
-    if name != "layer" or found.first is None or found.last is None:
+    if name != "layer" or not found.spans:
         return 1.0
-    return max(min(found.last, block.count - 1) - found.first + 1, 0) / block.count
+    return sum(max(min(last, block.count - 1) - first + 1, 0) for first, last in found.spans) / block.count
 
 
 def input_share(text: str, block: Block) -> Fraction:
@@ -93,7 +108,8 @@ def input_share(text: str, block: Block) -> Fraction:
         return 1.0 if "layer" in found.blocks or "head" in found.blocks else 0.0
     if "layer" not in found.blocks:
         return 0.0
-    return max(block.count - (found.first or 0), 0) / block.count
+    first = found.spans[0][0] if found.spans else 0
+    return max(block.count - first, 0) / block.count
 
 
 def backward(

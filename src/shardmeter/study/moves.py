@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.errors import ShardMeterError, quoted
 from shardmeter.core.record import changed
 from shardmeter.specs.accelerator import Accelerator
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.plan import Plan
+from shardmeter.specs.stack import Stack
 
 Laid: TypeAlias = tuple[Plan, Island]
 Move: TypeAlias = Callable[[Plan, Island], Laid | None]
@@ -20,7 +21,7 @@ Move: TypeAlias = Callable[[Plan, Island], Laid | None]
 LADDER = ("none", "selective", "full")
 SHOWN = (
     "sharding", "tp", "pp", "dp_shard", "dp_replicate", "reshard", "micro_batch", "schedule", "virtual_stages",
-    "recompute", "reduce_dtype", "optimizer",
+    "recompute", "reduce_dtype", "optimizer", "async_tp",
 )  # fmt: skip
 """Fields that moves change, in the order in which a change is told."""
 LAYOUT = frozenset({"sharding", "tp", "pp", "dp_shard", "dp_replicate"})
@@ -81,6 +82,13 @@ def degree(axis: str, factor: float) -> Move:
         return _whole(plan, island, **fields)
 
     return move
+
+
+def resolved(plan: Plan, tp: float, stack: Stack) -> Plan:
+    """The plan as a scenario with a tp raised from 1 resolves it: whether gathers pass in chunks is the stack's default again."""
+    if tp != 1.0 or plan.tp == 1.0:
+        return plan
+    return changed(plan, async_tp=plan.async_tp or (stack.async_tp and plan.sequence_parallel))
 
 
 def chunks(plan: Plan, island: Island) -> Laid | None:
@@ -166,7 +174,7 @@ def island_text(island: Island, known: Accelerator | None) -> str | None:
     device = island.accelerator
     if known is None or len(island.tiers) > 2:
         return None
-    parts = {} if island.name == "island" else {"name": island.name}
+    parts = {} if island.name == "island" else {"name": quoted(island.name)}
     parts["accelerator"] = _row_text(device, known, ("memory_bandwidth", "scale_up_bandwidth"))
     parts |= {"nodes": _text(island.nodes), "gpus_per_node": _text(island.gpus_per_node)}
     if len(island.tiers) == 2:
@@ -179,9 +187,9 @@ def island_text(island: Island, known: Accelerator | None) -> str | None:
         if not same:
             return None
         parts["fabric"] = (
-            tier.name
+            quoted(tier.name)
             if tier.bandwidth == fabric.bandwidth
-            else f"{{base: {tier.name}, bandwidth: {_rate(tier.bandwidth)}}}"
+            else f"{{base: {quoted(tier.name)}, bandwidth: {_rate(tier.bandwidth)}}}"
         )
     if island.price is not None:
         parts["price"] = f"${float(island.price) * 3600:.10g}/gpu/h"
@@ -191,8 +199,8 @@ def island_text(island: Island, known: Accelerator | None) -> str | None:
 def _row_text(device: Accelerator, known: Accelerator, names: tuple[str, ...]) -> str:
     own = {name: _rate(getattr(device, name)) for name in names if getattr(device, name) != getattr(known, name)}
     if not own:
-        return device.name
-    return "{" + ", ".join(f"{key}: {value}" for key, value in {"base": device.name, **own}.items()) + "}"
+        return quoted(device.name)
+    return "{" + ", ".join(f"{key}: {value}" for key, value in {"base": quoted(device.name), **own}.items()) + "}"
 
 
 def _rate(value: Any) -> str:

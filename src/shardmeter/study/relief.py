@@ -196,6 +196,7 @@ class _Trial:
             moved = move(plan, island)
             if moved is not None:
                 plan, island = moved
+        plan = moves.resolved(plan, float(self.scenario.plan.tp), self.scenario.stack)
         key = (plan, float(island.gpus))
         if (key in self.tried and not says) or (plan, island) == (self.scenario.plan, self.island):
             return None

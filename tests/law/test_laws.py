@@ -324,7 +324,9 @@ def test_recomputing_more_takes_longer_and_keeps_less(question: Any, data: Any) 
         for policy in ("none", "every-4", "every-2", "full")
     ]
     for less, more in [*pairwise(found), *pairwise(every)]:
-        assert seconds(less, "recompute") < seconds(more, "recompute") or less.hardware_flops == more.hardware_flops
+        again, further = seconds(less, "recompute"), seconds(more, "recompute")
+        elsewhere = one["plan"].pp > 1 and again == further == 0.0  # a stage without layers may be the slowest
+        assert again < further or less.hardware_flops == more.hardware_flops or elsewhere
         assert less.step_time <= more.step_time * (1.0 + ROUNDING)
         assert held(less, "activations") >= held(more, "activations") * (1.0 - ROUNDING)
         assert less.memory_allocated >= more.memory_allocated * (1.0 - ROUNDING)

@@ -24,7 +24,7 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
     """The longest span of one stage, which runs as far ahead as ZB-H2 and as far behind as memory lets it.
 
     What an order within these limits can reach, up to paths that stay at two stages: the timeline's order, found by rules,
-    lies from 1 % below to 2 % above it. Leaves out: undoing a step that the late validation refuses; trading forwards ahead
+    lies from 1 % below to 4 % above it (the last with few micro-batches). Leaves out: undoing a step that the late validation refuses; trading forwards ahead
     for weight gradients behind."""
     pp = sum(slot.count for slot in slots)
 

@@ -9,35 +9,26 @@ import numpy as np
 from shardmeter.core.units import Bytes, Number, Seconds
 from shardmeter.specs.estimate import MemoryTerm, Term
 
-CAUSES: dict[str, tuple[str, str]] = {
-    "matrix products": (
-        "compute",
-        "a lower precision, or a faster accelerator; larger micro-batches fill tiles better",
-    ),
-    "core attention": ("compute", "a newer attention kernel, or a shorter sequence"),
-    "memory-bound kernels": (
-        "memory bandwidth",
-        "fused or compiled kernels; sequence parallelism cuts norms and residuals",
-    ),
-    "launch overhead": ("launch", "larger micro-batches, compiled kernels or CUDA graphs"),
-    "recompute": ("compute", "less recomputation: shard more, or a smaller micro-batch, if memory allows"),
-    "tensor parallel": ("scale-up link", "a smaller tp, or asynchronous tensor parallelism"),
-    "expert all-to-all": (
-        "fabric",
-        "a smaller ep, or one inside the scale-up domain; shared experts to hide behind; balanced routing",
-    ),
-    "context parallel": ("fabric", "a smaller cp, cp inside the scale-up domain, or longer sequences to hide behind"),
-    "parameter gather": ("fabric", "hybrid sharding (dp_replicate > 1), reshard: false, or larger micro-batches"),
-    "gradient reduction": ("fabric", "more accumulation per step, a 16-bit reduction, or hybrid sharding"),
-    "tied matrix": ("fabric", "a model whose head has a matrix of its own, or a smaller pp"),
-    "contention": ("fabric", "less communication hidden under compute: larger micro-batches, hybrid sharding"),
-    "stage sends": ("fabric", "a smaller pp, or stages placed inside the scale-up domain"),
-    "pipeline bubble": ("pipeline", "more micro-batches per step, more virtual stages, or a smaller pp"),
-    "host offload": ("host link", "offload less, or a larger micro-batch, behind which more copies hide"),
-    "optimizer": ("optimizer", "shard the optimizer state over more ranks"),
-    "software": ("software", "a fixed cost per step: a larger global batch spreads it"),
+CAUSES: dict[str, str] = {
+    "matrix products": "compute",
+    "core attention": "compute",
+    "memory-bound kernels": "memory bandwidth",
+    "launch overhead": "launch",
+    "recompute": "compute",
+    "tensor parallel": "scale-up link",
+    "expert all-to-all": "fabric",
+    "context parallel": "fabric",
+    "parameter gather": "fabric",
+    "gradient reduction": "fabric",
+    "tied matrix": "fabric",
+    "contention": "fabric",
+    "stage sends": "fabric",
+    "pipeline bubble": "pipeline",
+    "host offload": "host link",
+    "optimizer": "optimizer",
+    "software": "software",
 }
-"""Ledger order, and for each term its cause and what relieves it."""
+"""Ledger order, and the cause of each term."""
 
 
 def ledger(exposed: dict[str, Seconds], hidden: dict[str, Seconds]) -> tuple[Term, ...]:
@@ -46,8 +37,8 @@ def ledger(exposed: dict[str, Seconds], hidden: dict[str, Seconds]) -> tuple[Ter
     if unknown:
         raise KeyError(f"ledger terms without a cause: {sorted(unknown)}")
     return tuple(
-        Term(label=label, seconds=exposed[label], hidden=hidden.get(label, 0.0), cause=cause, advice=advice)
-        for label, (cause, advice) in CAUSES.items()
+        Term(label=label, seconds=exposed[label], hidden=hidden.get(label, 0.0), cause=cause)
+        for label, cause in CAUSES.items()
         if label in exposed
     )
 

@@ -15,7 +15,6 @@ class Term:
     hidden: Seconds = 0.0
     cause: str
     """compute, memory bandwidth, launch, scale-up link, fabric, pipeline, optimizer, software."""
-    advice: str = ""
 
 
 @record

@@ -98,6 +98,25 @@ def test_unknown_names_come_together_with_everything_else() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("deepseek-v3", "multi-head latent attention"),
+        ("gpt-oss-20b", "attention in sliding windows is"),
+        ("mamba-2.8b", "hybrid stacks"),
+        ("bert-large", "encoders are"),
+        ("t5-3b", "encoder-decoder models are"),
+        ("vit-l-16", "vision models are"),
+        ("clip-vit-b", "dual encoders are"),
+    ],
+)
+def test_a_model_of_a_family_that_is_not_built_says_so(name, family):
+    text = refused({"model": name, "gpus": "8xH100-SXM5-80GB", "plan": "fsdp"})
+    assert f"unknown model '{name}' (by its name: {family}" in text
+    assert "not modelled yet" in text
+    assert "the nearest are" in text
+
+
+@pytest.mark.parametrize(
     ("path", "value", "says"),
     [
         ("plan.tp", 3, ["plan.tp: tp = 3 does not divide 32 attention heads", "the nearest legal tp: 2 and 4"]),

@@ -100,14 +100,14 @@ class BadQuantity(ShardMeterError):
 
 
 class UnknownName(ShardMeterError):
-    """A name that no catalog has."""
+    """A name that no catalog has; `because` says why, where that is known."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], because: str = "") -> None:
         self.kind, self.name = kind, name
         self.nearest = nearest(name, known)
         hint = f"; the nearest are: {', '.join(self.nearest)}" if self.nearest else ""
         lists = f" (`shardmeter catalog {kind}s` lists all)" if kind in LISTED else ""
-        super().__init__(f"unknown {kind} {shown(name)}{hint}{lists}")
+        super().__init__(f"unknown {kind} {shown(name)}{f' ({because})' if because else ''}{hint}{lists}")
 
 
 class BadScenario(ShardMeterError):

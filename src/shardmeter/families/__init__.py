@@ -9,12 +9,24 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+import re
 from types import ModuleType
 
 from shardmeter.core.errors import UnknownName
 
 PLANNED = ("encoder", "vision", "dual_encoder", "multimodal", "encoder_decoder", "diffusion", "hybrid")
 """Families that are named but not modelled yet; they are refused by name."""
+UNBUILT: tuple[tuple[str, str], ...] = (
+    (r"mamba|nemotron[ -]?v?3(?!\d)|hybrid|jamba|zamba", "hybrid stacks of attention and state-space layers"),
+    (r"deepseek|kimi", "multi-head latent attention with mixture of experts"),
+    (r"gpt-oss", "attention in sliding windows"),
+    (r"clip", "dual encoders"),
+    (r"\bvit|deit|swin|beit|\bdino", "vision models"),
+    (r"bert", "encoders"),
+    (r"\bt5\b|t5-|\bbart\b|switch", "encoder-decoder models"),
+    (r"\bdit\b|diffusion|flux", "diffusion models"),
+)
+"""(pattern in the lower-case name of a model, the family it tells of): what this version cannot express."""
 
 
 def names() -> tuple[str, ...]:
@@ -30,3 +42,12 @@ def family(name: str) -> ModuleType:
     if name not in names():
         raise UnknownName("family", name, names())
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def unbuilt(model: str) -> str:
+    """What is not modelled yet of a model, going by its name: `vision models are not modelled yet`; empty if nothing is."""
+    plain = model.lower()
+    for pattern, kind in UNBUILT:
+        if re.search(pattern, plain):
+            return f"{kind} {'is' if kind.startswith(('multi', 'attention')) else 'are'} not modelled yet"
+    return ""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from shardmeter import families
 from shardmeter.core.errors import (
     BadData,
     BadQuantity,
@@ -221,7 +222,9 @@ class Catalog:
         found = table.index.get(name.strip().lower())
         if found is None:
             close = {table.index[text]: None for text in nearest(name, table.index, 9)}
-            raise UnknownName(kind.removesuffix("s"), name, close)
+            refused = families.unbuilt(name) if kind == "models" else ""
+            because = f"by its name: {refused}" if refused else ""
+            raise UnknownName(kind.removesuffix("s"), name, close, because)
         return found
 
     def _find(self, kind: str, name: str) -> Any:

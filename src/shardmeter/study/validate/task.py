@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from shardmeter import families
 from shardmeter.study.validate.rows import NotModelled
 
 PRETRAIN = "pretrain"
@@ -21,17 +22,6 @@ TASKS: tuple[tuple[str, str, str], ...] = (
 USUAL_RANK = 16
 """Of NVIDIA's recipes (16 or 32; torchtune's have 8): what the rank costs is small beside what freezing saves."""
 
-FAMILIES: tuple[tuple[str, str], ...] = (
-    (r"mamba|nemotron[ -]?v?3(?!\d)|hybrid|jamba|zamba", "hybrid stacks of attention and state-space layers"),
-    (r"deepseek|kimi", "multi-head latent attention with mixture of experts"),
-    (r"gpt-oss", "attention in sliding windows"),
-    (r"clip", "dual encoders"),
-    (r"\bvit|deit|swin|beit|\bdino", "vision models"),
-    (r"bert", "encoders"),
-    (r"\bt5\b|t5-|\bbart\b|switch", "encoder-decoder models"),
-    (r"\bdit\b|diffusion|flux", "diffusion models"),
-)
-"""Families that this version cannot express, by model name."""
 MIXTURE = re.compile(r"mixtral|moe|\d+x\d+b|\ba\d+b\b|-a\d+b|grok|dbrx|qwen2-57b")
 """Names of models with routed experts."""
 
@@ -64,8 +54,6 @@ def read_trainable(task: str, model: str, lineage: str) -> str:
 
 def check_family(model: str) -> None:
     """Refuse, by name, the families that are not modelled yet."""
-    plain = model.lower()
-    for pattern, family in FAMILIES:
-        if re.search(pattern, plain):
-            verb = "is" if family.startswith(("multi", "attention")) else "are"
-            raise NotModelled(f"{family} {verb} not modelled yet: {model}")
+    refused = families.unbuilt(model)
+    if refused:
+        raise NotModelled(f"{refused}: {model}")

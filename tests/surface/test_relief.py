@@ -149,7 +149,6 @@ def test_moves_that_mean_nothing_give_none():
         moves.degree("tp", 0.5),
         moves.chunks,
         moves.twice_fabric,
-        moves.more_nodes(2.0),
     ):
         assert move(plan, island) is None
     assert moves.sharding("fsdp")(plan, island) is None
@@ -201,3 +200,57 @@ def test_what_is_said_of_a_name_with_commas_can_be_said_back():
     device = again.fleet.islands[0].accelerator
     assert "," in device.name
     assert 100e9 in (device.host_link, device.host_memory_bandwidth)
+
+
+def ways(**question):
+    answer = shardmeter.predict(shardmeter.load(None, options={"global_batch": 128, "plan": "fsdp"} | question))
+    assert not answer.fits
+    return answer.to_dict()["way_out"]
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus"),
+    [
+        ("llama-3.1-70b", "8xH100-SXM5-80GB"),
+        ("llama-3.1-70b", "4xH100-SXM5-80GB"),
+        ("llama-3.1-70b", "8xA100-SXM4-80GB"),
+        ("llama-2-13b", "1xRTX 4090"),
+    ],
+)
+def test_one_box_grows_into_several(model, gpus):
+    """What fits on no single box of these fits on more of them, and what is said loads, fits and has the numbers said."""
+    question = {"model": model, "gpus": gpus}
+    found = ways(**question)
+    assert found
+    for one in found:
+        options = {"global_batch": 128, "plan": "fsdp"} | question
+        again = shardmeter.predict(shardmeter.load(None, options=options, overrides=tuple(one["set"])))
+        assert again.fits
+        assert again.scenario.fleet.gpus == one["gpus"]
+        assert again.to_dict()["memory"]["peak_gib"] == pytest.approx(one["memory_peak_gib"], rel=1e-12)
+        assert float(again.step_time) == pytest.approx(one["step_time_s"], rel=1e-12)
+
+
+def test_boxes_are_joined_by_what_was_said_of_them():
+    def grown(**island):
+        fleet = {"islands": [{"nodes": 1} | island]}
+        scenario = shardmeter.load({"model": "llama-3.1-70b", "plan": "fsdp", "fleet": fleet})
+        laid = moves.more_nodes(4.0)(scenario.plan, scenario.fleet.islands[0])
+        assert laid is not None
+        wanted = shardmeter.load(
+            {"model": "llama-3.1-70b", "plan": "fsdp", "fleet": {"islands": [island | {"nodes": 4}]}}
+        )
+        assert laid[1] == wanted.fleet.islands[0]
+        return laid[1].tiers[1]
+
+    named = grown(accelerator="H100-SXM5-80GB", fabric="ib-hdr200")
+    usual = grown(accelerator="H100-SXM5-80GB")
+    rented = grown(instance="p5.48xlarge")
+    assert (named.name, usual.name) == ("ib-hdr200", "ib-ndr400")
+    assert rented.name.startswith("efa")
+
+
+def test_a_box_that_nothing_is_known_to_join_stays_alone():
+    scenario = asked(QUESTIONS["one node"])
+    alone = changed(scenario.fleet.islands[0], outside=None)
+    assert moves.more_nodes(2.0)(scenario.plan, alone) is None

@@ -11,7 +11,10 @@ from shardmeter.render.csv_text import flatten
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 
 Answer = Mapping[str, Any]
-NO_WAY_OUT = "none of the changes tried, alone or together, up to 32 times the nodes: a smaller model, or larger GPUs"
+NO_WAY_OUT = (
+    "none of the changes tried at this global batch, alone or together (up to 32 times the nodes, where their fabric is known): "
+    "a larger batch over more GPUs, larger GPUs, or a smaller model"
+)
 SURE = 0.9
 """Probability above which a plan is said to fit, and below one minus which it is said not to; between them it is borderline."""
 BEST_PLANS = 3

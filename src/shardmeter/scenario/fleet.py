@@ -134,13 +134,13 @@ def _short_form(asked: IslandInput, rows: Rows, path: Path, found: Findings) -> 
 def _fabric(asked: IslandInput, machines: _Machines, rows: Rows, path: Path, found: Findings) -> Fabric | None:
     if asked.fabric is not None:
         return part(Fabric, asked.fabric, rows, (*path, "fabric"), found)
-    gpus = machines.nodes * machines.gpus_per_node
     instance, accelerator = machines.instance, machines.accelerator
-    if gpus <= accelerator.scale_up_domain:
-        return None
+    alone = machines.nodes * machines.gpus_per_node <= accelerator.scale_up_domain
     name = instance.fabric if instance and instance.fabric else accelerator.fabric
     if not name:
         return None
+    if alone:  # nothing crosses it: neither an unknown name nor a default is worth a word
+        found = Findings(found.document)
     fabric = lookup(Fabric, name, rows, (*path, "fabric"), found)
     if not isinstance(fabric, Fabric):
         return None

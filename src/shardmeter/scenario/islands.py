@@ -69,6 +69,7 @@ def build_island(
         price=price,
         price_basis=price_basis,
         region=region,
+        outside=fabric,
     )
 
 

@@ -86,6 +86,8 @@ class Island:
     """Per accelerator."""
     price_basis: str = ""
     region: str = ""
+    outside: Fabric | None = None
+    """What joins its scale-up domains, or would if it had more than one; None if that is not known."""
 
     @property
     def gpus(self) -> Count:

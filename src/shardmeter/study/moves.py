@@ -115,18 +115,36 @@ def small_states(plan: Plan, island: Island) -> Laid | None:
 
 
 def more_nodes(factor: float) -> Move:
-    """So many times the nodes; the data-parallel ranks that shard take them."""
+    """So many times the nodes; the data-parallel ranks that shard take them. An island without a fabric first fills its node,
+    then nodes are joined by what is known to lie outside; None where nothing is."""
 
     def move(plan: Plan, island: Island) -> Laid | None:
         last = island.tiers[-1]
         if len(island.tiers) == 1:
-            return None
-        tiers = (*island.tiers[:-1], changed(last, size=last.size * factor))
-        return changed(plan, dp_shard=float(plan.dp_shard) * factor), changed(
-            island, nodes=island.nodes * factor, tiers=tiers
-        )
+            larger = _joined(island, factor)
+        else:
+            tiers = (*island.tiers[:-1], changed(last, size=last.size * factor))
+            larger = changed(island, nodes=island.nodes * factor, tiers=tiers)
+        return None if larger is None else (changed(plan, dp_shard=float(plan.dp_shard) * factor), larger)
 
     return move
+
+
+def _joined(island: Island, factor: float) -> Island | None:
+    """So many times the GPUs of an island that is one scale-up domain, as a scenario that names them would build them."""
+    from shardmeter.scenario.islands import build_island
+
+    device, gpus = island.accelerator, float(island.gpus) * factor
+    per_node = max(float(island.gpus_per_node), min(gpus, float(device.node_size)))
+    if gpus % per_node:
+        return None
+    try:
+        larger = build_island(
+            accelerator=device, nodes=gpus / per_node, gpus_per_node=per_node, fabric=island.outside, name=island.name
+        )
+    except ShardMeterError:
+        return None
+    return changed(larger, price=island.price, price_basis=island.price_basis, region=island.region)
 
 
 def twice_fabric(plan: Plan, island: Island) -> Laid | None:

@@ -66,10 +66,11 @@ def fit_row(row: MappedRow) -> FitRow:
 
 
 def teaches(row: MappedRow) -> bool:
-    """Rows on a software floor, and tensor parallelism wider than a node (a hidden setting doubles their time), teach nothing."""
+    """Rows on a software floor that the stack has no number for, and tensor parallelism wider than a node (a hidden setting doubles their time), teach nothing."""
     assert row.scenario is not None  # noqa: S101
     island = row.scenario.fleet.islands[0]
-    return row.regime == "normal" and bool(row.scenario.plan.tp <= island.tiers[0].size)
+    told = row.regime == "normal" or (row.regime == "floor" and row.scenario.stack.collective_overhead > 0.0)
+    return told and bool(row.scenario.plan.tp <= island.tiers[0].size)
 
 
 def write_stacks(fits: dict[str, Fit], rows: list[FitRow]) -> None:
@@ -84,7 +85,7 @@ def write_stacks(fits: dict[str, Fit], rows: list[FitRow]) -> None:
         if found is None:
             continue
         for name, value in found.numbers.items():
-            line[name] = f"{value * 1e6:.3g} us" if name == "launch_overhead" else f"{value:.3g}"
+            line[name] = f"{value * 1e6:.3g} us" if name.endswith("overhead") else f"{value:.3g}"
         sources = Counter(row.source for row in rows if row.stack == line["name"])
         line["fitted_on"] = "; ".join(f"{count} rows of {source}" for source, count in sorted(sources.items()))
         line["fitted_date"] = today

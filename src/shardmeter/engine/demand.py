@@ -22,6 +22,7 @@ from shardmeter.strategies import (
     data,
     expert,
     fsdp,
+    loss,
     optimizer,
     pipeline,
     precision,
@@ -117,7 +118,7 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
     replayed: Flop = 0.0
     saved: Flop = 0.0
     for block in _with_tied_copy(kind.blocks(model), model, plan):
-        whole = kind.operations(model, block.name, tokens, run.seq_len, stack.kernels)
+        whole = loss.applied(kind.operations(model, block.name, tokens, run.attended, stack.kernels), stack.loss)
         work, again = _block(model, block, whole, tokens, plan, stack, width)
         blocks[block.name] = work
         replayed = replayed + again * block.count
@@ -248,6 +249,7 @@ def _block(
         for op in (
             *_accumulation(trained + experts_trained, plan, stack),
             *_weight_casts(held + experts, plan, block.name, keep),
+            *_gathered_copies(held + experts, plan, stack, keep),
         )
     ]
     serial, behind = _collectives(model, block.name, tokens, plan, stack, width, replays, back)
@@ -343,6 +345,16 @@ def _weight_casts(held: Count, plan: Plan, block: str, keep: bool) -> tuple[Comp
         return ()
     traffic = traffic / data.shards(plan) if plan.gather_dtype in ("fp8", "fp4") else traffic * (1.0 if keep else 2.0)
     return (Compute(label="weight casts", kind="traffic", phase=FORWARD, traffic=traffic),)
+
+
+def _gathered_copies(held: Count, plan: Plan, stack: Stack, keep: bool) -> tuple[Compute, ...]:
+    """fsdp with sharding per parameter: every gather ends in a copy out of the gathered buffer, read and written once
+    (PyTorch FSDP2, released code). Flat parameters are views into the buffer and need none (Zhao 2023 §3.2)."""
+    if not (fsdp.applies(plan) and stack.gather_copy):
+        return ()
+    traffic = 2.0 * WIDTH[plan.gather_dtype] * held
+    phases = (FORWARD,) if keep else (FORWARD, INPUT_GRAD)
+    return tuple(Compute(label="gathered copies", kind="traffic", phase=phase, traffic=traffic) for phase in phases)
 
 
 def optimizer_traffic(owned: Count, whole: Count, plan: Plan) -> Bytes:

@@ -104,8 +104,8 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
         add.merged(hidden, covered, portion)
         _occupied(collectives[transfer.phase], transfer, charge, portion)
     times = {phase: add.folded(ledgers[phase].values()) for phase in DIRECTIONS}
-    _floor(ledgers, times, (FORWARD,), work.launches_forward, stack)
-    _floor(ledgers, times, (INPUT_GRAD, WEIGHT_GRAD), work.launches_backward, stack)
+    _floor(ledgers, times, (FORWARD,), work, price)
+    _floor(ledgers, times, (INPUT_GRAD, WEIGHT_GRAD), work, price)
     with under("parameter gather"):
         gather = _priced(work.sharded, "all_gather", FORWARD, price)
         again = _priced(work.sharded, "all_gather", INPUT_GRAD, price)
@@ -165,19 +165,21 @@ def _priced(transfers: tuple[Transfer, ...], collective: str, phase: str, price:
 
 
 def _floor(
-    ledgers: dict[str, Ledger], times: dict[str, Seconds], phases: tuple[str, ...], launches: Number, stack: Stack
+    ledgers: dict[str, Ledger], times: dict[str, Seconds], phases: tuple[str, ...], work: BlockWork, price: Prices
 ) -> None:
     """Raise a direction to the host's pace; the excess becomes a term of its first phase."""
     if not any(ledgers[phase] for phase in phases):  # frozen: there is no such direction
         return
+    launches = work.launches_forward if FORWARD in phases else work.launches_backward
+    tensor = [t.messages * portion for t, portion in work.serial if t.phase in phases and t.label.startswith("tensor")]
     device = add.folded(times[phase] for phase in phases)
     with under("launch overhead"):
-        paced = _paced(device, launches, stack)
+        paced = _paced(device, launches, add.folded(tensor), price)
     ledgers[phases[0]]["launch overhead"] = paced - device
     times[phases[0]] = times[phases[0]] + (paced - device)
 
 
-def _paced(device: Seconds, launches: Number, stack: Stack) -> Seconds:
-    host = memory_bound.host_time(launches, stack.launch_overhead)
+def _paced(device: Seconds, launches: Number, collectives: Number, price: Prices) -> Seconds:
+    host = memory_bound.host_time(launches, price.stack.launch_overhead) + price.waits(collectives)
     paced: Seconds = memory_bound.launch_floor(device, host)
     return paced

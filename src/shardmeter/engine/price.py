@@ -89,6 +89,14 @@ class Prices:
             return self._attention(op)
         return memory_bound.traffic_time(op.traffic, self.stack.traffic_factor, self.bandwidth)
 
+    def waits(self, collectives: Count) -> Seconds:
+        """Seconds of the host for `collectives` of tensor parallelism: none unless pipeline stages lie on several nodes."""
+        each = self.stack.collective_overhead
+        if self.plan.pp == 1 or (isinstance(each, float) and each == 0.0):
+            return 0.0
+        apart = np.greater(self.island.gpus, self.island.gpus_per_node)
+        return np.where(apart, collectives * self.plan.tp * each, 0.0)
+
     def streamed(self, traffic: Bytes) -> Seconds:
         """Seconds of plain streaming through memory (optimizer): no stack factor."""
         return memory_bound.traffic_time(traffic, 1.0, self.bandwidth)

@@ -24,8 +24,6 @@ PASSES = {
 casts to fp32 and back around norms and rotations; a compiler merges the residual into the norm."""
 LAYER_NORM_EAGER = (4.0, 8.0)
 """LayerNorm has a fused kernel even in eager code; RMSNorm had not."""
-LOSS_BYTES = (12.0, 18.0)
-"""Per logit: cast to fp32, maximum, exponentials, sum; gradient written and cast back."""
 LAYER, MOE_LAYER = "layer", "moe layer"
 
 
@@ -145,7 +143,7 @@ def operations(model: Model, block: str, tokens: Count, seq: Count, kernels: str
         return (
             *streamed("final norm", tokens * model.hidden, *norm, "sequence"),
             *matmul("logits", tokens, model.hidden, model.vocab, "column"),
-            *streamed("loss", tokens * model.vocab, *LOSS_BYTES, "heads"),
+            *streamed("loss", tokens * model.vocab, 1.0, 1.0, "heads"),  # bytes per logit: `strategies.loss`
         )
     query, key_value = query_width(model), key_value_width(model)
     activation = gated if model.mlp == "gated" else plain

@@ -322,6 +322,10 @@ def _run(given: RunInput, model: Model, plan: Plan, found: Findings) -> Run:
         context = float(model.context)
         seq_len = min(context, LONGEST_DEFAULT) if context > 0 else LONGEST_DEFAULT
         found.assumptions.append(f"seq_len = {seq_len:g} (left out: the model's context, at most {LONGEST_DEFAULT:g})")
+    document = given.document_len
+    if document is not None and document > seq_len:
+        says = f"document_len = {document:g} is more than seq_len = {seq_len:g}"
+        found.refuse(("run", "document_len"), says, "documents are packed into sequences: say fewer tokens, or leave it out")
     global_batch = _global_batch(given, float(seq_len), plan, found)
     if given.tokens is not None and given.steps is not None:
         found.refuse(("run", "steps"), "both tokens and steps are given", "keep one of the two")
@@ -330,6 +334,7 @@ def _run(given: RunInput, model: Model, plan: Plan, found: Findings) -> Run:
     return Run(
         seq_len=float(seq_len),
         global_batch=global_batch,
+        document_len=None if document is None else float(document),
         tokens=given.tokens[0] if given.tokens else None,
         steps=given.steps[0] if given.steps else None,
     )

@@ -12,5 +12,12 @@ class Run:
 
     seq_len: Count
     global_batch: Count
+    document_len: Count | None = None
+    """Mean tokens of the documents packed into one sequence, where attention does not cross from one to the next."""
     tokens: Count | None = None
     steps: Count | None = None
+
+    @property
+    def attended(self) -> Count:
+        """Tokens that attend to one another: a document's, or a whole sequence's."""
+        return self.seq_len if self.document_len is None else self.document_len

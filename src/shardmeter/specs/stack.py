@@ -5,12 +5,13 @@ from __future__ import annotations
 from shardmeter.core.record import record
 from shardmeter.core.units import Bytes, Count, Fraction, Ratio, Seconds
 
-FITTED = ("gemm_factor", "traffic_factor", "launch_overhead", "nic_factor")
-"""The four numbers that `make fit` may move, per stack."""
+FITTED = ("gemm_factor", "traffic_factor", "launch_overhead", "nic_factor", "contention")
+"""The five numbers that `make fit` may move, per stack."""
 
 WORDS: dict[str, tuple[str, ...]] = {
     "attention": ("unfused", "fused", "fa1", "fa2", "fa3", "cudnn"),
     "kernels": ("eager", "fused_norm", "fused", "compiled"),
+    "loss": ("torch", "parallel", "fused", "compiled"),
     "stage_cut": ("even", "cost", "edges"),
     "selective": ("attention", "alternate"),
     "reduce_dtype": ("fp32", "bf16", "fp16"),
@@ -36,6 +37,8 @@ class Stack:
     kernels: str = "eager"
     """eager, fused_norm (only the norms have a kernel of their own), fused (norms, rotation and activation have), compiled (a
     compiler fuses pointwise chains)."""
+    loss: str = "torch"
+    """torch (separate kernels on fp32 logits), parallel (vocabulary-parallel, Megatron's kernels), fused (one kernel), compiled."""
     stage_cut: str = "even"
     """even (layers spread evenly), cost (by cost, head and embedding counted), edges (embedding and head count as one layer each)."""
     reduce_dtype: str = "fp32"
@@ -46,6 +49,8 @@ class Stack:
     """Whether 16-bit gradients live beside the accumulation buffer, instead of being written into it."""
     gradient_fused: bool = False
     """Whether the product of the weight gradient adds into the accumulation buffer itself, so that no kernel reads both again."""
+    gather_copy: bool = False
+    """fsdp: whether gathered parameters are copied out of their buffer, one by one (sharding per parameter)."""
     selective: str = "attention"
     """What `recompute: selective` means here: attention (core attention runs again) or alternate (every second product kept)."""
     gradient_overlap: bool = True
@@ -67,6 +72,9 @@ class Stack:
     """Whether keys and values gathered for context parallelism run behind the attention (by groups of heads)."""
     pipeline_overlap: bool = False
     """Whether stage-to-stage sends run behind compute."""
+    collective_overhead: Seconds = 0.0
+    """Seconds of the host for every tensor-parallel collective and rank of its group, in a job whose pipeline stages lie on
+    several nodes. Seen in one stack (nanotron): its cause is not known."""
     launches_forward: Count = 20.0
     """Kernels per layer in the forward pass; the backward launches twice as many."""
     launches_backward: Count = 40.0
@@ -75,11 +83,11 @@ class Stack:
     traffic_factor: Ratio = 1.25
     launch_overhead: Seconds = 25e-6
     nic_factor: Ratio = 0.80
+    contention: Fraction = 0.40
+    """Seconds of compute lost per second of communication hidden under it."""
     # defaults that are seldom fitted
     attention_factor: Ratio = 0.92
     scale_up_factor: Ratio = 1.0
-    contention: Fraction = 0.55
-    """Seconds of compute lost per second of communication hidden under it."""
     step_overhead: Seconds = 5e-3
     # memory
     context: Bytes = 1.5e9

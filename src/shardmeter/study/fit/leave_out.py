@@ -16,7 +16,7 @@ import numpy as np
 from shardmeter.core.record import changed, record
 from shardmeter.specs import Scenario
 from shardmeter.study.fit.batch import Floats, batches, step_times
-from shardmeter.study.fit.stacks import PRIORS, STARTS, Fit, Prior, fit
+from shardmeter.study.fit.stacks import PRIORS, STARTS, WHERE_SEEN, Fit, Prior, fit
 
 ENOUGH = 8
 FAMILIES = (
@@ -52,16 +52,22 @@ def fit_stacks(rows: Sequence[FitRow], least: int = 1) -> dict[str, Fit]:
     return fits
 
 
+def own_priors(rows: Sequence[FitRow], priors: Mapping[str, Prior] = PRIORS) -> dict[str, Prior]:
+    """The priors of a stack: the usual ones, and those of numbers that its row holds above zero."""
+    stack = rows[0].scenario.stack
+    return {**priors, **{name: prior for name, prior in WHERE_SEEN.items() if getattr(stack, name) > 0.0}}
+
+
 def fit_rows(rows: Sequence[FitRow], priors: Mapping[str, Prior] = PRIORS, starts: Sequence[float] = STARTS) -> Fit:
     """Fit one stack to `rows`, each row one vote; `starts` are launch overheads to begin from."""
     groups = batches([row.scenario for row in rows])
-    return fit(groups, np.array([row.step_time for row in rows]), priors, starts)
+    return fit(groups, np.array([row.step_time for row in rows]), own_priors(rows, priors), starts)
 
 
 def stand_in(fits: Mapping[str, Fit]) -> dict[str, float]:
-    """Median of every number over the fitted stacks."""
-    names = next(iter(fits.values())).numbers
-    return {name: float(np.median([f.numbers[name] for f in fits.values()])) for name in names}
+    """Median of every number over the fitted stacks; what only some stacks have is nought."""
+    usual = {name: float(np.median([f.numbers[name] for f in fits.values()])) for name in PRIORS}
+    return {**usual, **dict.fromkeys(WHERE_SEEN, 0.0)}
 
 
 def leave_one_source_out(taught: Sequence[FitRow], rows: Sequence[FitRow], fits: Mapping[str, Fit]) -> Floats:
@@ -102,7 +108,9 @@ def five_row_error(rows: Sequence[FitRow], prior: Mapping[str, float], draws: in
     `prior` is the answer without the source: the few rows move the numbers away from it. None for sources too small."""
     if len(rows) < 2 * seen:
         return None
-    centred = {name: changed(PRIORS[name], centre=_inside(PRIORS[name], value)) for name, value in prior.items()}
+    centred = {
+        name: changed(PRIORS[name], centre=_inside(PRIORS[name], value)) for name, value in prior.items() if name in PRIORS
+    }
     errors = []
     for seed in range(draws):
         order = np.random.default_rng(seed).permutation(len(rows))

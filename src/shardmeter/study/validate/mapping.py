@@ -28,7 +28,7 @@ from shardmeter.study.validate.rows import NotModelled, Row, Unclear
 from shardmeter.study.validate.schedule import check_notes, read_async_tp, read_optimizer, read_schedule
 from shardmeter.study.validate.sharding import ShardingReading, read_sharding
 from shardmeter.study.validate.stack import StackReading, read_stack
-from shardmeter.study.validate.task import PRETRAIN, check_family, check_task, read_task, read_trainable
+from shardmeter.study.validate.task import PRETRAIN, check_family, check_task, read_document, read_task, read_trainable
 
 NODE = {"GB200 (per GPU, NVL72)": 4.0, "GB300 (per GPU, NVL72)": 4.0, "TPU v5e": 8.0, "TPU v5p": 4.0, "TPU v4": 4.0}
 """Accelerators that one operating system sees, where rows leave it out and it is not 8."""
@@ -247,7 +247,7 @@ def _read(row: Row, stack: StackReading, task: str) -> Reading:
     return Reading(
         model=model,
         plan=plan,
-        run=Run(seq_len=seq_len, global_batch=batch),
+        run=Run(seq_len=seq_len, global_batch=batch, document_len=read_document(task, stack.lineage)),
         stack=changed(stack, selective=read_selective(row.text("recompute"))),
         accelerator=accelerator,
         fabric=read_fabric(row.text("inter_node_link")),

@@ -22,6 +22,10 @@ TASKS: tuple[tuple[str, str, str], ...] = (
 USUAL_RANK = 16
 """Of NVIDIA's recipes (16 or 32; torchtune's have 8): what the rank costs is small beside what freezing saves."""
 
+PACKED_DOCUMENT = 190.0
+"""Tokens of a document where fine-tuning packs question answering into sequences: SQuAD's passages have 120 words and its
+questions 10 (Rajpurkar 2016 §4), about 1.35 tokens a word, with a template around them."""
+
 MIXTURE = re.compile(r"mixtral|moe|\d+x\d+b|\ba\d+b\b|-a\d+b|grok|dbrx|qwen2-57b")
 """Names of models with routed experts."""
 
@@ -50,6 +54,11 @@ def read_trainable(task: str, model: str, lineage: str) -> str:
     stated = re.search(r"lora.*?\br ?=? ?(\d+)", model.lower())
     rank = int(stated.group(1)) if stated else USUAL_RANK
     return f"lora(r={rank}{',on=qkv' if lineage == 'megatron' else ''})"
+
+
+def read_document(task: str, lineage: str) -> float | None:
+    """Mean length of packed documents: fine-tuning tables of the Megatron lineage pack SQuAD; None = whole sequences attend."""
+    return PACKED_DOCUMENT if task in ("lora", "finetune") and lineage == "megatron" else None
 
 
 def check_family(model: str) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from shardmeter.scenario.catalog import load_catalog
+from shardmeter.specs import Scenario
 from shardmeter.study.fit.leave_out import (
     FitRow,
     family_of,
@@ -24,6 +25,7 @@ from shardmeter.study.fit.leave_out import (
     leave_one_source_out,
     numbers_without,
 )
+from shardmeter.study.fit.memory import memory_numbers
 from shardmeter.study.fit.spread import source_votes, spread, step_time_spreads
 from shardmeter.study.fit.stacks import Fit
 from shardmeter.study.intervals import OTHER, SPREAD_FILE
@@ -48,11 +50,12 @@ def main() -> None:
     fits = fit_stacks(chosen, LEAST)
     for name, found in fits.items():
         say(f"  {name}: {found.rows} rows, {', '.join(f'{k} {v:.3g}' for k, v in found.numbers.items())}")
-    write_stacks(fits, chosen)
+    write_stacks(fits, chosen, memory_fits(mapped))
     left_out = leave_one_source_out(chosen, rows, fits)
     write_left_out(rows, left_out)
     write_spread(mapped, chosen, rows, left_out)
-    write_transfer(chosen, fits)
+    usual = {row.id for row in mapped if row.regime == "normal"}
+    write_transfer([row for row in chosen if row.id in usual], chosen, fits)
     say(f"done in {time.perf_counter() - began:.0f} s; `make validate` shows the table")
 
 
@@ -73,7 +76,20 @@ def teaches(row: MappedRow) -> bool:
     return told and bool(row.scenario.plan.tp <= island.tiers[0].size)
 
 
-def write_stacks(fits: dict[str, Fit], rows: list[FitRow]) -> None:
+def memory_fits(mapped: list[MappedRow]) -> dict[str, dict[str, float]]:
+    """Memory numbers of every stack with enough rows: tensor parallelism inside a node, whatever the regime of the time."""
+    by_stack: dict[str, list[tuple[Scenario, str, float]]] = {}
+    for row in mapped:
+        if row.memory and row.scenario and bool(row.scenario.plan.tp <= row.scenario.fleet.islands[0].tiers[0].size):
+            by_stack.setdefault(row.stack, []).append((row.scenario, row.memory_reading, row.memory))
+    found = {stack: memory_numbers(rows) for stack, rows in by_stack.items()}
+    for stack, numbers in found.items():
+        if numbers:
+            say(f"  memory of {stack}: {', '.join(f'{k} {v:.3g}' for k, v in numbers.items())}")
+    return found
+
+
+def write_stacks(fits: dict[str, Fit], rows: list[FitRow], memory: dict[str, dict[str, float]]) -> None:
     """The fitted numbers, rounded to three digits, with what they were fitted on and when."""
     path = DATA / "stacks.csv"
     with path.open(encoding="utf-8") as file:
@@ -86,6 +102,8 @@ def write_stacks(fits: dict[str, Fit], rows: list[FitRow]) -> None:
             continue
         for name, value in found.numbers.items():
             line[name] = f"{value * 1e6:.3g} us" if name.endswith("overhead") else f"{value:.3g}"
+        for name, value in memory.get(line["name"], {}).items():
+            line[name] = f"{value:.3g}" if name.endswith("share") else f"{value:.3g} B"
         sources = Counter(row.source for row in rows if row.stack == line["name"])
         line["fitted_on"] = "; ".join(f"{count} rows of {source}" for source, count in sorted(sources.items()))
         line["fitted_date"] = today
@@ -103,13 +121,13 @@ def write_left_out(rows: list[FitRow], predicted: np.ndarray) -> None:
         writer.writerows([row.id, "step_time", f"{value:.5g}"] for row, value in zip(rows, predicted, strict=True))
 
 
-def write_transfer(rows: list[FitRow], fits: dict[str, Fit]) -> None:
-    """Error per source after five of its rows, from the answer without its family as the prior."""
+def write_transfer(rows: list[FitRow], taught: list[FitRow], fits: dict[str, Fit]) -> None:
+    """Error per source after five of its `rows`, from the answer without its family as the prior."""
     with (DATA / shipped.TRANSFER_FILE).open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["source_key", "five_row_mape"])
         for source in sorted({row.source for row in rows}):
-            prior = numbers_without(family_of(source), rows, fits)
+            prior = numbers_without(family_of(source), taught, fits)
             error = five_row_error([row for row in rows if row.source == source], prior)
             writer.writerow([source, "" if error is None else f"{error:.4f}"])
             say(f"  five rows of {source}: {'too few rows' if error is None else f'{100 * error:.1f} %'}")

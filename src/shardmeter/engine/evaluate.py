@@ -60,13 +60,14 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
     busy: Seconds = 0.0
     for label in BUSY:
         busy = busy + exposed.get(label, 0.0)
-    memory_terms, allocated = memory.residents(model, work, plan, run, stack)
+    memory_terms, allocated, first = memory.residents(model, work, plan, run, stack)
     device = island.accelerator
     return Estimate(
         step_time=add.total(terms),
         terms=terms,
         memory=memory_terms,
         memory_allocated=allocated,
+        memory_first=first,
         memory_peak=add.memory_total(memory_terms),
         memory_limit=device.memory,
         tokens=run.global_batch * run.seq_len,

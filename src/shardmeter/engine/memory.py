@@ -24,20 +24,24 @@ LOGIT_BYTES = 10.0
 """Per logit at the loss: 16-bit logits, fp32 copy, fp32 gradient."""
 
 
-def residents(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> tuple[tuple[MemoryTerm, ...], Bytes]:
-    """Terms of the worst rank, and what of them the allocator has handed out. Worst = largest total over the stages.
+def residents(
+    model: Model, work: Work, plan: Plan, run: Run, stack: Stack
+) -> tuple[tuple[MemoryTerm, ...], Bytes, Bytes]:
+    """Terms of the worst rank, and what the allocator has handed out on it and on the first stage. Worst = largest total over
+    the stages.
 
     Leaves out: the moment inside the step at which each term peaks (they are added), and what a framework keeps by mistake."""
     worst: tuple[MemoryTerm, ...] = ()
     largest: Bytes = 0.0
-    for terms in _devices(model, work, plan, run, stack):
+    devices = _devices(model, work, plan, run, stack)
+    for terms in devices:
         size = memory_total(terms)
         worst = terms if not worst else _larger(worst, largest, terms, size)
         largest = np.maximum(largest, size)
     allocated = memory_total(worst)
     slack = MemoryTerm(label="fragmentation", size=allocated * stack.fragmentation, exactness="estimated")
     context = MemoryTerm(label="context and communicators", size=stack.context, exactness="estimated")
-    return (*worst, slack, context), allocated
+    return (*worst, slack, context), allocated, memory_total(devices[0])
 
 
 def owed_share(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> Ratio:
@@ -91,12 +95,17 @@ def _stage(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: 
     logits: Bytes = 0.0
     if stage.head:
         logits = work.tokens * model.vocab / plan.tp * LOGIT_BYTES
+    each = stack.whole_bytes + stack.cut_bytes / plan.tp
+    beside = np.where(np.greater(plan.tp, 1.0), work.tokens * model.hidden * each, 0.0)
+    base = precision.recipe(plan.precision).width
+    held = parameters.all + demand.frozen_parameters(work, stage).all
     return (
         *_states(parameters, demand.frozen_parameters(work, stage), plan, stack),
         MemoryTerm(label="activations", size=activations, exactness="modelled"),
         *routed,
-        MemoryTerm(label="peak inside a layer", size=np.maximum(peak, logits), exactness="modelled"),
+        MemoryTerm(label="peak inside a layer", size=np.maximum(peak, logits) + beside, exactness="modelled"),
         MemoryTerm(label="gathered units", size=_gathered(work, plan, stage), exactness="modelled"),
+        MemoryTerm(label="buffers", size=held * base * stack.buffer_share, exactness="estimated"),
     )
 
 

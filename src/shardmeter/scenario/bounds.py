@@ -26,6 +26,7 @@ STAGES = 10_000.0
 
 _SHARE = Bound(1e-3, 1.0)
 _LOSS = Bound(0.0, 1.0)
+_FEW = Bound(0.0, 1e4)
 FIELDS: Mapping[str, Bound] = {
     # what counts things
     "layers": Bound(1, STAGES, True),
@@ -49,6 +50,9 @@ FIELDS: Mapping[str, Bound] = {
     "accelerators": Bound(1, 1e4, True),
     "nics_per_node": Bound(1, 1e4, True),
     "year": Bound(0, 9999, True),
+    "whole_bytes": _FEW,
+    "cut_bytes": _FEW,
+    "buffer_share": _FEW,
     "launches_forward": Bound(0, 1e6),
     "launches_backward": Bound(0, 1e6),
     # shares of a rate: nothing reaches none of it
@@ -65,13 +69,15 @@ FIELDS: Mapping[str, Bound] = {
     "fragmentation": _LOSS,
 }
 """By the name of a field, which means the same in every record."""
+SMALL = frozenset({"whole_bytes", "cut_bytes", "buffer_share"})
+"""Sizes of one element of something, which may be nought."""
 _POSITIVE = ("bandwidth", "size", "flops_rate", "power", "ratio", "money")
 """Dimensions of which 0 makes no sense."""
 
 
 def bound(field: str, dimension: str) -> Bound:
     """What the field of a record may be; `context` of a stack is a size, and bounded as one."""
-    if field in FIELDS and dimension in ("count", "fraction"):
+    if field in FIELDS and (dimension in ("count", "fraction") or field in SMALL):
         return FIELDS[field]
     least, most = BOUNDS[dimension]
     return Bound(least if dimension in _POSITIVE else 0.0, most)

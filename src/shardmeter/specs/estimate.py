@@ -35,6 +35,8 @@ class Estimate:
     memory: tuple[MemoryTerm, ...]
     memory_allocated: Bytes
     """What the allocator has handed out at the peak."""
+    memory_first: Bytes
+    """The same on the first pipeline stage."""
     memory_peak: Bytes
     """Reserved + context + collective buffers: the left fold of `memory`."""
     memory_limit: Bytes

@@ -90,6 +90,13 @@ class Stack:
     scale_up_factor: Ratio = 1.0
     step_overhead: Seconds = 5e-3
     # memory
+    whole_bytes: Bytes = 6.0
+    """Bytes per token and hidden element that tensor parallelism leaves whole beside one layer: by default a gathered input, a
+    gathered gradient and a product before its scatter."""
+    cut_bytes: Bytes = 0.0
+    """The same that it divides: what its collectives' code keeps beside the activations of a layer."""
+    buffer_share: Ratio = 0.0
+    """Buffers of reductions and gathers over the bytes of the parameters held."""
     context: Bytes = 1.5e9
     """CUDA context, communicator buffers and what else lies outside the allocator."""
     fragmentation: Fraction = 0.06

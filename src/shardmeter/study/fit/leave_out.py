@@ -108,6 +108,7 @@ def five_row_error(rows: Sequence[FitRow], prior: Mapping[str, float], draws: in
     `prior` is the answer without the source: the few rows move the numbers away from it. None for sources too small."""
     if len(rows) < 2 * seen:
         return None
+    rows = [_unseen(row) for row in rows]
     centred = {
         name: changed(PRIORS[name], centre=_inside(PRIORS[name], value)) for name, value in prior.items() if name in PRIORS
     }
@@ -130,6 +131,11 @@ def five_row_error(rows: Sequence[FitRow], prior: Mapping[str, float], draws: in
         predicted = step_times(batches(told), len(told))
         errors.append(float(np.mean(np.abs(predicted / np.array([r.step_time for r in rest]) - 1.0))))
     return float(np.mean(errors))
+
+
+def _unseen(row: FitRow) -> FitRow:
+    """A row whose stack has none of the numbers that only this stack showed."""
+    return changed(row, scenario=changed(row.scenario, stack=changed(row.scenario.stack, **dict.fromkeys(WHERE_SEEN, 0.0))))
 
 
 def _inside(prior: Prior, value: float) -> float:

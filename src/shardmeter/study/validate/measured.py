@@ -11,13 +11,14 @@ from shardmeter.study.validate.rows import Row, Unclear
 
 AGREE = 0.02
 """Two statements of one measurement may differ by this share (rounded rates), else the row contradicts itself."""
-ALLOCATED, RESERVED, PROCESS = "allocated", "reserved", "process"
+ALLOCATED, RESERVED, PROCESS, FIRST = "allocated", "reserved", "process", "first stage"
 MEMORY_READINGS: tuple[tuple[str, str], ...] = (
     (r"titan|torchtune", RESERVED),
+    (r"nanotron", FIRST),
     (r"primus|nvidia-smi|rocm", PROCESS),
     (r"", ALLOCATED),
 )
-"""(pattern in framework, reading): torchtitan logs what is reserved, most others the allocator's peak."""
+"""(pattern in framework, reading): torchtitan logs what is reserved, nanotron what is allocated on its first rank, most others the allocator's peak."""
 COUNTED: tuple[tuple[str, str], ...] = ((r"maxtext|paxml", "full attention, matrices that multiply, no recomputation"),)
 """Frameworks whose printed TFLOP/s is their only rate, and how they count."""
 

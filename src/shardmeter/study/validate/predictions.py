@@ -12,7 +12,7 @@ from shardmeter.engine.constraints import violations
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study.fit.batch import batches
-from shardmeter.study.validate.measured import PROCESS, RESERVED
+from shardmeter.study.validate.measured import FIRST, PROCESS, RESERVED
 from shardmeter.study.validate.resolve import MappedRow
 
 
@@ -22,6 +22,8 @@ class Predicted:
 
     step_time: float
     allocated: float
+    first: float
+    """Allocated on the first pipeline stage."""
     reserved: float
     peak: float
     """Reserved, context and communication buffers: what the driver shows."""
@@ -39,7 +41,7 @@ class Predicted:
 
     def memory(self, reading: str) -> float:
         """The memory that a source's reading is compared with."""
-        return {RESERVED: self.reserved, PROCESS: self.peak}.get(reading, self.allocated)
+        return {RESERVED: self.reserved, PROCESS: self.peak, FIRST: self.first}.get(reading, self.allocated)
 
 
 Predict = Callable[[Sequence[Scenario]], tuple[Predicted, ...]]
@@ -71,6 +73,7 @@ def _unstacked(estimate: Estimate, fragmentation: object, rows: int) -> tuple[Pr
         for numbers in (
             estimate.step_time,
             estimate.memory_allocated,
+            estimate.memory_first,
             estimate.memory_allocated * slack,
             estimate.memory_peak,
             estimate.memory_limit,
@@ -78,7 +81,7 @@ def _unstacked(estimate: Estimate, fragmentation: object, rows: int) -> tuple[Pr
     ]
     return tuple(
         Predicted(
-            step_time=float(step), allocated=float(used), reserved=float(held), peak=float(peak), limit=float(limit)
+            step_time=float(step), allocated=float(used), first=float(first), reserved=float(held), peak=float(peak), limit=float(limit)
         )
-        for step, used, held, peak, limit in zip(*columns, strict=True)
+        for step, used, first, held, peak, limit in zip(*columns, strict=True)
     )

@@ -16,13 +16,9 @@ from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import adapters, context, data, expert, fsdp, optimizer, precision, recompute
+from shardmeter.strategies import adapters, context, data, expert, fsdp, loss, optimizer, precision, recompute
 from shardmeter.strategies.pipeline import Stage
 from shardmeter.strategies.precision import WIDTH
-
-LOGIT_BYTES = 10.0
-"""Per logit at the loss: 16-bit logits, fp32 copy, fp32 gradient."""
-
 
 def residents(
     model: Model, work: Work, plan: Plan, run: Run, stack: Stack
@@ -94,7 +90,7 @@ def _stage(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: 
         peak = peak + working
     logits: Bytes = 0.0
     if stage.head:
-        logits = work.tokens * model.vocab / plan.tp * LOGIT_BYTES
+        logits = work.tokens * model.vocab / (1.0 if stack.logits_gathered else plan.tp) * loss.KEPT[stack.loss]
     each = stack.whole_bytes + stack.cut_bytes / plan.tp
     beside = np.where(np.greater(plan.tp, 1.0), work.tokens * model.hidden * each, 0.0)
     base = precision.recipe(plan.precision).width

@@ -39,6 +39,8 @@ class Stack:
     compiler fuses pointwise chains)."""
     loss: str = "torch"
     """torch (separate kernels on fp32 logits), parallel (vocabulary-parallel, Megatron's kernels), fused (one kernel), compiled."""
+    logits_gathered: bool = False
+    """Whether the loss works on logits gathered over the tensor-parallel ranks, so that each holds all of them."""
     stage_cut: str = "even"
     """even (layers spread evenly), cost (by cost, head and embedding counted), edges (embedding and head count as one layer each)."""
     reduce_dtype: str = "fp32"

@@ -28,7 +28,11 @@ BYTES: dict[str, tuple[float, float]] = {
     "fused": (6.0, 4.0),
     "compiled": (4.0, 4.0),
 }
-"""Bytes per logit by the word of `Stack.loss`."""
+"""Bytes per logit through memory by the word of `Stack.loss`."""
+KEPT: dict[str, float] = {"torch": 14.0, "parallel": 10.0, "fused": 4.0, "compiled": 6.0}
+"""Bytes per logit that lie in memory at the peak. torch: 16-bit logits, their fp32 copy, log-softmax, its gradient; parallel:
+16-bit logits, the fp32 copy that becomes its own gradient, its 16-bit cast and a part of one more; fused: logits, overwritten
+by their gradient, and one more copy of them; compiled: logits, their gradient, and one of them while it is cast."""
 
 
 def applied(ops: Iterable[Compute], word: str) -> tuple[Compute, ...]:

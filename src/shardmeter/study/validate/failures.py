@@ -13,6 +13,7 @@ from shardmeter.study.validate.failed import as_measured, other_cause
 from shardmeter.study.validate.predictions import Predict, legal
 from shardmeter.study.validate.resolve import MappedRow, map_rows
 from shardmeter.study.validate.rows import Row
+from shardmeter.study.validate.witness import crashed
 
 
 @record
@@ -35,13 +36,17 @@ class Failures:
 NOTHING = Failures(rows=(), fits={})
 
 
-def compare(rows: Sequence[Row], catalog: Catalog, predict: Predict) -> Failures:
-    """Map and predict the rows of a file of failures."""
+def compare(rows: Sequence[Row], catalog: Catalog, predict: Predict, ran: Sequence[MappedRow] = ()) -> Failures:
+    """Map and predict the rows of a file of failures; `ran` are rows that may bear witness that memory stopped none of them."""
     adapted = tuple(as_measured(row) for row in rows)
     causes = tuple(other_cause(row) for row in adapted)
     mapped = tuple(
         changed(row, scenario=None, skip="", exclude=cause) if cause else legal(row)
         for row, cause in zip(map_rows(adapted, catalog), causes, strict=True)
+    )
+    crashes = crashed(mapped, ran)
+    mapped = tuple(
+        changed(row, scenario=None, exclude=crashes[row.line]) if row.line in crashes else row for row in mapped
     )
     asked = tuple(row for row in mapped if row.scenario is not None)
     answers = predict([row.scenario for row in asked if row.scenario is not None])

@@ -66,7 +66,7 @@ def _measured(table: Table, catalog: Catalog, predictor: Predict, failed: Sequen
     compared = score.compare(mapped, predictor)
     known = score.identities(compared)
     scores = compared.scores
-    lost = failures.compare(failed, catalog, predictor) if failed else failures.NOTHING
+    lost = failures.compare(failed, catalog, predictor, compared.rows) if failed else failures.NOTHING
     return {
         **score.accounting(compared.rows, len(compared.predicted) - len(known)),
         "identities": known,
@@ -82,9 +82,10 @@ def _measured(table: Table, catalog: Catalog, predictor: Predict, failed: Sequen
 
 def _failed(table: Table, catalog: Catalog, predictor: Predict) -> dict[str, Any]:
     """A file of configurations that did not run; false alarms come from the shipped runs of the same sources."""
-    lost = failures.compare(table.rows, catalog, predictor)
+    shown = map_rows(shipped.measured().rows, catalog)
+    lost = failures.compare(table.rows, catalog, predictor, shown)
     sources = {row.source_key for row in lost.rows if row.scenario is not None}
-    ran = [row for row in map_rows(shipped.measured().rows, catalog) if row.source_key in sources]
+    ran = [row for row in shown if row.source_key in sources]
     alarms = score.alarms(score.compare(ran, predictor))
     return {
         **score.accounting(lost.rows, len(lost.fits)),

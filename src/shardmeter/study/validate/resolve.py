@@ -9,6 +9,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, UnknownName
 from shardmeter.core.record import changed, record
+from shardmeter.families import family
 from shardmeter.scenario.catalog import Catalog
 from shardmeter.scenario.islands import build_island
 from shardmeter.specs.accelerator import Accelerator
@@ -43,6 +44,8 @@ ROCE_UNSTATED: tuple[tuple[str, str, float | None], ...] = ((r"^(v100|a100)", "r
 
 CUT_WITH_EDGES = ("megatron", "megatron-like")
 """Lineages that can count the embedding and the head as one layer each: done where only then the stages come out even."""
+ACHIEVABLE = 0.90
+"""Share of a dense peak that no training step reaches with its matrix products alone."""
 OVERFULL = 1.02
 """A report above the device's memory by more than this is a wrong label or unit."""
 
@@ -102,7 +105,25 @@ def map_verdict(verdict: Verdict, catalog: Catalog, stacks: Mapping[str, Stack])
     device = scenario.fleet.islands[0].accelerator
     if mapped.memory is not None and mapped.memory > OVERFULL * float(np.max(device.memory)):
         return changed(mapped, exclude=f"{mapped.memory_gib:.1f} GiB are reported on a device of less: {device.name}")
+    done, peak = _least_rate(scenario, mapped.step_time)
+    if done > ACHIEVABLE * peak:
+        says = f"{done / 1e12:.0f} TFLOP/s a device at least, of a peak of {peak / 1e12:.0f}"
+        return changed(mapped, exclude=f"faster than the device can: {says}: a rate of several devices, or a misprint")
     return changed(mapped, scenario=scenario, stand_in=stand_in)
+
+
+def _least_rate(scenario: Scenario, step_time: float | None) -> tuple[float, float]:
+    """(FLOP/s a device that the matrix products alone need, its dense peak): forward and one gradient where most is frozen."""
+    island, plan = scenario.fleet.islands[0], scenario.plan
+    formats = recipe(plan.precision)
+    peak = float(island.accelerator.peak.get(formats.linear or formats.base, np.inf))
+    if not step_time:
+        return 0.0, peak
+    tokens = scenario.run.global_batch * scenario.run.seq_len
+    passes = 6.0 if plan.trainable == "all" else 4.0
+    model = scenario.model
+    matrices = family(model.family).active_matrices(model) + model.vocab * model.hidden
+    return float(passes * matrices * tokens / (step_time * island.gpus)), peak
 
 
 def resolve(reading: Reading, catalog: Catalog, stacks: Mapping[str, Stack], name: str) -> tuple[Scenario, str]:

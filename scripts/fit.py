@@ -69,11 +69,12 @@ def fit_row(row: MappedRow) -> FitRow:
 
 
 def teaches(row: MappedRow) -> bool:
-    """Rows on a software floor that the stack has no number for, and tensor parallelism wider than a node (a hidden setting doubles their time), teach nothing."""
+    """Rows on a software floor that the stack has no number for teach nothing; nor does tensor parallelism wider than a node,
+    where a hidden setting doubles the time."""
     assert row.scenario is not None  # noqa: S101
     island = row.scenario.fleet.islands[0]
-    told = row.regime == "normal" or (row.regime == "floor" and row.scenario.stack.collective_overhead > 0.0)
-    return told and bool(row.scenario.plan.tp <= island.tiers[0].size)
+    floored = row.regime == "floor" and bool(row.scenario.stack.collective_overhead > 0.0)
+    return (row.regime == "normal" or floored) and bool(row.scenario.plan.tp <= island.tiers[0].size)
 
 
 def memory_fits(mapped: list[MappedRow]) -> dict[str, dict[str, float]]:

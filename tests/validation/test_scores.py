@@ -37,8 +37,8 @@ def constant(step, gib=40.0, limit=80.0):
     """A predictor that says the same of every scenario."""
 
     def answer(scenarios):
-        one = Predicted(step_time=step, allocated=gib * 2**30, reserved=1.1 * gib * 2**30, peak=1.2 * gib * 2**30,
-                        limit=limit * 2**30)  # fmt: skip
+        one = Predicted(step_time=step, allocated=gib * 2**30, first=gib * 2**30, reserved=1.1 * gib * 2**30,
+                        peak=1.2 * gib * 2**30, limit=limit * 2**30)  # fmt: skip
         return tuple(one for _ in scenarios)
 
     return answer

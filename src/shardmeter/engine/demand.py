@@ -348,7 +348,7 @@ def _weight_casts(held: Count, plan: Plan, block: str, keep: bool) -> tuple[Comp
 
 
 def _gathered_copies(held: Count, plan: Plan, stack: Stack, keep: bool) -> tuple[Compute, ...]:
-    """fsdp with sharding per parameter: every gather ends in a copy out of the gathered buffer, read and written once
+    """Fsdp with sharding per parameter: every gather ends in a copy out of the gathered buffer, read and written once
     (PyTorch FSDP2, released code). Flat parameters are views into the buffer and need none (Zhao 2023 §3.2)."""
     if not (fsdp.applies(plan) and stack.gather_copy):
         return ()

@@ -20,6 +20,7 @@ from shardmeter.strategies import adapters, context, data, expert, fsdp, loss, o
 from shardmeter.strategies.pipeline import Stage
 from shardmeter.strategies.precision import WIDTH
 
+
 def residents(
     model: Model, work: Work, plan: Plan, run: Run, stack: Stack
 ) -> tuple[tuple[MemoryTerm, ...], Bytes, Bytes]:

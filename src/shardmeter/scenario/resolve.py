@@ -325,7 +325,9 @@ def _run(given: RunInput, model: Model, plan: Plan, found: Findings) -> Run:
     document = given.document_len
     if document is not None and document > seq_len:
         says = f"document_len = {document:g} is more than seq_len = {seq_len:g}"
-        found.refuse(("run", "document_len"), says, "documents are packed into sequences: say fewer tokens, or leave it out")
+        found.refuse(
+            ("run", "document_len"), says, "documents are packed into sequences: say fewer tokens, or leave it out"
+        )
     global_batch = _global_batch(given, float(seq_len), plan, found)
     if given.tokens is not None and given.steps is not None:
         found.refuse(("run", "steps"), "both tokens and steps are given", "keep one of the two")

@@ -170,7 +170,9 @@ class RunInput(Input):
     """What is asked of the run."""
 
     seq_len: SeqLen | None = said("Tokens per sequence.")
-    document_len: SeqLen | None = said("Mean tokens of the documents packed into a sequence; attention stays inside one.")
+    document_len: SeqLen | None = said(
+        "Mean tokens of the documents packed into a sequence; attention stays inside one."
+    )
     global_batch: Batch | None = said("Sequences per optimizer step, or '8M tokens'.")
     tokens: Tokens | None = said("Length of the run in tokens.")
     steps: Steps | None = said("Length of the run in optimizer steps.")

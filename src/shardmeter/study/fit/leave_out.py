@@ -110,7 +110,9 @@ def five_row_error(rows: Sequence[FitRow], prior: Mapping[str, float], draws: in
         return None
     rows = [_unseen(row) for row in rows]
     centred = {
-        name: changed(PRIORS[name], centre=_inside(PRIORS[name], value)) for name, value in prior.items() if name in PRIORS
+        name: changed(PRIORS[name], centre=_inside(PRIORS[name], value))
+        for name, value in prior.items()
+        if name in PRIORS
     }
     errors = []
     for seed in range(draws):
@@ -135,7 +137,9 @@ def five_row_error(rows: Sequence[FitRow], prior: Mapping[str, float], draws: in
 
 def _unseen(row: FitRow) -> FitRow:
     """A row whose stack has none of the numbers that only this stack showed."""
-    return changed(row, scenario=changed(row.scenario, stack=changed(row.scenario.stack, **dict.fromkeys(WHERE_SEEN, 0.0))))
+    return changed(
+        row, scenario=changed(row.scenario, stack=changed(row.scenario.stack, **dict.fromkeys(WHERE_SEEN, 0.0)))
+    )
 
 
 def _inside(prior: Prior, value: float) -> float:

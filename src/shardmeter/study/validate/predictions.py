@@ -81,7 +81,12 @@ def _unstacked(estimate: Estimate, fragmentation: object, rows: int) -> tuple[Pr
     ]
     return tuple(
         Predicted(
-            step_time=float(step), allocated=float(used), first=float(first), reserved=float(held), peak=float(peak), limit=float(limit)
+            step_time=float(step),
+            allocated=float(used),
+            first=float(first),
+            reserved=float(held),
+            peak=float(peak),
+            limit=float(limit),
         )
         for step, used, first, held, peak, limit in zip(*columns, strict=True)
     )

@@ -42,8 +42,24 @@ def _kind(source: str, scenario: Scenario) -> Kind:
     """What must be equal for one configuration to bear witness on another."""
     s, plan = scenario, scenario.plan
     island = s.fleet.islands[0]
-    same = (source, island.accelerator.name, s.model.layers, float(s.model.hidden), float(s.model.ffn), float(s.run.seq_len))
-    return (*same, s.stack.name, s.stack.attention, s.stack.kernels, plan.recompute, plan.pp, plan.schedule, float(plan.cp))
+    same = (
+        source,
+        island.accelerator.name,
+        s.model.layers,
+        float(s.model.hidden),
+        float(s.model.ffn),
+        float(s.run.seq_len),
+    )
+    return (
+        *same,
+        s.stack.name,
+        s.stack.attention,
+        s.stack.kernels,
+        plan.recompute,
+        plan.pp,
+        plan.schedule,
+        float(plan.cp),
+    )
 
 
 def _needs_as_much(ran: Scenario, failed: Scenario) -> bool:

@@ -46,8 +46,9 @@ def micro_batch(
     hidden: Ledger = {}
     for name, count in contents(stage):
         add.merged(hidden, pieces[name].hidden, float(count))
+    ending: Seconds = 0.0
     if fsdp.applies(plan):
-        shown, behind, forward, backward = _accumulated(stage, pieces, plan, stack, micro_batches)
+        shown, behind, forward, backward, ending = _accumulated(stage, pieces, plan, stack, micro_batches)
         add.merged(exposed, shown, 1.0)
         add.merged(hidden, behind, 1.0)
         times[FORWARD] = times[FORWARD] + forward
@@ -62,6 +63,7 @@ def micro_batch(
         forward=times[FORWARD],
         input_grad=times[INPUT_GRAD],
         weight_grad=times[WEIGHT_GRAD],
+        ending=ending,
     )
     return MicroBatch(stage=stage, exposed=exposed, hidden=hidden, slot=slot)
 
@@ -233,14 +235,13 @@ def lasting(layer: Piece, plan: Plan) -> tuple[Seconds, Seconds]:
 
 def _accumulated(
     stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, micro_batches: Count
-) -> tuple[Ledger, Ledger, Seconds, Seconds]:
-    """`_sharded` of the mean micro-batch: where gradients are reduced with the last one only, the others reduce nothing.
-
-    Leaves out: that it is the last one that passes all stages at the end of a step (up to 30 % short where its
-    reductions take longer than its compute)."""
+) -> tuple[Ledger, Ledger, Seconds, Seconds, Seconds]:
+    """`_sharded` of the mean micro-batch (exposed and hidden), the extra seconds of one's forward and backward, and what the
+    last backward of the step takes longer than the others: where gradients are reduced with the last micro-batch only, the
+    others reduce nothing, and it is the last one that every stage before this one waits for."""
     loud = _sharded(stage, pieces, plan, stack)
     if data.reduces_each(plan, stack.accumulate):
-        return loud
+        return *loud, 0.0
     still = {name: changed(piece, scatter=NOTHING, replicate=NOTHING) for name, piece in pieces.items()}
     quiet = _sharded(stage, still, plan, stack)
     share = 1.0 / micro_batches
@@ -248,12 +249,7 @@ def _accumulated(
     def mean(one: Ledger, other: Ledger) -> Ledger:
         return {label: share * one[label] + (1.0 - share) * other[label] for label in one}
 
-    return (
-        mean(loud[0], quiet[0]),
-        mean(loud[1], quiet[1]),
-        share * loud[2] + (1.0 - share) * quiet[2],
-        share * loud[3] + (1.0 - share) * quiet[3],
-    )
+    return mean(loud[0], quiet[0]), mean(loud[1], quiet[1]), quiet[2], quiet[3], loud[3] - quiet[3]
 
 
 def _copied(

@@ -135,20 +135,27 @@ def _forward_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tupl
 def _backward_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]]) -> list[Window]:
     """Computes behind which the layer before is gathered again and the gradients of the one after are reduced; at the edges
     those of the head (with a gather only) and of the embedding (with a reduction only)."""
-    triples: Counter[tuple[str, str, str]] = Counter()
+    triples: Counter[tuple[str, str, str, bool]] = Counter()
     for row in filter(None, rows):
-        triples.update(zip(("", *row[:-1]), row, (*row[1:], ""), strict=True))
+        begun = (at == len(row) - 2 for at in range(len(row)))
+        triples.update(zip(("", *row[:-1]), row, (*row[1:], ""), begun, strict=True))
     if stage.head and rows[-1]:
-        triples[rows[-1][-1], "head", ""] += 1
+        triples[rows[-1][-1], "head", "", False] += 1
     windows = [
         Window(
             count=count, period=pieces[own].backward, serial=pieces[own].serial_backward,
             gather=pieces[before].gather_again if before else NOTHING,
             reduce=pieces[after].reduce if after else NOTHING,
+            lag=_lag(pieces[after], pieces[own].backward) if begun else 0.0,
         )
-        for (before, own, after), count in triples.items()
+        for (before, own, after, begun), count in triples.items()
     ]  # fmt: skip
     return windows + _edge(stage, pieces, rows[0])
+
+
+def _lag(reduced: Piece, window: Seconds) -> Seconds:
+    """How long a layer's sum over replicas, which follows its scatter, runs on after the window that they began in."""
+    return add.larger(reduced.replicate.seconds - add.larger(window - reduced.scatter.seconds, 0.0), 0.0)
 
 
 def _edge(stage: Stage, pieces: dict[str, Piece], row: tuple[str, ...]) -> list[Window]:
@@ -202,6 +209,8 @@ class Window:
     serial: Charge
     gather: Charge = NOTHING
     reduce: Charge = NOTHING
+    lag: Seconds = 0.0
+    """Of the first reduction of a turn, what passes in the next window, and of the last one after all of them."""
 
     def stall(self, moved: Charge) -> Seconds:
         """What one of them waits for `moved`."""
@@ -219,7 +228,7 @@ def behind(windows: Sequence[Window], contention: Ratio) -> tuple[Seconds, Secon
         alone, both = window.stall(window.gather), window.stall(moved)
         gathers = gathers + count * alone
         reductions = reductions + count * (both - alone)
-        slowed = slowed + count * hide.slowed(contention, moved.seconds - both, both)
+        slowed = slowed + count * hide.slowed(contention, moved.seconds - window.lag - both, both)
     return gathers, reductions, slowed
 
 

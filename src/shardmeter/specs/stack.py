@@ -17,6 +17,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "gather_dtype": ("fp32", "bf16", "fp16"),
     "gradient_dtype": ("fp32", "bf16", "fp16"),
     "accumulate": ("usual", "last", "every"),
+    "collectives": ("ring", "tree", "nvls", "direct"),
 }
 """The words each named field of a stack may hold."""
 
@@ -59,6 +60,9 @@ class Stack:
     accumulate: str = "usual"
     """When gradients are reduced while micro-batches accumulate: usual (ddp and zero1 with the last one, the others after every
     one), last (no_sync everywhere: gradients are kept whole until then), every (DDP without no_sync)."""
+    collectives: tuple[str, ...] = ("ring", "tree", "nvls")
+    """Algorithms that a collective may take, the cheapest every time: ring (always there), tree, nvls (the switch sums, where it
+    can), direct (every rank reads all others at once, inside a switched or fully meshed domain)."""
     sends_cut: bool = False
     """Without sequence parallelism: whether each tensor-parallel rank sends its part of the activations to the next stage."""
     expert_overlap: bool = False

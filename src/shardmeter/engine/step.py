@@ -10,6 +10,7 @@ from shardmeter.core.units import Count, Seconds
 from shardmeter.engine import add, demand, whole
 from shardmeter.engine.demand import Work
 from shardmeter.engine.hide import Fold
+from shardmeter.engine.jitter import stragglers
 from shardmeter.engine.layer import Ledger, Piece
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.engine.price import Prices
@@ -61,8 +62,9 @@ def step(
     updating, behind = update(work, pieces, price, plan, waited)
     add.merged(exposed, updating, 1.0)
     add.merged(hidden, behind, 1.0)
+    exposed["stragglers"] = stragglers(work, stages, updating["optimizer"], plan, stack)
     exposed["software"] = stack.step_overhead
-    after = after + add.folded(updating.values()) + exposed["software"]
+    after = after + add.folded(updating.values()) + exposed["stragglers"] + exposed["software"]
     tokens = work.tokens * work.micro_batches
     return exposed, hidden, Fold(prologue=before, steady=steady, epilogue=after, idle={"compute": bubble}, work=tokens)
 

@@ -64,6 +64,7 @@ FIELDS: Mapping[str, Bound] = {
     "backward": _SHARE,
     # shares that may be nothing
     "contention": _LOSS,
+    "jitter": _LOSS,
     "fragmentation": _LOSS,
 }
 """By the name of a field, which means the same in every record."""

@@ -85,6 +85,9 @@ class Stack:
     contention: Fraction = 0.55
     """Seconds of compute lost per second of communication hidden under it."""
     step_overhead: Seconds = 5e-3
+    jitter: Fraction = 0.0
+    """Standard deviation of a rank's compute in a step over its mean: all wait for the slowest. 0: the fitted numbers hold what
+    there was of it where they were fitted (slowest of eight over fastest of one node: 5 % and more, which is 0.017 or so)."""
     # memory
     context: Bytes = 1.5e9
     """CUDA context, communicator buffers and what else lies outside the allocator."""

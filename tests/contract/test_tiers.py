@@ -269,3 +269,20 @@ def test_a_full_mesh_gives_a_group_the_links_between_its_members(ranks: int) -> 
     part = 8e9 / ranks
     assert charges["all_gather"] == pytest.approx(part / 64e9)
     assert charges["all_to_all"] == pytest.approx(part / 64e9 / 0.87)
+
+
+@few
+@given(ranks=st.sampled_from([2.0, 4.0, 8.0]), size=st.floats(1e6, 1e9))
+def test_an_all_to_all_over_both_sockets_of_a_pcie_box_is_slow(ranks: float, size: float) -> None:
+    """PCIe joins a node without a switch: four exchange at the rate of their slots, eight through what joins the sockets."""
+    device = CATALOG.accelerator("H100-PCIe-80GB")
+    island = build_island(accelerator=device, nodes=1.0, gpus_per_node=8.0, fabric=None)
+    island = changed(island, tiers=(changed(island.tiers[0], **dict.fromkeys(LATENCIES, 0.0)),))
+    plan, stack = (
+        Plan(dp_shard=ranks, dp_replicate=8.0 / ranks),
+        changed(CATALOG.stack("titan-compile"), scale_up_factor=1.0),
+    )
+    asked = Transfer(label="x", collective="all_to_all", size=size, axes=("dp_shard",), phase="forward", scope="layer")
+    rate = 12e9 if ranks == 8.0 else 63e9 * 0.76 * 0.87
+    found = float(prices(island, stack, plan, 2.0).transfer(asked).seconds)
+    assert found == pytest.approx(size * (1.0 - 1.0 / ranks) / rate)

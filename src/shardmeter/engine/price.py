@@ -215,6 +215,10 @@ class Prices:
             share = tier.share if index else tier.share * collectives.EXCHANGE_SHARE
             parts = self._along(tier, demand.axes)
             time = collectives.tier_time(moved, self._bandwidth(tier, reached), share, self._factor(index))
+            if tier.exchange_bandwidth is not None:
+                slow = collectives.tier_time(moved, tier.exchange_bandwidth, 1.0, self._factor(index))
+                halves = np.greater(reached, self.island.accelerator.node_size / 2.0)
+                time = np.where(halves, np.maximum(time, slow), time)
             if parts:
                 time = self._across(tier, parts, demand.size * reached / ranks, moved)
             longest, total = np.maximum(longest, time), total + time

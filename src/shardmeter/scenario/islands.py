@@ -53,6 +53,7 @@ def build_island(
             latency=accelerator.scale_up_latency,
             latency_step=accelerator.scale_up_step,
             pair_bandwidth=accelerator.pair_bandwidth if _is_mesh(accelerator) else None,
+            exchange_bandwidth=accelerator.exchange_bandwidth,
             torus=torus(accelerator, domain),
         )
     ]

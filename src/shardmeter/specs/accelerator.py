@@ -45,6 +45,8 @@ class Accelerator:
     pair_bandwidth: BytesPerS | None = None
     """Rate of one pair, where the domain is a mesh and not a switch, or of one link of a torus; None = any pair gets
     `scale_up_bandwidth`."""
+    exchange_bandwidth: BytesPerS | None = None
+    """What each accelerator reaches in an all-to-all of more than half a node, where the halves hang on two sockets (PCIe)."""
     torus_axes: int = 0
     """Axes of the torus that the domain is, where it is one: 2 or 3."""
     torus_closes: Count = 4.0

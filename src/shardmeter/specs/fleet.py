@@ -78,6 +78,8 @@ class Tier:
     pair_bandwidth: BytesPerS | None = None
     """Rate of one pair where the tier is a mesh and not a switch: a group of n gets at most n − 1 pairs; of one link, one
     way, where it is a torus."""
+    exchange_bandwidth: BytesPerS | None = None
+    """What each reaches in an all-to-all of more than half a node, where that is less; shares included."""
     torus: tuple[TorusAxis, ...] = ()
     """Where the tier is a torus: its axes, in the order in which ranks fill them. A group has the links of those it spans."""
     adapter: BytesPerS | None = None

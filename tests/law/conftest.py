@@ -109,7 +109,7 @@ def settings_of(draw: st.DrawFn, structure: Question) -> Question:
         gemm_factor=draw(share(0.45, 1.05)), traffic_factor=draw(share(0.4, 8.0)),
         launch_overhead=draw(share(2e-6, 1e-4)), nic_factor=draw(share(0.05, 1.1)),
         attention_factor=draw(share(0.5)), scale_up_factor=draw(share(0.3)), contention=draw(share(0.0)),
-        step_overhead=draw(share(0.0, 0.1)), fragmentation=draw(share(0.0, 0.2)), context=draw(share(0.5e9, 4e9)),
+        step_overhead=draw(share(0.0, 0.1)), jitter=draw(share(0.0, 0.1)), fragmentation=draw(share(0.0, 0.2)), context=draw(share(0.5e9, 4e9)),
         launches_forward=draw(share(5.0, 60.0)), launches_backward=draw(share(5.0, 90.0)),
     )  # fmt: skip
     island = draw(islands(structure["device"], structure["tiers"], float(plan.gpus)))

@@ -67,6 +67,24 @@ def test_unlike_stages_with_hops(name: str, data: st.DataObject, back: float, we
     assert found >= exact * (1 - SHORT.get(name, 0.03))
 
 
+ENDING = tuple(name for name in names() if schedule(name).TRAITS.ending)
+
+
+@pytest.mark.parametrize("name", ENDING)
+@given(data=st.data(), ends=st.lists(st.floats(0.0, 4.0), min_size=16, max_size=16), alike=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_a_last_backward_that_is_longer(name: str, data: st.DataObject, ends: list[float], alike: bool) -> None:
+    pp, passes, chunks = data.draw(shapes(name))
+    sizes = data.draw(st.lists(st.floats(0.75, 1.25), min_size=pp, max_size=pp))
+    slots = [
+        Slot(first=i, count=1, forward=size, input_grad=size, weight_grad=size, ending=ending)
+        for i, (size, ending) in enumerate(zip([1.0] * pp if alike else sizes, ends, strict=False))
+    ]
+    exact, found = duration(name, slots, passes, chunks, 0.0), closed(name, slots, passes, chunks, 0.0)
+    assert found <= exact * (1 + 1e-9)
+    assert found >= exact * (1 - (1e-9 if alike or name == "gpipe" else 0.03))
+
+
 @pytest.mark.parametrize(
     ("name", "bubble"),
     [

@@ -244,7 +244,7 @@ def test_a_straggler_slows_the_step_and_equal_seeds_are_equal() -> None:
     slow = played(asked, pace=(1.0, 1.2, 1.0, 1.0))[1].makespan
     assert plain < slow <= 1.2 * plain
     assert stragglers(7, 4, 0.1) == stragglers(7, 4, 0.1) != stragglers(8, 4, 0.1)
-    assert all(1.0 <= factor <= 1.1 for factor in stragglers(7, 64, 0.1))
+    assert all(1.0 <= factor <= 1.6 for factor in stragglers(7, 64, 0.1, 64.0))
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,9 @@ at ui.perfetto.dev or in chrome://tracing. Whether the plan fits into memory is 
     "--ranks", metavar="N,N…", help="Only these pipeline stages in both files; left out, all (16 in the SVG)."
 )
 @click.option(
-    "--straggle", metavar="SHARE", type=click.FloatRange(0.0, 10.0), default=0.0, show_default=True,
-    help="Slow every stage's compute by a share drawn from 0 to this.",
+    "--straggle", metavar="SHARE", type=click.FloatRange(0.0, 1.0), default=None,
+    help="Jitter: the standard deviation of a rank's compute over its mean. Every stage goes at the pace of its slowest rank, "
+    "drawn anew with --seed; the closed form has the mean of such draws. Left out, the stack's.",
 )  # fmt: skip
 @click.option(
     "--seed",
@@ -43,7 +44,7 @@ at ui.perfetto.dev or in chrome://tracing. Whether the plan fits into memory is 
     help="What the stragglers are drawn from.",
 )
 def trace(
-    out: str | None, svg: str | None, steps: int, ranks: str | None, straggle: float, seed: int, **asked: Any
+    out: str | None, svg: str | None, steps: int, ranks: str | None, straggle: float | None, seed: int, **asked: Any
 ) -> int:
     """Run the step of SCENARIO task by task: every layer, collective and send of one GPU per pipeline stage."""
     scenario = resolve(asked)

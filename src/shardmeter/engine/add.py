@@ -26,9 +26,12 @@ CAUSES: dict[str, str] = {
     "pipeline bubble": "pipeline",
     "host offload": "host link",
     "optimizer": "optimizer",
+    "stragglers": "stragglers",
     "software": "software",
 }
 """Ledger order, and the cause of each term."""
+BUSY = ("matrix products", "core attention", "memory-bound kernels", "recompute")
+"""Terms in which the device computes."""
 
 
 def ledger(exposed: dict[str, Seconds], hidden: dict[str, Seconds]) -> tuple[Term, ...]:

@@ -25,9 +25,6 @@ from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import precision
 
-BUSY = ("matrix products", "core attention", "memory-bound kernels", "recompute")
-"""Terms in which the device computes."""
-
 
 def priced(
     model: Model, island: Island, plan: Plan, run: Run, stack: Stack
@@ -53,12 +50,12 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
     """Predict one optimizer step of one island. Any numeric field may be an array; results have the broadcast shape.
 
     Raises UnknownName for a family or schedule that is not built. Legality is the constraints' business: an illegal plan
-    gives meaningless numbers here, not an error. Leaves out: jitter between ranks, data loading, evaluation."""
+    gives meaningless numbers here, not an error. Leaves out: data loading, evaluation."""
     work, price, pieces, stages = priced(model, island, plan, run, stack)
     exposed, hidden, _ = step(work, stages, pieces, price, plan, stack)
     terms = add.ledger(exposed, hidden)
     busy: Seconds = 0.0
-    for label in BUSY:
+    for label in add.BUSY:
         busy = busy + exposed.get(label, 0.0)
     memory_terms, allocated, first = memory.residents(model, work, plan, run, stack)
     device = island.accelerator

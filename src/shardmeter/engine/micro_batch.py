@@ -46,8 +46,9 @@ def micro_batch(
     hidden: Ledger = {}
     for name, count in contents(stage):
         add.merged(hidden, pieces[name].hidden, float(count))
+    ending: Seconds = 0.0
     if fsdp.applies(plan):
-        shown, behind, forward, backward = _accumulated(stage, pieces, plan, stack, micro_batches)
+        shown, behind, forward, backward, ending = _accumulated(stage, pieces, plan, stack, micro_batches)
         add.merged(exposed, shown, 1.0)
         add.merged(hidden, behind, 1.0)
         times[FORWARD] = times[FORWARD] + forward
@@ -62,6 +63,7 @@ def micro_batch(
         forward=times[FORWARD],
         input_grad=times[INPUT_GRAD],
         weight_grad=times[WEIGHT_GRAD],
+        ending=ending,
     )
     return MicroBatch(stage=stage, exposed=exposed, hidden=hidden, slot=slot)
 
@@ -133,20 +135,27 @@ def _forward_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tupl
 def _backward_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]]) -> list[Window]:
     """Computes behind which the layer before is gathered again and the gradients of the one after are reduced; at the edges
     those of the head (with a gather only) and of the embedding (with a reduction only)."""
-    triples: Counter[tuple[str, str, str]] = Counter()
+    triples: Counter[tuple[str, str, str, bool]] = Counter()
     for row in filter(None, rows):
-        triples.update(zip(("", *row[:-1]), row, (*row[1:], ""), strict=True))
+        begun = (at == len(row) - 2 for at in range(len(row)))
+        triples.update(zip(("", *row[:-1]), row, (*row[1:], ""), begun, strict=True))
     if stage.head and rows[-1]:
-        triples[rows[-1][-1], "head", ""] += 1
+        triples[rows[-1][-1], "head", "", False] += 1
     windows = [
         Window(
             count=count, period=pieces[own].backward, serial=pieces[own].serial_backward,
             gather=pieces[before].gather_again if before else NOTHING,
             reduce=pieces[after].reduce if after else NOTHING,
+            lag=_lag(pieces[after], pieces[own].backward) if begun else 0.0,
         )
-        for (before, own, after), count in triples.items()
+        for (before, own, after, begun), count in triples.items()
     ]  # fmt: skip
     return windows + _edge(stage, pieces, rows[0])
+
+
+def _lag(reduced: Piece, window: Seconds) -> Seconds:
+    """How long a layer's sum over replicas, which follows its scatter, runs on after the window that they began in."""
+    return add.larger(reduced.replicate.seconds - add.larger(window - reduced.scatter.seconds, 0.0), 0.0)
 
 
 def _edge(stage: Stage, pieces: dict[str, Piece], row: tuple[str, ...]) -> list[Window]:
@@ -200,6 +209,8 @@ class Window:
     serial: Charge
     gather: Charge = NOTHING
     reduce: Charge = NOTHING
+    lag: Seconds = 0.0
+    """Of the first reduction of a turn, what passes in the next window, and of the last one after all of them."""
 
     def stall(self, moved: Charge) -> Seconds:
         """What one of them waits for `moved`."""
@@ -217,7 +228,7 @@ def behind(windows: Sequence[Window], contention: Ratio) -> tuple[Seconds, Secon
         alone, both = window.stall(window.gather), window.stall(moved)
         gathers = gathers + count * alone
         reductions = reductions + count * (both - alone)
-        slowed = slowed + count * hide.slowed(contention, moved.seconds - both, both)
+        slowed = slowed + count * hide.slowed(contention, moved.seconds - window.lag - both, both)
     return gathers, reductions, slowed
 
 
@@ -233,14 +244,13 @@ def lasting(layer: Piece, plan: Plan) -> tuple[Seconds, Seconds]:
 
 def _accumulated(
     stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, micro_batches: Count
-) -> tuple[Ledger, Ledger, Seconds, Seconds]:
-    """`_sharded` of the mean micro-batch: where gradients are reduced with the last one only, the others reduce nothing.
-
-    Leaves out: that it is the last one that passes all stages at the end of a step (up to 30 % short where its
-    reductions take longer than its compute)."""
+) -> tuple[Ledger, Ledger, Seconds, Seconds, Seconds]:
+    """`_sharded` of the mean micro-batch (exposed and hidden), the extra seconds of one's forward and backward, and what the
+    last backward of the step takes longer than the others: where gradients are reduced with the last micro-batch only, the
+    others reduce nothing, and it is the last one that every stage before this one waits for."""
     loud = _sharded(stage, pieces, plan, stack)
     if data.reduces_each(plan, stack.accumulate):
-        return loud
+        return *loud, 0.0
     still = {name: changed(piece, scatter=NOTHING, replicate=NOTHING) for name, piece in pieces.items()}
     quiet = _sharded(stage, still, plan, stack)
     share = 1.0 / micro_batches
@@ -248,12 +258,7 @@ def _accumulated(
     def mean(one: Ledger, other: Ledger) -> Ledger:
         return {label: share * one[label] + (1.0 - share) * other[label] for label in one}
 
-    return (
-        mean(loud[0], quiet[0]),
-        mean(loud[1], quiet[1]),
-        share * loud[2] + (1.0 - share) * quiet[2],
-        share * loud[3] + (1.0 - share) * quiet[3],
-    )
+    return mean(loud[0], quiet[0]), mean(loud[1], quiet[1]), quiet[2], quiet[3], loud[3] - quiet[3]
 
 
 def _copied(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.units import Bytes, BytesPerS, Count, FlopPerS, Fraction, Ratio, Seconds, Watts
+from shardmeter.engine import torus
 from shardmeter.physics import attention, collectives, gemm, host, memory_bound
 from shardmeter.specs.accelerator import Accelerator
 from shardmeter.specs.demands import FORWARD, Compute, Transfer
@@ -146,17 +147,25 @@ class Prices:
         innermost: Seconds = 0.0
         crossing: Mask = np.False_
         inside: Count = 1.0
+        at_once: Seconds = math.inf
         for index, tier in enumerate(self.island.tiers):
             reached = self._inside(demand.axes, tier.size)
             units = reached / inside
+            parts = self._along(tier, demand.axes)
             # a port out of a unit carries all that leaves it, however far it goes
             moved = collectives.shard_traffic(demand.size * double, ranks if index else reached, inside)
             share = self._share(tier, demand, ranks, reached)
-            time = collectives.tier_time(moved, self._bandwidth(tier, reached), share, self._factor(index))
+            rate = torus.rate(tier, parts) if parts else self._bandwidth(tier, reached)
+            time = collectives.tier_time(moved, rate, share, self._factor(index))
             longest, total = np.maximum(longest, time), total + time
-            ring = ring + double * tier.latency_step * collectives.ring_steps(ranks, inside, reached)
+            steps = torus.hops(parts) if parts else collectives.ring_steps(ranks, inside, reached)
+            ring = ring + double * tier.latency_step * steps
             if index == 0:
                 tree = collectives.tree_latency(units, tier.latency_base + tier.latency, 0.0)
+                if parts:  # no trees over a torus
+                    tree = np.where(np.greater(units, 1.0), math.inf, 0.0)
+                if not parts and "direct" in self.stack.collectives:
+                    at_once = np.where(np.equal(ranks, reached), self._at_once(demand, tier, ranks), math.inf)
                 innermost = time
             else:
                 # the fit over nodes holds the start inside them; tiers further out only add their doublings
@@ -165,18 +174,34 @@ class Prices:
                 crossing = np.logical_or(crossing, np.greater(units, 1.0))
             inside = reached
         latency = np.where(np.greater(ranks, 1.0), self.island.tiers[0].latency_start + ring, 0.0)
-        if demand.collective == "all_reduce":
+        if demand.collective == "all_reduce" and "tree" in self.stack.collectives:
             latency = np.minimum(latency, tree)
-        seconds = (collectives.wire_time(longest, total) + latency) * demand.messages
+        seconds = np.minimum(collectives.wire_time(longest, total) + latency, at_once) * demand.messages
         fabric = np.where(crossing, seconds, 0.0)
         return Charge(seconds, np.where(crossing, innermost * demand.messages, seconds), fabric)
 
+    def _at_once(self, demand: Transfer, tier: Tier, ranks: Count) -> Seconds:
+        """Every rank reads what it needs from all others at once: a gather or a scatter in one step; an all-reduce in one step
+        that reads whole buffers, or as a scatter and a gather in two, whichever is shorter. Nothing for one rank."""
+        rate, share, factor = self._bandwidth(tier, ranks), tier.share, self._factor(0)
+        parts = collectives.tier_time(collectives.shard_traffic(demand.size, ranks, 1.0), rate, share, factor)
+        once: Seconds = parts + tier.latency_step
+        if demand.collective == "all_reduce":
+            whole = collectives.one_shot_traffic(demand.size, ranks)
+            once = np.minimum(collectives.tier_time(whole, rate, share, factor) + tier.latency_step, 2.0 * once)
+        return np.where(np.greater(ranks, 1.0), tier.latency_start + once, 0.0)
+
+    def _along(self, tier: Tier, axes: tuple[str, ...]) -> tuple[torus.Along, ...]:
+        """What a group has of a tier's axes, where the tier is a torus."""
+        rows = [row for axis in axes for row in self.plan.spans(axis)]
+        return torus.along(tier, rows) if tier.torus else ()
+
     def _share(self, tier: Tier, demand: Transfer, ranks: Count, reached: Count) -> Fraction:
         """Plateau share of a tier: that of its switch for an all-reduce of a large enough group that stays inside."""
-        if tier.reduce_share is None or demand.collective != "all_reduce":
+        if tier.reduce_share is None or "nvls" not in self.stack.collectives or demand.collective != "all_reduce":
             return tier.share
         whole = np.logical_and(np.equal(ranks, reached), np.greater_equal(ranks, collectives.SWITCH_LEAST))
-        return np.where(whole, tier.reduce_share, tier.share)
+        return np.where(whole, np.maximum(tier.reduce_share, tier.share), tier.share)
 
     def _bandwidth(self, tier: Tier, members: Count) -> BytesPerS:
         """Rate of a tier for a group: all of it through a switch, at most members − 1 pairs through a mesh."""
@@ -196,9 +221,17 @@ class Prices:
             reached = self._inside(demand.axes, tier.size)
             moved = collectives.exchange_traffic(demand.size, ranks, inside, ranks if index else reached)
             share = tier.share if index else tier.share * collectives.EXCHANGE_SHARE
+            parts = self._along(tier, demand.axes)
             time = collectives.tier_time(moved, self._bandwidth(tier, reached), share, self._factor(index))
+            if tier.exchange_bandwidth is not None:
+                slow = collectives.tier_time(moved, tier.exchange_bandwidth, 1.0, self._factor(index))
+                halves = np.greater(reached, self.island.accelerator.node_size / 2.0)
+                time = np.where(halves, np.maximum(time, slow), time)
+            if parts:
+                time = self._across(tier, parts, demand.size * reached / ranks, moved)
             longest, total = np.maximum(longest, time), total + time
-            latency = latency + np.where(np.greater(reached, inside), tier.latency_step, 0.0)
+            steps = torus.hops(parts) if parts else np.where(np.greater(reached, inside), 1.0, 0.0)
+            latency = latency + tier.latency_step * steps
             if index == 0:
                 innermost = time
             else:
@@ -209,13 +242,24 @@ class Prices:
         fabric = np.where(crossing, seconds, 0.0)
         return Charge(seconds, np.where(crossing, innermost * demand.messages, seconds), fabric)
 
+    def _across(self, tier: Tier, parts: tuple[torus.Along, ...], size: Bytes, sent: Bytes) -> Seconds:
+        """An all-to-all over a torus: as long as the axis takes whose middle is the narrowest, and at least as long as all its
+        links take for what a rank sends. Axes pass their parts at the same time."""
+        longest = collectives.tier_time(sent, tier.bandwidth, tier.share, self._factor(0))
+        for traffic, rate in torus.exchanged(parts, size):
+            longest = np.maximum(longest, collectives.tier_time(traffic, rate, tier.share, self._factor(0)))
+        return longest
+
     def _send(self, demand: Transfer, ranks: Count) -> Charge:
         """Between neighbours of an axis: the slowest tier that any pair of them crosses. Nothing where there is one rank."""
         span = self.plan.stride(demand.axes[0]) * ranks
         inner = self.island.tiers[0]
         start = inner.latency_start
+        parts = torus.along(inner, [(2.0, self.plan.stride(demand.axes[0]))])
+        rate = torus.rate(inner, parts) if parts else self._bandwidth(inner, 2.0)
+        steps = torus.hops(parts) if parts else 1.0
         time = collectives.send_time(
-            demand.size, self._bandwidth(inner, 2.0), inner.share, self._factor(0), start + inner.latency_step
+            demand.size, rate, inner.share, self._factor(0), start + inner.latency_step * steps
         )
         crossing: Mask = np.False_
         for index, tier in enumerate(self.island.tiers[1:], 1):

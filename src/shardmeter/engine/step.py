@@ -6,10 +6,11 @@ import numpy as np
 
 from shardmeter.core.formula import under
 from shardmeter.core.record import changed
-from shardmeter.core.units import Seconds
+from shardmeter.core.units import Count, Seconds
 from shardmeter.engine import add, demand, whole
 from shardmeter.engine.demand import Work
 from shardmeter.engine.hide import Fold
+from shardmeter.engine.jitter import stragglers
 from shardmeter.engine.layer import Ledger, Piece
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.engine.price import Prices
@@ -61,8 +62,9 @@ def step(
     updating, behind = update(work, pieces, price, plan, waited)
     add.merged(exposed, updating, 1.0)
     add.merged(hidden, behind, 1.0)
+    exposed["stragglers"] = stragglers(work, stages, updating["optimizer"], plan, stack)
     exposed["software"] = stack.step_overhead
-    after = after + add.folded(updating.values()) + exposed["software"]
+    after = after + add.folded(updating.values()) + exposed["stragglers"] + exposed["software"]
     tokens = work.tokens * work.micro_batches
     return exposed, hidden, Fold(prologue=before, steady=steady, epilogue=after, idle={"compute": bubble}, work=tokens)
 
@@ -72,16 +74,19 @@ def _pipeline(work: Work, stages: list[MicroBatch], hop: Seconds, plan: Plan, st
     exposed: Ledger = {}
     hidden: Ledger = {}
     devices = _devices(work, stages, plan)
-    longest = devices[0].slot.whole
-    for device in devices[1:]:
-        longest = np.maximum(longest, device.slot.whole)
-    add.merged(exposed, _critical(devices, longest, "exposed"), work.micro_batches)
-    add.merged(hidden, _critical(devices, longest, "hidden"), work.micro_batches)
+    each = [device.slot.whole + device.slot.ending / work.micro_batches for device in devices]
+    longest = each[0]
+    for seconds in each[1:]:
+        longest = np.maximum(longest, seconds)
+    add.merged(exposed, _critical(devices, each, longest, "exposed"), work.micro_batches)
+    add.merged(hidden, _critical(devices, each, longest, "hidden"), work.micro_batches)
     if plan.pp > 1:
         module = schedule(plan.schedule)
         slots = [
             changed(stages[kind].slot, first=first, count=count, owed=work.owed) for kind, first, count in work.runs
         ]
+        if not module.TRAITS.ending:
+            slots = [_evened(slot, work.micro_batches) for slot in slots]
         passes, chunks = work.micro_batches, plan.virtual_stages
         still = module.makespan(slots, passes, chunks, 0.0)
         moving = still
@@ -94,6 +99,11 @@ def _pipeline(work: Work, stages: list[MicroBatch], hop: Seconds, plan: Plan, st
         if stack.pipeline_overlap:
             hidden["stage sends"] = 2.0 * hop * work.micro_batches
     return exposed, hidden
+
+
+def _evened(slot: Slot, micro_batches: Count) -> Slot:
+    """A slot in which every backward takes its part of what the last one takes longer."""
+    return changed(slot, input_grad=slot.input_grad + slot.ending / micro_batches, ending=0.0)
 
 
 def _with_sends(slot: Slot, seconds: Seconds) -> Slot:
@@ -114,17 +124,17 @@ def _devices(work: Work, stages: list[MicroBatch], plan: Plan) -> list[MicroBatc
         for name, ledger in ledgers.items():
             add.merged(ledger, getattr(own, name), 0.5)
             add.merged(ledger, getattr(mirrored, name), 0.5)
-        for name in ("forward", "input_grad", "weight_grad"):
+        for name in ("forward", "input_grad", "weight_grad", "ending"):
             parts[name] = (getattr(own.slot, name) + getattr(mirrored.slot, name)) / 2.0
         found.append(changed(own, slot=changed(own.slot, **parts), **ledgers))
     return found
 
 
-def _critical(stages: list[MicroBatch], longest: Seconds, which: str) -> Ledger:
+def _critical(stages: list[MicroBatch], each: list[Seconds], longest: Seconds, which: str) -> Ledger:
     """The ledger of the slowest stage (the earliest of equals), element by element."""
     result: Ledger = dict(getattr(stages[-1], which))
-    for stage in reversed(stages[:-1]):
-        is_longest = np.greater_equal(stage.slot.whole, longest)
+    for stage, seconds in zip(reversed(stages[:-1]), reversed(each[:-1]), strict=True):
+        is_longest = np.greater_equal(seconds, longest)
         ledger: Ledger = getattr(stage, which)
         for label in {**result, **ledger}:
             result[label] = add.chosen(is_longest, ledger.get(label, 0.0), result.get(label, 0.0))

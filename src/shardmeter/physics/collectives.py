@@ -37,6 +37,15 @@ def shard_traffic(size: Bytes, ranks: Count, inside: Count) -> Bytes:
     return size * (1.0 - inside / ranks) / inside
 
 
+@formula(cite="trtllm")
+def one_shot_traffic(size: Bytes, ranks: Count) -> Bytes:
+    """Bytes each accelerator reads in a one-shot all-reduce: the whole buffer of every other rank, size·(ranks − 1).
+
+    More than a ring's 2·size·(ranks − 1)/ranks, in one step instead of 2·(ranks − 1). Leaves out: the flags that say that a
+    buffer is ready."""
+    return size * (ranks - 1.0)
+
+
 @formula(cite="shardmeter")
 def exchange_traffic(size: Bytes, ranks: Count, inside: Count, reached: Count) -> Bytes:
     """Bytes each accelerator sends through a tier in an all-to-all of its `size` bytes over `ranks` members.

@@ -46,6 +46,8 @@ FIELDS: Mapping[str, Bound] = {
     "parameters": Bound(1, 1e15, True),
     "processors": Bound(0, 1e6, True),
     "scale_up_domain": Bound(1, GPUS, True),
+    "torus_axes": Bound(0, 3, True),
+    "torus_closes": Bound(2, GPUS, True),
     "node_size": Bound(1, 1e4, True),
     "accelerators": Bound(1, 1e4, True),
     "nics_per_node": Bound(1, 1e4, True),
@@ -66,6 +68,7 @@ FIELDS: Mapping[str, Bound] = {
     "backward": _SHARE,
     # shares that may be nothing
     "contention": _LOSS,
+    "jitter": _LOSS,
     "fragmentation": _LOSS,
 }
 """By the name of a field, which means the same in every record."""

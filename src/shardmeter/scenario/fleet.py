@@ -62,6 +62,10 @@ def resolve_island(given: ScenarioInput, rows: Rows, found: Findings) -> tuple[I
             found.refuse((*path, *field), violation.says, violation.way_out, violation.rule)
         return None, asked
     _warn(machines, tiers, found)
+    inner = island.tiers[0]
+    if inner.torus:
+        lengths = " x ".join(f"{axis.length:g}{'' if axis.closed else ' (open)'}" for axis in inner.torus)
+        found.assumptions.append(f"{inner.name} of {lengths}: ranks fill its axes in rank_order, the innermost first")
     return island, asked
 
 

@@ -49,6 +49,8 @@ def inline(record: type[Any]) -> type[BaseModel]:
 def _kind(record: type[Any], name: str, annotation: str) -> Any:
     """The annotated field type for a record's annotation, as written there."""
     words = CHOICES.get((record.__name__, name))
+    if words and annotation == "tuple[str, ...]":
+        return GenericAlias(tuple, (choice(words), ...))
     if words:
         return choice(words)
     plain = annotation.replace(" | None", "")

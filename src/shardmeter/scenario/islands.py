@@ -6,7 +6,7 @@ import math
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import record
-from shardmeter.specs import Accelerator, Fabric, Island, Tier
+from shardmeter.specs import Accelerator, Fabric, Island, Tier, TorusAxis
 
 
 @record
@@ -53,6 +53,8 @@ def build_island(
             latency=accelerator.scale_up_latency,
             latency_step=accelerator.scale_up_step,
             pair_bandwidth=accelerator.pair_bandwidth if _is_mesh(accelerator) else None,
+            exchange_bandwidth=accelerator.exchange_bandwidth,
+            torus=torus(accelerator, domain),
         )
     ]
     if gpus > domain:
@@ -77,6 +79,32 @@ def _is_mesh(accelerator: Accelerator) -> bool:
     """Whether a pair of accelerators gets less than one accelerator's whole rate: links are point to point, no switch."""
     pair = accelerator.pair_bandwidth
     return pair is not None and bool(pair < accelerator.scale_up_bandwidth)
+
+
+def torus(accelerator: Accelerator, chips: float) -> tuple[TorusAxis, ...]:
+    """The axes of so many chips of a torus: as even as whole numbers allow, the shortest first (as 4x8 and 2x4x4 are named).
+
+    Two axes close one by one, when they are as long as the machine; three close together, being made of cubes that optical
+    switches join (Jouppi 2023 §2). Empty for what is no torus, or no whole number of chips."""
+    count = accelerator.torus_axes
+    if not count or chips != int(chips):
+        return ()
+    lengths = _even_factors(int(chips), count)
+    least = float(accelerator.torus_closes)
+    together = count > 2 and lengths[0] < least
+    return tuple(TorusAxis(length=float(n), closed=n > 2 and n >= least and not together) for n in lengths)
+
+
+def _even_factors(number: int, count: int) -> tuple[int, ...]:
+    """`count` whole numbers of which `number` is the product, ascending, the longest as short as can be."""
+    if count == 1:
+        return (number,)
+    found = (
+        tuple(sorted((one, *_even_factors(number // one, count - 1))))
+        for one in range(1, math.isqrt(number) + 1)
+        if number % one == 0
+    )
+    return min(found, key=lambda lengths: (lengths[-1], [-n for n in lengths]))
 
 
 def fabric_rate(fabric: Fabric, gpus_per_node: float, nics: float | None = None) -> float:

@@ -183,9 +183,10 @@ def read_fields(
             bad.append(row.complaint(name, error.message))
             continue
         allowed = choices.get(name)
-        if allowed and value not in allowed:
-            hint = ", ".join(nearest(str(value), allowed))
-            says = f"{shown(value)} is none of {', '.join(allowed)}"
-            bad.append(row.complaint(name, says, f"did you mean {hint}?"))
+        for word in value if isinstance(value, tuple) else (value,):
+            if allowed and word not in allowed:
+                hint = ", ".join(nearest(str(word), allowed))
+                says = f"{shown(word)} is none of {', '.join(allowed)}"
+                bad.append(row.complaint(name, says, f"did you mean {hint}?"))
         found[name] = value
     return found, bad

@@ -33,6 +33,9 @@ class Traits:
     """Micro-batches must be a multiple of pp."""
     even: bool = False
     """pp and micro-batches must be even."""
+    ending: bool = False
+    """`makespan` knows that the last backward of a step is longer (`Slot.ending`); elsewhere every one takes the mean
+    (interleaved: up to 30 % short where reductions outlast compute)."""
     own_clock: bool = False
     """Every device starts its next step when its own is done, not when the last device is: the optimizer step is validated
     afterwards (Qi 2024 §4). A step then takes the longest span of one device, from its first turn to its last."""

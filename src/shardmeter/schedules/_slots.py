@@ -17,6 +17,8 @@ class Slot:
     forward: Seconds
     input_grad: Seconds
     weight_grad: Seconds
+    ending: Seconds = 0.0
+    """What the step's last backward takes longer than the others (gradients that only the last micro-batch reduces)."""
     owed: Ratio = 1.0
     """What a weight gradient that is still to be done keeps, as a part of what its micro-batch kept before."""
 

@@ -10,25 +10,33 @@ from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._routes import Traits
 from shardmeter.schedules._slots import Op, Slot
 
-TRAITS = Traits()
+TRAITS = Traits(ending=True)
 
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
-    """Two passes of equal jobs through a line of stages: each takes the sum of its stages and m − 1 times the slowest.
+    """Two passes of equal jobs through a line of stages: each takes the sum of its stages and m − 1 times the slowest. Of
+    the backwards the last one may be longer (`Slot.ending`): its path leaves a stage with it and passes those before.
 
     Exact: the last stage turns round when all forwards are done. `hop` is one send to a neighbour."""
     pp = sum(slot.count for slot in slots)
     forward: Seconds = 0.0
     backward: Seconds = 0.0
     slowest_forward: Seconds = 0.0
-    slowest_backward: Seconds = 0.0
+    ending: Seconds = 0.0
     for slot in slots:
         forward = forward + float(slot.count) * slot.forward
         backward = backward + float(slot.count) * slot.backward
         slowest_forward = np.maximum(slowest_forward, slot.forward)
+        ending = ending + float(slot.count) * slot.ending
+    longest: Seconds = 0.0
+    slowest_backward: Seconds = 0.0
+    for slot in reversed(slots):
         slowest_backward = np.maximum(slowest_backward, slot.backward)
+        here = np.minimum(micro_batches - 1.0, 1.0) * (slowest_backward - slot.backward)
+        longest = np.maximum(longest, (micro_batches - 1.0) * slowest_backward - here + ending)
+        ending = ending - float(slot.count) * slot.ending
     hops = 2.0 * hop * float(pp - 1)
-    return forward + backward + hops + (micro_batches - 1.0) * (slowest_forward + slowest_backward)
+    return forward + backward + hops + (micro_batches - 1.0) * slowest_forward + longest
 
 
 def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:

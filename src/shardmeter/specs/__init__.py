@@ -6,7 +6,7 @@ Every number is SI and may be a float or a NumPy array; every name is a string t
 from shardmeter.specs.accelerator import Accelerator
 from shardmeter.specs.demands import Compute, Progress, Resident, Transfer
 from shardmeter.specs.estimate import Estimate, MemoryTerm, Term
-from shardmeter.specs.fleet import Fabric, Fleet, Instance, Island, Tier
+from shardmeter.specs.fleet import Fabric, Fleet, Instance, Island, Tier, TorusAxis
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan, Sync
 from shardmeter.specs.run import Run
@@ -32,5 +32,6 @@ __all__ = [
     "Sync",
     "Term",
     "Tier",
+    "TorusAxis",
     "Transfer",
 ]

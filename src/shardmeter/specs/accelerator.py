@@ -43,7 +43,14 @@ class Accelerator:
     scale_up_step: Seconds = 1.9e-6
     """One step of a ring inside the domain."""
     pair_bandwidth: BytesPerS | None = None
-    """Rate of one pair, where the domain is a mesh and not a switch; None = any pair gets `scale_up_bandwidth`."""
+    """Rate of one pair, where the domain is a mesh and not a switch, or of one link of a torus; None = any pair gets
+    `scale_up_bandwidth`."""
+    exchange_bandwidth: BytesPerS | None = None
+    """What each accelerator reaches in an all-to-all of more than half a node, where the halves hang on two sockets (PCIe)."""
+    torus_axes: int = 0
+    """Axes of the torus that the domain is, where it is one: 2 or 3."""
+    torus_closes: Count = 4.0
+    """Length from which an axis of the torus has the link from its last to its first (three axes: if all are that long)."""
     scale_up_domain: Count
     """Accelerators in one scale-up domain (GB200: 72, although an OS node holds 4)."""
     node_size: Count

@@ -49,6 +49,14 @@ class Instance:
 
 
 @record
+class TorusAxis:
+    """One axis of a torus: `length` accelerators in a row; `closed` says whether the last has a link to the first."""
+
+    length: Count
+    closed: bool
+
+
+@record
 class Tier:
     """One level of an island's network: `size` accelerators reach each other at `bandwidth` each."""
 
@@ -68,7 +76,12 @@ class Tier:
     reduce_share: Ratio | None = None
     """`share` of an all-reduce that the switch sums; it takes a group of `collectives.SWITCH_LEAST` inside this tier."""
     pair_bandwidth: BytesPerS | None = None
-    """Rate of one pair where the tier is a mesh and not a switch: a group of n gets at most n − 1 pairs."""
+    """Rate of one pair where the tier is a mesh and not a switch: a group of n gets at most n − 1 pairs; of one link, one
+    way, where it is a torus."""
+    exchange_bandwidth: BytesPerS | None = None
+    """What each reaches in an all-to-all of more than half a node, where that is less; shares included."""
+    torus: tuple[TorusAxis, ...] = ()
+    """Where the tier is a torus: its axes, in the order in which ranks fill them. A group has the links of those it spans."""
     adapter: BytesPerS | None = None
     """Wire rate of one adapter where accelerators share adapters: what one of them gets while the others are silent."""
 

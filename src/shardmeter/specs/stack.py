@@ -18,6 +18,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "gather_dtype": ("fp32", "bf16", "fp16"),
     "gradient_dtype": ("fp32", "bf16", "fp16"),
     "accumulate": ("usual", "last", "every"),
+    "collectives": ("ring", "tree", "nvls", "direct"),
 }
 """The words each named field of a stack may hold."""
 
@@ -66,6 +67,9 @@ class Stack:
     accumulate: str = "usual"
     """When gradients are reduced while micro-batches accumulate: usual (ddp and zero1 with the last one, the others after every
     one), last (no_sync everywhere: gradients are kept whole until then), every (DDP without no_sync)."""
+    collectives: tuple[str, ...] = ("ring", "tree", "nvls")
+    """Algorithms that a collective may take, the cheapest every time: ring (always there), tree, nvls (the switch sums, where it
+    can), direct (every rank reads all others at once, inside a switched or fully meshed domain)."""
     sends_cut: bool = False
     """Without sequence parallelism: whether each tensor-parallel rank sends its part of the activations to the next stage."""
     expert_overlap: bool = False
@@ -91,6 +95,9 @@ class Stack:
     attention_factor: Ratio = 0.92
     scale_up_factor: Ratio = 1.0
     step_overhead: Seconds = 5e-3
+    jitter: Fraction = 0.0
+    """Standard deviation of a rank's compute in a step over its mean: all wait for the slowest. 0: the fitted numbers hold what
+    there was of it where they were fitted (slowest of eight over fastest of one node: 5 % and more, which is 0.017 or so)."""
     # memory
     whole_bytes: Bytes = 6.0
     """Bytes per token and hidden element that tensor parallelism leaves whole beside one layer: by default a gathered input, a

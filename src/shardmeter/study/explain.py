@@ -18,7 +18,7 @@ SHARED: dict[str, tuple[str, ...]] = {
     "recompute": ("matmul_rate", "depth_fill"),
 }
 """Formulas that are called once for several terms, and so under none."""
-ONCE = frozenset({"tied matrix", "stage sends", "pipeline bubble", "optimizer", "software"})
+ONCE = frozenset({"tied matrix", "stage sends", "pipeline bubble", "optimizer", "stragglers", "software"})
 """Terms that a step has once, however many micro-batches it takes."""
 ONCE_WHOLE = frozenset({"parameter gather", "gradient reduction", "contention"})
 """The same where gradients are kept whole (ddp, zero1, zero2)."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, ShardMeterError
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.engine.add import CAUSES
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.timeline import account
@@ -69,22 +69,25 @@ class Traced:
         }  # fmt: skip
 
 
-def trace(scenario: Scenario, *, steps: int = 1, straggle: float = 0.0, seed: int = 0) -> Traced:
-    """Run `steps` steps of a scenario's first island. `straggle` slows every stage by up to that share, drawn from `seed`.
+def trace(scenario: Scenario, *, steps: int = 1, straggle: float | None = None, seed: int = 0) -> Traced:
+    """Run `steps` steps of a scenario's first island. `straggle`, the stack's jitter where it is None, is the standard deviation
+    of a rank's compute: every stage goes at the pace of its slowest rank, drawn from `seed`. The closed form beside it has the
+    mean of such draws in its term *stragglers*.
 
     Raises BadScenario for more tasks than can be run, and for a plan that is not drawn yet. Leaves out what `engine.timeline.build` does."""
     if not 1 <= steps <= MOST_STEPS:
         raise ShardMeterError(f"{steps} steps cannot be traced; 1 to {MOST_STEPS} can")
     island, plan = scenario.fleet.islands[0], scenario.plan
     _drawn(plan)
-    asked = (scenario.model, island, plan, scenario.run, scenario.stack)
+    jitter = float(scenario.stack.jitter) if straggle is None else straggle
+    asked = (scenario.model, island, plan, scenario.run, changed(scenario.stack, jitter=jitter))
     case = case_of(*asked)
     layers = float(scenario.model.layers) + 2.0 * plan.pp
     tasks = 2.0 * steps * float(case.work.micro_batches) * layers * 4.0
     if tasks > MOST_TASKS:
         says = f"about {tasks:,.0f} tasks are too many to trace (at most {MOST_TASKS:,})"
         raise BadScenario(f"{says}: fewer steps, or a smaller global batch, say the same")
-    pace: Sequence[float] = stragglers(seed, plan.pp, straggle) if straggle else ()
+    pace: Sequence[float] = stragglers(seed, plan.pp, jitter, float(plan.gpus) / plan.pp) if jitter else ()
     built = build(case, steps=steps, pace=pace)
     timeline = run(built)
     closed = {term.label: float(term.seconds) for term in evaluate(*asked).terms}

@@ -2,8 +2,8 @@
 
 Data-parallel and tensor-parallel ranks do the same at the same time, so one stands for all. A rank has a compute stream, a
 channel for each of the scale-up link and the fabric (in order as issued; a serial collective interrupts what may hide), the
-host's stream where its pace binds, and a wire to each neighbour. Leaves out: jitter between ranks (a straggler is a factor on
-a stage), sends that share the adapter with collectives, copies to and from the host, two copies of a model on one pipeline
+host's stream where its pace binds, and a wire to each neighbour. Leaves out: jitter inside a stage (its slowest rank is
+a factor on all of it), sends that share the adapter with collectives, copies to and from the host, two copies of a model on one pipeline
 (DualPipe), devices that start their next step on their own clock (the zero-bubble schedules): a step here ends for all at once.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from statistics import NormalDist
 
 from shardmeter.core.record import changed, record
 from shardmeter.engine.evaluate import priced
@@ -25,6 +26,9 @@ from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
 
 WAYS = ("forward", "backward")
+NORMAL = NormalDist()
+TINIEST = 1e-15
+"""How near to 0 and 1 a share may be that is looked up in the normal distribution."""
 
 
 @record
@@ -46,10 +50,13 @@ def case_of(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) ->
     return Case(work=work, pieces=pieces, price=price, plan=plan, stack=stack, slots=tuple(slots))
 
 
-def stragglers(seed: int, pp: int, spread: float) -> tuple[float, ...]:
-    """A factor on the compute of every stage, drawn evenly from 1 to 1 + spread; equal seeds give equal factors."""
+def stragglers(seed: int, pp: int, jitter: float, ranks: float = 1.0) -> tuple[float, ...]:
+    """A factor on the compute of every stage: the pace of the slowest of its `ranks`, each drawn from a normal distribution
+    around 1 with the standard deviation `jitter`; equal seeds give equal factors. Never below 0."""
     draw = random.Random(seed)  # noqa: S311  (no secret)
-    return tuple(1.0 + spread * draw.random() for _ in range(pp))
+    # the largest of n variates lies where a uniform one to the power 1/n does
+    shares = (max(draw.random(), TINIEST) ** (1.0 / ranks) for _ in range(pp))
+    return tuple(max(1.0 + jitter * NORMAL.inv_cdf(min(share, 1.0 - TINIEST)), 0.0) for share in shares)
 
 
 def build(case: Case, *, steps: int = 1, pace: Sequence[float] = ()) -> Built:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shardmeter.engine.timeline.simulate import Program, Timeline, simulate
+from shardmeter.engine.timeline.turns import last_turns
 from shardmeter.schedules import Key, Op, Slot, Traits, content, needs, schedule, turns_of
 
 
 def pipeline(name: str, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: float) -> Program:
     """The program of one step. `slots` are runs of equal stages; a chunk takes 1/virtual_stages of its stage's slot (all of
-    it where the second chunk is a second copy of the model).
+    it where the second chunk is a second copy of the model). The turn after which a chunk's gradients are whole takes its
+    part of `Slot.ending` longer.
 
     Sends occupy the wire to their neighbour for `hop` seconds, in the order in which they are ready, and arrive when they
     end. Raises UnknownName."""
@@ -48,9 +50,11 @@ def program(
     place: dict[Key, int] = {}
     joined: set[Key] = set()
     for i, ops in enumerate(turns):
-        for op in ops:
+        whole = last_turns(ops)
+        for at, op in enumerate(ops):
             owner = stages[content(traits.route, (i, op.chunk), pp)]
-            seconds = float(getattr(owner, op.kind)) / virtual_stages
+            longer = owner.ending if at in whole else 0.0
+            seconds = float(getattr(owner, op.kind) + longer) / virtual_stages
             key = (i, op.kind, op.micro_batch, op.chunk)
             place[key] = made.add(f"{op.kind} {op.micro_batch}", compute[i], seconds, kind=op.kind)
             if op.joined:

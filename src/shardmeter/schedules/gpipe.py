@@ -14,14 +14,16 @@ TRAITS = Traits()
 
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
-    """Two passes of equal jobs through a line of stages: each takes the sum of its stages and m − 1 times the slowest.
+    """Two passes of equal jobs through a line of stages and the wires between them: each takes the sum of all, and m − 1 times
+    the slowest stage or wire.
 
-    Exact: the last stage turns round when all forwards are done. `hop` is one send to a neighbour."""
+    Exact: the last stage turns round when all forwards are done. `hop` is one send to a neighbour; a wire serves one at a
+    time, so that sends longer than a stage's turn queue."""
     pp = sum(slot.count for slot in slots)
     forward: Seconds = 0.0
     backward: Seconds = 0.0
-    slowest_forward: Seconds = 0.0
-    slowest_backward: Seconds = 0.0
+    slowest_forward: Seconds = hop
+    slowest_backward: Seconds = hop
     for slot in slots:
         forward = forward + float(slot.count) * slot.forward
         backward = backward + float(slot.count) * slot.backward

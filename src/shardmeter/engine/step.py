@@ -85,20 +85,13 @@ def _pipeline(work: Work, stages: list[MicroBatch], hop: Seconds, plan: Plan, st
         passes, chunks = work.micro_batches, plan.virtual_stages
         still = module.makespan(slots, passes, chunks, 0.0)
         moving = still
-        if not stack.pipeline_overlap and module.TRAITS.blocking:
-            moving = module.makespan([_with_sends(slot, chunks * hop) for slot in slots], passes, chunks, 0.0)
-        elif not stack.pipeline_overlap:
+        if not stack.pipeline_overlap:
             moving = module.makespan(slots, passes, chunks, hop)
         exposed["stage sends"] = moving - still
         exposed["pipeline bubble"] = still - work.micro_batches * longest
         if stack.pipeline_overlap:
             hidden["stage sends"] = 2.0 * hop * work.micro_batches
     return exposed, hidden
-
-
-def _with_sends(slot: Slot, seconds: Seconds) -> Slot:
-    """A slot in which every chunk's send, forward and back, takes its turn."""
-    return changed(slot, forward=slot.forward + seconds, input_grad=slot.input_grad + seconds)
 
 
 def _devices(work: Work, stages: list[MicroBatch], plan: Plan) -> list[MicroBatch]:

@@ -15,7 +15,7 @@ from shardmeter.engine.demand import BlockWork, Held, Work
 from shardmeter.engine.layer import Piece
 from shardmeter.engine.micro_batch import MicroBatch, chunks
 from shardmeter.engine.price import NOTHING, Charge, Prices
-from shardmeter.schedules import traits
+from shardmeter.schedules import Slot, traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Transfer
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
@@ -133,7 +133,9 @@ def each(work: Work, one: MicroBatch, pieces: Mapping[str, Piece], price: Prices
     and waits for that at the end."""
     charges = gradient_charges(work, one.stage, price, plan)
     exposed, hidden, slot = dict(one.exposed), dict(one.hidden), one.slot
-    for part in released(work, one.stage, charges, pieces, plan, backward=True):
+    kind = "weight_grad" if traits(plan.schedule).split else "input_grad"
+    virtual = list(slot.chunks)
+    for behind_it, part in enumerate(released(work, one.stage, charges, pieces, plan, backward=True), start=1):
         train = [group for group in part if group.count]
         if not train:
             continue
@@ -141,11 +143,14 @@ def each(work: Work, one: MicroBatch, pieces: Mapping[str, Piece], price: Prices
         shown = behind(turn, price.stack, overlap=price.stack.gradient_overlap)
         add.merged(exposed, {"gradient reduction": shown.exposed, "contention": shown.slowed}, 1.0)
         add.merged(hidden, {"gradient reduction": shown.hidden}, 1.0)
-        if traits(plan.schedule).split:
-            slot = changed(slot, weight_grad=slot.weight_grad + shown.cost)
-        else:
-            slot = changed(slot, input_grad=slot.input_grad + shown.cost)
-    return changed(one, exposed=exposed, hidden=hidden, slot=slot)
+        slot = _longer(slot, kind, shown.cost)
+        if virtual:
+            virtual[-behind_it] = _longer(virtual[-behind_it], kind, shown.cost)
+    return changed(one, exposed=exposed, hidden=hidden, slot=changed(slot, chunks=tuple(virtual)))
+
+
+def _longer(slot: Slot, kind: str, seconds: Seconds) -> Slot:
+    return changed(slot, **{kind: getattr(slot, kind) + seconds})
 
 
 def behind(train: Sequence[Released], stack: Stack, *, overlap: bool) -> Shown:

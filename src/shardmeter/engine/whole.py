@@ -94,7 +94,7 @@ def reduction(
         if alone:
             slowed = np.maximum(slowed, shown.slowed)
             continue
-        slack = slack + float(count) * (slot.backward / float(plan.virtual_stages) + hop + shown.slowed)
+        slack = slack + float(count) * (slot.chunk(0, plan.virtual_stages).backward + hop + shown.slowed)
         slowed = slowed + float(count) * shown.slowed
     return changed(found, slowed=slowed)
 
@@ -113,7 +113,7 @@ def update(
         shown = in_time(train, price.stack, slack, overlap=price.stack.gather_overlap)
         found = _later(found, shown, 0.0) if at else shown
         if not crossing:
-            slack = slack + float(count) * (slot.forward / float(plan.virtual_stages) + hop + shown.slowed)
+            slack = slack + float(count) * (slot.chunk(0, plan.virtual_stages).forward + hop + shown.slowed)
         slowed = slowed + float(count) * shown.slowed
     return changed(found, slowed=slowed)
 
@@ -288,9 +288,7 @@ def _boundary(stage: Stage, rows: Sequence[Blocks], chunk: int, computes: Mappin
         nearest = computes[rows[chunk - 1][-1][0]] if rows[chunk - 1] else (0.0, NOTHING)
         return seconds + nearest[0], held.plus(nearest[1])
     if stage.embedding:
-        part = 1.0 / float(len(rows))  # an interleaved schedule spreads a stage over its virtual stages
-        seconds, held = computes["embedding"]
-        return seconds * part, held.times(part)
+        return computes["embedding"]
     return 0.0, NOTHING
 
 

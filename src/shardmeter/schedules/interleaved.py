@@ -9,7 +9,7 @@ import numpy as np
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._replay import replay
 from shardmeter.schedules._routes import Traits
-from shardmeter.schedules._slots import Op, Slot
+from shardmeter.schedules._slots import Op, Slot, stages
 
 GROUPS = 4
 """Groups of micro-batches that are run turn by turn: a step is then periodic."""
@@ -25,6 +25,7 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
     groups = np.asarray(micro_batches / pp)
     run = np.clip(np.floor(groups), 1.0, float(GROUPS - 1))
     further = groups - run
+    busiest = pp * _busiest(slots, virtual_stages, hop)
     longest: Seconds = 0.0
     for at in range(1, GROUPS):
         here = run == at
@@ -32,9 +33,25 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
             continue
         once = replay(order, TRAITS, slots, at * int(pp), virtual_stages, hop)
         if np.any(here & (further != 0.0)):
-            once = once + further * (replay(order, TRAITS, slots, (at + 1) * int(pp), virtual_stages, hop) - once)
+            more = replay(order, TRAITS, slots, (at + 1) * int(pp), virtual_stages, hop) - once
+            beyond = np.maximum(further - 1.0, 0.0)
+            once = once + (further - beyond) * more + beyond * np.maximum(more, busiest)
         longest = np.where(here, once, longest)
     return longest if np.ndim(longest) else float(longest)
+
+
+def _busiest(slots: Sequence[Slot], virtual_stages: int, hop: Seconds) -> Seconds:
+    """Seconds of a micro-batch's turns on the slowest device: it sends after every turn, but the first device does not send
+    the last gradient on, nor the last device the last activation."""
+    held = stages(slots)
+    longest: Seconds = 0.0
+    for at, slot in enumerate(held):
+        sends = 2.0 * virtual_stages - float(at == 0) - float(at == len(held) - 1)
+        own: Seconds = 0.0
+        for chunk in range(virtual_stages):
+            own = own + slot.chunk(chunk, virtual_stages).whole
+        longest = np.maximum(longest, own + sends * hop)
+    return longest
 
 
 def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Ratio, Seconds
+from shardmeter.core.units import Count, Ratio, Seconds
 from shardmeter.engine import add, demand, hide
 from shardmeter.engine.demand import BlockWork, Held, Work
 from shardmeter.engine.layer import Piece
 from shardmeter.engine.micro_batch import MicroBatch, chunks
 from shardmeter.engine.price import NOTHING, Charge, Prices
+from shardmeter.engine.rounds import between, passes
 from shardmeter.schedules import Slot, traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Transfer
 from shardmeter.specs.plan import Plan
@@ -79,24 +80,29 @@ def reduction(
     """The reduction of whole gradients behind the last backward, of the stage that ends last: an earlier stage works one
     backward longer, and what a train takes from the compute of any stage delays the whole line. None where every micro-batch
     has reduced its own (`each`). Where weight gradients are turns of their own, every stage ends with some: none has slack.
+    Only the turns of the last virtual stage follow one another down the line: of what a train takes in the others, the line
+    is delayed by the largest.
 
     Leaves out: buckets that hold parts of two layers."""
     if data.reduces_each(plan, price.stack.accumulate):
         return Shown()
     alone = plan.pp > 1 and traits(plan.schedule).split
-    found, slack, slowed = Shown(), add.folded(()), add.folded(())
+    share = 1.0 / plan.virtual_stages
+    found, slack, slowed, most = Shown(), add.folded(()), add.folded(()), add.folded(())
     for at, (kind, _, count) in enumerate(work.runs):
         stage, slot = stages[kind].stage, stages[kind].slot
         charges = gradient_charges(work, stage, price, plan)
-        train = [group for part in released(work, stage, charges, pieces, plan, backward=True) for group in part]
+        waits = between(work, stages, slot, plan, hop, "backward")
+        parts = released(work, stage, charges, pieces, plan, backward=True, waits=waits)
+        train = [group for part in parts for group in part]
         shown = behind(train, price.stack, overlap=price.stack.gradient_overlap)
         found = _later(found, shown, slack) if at else shown
         if alone:
             slowed = np.maximum(slowed, shown.slowed)
             continue
-        slack = slack + float(count) * (slot.chunk(0, plan.virtual_stages).backward + hop + shown.slowed)
-        slowed = slowed + float(count) * shown.slowed
-    return changed(found, slowed=slowed)
+        slack = slack + float(count) * (slot.chunk(0, plan.virtual_stages).backward + hop + share * shown.slowed)
+        slowed, most = slowed + float(count) * shown.slowed, np.maximum(most, shown.slowed)
+    return changed(found, slowed=slowed if alone else share * slowed + (1.0 - share) * most)
 
 
 def update(
@@ -105,17 +111,20 @@ def update(
     """The gather of updated parameters behind the first forward, of the stage that it holds up most: a later stage has the
     forwards before it as well, unless micro-batches are fed from both ends."""
     crossing = plan.pp > 1 and traits(plan.schedule).route == "crossing"
-    found, slack, slowed = Shown(), add.folded(()), add.folded(())
+    share = 1.0 / plan.virtual_stages
+    found, slack, slowed, most = Shown(), add.folded(()), add.folded(()), add.folded(())
     for at, (kind, _, count) in enumerate(work.runs):
         stage, slot = stages[kind].stage, stages[kind].slot
         charges = update_charges(work, stage, price, plan)
-        train = [group for part in released(work, stage, charges, pieces, plan, backward=False) for group in part]
+        waits = between(work, stages, slot, plan, hop, "forward")
+        parts = released(work, stage, charges, pieces, plan, backward=False, waits=waits)
+        train = [group for part in parts for group in part]
         shown = in_time(train, price.stack, slack, overlap=price.stack.gather_overlap)
         found = _later(found, shown, 0.0) if at else shown
         if not crossing:
-            slack = slack + float(count) * (slot.chunk(0, plan.virtual_stages).forward + hop + shown.slowed)
-        slowed = slowed + float(count) * shown.slowed
-    return changed(found, slowed=slowed)
+            slack = slack + float(count) * (slot.chunk(0, plan.virtual_stages).forward + hop + share * shown.slowed)
+        slowed, most = slowed + float(count) * shown.slowed, np.maximum(most, shown.slowed)
+    return changed(found, slowed=share * slowed + (1.0 - share) * most)
 
 
 def _later(best: Shown, shown: Shown, slack: Seconds) -> Shown:
@@ -236,10 +245,17 @@ def _apart(moved: Charge) -> Seconds:
 
 
 def released(
-    work: Work, stage: Stage, charges: Collectives, pieces: Mapping[str, Piece], plan: Plan, *, backward: bool
+    work: Work,
+    stage: Stage,
+    charges: Collectives,
+    pieces: Mapping[str, Piece],
+    plan: Plan,
+    *,
+    backward: bool,
+    waits: Sequence[Seconds] = (),
 ) -> list[list[Released]]:
     """The pieces of every virtual stage, all in the order of the backward, each with the compute behind which its bucket
-    passes. Between two virtual stages lie the turns of the other micro-batches of a round."""
+    passes. Between two virtual stages lie the turns of the other micro-batches of a round, and what a round `waits`."""
     phases: tuple[str, ...] = (FORWARD,)
     if backward:
         split = plan.pp > 1 and traits(plan.schedule).split
@@ -250,7 +266,10 @@ def released(
     trains: list[list[Released]] = []
     for chunk in reversed(range(len(rows))):
         embedding = stage.embedding and chunk == 0
-        last = _boundary(stage, rows, chunk, computes, plan)
+        last = _boundary(stage, rows, chunk, computes, passes(work, plan) - 1.0)
+        if chunk and waits:
+            idle = waits[chunk - 1]
+            last = last[0] + idle, last[1].plus(Charge(idle, 0.0, 0.0))
         train: list[Released] = []
         row = rows[chunk][::-1]
         if stage.head and chunk == len(rows) - 1:
@@ -277,13 +296,15 @@ def _copying(compute: Lasting, piece: Piece, *, backward: bool) -> Lasting:
     return np.maximum(compute[0], copies), compute[1]
 
 
-def _boundary(stage: Stage, rows: Sequence[Blocks], chunk: int, computes: Mapping[str, Lasting], plan: Plan) -> Lasting:
+def _boundary(
+    stage: Stage, rows: Sequence[Blocks], chunk: int, computes: Mapping[str, Lasting], others: Count
+) -> Lasting:
     """What a stage computes between the last piece of a virtual stage and the first that is released after it."""
     if chunk:
         seconds: Seconds = 0.0
         held = NOTHING
         for name, count in rows[chunk - 1]:
-            again = float((plan.pp - 1) * count)
+            again = others * float(count)
             seconds, held = seconds + again * computes[name][0], held.plus(computes[name][1], again)
         nearest = computes[rows[chunk - 1][-1][0]] if rows[chunk - 1] else (0.0, NOTHING)
         return seconds + nearest[0], held.plus(nearest[1])

@@ -51,6 +51,8 @@ class Released:
     window: Seconds
     serial: Charge
     count: int
+    idle: Seconds = 0.0
+    """What of the window is no compute and no collective: the device waits, or sends."""
 
 
 @record
@@ -119,7 +121,7 @@ def update(
         waits = between(work, stages, slot, plan, hop, "forward")
         parts = released(work, stage, charges, pieces, plan, backward=False, waits=waits)
         train = [group for part in parts for group in part]
-        shown = in_time(train, price.stack, slack, overlap=price.stack.gather_overlap)
+        shown = in_time(train, price.stack, slack, found.exposed, overlap=price.stack.gather_overlap)
         found = _later(found, shown, 0.0) if at else shown
         if not crossing:
             slack = slack + float(count) * (slot.chunk(0, plan.virtual_stages).forward + hop + share * shown.slowed)
@@ -190,11 +192,12 @@ def _backlog(total: Charge, train: Sequence[Released], contention: Ratio) -> tup
         left: Seconds = 0.0
         slowed: Seconds = 0.0
         for group in train:
-            count, compute = float(group.count), group.window - group.serial.seconds
-            room = compute / kept + group.serial.seconds - getattr(group.serial, channel)
+            count, compute = float(group.count), (group.window - group.serial.seconds - group.idle) / kept
+            room = compute + group.serial.seconds - getattr(group.serial, channel) + group.idle
             come = left + count * getattr(group.moved, channel)
             left = np.maximum(come - count * room, 0.0)
-            slowed = slowed + np.minimum(come - left, count * compute / kept)
+            beside = 1.0 - group.idle / np.maximum(compute + group.idle, TINY)
+            slowed = slowed + np.minimum((come - left) * beside, count * compute)
         ends.append(left)
         lost.append(slowed)
     fabric = np.greater_equal(total.fabric, total.scale_up)
@@ -202,8 +205,9 @@ def _backlog(total: Charge, train: Sequence[Released], contention: Ratio) -> tup
     return np.maximum(ends[0], ends[1]), contention * whole * add.chosen(fabric, lost[1], lost[0])
 
 
-def in_time(train: Sequence[Released], stack: Stack, slack: Seconds, *, overlap: bool) -> Shown:
-    """The same read backwards: released together, each due before its own compute, the first of them after `slack`."""
+def in_time(train: Sequence[Released], stack: Stack, slack: Seconds, late: Seconds, *, overlap: bool) -> Shown:
+    """The same read backwards: released together, each due before its own compute, the first of them after `slack`.
+    Stages before are already `late`: no compute that they delay is slowed."""
     train = [group for group in train if group.count]
     if not train:
         return Shown()
@@ -220,8 +224,8 @@ def in_time(train: Sequence[Released], stack: Stack, slack: Seconds, *, overlap:
         shown = np.maximum(shown, hide.chain(groups))
     shown = shown + _apart(train[-1].moved)
     shown = np.maximum(shown - slack, 0.0)
-    beside = np.maximum(seconds - np.maximum(first, slack), 0.0)
-    stall = np.maximum(shown - np.maximum(first - slack, 0.0), 0.0)
+    beside = np.maximum(seconds - np.maximum(first, slack + late), 0.0)
+    stall = np.maximum(shown - np.maximum(first - slack, late), 0.0)
     return Shown(exposed=shown, hidden=seconds - shown, slowed=hide.slowed(stack.contention, beside - stall, stall))
 
 
@@ -267,9 +271,6 @@ def released(
     for chunk in reversed(range(len(rows))):
         embedding = stage.embedding and chunk == 0
         last = _boundary(stage, rows, chunk, computes, passes(work, plan) - 1.0)
-        if chunk and waits:
-            idle = waits[chunk - 1]
-            last = last[0] + idle, last[1].plus(Charge(idle, 0.0, 0.0))
         train: list[Released] = []
         row = rows[chunk][::-1]
         if stage.head and chunk == len(rows) - 1:
@@ -279,7 +280,8 @@ def released(
             window, held = computes[name]
             train.append(Released(moved=moved[name], window=window, serial=held, count=count - 1))
             window, held = computes[row[at + 1][0]] if at + 1 < len(row) else last
-            train.append(Released(moved=moved[name], window=window, serial=held, count=1))
+            idle = waits[chunk - 1] if waits and chunk and at + 1 == len(row) else 0.0
+            train.append(Released(moved=moved[name], window=window + idle, serial=held, count=1, idle=idle))
         if embedding:
             train.append(Released(moved=moved["embedding"], window=0.0, serial=NOTHING, count=1))
         trains.append(train)

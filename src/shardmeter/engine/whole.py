@@ -94,7 +94,7 @@ def reduction(
     for at, (kind, _, count) in enumerate(work.runs):
         stage, slot = stages[kind].stage, stages[kind].slot
         charges = gradient_charges(work, stage, price, plan)
-        waits = between(work, stages, slot, plan, hop, "backward")
+        waits = between(work, stages, at, plan, hop, "backward")
         parts = released(work, stage, charges, pieces, plan, backward=True, waits=waits)
         train = [group for part in parts for group in part]
         shown = behind(train, price.stack, overlap=price.stack.gradient_overlap)
@@ -118,7 +118,7 @@ def update(
     for at, (kind, _, count) in enumerate(work.runs):
         stage, slot = stages[kind].stage, stages[kind].slot
         charges = update_charges(work, stage, price, plan)
-        waits = between(work, stages, slot, plan, hop, "forward")
+        waits = between(work, stages, at, plan, hop, "forward")
         parts = released(work, stage, charges, pieces, plan, backward=False, waits=waits)
         train = [group for part in parts for group in part]
         shown = in_time(train, price.stack, slack, found.exposed, overlap=price.stack.gather_overlap)

@@ -176,8 +176,8 @@ def test_uneven_stages(layers: int) -> None:
 @pytest.mark.parametrize("schedule", ["interleaved", "interleaved-bf"])
 def test_uneven_interleaving(schedule: str, sharding: str) -> None:
     """Ten layers on eight chunks: chunks of two and of one layer, the embedding in the first and the head in the last."""
-    spread = {} if sharding == "none" else {"dp_shard": 4.0}
-    asked = ask(8.0, "ndr400", 10, pp=4, schedule=schedule, virtual_stages=2, sharding=sharding, **spread)
+    shards = 1.0 if sharding == "none" else 4.0
+    asked = ask(8.0, "ndr400", 10, pp=4, schedule=schedule, virtual_stages=2, sharding=sharding, dp_shard=shards)
     built, _ = played(asked)
     layers = {t.label.split(" · ")[0] for t in built.program.tasks if t.kind == "forward"}
     assert layers == {"forward embedding", "forward head", *(f"forward layer {k}" for k in range(10))}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def replay(
     if not shape:
         return _longest(traits, graph, _scalar(graph, [float(part) for part in parts]))
     size = int(np.prod(shape))
-    flat = [np.broadcast_to(part, shape).reshape(-1) if np.ndim(part) else part for part in parts]
+    flat: list[Any] = [np.broadcast_to(part, shape).reshape(-1) if np.ndim(part) else part for part in parts]
     result = np.empty(size)
     for begin in range(0, size, BLOCK):
         some = [part[begin : begin + BLOCK] if np.ndim(part) else part for part in flat]
@@ -71,7 +71,7 @@ def _scalar(graph: Graph, parts: Sequence[float]) -> list[float]:
     add = end.append
     for part, one, other in graph.nodes:
         left, right = end[one], end[other]
-        add((left if left > right else right) + parts[part])
+        add((max(right, left)) + parts[part])
     return end
 
 
@@ -94,7 +94,7 @@ def _longest(traits: Traits, graph: Graph, end: Sequence[Seconds]) -> Seconds:
 
 
 @functools.lru_cache(maxsize=256)
-def _graph(order: Order, traits: Traits, pp: int, micro_batches: int, virtual_stages: int, wired: bool) -> Graph:  # noqa: FBT001
+def _graph(order: Order, traits: Traits, pp: int, micro_batches: int, virtual_stages: int, wired: bool) -> Graph:
     """All turns and, where wired, sends. Raises ValueError if turns wait for each other in a circle."""
     rows = [order(device, pp, micro_batches, virtual_stages) for device in range(pp)]
     keys = [[(device, op.kind, op.micro_batch, op.chunk) for op in row] for device, row in enumerate(rows)]

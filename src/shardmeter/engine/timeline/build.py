@@ -92,7 +92,11 @@ def _turns(
     opens: dict[Key, int] = {}
     closes: dict[Key, list[int]] = {}
     kind = traits(plan.schedule)
-    keys = {(rank.position, op.kind, op.micro_batch, op.chunk) for rank, ops in zip(ranks, orders, strict=True) for op in ops}
+    keys = {
+        (rank.position, op.kind, op.micro_batch, op.chunk)
+        for rank, ops in zip(ranks, orders, strict=True)
+        for op in ops
+    }
     of = needs(kind.route, plan.pp, keys)
     blocks = kind.blocking and hop > 0.0
     sends = {source for key in keys for source in of(key) if source[0] != key[0]} if blocks else set()

@@ -52,7 +52,9 @@ def program(
         for op in ops:
             owner = stages[content(traits.route, (i, op.chunk), pp)].chunk(op.chunk, virtual_stages)
             key = (i, op.kind, op.micro_batch, op.chunk)
-            place[key] = made.add(f"{op.kind} {op.micro_batch}", compute[i], float(getattr(owner, op.kind)), kind=op.kind)
+            place[key] = made.add(
+                f"{op.kind} {op.micro_batch}", compute[i], float(getattr(owner, op.kind)), kind=op.kind
+            )
             if op.joined:
                 joined.add(key)
     for key, index in place.items():

@@ -18,9 +18,10 @@ TRAITS = Traits(least_chunks=2, most_chunks=None, groups=True, blocking=True)
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
     """The schedule's own turns of the first GROUPS groups of pp micro-batches; each further group adds what the last of them
-    did. A send is part of the turn that sends; virtual stages may differ.
+    did, or all turns of the slowest device. A send is part of the turn that sends; virtual stages may differ.
 
-    Exact for up to GROUPS groups, and for equal turns. Leaves out: waits that settle later (groups beyond: within 1 %)."""
+    Exact for up to GROUPS groups, and for equal turns. Leaves out: waits that settle later (2 % where virtual stages differ
+    by half, 3 % threefold)."""
     pp = float(sum(slot.count for slot in slots))
     groups = np.asarray(micro_batches / pp)
     run = np.clip(np.floor(groups), 1.0, float(GROUPS - 1))

@@ -63,16 +63,23 @@ def _windows(slots: Sequence[Slot], place: Place, path: Seconds, left: Count, ho
         windows = np.floor(left / length)
         rest = left - windows * length
         some = np.greater_equal(windows, 1.0)
-        shorter = 2.0 * np.maximum(rest - 1.0, 0.0) * hop
-        over = rest
-        for own in within:
-            taken = np.minimum(over, float(own.count))
-            shorter, over = shorter + taken * own.whole, over - taken
-        waiting = np.where(some, rest, 0.0) * slowest
+        more = np.where(some, rest, 0.0)
+        shorter = np.maximum(_trips(within, rest), _trips(within[::-1], more))
+        shorter = shorter + 2.0 * np.maximum(rest - 1.0, 0.0) * hop
+        waiting = more * slowest
         if last:
             waiting = np.maximum(waiting, rest * hop)
         longest = np.maximum(longest, path + windows * trip + np.maximum(shorter, waiting))
     return longest
+
+
+def _trips(slots: Sequence[Slot], count: Count) -> Seconds:
+    """Forward and backward of the first `count` stages of a row."""
+    total: Seconds = 0.0
+    for slot in slots:
+        taken = np.minimum(count, float(slot.count))
+        total, count = total + taken * slot.whole, count - taken
+    return total
 
 
 def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:

@@ -98,9 +98,14 @@ def _graph(order: Order, traits: Traits, pp: int, micro_batches: int, virtual_st
     """All turns and, where wired, sends. Raises ValueError if turns wait for each other in a circle."""
     rows = [order(device, pp, micro_batches, virtual_stages) for device in range(pp)]
     keys = [[(device, op.kind, op.micro_batch, op.chunk) for op in row] for device, row in enumerate(rows)]
-    of = needs(traits.route, pp, {key for own in keys for key in own})
-    comes = {key: next((one for one in of(key) if one[0] != key[0]), None) for own in keys for key in own}
-    made = _Made(traits, pp, wired=wired, goes={source: key[0] for key, source in comes.items() if source is not None})
+    comes = _sources(traits.route, pp, keys)
+    made = _Made(
+        traits,
+        pp,
+        max(virtual_stages, 2),
+        wired=wired,
+        goes={source: key[0] for key, source in comes.items() if source is not None},
+    )
     moved = True
     at = [0] * pp
     while moved:
@@ -119,11 +124,33 @@ def _graph(order: Order, traits: Traits, pp: int, micro_batches: int, virtual_st
     return made.graph()
 
 
+def _sources(route: str, pp: int, keys: Sequence[Sequence[Key]]) -> dict[Key, Key | None]:
+    """For each turn the one on another device whose result it needs, if there is one."""
+    turns = {key for own in keys for key in own}
+    of = needs(route, pp, turns)
+    if any(kind in ("input_grad", "weight_grad") for _, kind, _, _ in turns):
+        return {key: next((one for one in of(key) if one[0] != key[0]), None) for key in turns}
+    # alike for every micro-batch
+    alike: dict[tuple[int, str, int], Key | None] = {}
+    found: dict[Key, Key | None] = {}
+    for key in turns:
+        device, kind, micro_batch, chunk = key
+        same = device, kind, chunk
+        if same not in alike:
+            alike[same] = next((one for one in of(key) if one[0] != device), None)
+        one = alike[same]
+        found[key] = None if one is None else (one[0], one[1], micro_batch, one[3])
+    return found
+
+
 class _Made:
     """A graph under construction."""
 
-    def __init__(self, traits: Traits, pp: int, *, wired: bool, goes: dict[Key, int]) -> None:
+    def __init__(self, traits: Traits, pp: int, chunks: int, *, wired: bool, goes: dict[Key, int]) -> None:
         self.traits, self.pp, self.wired, self.goes = traits, pp, wired, goes
+        self.owners = {
+            (at, chunk): content(traits.route, (at, chunk), pp) for at in range(pp) for chunk in range(chunks)
+        }
         self.parts: dict[Part, int] = {}
         self.nodes: list[tuple[int, int, int]] = []
         self.arrived: dict[Key, int] = {}
@@ -143,16 +170,15 @@ class _Made:
     def turn(self, key: Key, source: Key | None, *, joined: bool) -> None:
         """The next turn of a device, and the sends that follow it. What it needs of its own device is an earlier turn."""
         device, kind, _, chunk = key
-        come = 0 if source is None else self.arrived[source]
-        self.first.setdefault(device, come)
-        blocks = self.traits.blocking and key in self.goes
-        owner = content(self.traits.route, (device, chunk), self.pp)
-        done = self.node((kind, owner, chunk, blocks), self.last.get(device, 0), come)
-        self.last[device] = done
-        self.waiting.setdefault(device, []).append(key)
+        come = self.arrived[source] if source else 0
+        if device not in self.last:
+            self.first[device], self.last[device] = come, 0
+        part = kind, self.owners[device, chunk], chunk, self.traits.blocking and key in self.goes
+        done = self.last[device] = self.node(part, self.last[device], come)
         if joined:
+            self.waiting.setdefault(device, []).append(key)
             return
-        for one in self.waiting.pop(device):
+        for one in (*self.waiting.pop(device, ()), key):
             self.arrived[one] = done
             if self.wired and one in self.goes:
                 wire = (device, self.goes[one], one[1] == "forward")

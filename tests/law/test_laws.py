@@ -381,7 +381,7 @@ def test_the_bubble_of_a_deep_model_is_that_of_equal_stages(pp: int) -> None:
     assert plain / work == pytest.approx((pp - 1) / passes, rel=2e-3)
     for virtual in (2, 4):
         chunks, _ = bubble({"schedule": "interleaved", "virtual_stages": virtual})
-        assert chunks == pytest.approx(plain / virtual, rel=1e-12)
+        assert chunks == pytest.approx(plain / virtual, rel=1e-3)
 
 
 @law

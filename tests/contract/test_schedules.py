@@ -67,6 +67,7 @@ def test_it_is_documented_and_cited(module: ModuleType) -> None:
 
 @every_schedule
 @given(data=st.data())
+@settings(deadline=None)
 def test_a_step_takes_all_slots_and_at_most_one_after_the_other(module: ModuleType, data: st.DataObject) -> None:
     pp, passes, chunks = data.draw(cases(module.TRAITS, 32))
     time = float(module.makespan(alike(pp), float(passes), chunks, 0.0))
@@ -76,7 +77,7 @@ def test_a_step_takes_all_slots_and_at_most_one_after_the_other(module: ModuleTy
 
 @every_schedule
 @given(data=st.data())
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_every_turn_is_taken_once(module: ModuleType, data: st.DataObject) -> None:
     pp, passes, chunks = data.draw(cases(module.TRAITS))
     for turns in turns_of(module, alike(pp), passes, chunks, 0.0):
@@ -93,7 +94,7 @@ def test_every_turn_is_taken_once(module: ModuleType, data: st.DataObject) -> No
 
 @every_schedule
 @given(data=st.data())
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_no_stage_holds_more_than_it_says(module: ModuleType, data: st.DataObject) -> None:
     """Counted along its own turns, in whole stages, with a weight gradient that waits as a whole micro-batch."""
     pp, passes, chunks = data.draw(cases(module.TRAITS))
@@ -139,7 +140,7 @@ def _last(weight: typing.Any) -> list[Slot]:
 
 @every_schedule
 @given(data=st.data())
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_nothing_faster_makes_a_step_slower(module: ModuleType, data: st.DataObject) -> None:
     """But for a hair in zb-v: a device that begins later may have a shorter span, which is what its step is said to take."""
     hair = 0.01 if module.TRAITS.own_clock and module.TRAITS.route == "vee" else 1e-12

@@ -64,8 +64,26 @@ def micro_batch(
         input_grad=times[INPUT_GRAD],
         weight_grad=times[WEIGHT_GRAD],
         ending=ending,
+        chunks=_virtual(stage, pieces, plan, stack, micro_batches),
     )
     return MicroBatch(stage=stage, exposed=exposed, hidden=hidden, slot=slot)
+
+
+def _virtual(
+    stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, micro_batches: Count
+) -> tuple[Slot, ...]:
+    """The slots of a stage's virtual stages, each folded as a stage of its own: the embedding is in the first, the head in
+    the last. Leaves out: what a stage shows once and not once a turn (the first copy from the host)."""
+    if plan.pp == 1 or plan.virtual_stages == 1:
+        return ()
+    rows, alone = chunks(stage, plan), changed(plan, virtual_stages=1)
+    found: dict[tuple[Blocks, bool, bool], Slot] = {}
+    kinds = [(row, stage.embedding and at == 0, stage.head and at == len(rows) - 1) for at, row in enumerate(rows)]
+    for row, first, final in dict.fromkeys(kinds):
+        layers = sum(count for _, count in row)
+        part = changed(stage, layers=layers, contents=row, embedding=first, head=final)
+        found[row, first, final] = micro_batch(part, pieces, alone, stack, micro_batches).slot
+    return tuple(found[kind] for kind in kinds)
 
 
 def chunks(stage: Stage, plan: Plan) -> tuple[Blocks, ...]:

@@ -15,7 +15,7 @@ from shardmeter.engine.layer import Ledger, Piece
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.engine.price import Prices
 from shardmeter.engine.update import update
-from shardmeter.schedules import Slot, schedule, traits
+from shardmeter.schedules import schedule, traits
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, fsdp
@@ -90,9 +90,7 @@ def _pipeline(work: Work, stages: list[MicroBatch], hop: Seconds, plan: Plan, st
         passes, chunks = work.micro_batches, plan.virtual_stages
         still = module.makespan(slots, passes, chunks, 0.0)
         moving = still
-        if not stack.pipeline_overlap and module.TRAITS.blocking:
-            moving = module.makespan([_with_sends(slot, chunks * hop) for slot in slots], passes, chunks, 0.0)
-        elif not stack.pipeline_overlap:
+        if not stack.pipeline_overlap:
             moving = module.makespan(slots, passes, chunks, hop)
         exposed["stage sends"] = moving - still
         exposed["pipeline bubble"] = still - work.micro_batches * longest
@@ -104,11 +102,6 @@ def _pipeline(work: Work, stages: list[MicroBatch], hop: Seconds, plan: Plan, st
 def _evened(slot: Slot, micro_batches: Count) -> Slot:
     """A slot in which every backward takes its part of what the last one takes longer."""
     return changed(slot, input_grad=slot.input_grad + slot.ending / micro_batches, ending=0.0)
-
-
-def _with_sends(slot: Slot, seconds: Seconds) -> Slot:
-    """A slot in which every chunk's send, forward and back, takes its turn."""
-    return changed(slot, forward=slot.forward + seconds, input_grad=slot.input_grad + seconds)
 
 
 def _devices(work: Work, stages: list[MicroBatch], plan: Plan) -> list[MicroBatch]:

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Ratio, Seconds
+from shardmeter.core.units import Count, Ratio, Seconds
 from shardmeter.engine import add, demand, hide
 from shardmeter.engine.demand import BlockWork, Held, Work
 from shardmeter.engine.layer import Piece
 from shardmeter.engine.micro_batch import MicroBatch, chunks
 from shardmeter.engine.price import NOTHING, Charge, Prices
-from shardmeter.schedules import traits
+from shardmeter.engine.rounds import between, passes
+from shardmeter.schedules import Slot, traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Transfer
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
@@ -50,6 +51,8 @@ class Released:
     window: Seconds
     serial: Charge
     count: int
+    idle: Seconds = 0.0
+    """What of the window is no compute and no collective: the device waits, or sends."""
 
 
 @record
@@ -79,24 +82,29 @@ def reduction(
     """The reduction of whole gradients behind the last backward, of the stage that ends last: an earlier stage works one
     backward longer, and what a train takes from the compute of any stage delays the whole line. None where every micro-batch
     has reduced its own (`each`). Where weight gradients are turns of their own, every stage ends with some: none has slack.
+    Only the turns of the last virtual stage follow one another down the line: of what a train takes in the others, the line
+    is delayed by the largest.
 
     Leaves out: buckets that hold parts of two layers."""
     if data.reduces_each(plan, price.stack.accumulate):
         return Shown()
     alone = plan.pp > 1 and traits(plan.schedule).split
-    found, slack, slowed = Shown(), add.folded(()), add.folded(())
+    share = 1.0 / plan.virtual_stages
+    found, slack, slowed, most = Shown(), add.folded(()), add.folded(()), add.folded(())
     for at, (kind, _, count) in enumerate(work.runs):
         stage, slot = stages[kind].stage, stages[kind].slot
         charges = gradient_charges(work, stage, price, plan)
-        train = [group for part in released(work, stage, charges, pieces, plan, backward=True) for group in part]
+        waits = between(work, stages, at, plan, hop, "backward")
+        parts = released(work, stage, charges, pieces, plan, backward=True, waits=waits)
+        train = [group for part in parts for group in part]
         shown = behind(train, price.stack, overlap=price.stack.gradient_overlap)
         found = _later(found, shown, slack) if at else shown
         if alone:
             slowed = np.maximum(slowed, shown.slowed)
             continue
-        slack = slack + float(count) * (slot.backward / float(plan.virtual_stages) + hop + shown.slowed)
-        slowed = slowed + float(count) * shown.slowed
-    return changed(found, slowed=slowed)
+        slack = slack + float(count) * (slot.chunk(0, plan.virtual_stages).backward + hop + share * shown.slowed)
+        slowed, most = slowed + float(count) * shown.slowed, np.maximum(most, shown.slowed)
+    return changed(found, slowed=slowed if alone else share * slowed + (1.0 - share) * most)
 
 
 def update(
@@ -105,17 +113,20 @@ def update(
     """The gather of updated parameters behind the first forward, of the stage that it holds up most: a later stage has the
     forwards before it as well, unless micro-batches are fed from both ends."""
     crossing = plan.pp > 1 and traits(plan.schedule).route == "crossing"
-    found, slack, slowed = Shown(), add.folded(()), add.folded(())
+    share = 1.0 / plan.virtual_stages
+    found, slack, slowed, most = Shown(), add.folded(()), add.folded(()), add.folded(())
     for at, (kind, _, count) in enumerate(work.runs):
         stage, slot = stages[kind].stage, stages[kind].slot
         charges = update_charges(work, stage, price, plan)
-        train = [group for part in released(work, stage, charges, pieces, plan, backward=False) for group in part]
-        shown = in_time(train, price.stack, slack, overlap=price.stack.gather_overlap)
+        waits = between(work, stages, at, plan, hop, "forward")
+        parts = released(work, stage, charges, pieces, plan, backward=False, waits=waits)
+        train = [group for part in parts for group in part]
+        shown = in_time(train, price.stack, slack, found.exposed, overlap=price.stack.gather_overlap)
         found = _later(found, shown, 0.0) if at else shown
         if not crossing:
-            slack = slack + float(count) * (slot.forward / float(plan.virtual_stages) + hop + shown.slowed)
-        slowed = slowed + float(count) * shown.slowed
-    return changed(found, slowed=slowed)
+            slack = slack + float(count) * (slot.chunk(0, plan.virtual_stages).forward + hop + share * shown.slowed)
+        slowed, most = slowed + float(count) * shown.slowed, np.maximum(most, shown.slowed)
+    return changed(found, slowed=share * slowed + (1.0 - share) * most)
 
 
 def _later(best: Shown, shown: Shown, slack: Seconds) -> Shown:
@@ -133,7 +144,9 @@ def each(work: Work, one: MicroBatch, pieces: Mapping[str, Piece], price: Prices
     and waits for that at the end."""
     charges = gradient_charges(work, one.stage, price, plan)
     exposed, hidden, slot = dict(one.exposed), dict(one.hidden), one.slot
-    for part in released(work, one.stage, charges, pieces, plan, backward=True):
+    kind = "weight_grad" if traits(plan.schedule).split else "input_grad"
+    virtual = list(slot.chunks)
+    for behind_it, part in enumerate(released(work, one.stage, charges, pieces, plan, backward=True), start=1):
         train = [group for group in part if group.count]
         if not train:
             continue
@@ -141,11 +154,14 @@ def each(work: Work, one: MicroBatch, pieces: Mapping[str, Piece], price: Prices
         shown = behind(turn, price.stack, overlap=price.stack.gradient_overlap)
         add.merged(exposed, {"gradient reduction": shown.exposed, "contention": shown.slowed}, 1.0)
         add.merged(hidden, {"gradient reduction": shown.hidden}, 1.0)
-        if traits(plan.schedule).split:
-            slot = changed(slot, weight_grad=slot.weight_grad + shown.cost)
-        else:
-            slot = changed(slot, input_grad=slot.input_grad + shown.cost)
-    return changed(one, exposed=exposed, hidden=hidden, slot=slot)
+        slot = _longer(slot, kind, shown.cost)
+        if virtual:
+            virtual[-behind_it] = _longer(virtual[-behind_it], kind, shown.cost)
+    return changed(one, exposed=exposed, hidden=hidden, slot=changed(slot, chunks=tuple(virtual)))
+
+
+def _longer(slot: Slot, kind: str, seconds: Seconds) -> Slot:
+    return changed(slot, **{kind: getattr(slot, kind) + seconds})
 
 
 def behind(train: Sequence[Released], stack: Stack, *, overlap: bool) -> Shown:
@@ -176,11 +192,12 @@ def _backlog(total: Charge, train: Sequence[Released], contention: Ratio) -> tup
         left: Seconds = 0.0
         slowed: Seconds = 0.0
         for group in train:
-            count, compute = float(group.count), group.window - group.serial.seconds
-            room = compute / kept + group.serial.seconds - getattr(group.serial, channel)
+            count, compute = float(group.count), (group.window - group.serial.seconds - group.idle) / kept
+            room = compute + group.serial.seconds - getattr(group.serial, channel) + group.idle
             come = left + count * getattr(group.moved, channel)
             left = np.maximum(come - count * room, 0.0)
-            slowed = slowed + np.minimum(come - left, count * compute / kept)
+            beside = 1.0 - group.idle / np.maximum(compute + group.idle, TINY)
+            slowed = slowed + np.minimum((come - left) * beside, count * compute)
         ends.append(left)
         lost.append(slowed)
     fabric = np.greater_equal(total.fabric, total.scale_up)
@@ -188,8 +205,9 @@ def _backlog(total: Charge, train: Sequence[Released], contention: Ratio) -> tup
     return np.maximum(ends[0], ends[1]), contention * whole * add.chosen(fabric, lost[1], lost[0])
 
 
-def in_time(train: Sequence[Released], stack: Stack, slack: Seconds, *, overlap: bool) -> Shown:
-    """The same read backwards: released together, each due before its own compute, the first of them after `slack`."""
+def in_time(train: Sequence[Released], stack: Stack, slack: Seconds, late: Seconds, *, overlap: bool) -> Shown:
+    """The same read backwards: released together, each due before its own compute, the first of them after `slack`.
+    Stages before are already `late`: no compute that they delay is slowed."""
     train = [group for group in train if group.count]
     if not train:
         return Shown()
@@ -206,8 +224,8 @@ def in_time(train: Sequence[Released], stack: Stack, slack: Seconds, *, overlap:
         shown = np.maximum(shown, hide.chain(groups))
     shown = shown + _apart(train[-1].moved)
     shown = np.maximum(shown - slack, 0.0)
-    beside = np.maximum(seconds - np.maximum(first, slack), 0.0)
-    stall = np.maximum(shown - np.maximum(first - slack, 0.0), 0.0)
+    beside = np.maximum(seconds - np.maximum(first, slack + late), 0.0)
+    stall = np.maximum(shown - np.maximum(first - slack, late), 0.0)
     return Shown(exposed=shown, hidden=seconds - shown, slowed=hide.slowed(stack.contention, beside - stall, stall))
 
 
@@ -231,10 +249,17 @@ def _apart(moved: Charge) -> Seconds:
 
 
 def released(
-    work: Work, stage: Stage, charges: Collectives, pieces: Mapping[str, Piece], plan: Plan, *, backward: bool
+    work: Work,
+    stage: Stage,
+    charges: Collectives,
+    pieces: Mapping[str, Piece],
+    plan: Plan,
+    *,
+    backward: bool,
+    waits: Sequence[Seconds] = (),
 ) -> list[list[Released]]:
     """The pieces of every virtual stage, all in the order of the backward, each with the compute behind which its bucket
-    passes. Between two virtual stages lie the turns of the other micro-batches of a round."""
+    passes. Between two virtual stages lie the turns of the other micro-batches of a round, and what a round `waits`."""
     phases: tuple[str, ...] = (FORWARD,)
     if backward:
         split = plan.pp > 1 and traits(plan.schedule).split
@@ -245,7 +270,7 @@ def released(
     trains: list[list[Released]] = []
     for chunk in reversed(range(len(rows))):
         embedding = stage.embedding and chunk == 0
-        last = _boundary(stage, rows, chunk, computes, plan)
+        last = _boundary(stage, rows, chunk, computes, passes(work, plan) - 1.0)
         train: list[Released] = []
         row = rows[chunk][::-1]
         if stage.head and chunk == len(rows) - 1:
@@ -255,7 +280,8 @@ def released(
             window, held = computes[name]
             train.append(Released(moved=moved[name], window=window, serial=held, count=count - 1))
             window, held = computes[row[at + 1][0]] if at + 1 < len(row) else last
-            train.append(Released(moved=moved[name], window=window, serial=held, count=1))
+            idle = waits[chunk - 1] if waits and chunk and at + 1 == len(row) else 0.0
+            train.append(Released(moved=moved[name], window=window + idle, serial=held, count=1, idle=idle))
         if embedding:
             train.append(Released(moved=moved["embedding"], window=0.0, serial=NOTHING, count=1))
         trains.append(train)
@@ -272,20 +298,20 @@ def _copying(compute: Lasting, piece: Piece, *, backward: bool) -> Lasting:
     return np.maximum(compute[0], copies), compute[1]
 
 
-def _boundary(stage: Stage, rows: Sequence[Blocks], chunk: int, computes: Mapping[str, Lasting], plan: Plan) -> Lasting:
+def _boundary(
+    stage: Stage, rows: Sequence[Blocks], chunk: int, computes: Mapping[str, Lasting], others: Count
+) -> Lasting:
     """What a stage computes between the last piece of a virtual stage and the first that is released after it."""
     if chunk:
         seconds: Seconds = 0.0
         held = NOTHING
         for name, count in rows[chunk - 1]:
-            again = float((plan.pp - 1) * count)
+            again = others * float(count)
             seconds, held = seconds + again * computes[name][0], held.plus(computes[name][1], again)
         nearest = computes[rows[chunk - 1][-1][0]] if rows[chunk - 1] else (0.0, NOTHING)
         return seconds + nearest[0], held.plus(nearest[1])
     if stage.embedding:
-        part = 1.0 / float(len(rows))  # an interleaved schedule spreads a stage over its virtual stages
-        seconds, held = computes["embedding"]
-        return seconds * part, held.times(part)
+        return computes["embedding"]
     return 0.0, NOTHING
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import Ratio, Seconds
 
 
@@ -21,6 +21,21 @@ class Slot:
     """What the step's last backward takes longer than the others (gradients that only the last micro-batch reduces)."""
     owed: Ratio = 1.0
     """What a weight gradient that is still to be done keeps, as a part of what its micro-batch kept before."""
+    chunks: tuple[Slot, ...] = ()
+    """The same of every virtual stage, where they may differ."""
+
+    def chunk(self, at: int, virtual_stages: int) -> Slot:
+        """Seconds of a micro-batch on one of the virtual stages: its own or, where nothing is said of them, an even part."""
+        if self.chunks:
+            return self.chunks[at]
+        if virtual_stages == 1:
+            return self
+        return changed(
+            self,
+            forward=self.forward / virtual_stages,
+            input_grad=self.input_grad / virtual_stages,
+            weight_grad=self.weight_grad / virtual_stages,
+        )
 
     @property
     def backward(self) -> Seconds:

@@ -14,21 +14,24 @@ TRAITS = Traits(ending=True)
 
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
-    """Two passes of equal jobs through a line of stages: each takes the sum of its stages and m − 1 times the slowest. Of
-    the backwards the last one may be longer (`Slot.ending`): its path leaves a stage with it and passes those before.
+    """Two passes of equal jobs through a line of stages and the wires between them: each takes the sum of all, and m − 1 times
+    the slowest stage or wire. Of the backwards the last one may be longer (`Slot.ending`): its path leaves a stage with it
+    and passes those before.
 
-    Exact: the last stage turns round when all forwards are done. `hop` is one send to a neighbour."""
+    Exact: the last stage turns round when all forwards are done. `hop` is one send to a neighbour; a wire serves one at a
+    time, so that sends longer than a stage's turn queue."""
     pp = sum(slot.count for slot in slots)
     forward: Seconds = 0.0
     backward: Seconds = 0.0
-    slowest_forward: Seconds = 0.0
+    slowest_forward: Seconds = hop
     ending: Seconds = 0.0
     for slot in slots:
         forward = forward + float(slot.count) * slot.forward
         backward = backward + float(slot.count) * slot.backward
         slowest_forward = np.maximum(slowest_forward, slot.forward)
         ending = ending + float(slot.count) * slot.ending
-    longest: Seconds = 0.0
+    # a wire that is slower than every stage: the last backward of the stage before it is done by then
+    longest: Seconds = (micro_batches - 1.0) * hop + (ending - slots[-1].ending)
     slowest_backward: Seconds = 0.0
     for slot in reversed(slots):
         slowest_backward = np.maximum(slowest_backward, slot.backward)

@@ -11,29 +11,36 @@ import numpy as np
 
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._routes import Traits
-from shardmeter.schedules._slots import Op, Slot
+from shardmeter.schedules._slots import Op, Slot, stages
 
 TRAITS = Traits(least_chunks=2, most_chunks=None, rounds=1.0)
 
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
-    """Forwards, then backwards: v − 1 rounds, each as long as all micro-batches on the slowest device or one micro-batch
-    round all devices, and a last one through the line of devices, as GPipe's.
+    """Forwards, then backwards: micro-batches in a row through every chunk on every device, and over the wires between.
 
     Exact. Leaves out: nothing of the order; gathering each chunk once a step is the sharding strategy's."""
-    pp = float(sum(slot.count for slot in slots))
-    chunks = float(virtual_stages)
-    result: Seconds = 0.0
-    for backward in (False, True):
-        around: Seconds = 0.0
-        slowest: Seconds = 0.0
-        for slot in slots:
-            seconds = (slot.backward if backward else slot.forward) / chunks
-            around = around + float(slot.count) * seconds
-            slowest = np.maximum(slowest, seconds)
-        rounds = (chunks - 1.0) * np.maximum(micro_batches * slowest, around + pp * hop)
-        result = result + rounds + around + (pp - 1.0) * hop + (micro_batches - 1.0) * slowest
-    return result
+    held = stages(slots)
+    line = [[slot.chunk(at, virtual_stages) for slot in held] for at in range(virtual_stages)]
+    there = [[slot.forward for slot in row] for row in line]
+    back = [[slot.backward for slot in row[::-1]] for row in line[::-1]]
+    return _through(there, micro_batches, hop) + _through(back, micro_batches, hop)
+
+
+def _through(rounds: Sequence[Sequence[Seconds]], micro_batches: Count, hop: Seconds) -> Seconds:
+    """All micro-batches round all devices, as often as there are rounds. Along the longest path two things are kept: when
+    the first micro-batch is done at a place, and when the last; a place begins its next round when its last is done."""
+    first: Seconds = 0.0
+    last: Seconds = 0.0
+    left: list[Seconds] = [0.0] * (2 * len(rounds[0]))
+    for at, row in enumerate(rounds):
+        ends = at == len(rounds) - 1
+        places = [seconds for own in row for seconds in (own, hop)][: -1 if ends else None]
+        for i, seconds in enumerate(places):
+            first = np.maximum(first, left[i]) + seconds
+            last = np.maximum(last + seconds, first + (micro_batches - 1.0) * seconds)
+            left[i] = last
+    return last
 
 
 def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:

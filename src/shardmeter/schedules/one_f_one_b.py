@@ -8,38 +8,82 @@ import numpy as np
 
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._routes import Traits
-from shardmeter.schedules._slots import Op, Slot, places
+from shardmeter.schedules._slots import Op, Place, Slot, places
 
 TRAITS = Traits(ending=True)
 
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
-    """Duration of one step: the longest path that stays at one stage and waits for micro-batches to come back to it.
+    """Duration of one step: the longest of the paths through its turns and sends that stay at one run of stages.
 
-    At a stage, w warm-up forwards fill the wait R for the round trip of the first micro-batch through the later stages, and
-    w backwards the wait for the last one; in between, a round trip that outlasts w whole slots stalls every (w + 1)th
-    micro-batch: m·s + max(R − w·f, 0) + max(R − w·b, 0) + (K − 1)·max(R − w·s, 0) with K = ⌊(m − 1)/(w + 1)⌋ windows. The
-    step is the largest over stages, plus the way to the stage and back. The last micro-batch's backward may be longer
-    (`Slot.ending`) on every stage: so are its wait and its way back. `hop` is one send to a neighbour.
-    Exact for equal stages, and for one slow stage at either end, without hops; never too long. Leaves out: paths that wait
-    at two stages (hops of the order of a forward: up to 8 % short)."""
+    """Duration of one step: the longest of the paths through its turns and sends that stay at one run of stages.
+
+    Let stage j be w = pp − 1 − j stages from the end. Its first w + 1 forwards fill the round trip R of the first micro-batch
+    through the later stages, or wait for it; its last backwards likewise: max(R, w·f) and max(R, w·b). What is left of the
+    m − 1 micro-batches that have to follow the first passes one by one at s, the stage's forward and backward, or in windows:
+    n neighbouring stages hold n micro-batches between them, which takes the round trip through them, Σs + 2·(n − 1)·hop.
+    Less than a window is a shorter round trip, or waits at the slowest stage or on a wire: one send at a time, `hop` each.
+    The last micro-batch's backward may be longer (`Slot.ending`) on every stage: so are its wait and its way back.
+    Exact for equal stages at any hop, and for one slow stage at either end without hops; never too long. Leaves out: paths
+    that stay at two runs of stages or take windows of two lengths (up to 3 % short)."""
     pp = sum(slot.count for slot in slots)
     longest: Seconds = 0.0
+    forward: Seconds = 0.0
+    backward: Seconds = 0.0
     endings = places(slots, lambda slot: slot.ending)
     for place, ending in zip(places(slots), endings, strict=True):
         slot, later = place.slot, float(pp - 1 - place.position)
+        forward, backward = np.maximum(forward, slot.forward), np.maximum(backward, slot.backward)
         warm = np.minimum(micro_batches - 1.0, later)
-        away = place.after + 2.0 * hop * later
-        first = np.maximum(away - warm * slot.forward, 0.0)
-        last = np.maximum(away + ending.after - warm * slot.backward, 0.0)
-        between = np.maximum(away - warm * slot.whole, 0.0)
-        windows = np.floor((micro_batches - 1.0) / (warm + 1.0))
-        waits = np.where(
-            np.greater_equal(windows, 1.0), first + last + (windows - 1.0) * between, np.maximum(first, last)
-        )
-        way = place.before + 2.0 * hop * float(place.position)
-        longest = np.maximum(longest, way + micro_batches * slot.whole + waits + (ending.before + slot.ending))
+        left = micro_batches - 1.0 - warm
+        path = place.before + 2.0 * hop * float(place.position) + slot.whole + (ending.before + slot.ending)
+        if later:
+            away = place.after + 2.0 * hop * later
+            home = away + ending.after
+            both = np.maximum(away, warm * forward) + np.maximum(home, warm * backward)
+            few = np.maximum(home + warm * np.maximum(np.maximum(forward, backward), hop), warm * (forward + backward))
+            path = path + np.where(np.greater_equal(left, 1.0), both, few)
+        longest = np.maximum(longest, path + left * slot.whole)
+        if place.position == slot.first + slot.count - 1:
+            reached = path if not later else path + np.where(np.greater_equal(left, 1.0), 0.0, -np.inf)
+            longest = np.maximum(longest, _windows(slots, place, reached, left, hop))
     return longest
+
+
+def _windows(slots: Sequence[Slot], place: Place, path: Seconds, left: Count, hop: Seconds) -> Seconds:
+    """The longest of the paths that pass the micro-batches left in windows of the stages up to `place`, from the beginning of
+    every run of equal stages."""
+    longest: Seconds = 0.0
+    slowest, trip = hop, -2.0 * hop
+    within: list[Slot] = []
+    last = place.position == sum(slot.count for slot in slots) - 1
+    for slot in reversed([slot for slot in slots if slot.first <= place.position]):
+        within.append(slot)
+        slowest = np.maximum(slowest, slot.whole)
+        trip = trip + float(slot.count) * (slot.whole + 2.0 * hop)
+        length = float(place.position - slot.first + 1)
+        if length == 1.0:
+            continue
+        windows = np.floor(left / length)
+        rest = left - windows * length
+        some = np.greater_equal(windows, 1.0)
+        more = np.where(some, rest, 0.0)
+        shorter = np.maximum(_trips(within, rest), _trips(within[::-1], more))
+        shorter = shorter + 2.0 * np.maximum(rest - 1.0, 0.0) * hop
+        waiting = more * slowest
+        if last:
+            waiting = np.maximum(waiting, rest * hop)
+        longest = np.maximum(longest, path + windows * trip + np.maximum(shorter, waiting))
+    return longest
+
+
+def _trips(slots: Sequence[Slot], count: Count) -> Seconds:
+    """Forward and backward of the first `count` stages of a row."""
+    total: Seconds = 0.0
+    for slot in slots:
+        taken = np.minimum(count, float(slot.count))
+        total, count = total + taken * slot.whole, count - taken
+    return total
 
 
 def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:

@@ -94,24 +94,35 @@ def _turns(
     wires: dict[tuple[int, str], int],
     hop: float,
 ) -> None:
-    """All turns of one step, then what each waits for on other stages."""
+    """All turns of one step, then what each waits for on other stages. A schedule that blocks has its sends in the row of its
+    turns; else they are on wires of their own."""
     opens: dict[Key, int] = {}
     closes: dict[Key, list[int]] = {}
+    kind = traits(plan.schedule)
+    keys = {
+        (rank.position, op.kind, op.micro_batch, op.chunk)
+        for rank, ops in zip(ranks, orders, strict=True)
+        for op in ops
+    }
+    of = needs(kind.route, plan.pp, keys)
+    blocks = kind.blocking and hop > 0.0
+    sends = {source for key in keys for source in of(key) if source[0] != key[0]} if blocks else set()
     for rank, ops, after in zip(ranks, orders, before, strict=True):
         rank.update(after)
         whole = last_turns(ops)
         for at, op in enumerate(ops):
             key = (rank.position, op.kind, op.micro_batch, op.chunk)
             opens[key] = rank.take(op, last=at in whole)
+            if key in sends:
+                rank.send(hop, op.micro_batch)
             closes[key] = rank.ready
-    of = needs(traits(plan.schedule).route, plan.pp, closes.keys())
     for key, begin in opens.items():
         for source in of(key):
             if source[0] == key[0]:
                 if source[3] != key[3]:  # a device that goes on with its own result
                     program.tasks[begin].after.extend(closes[source])
                 continue  # its own forward or input gradient: an earlier turn of the same rank
-            if hop == 0.0:
+            if hop == 0.0 or blocks:
                 program.tasks[begin].after.extend(closes[source])
                 continue
             wire = wires[source[0], WAYS[source[1] != "forward"]]

@@ -46,20 +46,21 @@ def program(
     pp = len(stages)
     made = Program()
     compute = [made.stream("compute", i) for i in range(pp)]
-    wires: dict[tuple[int, int, str], int] = {}
+    of = needs(traits.route, pp, {(i, op.kind, op.micro_batch, op.chunk) for i, ops in enumerate(turns) for op in ops})
+    wires: dict[tuple[int, int, bool], int] = {}
     place: dict[Key, int] = {}
     joined: set[Key] = set()
     for i, ops in enumerate(turns):
         whole = last_turns(ops)
         for at, op in enumerate(ops):
-            owner = stages[content(traits.route, (i, op.chunk), pp)]
+            owner = stages[content(traits.route, (i, op.chunk), pp)].chunk(op.chunk, virtual_stages)
             longer = owner.ending if at in whole else 0.0
-            seconds = float(getattr(owner, op.kind) + longer) / virtual_stages
             key = (i, op.kind, op.micro_batch, op.chunk)
-            place[key] = made.add(f"{op.kind} {op.micro_batch}", compute[i], seconds, kind=op.kind)
+            place[key] = made.add(
+                f"{op.kind} {op.micro_batch}", compute[i], float(getattr(owner, op.kind) + longer), kind=op.kind
+            )
             if op.joined:
                 joined.add(key)
-    of = needs(traits.route, pp, place.keys())
     for key, index in place.items():
         for source in of(key):
             if source[0] == key[0]:
@@ -69,7 +70,11 @@ def program(
             if hop == 0.0:
                 made.wait(index, done)
                 continue
-            way = (source[0], key[0], source[1])
+            if traits.blocking:  # the turn that sends lasts as much longer
+                made.tasks[done].seconds += hop
+                made.wait(index, done)
+                continue
+            way = (source[0], key[0], source[1] == "forward")
             if way not in wires:
                 wires[way] = made.stream(f"send {source[1]} to {key[0]}", source[0], shared=True)
             made.wait(index, made.add(f"send {source[2]}", wires[way], hop, (done,), kind="send"))

@@ -170,6 +170,12 @@ class Rank:
             self.ready = self._backward(op, begin, last=last)
         return begin
 
+    def send(self, seconds: float, micro_batch: int) -> None:
+        """Let compute wait until the last turn's result is with the neighbour."""
+        stream, terms = self.streams["compute"], {"stage sends": seconds}
+        task = self.program.add(f"send {micro_batch}", stream, seconds, self.ready, "send", terms=terms, turn=self.turn)
+        self.ready = [task]
+
     def finish(self) -> list[int]:
         """After the last turn of a step: the reductions that were put off; what ends the stage's gradients."""
         self.reduced += self._in_a_row(self.late, self.ready)

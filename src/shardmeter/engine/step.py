@@ -15,7 +15,7 @@ from shardmeter.engine.layer import Ledger, Piece
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.engine.price import Prices
 from shardmeter.engine.update import update
-from shardmeter.schedules import schedule, traits
+from shardmeter.schedules import Slot, schedule, traits
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, fsdp

@@ -16,8 +16,6 @@ TRAITS = Traits(ending=True)
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
     """Duration of one step: the longest of the paths through its turns and sends that stay at one run of stages.
 
-    """Duration of one step: the longest of the paths through its turns and sends that stay at one run of stages.
-
     Let stage j be w = pp − 1 − j stages from the end. Its first w + 1 forwards fill the round trip R of the first micro-batch
     through the later stages, or wait for it; its last backwards likewise: max(R, w·f) and max(R, w·b). What is left of the
     m − 1 micro-batches that have to follow the first passes one by one at s, the stage's forward and backward, or in windows:

@@ -22,7 +22,7 @@ DEVICES = tuple(CATALOG.accelerator(name) for name in ("H100-SXM5-80GB", "A100-S
 STACKS = tuple(CATALOG.stack(name) for name in CATALOG.names("stacks"))
 FABRICS = (0.0, 50e9, 25e9, 12.5e9)
 PLANS, ENDINGS = 400, 150
-BARS = {"no stages": (0.002, 0.05), "stages": (0.002, 0.03)}
+BARS = {"no stages": (0.002, 0.055), "stages": (0.002, 0.03)}
 """(mean, largest) of |closed/timeline − 1|. Stages: layers of unlike kinds make unlike stages, and sends may be long."""
 Asked = tuple[Model, Island, Plan, Run, Stack]
 

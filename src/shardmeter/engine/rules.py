@@ -28,8 +28,9 @@ class Case:
 
     @property
     def slots(self) -> Number:
-        """Layers that a pipeline can cut: the embedding and the head count as one each under stage_cut edges."""
-        return self.model.layers + (2.0 if self.stack.stage_cut == "edges" else 0.0)
+        """Layers that a pipeline can cut, prediction modules among them: the embedding and the head count as one each under
+        stage_cut edges."""
+        return self.model.layers + self.model.mtp + (2.0 if self.stack.stage_cut == "edges" else 0.0)
 
     @property
     def per_pass(self) -> Count:

@@ -200,7 +200,9 @@ def published_count(row: Row) -> int:
     config = getattr(transformers, f"{name}Config")(**settings)
     with torch.device("meta"):
         suffix = "LMHeadModel" if name == "GPT2" else "ForCausalLM"
-        network = getattr(transformers, f"{name.removesuffix('Text') if name != 'Gemma3Text' else 'Gemma3'}{suffix}")(config)
+        network = getattr(transformers, f"{name.removesuffix('Text') if name != 'Gemma3Text' else 'Gemma3'}{suffix}")(
+            config
+        )
     network.tie_weights()
     return count(network)
 

@@ -40,6 +40,7 @@ FLOP_MODELS = (
     ("deepseek-v3", 4096),
     ("llama-4-maverick", 4096),
     ("qwen3-next-80b-a3b", 4096),
+    ("jamba-v0.1", 4096),
     ("nemotron-h-8b", 8192),
     ("nemotron-3-nano-30b-a3b", 4096),
     ("nemotron-3-super-120b-a12b", 4096),
@@ -154,6 +155,12 @@ def recurrent(row: Row, name: str) -> dict[str, Any]:
     if not mixers or mixers == "w":
         return {}
     layers = int(row["layers"])
+    if name == "Jamba":
+        return {
+            "attn_layer_period": len(mixers), "attn_layer_offset": mixers.index("f"), "expert_layer_period": len(row["mlps"]),
+            "expert_layer_offset": row["mlps"].index("e"), "mamba_d_state": int(row["state_dim"]),
+            "mamba_d_conv": int(row["conv_width"]), "mamba_dt_rank": int(row["step_rank"]),
+        }  # fmt: skip
     if name != "NemotronH":
         types = {"layer_types": [words[mixers[place % len(mixers)]] for place in range(layers)]}
         if "d" not in mixers:
@@ -182,7 +189,7 @@ _CLASSES = {
     "gemma-2-": "Gemma2", "gemma-3-": "Gemma3Text", "gpt-oss": "GptOss", "deepseek-v2": "DeepseekV2", "deepseek-v3": "DeepseekV3",
     "kimi": "DeepseekV3", "moonlight": "DeepseekV3", "llama-4": "Llama4Text", "qwen3-next": "Qwen3Next",
     "qwen3.5-35b": "Qwen3_5MoeText", "qwen3.5-27b": "Qwen3_5Text", "qwen3-coder": "Qwen3Moe", "minimax-m2": "MiniMaxM2",
-    "nemotron-h": "NemotronH", "nemotron-nano": "NemotronH", "nemotron-3-": "NemotronH", "olmo-3": "Olmo3",
+    "jamba": "Jamba", "nemotron-h": "NemotronH", "nemotron-nano": "NemotronH", "nemotron-3-": "NemotronH", "olmo-3": "Olmo3",
     "ministral-3": "Ministral3", "phi-3-": "Phi3", "phi-3.5-mini": "Phi3",
     "phi-1.5": "Phi", "phi-2": "Phi", "phi-4": "Phi3", "gemma": "Gemma", "qwen3": "Qwen3", "qwen": "Qwen2",
     "mistral": "Mistral", "nemotron": "Nemotron", "minitron": "Nemotron", "olmo-2": "Olmo2", "stablelm": "StableLm",

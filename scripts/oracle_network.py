@@ -161,6 +161,27 @@ class DeltaRule(Recurrence):
         return query @ states + (query @ key.transpose(-1, -2)) @ fresh
 
 
+class SelectiveScan(nn.Module):  # type: ignore[misc]
+    """The first Mamba with Jamba's norms: a state for every channel, scanned, which is no matrix product."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        hidden, self.rank, self.state = (int(row[name]) for name in ("hidden", "step_rank", "state_dim"))
+        self.inner, span = int(row["state_heads"]), int(row["conv_width"])
+        self.into = nn.Linear(hidden, 2 * self.inner, bias=False)
+        self.convolution = nn.Conv1d(self.inner, self.inner, span, groups=self.inner, bias=True, padding=span - 1)
+        self.choice = nn.Linear(self.inner, self.rank + 2 * self.state, bias=False)
+        self.step = nn.Linear(self.rank, self.inner, bias=True)
+        self.decay, self.skip = nn.Parameter(torch.empty(self.inner, self.state)), nn.Parameter(torch.empty(self.inner))
+        self.norms = nn.ModuleList(nn.RMSNorm(width) for width in (self.rank, self.state, self.state))
+        self.out = nn.Linear(self.inner, hidden, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        """Neither convolution nor scan: torch counts matrix products only."""
+        value, gate = self.into(x).chunk(2, dim=-1)
+        return self.out(value * self.step(self.choice(value)[..., : self.rank]) * gate)
+
+
 class Mlp(nn.Module):  # type: ignore[misc]
     """Two matrices, or three with a gate."""
 
@@ -212,7 +233,7 @@ class Experts(nn.Module):  # type: ignore[misc]
         return result
 
 
-MIXERS = {"m": Mamba2, "d": DeltaRule}
+MIXERS = {"m": Mamba2, "d": DeltaRule, "s": SelectiveScan}
 
 
 class Layer(nn.Module):  # type: ignore[misc]

@@ -103,7 +103,7 @@ def test_training_takes_six_flops_a_matmul_parameter_and_token_and_more(module: 
         between: Any = 0.0  # of weights with tokens, of activations with one another
         for block in module.blocks(model):
             ops = module.operations(model, block.name, TOKENS, 1e-9, "compiled")
-            active = weights(ops, "m", "n", "tokens k")
+            active: Any = weights(ops, "m", "n", "tokens k")
             if block.routed:
                 active += weights(ops, "expert m", "expert n") * model.top_k / model.experts
             products += block.count * active

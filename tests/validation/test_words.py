@@ -415,7 +415,7 @@ def test_tasks(text, task):
 
 @pytest.mark.parametrize(
     "name",
-    ["DeepSeek-V4-Flash", "DeepSeek-V3.2", "Jamba 1.5", "Zamba2-7B", "MiniMax-Text-01", "Switch-XXL",
+    ["DeepSeek-V4-Flash", "DeepSeek-V3.2", "Zamba2-7B", "MiniMax-Text-01", "Switch-XXL",
      "Nemotron-3-Ultra (hybrid Mamba-MoE)", "bert-110m", "T5-11B", "CLIP ViT-B/32",
      "vit_base_patch16_224", "deit3_huge_patch14_224"],
 )  # fmt: skip

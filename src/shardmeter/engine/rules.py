@@ -102,9 +102,10 @@ def degrees_says(case: Case) -> tuple[str, str, str]:
 def state_slack(case: Case) -> Any:
     """Tp must divide the heads and the groups of recurrent layers, if there are any."""
     m = case.model
-    if not {"m", "d"} & set(m.mixers):
+    if not {"m", "d", "s"} & set(m.mixers):
         return 0.0
-    return np.minimum(rest(m.state_heads, case.plan.tp), rest(m.state_groups, case.plan.tp))
+    heads = rest(m.state_heads, case.plan.tp)
+    return heads if "s" in m.mixers else np.minimum(heads, rest(m.state_groups, case.plan.tp))
 
 
 def kv_slack(case: Case) -> Any:

@@ -18,7 +18,7 @@ PLANNED = ("encoder", "vision", "dual_encoder", "multimodal", "encoder_decoder",
 """Families that are named but not modelled yet; they are refused by name."""
 UNBUILT: tuple[tuple[str, str], ...] = (
     (r"nemotron[ -]?v?3[ -]?ultra", "hybrid stacks whose order of layers is not published"),
-    (r"jamba|zamba|falcon-?mamba|\bmamba-?1", "stacks with layers of the first Mamba or with shared attention"),
+    (r"zamba", "stacks of recurrences that share their attention"),
     (r"deepseek-?v3\.2|deepseek-?v4|glm-?5", "sparse attention with an indexer"),
     (r"minimax-?(text-?)?0?1", "stacks with lightning attention"),
     (r"clip", "dual encoders"),

@@ -12,11 +12,11 @@ import functools
 from shardmeter.core.record import record
 from shardmeter.specs.model import Model
 
-FULL, WINDOW, CHUNK, MAMBA, DELTA, NONE = "f", "w", "c", "m", "d", "-"
+FULL, WINDOW, CHUNK, MAMBA, DELTA, SCAN, NONE = "f", "w", "c", "m", "d", "s", "-"
 DENSE, ROUTED = "d", "e"
 ATTENTION = (FULL, WINDOW, CHUNK)
-RECURRENT = (MAMBA, DELTA)
-_MIXERS = {FULL: "", WINDOW: "window", CHUNK: "chunk", MAMBA: "mamba", DELTA: "delta", NONE: ""}
+RECURRENT = (MAMBA, DELTA, SCAN)
+_MIXERS = {FULL: "", WINDOW: "window", CHUNK: "chunk", MAMBA: "mamba", DELTA: "delta", SCAN: "scan", NONE: ""}
 _PREDICTING = "predicting"
 
 
@@ -25,7 +25,8 @@ class Kind:
     """One kind of layer."""
 
     mixer: str
-    """f full attention, w in a sliding window, c in chunks, m Mamba-2, d gated delta rule, - nothing."""
+    """f full attention, w in a sliding window, c in chunks, m Mamba-2, d gated delta rule, s the first Mamba's
+    selective scan, - nothing."""
     mlp: str
     """d dense, e routed experts, - nothing."""
     predicting: bool = False

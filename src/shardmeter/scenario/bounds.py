@@ -55,6 +55,7 @@ FIELDS: Mapping[str, Bound] = {
     "state_dim": Bound(0, 1e6, True),
     "state_groups": Bound(0, 1e6, True),
     "state_chunk": Bound(1, 1e6, True),
+    "step_rank": Bound(0, 1e6, True),
     "conv_width": Bound(1, 1000, True),
     "norms_per_layer": Bound(0, 100, True),
     "parameters": Bound(1, 1e15, True),
@@ -156,10 +157,10 @@ def layers(fields: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         bad.append(("mlps", "names layers with experts, but experts is not given", "say experts: N"))
     if {"w", "c"} & set(mixers) and not fields.get("window"):
         bad.append(("window", "is missing: there are layers that see a part of the sequence", "say window: N"))
-    if {"m", "d"} & set(mixers):
+    if {"m", "d", "s"} & set(mixers):
         bad += [
             (name, "must be above zero in a model with recurrent layers", f"say {name}: N")
-            for name in ("state_heads", "state_head_dim", "state_dim", "state_groups")
+            for name in ("state_heads", "state_head_dim", "state_dim", "state_groups", *["step_rank"] * ("s" in mixers))
             if not fields.get(name)
         ]
     if (fields.get("qk_rope_head_dim") or 0.0) > (fields.get("head_dim") or math.inf):

@@ -13,7 +13,7 @@ WORDS: dict[str, tuple[str, ...]] = {
 }
 """The words each named field of a model may hold."""
 
-LETTERS: dict[str, str] = {"mixers": "fwcmd-", "mlps": "de-"}
+LETTERS: dict[str, str] = {"mixers": "fwcmds-", "mlps": "de-"}
 """The letters of fields that say one thing a layer."""
 
 
@@ -63,7 +63,8 @@ class Model:
     """Layers at the start that are dense in a mixture-of-experts model."""
     mixers: str = ""
     """What mixes the tokens, one letter a layer, repeated to the last layer: f full attention, w attention in a sliding window,
-    c attention in chunks, m Mamba-2, d gated delta rule, - nothing. Left out: full attention everywhere."""
+    c attention in chunks, m Mamba-2, d gated delta rule, s the first Mamba's selective scan, - nothing. Left out: full attention
+    everywhere."""
     mlps: str = ""
     """What follows the mixer, one letter a layer, repeated: d dense MLP, e routed experts, - nothing. Left out: experts where the
     model has them (after `dense_first`), else a dense MLP."""
@@ -97,6 +98,8 @@ class Model:
     """Groups of keys and queries of a recurrent layer, each shared by as many heads."""
     state_chunk: Count = 128.0
     """Tokens that a recurrent layer's kernels take at a time."""
+    step_rank: Count = 0.0
+    """Selective scan: width of the latent that the step of every channel is made from (Jamba: `mamba_dt_rank`)."""
     conv_width: Count = 4.0
     """Tokens that the short convolution of a recurrent layer spans."""
     tied: bool = False

@@ -233,7 +233,8 @@ class Experts(nn.Module):  # type: ignore[misc]
         return result
 
 
-MIXERS = {"m": Mamba2, "d": DeltaRule, "s": SelectiveScan}
+MIXERS: dict[str, Any] = {"m": Mamba2, "d": DeltaRule, "s": SelectiveScan}
+MLPS: dict[str, Any] = {"d": Mlp, "e": Experts}
 
 
 class Layer(nn.Module):  # type: ignore[misc]
@@ -248,7 +249,7 @@ class Layer(nn.Module):  # type: ignore[misc]
         attention = LatentAttention if row["kv_lora_rank"] else Attention
         self.norms = nn.ModuleList(norm(row, int(row["hidden"])) for _ in range(norms))
         self.mixer = None if mixer == "-" else MIXERS.get(mixer, attention)(row)
-        self.mlp = {"d": Mlp, "e": Experts}[mlp](row) if mlp != "-" else None
+        self.mlp = None if mlp == "-" else MLPS[mlp](row)
 
     def forward(self, x: Any) -> Any:
         """Pre-norm; where the norms stand does not change a count."""

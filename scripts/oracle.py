@@ -34,8 +34,19 @@ FLOP_MODELS = (
     ("mixtral-8x7b", 4096),
     ("qwen1.5-moe-a2.7b", 3840),
     ("glm-4.5-air", 4096),
+    ("gemma-2-9b", 4096),
+    ("gpt-oss-20b", 128),
+    ("deepseek-v2-lite", 4096),
+    ("deepseek-v3", 4096),
+    ("llama-4-maverick", 4096),
+    ("qwen3-next-80b-a3b", 4096),
+    ("jamba-v0.1", 4096),
+    ("nemotron-h-8b", 8192),
+    ("nemotron-3-nano-30b-a3b", 4096),
+    ("nemotron-3-super-120b-a12b", 4096),
 )
-"""(model, sequence length) of the FLOP table: one of each kind of block."""
+"""(model, sequence length) of the FLOP table: one of each kind of block. No sequence is longer than a window: torch does not look
+at masks."""
 
 Row = dict[str, str]
 
@@ -99,6 +110,12 @@ def published_class(row: Row) -> tuple[str, dict[str, Any]]:
     }.get(name, usual)  # fmt: skip
     if row["experts"]:
         extra = usual | routed(row)
+    extra = extra | latent(row) | recurrent(row, name)
+    if name == "Llama4Text":
+        each = {"intermediate_size": int(row["moe_ffn"]), "intermediate_size_mlp": n["ffn"]}
+        extra = extra | each | {"interleave_moe_layer_step": len(row["mlps"] or "e")}
+    if row["window"] and row["mixers"] != "c":
+        extra = extra | {"sliding_window": int(row["window"])}
     if name == "Falcon":
         extra = {key: value for key, value in extra.items() if key not in {"head_dim", "num_key_value_heads"}}
     return name, extra
@@ -119,11 +136,61 @@ def routed(row: Row) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def latent(row: Row) -> dict[str, Any]:
+    """What the classes with latent attention call its numbers."""
+    if not row["kv_lora_rank"]:
+        return {}
+    turned = int(row["qk_rope_head_dim"])
+    return {
+        "q_lora_rank": int(row["q_lora_rank"]) if row["q_lora_rank"] else None, "kv_lora_rank": int(row["kv_lora_rank"]),
+        "qk_rope_head_dim": turned, "qk_nope_head_dim": int(row["head_dim"]) - turned, "head_dim": turned,
+        "v_head_dim": int(row["v_head_dim"]), "n_group": 1, "topk_group": 1,
+    }  # fmt: skip
+
+
+def recurrent(row: Row, name: str) -> dict[str, Any]:
+    """What the classes with recurrent layers call their numbers, and how they say which layer is of which kind."""
+    words = {"f": "full_attention", "w": "sliding_attention", "c": "chunked_attention", "d": "linear_attention"}
+    mixers = row["mixers"]
+    if not mixers or mixers == "w":
+        return {}
+    layers = int(row["layers"])
+    if name == "Jamba":
+        return {
+            "attn_layer_period": len(mixers), "attn_layer_offset": mixers.index("f"), "expert_layer_period": len(row["mlps"]),
+            "expert_layer_offset": row["mlps"].index("e"), "mamba_d_state": int(row["state_dim"]),
+            "mamba_d_conv": int(row["conv_width"]), "mamba_dt_rank": int(row["step_rank"]),
+        }  # fmt: skip
+    if name != "NemotronH":
+        types = {"layer_types": [words[mixers[place % len(mixers)]] for place in range(layers)]}
+        if "d" not in mixers:
+            return types
+        return types | {
+            "linear_num_key_heads": int(row["state_groups"]), "linear_num_value_heads": int(row["state_heads"]),
+            "linear_key_head_dim": int(row["state_dim"]), "linear_value_head_dim": int(row["state_head_dim"]),
+            "linear_conv_kernel_dim": int(row["conv_width"]),
+        }  # fmt: skip
+    parts = {"m-": "linear_attention", "f-": "full_attention", "-d": "mlp", "-e": "moe"}
+    return {
+        "layers_block_type": [parts[mixer + mlp] for mixer, mlp in zip(mixers, row["mlps"], strict=True)],
+        "ssm_state_size": int(row["state_dim"]), "mamba_num_heads": int(row["state_heads"]),
+        "mamba_head_dim": int(row["state_head_dim"]), "n_groups": int(row["state_groups"]),
+        "conv_kernel": int(row["conv_width"]),
+        "moe_latent_size": int(row["moe_latent"]) if row["moe_latent"] else None,
+        "moe_shared_expert_intermediate_size": int(row["shared_ffn"] or 0),
+    }  # fmt: skip
+
+
 _CLASSES = {
     "mpt-7b-alibi": "Mpt", "mpt-30b-alibi": "Mpt", "mpt": "GPT2", "gpt2": "GPT2", "gpt3": "GPT2", "megatron": "GPT2",
     "gpt-neox": "GPTNeoX", "pythia": "GPTNeoX", "gpt-j": "GPTJ", "opt": "OPT", "bloom": "Bloom", "falcon": "Falcon",
     "mixtral": "Mixtral", "qwen3-30b-a3b": "Qwen3Moe", "qwen3-235b-a22b": "Qwen3Moe", "qwen1.5-moe": "Qwen2Moe",
     "olmoe": "Olmoe", "phi-3.5-moe": "Phimoe", "glm-4.5": "Glm4Moe",
+    "gemma-2-": "Gemma2", "gemma-3-": "Gemma3Text", "gpt-oss": "GptOss", "deepseek-v2": "DeepseekV2", "deepseek-v3": "DeepseekV3",
+    "kimi": "DeepseekV3", "moonlight": "DeepseekV3", "llama-4": "Llama4Text", "qwen3-next": "Qwen3Next",
+    "qwen3.5-35b": "Qwen3_5MoeText", "qwen3.5-27b": "Qwen3_5Text", "qwen3-coder": "Qwen3Moe", "minimax-m2": "MiniMaxM2",
+    "jamba": "Jamba", "nemotron-h": "NemotronH", "nemotron-nano": "NemotronH", "nemotron-3-": "NemotronH", "olmo-3": "Olmo3",
+    "ministral-3": "Ministral3", "phi-3-": "Phi3", "phi-3.5-mini": "Phi3",
     "phi-1.5": "Phi", "phi-2": "Phi", "phi-4": "Phi3", "gemma": "Gemma", "qwen3": "Qwen3", "qwen": "Qwen2",
     "mistral": "Mistral", "nemotron": "Nemotron", "minitron": "Nemotron", "olmo-2": "Olmo2", "stablelm": "StableLm",
     "command-r": "Cohere", "smollm3": "SmolLM3", "": "Llama",
@@ -140,7 +207,9 @@ def published_count(row: Row) -> int:
     config = getattr(transformers, f"{name}Config")(**settings)
     with torch.device("meta"):
         suffix = "LMHeadModel" if name == "GPT2" else "ForCausalLM"
-        network = getattr(transformers, f"{name}{suffix}")(config)
+        network = getattr(transformers, f"{name.removesuffix('Text') if name != 'Gemma3Text' else 'Gemma3'}{suffix}")(
+            config
+        )
     network.tie_weights()
     return count(network)
 
@@ -171,12 +240,12 @@ def main() -> int:
     models = read_models()
     counted = []
     for row in models:
-        own = count(decoder(row))
+        own, body = count(decoder(row)), count(decoder(row | {"mtp": ""}))
         published = published_count(row) if has_transformers else None
-        if published is not None and published != own:
-            print(f"{row['name']}: {own} here, {published} in {published_class(row)[0]}", file=sys.stderr)
+        if published is not None and published != body:
+            print(f"{row['name']}: {body} here, {published} in {published_class(row)[0]}", file=sys.stderr)
         counted.append({
-            "model": row["name"], "parameters": own, "published_class": published_class(row)[0] if published else "",
+            "model": row["name"], "parameters": own, "body": body, "published_class": published_class(row)[0] if published else "",
             "published_class_parameters": published or "", "source": "torch meta device", "versions": versions,
             "date": today,
         })  # fmt: skip

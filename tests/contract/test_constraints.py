@@ -57,6 +57,7 @@ def test_the_good_case_breaks_nothing() -> None:
         ({"plan": changed(PLAN, tp=64.0, dp_shard=1.0)}, "heads"),
         ({"model": changed(MODEL, kv_heads=3.0)}, "kv_heads"),
         ({"model": changed(MODEL, ffn=14337.0)}, "ffn"),
+        ({"model": changed(MODEL, mixers="mf", state_heads=64.0, state_groups=1.0)}, "state_heads"),
         ({"plan": changed(PLAN, pp=64, tp=1.0, dp_shard=1.0)}, "stages"),
         ({"plan": changed(PLAN, virtual_stages=2)}, "virtual_stages"),
         ({"plan": changed(PLAN, schedule="interleaved")}, "virtual_stages"),

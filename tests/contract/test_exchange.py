@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from shardmeter.core.record import changed
 from shardmeter.engine.price import Charge, prices
+from shardmeter.families import family
 from shardmeter.physics.collectives import exchange_traffic
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.scenario.islands import build_island
@@ -19,6 +20,7 @@ from shardmeter.strategies import context, expert
 
 CATALOG = load_catalog()
 DENSE, MIXTURE = CATALOG.model("llama-3.1-8b"), CATALOG.model("mixtral-8x7b")
+LAYER, ROUTED = (family("decoder").blocks(model)[1] for model in (DENSE, MIXTURE))
 TOKENS, WIDTH = 4096.0, 2.0
 
 
@@ -45,7 +47,7 @@ def test_a_ring_shows_every_query_its_keys_once_and_every_step_is_equal_work(ran
     wanted = {(query, key) for query in range(2 * ranks) for key in range(query + 1)}
     assert seen == Counter(wanted), "every causal pair once"
     plan = Plan(cp=float(ranks))
-    forward = [t for t in context.transfers(DENSE, "layer", TOKENS, plan, WIDTH, False) if t.phase == "forward"]
+    forward = [t for t in context.transfers(DENSE, LAYER, TOKENS, plan, WIDTH, False) if t.phase == "forward"]
     per_half = TOKENS / 2.0 * 2.0 * DENSE.kv_heads * DENSE.head_dim * WIDTH
     assert sum(t.messages * t.size for t in forward) == pytest.approx(sent[0] * per_half, rel=1e-12)
     assert all(t.window == 1.0 / ranks for t in forward), "each pass behind the work of one step"
@@ -63,7 +65,7 @@ def test_gradients_of_keys_go_round_the_ring_and_come_home(ranks: int) -> None:
     assert home == list(range(ranks))
     plan = Plan(cp=float(ranks))
     part = TOKENS * 2.0 * DENSE.kv_heads * DENSE.head_dim * WIDTH
-    back = [t for t in context.transfers(DENSE, "layer", TOKENS, plan, WIDTH, False) if t.phase != "forward"]
+    back = [t for t in context.transfers(DENSE, LAYER, TOKENS, plan, WIDTH, False) if t.phase != "forward"]
     moved = sum(t.messages * t.size for t in back if ranks > 1)
     assert moved == pytest.approx(((ranks - 1) + hops) * part, rel=1e-12)
 
@@ -121,9 +123,7 @@ def test_an_all_to_all_reaches_the_published_bus_bandwidth(device: str, nodes: f
 
 def dispatch(plan: Plan, tokens: float = TOKENS) -> float:
     """Bytes that one rank holds for the other expert ranks."""
-    found = [
-        t for t in expert.transfers(MIXTURE, "moe layer", tokens, plan, WIDTH, False) if t.label == "expert dispatch"
-    ]
+    found = [t for t in expert.transfers(MIXTURE, ROUTED, tokens, plan, WIDTH, False) if t.label == "expert dispatch"]
     return float(found[0].size)
 
 
@@ -137,10 +137,10 @@ def test_routed_tokens_are_divided_by_tp_under_sequence_parallelism() -> None:
 
 
 def test_two_exchanges_forward_and_two_backward_for_a_layer_with_experts() -> None:
-    found = expert.transfers(MIXTURE, "moe layer", TOKENS, Plan(ep=8.0, dp_shard=8.0), WIDTH, False)
+    found = expert.transfers(MIXTURE, ROUTED, TOKENS, Plan(ep=8.0, dp_shard=8.0), WIDTH, False)
     exchanges = Counter(t.phase for t in found if t.collective == "all_to_all")
     assert exchanges == {"forward": 2, "input_grad": 2}
-    assert expert.transfers(MIXTURE, "layer", TOKENS, Plan(ep=8.0, dp_shard=8.0), WIDTH, False) == ()
+    assert expert.transfers(MIXTURE, LAYER, TOKENS, Plan(ep=8.0, dp_shard=8.0), WIDTH, False) == ()
 
 
 def ranks_of(plan: Plan, axis: str) -> set[tuple[int, ...]]:
@@ -185,11 +185,11 @@ def test_what_context_parallelism_moves(kind: str) -> None:
         "send": lambda t: t.size * t.messages, "all_gather": lambda t: t.size * (cp - 1.0) / cp,
         "all_to_all": lambda t: t.size * (cp - 1.0) / cp,
     }  # fmt: skip
-    found = [t for t in context.transfers(DENSE, "layer", TOKENS, plan, WIDTH, False) if t.phase == "forward"]
+    found = [t for t in context.transfers(DENSE, LAYER, TOKENS, plan, WIDTH, False) if t.phase == "forward"]
     moved = sum(leaves[t.collective](t) for t in found)
     wanted = {"ring": (cp - 1.0) * part, "all-gather": (cp - 1.0) * part,
               "ulysses": (2.0 * query + part) * (cp - 1.0) / cp}  # fmt: skip
     assert moved == pytest.approx(wanted[kind], rel=1e-12)
-    few = context.transfers(DENSE, "layer", TOKENS, Plan(cp=4.0, tp=8.0, cp_kind="ulysses"), WIDTH, False)
+    few = context.transfers(DENSE, LAYER, TOKENS, Plan(cp=4.0, tp=8.0, cp_kind="ulysses"), WIDTH, False)
     shared = next(t for t in few if t.label.endswith("values"))
     assert shared.size == pytest.approx(part / 8.0 * 4.0), "one key-value head for each of four ranks"

@@ -37,12 +37,16 @@ ISLAND = build_island(
 STACK: Stack = CATALOG.stack("titan-compile")
 ONE = Plan()
 MANY = Plan(tp=4.0, pp=2, cp=2.0, dp_shard=8.0, dp_replicate=2.0, ep=16.0)
+LAYER = family("decoder").blocks(MODEL)[1]
+BLOCKS = tuple(
+    block for model in (MODEL, SHARED, CATALOG.model("nemotron-3-nano")) for block in family("decoder").blocks(model)
+)
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "model": (SHARED,), "tokens": (4096.0,), "hidden": (MODEL.hidden,), "parameters": (1e9,), "width": (2.0,),
-    "gather_width": (2.0,), "reduce_width": (4.0,), "block": ("embedding", "layer", "moe layer", "head"), "keep": (True, False),
+    "gather_width": (2.0,), "reduce_width": (4.0,), "block": BLOCKS, "keep": (True, False),
     "experts": (True, False), "overlap": (True, False),
     "trained": (1e8,), "accumulate": ("usual", "last", "every"),
-    "transfers": (tensor.transfers(MODEL, "layer", 4096.0, MANY, 2.0),),
+    "transfers": (tensor.transfers(MODEL, LAYER, 4096.0, MANY, 2.0),),
 }  # fmt: skip
 """Values for every argument that strategies take, the plan apart."""
 COLLECTIVES = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"}
@@ -147,7 +151,8 @@ def operations() -> list[Compute]:
     models = tuple(map(CATALOG.model, CATALOG.names("models")))
     for name in families():
         module, own = family(name), [m for m in models if m.family == name]
-        for model in (own[0], *[m for m in own if m.experts][:1], *[m for m in own if m.shared_gate][:1]):
+        kinds = {(m.mixers, bool(m.experts), bool(m.shared_ffn), bool(m.kv_lora_rank)): m for m in own}
+        for model in kinds.values():
             for block in module.blocks(model):
                 found += module.operations(model, block.name, 4096.0, 2048.0, "eager")
     return found
@@ -168,8 +173,9 @@ def test_tensor_shards_do_the_whole_work_together(tp: float, sequence_parallel: 
         seen.add(op.kind)
         assert tp * part.flops == pytest.approx(op.flops, rel=1e-12)
         if op.kind == "gemm":
-            assert part.flops == pytest.approx(2.0 * part.m * part.n * part.k, rel=1e-12), "its shape is its work"
-            assert tp * part.m * part.n * part.k == pytest.approx(op.m * op.n * op.k, rel=1e-12)
+            shape, whole = (one.m * one.n * one.k * one.repeats for one in (part, op))
+            assert part.flops == pytest.approx(2.0 * shape, rel=1e-12), "its shape is its work"
+            assert tp * shape == pytest.approx(whole, rel=1e-12)
         if op.kind == "traffic":
             cut = op.split == "heads" or (op.split == "sequence" and sequence_parallel)
             assert part.traffic == pytest.approx(op.traffic / (tp if cut else 1.0), rel=1e-12)

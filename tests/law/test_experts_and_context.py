@@ -140,8 +140,11 @@ def test_ep_inside_one_tier_does_not_care_which_axis_it_takes(
 def test_a_dense_model_with_experts_of_its_own_width_does_the_same_work(question: Any, data: Any) -> None:
     """One expert that every token is sent to is a dense MLP, but for the router."""
     one = data.draw(question)
-    dense = changed(one["model"], experts=0.0, top_k=0.0, moe_ffn=0.0, shared_ffn=0.0, shared_gate=False, dense_first=0)
-    routed = changed(dense, experts=1.0, top_k=1.0, moe_ffn=dense.ffn)
+    dense = changed(
+        one["model"], experts=0.0, top_k=0.0, moe_ffn=0.0, shared_ffn=0.0, shared_gate=False, dense_first=0, moe_latent=0.0,
+        mlps=one["model"].mlps.replace("e", "d"),
+    )  # fmt: skip
+    routed = changed(dense, experts=1.0, top_k=1.0, moe_ffn=dense.ffn, mlps=dense.mlps.replace("d", "e"))
     plan = changed(
         one["plan"],
         etp=one["plan"].tp,
@@ -154,7 +157,7 @@ def test_a_dense_model_with_experts_of_its_own_width_does_the_same_work(question
         virtual_stages=1,
     )  # fmt: skip  (with stages, the fullest may be another one)
     left, right = (evaluate(**one | {"model": model, "plan": plan}) for model in (dense, routed))
-    router = 6.0 * float(dense.layers) * dense.hidden * float(left.tokens)
+    router = 6.0 * sum(block.count for block in decoder.layers(routed) if block.routed) * dense.hidden * left.tokens
     assert right.model_flops == pytest.approx(left.model_flops + router, rel=1e-12)
     states = ("parameters", "gradients", "optimizer state")
     plan = changed(plan, pp=1, schedule="1f1b", virtual_stages=1)  # else the fullest stage may be another one

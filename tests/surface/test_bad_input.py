@@ -100,9 +100,9 @@ def test_unknown_names_come_together_with_everything_else() -> None:
 @pytest.mark.parametrize(
     ("name", "family"),
     [
-        ("deepseek-v3", "multi-head latent attention"),
-        ("gpt-oss-20b", "attention in sliding windows is"),
-        ("mamba-2.8b", "hybrid stacks"),
+        ("deepseek-v3.2", "sparse attention with an indexer is"),
+        ("nemotron-3-ultra", "hybrid stacks whose order of layers is not published are"),
+        ("zamba2-7b", "stacks of recurrences that share their attention are"),
         ("bert-large", "encoders are"),
         ("t5-3b", "encoder-decoder models are"),
         ("vit-l-16", "vision models are"),

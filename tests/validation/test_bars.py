@@ -120,7 +120,7 @@ ACCURACY = {
     "by_source[Aleph Alpha layouts sweep (arXiv 2311.05610)].step_time.mape": 0.08,
     "by_source[NVIDIA NeMo 24.07 performance page].step_time.mape": 0.09,
     "by_source[NVIDIA NeMo-Framework-Launcher tables].step_time.mape": 0.10,
-    "by_source[NVIDIA Megatron-Bridge performance summary].step_time.mape": 0.10,
+    "by_source[NVIDIA Megatron-Bridge performance summary].step_time.mape": 0.13,  # 24 of 102 rows of kinds that no fit saw
     f"by_group['layout:pp=1,tp<=8'].by_source[{SWEEP}].step_time.mape": 0.06,
 }
 """Largest error in sample, by path."""

@@ -72,7 +72,7 @@ def test_time_comes_from_rates_where_it_is_not_stated():
     [
         ({"precision": "nvfp4"}, "no known fp4 peak"),
         ({"task": "qlora"}, "adapters on a quantised base"),
-        ({"model": "GPT-OSS-20B"}, "sliding windows"),
+        ({"model": "DeepSeek-V4-Flash"}, "sparse attention"),
         ({"kernel_notes": "cpu_offloading_num_layers=40"}, "offloading to the host"),
         ({"kernel_notes": "PP schedule V-Half"}, "zero-bubble"),
         ({"accelerator": "Trainium1 (trn1.32xlarge)"}, "Trainium1"),

@@ -3,6 +3,7 @@
 import pytest
 
 from shardmeter.families import decoder
+from shardmeter.scenario.catalog import load_catalog
 from shardmeter.study.validate.accelerator import guessed, read_accelerator
 from shardmeter.study.validate.architecture import read_model
 from shardmeter.study.validate.fabric import GBPS, read_fabric
@@ -414,8 +415,8 @@ def test_tasks(text, task):
 
 @pytest.mark.parametrize(
     "name",
-    ["GPT-OSS-120B", "DeepSeek-V3-671B", "Kimi K2", "Switch-XXL",
-     "Nemotron-3-Nano (hybrid Mamba-MoE)", "Nemotron V3 Super 120B (26.02)", "bert-110m", "T5-11B", "CLIP ViT-B/32",
+    ["DeepSeek-V4-Flash", "DeepSeek-V3.2", "Zamba2-7B", "MiniMax-Text-01", "Switch-XXL",
+     "Nemotron-3-Ultra (hybrid Mamba-MoE)", "bert-110m", "T5-11B", "CLIP ViT-B/32",
      "vit_base_patch16_224", "deit3_huge_patch14_224"],
 )  # fmt: skip
 def test_families_that_are_not_modelled(name):
@@ -426,10 +427,27 @@ def test_families_that_are_not_modelled(name):
 @pytest.mark.parametrize(
     "name",
     ["Nemotron-340B", "Nemotron-4-15B", "Llama-3.1-405B", "GPT-1T", "BLOOM-176B", "Qwen2.5 7B", "MPT-7b", "Qwen3-30B-A3B",
-     "Mixtral-8x7B", "Llama3-8x70B", "Grok-1 proxy (2 layers)"],
+     "Mixtral-8x7B", "Llama3-8x70B", "Grok-1 proxy (2 layers)", "GPT-OSS-120B", "DeepSeek-V3-671B", "Kimi K2",
+     "Nemotron-3-Nano (hybrid Mamba-MoE)", "Nemotron V3 Super 120B (26.02)", "MiniMax-M2.5"],
 )  # fmt: skip
 def test_decoders_pass(name):
     check_family(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "shipped", "layers", "mtp"),
+    [("DeepSeek-V3-671B", "deepseek-v3", 61, 1), ("deepseekv3 (4 layers)", "deepseek-v3", 4, 1),
+     ("deepseekv2 (4 layers)", "deepseek-v2", 4, 0), ("Kimi K2", "kimi-k2", 61, 0), ("GPT-OSS-20B", "gpt-oss-20b", 24, 0),
+     ("Nemotron-3-Nano (hybrid Mamba-MoE)", "nemotron-3-nano", 52, 0), ("Nemotron V3 Super", "nemotron-3-super", 88, 2),
+     ("Nemotron-3.5-Lightning (hybrid Mamba-MoE)", "nemotron-3-nano", 52, 1)],
+)  # fmt: skip
+def test_names_that_stand_for_a_shipped_model(name, shipped, layers, mtp):
+    """Such models have more numbers than a row has columns; what a row states of them counts."""
+    model, known = read_model(Row(line=2, cells={"model": name}), "bridge-2025", 4096.0), load_catalog().model(shipped)
+    assert (model.name, model.layers, model.mtp, model.context) == (name, layers, mtp, 4096.0)
+    assert (model.mixers, model.kv_lora_rank, model.hidden) == (known.mixers, known.kv_lora_rank, known.hidden)
+    stated = read_model(Row(line=2, cells={"model": name, "n_layers": "3", "vocab": "50304"}), "bridge-2025", 4096.0)
+    assert (stated.layers, stated.vocab) == (3, 50304.0)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ CAUSES: dict[str, str] = {
     "core attention": "compute",
     "memory-bound kernels": "memory bandwidth",
     "launch overhead": "launch",
+    "dispatch wait": "launch",
     "recompute": "compute",
     "tensor parallel": "scale-up link",
     "expert all-to-all": "fabric",

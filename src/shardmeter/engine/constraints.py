@@ -86,6 +86,12 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         says=rules.tp_says("key-value heads, nor is it a multiple of them", lambda c: c.model.kv_heads),
     ),
     Constraint(
+        name="state_heads",
+        rule="tp divides the heads and the groups of recurrent layers",
+        slack=rules.state_slack,
+        says=rules.tp_says("groups of recurrent heads", lambda c: c.model.state_groups),
+    ),
+    Constraint(
         name="ffn",
         rule="tp divides the feed-forward width",
         slack=rules.width_slack,

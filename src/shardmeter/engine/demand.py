@@ -63,6 +63,8 @@ class BlockWork:
     """fsdp: gathers and scatters that may hide."""
     launches_forward: Count
     launches_backward: Count
+    waits: tuple[Count, Count] = (0.0, 0.0)
+    """Times that the device waits for the host to size what experts are sent, (forward, backward)."""
     matrix_updates: tuple[Compute, ...] = ()
     """Products of one optimizer step over the whole piece, every rank's together."""
     saved_flops: Flop = 0.0
@@ -124,7 +126,7 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
         replayed = replayed + again * block.count
         saved = saved + work.saved_flops * block.count
     counts = layer_counts(model, plan, stack)
-    order = tuple((work.block.name, work.block.count) for work in blocks.values() if is_layer(work.block.name))
+    order = kind.order(model)
     last = 0 if folded(plan) else plan.pp - 1
     stages = pipeline.stages(counts, order, last)
     return Work(
@@ -147,7 +149,8 @@ def layer_counts(model: Model, plan: Plan, stack: Stack) -> tuple[int, ...]:
     wide = model.ffn if model.experts == 0.0 else model.top_k * model.moe_ffn + model.shared_ffn
     layer_cost = 4.0 * model.hidden * model.hidden + 3.0 * model.hidden * wide
     split = pipeline.folded if plan.pp > 1 and folded(plan) else pipeline.cut
-    return split(model.layers, plan.pp, stack.stage_cut, float(layer_cost), float(model.vocab * model.hidden))
+    layers = sum(count for _, count in family(model.family).order(model))
+    return split(layers, plan.pp, stack.stage_cut, float(layer_cost), float(model.vocab * model.hidden))
 
 
 def folded(plan: Plan) -> bool:
@@ -227,7 +230,7 @@ def _with_tied_copy(blocks: tuple[Block, ...], model: Model, plan: Plan) -> tupl
 def _block(
     model: Model, block: Block, whole: tuple[Compute, ...], tokens: Count, plan: Plan, stack: Stack, width: Bytes
 ) -> tuple[BlockWork, Flop]:
-    layer, routed = is_layer(block.name), block.name == "moe layer"
+    layer, routed = is_layer(block.name), block.routed
     policy = plan.recompute if layer else "none"
     added = adapters.adapters(whole, plan.trainable, block.name)
     linear = (*whole, *precision.casts(whole, plan, block.name))
@@ -252,7 +255,7 @@ def _block(
             *_gathered_copies(held + experts, plan, stack, keep),
         )
     ]
-    serial, behind = _collectives(model, block.name, tokens, plan, stack, width, replays, back)
+    serial, behind = _collectives(model, block, tokens, plan, stack, width, replays, back)
     sharded: tuple[Transfer, ...] = ()
     if fsdp.applies(plan):
         widths = precision.gather_width(plan, block.name), WIDTH[plan.reduce_dtype]
@@ -270,6 +273,7 @@ def _block(
         BlockWork(
             block=block, held=held, trained=trained, experts=experts, experts_trained=experts_trained, ops=tuple(ops),
             serial=serial, behind=behind, sharded=sharded, launches_forward=launches[0], launches_backward=launches[1],
+            waits=(1.0, back * (1.0 + _replayed(policy))) if routed else (0.0, 0.0),
             matrix_updates=optimizer.orthogonalisation(whole, plan) if layer else (),
             saved_flops=_flops((op, 1.0) for op in whole) - _flops(needed),
         ),
@@ -283,19 +287,19 @@ def _part(op: Compute, plan: Plan) -> Compute:
 
 
 def _collectives(
-    model: Model, block: str, tokens: Count, plan: Plan, stack: Stack, width: Bytes,
+    model: Model, block: Block, tokens: Count, plan: Plan, stack: Stack, width: Bytes,
     replays: tuple[tuple[Compute, Fraction], ...], back: Fraction,
 ) -> tuple[tuple[tuple[Transfer, Fraction], ...], tuple[tuple[Transfer, Fraction, bool], ...]]:  # fmt: skip
     """Collectives of one piece: those in line with its kernels, and those that may run behind some, replays with both.
 
     `back` is the share of pieces that hand a gradient back: the others have nothing to exchange in the backward."""
-    dense = precision.narrowed(tensor.transfers(model, block, tokens, plan, width), plan, block)
+    dense = precision.narrowed(tensor.transfers(model, block, tokens, plan, width), plan, block.name)
     routed = expert.transfers(model, block, tokens, plan, width, stack.expert_overlap)
     around = context.transfers(model, block, tokens, plan, width, stack.context_overlap)
     attention = sum(portion for op, portion in replays if op.kind == "attention")
     again = (
         *recompute.replayed_transfers(
-            (*dense, *routed), plan.recompute if is_layer(block) else "none", stack.selective
+            (*dense, *routed), plan.recompute if is_layer(block.name) else "none", stack.selective
         ),
         *((changed(t, phase=INPUT_GRAD), attention) for t in around if t.phase == FORWARD and attention > 0.0),
     )
@@ -318,6 +322,11 @@ def _in_line(transfer: Transfer) -> bool:
 
 def _flops(ops: Iterable[tuple[Compute, Fraction]]) -> Flop:
     return sum((op.flops * portion for op, portion in ops), 0.0)
+
+
+def _replayed(policy: str) -> Fraction:
+    """Share of the layers that recomputation dispatches again."""
+    return 0.0 if policy in ("none", "selective") else recompute.share(policy)
 
 
 def _launches(products: int, policy: str, stack: Stack, more: Count) -> tuple[Count, Count]:

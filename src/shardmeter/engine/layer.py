@@ -106,6 +106,7 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
     times = {phase: add.folded(ledgers[phase].values()) for phase in DIRECTIONS}
     _floor(ledgers, times, (FORWARD,), work, price)
     _floor(ledgers, times, (INPUT_GRAD, WEIGHT_GRAD), work, price)
+    _wait(ledgers, times, work, stack)
     with under("parameter gather"):
         gather = _priced(work.sharded, "all_gather", FORWARD, price)
         again = _priced(work.sharded, "all_gather", INPUT_GRAD, price)
@@ -177,6 +178,17 @@ def _floor(
         paced = _paced(device, launches, add.folded(tensor), price)
     ledgers[phases[0]]["launch overhead"] = paced - device
     times[phases[0]] = times[phases[0]] + (paced - device)
+
+
+def _wait(ledgers: dict[str, Ledger], times: dict[str, Seconds], work: BlockWork, stack: Stack) -> None:
+    """Add what the device waits for the host between router and experts to each direction."""
+    if isinstance(stack.dispatch_wait, float) and stack.dispatch_wait == 0.0:
+        return
+    for phase, count in ((FORWARD, work.waits[0]), (INPUT_GRAD, work.waits[1])):
+        if not (isinstance(count, float) and count == 0.0) and ledgers[phase]:
+            seconds = count * stack.dispatch_wait
+            ledgers[phase]["dispatch wait"] = seconds
+            times[phase] = times[phase] + seconds
 
 
 def _paced(device: Seconds, launches: Number, collectives: Number, price: Prices) -> Seconds:

@@ -85,7 +85,7 @@ def _stage(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: 
     parameters = demand.gradient_parameters(work, stage)
     activations, peak = _activations(model, work, stage, plan, run, stack)
     routed: tuple[MemoryTerm, ...] = ()
-    if "moe layer" in work.blocks:
+    if any(one.block.routed for one in work.blocks.values()):
         kept, working = _routed(model, work, stage, plan, stack)
         routed = (MemoryTerm(label="routed tokens", size=kept, exactness="modelled"),)
         peak = peak + working
@@ -139,14 +139,17 @@ def layer_kept(
 ) -> tuple[Bytes, Bytes, Bytes]:
     """One layer of one micro-batch on one rank: (kept until its backward, all that its backward reads, its input)."""
     scores = stack.attention in ("unfused", "fused")
-    outside, inside = family(model.family).activation_bytes(model, stack.kernels, scores, run.seq_len, block)
-    outside, inside = precision.kept(model, plan, outside, inside, block)
+    kind = family(model.family)
+    outside, inside = kind.activation_bytes(model, stack.kernels, scores, run.seq_len, block)
+    everything = inside
+    outside, inside = precision.kept(plan, outside, inside, kind.linear_inputs(model, block))
     across = plan.tp if plan.sequence_parallel else 1.0
     per_layer = tokens * (outside / across + inside / plan.tp)
     checkpoint = tokens * model.hidden * precision.recipe(plan.precision).width / across
     kept = recompute.kept(plan.recompute, stack.selective) * per_layer
     if plan.recompute == "selective" and stack.selective == "attention" and scores:
-        kept = kept - tokens * 5.0 * model.heads * run.seq_len / plan.tp
+        _, fewer = kind.activation_bytes(model, stack.kernels, False, run.seq_len, block)
+        kept = kept - tokens * (everything - fewer) / plan.tp
     kept = np.maximum(kept, checkpoint)
     if plan.recompute.startswith("every-"):  # one layer of K keeps its input only
         share = recompute.share(plan.recompute)
@@ -204,10 +207,14 @@ def _routed(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) ->
     wide, inner = family(model.family).routed_bytes(model, stack.kernels)
     per_layer = work.tokens * expert.rows(plan) * (wide + inner / plan.etp)
     kept = recompute.kept(plan.recompute, stack.selective) * per_layer
-    layers = float(sum(count for name, count in stage.contents if name == "moe layer"))
-    back = adapters.input_share(plan.trainable, work.blocks["moe layer"].block)
-    again = per_layer if plan.recompute.startswith("every-") or back == 0.0 else per_layer - kept
-    return _held(work, stage, plan, layers * kept * back, 0.0), again * min(layers, 1.0)
+    held: Bytes = 0.0
+    working: Bytes = 0.0
+    for name, count in stage.contents:
+        if work.blocks[name].block.routed:
+            back = adapters.input_share(plan.trainable, work.blocks[name].block)
+            again = per_layer if plan.recompute.startswith("every-") or back == 0.0 else per_layer - kept
+            held, working = held + float(count) * kept * back, np.maximum(working, again)
+    return _held(work, stage, plan, held, 0.0), working
 
 
 def _gathered(work: Work, plan: Plan, stage: Stage) -> Bytes:

@@ -28,8 +28,9 @@ class Case:
 
     @property
     def slots(self) -> Number:
-        """Layers that a pipeline can cut: the embedding and the head count as one each under stage_cut edges."""
-        return self.model.layers + (2.0 if self.stack.stage_cut == "edges" else 0.0)
+        """Layers that a pipeline can cut, prediction modules among them: the embedding and the head count as one each under
+        stage_cut edges."""
+        return self.model.layers + self.model.mtp + (2.0 if self.stack.stage_cut == "edges" else 0.0)
 
     @property
     def per_pass(self) -> Count:
@@ -50,14 +51,14 @@ def rest(value: Any, divisor: Any) -> Any:
 def width_slack(case: Case) -> Any:
     """Tp must divide every MLP that it cuts: that of the dense layers, if there are any, and of shared experts."""
     m = case.model
-    dense = (np.asarray(m.experts) == 0) | (np.asarray(m.dense_first) > 0)
+    dense = (np.asarray(m.experts) == 0) | (np.asarray(m.dense_first) > 0) | ("d" in m.mlps)
     return np.minimum(np.where(dense, rest(m.ffn, case.plan.tp), 0.0), rest(m.shared_ffn, case.plan.tp))
 
 
 def width(case: Case) -> Any:
     """The MLP width that tp does not divide (the dense one, unless it is not there)."""
     m = case.model
-    return m.ffn if m.experts == 0 or (m.dense_first > 0 and m.ffn % case.plan.tp) else m.shared_ffn
+    return m.ffn if m.experts == 0 or ((m.dense_first > 0 or "d" in m.mlps) and m.ffn % case.plan.tp) else m.shared_ffn
 
 
 WHOLE = ("tp", "pp", "cp", "ep", "etp", "dp_shard", "dp_replicate", "micro_batch", "virtual_stages")
@@ -98,6 +99,15 @@ def degrees_says(case: Case) -> tuple[str, str, str]:
     )
 
 
+def state_slack(case: Case) -> Any:
+    """Tp must divide the heads and the groups of recurrent layers, if there are any."""
+    m = case.model
+    if not {"m", "d", "s"} & set(m.mixers):
+        return 0.0
+    heads = rest(m.state_heads, case.plan.tp)
+    return heads if "s" in m.mixers else np.minimum(heads, rest(m.state_groups, case.plan.tp))
+
+
 def kv_slack(case: Case) -> Any:
     tp, kv = case.plan.tp, case.model.kv_heads
     return np.maximum(rest(kv, tp), rest(tp, kv))
@@ -110,6 +120,7 @@ def tp_way_out(case: Case) -> str:
         for t in divisors(m.heads)
         if t <= gpus
         and width_slack(changed(case, plan=changed(case.plan, tp=t))) >= 0.0
+        and state_slack(changed(case, plan=changed(case.plan, tp=t))) >= 0.0
         and (m.kv_heads % t == 0 or t % m.kv_heads == 0)
     ]
     return f"the nearest legal tp: {listed(near(legal, case.plan.tp))}"
@@ -365,6 +376,7 @@ def adapted_slack(case: Case) -> Any:
         return 0.0
     m = case.model
     routed = (np.asarray(m.experts) > 0) & (np.asarray(m.dense_first) <= 0) & (np.asarray(m.shared_ffn) <= 0)
+    routed = routed & ("d" not in m.mlps)
     return np.where(routed, -1.0, 0.0)
 
 

@@ -326,7 +326,7 @@ def gradient_charges(work: Work, stage: Stage, price: Prices, plan: Plan) -> Col
     """What the reduction of a stage's whole gradients takes."""
     held, width = demand.gradient_parameters(work, stage), WIDTH[plan.reduce_dtype]
     rule = price.stack.accumulate
-    experts = data.gradient_transfers(held.experts, plan, width, rule, experts=True) if _routed(stage) else ()
+    experts = data.gradient_transfers(held.experts, plan, width, rule, experts=True) if _routed(work, stage) else ()
     return Collectives(
         dense=_in_buckets(data.gradient_transfers(held.dense, plan, width, rule), price),
         experts=_in_buckets(experts, price),
@@ -337,7 +337,7 @@ def gradient_charges(work: Work, stage: Stage, price: Prices, plan: Plan) -> Col
 def update_charges(work: Work, stage: Stage, price: Prices, plan: Plan) -> Collectives:
     """What the gather of a stage's updated parameters takes."""
     held, width = demand.gradient_parameters(work, stage), WIDTH[plan.gather_dtype]
-    experts = data.update_transfers(held.experts, plan, width, experts=True) if _routed(stage) else ()
+    experts = data.update_transfers(held.experts, plan, width, experts=True) if _routed(work, stage) else ()
     return Collectives(
         dense=_in_buckets(data.update_transfers(held.dense, plan, width), price),
         experts=_in_buckets(experts, price),
@@ -345,9 +345,9 @@ def update_charges(work: Work, stage: Stage, price: Prices, plan: Plan) -> Colle
     )
 
 
-def _routed(stage: Stage) -> bool:
+def _routed(work: Work, stage: Stage) -> bool:
     """Whether a stage has layers with routed experts."""
-    return any(name == "moe layer" for name, _ in stage.contents)
+    return any(work.blocks[name].block.routed for name, _ in stage.contents)
 
 
 def _in_buckets(transfers: tuple[Transfer, ...], price: Prices) -> tuple[Charge, ...]:

@@ -1,8 +1,9 @@
 """The mixture-of-experts part of a decoder layer: router, permutation, routed experts, shared experts.
 
 Plain top-k routing of every token, nothing dropped (Shazeer 2017 §2; Lepikhin 2020 §2.2; Jiang 2024 for Mixtral's form). A
-routed expert is an MLP of width `moe_ffn`; experts that every token passes are one dense MLP of width `shared_ffn`. Leaves
-out: capacity limits and dropped tokens, auxiliary losses, routing limited to groups of experts, expert-choice routing.
+routed expert is an MLP of width `moe_ffn`; experts that every token passes are one dense MLP of width `shared_ffn`. Experts of
+a latent width (`moe_latent`, Nemotron-3 Super, 2025) have a projection down before they are dispatched to and one up after.
+Leaves out: capacity limits and dropped tokens, auxiliary losses, routing limited to groups of experts, expert-choice routing.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ def gates(model: Model) -> float:
 
 def expert_matrices(model: Model) -> Count:
     """Matrix parameters of one routed expert."""
-    return model.hidden * model.moe_ffn * (gates(model) + 1.0)
+    return model.expert_hidden * model.moe_ffn * (gates(model) + 1.0)
 
 
 def expert_parameters(model: Model) -> Count:
     """Parameters of all routed experts of one layer, biases with them."""
-    biases = gates(model) * model.moe_ffn + model.hidden if model.mlp_bias else 0.0
+    biases = gates(model) * model.moe_ffn + model.expert_hidden if model.mlp_bias else 0.0
     return model.experts * (expert_matrices(model) + biases)
 
 
@@ -41,8 +42,14 @@ def shared_matrices(model: Model) -> Count:
 
 
 def router_matrices(model: Model) -> Count:
-    """Router, and the gate of the shared experts: small matrices that every rank holds whole."""
-    return model.hidden * (model.experts + (1.0 if model.shared_gate else 0.0))
+    """Router, the gate of the shared experts, the projections of latent experts: matrices that every rank holds whole."""
+    return model.hidden * (model.experts + (1.0 if model.shared_gate else 0.0) + 2.0 * model.moe_latent)
+
+
+def vectors(model: Model) -> Count:
+    """The router's bias, and those of shared experts."""
+    shared = gates(model) * model.shared_ffn + model.hidden if model.mlp_bias and has_shared(model) else 0.0
+    return shared + (model.experts if model.router_bias else 0.0)
 
 
 def active_matrices(model: Model) -> Count:
@@ -52,16 +59,22 @@ def active_matrices(model: Model) -> Count:
 
 def operations(model: Model, tokens: Count, activation: tuple[float, float]) -> tuple[Compute, ...]:
     """What stands in place of a dense MLP, for `tokens` tokens before any sharding; `activation` is bytes per element."""
-    routed = tokens * model.top_k
+    routed, wide = tokens * model.top_k, model.expert_hidden
     rows = routed / model.experts
     ops = (
         *matmul("router", tokens, model.hidden, model.experts, "tokens"),
         *streamed("routing", tokens * model.experts, *ROUTER_BYTES, "sequence"),
-        *streamed("permutation", routed * model.hidden, *PERMUTE_BYTES, "expert rows"),
-        *matmul("expert up", rows, model.hidden, gates(model) * model.moe_ffn, "expert column", model.experts),
+        *streamed("permutation", routed * wide, *PERMUTE_BYTES, "expert rows"),
+        *matmul("expert up", rows, wide, gates(model) * model.moe_ffn, "expert column", model.experts),
         *streamed("expert activation", routed * model.moe_ffn, *activation, "expert inner"),
-        *matmul("expert down", rows, model.moe_ffn, model.hidden, "expert row", model.experts),
+        *matmul("expert down", rows, model.moe_ffn, wide, "expert row", model.experts),
     )
+    if wide is not model.hidden:
+        ops = (
+            *ops,
+            *matmul("latent projection of experts", tokens, model.hidden, wide, "tokens"),
+            *matmul("latent projection of experts", tokens, wide, model.hidden, "tokens"),
+        )
     if has_shared(model):
         ops = (
             *ops,
@@ -84,4 +97,4 @@ def routed_bytes(model: Model, products: float) -> tuple[Bytes, Bytes]:
 
     The dispatched tokens and what the experts return for them, which is weighed by the router; the experts' up products and
     activation (`products` of them per element)."""
-    return 4.0 * model.top_k * model.hidden, 2.0 * products * model.top_k * model.moe_ffn
+    return 4.0 * model.top_k * model.expert_hidden, 2.0 * products * model.top_k * model.moe_ffn

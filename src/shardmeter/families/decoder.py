@@ -1,15 +1,21 @@
-"""Decoder-only transformers: Llama, GPT, MPT, OPT, BLOOM, Qwen and their like, dense or with routed experts (Mixtral).
+"""Decoder-only transformers and hybrids: Llama, GPT, Qwen, Gemma, Mixtral, DeepSeek, GPT-OSS, Nemotron-H and their like.
 
-One layer: norm, q k v projection, rotation, causal attention, output projection, residual, norm, MLP, residual. A "moe layer"
-has routed experts in place of the MLP (`_experts`); a mixed model is a list of both kinds.
-Sources: Vaswani 2017; Radford 2019 (GPT-2); Touvron 2023 (Llama); counts follow Kaplan 2020 §2.1 and Narayanan 2021 §5.
+One layer: norm, a mixer of tokens (attention of some kind, or a recurrence), residual, norm, MLP or routed experts, residual;
+a layer may have but one of the two parts. A model is a list of layers of several kinds (`_kinds`) in order. A prediction module
+(DeepSeek-AI 2024, DeepSeek-V3 §2.2) is a layer more after the last: it joins the hidden state and the next token's embedding in
+one projection, and passes the shared head once more. Leaves out: the copy of the embedding that a prediction module needs where
+the first stage is another one.
+Sources: Vaswani 2017; Radford 2019 (GPT-2); Touvron 2023 (Llama); counts follow Kaplan 2020 §2.1 and Narayanan 2021 §5; those of
+`_attention`, `_experts`, `_states`.
 """
 
 from __future__ import annotations
 
 from shardmeter.core.units import Bytes, Count, Flop
-from shardmeter.families import _experts
-from shardmeter.families.operations import FLOP_PER_MAC, Block, core_attention, matmul, streamed
+from shardmeter.families import _attention, _experts, _states
+from shardmeter.families._attention import query_width
+from shardmeter.families._kinds import ATTENTION, DENSE, RECURRENT, ROUTED, Kind, has_experts, named, order, placed
+from shardmeter.families.operations import FLOP_PER_MAC, Block, matmul, streamed
 from shardmeter.specs.demands import Compute
 from shardmeter.specs.model import Model
 
@@ -24,70 +30,76 @@ PASSES = {
 casts to fp32 and back around norms and rotations; a compiler merges the residual into the norm."""
 LAYER_NORM_EAGER = (4.0, 8.0)
 """LayerNorm has a fused kernel even in eager code; RMSNorm had not."""
-LAYER, MOE_LAYER = "layer", "moe layer"
-
-
-def query_width(model: Model) -> Count:
-    """Width of all query heads together."""
-    return model.heads * model.head_dim
-
-
-def key_value_width(model: Model) -> Count:
-    """Width of all key (or value) heads together."""
-    return model.kv_heads * model.head_dim
+LAYER = "layer"
 
 
 def _norm(model: Model, width: Count) -> Count:
     return width * (2.0 if model.norm == "layer" else 1.0)
 
 
-def attention_matrices(model: Model) -> Count:
-    """Matrix parameters of one layer's attention: q, k, v, output."""
-    return model.hidden * (2.0 * query_width(model) + 2.0 * key_value_width(model))
+def _mixer_matrices(model: Model, kind: Kind) -> Count:
+    if kind.mixer in ATTENTION:
+        return _attention.matrices(model)
+    return _states.matrices(model, kind.mixer) if kind.mixer in RECURRENT else 0.0
 
 
-def layer_matrices(model: Model) -> Count:
-    """Matrix parameters of one dense layer: q, k, v, output, and two or three MLP matrices."""
-    return attention_matrices(model) + model.hidden * model.ffn * (3.0 if model.mlp == "gated" else 2.0)
+def layer_matrices(model: Model, kind: Kind) -> Count:
+    """Matrix parameters of one layer that tensor parallelism divides, routed experts apart."""
+    total = _mixer_matrices(model, kind)
+    if kind.mlp == DENSE:
+        total = total + model.hidden * model.ffn * (_experts.gates(model) + 1.0)
+    elif kind.routed:
+        total = total + _experts.shared_matrices(model)
+    return total + 2.0 * model.hidden * model.hidden if kind.predicting else total
 
 
-def layer_vectors(model: Model, block: str = LAYER) -> Count:
-    """Norm weights and biases of one layer; of one with routed experts also what every rank holds whole."""
-    total = model.norms_per_layer * _norm(model, model.hidden)
-    if model.attention_bias:
-        total = total + query_width(model) + 2.0 * key_value_width(model)
-    if model.output_bias:
-        total = total + model.hidden
-    if block == MOE_LAYER:
-        total = total + _experts.router_matrices(model)
-    elif model.mlp_bias:
-        total = total + model.ffn * (2.0 if model.mlp == "gated" else 1.0) + model.hidden
-    if model.qk_norm == "head":
-        total = total + 2.0 * model.head_dim
-    elif model.qk_norm == "full":
-        total = total + query_width(model) + key_value_width(model)
+def replicated_matrices(model: Model, kind: Kind) -> Count:
+    """Matrix parameters of one layer that every rank holds whole: routers, projections down to latents."""
+    total = _attention.replicated(model) if kind.mixer in ATTENTION else 0.0
+    return total + _experts.router_matrices(model) if kind.routed else total
+
+
+def layer_vectors(model: Model, kind: Kind) -> Count:
+    """Norm weights, biases and other small parameters of one layer, and what of its matrices every rank holds whole."""
+    norms = norms_of(model, kind) + (3.0 if kind.predicting else 0.0)
+    total = norms * _norm(model, model.hidden) + replicated_matrices(model, kind)
+    if kind.mixer in ATTENTION:
+        total = total + _attention.vectors(model)
+    elif kind.mixer in RECURRENT:
+        total = total + _states.vectors(model, kind.mixer)
+    if kind.routed:
+        total = total + _experts.vectors(model)
+    elif kind.mlp == DENSE and model.mlp_bias:
+        total = total + model.ffn * _experts.gates(model) + model.hidden
     return total
 
 
-def has_experts(model: Model) -> bool:
-    """Whether the model has layers with routed experts. Structure, not a number: a batch has them or has none."""
-    return not (isinstance(model.experts, float) and model.experts == 0.0)
+def norms_of(model: Model, kind: Kind) -> Count:
+    """Norms as wide as the model in one layer; a layer of one part has half of a whole layer's."""
+    return model.norms_per_layer if kind.parts == 2.0 else 0.5 * model.norms_per_layer
 
 
 def layers(model: Model) -> tuple[Block, ...]:
-    """The layers in order: dense ones, then those with routed experts."""
-    dense = model.dense_first if has_experts(model) else model.layers
-    found: tuple[Block, ...] = ()
-    if dense:
-        found = (Block(name=LAYER, count=dense, matrices=layer_matrices(model), vectors=layer_vectors(model)),)
-    if dense < model.layers:
-        routed = Block(
-            name=MOE_LAYER, count=model.layers - dense,
-            matrices=attention_matrices(model) + _experts.shared_matrices(model),
-            vectors=layer_vectors(model, MOE_LAYER), experts=_experts.expert_parameters(model),
-        )  # fmt: skip
-        found = (*found, routed)
-    return found
+    """Every kind of layer once, in order of its first."""
+    return tuple(
+        Block(
+            name=kind.name, count=len(places), matrices=layer_matrices(model, kind), vectors=layer_vectors(model, kind),
+            experts=_experts.expert_parameters(model) if kind.routed else 0.0, pairs=_pairs(model, kind),
+            attends=kind.mixer in ATTENTION,
+            exchanged=_states.exchanged(model, kind.mixer) if kind.mixer in RECURRENT else 0.0, places=places,
+        )
+        for kind, places in placed(model)
+    )  # fmt: skip
+
+
+def _pairs(model: Model, kind: Kind) -> float:
+    """Pairs of products that tensor parallelism cuts; routed experts have their own mesh, a prediction module one pair more."""
+    pairs = float(kind.mixer in (*ATTENTION, *RECURRENT)) + float(kind.mlp == DENSE or _shared(model, kind))
+    return pairs + 1.0 if kind.predicting else pairs
+
+
+def _shared(model: Model, kind: Kind) -> bool:
+    return kind.routed and _experts.has_shared(model)
 
 
 def blocks(model: Model) -> tuple[Block, ...]:
@@ -114,22 +126,34 @@ def parameters(model: Model) -> Count:
 
 
 def active_matrices(model: Model) -> Count:
-    """Matrix parameters of all layers that one token is multiplied with: of routed experts, those it is sent to."""
+    """Matrix parameters of all layers that one token is multiplied with: of routed experts, those it is sent to; with prediction
+    modules also their pass through the head."""
     total: Count = 0.0
-    for block in layers(model):
-        inside = layer_matrices(model)
-        if block.name == MOE_LAYER:
-            inside = attention_matrices(model) + _experts.active_matrices(model)
-        total = total + block.count * inside
+    for kind, places in placed(model):
+        inside = layer_matrices(model, kind) + replicated_matrices(model, kind)
+        if kind.routed:
+            inside = inside + model.top_k * _experts.expert_matrices(model)
+        if kind.predicting:
+            inside = inside + model.vocab * model.hidden
+        total = total + len(places) * inside
     return total
 
 
 def training_flops(model: Model, tokens: Count, seq: Count) -> Flop:
-    """FLOPs of forward and backward by mfu's count: 6 × active matmul parameters (head included, embedding not) per token,
-    and full, non-causal attention: 12 · layers · seq · query width per token."""
+    """FLOPs of forward and backward by mfu's count: 6 × active matmul parameters (head included, embedding not) per token, and
+    full, non-causal attention: 12 · seq · query width per token and layer. A windowed layer counts the keys that a query may see
+    at most, min(window, seq), in place of seq; a recurrence counts its products inside and between chunks."""
     matrices = active_matrices(model) + model.vocab * model.hidden
-    attention = model.layers * seq * query_width(model)
-    return tokens * (3.0 * FLOP_PER_MAC * matrices + 6.0 * FLOP_PER_MAC * attention)
+    total = tokens * 3.0 * FLOP_PER_MAC * matrices
+    for kind, places in placed(model):
+        if kind.mixer in ATTENTION:
+            seen, _ = _attention.keys_seen(model, kind.mixer, seq)
+            width = query_width(model) + _attention.output_width(model)
+            total = total + len(places) * tokens * 3.0 * FLOP_PER_MAC * seen * width
+        elif kind.mixer in RECURRENT:
+            products = _states.operations(model, kind.mixer, tokens, seq)
+            total = total + len(places) * sum((op.flops for op in products if op.split == "batch"), 0.0)
+    return total
 
 
 def operations(model: Model, block: str, tokens: Count, seq: Count, kernels: str) -> tuple[Compute, ...]:
@@ -140,51 +164,81 @@ def operations(model: Model, block: str, tokens: Count, seq: Count, kernels: str
     if block == "embedding":
         return streamed("embedding", tokens * model.hidden, 4.0, 10.0, "sequence")
     if block == "head":
-        return (
-            *streamed("final norm", tokens * model.hidden, *norm, "sequence"),
-            *matmul("logits", tokens, model.hidden, model.vocab, "column"),
-            *streamed("loss", tokens * model.vocab, 1.0, 1.0, "heads"),  # bytes per logit: `strategies.loss`
-        )
-    query, key_value = query_width(model), key_value_width(model)
+        return _head(model, tokens, norm)
+    kind = named(block)
     activation = gated if model.mlp == "gated" else plain
-    if block == MOE_LAYER:
-        mlp = _experts.operations(model, tokens, activation)
-    else:
-        mlp = (
+    ops = streamed("norms", norms_of(model, kind) * tokens * model.hidden, *norm, "sequence")
+    if kind.mixer in ATTENTION:
+        ops = (*ops, *_attention.operations(model, kind.mixer, tokens, seq, norm))
+    elif kind.mixer in RECURRENT:
+        ops = (*ops, *_states.operations(model, kind.mixer, tokens, seq))
+    ops = (*ops, *streamed("residuals", kind.parts * tokens * model.hidden, *residual, "sequence"))
+    if kind.routed:
+        ops = (*ops, *_experts.operations(model, tokens, activation))
+    elif kind.mlp == DENSE:
+        ops = (
+            *ops,
             *matmul("mlp up", tokens, model.hidden, _experts.gates(model) * model.ffn, "column"),
             *streamed("activation", tokens * model.ffn, *activation, "heads"),
             *matmul("mlp down", tokens, model.ffn, model.hidden, "row"),
         )
-    ops = (
-        *streamed("norms", model.norms_per_layer * tokens * model.hidden, *norm, "sequence"),
-        *matmul("qkv projection", tokens, model.hidden, query + 2.0 * key_value, "column"),
-        *core_attention(tokens, seq, model.heads, model.head_dim, causal=True),
-        *matmul("output projection", tokens, query, model.hidden, "row"),
-        *streamed("residuals", 2.0 * tokens * model.hidden, *residual, "sequence"),
-        *mlp,
+    if kind.mixer in ATTENTION and model.positions == "rope":
+        ops = (*ops, *_attention.rotated(model, tokens, rotation))
+    return (*ops, *_prediction(model, tokens, norm)) if kind.predicting else ops
+
+
+def _head(model: Model, tokens: Count, norm: tuple[float, float]) -> tuple[Compute, ...]:
+    return (
+        *streamed("final norm", tokens * model.hidden, *norm, "sequence"),
+        *matmul("logits", tokens, model.hidden, model.vocab, "column"),
+        *streamed("loss", tokens * model.vocab, 1.0, 1.0, "heads"),  # bytes per logit: `strategies.loss`
     )
-    if model.positions == "rope":
-        ops = (*ops, *streamed("rotation", tokens * (query + key_value), *rotation, "heads"))
-    return ops
+
+
+def _prediction(model: Model, tokens: Count, norm: tuple[float, float]) -> tuple[Compute, ...]:
+    """What a prediction module does beside its layer: embedding, two norms, a projection of both, the head."""
+    return (
+        *streamed("embedding", tokens * model.hidden, 4.0, 10.0, "sequence"),
+        *streamed("prediction norms", 2.0 * tokens * model.hidden, *norm, "sequence"),
+        *matmul("prediction projection", tokens, 2.0 * model.hidden, model.hidden, "column"),
+        *_head(model, tokens, norm),
+    )
 
 
 def activation_bytes(model: Model, kernels: str, scores: bool, seq: Count, block: str = LAYER) -> tuple[Bytes, Bytes]:
     """Bytes a layer keeps for its backward per token at 2-byte activations: (outside, inside) the tensor-parallel region.
 
-    Outside: the inputs and outputs of both norms (fp32 copies too where eager RMSNorm makes them). Inside: q, k, v and the
-    attention output, the MLP's up products and activation. Materialised scores add 5 bytes each (Korthikanti 2022, eq. 2).
-    What routed experts keep is apart (`routed_bytes`). Leaves out: dropout masks, log-sum-exp vectors."""
-    query, key_value = query_width(model), key_value_width(model)
+    Outside: the inputs and outputs of both norms (fp32 copies too where eager RMSNorm makes them), and latents. Inside: q, k, v
+    and the attention output (or what a recurrence keeps), the MLP's up products and activation. Materialised scores add 5 bytes
+    each (Korthikanti 2022, eq. 2). What routed experts keep is apart (`routed_bytes`). Leaves out: dropout masks, log-sum-exp
+    vectors."""
+    kind = named(block)
     loose = kernels in ("eager", "fused_norm")  # rotation and activation are chains of kernels, each keeping its input
-    upcast = 4.0 * model.norms_per_layer if kernels == "eager" and model.norm == "rms" else 0.0
-    outside = model.hidden * (4.0 * model.norms_per_layer + upcast)
-    inside = 2.0 * (2.0 * query + 2.0 * key_value)
-    if model.positions == "rope":
-        inside = inside + (2.0 * (query + key_value) if loose else 0.0)
-    inside = inside + 2.0 * _products(model, kernels) * (model.shared_ffn if block == MOE_LAYER else model.ffn)
-    if scores:
-        inside = inside + 5.0 * model.heads * seq
-    return outside, inside
+    norms = norms_of(model, kind) + (3.0 if kind.predicting else 0.0)
+    upcast = 4.0 * norms if kernels == "eager" and model.norm == "rms" else 0.0
+    outside = model.hidden * (4.0 * norms + upcast)
+    inside: Bytes = 0.0
+    if kind.mixer in ATTENTION:
+        latents, inside = _attention.kept(model, loose)
+        outside = outside + latents
+        if scores:
+            inside = inside + 5.0 * model.heads * seq
+    elif kind.mixer in RECURRENT:
+        inside = _states.kept(model, kind.mixer)
+    width = {DENSE: model.ffn, ROUTED: model.shared_ffn}.get(kind.mlp, 0.0)
+    return outside, inside + 2.0 * _products(model, kernels) * width
+
+
+def linear_inputs(model: Model, block: str) -> tuple[Count, Count]:
+    """Elements per token that the linear layers of a block keep as inputs: (outside, inside) the tensor-parallel region.
+
+    The norms' outputs; the attention's (or the recurrence's) output and the activation's. Leaves out: routed experts, latents."""
+    kind = named(block)
+    outside = kind.parts * model.hidden
+    mixed = _attention.output_width(model) if kind.mixer in ATTENTION else 0.0
+    if kind.mixer in RECURRENT:
+        mixed = _states.inner(model)
+    return outside, mixed + {DENSE: model.ffn, ROUTED: model.shared_ffn}.get(kind.mlp, 0.0)
 
 
 def routed_bytes(model: Model, kernels: str) -> tuple[Bytes, Bytes]:
@@ -197,3 +251,7 @@ def _products(model: Model, kernels: str) -> float:
     if model.mlp != "gated":
         return 2.0
     return 4.0 if kernels in ("eager", "fused_norm") else 3.0
+
+
+__all__ = ["activation_bytes", "active_matrices", "blocks", "has_experts", "linear_inputs", "operations", "order", "parameters",
+           "routed_bytes", "training_flops"]  # fmt: skip

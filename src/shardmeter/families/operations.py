@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, Count, Flop
+from shardmeter.core.units import Bytes, Count, Flop, Fraction
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute
 
 FLOP_PER_MAC = 2.0
@@ -11,8 +11,8 @@ FLOP_PER_MAC = 2.0
 
 @record
 class Block:
-    """A run of equal pieces of the model. `matrices` are divided by tensor parallelism, `vectors` (the router's matrix too)
-    are replicated, `experts` are divided by etp · ep."""
+    """Equal pieces of the model, all of them, wherever they stand. `matrices` are divided by tensor parallelism, `vectors` (small
+    matrices too that it does not divide: the router) are replicated, `experts` are divided by etp · ep."""
 
     name: str
     count: int
@@ -20,6 +20,20 @@ class Block:
     vectors: Count
     experts: Count = 0.0
     trainable: bool = True
+    pairs: float = 2.0
+    """Of a layer: pairs of products that tensor parallelism cuts by column and by row, each with a collective at both ends."""
+    attends: bool = True
+    """Of a layer: whether it has core attention, whose keys and values context parallelism must bring."""
+    exchanged: Count = 0.0
+    """Of a layer with a recurrence: elements per token that context parallelism exchanges for heads, there and back."""
+
+    places: tuple[int, ...] = ()
+    """Of a layer: where in the model its pieces stand, from 0; empty = they are all of its layers."""
+
+    @property
+    def routed(self) -> bool:
+        """Whether it has routed experts. Structure, not a number: a batch has them or has none."""
+        return not (isinstance(self.experts, float) and self.experts == 0.0)
 
     @property
     def parameters(self) -> Count:
@@ -71,16 +85,37 @@ def streamed(label: str, elements: Count, forward: Bytes, backward: Bytes, split
     )
 
 
-def core_attention(tokens: Count, seq: Count, heads: Count, head_dim: Count, causal: bool) -> tuple[Compute, ...]:
-    """Scores and weighted sum of all heads; `flops` is the full square, forward; `scores` elements are materialised by
-    unfused kernels. The backward has twice the products (flash kernels recompute the scores on top)."""
-    flops: Flop = 2.0 * FLOP_PER_MAC * tokens * seq * heads * head_dim
+def batched(label: str, m: Count, k: Count, n: Count, repeats: Count) -> tuple[Compute, ...]:
+    """`repeats` products of activations with activations, cut by heads, and the two backward for each."""
+
+    def product(phase: str, times: Count) -> Compute:
+        flops = FLOP_PER_MAC * m * n * k * times
+        return Compute(
+            label=label, kind="gemm", phase=phase, split="batch", m=m, n=n, k=k, repeats=times, flops=flops
+        )  # fmt: skip
+
+    return product(FORWARD, repeats), product(INPUT_GRAD, 2.0 * repeats)
+
+
+def core_attention(
+    tokens: Count, seq: Count, heads: Count, head_dim: Count, causal: bool,
+    value_dim: Count | None = None, seen: Count | None = None, share: Fraction | None = None,
+) -> tuple[Compute, ...]:  # fmt: skip
+    """Scores and weighted sum of all heads, `head_dim` wide queries and keys and `value_dim` (left out: the same) wide values.
+
+    `flops` is the forward over every key that a query may see, `seen` of them (left out: the whole sequence), of which
+    causality leaves `share` (left out: half); `scores` elements are materialised by unfused kernels, all of them. The backward
+    has twice the products (flash kernels recompute the scores on top)."""
+    seen = seq if seen is None else seen
+    share = (0.5 if causal else 1.0) if share is None else share
+    width = 2.0 * head_dim if value_dim is None else head_dim + value_dim
+    flops: Flop = FLOP_PER_MAC * tokens * seen * heads * width
     scores = tokens * seq * heads
 
     def op(phase: str, work: Flop) -> Compute:
         return Compute(
             label="core attention", kind="attention", phase=phase, split="heads", flops=work,
-            m=tokens, n=scores, seq=seq, head_dim=head_dim, repeats=0.5 if causal else 1.0,
+            m=tokens, n=scores, seq=seen, head_dim=head_dim, repeats=share,
         )  # fmt: skip
 
     return op(FORWARD, flops), op(INPUT_GRAD, 2.0 * flops)

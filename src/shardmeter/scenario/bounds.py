@@ -3,12 +3,14 @@ parts, overrides, files and catalog rows alike."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from shardmeter import families
 from shardmeter.core.errors import shown
 from shardmeter.core.quantity import BOUNDS
+from shardmeter.specs.model import LETTERS
 
 
 class Bound(NamedTuple):
@@ -42,6 +44,20 @@ FIELDS: Mapping[str, Bound] = {
     "moe_ffn": Bound(0, 1e8, True),
     "shared_ffn": Bound(0, 1e8, True),
     "dense_first": Bound(0, STAGES, True),
+    "window": Bound(0, 1e10, True),
+    "q_lora_rank": Bound(0, 1e7, True),
+    "kv_lora_rank": Bound(0, 1e7, True),
+    "qk_rope_head_dim": Bound(0, 1e6, True),
+    "v_head_dim": Bound(0, 1e6, True),
+    "moe_latent": Bound(0, 1e7, True),
+    "mtp": Bound(0, 100, True),
+    "state_heads": Bound(0, 1e6, True),
+    "state_head_dim": Bound(0, 1e6, True),
+    "state_dim": Bound(0, 1e6, True),
+    "state_groups": Bound(0, 1e6, True),
+    "state_chunk": Bound(1, 1e6, True),
+    "step_rank": Bound(0, 1e6, True),
+    "conv_width": Bound(1, 1000, True),
     "norms_per_layer": Bound(0, 100, True),
     "parameters": Bound(1, 1e15, True),
     "processors": Bound(0, 1e6, True),
@@ -128,6 +144,37 @@ def experts(fields: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     layers = fields.get("layers")
     if layers and (fields.get("dense_first") or 0) >= layers:
         bad.append(("dense_first", "leaves no layer with experts", f"dense_first: {layers - 1} or fewer"))
+    return bad
+
+
+def layers(fields: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What no list of layers can be, as (field, what is wrong, way out): letters that mean nothing, layers of nothing, kinds
+    whose numbers are missing."""
+    bad = []
+    for name, letters in LETTERS.items():
+        wrong = sorted(set(fields.get(name) or "") - set(letters))
+        if wrong:
+            bad.append((name, f"{shown(''.join(wrong))} is no kind of layer", f"the letters are: {', '.join(letters)}"))
+    mixers, mlps = fields.get("mixers") or "f", fields.get("mlps") or ""
+    if bad:
+        return bad
+    count = int(fields.get("layers") or 0)
+    empty = [at for at in range(count) if mlps and mixers[at % len(mixers)] == mlps[at % len(mlps)] == "-"]
+    if empty:
+        bad.append(("mlps", f"layer {empty[0]} has neither mixer nor MLP", "say a letter for one of them"))
+    if "e" in mlps and not fields.get("experts"):
+        bad.append(("mlps", "names layers with experts, but experts is not given", "say experts: N"))
+    if {"w", "c"} & set(mixers) and not fields.get("window"):
+        bad.append(("window", "is missing: there are layers that see a part of the sequence", "say window: N"))
+    if {"m", "d", "s"} & set(mixers):
+        bad += [
+            (name, "must be above zero in a model with recurrent layers", f"say {name}: N")
+            for name in ("state_heads", "state_head_dim", "state_dim", "state_groups", *["step_rank"] * ("s" in mixers))
+            if not fields.get(name)
+        ]
+    if (fields.get("qk_rope_head_dim") or 0.0) > (fields.get("head_dim") or math.inf):
+        says = f"{fields['qk_rope_head_dim']:g} rotated elements in a head of {fields['head_dim']:g}"
+        bad.append(("qk_rope_head_dim", says, "head_dim is the whole width of a query head"))
     return bad
 
 

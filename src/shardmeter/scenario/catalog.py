@@ -31,7 +31,7 @@ from shardmeter.core.files import file_name, read_text
 from shardmeter.core.quantity import price
 from shardmeter.core.record import record
 from shardmeter.core.units import Fraction
-from shardmeter.scenario.bounds import experts, family, heads
+from shardmeter.scenario.bounds import experts, family, heads, layers
 from shardmeter.scenario.rows import Row, cell, native_row, read_fields, read_rows
 from shardmeter.specs import Accelerator, Fabric, Instance, Model, Stack, model, stack
 
@@ -471,5 +471,10 @@ def _share(given: Mapping[str, float], dtype: str) -> float:
 
 def _model_complaints(row: Row, found: Mapping[str, Any]) -> list[Violation]:
     """What no model can be: heads that do not divide, a family that is not built, experts that do not add up."""
-    rules = (("kv_heads", *heads(found)), ("family", *family(found.get("family", "decoder"))), *experts(found))
+    rules = (
+        ("kv_heads", *heads(found)),
+        ("family", *family(found.get("family", "decoder"))),
+        *experts(found),
+        *layers(found),
+    )
     return [row.complaint(field, says, way_out) for field, says, way_out in rules if says]

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from shardmeter.core.errors import BadData, BadScenario, UnknownName, Violation, printable
 from shardmeter.core.record import changed
-from shardmeter.scenario.bounds import experts, family, heads
+from shardmeter.scenario.bounds import experts, family, heads, layers
 from shardmeter.scenario.inline import inline
 from shardmeter.scenario.read import SUFFIXES, Document, read_file
 from shardmeter.scenario.schema import validate
@@ -190,7 +190,7 @@ def _overridden(row: R, own: dict[str, Any], name: str, path: Path, found: Findi
 
 def _check_model(own: dict[str, Any], path: Path, found: Findings) -> None:
     """What no model can be, and families that are not built."""
-    rules = (("kv_heads", *heads(own)), ("family", *family(own.get("family", "decoder"))), *experts(own))
+    rules = (("kv_heads", *heads(own)), ("family", *family(own.get("family", "decoder"))), *experts(own), *layers(own))
     for field, says, way_out in rules:
         if says:
             found.refuse((*path, field), says, way_out)

@@ -13,6 +13,9 @@ WORDS: dict[str, tuple[str, ...]] = {
 }
 """The words each named field of a model may hold."""
 
+LETTERS: dict[str, str] = {"mixers": "fwcmds-", "mlps": "de-"}
+"""The letters of fields that say one thing a layer."""
+
 
 @record
 class Model:
@@ -58,10 +61,63 @@ class Model:
     """Whether a gate of one column weighs the shared experts (Qwen2-MoE)."""
     dense_first: int = 0
     """Layers at the start that are dense in a mixture-of-experts model."""
+    mixers: str = ""
+    """What mixes the tokens, one letter a layer, repeated to the last layer: f full attention, w attention in a sliding window,
+    c attention in chunks, m Mamba-2, d gated delta rule, s the first Mamba's selective scan, - nothing. Left out: full attention
+    everywhere."""
+    mlps: str = ""
+    """What follows the mixer, one letter a layer, repeated: d dense MLP, e routed experts, - nothing. Left out: experts where the
+    model has them (after `dense_first`), else a dense MLP."""
+    window: Count = 0.0
+    """Tokens that a query of a w layer sees, itself among them; tokens in one chunk of a c layer."""
+    sinks: bool = False
+    """A learned logit for each head beside the scores (GPT-OSS)."""
+    attention_gate: bool = False
+    """A gate as wide as the queries on what attention gives out (Qwen3-Next)."""
+    q_lora_rank: Count = 0.0
+    """Latent attention: width of the latent that queries are made from; 0 = queries come straight from the layer's input."""
+    kv_lora_rank: Count = 0.0
+    """Latent attention: width of the latent that keys and values are made from; 0 = plain attention."""
+    qk_rope_head_dim: Count = 0.0
+    """Latent attention: part of `head_dim` that is rotated; its key is one for all heads."""
+    v_head_dim: Count = 0.0
+    """Width of a value head; 0 = `head_dim`, which is that of a query and a key."""
+    router_bias: bool = False
+    """A trained bias on the router (GPT-OSS). DeepSeek's balancing bias is not trained."""
+    moe_latent: Count = 0.0
+    """Width that routed experts work in, with a projection down to it and one up again; 0 = `hidden` (Nemotron-3 Super)."""
+    mtp: int = 0
+    """Multi-token-prediction modules trained beside the model (DeepSeek-V3): a layer, a projection, the shared head once more."""
+    state_heads: Count = 0.0
+    """Recurrent layers (Mamba-2, gated delta rule): heads of values."""
+    state_head_dim: Count = 0.0
+    """Width of a value head of a recurrent layer."""
+    state_dim: Count = 0.0
+    """State of a recurrent layer per value element: the width of one of its keys (B) and queries (C)."""
+    state_groups: Count = 0.0
+    """Groups of keys and queries of a recurrent layer, each shared by as many heads."""
+    state_chunk: Count = 128.0
+    """Tokens that a recurrent layer's kernels take at a time."""
+    step_rank: Count = 0.0
+    """Selective scan: width of the latent that the step of every channel is made from (Jamba: `mamba_dt_rank`)."""
+    conv_width: Count = 4.0
+    """Tokens that the short convolution of a recurrent layer spans."""
     tied: bool = False
     """Whether the head shares the embedding matrix."""
     head_bias: bool = False
     parameters: Count | None = None
-    """Published count, where the catalog states one; used only as a check."""
+    """Published count, where the catalog states one; used only as a check, against the model without prediction modules."""
     source: str = ""
     retrieved: str = ""
+
+    @property
+    def value_dim(self) -> Count:
+        """Width of a value head. Structure, not a number: a batch states it or does not."""
+        unstated = isinstance(self.v_head_dim, float) and self.v_head_dim == 0.0
+        return self.head_dim if unstated else self.v_head_dim
+
+    @property
+    def expert_hidden(self) -> Count:
+        """Width of what routed experts take in and give out."""
+        unstated = isinstance(self.moe_latent, float) and self.moe_latent == 0.0
+        return self.hidden if unstated else self.moe_latent

@@ -84,6 +84,10 @@ class Stack:
     launches_forward: Count = 20.0
     """Kernels per layer in the forward pass; the backward launches twice as many."""
     launches_backward: Count = 40.0
+    dispatch_wait: Seconds = 0.0
+    """Dropless experts: how long the device stands still while the host reads how many tokens each expert was sent and sizes what
+    comes next; once per layer with routed experts, micro-batch and direction. 0 where capacities are fixed, counts stay on the
+    device, or whole iterations are captured as graphs."""
     # fitted, at most these, each bounded (data/stacks.csv says on what and when)
     gemm_factor: Ratio = 0.98
     traffic_factor: Ratio = 1.25

@@ -21,9 +21,10 @@ from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute
 BLOCKS = ("embedding", "layer", "head")
 ADD = (6.0, 6.0)
 """Bytes per element to add an adapter's output to its layer's, and its input gradient to its layer's."""
+_QKV = ("qkv projection", "latent projection", "query projection", "key and value projection")
 BESIDE: dict[str, tuple[str, ...]] = {
-    "qkv": ("qkv projection",),
-    "attention": ("qkv projection", "output projection"),
+    "qkv": _QKV,
+    "attention": (*_QKV, "output projection", "state projection", "state output"),
     "mlp": ("mlp up", "mlp down", "shared up", "shared down"),
 }
 """Linear layers that have adapters, by the word of `on`; without it, every one."""
@@ -92,7 +93,8 @@ def weight_share(text: str, block: Block) -> Fraction:
         return 0.0
     if name != "layer" or not found.spans:
         return 1.0
-    return sum(max(min(last, block.count - 1) - first + 1, 0) for first, last in found.spans) / block.count
+    places = block.places or range(block.count)
+    return sum(any(first <= place <= last for first, last in found.spans) for place in places) / block.count
 
 
 def input_share(text: str, block: Block) -> Fraction:
@@ -109,7 +111,7 @@ def input_share(text: str, block: Block) -> Fraction:
     if "layer" not in found.blocks:
         return 0.0
     first = found.spans[0][0] if found.spans else 0
-    return max(block.count - first, 0) / block.count
+    return sum(place >= first for place in block.places or range(block.count)) / block.count
 
 
 def backward(
@@ -141,7 +143,9 @@ def adapters(ops: tuple[Compute, ...], text: str, block: str) -> tuple[Compute, 
 
 def _adapted(ops: tuple[Compute, ...], text: str) -> list[Compute]:
     beside = trained(text).beside
-    linear = [op for op in ops if op.kind == "gemm" and op.label != "router" and not op.split.startswith("expert ")]
+    linear = [
+        op for op in ops if op.kind == "gemm" and op.label != "router" and not op.split.startswith(("expert ", "batch"))
+    ]
     return [op for op in linear if not beside or op.label in beside]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from shardmeter.core.record import changed
 from shardmeter.core.units import Bytes, Count
-from shardmeter.families.operations import is_layer
+from shardmeter.families.operations import Block, is_layer
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, Compute, Transfer
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
@@ -33,15 +33,19 @@ def shard(op: Compute, plan: Plan) -> Compute:
 
 def _key_value_bytes(model: Model, tokens: Count, plan: Plan, width: Bytes, heads: Count) -> Bytes:
     """Bytes of keys and values of `tokens` tokens on one tensor-parallel rank, which holds `heads` of them at least."""
-    return 2.0 * tokens * np.maximum(model.kv_heads / plan.tp, heads) * model.head_dim * width
+    return tokens * np.maximum(model.kv_heads / plan.tp, heads) * (model.head_dim + model.value_dim) * width
 
 
-def transfers(model: Model, block: str, tokens: Count, plan: Plan, width: Bytes, overlap: bool) -> tuple[Transfer, ...]:
+def transfers(
+    model: Model, block: Block, tokens: Count, plan: Plan, width: Bytes, overlap: bool
+) -> tuple[Transfer, ...]:
     """Transfers of one layer for one micro-batch of `tokens` tokens per rank; `width` is bytes per activation.
 
     `overlap`: whether gathered keys and values may arrive behind the attention of the heads before (a ring's always do)."""
-    if not is_layer(block):
+    if not is_layer(block.name):
         return ()
+    if not block.attends:
+        return _recurrent(block, tokens, plan, width)
     part = _key_value_bytes(model, tokens, plan, width, 1.0)
 
     def over(label: str, collective: str, size: Bytes, phase: str, **more: object) -> Transfer:
@@ -63,13 +67,27 @@ def transfers(model: Model, block: str, tokens: Count, plan: Plan, width: Bytes,
             over("context gather", "all_gather", part * plan.cp, INPUT_GRAD, **under),
             over("context scatter", "reduce_scatter", part * plan.cp, INPUT_GRAD),
         )
-    query = tokens * model.heads / plan.tp * model.head_dim * width
+    query, result = (tokens * model.heads / plan.tp * dim * width for dim in (model.head_dim, model.value_dim))
     exchanged = _key_value_bytes(model, tokens, plan, width, plan.cp)
     return tuple(
         over(f"context exchange of {what}", "all_to_all", size, phase)
         for phase in (FORWARD, INPUT_GRAD)
-        for what, size in (("queries", query), ("keys and values", exchanged), ("results", query))
+        for what, size in (("queries", query), ("keys and values", exchanged), ("results", result))
     )
+
+
+def _recurrent(block: Block, tokens: Count, plan: Plan, width: Bytes) -> tuple[Transfer, ...]:
+    """A recurrence sees whole sequences for its part of the heads, whatever `cp_kind`: an all-to-all before it and one after, in
+    each direction (Waleffe 2024, Megatron-Core's Mamba layers). Nothing for a layer that mixes no tokens."""
+    if isinstance(block.exchanged, float) and block.exchanged == 0.0:
+        return ()
+    size = tokens * block.exchanged / plan.tp * width
+    return tuple(
+        Transfer(
+            label="context exchange of states", collective="all_to_all", size=size, axes=AXES, phase=phase, scope="layer"
+        )
+        for phase in (FORWARD, INPUT_GRAD)
+    )  # fmt: skip
 
 
 def buffers(model: Model, tokens: Count, plan: Plan, width: Bytes) -> Bytes:

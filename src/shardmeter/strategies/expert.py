@@ -49,13 +49,15 @@ def held(block: Block, plan: Plan) -> Count:
     return block.experts / (plan.etp * plan.ep)
 
 
-def transfers(model: Model, block: str, tokens: Count, plan: Plan, width: Bytes, overlap: bool) -> tuple[Transfer, ...]:
+def transfers(
+    model: Model, block: Block, tokens: Count, plan: Plan, width: Bytes, overlap: bool
+) -> tuple[Transfer, ...]:
     """Dispatch and combine of one layer for one micro-batch, forward and backward; `width` is bytes per activation.
 
     With `overlap` they may run behind the shared experts, where the model has them."""
-    if block != "moe layer":
+    if not block.routed:
         return ()
-    everyone = tokens * model.top_k * model.hidden * width * plan.expert_skew
+    everyone = tokens * model.top_k * model.expert_hidden * width * plan.expert_skew
     own = everyone / plan.tp if plan.sequence_parallel else everyone
     shared = overlap and not (isinstance(model.shared_ffn, float) and model.shared_ffn == 0.0)
 

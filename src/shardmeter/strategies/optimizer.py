@@ -87,7 +87,7 @@ def orthogonalisation(ops: Sequence[Compute], plan: Plan) -> tuple[Compute, ...]
         return ()
     found = []
     for op in ops:
-        if op.kind == "gemm" and op.phase == FORWARD:
+        if op.kind == "gemm" and op.phase == FORWARD and op.split != "batch":
             short, long = _sides(op)
             times = ITERATIONS * op.repeats
 

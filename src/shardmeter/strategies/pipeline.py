@@ -59,7 +59,10 @@ Blocks = tuple[tuple[str, int], ...]
 
 
 def contents(counts: tuple[int, ...], blocks: Blocks = ()) -> tuple[Blocks, ...]:
-    """What each stage holds if `blocks` (all of them layers, unless said) are dealt out in order, `counts` to each stage."""
+    """What each stage holds if `blocks` (all of them layers, unless said) are dealt out in order, `counts` to each stage.
+
+    A name may come in several runs: a stage holds each of its kinds once, in order of their first in the model, so that stages
+    of one content are equal wherever in the pattern they begin."""
     ends, before = [], 0
     for name, pieces in blocks or (("layer", sum(counts)),):
         ends.append((name, before, before + pieces))
@@ -67,8 +70,10 @@ def contents(counts: tuple[int, ...], blocks: Blocks = ()) -> tuple[Blocks, ...]
     dealt: list[Blocks] = []
     start = 0
     for wanted in counts:
-        own = [(name, min(end, start + wanted) - max(begin, start)) for name, begin, end in ends]
-        dealt.append(tuple((name, pieces) for name, pieces in own if pieces > 0))
+        own = dict.fromkeys((name for name, _, _ in ends), 0)
+        for name, begin, end in ends:
+            own[name] += max(min(end, start + wanted) - max(begin, start), 0)
+        dealt.append(tuple((name, pieces) for name, pieces in own.items() if pieces > 0))
         start += wanted
     return tuple(dealt)
 

@@ -13,12 +13,11 @@ from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Fraction
 from shardmeter.families.operations import is_layer
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute, Transfer
-from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 
 WIDTH: dict[str, float] = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5}
 """Bytes of one element of a number format."""
-WIDE = ("router", "logits", "adapter")
+WIDE = ("router", "logits", "adapter", "state products")
 """Products that stay in 16 bits wherever they stand."""
 
 
@@ -161,13 +160,12 @@ def narrowed(transfers: tuple[Transfer, ...], plan: Plan, block: str) -> tuple[T
     )
 
 
-def kept(model: Model, plan: Plan, outside: Bytes, inside: Bytes, block: str) -> tuple[Bytes, Bytes]:
+def kept(plan: Plan, outside: Bytes, inside: Bytes, linear: tuple[Count, Count]) -> tuple[Bytes, Bytes]:
     """Saved bytes of a layer per token, (outside, inside) the tensor-parallel region, with linear inputs in the recipe's width.
 
-    Linear inputs are the norms' outputs (outside), the attention's output and the activation's (inside). Leaves out: inputs
-    that a frozen linear need not keep, routed experts."""
+    `linear`: elements of linear inputs per token, outside and inside. Leaves out: inputs that a frozen linear need not keep,
+    routed experts."""
     less = (2.0 - recipe(plan.precision).saved) * (1.0 - recipe(plan.precision).wide_share)
     if less == 0.0:
         return outside, inside
-    wide = model.ffn if block == "layer" else model.shared_ffn
-    return outside - less * 2.0 * model.hidden, inside - less * (model.heads * model.head_dim + wide)
+    return outside - less * linear[0], inside - less * linear[1]

@@ -25,7 +25,7 @@ def shard(op: Compute, plan: Plan) -> Compute:
     if op.split == "none" or (along_sequence and not plan.sequence_parallel):
         return op
     if op.kind == "gemm":
-        axis = op.split[-1]
+        axis = "repeats" if op.split == "batch" else op.split[-1]
         cut: dict[str, Count] = {axis: getattr(op, axis) / plan.tp}
         return changed(op, flops=op.flops / plan.tp, **cut)
     if op.kind == "attention":
@@ -38,7 +38,7 @@ def held(block: Block, plan: Plan) -> Count:
     return block.matrices / plan.tp + block.vectors
 
 
-def transfers(model: Model, block: str, tokens: Count, plan: Plan, width: Bytes) -> tuple[Transfer, ...]:
+def transfers(model: Model, block: Block, tokens: Count, plan: Plan, width: Bytes) -> tuple[Transfer, ...]:
     """Serial collectives of one piece of a block for one micro-batch; `width` is bytes per activation.
 
     With sequence parallelism routed experts take each rank's own tokens: only shared experts need the gathered sequence."""
@@ -52,18 +52,19 @@ def transfers(model: Model, block: str, tokens: Count, plan: Plan, width: Bytes)
             hides_under=under, chunks=plan.tp if under else 1.0,
         )  # fmt: skip
 
-    layer = is_layer(block)
-    pairs = 2.0 if layer else 1.0
+    layer = is_layer(block.name)
+    pairs = block.pairs if layer else 1.0
     if not plan.sequence_parallel:
-        where = {"embedding": (FORWARD,), "head": (INPUT_GRAD,)}.get(block, (FORWARD, INPUT_GRAD))
+        pairs = pairs + _uncut_experts(model, block)
+        where = {"embedding": (FORWARD,), "head": (INPUT_GRAD,)}.get(block.name, (FORWARD, INPUT_GRAD))
         return tuple(over("tensor all-reduce", "all_reduce", phase, pairs) for phase in where)
-    if block == "embedding":
+    if block.name == "embedding":
         return (
             over("tensor scatter", "reduce_scatter", FORWARD, 1.0),
             over("tensor gather", "all_gather", INPUT_GRAD, 1.0),
         )
-    if block == "moe layer" and isinstance(model.shared_ffn, float) and model.shared_ffn == 0.0:
-        pairs = 1.0
+    if pairs == 0.0:
+        return ()
     scatter = (over("tensor scatter", "reduce_scatter", FORWARD, pairs),) if layer else ()
     gather_back = (over("tensor gather", "all_gather", INPUT_GRAD, pairs),) if layer else ()
     return (
@@ -72,3 +73,9 @@ def transfers(model: Model, block: str, tokens: Count, plan: Plan, width: Bytes)
         *gather_back,
         over("tensor scatter", "reduce_scatter", INPUT_GRAD, pairs),
     )
+
+
+def _uncut_experts(model: Model, block: Block) -> float:
+    """Without sequence parallelism routed experts are cut by tp as a dense MLP is, and end in the same collective."""
+    alone = isinstance(model.shared_ffn, float) and model.shared_ffn == 0.0
+    return 1.0 if block.routed and alone else 0.0

@@ -29,7 +29,7 @@ PHASES = {
     "input_grad": (INPUT_GRAD,),
     "weight_grad": (WEIGHT_GRAD,),
 }
-COMPUTE = ("matrix products", "core attention", "memory-bound kernels", "contention")
+COMPUTE = ("matrix products", "core attention", "memory-bound kernels", "dispatch wait", "contention")
 BINDS = 0.01
 """Share of a unit's time above which the host's pace is drawn on a stream of its own; below, it is part of the compute."""
 GATHER, REDUCE = "parameter gather", "gradient reduction"

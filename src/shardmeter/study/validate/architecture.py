@@ -1,6 +1,7 @@
 """The model of a row: its own numbers first, then public facts that rows leave out (`data/architectures.csv`).
 
-The file's first line whose pattern is found in the model's name, and whose stack (if it names one) is the row's, decides.
+The file's first line whose pattern is found in the model's name, and whose stack (if it names one) is the row's, decides. A line
+with a `base` stands for that shipped row of `data/models.csv`: latent attention, windows, recurrences have no columns in a row.
 A name that no line knows, with all its sizes in the row, is read as GPT where the MLP is four times as wide as the model,
 else as Llama: two or three MLP matrices give nearly the same count at these widths.
 """
@@ -11,9 +12,11 @@ import csv
 import re
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from shardmeter import data
 from shardmeter.core.record import changed
+from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs.model import Model
 from shardmeter.study.validate.rows import Row, Unclear
 from shardmeter.study.validate.task import MIXTURE
@@ -57,6 +60,8 @@ def read_model(row: Row, stack: str, seq_len: float) -> Model:
     """The model of a row. Raises Unclear where a size is neither in the row nor public."""
     name = row.text("model")
     line = known(name, stack)
+    if line is not None and line["base"]:
+        return _shipped(row, line, seq_len)
     sizes = {field: row.count(column) for field, column in SIZES.items()}
     if line is not None:
         sizes = {field: value or (float(line[field]) if line[field] else None) for field, value in sizes.items()}
@@ -83,6 +88,35 @@ def read_model(row: Row, stack: str, seq_len: float) -> Model:
     return changed(
         model, **experts, shared_ffn=float(shape.get("shared_ffn") or 0.0),
         shared_gate=shape.get("shared_gate") == "yes", dense_first=int(shape.get("dense_first") or 0),
+    )  # fmt: skip
+
+
+BASED = {
+    "layers": "n_layers",
+    "hidden": "hidden",
+    "heads": "n_heads",
+    "vocab": "vocab",
+    "experts": "n_experts",
+    "top_k": "top_k",
+}
+"""Numbers of a shipped row that a measured one may state otherwise; widths mean too many things in such models."""
+
+
+def _shipped(row: Row, line: Mapping[str, str], seq_len: float) -> Model:
+    """The shipped row that a line stands for, with the numbers that the measured row states (a model cut to fewer layers)."""
+    name = row.text("model")
+    base = load_catalog().model(line["base"])
+    cut = CUT.search(name.lower())
+    own: dict[str, Any] = {field: row.count(column) for field, column in BASED.items()}
+    own["layers"] = own["layers"] or (float(cut.group(1)) if cut else None)
+    stated = {field: value for field, value in own.items() if value}
+    if stated.get("layers", 1.0) > MOST_LAYERS:
+        raise Unclear(f"n_layers is beyond reason: {stated['layers']:g}")
+    model = changed(base, **stated, name=name, context=seq_len, parameters=None)
+    layers = int(model.layers)
+    return changed(
+        model, layers=layers, dense_first=min(int(model.dense_first), max(layers - 1, 0)),
+        mtp=int(line["mtp"] or model.mtp),
     )  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""One row of a file of runs, as text, to what it means: the `Reading`. No catalog is asked here; `resolve` does that.
+"""One row of a file of runs, as text, to what it means: the `Reading`. No catalog but the shipped
+models is asked here; `resolve` asks the others.
 
 Every row gets exactly one verdict: *excluded* (it does not count: it says too little, contradicts itself, or is known to be
 wrong), *skipped* (it is clear, but this version cannot express it) or a reading. Only columns decide.

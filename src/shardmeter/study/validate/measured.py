@@ -76,6 +76,5 @@ def _from_flops(row: Row, model: Model, seq_len: float, batch: float, gpus: floa
     rate = row.positive("tflops_per_gpu")
     if not rate or not any(re.search(pattern, row.text("framework").lower()) for pattern, _ in COUNTED):
         return {}
-    matrices = decoder.active_matrices(model) + model.vocab * model.hidden
-    per_token = 6.0 * matrices + 12.0 * model.layers * model.heads * model.head_dim * seq_len
+    per_token = float(decoder.training_flops(model, 1.0, seq_len))
     return {"tflops_per_gpu": float(batch * seq_len * per_token / (rate * 1e12 * gpus))}

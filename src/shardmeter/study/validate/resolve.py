@@ -147,12 +147,8 @@ def resolve(reading: Reading, catalog: Catalog, stacks: Mapping[str, Stack], nam
         reduce_dtype=reading.reduce_dtype or stack.reduce_dtype,
         async_tp=reading.plan.async_tp or (stack.async_tp and reading.plan.sequence_parallel),
     )
-    stages = plan.pp * plan.virtual_stages
-    if (
-        reading.stack.lineage in CUT_WITH_EDGES
-        and reading.model.layers % stages
-        and not (reading.model.layers + 2) % stages
-    ):
+    stages, layers = plan.pp * plan.virtual_stages, reading.model.layers + reading.model.mtp
+    if reading.stack.lineage in CUT_WITH_EDGES and layers % stages and not (layers + 2) % stages:
         stack = changed(stack, stage_cut="edges")
     stood = (f"stack {reading.stack.id} has no row yet: {stand_in} stands in",) if stand_in else ()
     scenario = Scenario(

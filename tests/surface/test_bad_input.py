@@ -103,10 +103,10 @@ def test_unknown_names_come_together_with_everything_else() -> None:
         ("deepseek-v3", "multi-head latent attention"),
         ("gpt-oss-20b", "attention in sliding windows is"),
         ("mamba-2.8b", "hybrid stacks"),
-        ("bert-large", "encoders are"),
-        ("t5-3b", "encoder-decoder models are"),
-        ("vit-l-16", "vision models are"),
-        ("clip-vit-b", "dual encoders are"),
+        ("modernbert-large", "encoders with attention in windows or by distance are"),
+        ("switch-base-8", "encoder-decoder models with routed experts are"),
+        ("swin-b", "vision models of windows, pyramids or convolutions are"),
+        ("flux.1-dev", "diffusion models with a text inside are"),
     ],
 )
 def test_a_model_of_a_family_that_is_not_built_says_so(name, family):
@@ -555,8 +555,9 @@ def test_heads_have_one_rule(tmp_path: Path, path: str, value: int) -> None:
 
 
 def test_families_are_listed() -> None:
-    assert "unknown family 'mamba'; the families are: decoder" in refused(BASED, overrides=["model.family=mamba"])
-    assert "family encoder is not modelled yet" in refused(BASED, overrides=["model.family=encoder"])
+    assert "unknown family 'mamba'; the nearest are" in refused(BASED, overrides=["model.family=mamba"])
+    listed = "the families are: decoder, diffusion, dual_encoder, encoder, encoder_decoder, multimodal, vision"
+    assert f"family hybrid is not modelled yet; {listed}" in refused(BASED, overrides=["model.family=hybrid"])
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import numpy as np
 
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Flop, Fraction, Ratio
-from shardmeter.families import family
-from shardmeter.families.operations import Block, is_layer
+from shardmeter.families import family, sized
+from shardmeter.families.operations import Block, is_end, is_layer
 from shardmeter.schedules import traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute, Transfer
 from shardmeter.specs.model import Model
@@ -19,6 +19,7 @@ from shardmeter.specs.stack import Stack
 from shardmeter.strategies import (
     adapters,
     context,
+    contrastive,
     data,
     expert,
     fsdp,
@@ -66,6 +67,14 @@ class BlockWork:
     """Products of one optimizer step over the whole piece, every rank's together."""
     saved_flops: Flop = 0.0
     """FLOPs of the piece that mfu's count holds and that frozen parameters spare, less what adapters add."""
+    tokens: Count = 0.0
+    """Tokens of one micro-batch on one rank (before tensor and sequence cuts)."""
+    seq: Count = 0.0
+    """Tokens of one whole sequence."""
+
+    def numbers(self, model: Model) -> Model:
+        """The numbers of the part of the model that the block belongs to."""
+        return self.block.part or model
 
 
 @record
@@ -94,7 +103,7 @@ class Work:
     counts: tuple[int, ...]
     micro_batches: Count
     tokens: Count
-    """Tokens of one micro-batch on one rank (before tensor and sequence cuts)."""
+    """The run's tokens of one micro-batch on one rank; those of a block are its own."""
     runs: tuple[tuple[int, int, int], ...]
     """Neighbouring equal stages: (index into `stages`, first position, how many)."""
     send: Transfer
@@ -108,8 +117,10 @@ class Work:
 
 
 def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
-    """All demands of one step. Raises UnknownName for a family that is not built."""
-    kind = family(model.family)
+    """All demands of one step. Raises UnknownName for a family that is not built.
+
+    A block that has a sequence of its own is not cut by cp."""
+    kind, model = family(model.family), sized(model, run.seq_len)
     width = precision.recipe(plan.precision).width
     tokens = plan.micro_batch * run.seq_len / plan.cp
     micro_batches = run.global_batch / (plan.dp * plan.micro_batch)
@@ -117,13 +128,20 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
     replayed: Flop = 0.0
     saved: Flop = 0.0
     for block in _with_tied_copy(kind.blocks(model), model, plan):
-        whole = kind.operations(model, block.name, tokens, run.seq_len, stack.kernels)
-        work, again = _block(model, block, whole, tokens, plan, stack, width)
+        own, seq = (
+            plan.micro_batch * block.per_sample * block.sequence(run.seq_len) / plan.cp,
+            block.sequence(run.seq_len),
+        )
+        whole = kind.operations(model, block.name, own, seq, stack.kernels)
+        work, again = _block(block.part or model, block, whole, own, plan, stack, width)
+        work = changed(work, tokens=own, seq=seq)
+        if block.name == "head" and contrastive.applies(model):
+            work = _contrasted(work, model, plan, width)
         blocks[block.name] = work
         replayed = replayed + again * block.count
         saved = saved + work.saved_flops * block.count
-    counts = layer_counts(model, plan, stack)
-    order = tuple((work.block.name, work.block.count) for work in blocks.values() if is_layer(work.block.name))
+    order = tuple((work.block.name, work.block.count) for work in blocks.values() if not is_end(work.block.name))
+    counts = layer_counts(model, plan, stack) if plan.pp > 1 else (sum(count for _, count in order),)
     last = 0 if folded(plan) else plan.pp - 1
     stages = pipeline.stages(counts, order, last)
     return Work(
@@ -250,7 +268,7 @@ def _block(
             *_weight_casts(held + experts, plan, block.name, keep),
         )
     ]
-    serial, behind = _collectives(model, block.name, tokens, plan, stack, width, replays, back)
+    serial, behind = _collectives(model, block, tokens, plan, stack, width, replays, back)
     sharded: tuple[Transfer, ...] = ()
     if fsdp.applies(plan):
         widths = precision.gather_width(plan, block.name), WIDTH[plan.reduce_dtype]
@@ -258,7 +276,7 @@ def _block(
         if routed:
             sharded = (*sharded, *fsdp.transfers(experts, experts_trained, plan, *widths, keep, experts=True))
     launches = (
-        _launches(len(added), policy, stack, MOE_LAUNCHES if routed else 0.0)
+        _launches(len(added), policy, stack, MOE_LAUNCHES if routed else 0.0, block.regions / 2.0)
         if layer
         else (EDGE_LAUNCHES, 2.0 * EDGE_LAUNCHES)
     )
@@ -275,26 +293,33 @@ def _block(
     )  # fmt: skip
 
 
+def _contrasted(work: BlockWork, model: Model, plan: Plan, width: Bytes) -> BlockWork:
+    """The last block with the loss that compares its outputs with those of all replicas."""
+    back = adapters.input_share(plan.trainable, work.block)
+    ops = [(op, 1.0) for op in contrastive.operations(model, plan) if back or op.phase == FORWARD]
+    moved = [(one, 1.0) for one in contrastive.transfers(model, plan, width) if back or one.phase == FORWARD]
+    return changed(work, ops=(*work.ops, *ops), serial=(*work.serial, *moved))
+
+
 def _part(op: Compute, plan: Plan) -> Compute:
     """One rank's part of an operation."""
     return expert.shard(op, plan) if expert.is_routed(op) else tensor.shard(context.shard(op, plan), plan)
 
 
 def _collectives(
-    model: Model, block: str, tokens: Count, plan: Plan, stack: Stack, width: Bytes,
+    model: Model, block: Block, tokens: Count, plan: Plan, stack: Stack, width: Bytes,
     replays: tuple[tuple[Compute, Fraction], ...], back: Fraction,
 ) -> tuple[tuple[tuple[Transfer, Fraction], ...], tuple[tuple[Transfer, Fraction, bool], ...]]:  # fmt: skip
     """Collectives of one piece: those in line with its kernels, and those that may run behind some, replays with both.
 
     `back` is the share of pieces that hand a gradient back: the others have nothing to exchange in the backward."""
-    dense = precision.narrowed(tensor.transfers(model, block, tokens, plan, width), plan, block)
-    routed = expert.transfers(model, block, tokens, plan, width, stack.expert_overlap)
-    around = context.transfers(model, block, tokens, plan, width, stack.context_overlap)
+    name = block.name
+    dense = precision.narrowed(tensor.transfers(model, name, tokens, plan, width, block.regions), plan, name)
+    routed = expert.transfers(model, name, tokens, plan, width, stack.expert_overlap)
+    around = context.transfers(model, name, tokens, plan, width, stack.context_overlap)
     attention = sum(portion for op, portion in replays if op.kind == "attention")
     again = (
-        *recompute.replayed_transfers(
-            (*dense, *routed), plan.recompute if is_layer(block) else "none", stack.selective
-        ),
+        *recompute.replayed_transfers((*dense, *routed), plan.recompute if is_layer(name) else "none", stack.selective),
         *((changed(t, phase=INPUT_GRAD), attention) for t in around if t.phase == FORWARD and attention > 0.0),
     )
     first = [(t, 1.0, False) for t in (*dense, *routed, *around)]
@@ -318,12 +343,12 @@ def _flops(ops: Iterable[tuple[Compute, Fraction]]) -> Flop:
     return sum((op.flops * portion for op, portion in ops), 0.0)
 
 
-def _launches(products: int, policy: str, stack: Stack, more: Count) -> tuple[Count, Count]:
-    """Kernels of a layer, (forward, backward), `more` of them for routed experts; every adapter product and addition
-    launches its own."""
-    forward = stack.launches_forward + more + products / 2.0
+def _launches(products: int, policy: str, stack: Stack, more: Count, size: Count) -> tuple[Count, Count]:
+    """Kernels of a layer, (forward, backward), `more` of them for routed experts, `size` times those of attention and MLP;
+    every adapter product and addition launches its own."""
+    forward = stack.launches_forward * size + more + products / 2.0
     replay_share = {"none": 0.0, "selective": 0.25}.get(policy, recompute.share(policy))
-    return forward, stack.launches_backward + 2.0 * more + products / 2.0 + replay_share * forward
+    return forward, stack.launches_backward * size + 2.0 * more + products / 2.0 + replay_share * forward
 
 
 def _accumulation(trained: Count, plan: Plan, stack: Stack) -> tuple[Compute, ...]:

@@ -13,18 +13,19 @@ import re
 from types import ModuleType
 
 from shardmeter.core.errors import UnknownName
+from shardmeter.core.units import Count
+from shardmeter.specs.model import Model
 
-PLANNED = ("encoder", "vision", "dual_encoder", "multimodal", "encoder_decoder", "diffusion", "hybrid")
+PLANNED = ("hybrid",)
 """Families that are named but not modelled yet; they are refused by name."""
 UNBUILT: tuple[tuple[str, str], ...] = (
     (r"mamba|nemotron[ -]?v?3(?!\d)|hybrid|jamba|zamba", "hybrid stacks of attention and state-space layers"),
     (r"deepseek|kimi", "multi-head latent attention with mixture of experts"),
     (r"gpt-oss", "attention in sliding windows"),
-    (r"clip", "dual encoders"),
-    (r"\bvit|deit|swin|beit|\bdino", "vision models"),
-    (r"bert", "encoders"),
-    (r"\bt5\b|t5-|\bbart\b|switch", "encoder-decoder models"),
-    (r"\bdit\b|diffusion|flux", "diffusion models"),
+    (r"swin|convnext|resnet", "vision models of windows, pyramids or convolutions"),
+    (r"modernbert|deberta", "encoders with attention in windows or by distance"),
+    (r"switch", "encoder-decoder models with routed experts"),
+    (r"stable[ -]?diffusion|sdxl|\bsd3|flux", "diffusion models with a text inside"),
 )
 """(pattern in the lower-case name of a model, the family it tells of): what this version cannot express."""
 
@@ -42,6 +43,25 @@ def family(name: str) -> ModuleType:
     if name not in names():
         raise UnknownName("family", name, names())
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def sized(model: Model, seq: Count) -> Model:
+    """The model with the lengths that only the run knows, for families that ask for them (`sized(model, seq)`)."""
+    own = getattr(family(model.family), "sized", None)
+    found: Model = model if own is None else own(model, seq)
+    return found
+
+
+def given_sequence(model: Model) -> Count | None:
+    """Tokens of a sequence, where the model gives them and not the run (`sequence(model)` of its family); None elsewhere."""
+    own = getattr(family(model.family), "sequence", None)
+    found: Count | None = None if own is None else own(model)
+    return found
+
+
+def image_tokens(model: Model) -> Count | None:
+    """Tokens of one image of a model, or of its image tower; None where it has none."""
+    return given_sequence(model if model.vision is None else model.vision)
 
 
 def unbuilt(model: str) -> str:

@@ -39,8 +39,9 @@ def key_value_width(model: Model) -> Count:
     return model.kv_heads * model.head_dim
 
 
-def _norm(model: Model, width: Count) -> Count:
-    return width * (2.0 if model.norm == "layer" else 1.0)
+def norm_vectors(model: Model, width: Count) -> Count:
+    """Parameters of one norm of that width."""
+    return width * {"layer": 2.0, "layer_plain": 0.0}.get(model.norm, 1.0)
 
 
 def attention_matrices(model: Model) -> Count:
@@ -55,7 +56,7 @@ def layer_matrices(model: Model) -> Count:
 
 def layer_vectors(model: Model, block: str = LAYER) -> Count:
     """Norm weights and biases of one layer; of one with routed experts also what every rank holds whole."""
-    total = model.norms_per_layer * _norm(model, model.hidden)
+    total = model.norms_per_layer * norm_vectors(model, model.hidden)
     if model.attention_bias:
         total = total + query_width(model) + 2.0 * key_value_width(model)
     if model.output_bias:
@@ -95,15 +96,15 @@ def layers(model: Model) -> tuple[Block, ...]:
 def blocks(model: Model) -> tuple[Block, ...]:
     """Embedding, layers, head. A tied head owns no matrix (its copy on a later stage is the pipeline's business)."""
     rows = model.context if model.positions == "learned" else 0.0
-    embedding_norm = _norm(model, model.hidden) if model.embedding_norm else 0.0
+    embedding_norm = norm_vectors(model, model.hidden) if model.embedding_norm else 0.0
     head = 0.0 if model.tied else model.vocab * model.hidden
-    head_vectors = _norm(model, model.hidden) + (model.vocab if model.head_bias else 0.0)
+    head_vectors = norm_vectors(model, model.hidden) + (model.vocab if model.head_bias else 0.0)
     return (
         Block(
             name="embedding", count=1, matrices=model.vocab * model.hidden + rows * model.hidden, vectors=embedding_norm
         ),
         *layers(model),
-        Block(name="head", count=1, matrices=head, vectors=head_vectors),
+        Block(name="head", count=1, matrices=head, vectors=head_vectors, outputs=model.vocab),
     )
 
 

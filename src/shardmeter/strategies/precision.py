@@ -169,5 +169,5 @@ def kept(model: Model, plan: Plan, outside: Bytes, inside: Bytes, block: str) ->
     less = (2.0 - recipe(plan.precision).saved) * (1.0 - recipe(plan.precision).wide_share)
     if less == 0.0:
         return outside, inside
-    wide = model.ffn if block == "layer" else model.shared_ffn
+    wide = model.shared_ffn if block == "moe layer" else model.ffn
     return outside - less * 2.0 * model.hidden, inside - less * (model.heads * model.head_dim + wide)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from shardmeter.core.record import changed
 from shardmeter.core.units import Bytes, Count
-from shardmeter.families.operations import Block, is_layer
+from shardmeter.families.operations import Block, is_layer, kind
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, Compute, Transfer
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
@@ -38,13 +38,18 @@ def held(block: Block, plan: Plan) -> Count:
     return block.matrices / plan.tp + block.vectors
 
 
-def transfers(model: Model, block: str, tokens: Count, plan: Plan, width: Bytes) -> tuple[Transfer, ...]:
-    """Serial collectives of one piece of a block for one micro-batch; `width` is bytes per activation.
+def transfers(
+    model: Model, block: str, tokens: Count, plan: Plan, width: Bytes, regions: Count = 2.0
+) -> tuple[Transfer, ...]:
+    """Serial collectives of one piece of a block for one micro-batch; `width` is bytes per activation, `regions` are those
+    of a layer (0: the block is not cut, every rank does all of it).
 
     With sequence parallelism routed experts take each rank's own tokens: only shared experts need the gathered sequence."""
+    if isinstance(regions, float) and regions == 0.0:
+        return ()
     size = tokens * model.hidden * width
 
-    def over(label: str, collective: str, phase: str, times: float) -> Transfer:
+    def over(label: str, collective: str, phase: str, times: Count) -> Transfer:
         behind = plan.async_tp and plan.sequence_parallel and layer
         under = {"all_gather": "n", "reduce_scatter": "k"}.get(collective, "") if behind else ""
         return Transfer(
@@ -53,11 +58,11 @@ def transfers(model: Model, block: str, tokens: Count, plan: Plan, width: Bytes)
         )  # fmt: skip
 
     layer = is_layer(block)
-    pairs = 2.0 if layer else 1.0
+    pairs = regions if layer else 1.0
     if not plan.sequence_parallel:
-        where = {"embedding": (FORWARD,), "head": (INPUT_GRAD,)}.get(block, (FORWARD, INPUT_GRAD))
+        where = {"embedding": (FORWARD,), "head": (INPUT_GRAD,)}.get(kind(block), (FORWARD, INPUT_GRAD))
         return tuple(over("tensor all-reduce", "all_reduce", phase, pairs) for phase in where)
-    if block == "embedding":
+    if kind(block) == "embedding":
         return (
             over("tensor scatter", "reduce_scatter", FORWARD, 1.0),
             over("tensor gather", "all_gather", INPUT_GRAD, 1.0),

@@ -59,6 +59,17 @@ def given_sequence(model: Model) -> Count | None:
     return found
 
 
+def sample(model: Model) -> str:
+    """What one sample of a model is called, in the plural (`SAMPLE` of its family): sequences, images, pairs."""
+    return str(getattr(family(model.family), "SAMPLE", "sequences"))
+
+
+def assumed(model: Model) -> tuple[str, ...]:
+    """What is taken for granted of every model of a family (`ASSUMED`), one sentence each."""
+    found: tuple[str, ...] = getattr(family(model.family), "ASSUMED", ())
+    return found
+
+
 def image_tokens(model: Model) -> Count | None:
     """Tokens of one image of a model, or of its image tower; None where it has none."""
     return given_sequence(model if model.vision is None else model.vision)

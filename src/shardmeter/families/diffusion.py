@@ -18,6 +18,8 @@ from shardmeter.specs.demands import Compute
 from shardmeter.specs.model import Model
 
 LAYER = decoder.LAYER
+SAMPLE = "images"
+ASSUMED = ("latents are computed before the run: no frozen autoencoder runs beside it",)
 FREQUENCIES = 256.0
 """Sines and cosines of the time step (Peebles 2023, released code)."""
 MODULATIONS, LAST = 6.0, 2.0

@@ -16,6 +16,8 @@ from shardmeter.specs.demands import Compute
 from shardmeter.specs.model import Model
 
 LAYER = "text layer"
+SAMPLE = "pairs"
+ASSUMED = ("each micro-batch is compared with those of all replicas, and features are gathered with their gradients",)
 IMAGE = {"embedding": "embedding", "vision layer": "layer", "vision head": "head"}
 """Blocks of the image tower, each with its name in `vision`."""
 TEXT = {"text embedding": "embedding", "text layer": "layer"}

@@ -17,6 +17,7 @@ from shardmeter.specs.demands import Compute
 from shardmeter.specs.model import Model
 
 LAYER = decoder.LAYER
+ASSUMED = ("logits are computed for every position, masked or not",)
 
 
 def final_norm(model: Model) -> Count:

@@ -17,6 +17,7 @@ from shardmeter.specs.demands import Compute
 from shardmeter.specs.model import Model
 
 LAYER = decoder.LAYER
+SAMPLE = "images"
 SCALE = (6.0, 10.0)
 """Bytes per element to weigh a layer's half by its vector: read, read, write; gradients of both."""
 

@@ -11,7 +11,7 @@ from shardmeter.core.quantity import show
 from shardmeter.core.record import changed
 from shardmeter.engine.constraints import CONSTRAINTS, violations
 from shardmeter.engine.rules import listed, near
-from shardmeter.families import family, given_sequence, names
+from shardmeter.families import assumed, family, given_sequence, names
 from shardmeter.families.operations import is_layer
 from shardmeter.scenario.fleet import overridden, resolve_island
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
@@ -132,6 +132,8 @@ def _lay_out(
     for violation in violations(model, island, plan, run, stack, skip=skip):
         path: Path = tuple(violation.field.split(".")) if "," not in violation.field else ()
         found.violations.append(changed(violation, where=found.document.where(path)))
+    if model is not NO_MODEL:
+        found.assumptions += assumed(model)
     _check_layers(said, plan, model, found)
     _check_context(asked, run, model, found)
     _say_what_is_frozen(plan, model, found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
 from shardmeter.strategies import contrastive
 
 
-def asked(model: Any, plan: dict[str, Any] | None = None, **run: Any) -> Scenario:
+def asked(model: Any, plan: Mapping[str, Any] | None = None, **run: Any) -> Scenario:
     return load({"model": model, "gpus": "8xH100-SXM5-80GB", "plan": plan or {}, "run": run})
 
 

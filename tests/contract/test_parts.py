@@ -54,7 +54,7 @@ def test_a_projector_alone_is_reached_through_a_frozen_decoder() -> None:
 
 
 def test_each_part_that_is_frozen_saves_time_and_memory() -> None:
-    words = ([], ["decoder", "projector"], ["projector"])
+    words: tuple[list[str], ...] = ([], ["decoder", "projector"], ["projector"])
     found = [answer(asked("llava-1.5-7b", {"trainable": one} if one else {}, seq_len=2048)) for one in words]
     for figure in ("step_time", "memory_peak", "model_flops"):
         values = [float(getattr(one, figure)) for one in found]
@@ -85,7 +85,7 @@ def test_a_tower_may_be_written_inline() -> None:
 
 @pytest.mark.parametrize("seq_len", [None, 197, 224])
 def test_an_image_gives_its_sequence(seq_len: int | None) -> None:
-    scenario = asked("vit-base-patch16-224", **({} if seq_len is None else {"seq_len": seq_len}))
+    scenario = asked("vit-base-patch16-224", None, **({} if seq_len is None else {"seq_len": seq_len}))
     assert scenario.run.seq_len == 197.0
     assert any("seq_len = 197" in one for one in scenario.assumptions)
 

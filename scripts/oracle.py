@@ -44,6 +44,20 @@ FLOP_MODELS = (
     ("nemotron-h-8b", 8192),
     ("nemotron-3-nano-30b-a3b", 4096),
     ("nemotron-3-super-120b-a12b", 4096),
+    ("bert-large", 512),
+    ("roberta-base", 128),
+    ("vit-base-patch16-224", 197),
+    ("deit3-large-patch16-384", 577),
+    ("clip-vit-b-32", 77),
+    ("clip-vit-g-14", 77),
+    ("siglip-b-16", 64),
+    ("t5-base", 512),
+    ("t5-v1.1-xl", 512),
+    ("bart-large", 1024),
+    ("dit-xl-2", 256),
+    ("llava-1.5-7b", 2048),
+    ("qwen2-vl-7b", 4096),
+    ("paligemma-3b-224", 512),
 )
 """(model, sequence length) of the FLOP table: one of each kind of block. No sequence is longer than a window: torch does not look
 at masks."""
@@ -57,12 +71,12 @@ def read_models() -> list[Row]:
         return list(csv.DictReader(file))
 
 
-def decoder(row: Row) -> Any:
-    """The network of a row as a torch module on the meta device: no weights in memory."""
+def network(row: Row, rows: dict[str, Row]) -> Any:
+    """The network of a row as a torch module on the meta device: no weights in memory. `rows` has its image tower."""
     import torch
 
     with torch.device("meta"):
-        return importlib.import_module("oracle_network").Decoder(row)
+        return importlib.import_module("oracle_parts").network(row, rows)
 
 
 def count(network: Any) -> int:
@@ -70,14 +84,16 @@ def count(network: Any) -> int:
     return sum(parameter.numel() for parameter in network.parameters())
 
 
-def forward_flops(row: Row, seq: int) -> int:
-    """FLOPs that torch counts in one forward pass over one sequence: matrix products only, a multiply-add is two."""
+def forward_flops(row: Row, rows: dict[str, Row], seq: int) -> int:
+    """FLOPs that torch counts in one forward pass over one sample of `seq` tokens of text: matrix products only, a multiply-add
+    is two."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    network = decoder(row)
+    with torch.device("meta"):
+        sample = importlib.import_module("oracle_parts").example(row, rows, seq)
     with FlopCounterMode(display=False) as counter:
-        network(torch.zeros(1, seq, dtype=torch.long, device="meta"))
+        network(row, rows)(*sample)
     return int(counter.get_total_flops())
 
 
@@ -198,10 +214,14 @@ _CLASSES = {
 """Prefix of a model's name → class of transformers; the first that fits. Everything else is a Llama."""
 
 
-def published_count(row: Row) -> int:
-    """Parameters of the transformers class of a row."""
+def published_count(row: Row, rows: dict[str, Row]) -> tuple[str, int] | None:
+    """(class, parameters) of the published class of a row; None where no package here has one."""
     import torch
 
+    if row["family"] != "decoder":
+        with torch.device("meta"):
+            found = importlib.import_module("oracle_classes").published(row, rows)
+        return None if found is None else (found[0], count(_tied(found[1])))
     transformers = importlib.import_module("transformers")
     name, settings = published_class(row)
     config = getattr(transformers, f"{name}Config")(**settings)
@@ -210,8 +230,14 @@ def published_count(row: Row) -> int:
         network = getattr(transformers, f"{name.removesuffix('Text') if name != 'Gemma3Text' else 'Gemma3'}{suffix}")(
             config
         )
-    network.tie_weights()
-    return count(network)
+    return name, count(_tied(network))
+
+
+def _tied(network: Any) -> Any:
+    """A network whose shared matrices are one tensor."""
+    if hasattr(network, "tie_weights"):
+        network.tie_weights()
+    return network
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -239,20 +265,20 @@ def main() -> int:
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     models = read_models()
     counted = []
+    by_name = {row["name"]: row for row in models}
     for row in models:
-        own, body = count(decoder(row)), count(decoder(row | {"mtp": ""}))
-        published = published_count(row) if has_transformers else None
-        if published is not None and published != body:
-            print(f"{row['name']}: {body} here, {published} in {published_class(row)[0]}", file=sys.stderr)
+        own, body = count(network(row, by_name)), count(network(row | {"mtp": ""}, by_name))
+        title, published = (published_count(row, by_name) if has_transformers else None) or ("", "")
+        if published and published != body:
+            print(f"{row['name']}: {body} here, {published} in {title}", file=sys.stderr)
         counted.append({
-            "model": row["name"], "parameters": own, "body": body, "published_class": published_class(row)[0] if published else "",
-            "published_class_parameters": published or "", "source": "torch meta device", "versions": versions,
+            "model": row["name"], "parameters": own, "body": body, "published_class": title,
+            "published_class_parameters": published, "source": "torch meta device", "versions": versions,
             "date": today,
         })  # fmt: skip
     write(TABLES / "parameters.csv", counted)
-    by_name = {row["name"]: row for row in models}
     flops = [
-        {"model": name, "seq": seq, "forward_flops": forward_flops(by_name[name], seq), "source": "FlopCounterMode",
+        {"model": name, "seq": seq, "forward_flops": forward_flops(by_name[name], by_name, seq), "source": "FlopCounterMode",
          "versions": f"torch {torch.__version__.partition('+')[0]}", "date": today}
         for name, seq in FLOP_MODELS
     ]  # fmt: skip

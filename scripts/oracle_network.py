@@ -28,6 +28,8 @@ def norm(row: Row, width: int) -> Any:
     """The norm of the row's kind."""
     if row["norm"] == "rms":
         return nn.RMSNorm(width)
+    if row["norm"] == "layer_plain":
+        return nn.LayerNorm(width, elementwise_affine=False)
     return nn.LayerNorm(width, bias={"layer": True, "layer_no_bias": False}[row["norm"]])
 
 

@@ -28,6 +28,8 @@ ISLAND = build_island(
 PLAN = Plan(tp=2.0, dp_shard=32.0)
 RUN = Run(seq_len=8192.0, global_batch=64.0)
 MIXTURE = CATALOG.model("mixtral-8x7b")
+IMAGES, TOWERS = CATALOG.model("vit-base-patch16-224"), CATALOG.model("clip-vit-b-32")
+SPAN, TALKER = CATALOG.model("t5-base"), CATALOG.model("llava-1.5-7b")
 FIELDS: dict[str, Any] = {"model": MODEL, "island": ISLAND, "plan": PLAN, "run": RUN, "stack": STACK}
 
 
@@ -99,6 +101,18 @@ def test_the_good_case_breaks_nothing() -> None:
         ({"model": MIXTURE, "plan": changed(PLAN, expert_skew=1.5)}, "expert_skew"),
         ({"model": MIXTURE, "plan": changed(PLAN, ep=4.0, expert_skew=4.5)}, "expert_skew"),
         ({"model": MIXTURE, "plan": changed(PLAN, ep=4.0, expert_skew=0.5)}, "expert_skew"),
+        ({"model": TOWERS, "plan": changed(PLAN, tp=1.0, pp=2), "run": changed(RUN, seq_len=77.0)}, "one_stack"),
+        ({"model": SPAN, "plan": changed(PLAN, tp=1.0, pp=2)}, "one_stack"),
+        ({"model": IMAGES, "plan": changed(PLAN, cp=2.0, dp_shard=16.0)}, "cut_sequence"),
+        ({"model": changed(TOWERS, vision=changed(IMAGES, heads=15.0))}, "image_heads"),
+        ({"model": IMAGES, "run": changed(RUN, seq_len=197.0)}, "image_sequence"),
+        ({"model": TOWERS, "plan": changed(PLAN, tp=4.0, dp_shard=16.0), "run": changed(RUN, seq_len=76.0)}, "image_sequence"),
+        ({"model": IMAGES}, "images"),
+        ({"model": TALKER, "run": changed(RUN, seq_len=512.0)}, "images"),
+        ({"model": TALKER, "plan": changed(PLAN, optimizer="muon")}, "one_kind"),
+        ({"plan": changed(PLAN, trainable="projector")}, "trained_parts"),
+        ({"model": TALKER, "plan": changed(PLAN, trainable="encoder")}, "trained_parts"),
+        ({"model": TALKER, "plan": changed(PLAN, trainable="layer:4-7")}, "trained_parts"),
     ],
 )  # fmt: skip
 def test_each_rule_is_broken_by_what_it_is_about(more: dict[str, Any], name: str) -> None:

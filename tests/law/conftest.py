@@ -23,6 +23,8 @@ DEVICES = tuple(
 )
 STACKS = tuple(CATALOG.stack(name) for name in CATALOG.names("stacks"))
 RECOMPUTE = ("none", "selective", "full", "every-2", "every-3")
+PARTED = ("dual_encoder", "multimodal", "encoder_decoder")
+"""Families with layers of several parts, which the rules keep from pipelines, muon, offloading and ranges of layers."""
 Question = dict[str, Any]
 """The five records that `evaluate` takes, by name."""
 
@@ -38,7 +40,8 @@ def structures(draw: st.DrawFn) -> Question:
     model = draw(st.sampled_from(MODELS) | st.sampled_from(MIXTURES))
     device = draw(st.sampled_from(DEVICES))
     stack = draw(st.sampled_from(STACKS))
-    fewest = int(model.layers)
+    stacked_once = model.family not in PARTED
+    fewest = int(model.layers) if stacked_once else 1
     pp = draw(st.sampled_from([n for n in (1, 1, 2, 3, 4, 8) if n <= fewest]))
     rounds = [v for v in (2, 3, 4) if v * pp <= fewest]
     schedule = draw(st.sampled_from(["gpipe", "1f1b", *(["interleaved"] if pp > 1 and rounds else [])]))
@@ -52,11 +55,13 @@ def structures(draw: st.DrawFn) -> Question:
         precision=draw(st.sampled_from([word for word, one in RECIPES.items() if set(one.needs) <= set(device.peak)])),
         gather_dtype=draw(st.sampled_from(["bf16", "fp32"])),
         reduce_dtype=draw(st.sampled_from(["bf16", "fp32"])),
-        optimizer=draw(st.sampled_from(list(OPTIMIZERS))),
+        optimizer=draw(st.sampled_from([name for name in OPTIMIZERS if stacked_once or name != "muon"])),
         trainable=draw(
-            st.sampled_from(["all", "all", "lora(r=8)", "lora(r=16,on=qkv)", "head", "layer:1-2+embedding"])
+            st.sampled_from(
+                ["all", "all", "lora(r=8)", "lora(r=16,on=qkv)", "head", *["layer:1-2+embedding"] * stacked_once]
+            )
         ),
-        offload=tuple(kind for kind in KINDS if draw(st.integers(0, 7)) == 0),
+        offload=tuple(kind for kind in KINDS if draw(st.integers(0, 7)) == 0 and stacked_once),
         master_dtype=draw(st.sampled_from(["fp32", "bf16"])),
         sequence_parallel=draw(st.booleans()),
         cp_kind=draw(st.sampled_from(["ring", "all-gather", "ulysses"])),
@@ -88,7 +93,7 @@ def settings_of(draw: st.DrawFn, structure: Question) -> Question:
     plan = changed(
         plan,
         tp=draw(st.sampled_from([1.0, 1.0, 2.0, 4.0, 8.0])),
-        cp=draw(st.sampled_from([1.0, 1.0, 2.0, 4.0])),
+        cp=draw(st.sampled_from([1.0, 1.0, 2.0, 4.0] if model.family in ("decoder", "encoder") else [1.0])),
         dp_shard=1.0 if alone else draw(st.sampled_from([1.0, 2.0, 3.0, 8.0, 64.0])),
         dp_replicate=1.0 if alone else draw(st.sampled_from([1.0, 1.0, 2.0, 5.0, 16.0])),
         micro_batch=draw(st.sampled_from([1.0, 2.0, 3.0, 8.0])),

@@ -103,10 +103,10 @@ def test_unknown_names_come_together_with_everything_else() -> None:
         ("deepseek-v3.2", "sparse attention with an indexer is"),
         ("nemotron-3-ultra", "hybrid stacks whose order of layers is not published are"),
         ("zamba2-7b", "stacks of recurrences that share their attention are"),
-        ("bert-large", "encoders are"),
-        ("t5-3b", "encoder-decoder models are"),
-        ("vit-l-16", "vision models are"),
-        ("clip-vit-b", "dual encoders are"),
+        ("modernbert-large", "encoders with attention in windows or by distance are"),
+        ("switch-base-8", "encoder-decoder models with routed experts are"),
+        ("swin-b", "vision models of windows, pyramids or convolutions are"),
+        ("flux.1-dev", "diffusion models with a text inside are"),
     ],
 )
 def test_a_model_of_a_family_that_is_not_built_says_so(name, family):
@@ -555,8 +555,9 @@ def test_heads_have_one_rule(tmp_path: Path, path: str, value: int) -> None:
 
 
 def test_families_are_listed() -> None:
-    assert "unknown family 'mamba'; the families are: decoder" in refused(BASED, overrides=["model.family=mamba"])
-    assert "family encoder is not modelled yet" in refused(BASED, overrides=["model.family=encoder"])
+    listed = "the families are: decoder, diffusion, dual_encoder, encoder, encoder_decoder, multimodal, vision"
+    assert f"unknown family 'mamba'; {listed}" in refused(BASED, overrides=["model.family=mamba"])
+    assert f"family hybrid is not modelled yet; {listed}" in refused(BASED, overrides=["model.family=hybrid"])
 
 
 @pytest.mark.parametrize(

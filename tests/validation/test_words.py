@@ -5,7 +5,7 @@ import pytest
 from shardmeter.families import decoder
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.study.validate.accelerator import guessed, read_accelerator
-from shardmeter.study.validate.architecture import read_model
+from shardmeter.study.validate.architecture import own_sequence, read_model
 from shardmeter.study.validate.fabric import GBPS, read_fabric
 from shardmeter.study.validate.link import read_link
 from shardmeter.study.validate.precision import read_precision
@@ -406,7 +406,7 @@ def test_notes_that_are_not_modelled(notes):
 )
 def test_tasks(text, task):
     assert read_task(text) == task
-    if task in ("pretrain", "finetune", "lora"):
+    if task != "qlora":
         check_task(task)
     else:
         with pytest.raises(NotModelled):
@@ -416,8 +416,7 @@ def test_tasks(text, task):
 @pytest.mark.parametrize(
     "name",
     ["DeepSeek-V4-Flash", "DeepSeek-V3.2", "Zamba2-7B", "MiniMax-Text-01", "Switch-XXL",
-     "Nemotron-3-Ultra (hybrid Mamba-MoE)", "bert-110m", "T5-11B", "CLIP ViT-B/32",
-     "vit_base_patch16_224", "deit3_huge_patch14_224"],
+     "Nemotron-3-Ultra (hybrid Mamba-MoE)", "swin_base_patch4_window7_224", "ModernBERT-large", "Stable Diffusion 3", "FLUX.1"],
 )  # fmt: skip
 def test_families_that_are_not_modelled(name):
     with pytest.raises(NotModelled):
@@ -448,6 +447,43 @@ def test_names_that_stand_for_a_shipped_model(name, shipped, layers, mtp):
     assert (model.mixers, model.kv_lora_rank, model.hidden) == (known.mixers, known.kv_lora_rank, known.hidden)
     stated = read_model(Row(line=2, cells={"model": name, "n_layers": "3", "vocab": "50304"}), "bridge-2025", 4096.0)
     assert (stated.layers, stated.vocab) == (3, 50304.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "row"),
+    [("bert-110m", "encoder", "bert-base"), ("HuggingFace BERT-Large Ph1", "encoder", "bert-large"),
+     ("T5-11B", "encoder_decoder", "t5-11b"), ("CLIP ViT-B/32", "dual_encoder", "clip-vit-b-32"),
+     ("CLIP ViT-B-16", "dual_encoder", "clip-vit-b-16"), ("CLIP ViT-B/16+ 240", "dual_encoder", "clip-vit-b-16-plus-240"),
+     ("CLIP g/14", "dual_encoder", "clip-vit-g-14"), ("CLIP ViT-H-14", "dual_encoder", "clip-vit-h-14"),
+     ("HuggingFace CLIP-Base", "dual_encoder", "clip-vit-b-32"), ("HuggingFace ViT-Base", "vision", "vit-base-patch16-224"),
+     ("vit_base_patch16_224", "vision", "vit-base-patch16-224"), ("ViT-L/16 384px finetune", "vision", "vit-large-patch16-384"),
+     ("deit3_huge_patch14_224", "vision", "deit3-huge-patch14-224"), ("ViT g/14", "vision", "vit-giant-patch14-224")],
+)  # fmt: skip
+def test_names_of_other_families_are_rows_of_the_catalog(name, family, row):
+    check_family(name)
+    model = read_model(Row(line=2, cells={"model": name}), "misc-small", 512.0)
+    assert (model.family, model.name) == (family, row)
+
+
+def test_a_row_states_the_sizes_of_an_encoder():
+    cells = {"model": "bert-20b", "n_layers": "48", "hidden": "6144", "n_heads": "96", "seq_len": "512"}
+    model = read_model(Row(line=2, cells=cells), "nemo-2023", 512.0)
+    assert (model.layers, model.hidden, model.ffn, model.heads, model.head_dim) == (48, 6144.0, 24576.0, 96.0, 64.0)
+
+
+@pytest.mark.parametrize("name", ["ViT-5-Small (22M)", "vit_base_patch99_224", "CLIP ViT-Z/3"])
+def test_an_image_model_of_unknown_patches_is_no_decoder(name):
+    cells = {"model": name, "n_layers": "12", "hidden": "384", "n_heads": "6", "ffn_hidden": "1536", "vocab": "1000"}
+    with pytest.raises(Unclear, match="architecture is not known"):
+        read_model(Row(line=2, cells=cells), "misc-small", 197.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [("vit_small_patch16_224", 197.0), ("CLIP ViT-B/32", 77.0), ("bert-4b", None), ("Llama-3.1-8B", None)],
+)
+def test_images_and_towers_give_their_sequence(name, own):
+    assert own_sequence(Row(line=2, cells={"model": name})) == own
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ CAUSES: dict[str, str] = {
     "tensor parallel": "scale-up link",
     "expert all-to-all": "fabric",
     "context parallel": "fabric",
+    "contrastive gather": "fabric",
     "parameter gather": "fabric",
     "gradient reduction": "fabric",
     "tied matrix": "fabric",

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from shardmeter.core.errors import Violation
 from shardmeter.core.record import record
-from shardmeter.engine import rules
+from shardmeter.engine import rules, rules_of_parts
 from shardmeter.engine.rules import Case
 from shardmeter.schedules import traits
 from shardmeter.specs import Island, Model, Plan, Run, Stack
@@ -132,6 +132,42 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         name="context", rule="learned positions end at the context", slack=rules.context_slack, says=rules.context_says
     ),
     Constraint(
+        name="one_stack",
+        rule="a pipeline cuts one stack of layers",
+        slack=rules_of_parts.one_stack_slack,
+        says=rules_of_parts.one_stack_says,
+    ),
+    Constraint(
+        name="cut_sequence",
+        rule="context parallelism cuts sequences of text",
+        slack=rules_of_parts.cut_sequence_slack,
+        says=rules_of_parts.cut_sequence_says,
+    ),
+    Constraint(
+        name="image_heads",
+        rule="tp divides the image tower as it divides the model",
+        slack=rules_of_parts.image_heads_slack,
+        says=rules_of_parts.image_heads_says,
+    ),
+    Constraint(
+        name="image_sequence",
+        rule="sequence parallelism cuts the tokens of an image into equal parts",
+        slack=rules_of_parts.image_sequence_slack,
+        says=rules_of_parts.image_sequence_says,
+    ),
+    Constraint(
+        name="images",
+        rule="image tokens lie inside the sequence",
+        slack=rules_of_parts.images_slack,
+        says=rules_of_parts.images_says,
+    ),
+    Constraint(
+        name="one_kind",
+        rule="muon and offloading take layers of one kind",
+        slack=rules_of_parts.one_kind_slack,
+        says=rules_of_parts.one_kind_says,
+    ),
+    Constraint(
         name="unsharded",
         rule="sharding none needs one replica",
         slack=lambda c: 1.0 - np.asarray(c.plan.dp) if c.plan.sharding == "none" else 0.0,
@@ -202,6 +238,12 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         says=rules.async_says,
     ),
     Constraint(name="trainable", rule="trained layers exist", slack=rules.trainable_slack, says=rules.trainable_says),
+    Constraint(
+        name="trained_parts",
+        rule="what is trained is a part of the model",
+        slack=lambda c: -float(len(rules_of_parts.strangers(c))),
+        says=rules_of_parts.trained_parts_says,
+    ),
     Constraint(
         name="adapted", rule="adapters lie beside something", slack=rules.adapted_slack, says=rules.adapted_says
     ),

@@ -8,7 +8,7 @@ import numpy as np
 
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Flop, Fraction, Ratio
-from shardmeter.families import family
+from shardmeter.families import family, sized
 from shardmeter.families.operations import Block, is_layer
 from shardmeter.schedules import traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute, Transfer
@@ -19,6 +19,7 @@ from shardmeter.specs.stack import Stack
 from shardmeter.strategies import (
     adapters,
     context,
+    contrastive,
     data,
     expert,
     fsdp,
@@ -69,6 +70,14 @@ class BlockWork:
     """Products of one optimizer step over the whole piece, every rank's together."""
     saved_flops: Flop = 0.0
     """FLOPs of the piece that mfu's count holds and that frozen parameters spare, less what adapters add."""
+    tokens: Count = 0.0
+    """Tokens of one micro-batch on one rank (before tensor and sequence cuts)."""
+    seq: Count = 0.0
+    """Tokens of one whole sequence."""
+
+    def numbers(self, model: Model) -> Model:
+        """The numbers of the part of the model that the block belongs to."""
+        return self.block.part or model
 
 
 @record
@@ -97,7 +106,7 @@ class Work:
     counts: tuple[int, ...]
     micro_batches: Count
     tokens: Count
-    """Tokens of one micro-batch on one rank (before tensor and sequence cuts)."""
+    """The run's tokens of one micro-batch on one rank; those of a block are its own."""
     runs: tuple[tuple[int, int, int], ...]
     """Neighbouring equal stages: (index into `stages`, first position, how many)."""
     send: Transfer
@@ -111,8 +120,10 @@ class Work:
 
 
 def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
-    """All demands of one step. Raises UnknownName for a family that is not built."""
-    kind = family(model.family)
+    """All demands of one step. Raises UnknownName for a family that is not built.
+
+    A block that has a sequence of its own is not cut by cp."""
+    kind, model = family(model.family), sized(model, run.seq_len)
     width = precision.recipe(plan.precision).width
     tokens = plan.micro_batch * run.seq_len / plan.cp
     micro_batches = run.global_batch / (plan.dp * plan.micro_batch)
@@ -120,13 +131,18 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
     replayed: Flop = 0.0
     saved: Flop = 0.0
     for block in _with_tied_copy(kind.blocks(model), model, plan):
-        whole = loss.applied(kind.operations(model, block.name, tokens, run.attended, stack.kernels), stack.loss)
-        work, again = _block(model, block, whole, tokens, plan, stack, width)
+        own = plan.micro_batch * block.per_sample * block.sequence(run.seq_len) / plan.cp
+        seq = block.sequence(run.attended)
+        whole = loss.applied(kind.operations(model, block.name, own, seq, stack.kernels), stack.loss)
+        work, again = _block(block.part or model, block, whole, own, plan, stack, width)
+        work = changed(work, tokens=own, seq=seq)
+        if block.name == "head" and contrastive.applies(model):
+            work = _contrasted(work, model, plan, width)
         blocks[block.name] = work
         replayed = replayed + again * block.count
         saved = saved + work.saved_flops * block.count
-    counts = layer_counts(model, plan, stack)
     order = kind.order(model)
+    counts = layer_counts(model, plan, stack) if plan.pp > 1 else (sum(count for _, count in order),)
     last = 0 if folded(plan) else plan.pp - 1
     stages = pipeline.stages(counts, order, last)
     return Work(
@@ -263,7 +279,7 @@ def _block(
         if routed:
             sharded = (*sharded, *fsdp.transfers(experts, experts_trained, plan, *widths, keep, experts=True))
     launches = (
-        _launches(len(added), policy, stack, MOE_LAUNCHES if routed else 0.0)
+        _launches(len(added), policy, stack, MOE_LAUNCHES if routed else 0.0, max(block.pairs / 2.0, 1.0))
         if layer
         else (EDGE_LAUNCHES, 2.0 * EDGE_LAUNCHES)
     )
@@ -279,6 +295,14 @@ def _block(
         ),
         flops,
     )  # fmt: skip
+
+
+def _contrasted(work: BlockWork, model: Model, plan: Plan, width: Bytes) -> BlockWork:
+    """The last block with the loss that compares its outputs with those of all replicas."""
+    back = adapters.input_share(plan.trainable, work.block)
+    ops = [(op, 1.0) for op in contrastive.operations(model, plan) if back or op.phase == FORWARD]
+    moved = [(one, 1.0) for one in contrastive.transfers(model, plan, width) if back or one.phase == FORWARD]
+    return changed(work, ops=(*work.ops, *ops), serial=(*work.serial, *moved))
 
 
 def _part(op: Compute, plan: Plan) -> Compute:
@@ -329,12 +353,12 @@ def _replayed(policy: str) -> Fraction:
     return 0.0 if policy in ("none", "selective") else recompute.share(policy)
 
 
-def _launches(products: int, policy: str, stack: Stack, more: Count) -> tuple[Count, Count]:
-    """Kernels of a layer, (forward, backward), `more` of them for routed experts; every adapter product and addition
-    launches its own."""
-    forward = stack.launches_forward + more + products / 2.0
+def _launches(products: int, policy: str, stack: Stack, more: Count, size: Count) -> tuple[Count, Count]:
+    """Kernels of a layer, (forward, backward), `more` of them for routed experts, `size` times those of attention and MLP;
+    every adapter product and addition launches its own."""
+    forward = stack.launches_forward * size + more + products / 2.0
     replay_share = {"none": 0.0, "selective": 0.25}.get(policy, recompute.share(policy))
-    return forward, stack.launches_backward + 2.0 * more + products / 2.0 + replay_share * forward
+    return forward, stack.launches_backward * size + 2.0 * more + products / 2.0 + replay_share * forward
 
 
 def _accumulation(trained: Count, plan: Plan, stack: Stack) -> tuple[Compute, ...]:

@@ -15,6 +15,7 @@ from shardmeter.engine.layer import Piece, piece
 from shardmeter.engine.micro_batch import MicroBatch, micro_batch
 from shardmeter.engine.price import Prices, prices
 from shardmeter.engine.step import step
+from shardmeter.families import sized
 from shardmeter.families.operations import is_layer
 from shardmeter.schedules import traits
 from shardmeter.specs.estimate import Estimate
@@ -32,15 +33,16 @@ def priced(
     """Demands of one step, their prices, one piece of every block at these, and the micro-batch of every kind of stage.
 
     Raises UnknownName."""
+    model = sized(model, run.seq_len)
     work = demand.collect(model, plan, run, stack)
     if traits(plan.schedule).split:
-        work = changed(work, owed=memory.owed_share(model, work, plan, run, stack))
+        work = changed(work, owed=memory.owed_share(model, work, plan, stack))
     recipe = precision.recipe(plan.precision)
     price = prices(island, stack, plan, recipe.width, recipe.base)
     pieces = {name: piece(block, price, stack) for name, block in work.blocks.items()}
     if plan.offload:
         for name in filter(is_layer, work.blocks):
-            copied = host.copies(model, work, price, plan, run, stack, name)
+            copied = host.copies(model, work, price, plan, stack, name)
             pieces[name] = changed(pieces[name], copies=copied)
     stages = [micro_batch(stage, pieces, plan, stack, work.micro_batches) for stage in work.stages]
     return work, price, pieces, stages

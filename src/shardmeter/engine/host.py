@@ -12,16 +12,15 @@ from shardmeter.engine.layer import HOST, Copies
 from shardmeter.engine.price import Prices
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
-from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import adapters, data, fsdp, offload, precision
 
 
-def copies(model: Model, work: Work, price: Prices, plan: Plan, run: Run, stack: Stack, name: str) -> Copies:
+def copies(model: Model, work: Work, price: Prices, plan: Plan, stack: Stack, name: str) -> Copies:
     """What one layer of a block copies per micro-batch, priced."""
     if not {"parameters", "activations"} & set(plan.offload):
         return Copies()
-    kept, _, _ = memory.layer_kept(model, work.tokens, plan, run, stack, name)
+    kept, _, _ = memory.layer_kept(model, work.blocks[name], plan, stack)
     kept = kept * adapters.input_share(plan.trainable, work.blocks[name].block)
     shards = data.shards(plan) if fsdp.applies(plan) else 1.0
     there, back = offload.layer(

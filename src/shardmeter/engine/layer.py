@@ -15,7 +15,8 @@ from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Transfer
 from shardmeter.specs.stack import Stack
 
 LABELS = {"gemm": "matrix products", "attention": "core attention", "traffic": "memory-bound kernels"}
-TERMS = {"expert": "expert all-to-all", "context": "context parallel", "tensor": "tensor parallel"}
+TERMS = {"expert": "expert all-to-all", "context": "context parallel", "tensor": "tensor parallel",
+         "contrastive": "contrastive gather"}  # fmt: skip
 """Ledger term of a collective, by the first word of its label."""
 DIRECTIONS = (FORWARD, INPUT_GRAD, WEIGHT_GRAD)
 Ledger = dict[str, Number]

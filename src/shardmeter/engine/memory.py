@@ -5,18 +5,30 @@ from __future__ import annotations
 import numpy as np
 
 from shardmeter.core.record import changed
-from shardmeter.core.units import Bytes, Count, Ratio
+from shardmeter.core.units import Bytes, Ratio
 from shardmeter.engine import demand
 from shardmeter.engine.add import memory_total
-from shardmeter.engine.demand import Held, Work
-from shardmeter.families import family
+from shardmeter.engine.demand import BlockWork, Held, Work
+from shardmeter.families import family, sized
+from shardmeter.families.operations import is_layer
 from shardmeter.schedules import owed, schedule, traits
 from shardmeter.specs.estimate import MemoryTerm
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import adapters, context, data, expert, fsdp, loss, optimizer, precision, recompute
+from shardmeter.strategies import (
+    adapters,
+    context,
+    contrastive,
+    data,
+    expert,
+    fsdp,
+    loss,
+    optimizer,
+    precision,
+    recompute,
+)
 from shardmeter.strategies.pipeline import Stage
 from shardmeter.strategies.precision import WIDTH
 
@@ -28,9 +40,10 @@ def residents(
     the stages.
 
     Leaves out: the moment inside the step at which each term peaks (they are added), and what a framework keeps by mistake."""
+    model = sized(model, run.seq_len)
     worst: tuple[MemoryTerm, ...] = ()
     largest: Bytes = 0.0
-    devices = _devices(model, work, plan, run, stack)
+    devices = _devices(model, work, plan, stack)
     for terms in devices:
         size = memory_total(terms)
         worst = terms if not worst else _larger(worst, largest, terms, size)
@@ -41,20 +54,20 @@ def residents(
     return (*worst, slack, context), allocated, memory_total(devices[0])
 
 
-def owed_share(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> Ratio:
+def owed_share(model: Model, work: Work, plan: Plan, stack: Stack) -> Ratio:
     """What a weight gradient that waits keeps, as a part of what a layer keeps for its backward (Qi 2024 Table 1: M_W / M_B)."""
     name = demand.main_layer(work)
-    kept, _, _ = layer_kept(model, work.tokens, plan, run, stack, name)
+    kept, _, _ = layer_kept(model, work.blocks[name], plan, stack)
     back = adapters.input_share(plan.trainable, work.blocks[name].block)
     if back == 0.0:
         return 0.0
     return demand.weight_gradient_inputs(work, name, plan, precision.recipe(plan.precision).width) / (kept * back)
 
 
-def _devices(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> list[tuple[MemoryTerm, ...]]:
+def _devices(model: Model, work: Work, plan: Plan, stack: Stack) -> list[tuple[MemoryTerm, ...]]:
     """The terms of every kind of device: a stage or, with two copies of the model in opposite directions, two stages, each
     with half of the micro-batches. Sharded optimizer state is shared by the copies too."""
-    terms = {stage: _stage(model, work, stage, plan, run, stack) for stage in work.stages}
+    terms = {stage: _stage(model, work, stage, plan, stack) for stage in work.stages}
     if plan.pp == 1 or traits(plan.schedule).copies == 1.0:
         return list(terms.values())
     line = [work.stages[kind] for kind, _, count in work.runs for _ in range(count)]
@@ -81,9 +94,9 @@ def _larger(
     )
 
 
-def _stage(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack) -> tuple[MemoryTerm, ...]:
+def _stage(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ...]:
     parameters = demand.gradient_parameters(work, stage)
-    activations, peak = _activations(model, work, stage, plan, run, stack)
+    activations, peak = _activations(model, work, stage, plan, stack)
     routed: tuple[MemoryTerm, ...] = ()
     if any(one.block.routed for one in work.blocks.values()):
         kept, working = _routed(model, work, stage, plan, stack)
@@ -91,7 +104,9 @@ def _stage(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: 
         peak = peak + working
     logits: Bytes = 0.0
     if stage.head:
-        logits = work.tokens * model.vocab / (1.0 if stack.logits_gathered else plan.tp) * loss.KEPT[stack.loss]
+        head = work.blocks["head"]
+        cut = 1.0 if stack.logits_gathered else plan.tp
+        logits = head.tokens * head.block.outputs / cut * loss.KEPT[stack.loss] + contrastive.matrix(model, plan)
     each = stack.whole_bytes + stack.cut_bytes / plan.tp
     beside = np.where(np.greater(plan.tp, 1.0), work.tokens * model.hidden * each, 0.0)
     base = precision.recipe(plan.precision).width
@@ -134,21 +149,23 @@ def _states(trained: Held, frozen: Held, plan: Plan, stack: Stack) -> tuple[Memo
     )
 
 
-def layer_kept(
-    model: Model, tokens: Count, plan: Plan, run: Run, stack: Stack, block: str
-) -> tuple[Bytes, Bytes, Bytes]:
-    """One layer of one micro-batch on one rank: (kept until its backward, all that its backward reads, its input)."""
+def layer_kept(model: Model, work: BlockWork, plan: Plan, stack: Stack) -> tuple[Bytes, Bytes, Bytes]:
+    """One piece of one micro-batch on one rank: (kept until its backward, all that its backward reads, its input)."""
+    block, tokens, seq, part = work.block.name, work.tokens, work.seq, work.numbers(model)
     scores = stack.attention in ("unfused", "fused")
     kind = family(model.family)
-    outside, inside = kind.activation_bytes(model, stack.kernels, scores, run.seq_len, block)
+    outside, inside = kind.activation_bytes(model, stack.kernels, scores, seq, block)
     everything = inside
-    outside, inside = precision.kept(plan, outside, inside, kind.linear_inputs(model, block))
     across = plan.tp if plan.sequence_parallel else 1.0
+    checkpoint = tokens * part.hidden * precision.recipe(plan.precision).width / across
+    if not is_layer(block):
+        per_layer = tokens * (outside / across + inside / plan.tp)
+        return per_layer, per_layer, checkpoint
+    outside, inside = precision.kept(plan, outside, inside, kind.linear_inputs(model, block))
     per_layer = tokens * (outside / across + inside / plan.tp)
-    checkpoint = tokens * model.hidden * precision.recipe(plan.precision).width / across
     kept = recompute.kept(plan.recompute, stack.selective) * per_layer
     if plan.recompute == "selective" and stack.selective == "attention" and scores:
-        _, fewer = kind.activation_bytes(model, stack.kernels, False, run.seq_len, block)
+        _, fewer = kind.activation_bytes(model, stack.kernels, False, seq, block)
         kept = kept - tokens * (everything - fewer) / plan.tp
     kept = np.maximum(kept, checkpoint)
     if plan.recompute.startswith("every-"):  # one layer of K keeps its input only
@@ -157,7 +174,7 @@ def layer_kept(
     return kept, per_layer, checkpoint
 
 
-def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, stack: Stack) -> tuple[Bytes, Bytes]:
+def _activations(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) -> tuple[Bytes, Bytes]:
     """(kept until the backward over all micro-batches in flight, working set of the layer being computed).
 
     A layer with nothing trained in it or before it has no backward and keeps nothing; a frozen one that hands a gradient back
@@ -169,7 +186,7 @@ def _activations(model: Model, work: Work, stage: Stage, plan: Plan, run: Run, s
     checkpoint: Bytes = 0.0
     runs_back = False
     for name, count in stage.contents or ((demand.main_layer(work), 0),):
-        kept, per_layer, checkpoint = layer_kept(model, work.tokens, plan, run, stack, name)
+        kept, per_layer, checkpoint = layer_kept(model, work.blocks[name], plan, stack)
         back = adapters.input_share(plan.trainable, work.blocks[name].block)
         # what runs again (all of a replayed layer, its kept input not twice) and one gradient
         again = plan.recompute.startswith("every-") and not away

@@ -14,7 +14,7 @@ from shardmeter.engine import add, hide
 from shardmeter.engine.demand import contents
 from shardmeter.engine.layer import DIRECTIONS, HOST, Ledger, Piece
 from shardmeter.engine.price import NOTHING, Charge
-from shardmeter.families.operations import is_layer
+from shardmeter.families.operations import is_end
 from shardmeter.schedules import Slot
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
 from shardmeter.specs.plan import Plan
@@ -115,7 +115,7 @@ def _sharded(
     stalls, reductions, slowed_back = behind(_backward_windows(stage, pieces, rows), stack.contention)
     gathers = gathers + stalls
     reductions = reductions + _turn_ends(stage, pieces, rows)
-    roots = [pieces[name] for name, here in contents(stage) if here and not is_layer(name)]
+    roots = [pieces[name] for name, here in contents(stage) if here and is_end(name)]
     layer_gathers: Seconds = 0.0
     all_reductions = add.folded(one.reduce.seconds for one in roots)
     for name, count in stage.contents:

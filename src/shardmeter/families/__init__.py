@@ -13,19 +13,20 @@ import re
 from types import ModuleType
 
 from shardmeter.core.errors import UnknownName
+from shardmeter.core.units import Count
+from shardmeter.specs.model import Model
 
-PLANNED = ("encoder", "vision", "dual_encoder", "multimodal", "encoder_decoder", "diffusion")
+PLANNED: tuple[str, ...] = ()
 """Families that are named but not modelled yet; they are refused by name."""
 UNBUILT: tuple[tuple[str, str], ...] = (
     (r"nemotron[ -]?v?3[ -]?ultra", "hybrid stacks whose order of layers is not published"),
     (r"zamba", "stacks of recurrences that share their attention"),
     (r"deepseek-?v3\.2|deepseek-?v4|glm-?5", "sparse attention with an indexer"),
     (r"minimax-?(text-?)?0?1", "stacks with lightning attention"),
-    (r"clip", "dual encoders"),
-    (r"\bvit|deit|swin|beit|\bdino", "vision models"),
-    (r"bert", "encoders"),
-    (r"\bt5\b|t5-|\bbart\b|switch", "encoder-decoder models"),
-    (r"\bdit\b|diffusion|flux", "diffusion models"),
+    (r"swin|convnext|resnet", "vision models of windows, pyramids or convolutions"),
+    (r"modernbert|deberta", "encoders with attention in windows or by distance"),
+    (r"switch", "encoder-decoder models with routed experts"),
+    (r"stable[ -]?diffusion|sdxl|\bsd3|flux", "diffusion models with a text inside"),
 )
 """(pattern in the lower-case name of a model, the family it tells of): what this version cannot express."""
 
@@ -43,6 +44,36 @@ def family(name: str) -> ModuleType:
     if name not in names():
         raise UnknownName("family", name, names())
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def sized(model: Model, seq: Count) -> Model:
+    """The model with the lengths that only the run knows, for families that ask for them (`sized(model, seq)`)."""
+    own = getattr(family(model.family), "sized", None)
+    found: Model = model if own is None else own(model, seq)
+    return found
+
+
+def given_sequence(model: Model) -> Count | None:
+    """Tokens of a sequence, where the model gives them and not the run (`sequence(model)` of its family); None elsewhere."""
+    own = getattr(family(model.family), "sequence", None)
+    found: Count | None = None if own is None else own(model)
+    return found
+
+
+def sample(model: Model) -> str:
+    """What one sample of a model is called, in the plural (`SAMPLE` of its family): sequences, images, pairs."""
+    return str(getattr(family(model.family), "SAMPLE", "sequences"))
+
+
+def assumed(model: Model) -> tuple[str, ...]:
+    """What is taken for granted of every model of a family (`ASSUMED`), one sentence each."""
+    found: tuple[str, ...] = getattr(family(model.family), "ASSUMED", ())
+    return found
+
+
+def image_tokens(model: Model) -> Count | None:
+    """Tokens of one image of a model, or of its image tower; None where it has none."""
+    return given_sequence(model if model.vision is None else model.vision)
 
 
 def unbuilt(model: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from shardmeter.core.units import Bytes, Count, Flop
 from shardmeter.families import _attention, _experts, _states
-from shardmeter.families._attention import query_width
+from shardmeter.families._attention import key_value_width, query_width
 from shardmeter.families._kinds import ATTENTION, DENSE, RECURRENT, ROUTED, Kind, has_experts, named, order, placed
 from shardmeter.families.operations import FLOP_PER_MAC, Block, matmul, streamed
 from shardmeter.specs.demands import Compute
@@ -33,8 +33,9 @@ LAYER_NORM_EAGER = (4.0, 8.0)
 LAYER = "layer"
 
 
-def _norm(model: Model, width: Count) -> Count:
-    return width * (2.0 if model.norm == "layer" else 1.0)
+def norm_vectors(model: Model, width: Count) -> Count:
+    """Parameters of one norm of that width."""
+    return width * {"layer": 2.0, "layer_plain": 0.0}.get(model.norm, 1.0)
 
 
 def _mixer_matrices(model: Model, kind: Kind) -> Count:
@@ -62,7 +63,7 @@ def replicated_matrices(model: Model, kind: Kind) -> Count:
 def layer_vectors(model: Model, kind: Kind) -> Count:
     """Norm weights, biases and other small parameters of one layer, and what of its matrices every rank holds whole."""
     norms = norms_of(model, kind) + (3.0 if kind.predicting else 0.0)
-    total = norms * _norm(model, model.hidden) + replicated_matrices(model, kind)
+    total = norms * norm_vectors(model, model.hidden) + replicated_matrices(model, kind)
     if kind.mixer in ATTENTION:
         total = total + _attention.vectors(model)
     elif kind.mixer in RECURRENT:
@@ -105,15 +106,15 @@ def _shared(model: Model, kind: Kind) -> bool:
 def blocks(model: Model) -> tuple[Block, ...]:
     """Embedding, layers, head. A tied head owns no matrix (its copy on a later stage is the pipeline's business)."""
     rows = model.context if model.positions == "learned" else 0.0
-    embedding_norm = _norm(model, model.hidden) if model.embedding_norm else 0.0
+    embedding_norm = norm_vectors(model, model.hidden) if model.embedding_norm else 0.0
     head = 0.0 if model.tied else model.vocab * model.hidden
-    head_vectors = _norm(model, model.hidden) + (model.vocab if model.head_bias else 0.0)
+    head_vectors = norm_vectors(model, model.hidden) + (model.vocab if model.head_bias else 0.0)
     return (
         Block(
             name="embedding", count=1, matrices=model.vocab * model.hidden + rows * model.hidden, vectors=embedding_norm
         ),
         *layers(model),
-        Block(name="head", count=1, matrices=head, vectors=head_vectors),
+        Block(name="head", count=1, matrices=head, vectors=head_vectors, outputs=model.vocab),
     )
 
 
@@ -253,5 +254,8 @@ def _products(model: Model, kernels: str) -> float:
     return 4.0 if kernels in ("eager", "fused_norm") else 3.0
 
 
-__all__ = ["activation_bytes", "active_matrices", "blocks", "has_experts", "linear_inputs", "operations", "order", "parameters",
-           "routed_bytes", "training_flops"]  # fmt: skip
+__all__ = [
+    "LAYER", "LAYER_NORM_EAGER", "PASSES", "activation_bytes", "active_matrices", "blocks", "has_experts", "key_value_width",
+    "layer_matrices", "layer_vectors", "layers", "linear_inputs", "norm_vectors", "operations", "order", "parameters",
+    "query_width", "routed_bytes", "training_flops",
+]  # fmt: skip

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Flop, Fraction
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute
+from shardmeter.specs.model import Model
 
 FLOP_PER_MAC = 2.0
 
@@ -29,6 +30,19 @@ class Block:
 
     places: tuple[int, ...] = ()
     """Of a layer: where in the model its pieces stand, from 0; empty = they are all of its layers."""
+    of: str = ""
+    """The part of the model that it belongs to, by the word of `Plan.trainable`; a model of one part names none."""
+    part: Model | None = None
+    """The numbers of that part; None = the model's own."""
+    seq: Count = 0.0
+    """Tokens of one sequence; 0 = those of the run."""
+    per_sample: Count = 1.0
+    """Sequences of it in one sample."""
+    outputs: Count = 0.0
+    """A head's logits per token."""
+    before: tuple[str, ...] | None = None
+    """Words of what lies before it in the flow of data: if one of them is trained, it hands a gradient back. None = the rule of
+    a model of one part, by position."""
 
     @property
     def routed(self) -> bool:
@@ -39,6 +53,15 @@ class Block:
     def parameters(self) -> Count:
         """Parameters of one piece."""
         return self.matrices + self.vectors + self.experts
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What `Plan.trainable` may call it: its part, its kind, its name."""
+        return tuple(word for word in dict.fromkeys((self.of, kind(self.name), self.name)) if word)
+
+    def sequence(self, run: Count) -> Count:
+        """Tokens of one sequence, where those of the run are `run`."""
+        return run if isinstance(self.seq, float) and self.seq == 0.0 else self.seq
 
 
 CUTS = {
@@ -52,9 +75,46 @@ CUTS = {
 """How a weight is divided → which dimension of its forward, input-gradient and weight-gradient product shrinks."""
 
 
+ENDS = ("embedding", "head")
+"""The first and the last block of every model: where a pipeline begins and ends, and what fsdp keeps gathered."""
+_SINGLE = (*ENDS, "projector")
+"""Kinds of blocks that are no layers."""
+
+
+def kind(block: str) -> str:
+    """embedding, layer, head or projector: the last word of a block's name (`vision layer`)."""
+    last = block.rpartition(" ")[2]
+    return last if last in _SINGLE else "layer"
+
+
 def is_layer(block: str) -> bool:
-    """Whether a block is a layer, of whatever kind: the embedding and the head are not."""
-    return block not in ("embedding", "head")
+    """Whether a block is a layer, of whatever kind and part: embeddings, heads and projectors are not."""
+    return kind(block) == "layer"
+
+
+def is_end(block: str) -> bool:
+    """Whether a block stands at an end of the model; whatever lies between is a row of pieces, layers or not."""
+    return block in ENDS
+
+
+def in_order(blocks: tuple[Block, ...]) -> tuple[tuple[str, int], ...]:
+    """What lies between the ends of a model, in order: (block, how many pieces)."""
+    return tuple((block.name, block.count) for block in blocks if not is_end(block.name))
+
+
+def words_before(blocks: tuple[Block, ...]) -> tuple[str, ...]:
+    """The words of several blocks, for `Block.before` of what they feed."""
+    return tuple(dict.fromkeys(word for block in blocks for word in block.words))
+
+
+def unmasked(ops: tuple[Compute, ...]) -> tuple[Compute, ...]:
+    """The same with attention that sees every token: no half of the square is left out."""
+    return tuple(changed(op, repeats=1.0) if op.kind == "attention" else op for op in ops)
+
+
+def first(ops: tuple[Compute, ...]) -> tuple[Compute, ...]:
+    """A product on the data itself, which needs no gradient."""
+    return tuple(op for op in ops if op.phase != INPUT_GRAD)
 
 
 def matmul(label: str, m: Count, k: Count, n: Count, split: str, repeats: Count = 1.0) -> tuple[Compute, ...]:

@@ -78,11 +78,18 @@ def _speed(answer: Answer) -> Facts:
                 note=_interval(answer, "tokens_per_s", "tokens/s"),
             ),
             Fact(label="per GPU", value=answer["tokens_per_s_per_gpu"], unit="tokens/s"),
+            *_samples(answer),
             Fact(label="model FLOPs per GPU", value=answer["tflops_per_gpu"], unit="TFLOP/s"),
             Fact(label="MFU", value=answer["mfu"], unit="%", note=f"HFU {cells.text(hfu, '%')}" if hfu else ""),
         ),
         caption=(MFU, *((f"Interval: {basis}",) if basis else ())),
     )
+
+
+def _samples(answer: Answer) -> tuple[Fact, ...]:
+    """Samples a second, where a sample is more than a sequence of the run."""
+    word = answer.get("sample", "sequences")
+    return () if word == "sequences" else (Fact(label=word, value=answer["samples_per_s"], unit=f"{word}/s"),)
 
 
 def _interval(answer: Answer, key: str, unit: str) -> str:

@@ -37,7 +37,18 @@ FIELDS: Mapping[str, Bound] = {
     "heads": Bound(1, 1e6, True),
     "kv_heads": Bound(1, 1e6, True),
     "head_dim": Bound(1, 1e6, True),
-    "vocab": Bound(1, 1e9, True),
+    "vocab": Bound(0, 1e9, True),
+    "image_size": Bound(0, 1e6, True),
+    "patch": Bound(0, 1e5, True),
+    "channels": Bound(1, 1e5, True),
+    "class_tokens": Bound(0, 1e4, True),
+    "segments": Bound(0, 1e4, True),
+    "projection": Bound(0, 1e6, True),
+    "merge": Bound(1, 100, True),
+    "images": Bound(1, 1e4, True),
+    "encoder_layers": Bound(0, STAGES, True),
+    "target_length": Bound(0, 1e10, True),
+    "source_length": Bound(0, 1e10, True),
     "context": Bound(0, 1e10, True),
     "experts": Bound(0, 1e6, True),
     "top_k": Bound(0, 1e6, True),
@@ -175,6 +186,46 @@ def layers(fields: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if (fields.get("qk_rope_head_dim") or 0.0) > (fields.get("head_dim") or math.inf):
         says = f"{fields['qk_rope_head_dim']:g} rotated elements in a head of {fields['head_dim']:g}"
         bad.append(("qk_rope_head_dim", says, "head_dim is the whole width of a query head"))
+    return bad
+
+
+def model_faults(fields: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What no model can be, as (field, what is wrong, way out; both empty if nothing is)."""
+    return [
+        ("kv_heads", *heads(fields)), ("family", *family(fields.get("family") or "decoder")), *experts(fields),
+        *layers(fields), *parts(fields),
+    ]  # fmt: skip
+
+
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    "vision": ("image_size", "patch"), "diffusion": ("image_size", "patch"), "dual_encoder": ("vision", "projection"),
+    "multimodal": ("vision",), "encoder_decoder": ("encoder_layers",),
+}  # fmt: skip
+"""What a family cannot be without, by family."""
+
+
+def parts(fields: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What no model of several parts, and none of images, can be."""
+    kind = fields.get("family") or "decoder"
+    bad = [
+        (name, f"must be given in a model of family {kind}", f"say {name}")
+        for name in NEEDED.get(kind, ())
+        if not fields.get(name)
+    ]
+    size, patch, merge = fields.get("image_size"), fields.get("patch"), fields.get("merge") or 1.0
+    tower = fields.get("vision")
+    if size and patch and size % patch:
+        below = size - size % patch
+        bad.append(("image_size", f"patches of {patch:g} do not divide an image of {size:g}", f"image_size: {below:g}"))
+    if tower is not None and kind not in ("dual_encoder", "multimodal"):
+        bad.append(("vision", f"a model of family {kind} has no image tower", "family: multimodal, or dual_encoder"))
+    if tower is not None and tower.family != "vision":
+        bad.append(("vision", f"{tower.name} is of family {tower.family}", "name a row of family vision"))
+    if tower is not None and tower.patch and (tower.image_size / tower.patch) % merge:
+        says = f"{tower.image_size / tower.patch:g} patches a side are not merged by {merge:g}"
+        bad.append(("merge", says, "an image_size that is a multiple of patch·merge"))
+    if not fields.get("vocab", 1.0) and kind not in ("vision", "diffusion"):
+        bad.append(("vocab", "0 makes no sense here", "at least 1"))
     return bad
 
 

@@ -31,7 +31,7 @@ from shardmeter.core.files import file_name, read_text
 from shardmeter.core.quantity import price
 from shardmeter.core.record import record
 from shardmeter.core.units import Fraction
-from shardmeter.scenario.bounds import experts, family, heads, layers
+from shardmeter.scenario.bounds import model_faults
 from shardmeter.scenario.rows import Row, cell, native_row, read_fields, read_rows
 from shardmeter.specs import Accelerator, Fabric, Instance, Model, Stack, model, stack
 
@@ -239,7 +239,9 @@ class Catalog:
 
     def _build(self, kind: str, row: Row) -> tuple[Any, list[Violation]]:
         layout = _LAYOUTS[kind]
-        build = {"accelerators": self._accelerator_fields, "instances": _instance_fields}.get(kind)
+        build = {
+            "accelerators": self._accelerator_fields, "instances": _instance_fields, "models": self._model_fields,
+        }.get(kind)  # fmt: skip
         given, bad = build(row) if build else ({}, [])
         found, more = read_fields(layout.record, row, given, layout.choices)
         bad += more
@@ -262,6 +264,18 @@ class Catalog:
             "matmul_share": shares,
             "attention_share": self._attention(row.values.get("arch", "")),
         }, bad
+
+    def _model_fields(self, row: Row) -> tuple[dict[str, Any], list[Violation]]:
+        """The image tower that a model names: another row."""
+        name = row.values.get("vision")
+        if not name:
+            return {"vision": None}, []
+        try:
+            if self._resolve("models", name) == row.values["name"]:
+                return {"vision": None}, [row.complaint("vision", "names the row itself", "name an image tower")]
+            return {"vision": self._find("models", name)}, []
+        except UnknownName as error:
+            return {"vision": None}, [row.complaint("vision", error.message)]
 
     def _attention(self, arch: str) -> dict[str, tuple[float, float]]:
         """Shares by kernel: those of the architecture, and for kernels it has no row for, those of any other one."""
@@ -471,10 +485,5 @@ def _share(given: Mapping[str, float], dtype: str) -> float:
 
 def _model_complaints(row: Row, found: Mapping[str, Any]) -> list[Violation]:
     """What no model can be: heads that do not divide, a family that is not built, experts that do not add up."""
-    rules = (
-        ("kv_heads", *heads(found)),
-        ("family", *family(found.get("family", "decoder"))),
-        *experts(found),
-        *layers(found),
-    )
+    rules = model_faults(found)
     return [row.complaint(field, says, way_out) for field, says, way_out in rules if says]

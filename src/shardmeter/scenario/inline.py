@@ -54,6 +54,8 @@ def _kind(record: type[Any], name: str, annotation: str) -> Any:
     if words:
         return choice(words)
     plain = annotation.replace(" | None", "")
+    if plain == "Model":
+        return Name | dict[str, Any]
     if plain in DIMENSIONS:
         return number_field(DIMENSIONS[plain], bound(name, DIMENSIONS[plain]))
     simple: dict[str, Any] = {

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from shardmeter.core.errors import BadData, BadScenario, UnknownName, Violation, printable
 from shardmeter.core.record import changed
-from shardmeter.scenario.bounds import experts, family, heads, layers
+from shardmeter.scenario.bounds import model_faults
 from shardmeter.scenario.inline import inline
 from shardmeter.scenario.read import SUFFIXES, Document, read_file
 from shardmeter.scenario.schema import validate
@@ -25,7 +25,8 @@ KINDS: dict[type[Any], str] = {
 }  # fmt: skip
 _SHAPE = (
     "layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab", "mlp", "tied", "experts", "moe_ffn", "shared_ffn",
-    "dense_first",
+    "dense_first", "vision", "image_size", "patch", "channels", "class_tokens", "segments", "head", "projection", "projector",
+    "merge", "encoder_layers", "context", "positions",
 )  # fmt: skip
 
 
@@ -159,6 +160,11 @@ def _from_mapping(
     record: type[R], given: BaseModel, rows: Rows, path: Path, found: Findings, name: str = INLINE
 ) -> R | None:
     own = {field: value for field, value in given.model_dump(exclude_unset=True).items() if value is not None}
+    if record is Model and "vision" in own:
+        tower = _tower(own.pop("vision"), rows, path, found)
+        if tower is None:
+            return None
+        own["vision"] = tower
     base = own.pop("base", None)
     if base is not None:
         row = lookup(record, base, rows, (*path, "base"), found)
@@ -178,6 +184,22 @@ def _from_mapping(
     return record(**own)
 
 
+def _tower(given: Any, rows: Rows, path: Path, found: Findings) -> Model | None:
+    """The image tower of an inline model: a catalog name, a file, or its own numbers (with `base` or all of them)."""
+    where = (*path, "vision")
+    if isinstance(given, str):
+        return part(Model, given, rows, where, found)
+    document = Document(given, found.document.name, found.document.folder)
+    made, bad = validate(inline(Model), document, where)
+    found.violations += bad
+    if made is None:
+        return None
+    said = made.model_dump(exclude_unset=True)
+    if "base" not in said and "family" not in said:
+        made = made.model_copy(update={"family": "vision"})
+    return _from_mapping(Model, made, rows, where, found)
+
+
 def _overridden(row: R, own: dict[str, Any], name: str, path: Path, found: Findings) -> R:
     """A row with some fields changed; a changed model is no longer the one of that name."""
     made = changed(row, **_merged(row, own))
@@ -190,8 +212,7 @@ def _overridden(row: R, own: dict[str, Any], name: str, path: Path, found: Findi
 
 def _check_model(own: dict[str, Any], path: Path, found: Findings) -> None:
     """What no model can be, and families that are not built."""
-    rules = (("kv_heads", *heads(own)), ("family", *family(own.get("family", "decoder"))), *experts(own), *layers(own))
-    for field, says, way_out in rules:
+    for field, says, way_out in model_faults(own):
         if says:
             found.refuse((*path, field), says, way_out)
 

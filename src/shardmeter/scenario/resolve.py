@@ -6,11 +6,13 @@ import math
 import re
 from typing import Any
 
+from shardmeter.core.errors import quoted
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed
 from shardmeter.engine.constraints import CONSTRAINTS, violations
 from shardmeter.engine.rules import listed, near
-from shardmeter.families.operations import Block
+from shardmeter.families import assumed, family, given_sequence, names
+from shardmeter.families.operations import is_layer
 from shardmeter.scenario.fleet import overridden, resolve_island
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
 from shardmeter.scenario.read import SUFFIXES, Document
@@ -53,6 +55,8 @@ def resolve(document: Document, rows: Rows) -> Scenario:
     if island is None:
         found.stop()
         raise AssertionError  # pragma: no cover  (no island has a violation)
+    if model is not None and model.family not in names():  # noted already
+        model = None
     if model is None:
         found.gone += [("model",), *([("run", "seq_len")] if given.run is None or given.run.seq_len is None else [])]
     if stack is None:
@@ -105,6 +109,11 @@ _LOOKS_AT: dict[str, tuple[Path, ...]] = {
     "context_heads": (("plan", "cp"), ("plan", "tp"), ("plan", "cp_kind"), ("model",)),
     "expert_skew": (("plan", "expert_skew"), ("plan", "ep"), ("model",)),
     "precision": (("plan", "precision"), ("fleet",)),
+    "one_stack": (("plan", "pp"), ("model",)),
+    "cut_sequence": (("plan", "cp"), ("model",)),
+    "image_heads": (("plan", "tp"), ("model",)),
+    "image_sequence": (("plan", "tp"), ("plan", "sequence_parallel"), ("model",)),
+    "images": (("run", "seq_len"), ("model",)),
 }
 """What each structural rule looks at: it is not asked where a part of that was malformed."""
 _LEFT_OVER = ("degrees", "global_batch", "interleaved_rounds", "unsharded", "experts")
@@ -123,6 +132,8 @@ def _lay_out(
     for violation in violations(model, island, plan, run, stack, skip=skip):
         path: Path = tuple(violation.field.split(".")) if "," not in violation.field else ()
         found.violations.append(changed(violation, where=found.document.where(path)))
+    if model is not NO_MODEL:
+        found.assumptions += assumed(model)
     _check_layers(said, plan, model, found)
     _check_context(asked, run, model, found)
     _say_what_is_frozen(plan, model, found)
@@ -145,7 +156,7 @@ def _check_layers(said: dict[str, Any], plan: Plan, model: Model, found: Finding
 def _check_context(asked: RunInput, run: Run, model: Model, found: Findings) -> None:
     """Sequences longer than the model was made for."""
     context = float(model.context)
-    if found.touched(("model",), ("run", "seq_len")):
+    if found.touched(("model",), ("run", "seq_len")) or model is NO_MODEL or given_sequence(model) is not None:
         return
     if model.positions == "learned" and context == 0.0:
         what = "given" if asked.seq_len is not None else "the default"
@@ -160,8 +171,10 @@ def _check_context(asked: RunInput, run: Run, model: Model, found: Findings) -> 
 
 def _say_what_is_frozen(plan: Plan, model: Model, found: Findings) -> None:
     """What is taken for granted of frozen layers with something trained in them or before them."""
-    layers = Block(name="layer", count=model.layers, matrices=0.0, vectors=0.0)
-    if adapters.input_share(plan.trainable, layers) > adapters.weight_share(plan.trainable, layers):
+    if plan.trainable == "all" or model is NO_MODEL or found.touched(("model",)):
+        return
+    layers = [block for block in family(model.family).blocks(model) if is_layer(block.name)]
+    if any(adapters.input_share(plan.trainable, one) > adapters.weight_share(plan.trainable, one) for one in layers):
         found.assumptions.append(
             "frozen layers that hand a gradient back keep the activations of trained ones (upper bound)"
         )
@@ -317,8 +330,10 @@ def _whole(value: float, path: Path, says: str, way_out: str, found: Findings) -
 
 
 def _run(given: RunInput, model: Model, plan: Plan, found: Findings) -> Run:
-    seq_len = given.seq_len
-    if seq_len is None:
+    seq_len, own = given.seq_len, given_sequence(model) if model is not NO_MODEL else None
+    if own is not None:
+        seq_len = _own_sequence(seq_len, float(own), model, found)
+    elif seq_len is None:
         context = float(model.context)
         seq_len = min(context, LONGEST_DEFAULT) if context > 0 else LONGEST_DEFAULT
         found.assumptions.append(f"seq_len = {seq_len:g} (left out: the model's context, at most {LONGEST_DEFAULT:g})")
@@ -340,6 +355,17 @@ def _run(given: RunInput, model: Model, plan: Plan, found: Findings) -> Run:
         tokens=given.tokens[0] if given.tokens else None,
         steps=given.steps[0] if given.steps else None,
     )
+
+
+def _own_sequence(asked: float | None, own: float, model: Model, found: Findings) -> float:
+    """The sequence of a model that its images give; a number that is their size in pixels is taken for that."""
+    size, patch = float(model.image_size), float(model.patch)
+    found.assumptions.append(f"seq_len = {own:g} (the model's: an image of {size:g} in patches of {patch:g})")
+    if asked is not None and asked not in (own, size) and not found.touched(("run", "seq_len"), ("model",)):
+        says = f"seq_len = {asked:g}, but an image of {model.name} is {own:g} tokens ({size:g} in patches of {patch:g})"
+        way_out = f"leave seq_len out, or say another size: model: {{base: {quoted(model.name)}, image_size: N}}"
+        found.refuse(("run", "seq_len"), says, way_out, "images give the sequence, not the run")
+    return own
 
 
 def _global_batch(given: RunInput, seq_len: float, plan: Plan, found: Findings) -> float:

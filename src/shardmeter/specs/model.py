@@ -7,9 +7,12 @@ from shardmeter.core.units import Count
 
 WORDS: dict[str, tuple[str, ...]] = {
     "mlp": ("gated", "plain"),
-    "norm": ("rms", "layer", "layer_no_bias"),
-    "positions": ("rope", "learned", "alibi", "none"),
+    "norm": ("rms", "layer", "layer_no_bias", "layer_plain"),
+    "positions": ("rope", "learned", "alibi", "relative", "none"),
     "qk_norm": ("none", "head", "full"),
+    "head": ("usual", "classifier", "projection", "pooling", "none"),
+    "projector": ("none", "linear", "mlp", "merger"),
+    "contrast": ("none", "softmax", "sigmoid"),
 }
 """The words each named field of a model may hold."""
 
@@ -35,9 +38,9 @@ class Model:
     mlp: str = "gated"
     """gated (three matrices: SwiGLU, GeGLU) or plain (two: GELU, ReLU)."""
     norm: str = "rms"
-    """rms (one vector) or layer (weight and bias) or layer_no_bias (weight only)."""
+    """rms (one vector) or layer (weight and bias) or layer_no_bias (weight only) or layer_plain (neither)."""
     positions: str = "rope"
-    """rope, learned, alibi, none."""
+    """rope, learned, alibi, relative (a bias by distance: T5), none."""
     attention_bias: bool = False
     """Biases on the q, k, v projections."""
     output_bias: bool = False
@@ -105,6 +108,46 @@ class Model:
     tied: bool = False
     """Whether the head shares the embedding matrix."""
     head_bias: bool = False
+    vision: Model | None = None
+    """The image tower of a model of several parts: a catalog name, or its numbers; the model's own numbers are its text part."""
+    image_size: Count = 0.0
+    """Pixels (or latents) of one side of an image."""
+    patch: Count = 0.0
+    """Pixels (or latents) of one side of a patch, which is one token."""
+    channels: Count = 3.0
+    """Of an image, or of its latents; twice as many where a patch is made of two frames."""
+    class_tokens: Count = 0.0
+    """Tokens of an image that are no patches."""
+    class_position: bool = True
+    """Whether class tokens have rows of the learned positions."""
+    patch_bias: bool = True
+    final_norm: bool = True
+    """A norm after the last layer; after layers with their norms at the end there is none (BERT)."""
+    layer_scale: bool = False
+    """A vector that weighs the output of each half of a layer (DeiT III)."""
+    segments: Count = 0.0
+    """Rows of the segment embedding (BERT: 2)."""
+    head: str = "usual"
+    """What stands at the end: usual (of the family), classifier (`vocab` classes), projection (into the joint space), pooling
+    (attention with one learned query: SigLIP), none."""
+    projection: Count = 0.0
+    """Width of the space that two towers share."""
+    causal: bool = True
+    """Two towers: whether a text sees only what came before (CLIP), or all of itself (SigLIP)."""
+    contrast: str = "none"
+    """Contrastive loss over the batch of all replicas: softmax (CLIP), sigmoid (SigLIP), none."""
+    projector: str = "none"
+    """From the image tower into the text: linear, mlp (two matrices: LLaVA), merger (patches side by side, then two: Qwen-VL)."""
+    merge: Count = 1.0
+    """Patches of one side that the projector makes one token of."""
+    images: Count = 1.0
+    """Images in one sample of a multimodal model."""
+    encoder_layers: int = 0
+    """Layers of the encoder of an encoder-decoder model; `layers` are the decoder's."""
+    target_length: Count = 0.0
+    """Tokens of the decoder's sequence of an encoder-decoder model; 0 = as many as the encoder's, which the run says."""
+    source_length: Count = 0.0
+    """Tokens of the encoder's sequence: the run's (filled in by the engine)."""
     parameters: Count | None = None
     """Published count, where the catalog states one; used only as a check, against the model without prediction modules."""
     source: str = ""

@@ -19,6 +19,8 @@ from shardmeter.families.operations import Block, is_layer, matmul, streamed
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute
 
 BLOCKS = ("embedding", "layer", "head")
+PARTS = ("vision", "projector", "text", "encoder", "decoder")
+"""Words of the parts that a model of several may have; which it has is a rule's business."""
 ADD = (6.0, 6.0)
 """Bytes per element to add an adapter's output to its layer's, and its input gradient to its layer's."""
 _QKV = ("qkv projection", "latent projection", "query projection", "key and value projection")
@@ -40,17 +42,20 @@ class Trained:
     beside: tuple[str, ...] = ()
     """Labels of the products that have adapters; empty = all."""
     blocks: tuple[str, ...] = BLOCKS
+    whole: bool = False
+    """Everything."""
     spans: tuple[tuple[int, int], ...] = ()
     """Ranges of trained layers, (first, last), ascending and apart; empty = all layers or none, as `blocks` says."""
 
 
 @functools.cache
 def trained(text: str) -> Trained:
-    """The meaning of `all`, `lora(r=16)`, `lora(r=16,on=qkv)`, or names joined by +: embedding, layer, head, layer:24-31.
+    """The meaning of `all`, `lora(r=16)`, `lora(r=16,on=qkv)`, or names joined by +: embedding, layer, head, layer:24-31; of a
+    model of several parts those too.
 
     Raises UnknownName."""
     if text == "all":
-        return Trained()
+        return Trained(whole=True)
     lora = _LORA.fullmatch(text)
     if lora:
         return Trained(rank=int(lora.group(1)), beside=BESIDE.get(lora.group(2), ()), blocks=())
@@ -63,8 +68,8 @@ def trained(text: str) -> Trained:
             if last < first:
                 raise UnknownName("trainable", name, (f"layer:{last}-{first}",))
             spans.append((first, last))
-        elif name not in BLOCKS:
-            raise UnknownName("trainable", name, ("all", "lora(r=16)", *BLOCKS, "layer:0-7"))
+        elif name not in (*BLOCKS, *PARTS):
+            raise UnknownName("trainable", name, ("all", "lora(r=16)", *BLOCKS, *PARTS, "layer:0-7"))
         else:
             blocks.append(name)
     if "layer" in blocks:  # all of them, whatever else is said
@@ -88,10 +93,9 @@ def _united(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 def weight_share(text: str, block: Block) -> Fraction:
     """Share of a block's pieces whose own parameters are trained."""
     found = trained(text)
-    name = "layer" if is_layer(block.name) else block.name
-    if name not in found.blocks or not block.trainable:
+    if not block.trainable or not (found.whole or set(block.words) & set(found.blocks)):
         return 0.0
-    if name != "layer" or not found.spans:
+    if not is_layer(block.name) or not found.spans or block.of in found.blocks:
         return 1.0
     places = block.places or range(block.count)
     return sum(any(first <= place <= last for first, last in found.spans) for place in places) / block.count
@@ -102,6 +106,8 @@ def input_share(text: str, block: Block) -> Fraction:
 
     Nothing lies before the embedding: its backward work is its own gradient."""
     found = trained(text)
+    if block.before is not None:
+        return 1.0 if weight_share(text, block) or (found.rank and is_layer(block.name)) or _fed(found, block) else 0.0
     if block.name == "embedding":
         return 1.0 if "embedding" in found.blocks else 0.0
     if found.rank or "embedding" in found.blocks:
@@ -112,6 +118,12 @@ def input_share(text: str, block: Block) -> Fraction:
         return 0.0
     first = found.spans[0][0] if found.spans else 0
     return sum(place >= first for place in block.places or range(block.count)) / block.count
+
+
+def _fed(found: Trained, block: Block) -> bool:
+    """Whether something before a block of a model of several parts is trained: adapters lie in every layer."""
+    before = set(block.before or ())
+    return bool(before) and (found.whole or bool(before & set(found.blocks)) or (found.rank > 0 and "layer" in before))
 
 
 def backward(

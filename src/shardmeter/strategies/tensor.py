@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from shardmeter.core.record import changed
 from shardmeter.core.units import Bytes, Count
-from shardmeter.families.operations import Block, is_layer
+from shardmeter.families.operations import Block, is_layer, kind
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, Compute, Transfer
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
@@ -39,12 +39,16 @@ def held(block: Block, plan: Plan) -> Count:
 
 
 def transfers(model: Model, block: Block, tokens: Count, plan: Plan, width: Bytes) -> tuple[Transfer, ...]:
-    """Serial collectives of one piece of a block for one micro-batch; `width` is bytes per activation.
+    """Serial collectives of one piece of a block for one micro-batch; `width` is bytes per activation. A block
+    that is no layer and has no pairs is not cut: every rank does all of it.
 
     With sequence parallelism routed experts take each rank's own tokens: only shared experts need the gathered sequence."""
+    layer = is_layer(block.name)
+    if not layer and block.pairs == 0.0:
+        return ()
     size = tokens * model.hidden * width
 
-    def over(label: str, collective: str, phase: str, times: float) -> Transfer:
+    def over(label: str, collective: str, phase: str, times: Count) -> Transfer:
         behind = plan.async_tp and plan.sequence_parallel and layer
         under = {"all_gather": "n", "reduce_scatter": "k"}.get(collective, "") if behind else ""
         return Transfer(
@@ -52,13 +56,12 @@ def transfers(model: Model, block: Block, tokens: Count, plan: Plan, width: Byte
             hides_under=under, chunks=plan.tp if under else 1.0,
         )  # fmt: skip
 
-    layer = is_layer(block.name)
     pairs = block.pairs if layer else 1.0
     if not plan.sequence_parallel:
         pairs = pairs + _uncut_experts(model, block)
-        where = {"embedding": (FORWARD,), "head": (INPUT_GRAD,)}.get(block.name, (FORWARD, INPUT_GRAD))
+        where = {"embedding": (FORWARD,), "head": (INPUT_GRAD,)}.get(kind(block.name), (FORWARD, INPUT_GRAD))
         return tuple(over("tensor all-reduce", "all_reduce", phase, pairs) for phase in where)
-    if block.name == "embedding":
+    if kind(block.name) == "embedding":
         return (
             over("tensor scatter", "reduce_scatter", FORWARD, 1.0),
             over("tensor gather", "all_gather", INPUT_GRAD, 1.0),

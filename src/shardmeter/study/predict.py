@@ -9,6 +9,7 @@ import numpy as np
 from shardmeter.core.record import record
 from shardmeter.core.units import GIB, Number
 from shardmeter.engine.evaluate import evaluate
+from shardmeter.families import sample
 from shardmeter.physics import money
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.fleet import Island
@@ -83,6 +84,7 @@ class Prediction:
             "tokens_per_s": rate,
             "tokens_per_s_per_gpu": rate / gpus,
             "samples_per_s": _number(e.samples / e.step_time),
+            "sample": sample(self.scenario.model),
             "mfu": mfu,
             "hfu": _number(e.hardware_flops / (e.step_time * e.peak_flops)),
             "tflops_per_gpu": _number(e.model_flops / (e.step_time * e.gpus)) / 1e12,

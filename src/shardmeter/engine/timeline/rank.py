@@ -14,7 +14,7 @@ from shardmeter.engine.micro_batch import chunks
 from shardmeter.engine.price import NOTHING, Charge, Prices
 from shardmeter.engine.timeline.simulate import Program
 from shardmeter.engine.update import whole_matrices
-from shardmeter.families.operations import is_layer
+from shardmeter.families.operations import is_end
 from shardmeter.schedules import Op, Slot, traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
 from shardmeter.specs.plan import Plan
@@ -189,7 +189,7 @@ class Rank:
         for k, (name, label) in enumerate(self.units[op.chunk]):
             waits = [*ends[-1], *first, *self.updated.get((op.chunk, k), ())]
             first = []
-            if is_layer(name):
+            if not is_end(name):
                 charge = self.case.pieces[name].gather
                 waits += self.move(charge, ends[-2], f"gather {label}", "gather", GATHER)
             ends.append(self._unit(name, f"{label} · {op.micro_batch}", "forward", waits))
@@ -209,7 +209,7 @@ class Rank:
             ends.append(self._unit(name, f"{label} · {op.micro_batch}", op.kind, waits))
             if op.kind == "input_grad":
                 continue
-            if self.sharded and is_layer(name) and self._due(last=last):
+            if self.sharded and not is_end(name) and self._due(last=last):
                 piece = self.case.pieces[name]
                 scattered.append(self._chain((piece.scatter,), ends[-1], label))
                 after = scattered[-1] or ends[-1]
@@ -246,7 +246,7 @@ class Rank:
 
     def _again(self, op: Op, units: Sequence[tuple[str, str]], k: int, after: list[int]) -> list[int]:
         """The gather that brings a layer's parameters back for its gradients."""
-        if op.kind == "weight_grad" or k >= len(units) or not is_layer(units[k][0]):
+        if op.kind == "weight_grad" or k >= len(units) or is_end(units[k][0]):
             return []
         charge = self.case.pieces[units[k][0]].gather_again
         return self.move(charge, after, f"gather {units[k][1]} again", "gather", GATHER)
@@ -255,7 +255,7 @@ class Rank:
         """Collectives of the embedding and the head: one root unit, gathered first and reduced last."""
         tasks: list[int] = []
         for name, _ in self.units[op.chunk]:
-            if is_layer(name) or not self.sharded:
+            if not is_end(name) or not self.sharded:
                 continue
             piece = self.case.pieces[name]
             if kind == "gather":

@@ -1,9 +1,10 @@
 """The model of a row: its own numbers first, then public facts that rows leave out (`data/architectures.csv`).
 
-The file's first line whose pattern is found in the model's name, and whose stack (if it names one) is the row's, decides. A line
-with a `base` stands for that shipped row of `data/models.csv`: latent attention, windows, recurrences have no columns in a row.
-A name that no line knows, with all its sizes in the row, is read as GPT where the MLP is four times as wide as the model,
-else as Llama: two or three MLP matrices give nearly the same count at these widths.
+The file's first line whose pattern is found in the model's name, and whose stack (if it names one) is the row's, decides.
+A line that names a row of the catalog takes all numbers from there (`*`: the row of the model's own name), but for the sizes of a
+text model that the line or the row states. A name that no line knows, with all its sizes in the row, is read as GPT where the
+MLP is four times as wide as the model, else as Llama: two or three MLP matrices give nearly the same count at these widths. A line with a `base` stands for that row of
+the catalog too, at the length of the run: latent attention, windows, recurrences have no columns in a row.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from functools import cache
 from typing import Any
 
 from shardmeter import data
+from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
+from shardmeter.families import given_sequence
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs.model import Model
 from shardmeter.study.validate.rows import Row, Unclear
@@ -56,12 +59,75 @@ def known(name: str, stack: str) -> Mapping[str, str] | None:
     return None
 
 
-def read_model(row: Row, stack: str, seq_len: float) -> Model:
-    """The model of a row. Raises Unclear where a size is neither in the row nor public."""
+def catalogued(row: Row, stack: str) -> Model | None:
+    """The catalog's model that a line names for the model of a row, or None. Raises Unclear for a name that tells of a family
+    whose sizes are more than a row can state."""
     name = row.text("model")
     line = known(name, stack)
-    if line is not None and line["base"]:
-        return _shipped(row, line, seq_len)
+    if line is None or not line["model"]:
+        if OTHER.search(name.lower()):
+            raise Unclear(f"the architecture is not known: {name}")
+        return None
+    title = re.sub(r"[\s_]+", "-", name.lower().strip()) if line["model"] == "*" else line["model"]
+    try:
+        model = load_catalog().model(title)
+    except UnknownName:
+        raise Unclear(f"the architecture is not known: {name}") from None
+    return model if model.family not in TEXT else _resized(model, row, line)
+
+
+TEXT = ("encoder", "encoder_decoder")
+"""Families of which a row states the sizes that it means; those of images are named by their patches."""
+OTHER = re.compile(r"\bvit|deit|clip|bert\b|\bt5\b|t5-|\bbart\b|\bdit\b|siglip|llava|-vl\b")
+
+
+def _resized(model: Model, row: Row, line: Mapping[str, str]) -> Model:
+    """A text model with the sizes that a row or its line states."""
+    sizes = {
+        field: row.count(column) or (float(line[field]) if line[field] else None) for field, column in SIZES.items()
+    }
+    given = {field: value for field, value in sizes.items() if value}
+    if "hidden" in given and "heads" in given:
+        given = {
+            "head_dim": given["hidden"] / given["heads"],
+            "kv_heads": given["heads"],
+            "ffn": 4.0 * given["hidden"],
+        } | given
+    if "layers" in given:
+        if given["layers"] > MOST_LAYERS:
+            raise Unclear(f"n_layers is beyond reason: {given['layers']:g}")
+        given["layers"] = int(given["layers"])
+    return changed(model, **given, parameters=None) if given else model
+
+
+def own_sequence(row: Row) -> float | None:
+    """The sequence that the model of a row gives, whatever the row says: of images the patches, of two towers the text's; None
+    for any other model."""
+    try:
+        model = catalogued(row, "")
+    except Unclear:
+        return None
+    if model is None or model.family in TEXT:
+        return None
+    own = given_sequence(model)
+    if own is None and model.family == "dual_encoder":
+        own = model.context
+    return None if own is None else float(own)
+
+
+def read_model(row: Row, stack: str, seq_len: float) -> Model:
+    """The model of a row. Raises Unclear where a size is neither in the row nor public."""
+    named = catalogued(row, stack)
+    if named is not None:
+        longer = named.family == "encoder" and named.context < seq_len
+        return changed(named, context=seq_len, parameters=None) if longer else named
+    line = known(row.text("model"), stack)
+    return _shipped(row, line, seq_len) if line is not None and line["base"] else _stated(row, line, seq_len)
+
+
+def _stated(row: Row, line: Mapping[str, str] | None, seq_len: float) -> Model:
+    """A decoder of the sizes that a row or its line states, in the shape that the line or the MLP's width tells."""
+    name = row.text("model")
     sizes = {field: row.count(column) for field, column in SIZES.items()}
     if line is not None:
         sizes = {field: value or (float(line[field]) if line[field] else None) for field, value in sizes.items()}

@@ -17,7 +17,7 @@ from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.study.validate.accelerator import AcceleratorReading, guessed, read_accelerator
-from shardmeter.study.validate.architecture import read_model
+from shardmeter.study.validate.architecture import own_sequence, read_model
 from shardmeter.study.validate.exclusions import excluded
 from shardmeter.study.validate.fabric import FabricReading, read_fabric
 from shardmeter.study.validate.link import LinkReading, read_link
@@ -165,7 +165,9 @@ def _check_stated(row: Row) -> None:
     missing = [
         title
         for column, title in (("seq_len", "sequence length"), ("micro_batch", "micro-batch"), ("global_batch", "batch"))
-        if row.count(column) is None and not (column == "micro_batch" and _one_by_default(row))
+        if row.count(column) is None
+        and not (column == "micro_batch" and _one_by_default(row))
+        and not (column == "seq_len" and own_sequence(row) is not None)
     ]
     if missing:
         raise Unclear(f"not stated: {', '.join(missing)}")
@@ -234,6 +236,7 @@ def _read(row: Row, stack: StackReading, task: str) -> Reading:
     check_notes(notes)
     layout = read_layout(row)
     seq_len, batch, micro = (row.count(column) or 1.0 for column in ("seq_len", "global_batch", "micro_batch"))
+    seq_len = own_sequence(row) or seq_len
     if batch % (layout.dp * micro):
         raise Unclear(f"the batch {batch:g} is no multiple of dp·micro-batch = {layout.dp * micro:g}")
     model = read_model(row, stack.id, seq_len)
@@ -287,7 +290,7 @@ def _plan(
         master_dtype=precision.master,
         sequence_parallel=parallel,
         async_tp=parallel and read_async_tp(notes),
-        optimizer=read_optimizer(notes),
+        optimizer=read_optimizer(notes, stack.id),
     )
 
 

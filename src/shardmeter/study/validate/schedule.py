@@ -53,9 +53,13 @@ def read_async_tp(notes: str) -> bool:
     return bool(re.search(r"async ?tp|async_tp=yes|async tensor|tp-comm-overlap", notes.lower()))
 
 
-def read_optimizer(notes: str) -> str:
-    """The word of `Plan.optimizer` that notes name; AdamW where they are silent."""
-    return "adamw8bit" if re.search(r"8-?bit", notes.lower()) else "adamw"
+OPTIMIZERS = {"timm-2022": "sgd"}
+"""What a stack steps with unless it is told otherwise (timm's benchmark.py: --opt sgd)."""
+
+
+def read_optimizer(notes: str, stack: str = "") -> str:
+    """The word of `Plan.optimizer` that notes name; where they are silent, the stack's own, else AdamW."""
+    return "adamw8bit" if re.search(r"8-?bit", notes.lower()) else OPTIMIZERS.get(stack, "adamw")
 
 
 def check_notes(notes: str) -> None:

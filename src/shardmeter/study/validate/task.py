@@ -11,10 +11,10 @@ PRETRAIN = "pretrain"
 TASKS: tuple[tuple[str, str, str], ...] = (
     (r"q-?lora", "qlora", "adapters on a quantised base"),
     (r"lora|adapter|peft", "lora", ""),
-    (r"clip|dual|contrastive", "dual_encoder", "dual encoders"),
-    (r"vision|image|vit\b", "vision", "vision models"),
+    (r"clip|dual|contrastive", "dual_encoder", ""),
+    (r"vision|image|vit\b", "vision", ""),
     (r"sft|fine-?tun|full finetune|instruct", "finetune", ""),
-    (r"diffusion|dit\b", "diffusion", "diffusion models"),
+    (r"diffusion|dit\b", "diffusion", ""),
     (r"^$|pre-?train|^train$", PRETRAIN, ""),
 )
 """(pattern in the lower-case text, task, what it needs). The first that is found decides."""

@@ -1,0 +1,118 @@
+"""Rules of models that are more than one stack of text layers: images, two towers, an encoder and a decoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shardmeter.engine.rules import Case, divisors, listed, near, rest
+from shardmeter.families import family, given_sequence, image_tokens
+from shardmeter.families.operations import Block, is_layer
+from shardmeter.strategies import adapters
+from shardmeter.strategies.optimizer import optimizer
+
+
+def stacks(case: Case) -> list[str]:
+    """The parts of the model that have layers of their own, each by its word."""
+    if case.model.family == "decoder":  # the usual one needs no look at its blocks
+        return [""]
+    return list(dict.fromkeys(block.of for block in _blocks(case) if is_layer(block.name)))
+
+
+def _blocks(case: Case) -> tuple[Block, ...]:
+    found: tuple[Block, ...] = family(case.model.family).blocks(case.model)
+    return found
+
+
+def one_stack_slack(case: Case) -> Any:
+    return 0.0 if len(stacks(case)) == 1 else 1.0 - np.asarray(case.plan.pp)
+
+
+def one_stack_says(case: Case) -> tuple[str, str, str]:
+    parts = " and ".join(stacks(case))
+    return "plan.pp", f"pp = {case.plan.pp}, but {case.model.name} has layers of {parts}", "pp: 1, with fsdp or tp"
+
+
+def cut_sequence_slack(case: Case) -> Any:
+    """Images are not cut, and no part of a model that has any is; nor is what cross-attention looks at."""
+    own = case.model.family in ("decoder", "encoder")
+    return 0.0 if own else 1.0 - np.asarray(case.plan.cp)
+
+
+def cut_sequence_says(case: Case) -> tuple[str, str, str]:
+    says = f"cp = {case.plan.cp:g}, but {case.model.name} is of family {case.model.family}"
+    return "plan.cp", says, "cp: 1, with tp or a smaller micro_batch"
+
+
+def image_heads_slack(case: Case) -> Any:
+    tower, tp = case.model.vision, case.plan.tp
+    return 0.0 if tower is None else np.minimum(rest(tower.heads, tp), rest(tower.ffn, tp))
+
+
+def image_heads_says(case: Case) -> tuple[str, str, str]:
+    tower = case.model.vision or case.model
+    says = f"tp = {case.plan.tp:g} does not divide {tower.heads:g} heads or {tower.ffn:g} columns of {tower.name}"
+    both = [d for d in divisors(tower.heads) if tower.ffn % d == 0 and case.model.heads % d == 0]
+    return "plan.tp", says, f"the nearest legal tp: {listed(near(both, case.plan.tp))}"
+
+
+def image_sequence_slack(case: Case) -> Any:
+    tokens = image_tokens(case.model)
+    if tokens is None or not case.plan.sequence_parallel:
+        return 0.0
+    return rest(tokens, case.plan.tp)
+
+
+def image_sequence_says(case: Case) -> tuple[str, str, str]:
+    says = f"an image of {case.model.name} is {image_tokens(case.model):g} tokens, no multiple of tp = {case.plan.tp:g}"
+    return "plan.tp", says, "sequence_parallel: false"
+
+
+def images_slack(case: Case) -> Any:
+    """A model that gives its own sequence gets that one; of a multimodal one, images are a part of the text."""
+    own, m = given_sequence(case.model), case.model
+    if own is not None:
+        return -np.abs(np.asarray(own) - case.run.seq_len)
+    inside = getattr(family(m.family), "inside", None)
+    return 0.0 if inside is None else np.asarray(case.run.seq_len) - inside(m)
+
+
+def images_says(case: Case) -> tuple[str, str, str]:
+    own, m, seq = given_sequence(case.model), case.model, case.run.seq_len
+    if own is not None:
+        return "run.seq_len", f"seq_len = {seq:g}, but an image of {m.name} is {own:g} tokens", f"seq_len: {own:g}"
+    tokens = family(m.family).inside(m)
+    says = f"seq_len = {seq:g}, but {m.images:g} images of {m.name} are {tokens:g} tokens of it"
+    return "run.seq_len", says, f"seq_len of {tokens:g} or more, or fewer images"
+
+
+def one_kind_slack(case: Case) -> Any:
+    asks = optimizer(case.plan.optimizer).whole_matrices or bool(case.plan.offload)
+    return -1.0 if asks and len(stacks(case)) > 1 else 0.0
+
+
+def one_kind_says(case: Case) -> tuple[str, str, str]:
+    what = f"offload {list(case.plan.offload)}" if case.plan.offload else f"optimizer {case.plan.optimizer}"
+    field = "plan.offload" if case.plan.offload else "plan.optimizer"
+    says = f"{what}, but {case.model.name} has layers of {' and '.join(stacks(case))}"
+    return field, says, "offload: none" if case.plan.offload else "optimizer: adamw"
+
+
+def strangers(case: Case) -> list[str]:
+    """Words of `trainable` that name no part of the model; ranges of layers where layers are of several parts."""
+    text = case.plan.trainable
+    if text == "all" or (
+        case.model.family == "decoder" and not set(adapters.trained(text).blocks) & set(adapters.PARTS)
+    ):
+        return []
+    found, blocks = adapters.trained(text), _blocks(case)
+    known = {word for block in blocks for word in block.words} | {"embedding", "layer", "head"}
+    spans = [text] if found.spans and len(stacks(case)) > 1 else []
+    return [word for word in found.blocks if word not in known] + spans
+
+
+def trained_parts_says(case: Case) -> tuple[str, str, str]:
+    parts = list(dict.fromkeys(block.of for block in _blocks(case) if block.of))
+    says = f"{' and '.join(strangers(case))} of {case.model.name}, which is of family {case.model.family}"
+    return "plan.trainable", says, f"{', '.join([*parts, 'embedding', 'layer', 'head'])}"

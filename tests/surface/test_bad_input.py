@@ -557,7 +557,6 @@ def test_heads_have_one_rule(tmp_path: Path, path: str, value: int) -> None:
 def test_families_are_listed() -> None:
     listed = "the families are: decoder, diffusion, dual_encoder, encoder, encoder_decoder, multimodal, vision"
     assert f"unknown family 'mamba'; {listed}" in refused(BASED, overrides=["model.family=mamba"])
-    assert f"family hybrid is not modelled yet; {listed}" in refused(BASED, overrides=["model.family=hybrid"])
 
 
 @pytest.mark.parametrize(

@@ -317,7 +317,7 @@ def _collectives(
     """Collectives of one piece: those in line with its kernels, and those that may run behind some, replays with both.
 
     `back` is the share of pieces that hand a gradient back: the others have nothing to exchange in the backward."""
-    dense = precision.narrowed(tensor.transfers(model, block, tokens, plan, width), plan, block.name)
+    dense = precision.narrowed(tensor.transfers(model, block, tokens, plan, width), plan, block)
     routed = expert.transfers(model, block, tokens, plan, width, stack.expert_overlap)
     around = context.transfers(model, block, tokens, plan, width, stack.context_overlap)
     attention = sum(portion for op, portion in replays if op.kind == "attention")

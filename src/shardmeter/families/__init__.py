@@ -16,8 +16,6 @@ from shardmeter.core.errors import UnknownName
 from shardmeter.core.units import Count
 from shardmeter.specs.model import Model
 
-PLANNED: tuple[str, ...] = ()
-"""Families that are named but not modelled yet; they are refused by name."""
 UNBUILT: tuple[tuple[str, str], ...] = (
     (r"nemotron[ -]?v?3[ -]?ultra", "hybrid stacks whose order of layers is not published"),
     (r"zamba", "stacks of recurrences that share their attention"),

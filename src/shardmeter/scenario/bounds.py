@@ -237,6 +237,4 @@ def family(name: str) -> tuple[str, str]:
     if name in built:
         return "", ""
     listed = f"the families are: {', '.join(built)}"
-    if name in families.PLANNED:
-        return f"family {name} is not modelled yet", listed
     return f"unknown family {shown(name)}", listed

@@ -11,7 +11,7 @@ from __future__ import annotations
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Fraction
-from shardmeter.families.operations import is_layer
+from shardmeter.families.operations import Block, is_layer
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute, Transfer
 from shardmeter.specs.plan import Plan
 
@@ -147,12 +147,12 @@ def gather_width(plan: Plan, block: str) -> Bytes:
     return recipe(plan.precision).width if narrow else WIDTH[plan.gather_dtype]
 
 
-def narrowed(transfers: tuple[Transfer, ...], plan: Plan, block: str) -> tuple[Transfer, ...]:
+def narrowed(transfers: tuple[Transfer, ...], plan: Plan, block: Block) -> tuple[Transfer, ...]:
     """Tensor-parallel transfers under the recipe: what is cast before it is gathered travels in few bits.
 
     Only the gathers of the forward pass: gradients are gathered in 16 bits."""
     chosen = recipe(plan.precision)
-    if not chosen.gathers_inputs or not is_layer(block):
+    if not chosen.gathers_inputs or not is_layer(block.name):
         return transfers
     share = WIDTH[chosen.linear] / chosen.width
     return tuple(

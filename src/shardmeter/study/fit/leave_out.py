@@ -16,7 +16,7 @@ import numpy as np
 from shardmeter.core.record import changed, record
 from shardmeter.specs import Scenario
 from shardmeter.study.fit.batch import Floats, batches, step_times
-from shardmeter.study.fit.stacks import PRIORS, STARTS, WHERE_SEEN, Fit, Prior, fit
+from shardmeter.study.fit.stacks import EXPERT_ROWS, PRIORS, STARTS, WHERE_SEEN, WITH_EXPERTS, Fit, Prior, fit
 
 ENOUGH = 8
 FAMILIES = (
@@ -53,9 +53,12 @@ def fit_stacks(rows: Sequence[FitRow], least: int = 1) -> dict[str, Fit]:
 
 
 def own_priors(rows: Sequence[FitRow], priors: Mapping[str, Prior] = PRIORS) -> dict[str, Prior]:
-    """The priors of a stack: the usual ones, and those of numbers that its row holds above zero."""
+    """The priors of a stack: the usual ones, those of numbers that its row holds above zero, those of routed experts if it has
+    rows enough of such models."""
     stack = rows[0].scenario.stack
-    return {**priors, **{name: prior for name, prior in WHERE_SEEN.items() if getattr(stack, name) > 0.0}}
+    seen = {name: prior for name, prior in WHERE_SEEN.items() if getattr(stack, name) > 0.0}
+    routed = sum(bool(np.any(np.greater(row.scenario.model.experts, 0.0))) for row in rows)
+    return {**priors, **seen, **(WITH_EXPERTS if routed >= EXPERT_ROWS else {})}
 
 
 def fit_rows(rows: Sequence[FitRow], priors: Mapping[str, Prior] = PRIORS, starts: Sequence[float] = STARTS) -> Fit:
@@ -65,9 +68,14 @@ def fit_rows(rows: Sequence[FitRow], priors: Mapping[str, Prior] = PRIORS, start
 
 
 def stand_in(fits: Mapping[str, Fit]) -> dict[str, float]:
-    """Median of every number over the fitted stacks; what only some stacks have is nought."""
-    usual = {name: float(np.median([f.numbers[name] for f in fits.values()])) for name in PRIORS}
-    return {**usual, **dict.fromkeys(WHERE_SEEN, 0.0)}
+    """Median of every number over the fitted stacks; those of experts over the stacks that have them; what only one stack showed
+    is nought."""
+    found = dict.fromkeys((*WHERE_SEEN, *WITH_EXPERTS), 0.0)
+    for name in (*PRIORS, *WITH_EXPERTS):
+        values = [one.numbers[name] for one in fits.values() if name in one.numbers]
+        if values:
+            found[name] = float(np.median(values))
+    return found
 
 
 def leave_one_source_out(taught: Sequence[FitRow], rows: Sequence[FitRow], fits: Mapping[str, Fit]) -> Floats:
@@ -81,7 +89,7 @@ def leave_one_source_out(taught: Sequence[FitRow], rows: Sequence[FitRow], fits:
         for i in inside:
             row = rows[i]
             own = remaining.get(row.stack)
-            numbers = own.numbers if own is not None and own.rows >= ENOUGH else fallback
+            numbers = {**fallback, **(own.numbers if own is not None and own.rows >= ENOUGH else {})}
             told.append(changed(row.scenario, stack=changed(row.scenario.stack, **numbers)))
         predicted[inside] = step_times(batches(told), len(told))
     return predicted

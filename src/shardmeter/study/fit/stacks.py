@@ -33,6 +33,9 @@ PRIORS: dict[str, Prior] = {
 """Centres and spreads: quartiles of an independent pilot model on 15 stacks; bounds: physics (nothing beats its peak)."""
 WHERE_SEEN: dict[str, Prior] = {"collective_overhead": Prior(centre=3e-4, spread=0.7, low=1e-5, high=2e-3)}
 """Numbers that only stacks have whose row holds one above zero: fitted there, nought in every other and in the stand-in."""
+WITH_EXPERTS: dict[str, Prior] = {"dispatch_wait": Prior(centre=5e-4, spread=1.0, low=1e-5, high=1e-2)}
+"""Numbers that only rows with routed experts can show: fitted where a stack has `EXPERT_ROWS` of them."""
+EXPERT_ROWS = 4
 STARTS = (10e-6, 30e-6, 75e-6)
 """A launch floor that is not active has no gradient: begin from several."""
 NOISE = 0.04

@@ -9,7 +9,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, UnknownName
 from shardmeter.core.record import changed, record
-from shardmeter.families import family
+from shardmeter.families import decoder
 from shardmeter.scenario.catalog import Catalog
 from shardmeter.scenario.islands import build_island
 from shardmeter.specs.accelerator import Accelerator
@@ -113,16 +113,17 @@ def map_verdict(verdict: Verdict, catalog: Catalog, stacks: Mapping[str, Stack])
 
 
 def _least_rate(scenario: Scenario, step_time: float | None) -> tuple[float, float]:
-    """(FLOP/s a device that the matrix products alone need, its dense peak): forward and one gradient where most is frozen."""
+    """(FLOP/s a device that the matrix products alone need, its dense peak): forward and one gradient where most is frozen. Of a
+    decoder; nought for others."""
     island, plan = scenario.fleet.islands[0], scenario.plan
     formats = recipe(plan.precision)
     peak = float(island.accelerator.peak.get(formats.linear or formats.base, np.inf))
-    if not step_time:
+    if not step_time or scenario.model.family != "decoder":
         return 0.0, peak
     tokens = scenario.run.global_batch * scenario.run.seq_len
     passes = 6.0 if plan.trainable == "all" else 4.0
     model = scenario.model
-    matrices = family(model.family).active_matrices(model) + model.vocab * model.hidden
+    matrices = decoder.active_matrices(model) + model.vocab * model.hidden
     return float(passes * matrices * tokens / (step_time * island.gpus)), peak
 
 

@@ -102,7 +102,7 @@ def write_stacks(fits: dict[str, Fit], rows: list[FitRow], memory: dict[str, dic
         if found is None:
             continue
         for name, value in found.numbers.items():
-            line[name] = f"{value * 1e6:.3g} us" if name.endswith("overhead") else f"{value:.3g}"
+            line[name] = f"{value * 1e6:.3g} us" if name.endswith(("overhead", "wait")) else f"{value:.3g}"
         for name, value in memory.get(line["name"], {}).items():
             line[name] = f"{value:.3g}" if name.endswith("share") else f"{value:.3g} B"
         sources = Counter(row.source for row in rows if row.stack == line["name"])

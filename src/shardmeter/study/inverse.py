@@ -106,7 +106,7 @@ def boundary(peak: Callable[[Array], Array], limits: Array, most: float) -> Arra
 
 
 def placed(question: Question, scenario: Scenario, value: float) -> Scenario:
-    """The scenario at one value, its network included."""
+    """The scenario at one value, its network included. Raises ShardMeterError for GPUs that no island has (no legal value does)."""
     laid = question.laid(scenario, value)
     island = moves.resized(scenario.fleet.islands[0], float(laid.fleet.islands[0].gpus))
     if island is None:
@@ -289,7 +289,7 @@ def _named(values: tuple[float, ...]) -> str:
 def _batch_kept(scenario: Scenario) -> str:
     if batch_unsaid(scenario):
         return "global_batch follows as dp·micro_batch (none was said)"
-    return f"global_batch kept at {float(scenario.run.global_batch):g} sequences"
+    return f"global_batch kept at {counted(float(scenario.run.global_batch), 'sequences')}"
 
 
 def _kept_gpus(scenario: Scenario) -> tuple[str, ...]:
@@ -320,7 +320,7 @@ MICRO_BATCH = Question(
 )  # fmt: skip
 SEQ = Question(
     name="seq", noun="sequence", unit="tokens", fewest=False, laid=_with_seq, legal=_seq_lens,
-    kept=lambda scenario: (f"global_batch kept at {float(scenario.run.global_batch):g} sequences, whatever their length",),
+    kept=lambda scenario: (f"global_batch kept at {counted(float(scenario.run.global_batch), 'sequences')}, whatever the length",),
     forgets=("seq_len =", _BATCH),
 )  # fmt: skip
 GPUS = Question(

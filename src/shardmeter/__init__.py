@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
-    from shardmeter.study.api import explain, predict
+    from shardmeter.study.api import explain, predict, solve
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "explain",
     "load",
     "predict",
+    "solve",
     "validate",
 ]
 
@@ -44,6 +45,7 @@ _HOMES = {
     "load": "shardmeter.scenario",
     "page": "shardmeter.render.page",
     "predict": "shardmeter.study.api",
+    "solve": "shardmeter.study.api",
     "validate": "shardmeter.study.validate",
 }
 """Where each public name lives (and `page`, with which an answer prints itself): it is imported when it is first asked for, so that `import shardmeter` costs nothing."""

@@ -25,6 +25,7 @@ SCENARIO = {
 OPTIONS = {
     "predict": SCENARIO,
     "explain": SCENARIO | {"--term"},
+    "solve": SCENARIO | {"question"},
     "trace": SCENARIO | {"-o", "--out", "--svg", "--steps", "--ranks", "--straggle", "--seed"},
     "validate": {"file", "--bars", "--catalog", "--format"},
     "catalog": {"kind", "name", "--catalog", "--format"},

@@ -21,6 +21,7 @@ PUBLIC = {
     "explain",
     "load",
     "predict",
+    "solve",
     "validate",
 }
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -69,18 +70,34 @@ def scenario_options(command: F) -> F:
     return command
 
 
+SHORTCUTS = (
+    "model", "gpus", "instance", "fabric", "price", "plan", "stack", "seq", "micro_batch", "global_batch", "tokens",
+)  # fmt: skip
+"""Options that stand for one field of a scenario."""
+
+
 def resolve(asked: dict[str, Any]) -> Scenario:
     """The scenario that the shared options describe."""
-    names = (
-        "model", "gpus", "instance", "fabric", "price", "plan", "stack", "seq", "micro_batch", "global_batch", "tokens",
-    )  # fmt: skip
-    options = {name: asked[name] for name in names if asked[name] is not None}
+    options = {name: asked[name] for name in SHORTCUTS if asked[name] is not None}
     source = asked["scenario"]
     if source is None and not options and not asked["overrides"]:
         raise click.UsageError("nothing to answer: name a SCENARIO file, or say --model and --gpus")
     from shardmeter.scenario import load
 
     return load(source, overrides=asked["overrides"], catalog=rows(asked["catalogs"]), options=options)
+
+
+def command_line(command: str, asked: dict[str, Any], more: Iterable[str]) -> str:
+    """The same question to another command, with `more` overrides, as it is typed in a shell."""
+    words = ["shardmeter", command, *([asked["scenario"]] if asked["scenario"] is not None else ())]
+    for name in SHORTCUTS:
+        if asked[name] is not None:
+            words += [f"--{name.replace('_', '-')}", asked[name]]
+    for folder in asked["catalogs"]:
+        words += ["--catalog", folder]
+    for text in (*asked["overrides"], *more):
+        words += ["--set", text]
+    return shlex.join(words)
 
 
 def rows(folders: tuple[str, ...]) -> Catalog | None:

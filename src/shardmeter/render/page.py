@@ -1,17 +1,26 @@
-"""How an answer prints itself: `print(prediction)` shows the page of the command, without what was assumed."""
+"""How an answer prints itself: `print` shows the page of the command, without what was assumed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardmeter.render import prediction, terminal
+from shardmeter.render import prediction, solution, terminal
 from shardmeter.render.heading import heading
 
 if TYPE_CHECKING:
+    from shardmeter.render.document import Document
     from shardmeter.study.predict import Prediction
+    from shardmeter.study.solve import Solution
 
 
-def page(answer: Prediction) -> str:
-    """A prediction as plain text, short: no assumptions, warnings at the end."""
-    document = prediction.document(answer.to_dict(), heading(answer.scenario), short=True)
-    return terminal.text(document).rstrip("\n")
+def page(answer: Prediction | Solution) -> str:
+    """A prediction or the answer to an inverse question as plain text, short: no assumptions, warnings at the end."""
+    return terminal.text(_document(answer)).rstrip("\n")
+
+
+def _document(answer: Prediction | Solution) -> Document:
+    from shardmeter.study.solve import Solution
+
+    if isinstance(answer, Solution):
+        return solution.document(answer.to_dict(), heading(answer.prediction.scenario), short=True)
+    return prediction.document(answer.to_dict(), heading(answer.scenario), short=True)

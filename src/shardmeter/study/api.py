@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shardmeter.scenario.catalog import Catalog
     from shardmeter.study.explain import Explanation
     from shardmeter.study.predict import Prediction
+    from shardmeter.study.solve import Solution
 
 Source: TypeAlias = Scenario | Mapping[str, Any] | str | Path | None
 Overrides: TypeAlias = Iterable[str] | Mapping[str, Any]
@@ -39,6 +40,17 @@ def explain(scenario: Source = None, *, overrides: Overrides = (), catalog: Rows
     from shardmeter.study.explain import explain as explanation_of
 
     return explanation_of(_resolved(scenario, overrides, catalog, options))
+
+
+def solve(
+    question: str, scenario: Source = None, *, overrides: Overrides = (), catalog: Rows = None, **options: Any
+) -> Solution:
+    """The largest `micro-batch`, the longest `seq` or the fewest `gpus` with which a scenario fits; the rest is as in `predict`.
+
+    `shardmeter.solve("micro-batch", "run.yaml").answer`; None where no legal value fits."""
+    from shardmeter.study.solve import solve as solution_of
+
+    return solution_of(question, _resolved(scenario, overrides, catalog, options))
 
 
 def _resolved(scenario: Source, overrides: Overrides, catalog: Rows, options: Mapping[str, Any]) -> Scenario:

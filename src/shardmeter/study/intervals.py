@@ -54,3 +54,16 @@ def probability_below(limit: float, predicted: float, quantity: str, stack: str,
     low, high = math.log(found[0]), math.log(found[1])
     centre, deviation = (low + high) / 2.0, (high - low) / (2.0 * NORMAL_90)
     return 0.5 * math.erfc(-(math.log(limit / predicted) - centre) / (deviation * math.sqrt(2.0)))
+
+
+def prediction_within(limit: float, probability: float, quantity: str, stack: str, fitted: bool) -> float | None:
+    """The largest prediction that stays at or below `limit` with that probability: the inverse of `probability_below`. None
+    before any fit. Leaves out: what that does."""
+    import statistics  # takes as long as a prediction to import, and few questions need it
+
+    found = factors(quantity, stack, fitted)
+    if found is None:
+        return None
+    low, high = math.log(found[0]), math.log(found[1])
+    centre, deviation = (low + high) / 2.0, (high - low) / (2.0 * NORMAL_90)
+    return limit * math.exp(-centre - deviation * statistics.NormalDist().inv_cdf(probability))

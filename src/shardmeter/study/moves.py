@@ -115,36 +115,54 @@ def small_states(plan: Plan, island: Island) -> Laid | None:
 
 
 def more_nodes(factor: float) -> Move:
-    """So many times the nodes; the data-parallel ranks that shard take them. An island without a fabric first fills its node,
-    then nodes are joined by what is known to lie outside; None where nothing is."""
+    """So many times the nodes; the data-parallel ranks that shard take them. None where no such island is known."""
 
     def move(plan: Plan, island: Island) -> Laid | None:
-        last = island.tiers[-1]
-        if len(island.tiers) == 1:
-            larger = _joined(island, factor)
-        else:
-            tiers = (*island.tiers[:-1], changed(last, size=last.size * factor))
-            larger = changed(island, nodes=island.nodes * factor, tiers=tiers)
+        larger = resized(island, float(island.gpus) * factor)
         return None if larger is None else (changed(plan, dp_shard=float(plan.dp_shard) * factor), larger)
 
     return move
 
 
-def _joined(island: Island, factor: float) -> Island | None:
-    """So many times the GPUs of an island that is one scale-up domain, as a scenario that names them would build them."""
+def node_size(island: Island) -> float:
+    """GPUs of a whole node: what the nodes have where there are several, else what a node of that device has at least."""
+    own = float(island.gpus_per_node)
+    return own if island.nodes > 1 else max(own, float(island.accelerator.node_size))
+
+
+def resized(island: Island, gpus: float) -> Island | None:
+    """The island with so many GPUs: part of one node, or whole nodes. Its last tier ends with it, and tiers that nothing
+    crosses fall away. Where it has no fabric, nodes are joined by what is known to lie outside; None where nothing is, and
+    for GPUs that are no number of nodes, or of the units of nodes that it has."""
+    if gpus == island.gpus:
+        return island
+    each = min(gpus, node_size(island))
+    if gpus % each:
+        return None
+    if len(island.tiers) == 1:
+        return _rebuilt(island, gpus / each, each)
+    kept = [tier for tier in island.tiers[:-1] if tier.size < gpus]
+    if any(gpus % tier.size for tier in kept[1:]):
+        return None
+    last = changed(island.tiers[len(kept)], size=gpus)
+    return changed(island, nodes=gpus / each, gpus_per_node=each, tiers=(*kept, last))
+
+
+def _rebuilt(island: Island, nodes: float, gpus_per_node: float) -> Island | None:
+    """An island of one scale-up domain in another size, as a scenario that names it would build it."""
     from shardmeter.scenario.islands import build_island
 
-    device, gpus = island.accelerator, float(island.gpus) * factor
-    per_node = max(float(island.gpus_per_node), min(gpus, float(device.node_size)))
-    if gpus % per_node:
-        return None
     try:
-        larger = build_island(
-            accelerator=device, nodes=gpus / per_node, gpus_per_node=per_node, fabric=island.outside, name=island.name
+        made = build_island(
+            accelerator=island.accelerator,
+            nodes=nodes,
+            gpus_per_node=gpus_per_node,
+            fabric=island.outside,
+            name=island.name,
         )
     except ShardMeterError:
         return None
-    return changed(larger, price=island.price, price_basis=island.price_basis, region=island.region)
+    return changed(made, price=island.price, price_basis=island.price_basis, region=island.region)
 
 
 def twice_fabric(plan: Plan, island: Island) -> Laid | None:
@@ -183,6 +201,17 @@ def plan_fields(old: Plan, new: Plan) -> dict[str, str]:
     if LAYOUT & set(different) and (old.dp_replicate != 1 or new.dp_replicate != 1):
         different = [name for name in SHOWN if name in different or name in ("dp_shard", "dp_replicate")]
     return {name: _text(getattr(new, name)) for name in different}
+
+
+def catalog_row(device: Accelerator) -> Accelerator | None:
+    """The shipped row of a device, if the device is as shipped: then its name says all of it."""
+    from shardmeter.scenario.catalog import load_catalog
+
+    try:
+        found = load_catalog().accelerator(device.name)
+    except ShardMeterError:
+        return None
+    return found if found == device else None
 
 
 def island_text(island: Island, known: Accelerator | None) -> str | None:

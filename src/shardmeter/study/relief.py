@@ -7,12 +7,10 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB
 from shardmeter.engine.constraints import violations
 from shardmeter.engine.evaluate import evaluate
-from shardmeter.specs.accelerator import Accelerator
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.plan import Plan
@@ -182,7 +180,7 @@ class _Trial:
         self.scenario, self.island = scenario, scenario.fleet.islands[0]
         self.per_token = float(estimate.step_time / estimate.tokens)
         self.follows = batch_unsaid(scenario)
-        self.known = _catalog_row(self.island.accelerator)
+        self.known = moves.catalog_row(self.island.accelerator)
         self.tried: set[tuple[Plan, float]] = {(scenario.plan, float(self.island.gpus))}
 
     def all(self, combinations: Iterable[tuple[Move, ...]]) -> Iterable[Outcome | None]:
@@ -248,14 +246,3 @@ class _Trial:
         if run.global_batch != self.scenario.run.global_batch:
             words.append(f"global batch {float(run.global_batch):,.0f}")
         return ", ".join(words)
-
-
-def _catalog_row(device: Accelerator) -> Accelerator | None:
-    """The shipped row of a device, if the device is as shipped: then its name says all of it."""
-    from shardmeter.scenario.catalog import load_catalog
-
-    try:
-        found = load_catalog().accelerator(device.name)
-    except ShardMeterError:
-        return None
-    return found if found == device else None

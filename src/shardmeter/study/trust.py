@@ -83,6 +83,12 @@ def fits_probability(scenario: Scenario, peak: float, limit: float) -> float | N
     return intervals.probability_below(limit, peak, "memory", base.stack, bool(base.stack))
 
 
+def peak_within(scenario: Scenario, limit: float, probability: float) -> float | None:
+    """The largest predicted peak that stays within the limit with that probability; None before any fit."""
+    base = _base(scenario)
+    return intervals.prediction_within(limit, probability, "memory", base.stack, bool(base.stack))
+
+
 def warnings(scenario: Scenario) -> tuple[str, ...]:
     """Sentences where the speed rests on little: few rows, other accelerators, no fit at all."""
     stack, base = scenario.stack, footing(scenario.stack)

@@ -29,8 +29,8 @@ CATALOG = load_catalog()
 STACK = CATALOG.stack("titan-compile")
 DEVICE = CATALOG.accelerator("A100-SXM4-80GB")
 TRUTHS = (
-    {"gemm_factor": 0.72, "traffic_factor": 1.7, "launch_overhead": 55e-6, "nic_factor": 0.42},
-    {"gemm_factor": 0.97, "traffic_factor": 0.8, "launch_overhead": 18e-6, "nic_factor": 0.8},
+    {"gemm_factor": 0.72, "traffic_factor": 1.7, "launch_overhead": 55e-6, "nic_factor": 0.42, "contention": 0.55},
+    {"gemm_factor": 0.97, "traffic_factor": 0.8, "launch_overhead": 18e-6, "nic_factor": 0.8, "contention": 0.3},
 )
 
 
@@ -86,7 +86,7 @@ def test_the_numbers_that_made_the_rows_are_found_again(truth: dict[str, float])
 def test_the_shipped_priors_pull_a_little_and_leave_the_times_right(truth: dict[str, float]) -> None:
     rows = made(truth)
     found = fit_rows(rows)
-    assert found.numbers == pytest.approx(truth, rel=0.15)
+    assert found.numbers == pytest.approx(truth, rel=0.2)
     again = step_times(batches([changed(r.scenario, stack=changed(STACK, **found.numbers)) for r in rows]), len(rows))
     assert np.max(np.abs(again / np.array([row.step_time for row in rows]) - 1.0)) < 0.01
 

@@ -54,7 +54,7 @@ def test_public_sizes_fill_what_a_row_leaves_out():
     blank = dict.fromkeys(("n_layers", "hidden", "ffn_hidden", "n_heads", "n_kv_heads", "head_dim", "vocab"), "")
     model = mapped(**blank).scenario.model
     assert (model.layers, model.hidden, model.ffn, model.vocab) == (32, 4096, 14336, 128256)
-    assert mapped(**blank, model="Llama-3.1-405B proxy (21 layers)").scenario.model.layers == 21
+    assert mapped(**blank, model="Llama-3.1-405B proxy (21 layers)", step_time_s="60").scenario.model.layers == 21
     assert "size is not stated" in mapped(**blank, model="Llama-like-7B").exclude
 
 

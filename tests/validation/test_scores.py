@@ -23,7 +23,7 @@ SIZES = "Llama-3-8B,32,4096,14336,32,8,128,128256,8192,H100-80GB,8"
 
 def line(id_, source="one", tp=1, micro=1, step="2.0", memory="", precision="bf16", task="pretrain"):
     return (
-        f"{id_},{source},{SIZES},{precision},{tp},1,1,{8 // tp},zero1,{micro},64,torchtitan,2025,{step},{memory},{task}"
+        f"{id_},{source},{SIZES},{precision},{tp},1,1,{8 // tp},zero1,{micro},16,torchtitan,2025,{step},{memory},{task}"
     )
 
 
@@ -138,7 +138,7 @@ def failed(tmp_path, *lines):
 
 
 def test_failed_configurations(tmp_path):
-    rows = ("8.86B,1,8,4,256,8,1,1,1,crashed/oom", "8.86B,1,1,128,256,2,2,2,0,oom", "1.34B,8,1,8,256,1,64,1,0,oom",
+    rows = ("8.86B,1,8,4,256,8,1,1,1,crashed/oom", "8.86B,1,32,4,256,2,2,2,0,oom", "1.34B,8,1,8,256,1,64,1,0,oom",
             "1.34B,1,1,32,256,8,1,1,0,kernel not available")  # fmt: skip
     path = failed(tmp_path, *rows)
     for peak, recall in ((60.0, 0.0), (100.0, 1.0)):

@@ -137,22 +137,31 @@ def test_the_table_and_csv_print(capsys: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "named"),
+    ("plan", "streams"),
     [
-        ("fsdp,tp=2,pp=4,schedule=zb-v,virtual_stages=2", "schedule zb-v"),
-        ("fsdp,tp=2,pp=4,schedule=zb-h1", "schedule zb-h1"),
-        ("fsdp,tp=2,pp=4,schedule=dualpipe", "schedule dualpipe"),
-        ("fsdp,offload=activations", "offload activations"),
+        ("fsdp,tp=2,pp=4,schedule=zb-v,virtual_stages=2", set()),
+        ("fsdp,tp=2,pp=4,schedule=zb-h1", set()),
+        ("fsdp,tp=2,pp=4,schedule=zb-h2", set()),
+        ("zero1,tp=2,pp=4,schedule=zb-2p", set()),
+        ("fsdp,tp=2,pp=4,schedule=dualpipe", set()),
+        ("fsdp,offload=activations", {"to host", "from host"}),
+        ("fsdp,tp=2,pp=4,offload=optimizer", {"to host", "from host", "host update"}),
+        ("fsdp,pp=2,schedule=dualpipe,offload=parameters", {"from host"}),
     ],
 )
-def test_what_is_not_drawn_yet_is_said(capsys: Any, plan: str, named: str) -> None:
-    question = [*PIPED[:4], "--plan", plan, "--global-batch", "512"]
-    assert main(["predict", *question]) in (0, 1)
-    capsys.readouterr()
-    assert main(["trace", *question]) == 2
-    seen = capsys.readouterr()
-    assert f"{named}: not drawn yet" in seen.err
-    assert not seen.out
+def test_own_clocks_two_copies_and_offloads_are_drawn(
+    capsys: Any, tmp_path: Path, plan: str, streams: set[str]
+) -> None:
+    picture, question = tmp_path / "out.svg", [*PIPED[:2], "--gpus", "64xGH200-96GB", "--plan", plan]
+    for steps in ("1", "3"):
+        asked = [*question, "--global-batch", "512", "--steps", steps, "--svg", str(picture)]
+        assert main(["trace", *asked, "--format", "json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        assert abs(answer["error"]) <= 0.02
+        assert sum(term["timeline_s"] for term in answer["terms"]) == pytest.approx(answer["step_time_s"], rel=1e-9)
+        assert {one["stream"] for one in answer["streams"]} & {"to host", "from host", "host update"} == streams
+    texts = {element.text for element in ET.fromstring(picture.read_text(encoding="utf-8")).iter(f"{SVG}text")}
+    assert streams <= texts
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "interleaved,virtual_stages=2", "interleaved-bf,virtual_stages=2"])

@@ -15,7 +15,7 @@ from shardmeter.engine.demand import contents
 from shardmeter.engine.layer import DIRECTIONS, HOST, Ledger, Piece
 from shardmeter.engine.price import NOTHING, Charge
 from shardmeter.families.operations import is_layer
-from shardmeter.schedules import Slot
+from shardmeter.schedules import Slot, traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
@@ -47,15 +47,12 @@ def micro_batch(
     for name, count in contents(stage):
         add.merged(hidden, pieces[name].hidden, float(count))
     if fsdp.applies(plan):
-        shown, behind, forward, backward = _accumulated(stage, pieces, plan, stack, micro_batches)
+        shown, behind, longer = _accumulated(stage, pieces, plan, stack, micro_batches)
         add.merged(exposed, shown, 1.0)
         add.merged(hidden, behind, 1.0)
-        times[FORWARD] = times[FORWARD] + forward
-        times[INPUT_GRAD] = times[INPUT_GRAD] + backward
+        add.merged(times, longer, 1.0)
     if {"parameters", "activations"} & set(plan.offload):
-        forward, backward = _copied(stage, pieces, plan, exposed, hidden)
-        times[FORWARD] = times[FORWARD] + forward
-        times[INPUT_GRAD] = times[INPUT_GRAD] + backward
+        add.merged(times, _copied(stage, pieces, plan, exposed, hidden), 1.0)
     slot = Slot(
         first=stage.first,
         count=stage.count,
@@ -73,15 +70,19 @@ def chunks(stage: Stage, plan: Plan) -> tuple[Blocks, ...]:
     return pipeline.contents(counts, stage.contents)
 
 
-def _sharded(
-    stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack
-) -> tuple[Ledger, Ledger, Seconds, Seconds]:
-    """Sharded parameters behind a micro-batch: (exposed, hidden, extra forward seconds, extra backward seconds).
+def parted(plan: Plan) -> bool:
+    """Whether input gradients and weight gradients are turns of their own (DualPipe parts only a few)."""
+    kind = traits(plan.schedule)
+    return plan.pp > 1 and kind.split and kind.route != "crossing"
+
+
+def _sharded(stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack) -> tuple[Ledger, Ledger, Ledger]:
+    """Sharded parameters behind a micro-batch: (exposed, hidden, seconds by phase that it lasts longer).
 
     The root unit (embedding and head) is gathered first and kept; one layer is gathered ahead of the one that computes, and
     its gradients are reduced behind the next. So the first gather and the last reduction of every turn show, unless the
-    embedding or the head computes beside them, and the end of a backward waits for its reductions. Leaves out: a backward
-    that is parted into two turns."""
+    embedding or the head computes beside them, and the end of a backward waits for its reductions. A
+    backward of two turns gathers in the first and reduces in the second."""
     rows = [_expanded(layers) for layers in chunks(stage, plan)]
     there: Seconds = 0.0
     gathers: Seconds = 0.0
@@ -92,9 +93,13 @@ def _sharded(
             gathers = gathers + pieces[row[-1]].gather_again.seconds
     stalls, _, slowed_there = behind(_forward_windows(stage, pieces, rows), stack.contention)
     there = there + stalls
-    stalls, reductions, slowed_back = behind(_backward_windows(stage, pieces, rows), stack.contention)
+    apart = parted(plan)
+    stalls, reductions, slowed_back = behind(_backward_windows(stage, pieces, rows, apart=apart), stack.contention)
+    slowed_weights: Seconds = 0.0
+    if apart:
+        _, reductions, slowed_weights = behind(_weight_windows(stage, pieces, rows), stack.contention)
     gathers = gathers + stalls
-    reductions = reductions + _turn_ends(stage, pieces, rows)
+    reductions = reductions + _turn_ends(stage, pieces, rows, apart=apart)
     roots = [pieces[name] for name, here in contents(stage) if here and not is_layer(name)]
     layer_gathers: Seconds = 0.0
     all_reductions = add.folded(one.reduce.seconds for one in roots)
@@ -110,9 +115,11 @@ def _sharded(
     exposed = {
         "parameter gather": there + gathers,
         "gradient reduction": reductions,
-        "contention": slowed_there + slowed_back,
+        "contention": slowed_there + slowed_back + slowed_weights,
     }
-    return exposed, hidden, there + slowed_there, gathers + reductions + slowed_back
+    back = {INPUT_GRAD: gathers + slowed_back}
+    add.merged(back, {WEIGHT_GRAD if apart else INPUT_GRAD: reductions + slowed_weights}, 1.0)
+    return exposed, hidden, {FORWARD: there + slowed_there, **back}
 
 
 def _expanded(layers: Blocks) -> tuple[str, ...]:
@@ -130,9 +137,12 @@ def _forward_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tupl
     ]
 
 
-def _backward_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]]) -> list[Window]:
+def _backward_windows(
+    stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]], *, apart: bool
+) -> list[Window]:
     """Computes behind which the layer before is gathered again and the gradients of the one after are reduced; at the edges
-    those of the head (with a gather only) and of the embedding (with a reduction only)."""
+    those of the head (with a gather only) and of the embedding (with a reduction only). Weight gradients `apart`: only the
+    input gradients, with gathers."""
     triples: Counter[tuple[str, str, str]] = Counter()
     for row in filter(None, rows):
         triples.update(zip(("", *row[:-1]), row, (*row[1:], ""), strict=True))
@@ -140,26 +150,41 @@ def _backward_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tup
         triples[rows[-1][-1], "head", ""] += 1
     windows = [
         Window(
-            count=count, period=pieces[own].backward, serial=pieces[own].serial_backward,
+            count=count, period=pieces[own].times[INPUT_GRAD] if apart else pieces[own].backward,
+            serial=pieces[own].serial[INPUT_GRAD] if apart else pieces[own].serial_backward,
             gather=pieces[before].gather_again if before else NOTHING,
-            reduce=pieces[after].reduce if after else NOTHING,
+            reduce=pieces[after].reduce if after and not apart else NOTHING,
         )
         for (before, own, after), count in triples.items()
     ]  # fmt: skip
-    return windows + _edge(stage, pieces, rows[0])
+    return windows if apart else windows + _edge(stage, pieces, rows[0], apart=apart)
 
 
-def _edge(stage: Stage, pieces: dict[str, Piece], row: tuple[str, ...]) -> list[Window]:
+def _weight_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]]) -> list[Window]:
+    """Weight gradients behind which those of the layer after are reduced."""
+    pairs = Counter(pair for row in rows for pair in pairwise(row))
+    windows = [
+        Window(
+            count=count, period=pieces[own].times[WEIGHT_GRAD], serial=pieces[own].serial[WEIGHT_GRAD],
+            reduce=pieces[after].reduce,
+        )
+        for (own, after), count in pairs.items()
+    ]  # fmt: skip
+    return windows + _edge(stage, pieces, rows[0], apart=True)
+
+
+def _edge(stage: Stage, pieces: dict[str, Piece], row: tuple[str, ...], *, apart: bool) -> list[Window]:
     """The embedding's backward, beside which the first layer is reduced: its sum over replicas follows its scatter on
     whatever channel."""
     if not (stage.embedding and row):
         return []
     reduce, own = pieces[row[0]].reduce, pieces["embedding"]
     ending = Charge(reduce.seconds, reduce.scale_up, np.where(np.greater(reduce.fabric, 0.0), reduce.seconds, 0.0))
-    return [Window(count=1, period=own.backward, serial=own.serial_backward, reduce=ending)]
+    period, serial = (own.times[WEIGHT_GRAD], own.serial[WEIGHT_GRAD]) if apart else (own.backward, own.serial_backward)
+    return [Window(count=1, period=period, serial=serial, reduce=ending)]
 
 
-def _turn_ends(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]]) -> Seconds:
+def _turn_ends(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]], *, apart: bool) -> Seconds:
     """Reductions that a turn waits for at its end, over the turns of a micro-batch: the last layer's, unless the embedding
     computes beside it, and the root unit's."""
     shown: Seconds = 0.0
@@ -169,7 +194,7 @@ def _turn_ends(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str,
         scattering: Seconds = 0.0
         stall: Seconds = 0.0
         if row and here["embedding"]:
-            for window in _edge(stage, pieces, row):
+            for window in _edge(stage, pieces, row, apart=apart):
                 scattering, stall = hide.late(window.reduce.scale_up, window.period), window.stall(window.reduce)
         elif row:
             jobs.insert(0, pieces[row[0]].reduce)
@@ -222,10 +247,14 @@ def behind(windows: Sequence[Window], contention: Ratio) -> tuple[Seconds, Secon
 
 
 def lasting(layer: Piece, plan: Plan) -> tuple[Seconds, Seconds]:
-    """How long one layer's forward and its backward last in the middle of a train, with what they wait for there."""
+    """How long one layer's forward and its backward (the input gradient, where the weight gradient is a turn of its own) last in
+    the middle of a train, with what they wait for there."""
     if not fsdp.applies(plan):
-        return layer.forward, layer.backward
+        return layer.forward, layer.times[INPUT_GRAD] if parted(plan) else layer.backward
     there = Window(count=1, period=layer.forward, serial=layer.serial[FORWARD])
+    if parted(plan):
+        back = Window(count=1, period=layer.times[INPUT_GRAD], serial=layer.serial[INPUT_GRAD])
+        return layer.forward + there.stall(layer.gather), back.period + back.stall(layer.gather_again)
     back = Window(count=1, period=layer.backward, serial=layer.serial_backward)
     moved = layer.gather_again.plus(layer.reduce)
     return layer.forward + there.stall(layer.gather), layer.backward + back.stall(moved)
@@ -233,7 +262,7 @@ def lasting(layer: Piece, plan: Plan) -> tuple[Seconds, Seconds]:
 
 def _accumulated(
     stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, micro_batches: Count
-) -> tuple[Ledger, Ledger, Seconds, Seconds]:
+) -> tuple[Ledger, Ledger, Ledger]:
     """`_sharded` of the mean micro-batch: where gradients are reduced with the last one only, the others reduce nothing.
 
     Leaves out: that it is the last one that passes all stages at the end of a step (up to 30 % short where its
@@ -248,27 +277,42 @@ def _accumulated(
     def mean(one: Ledger, other: Ledger) -> Ledger:
         return {label: share * one[label] + (1.0 - share) * other[label] for label in one}
 
-    return (
-        mean(loud[0], quiet[0]),
-        mean(loud[1], quiet[1]),
-        share * loud[2] + (1.0 - share) * quiet[2],
-        share * loud[3] + (1.0 - share) * quiet[3],
-    )
+    return mean(loud[0], quiet[0]), mean(loud[1], quiet[1]), mean(loud[2], quiet[2])
 
 
-def _copied(
-    stage: Stage, pieces: dict[str, Piece], plan: Plan, exposed: Ledger, hidden: Ledger
-) -> tuple[Seconds, Seconds]:
-    """Copies between device and host behind a stage's layers: what they add to the forward and to the backward.
+def _copied(stage: Stage, pieces: dict[str, Piece], plan: Plan, exposed: Ledger, hidden: Ledger) -> dict[str, Seconds]:
+    """Copies between device and host behind a stage's layers: seconds by phase that they add.
 
-    They share the window with the gathers of sharded parameters, each on a channel of its own."""
-    shown: tuple[Seconds, Seconds] = (0.0, 0.0)
-    for name, count in stage.contents:
-        layer = pieces[name]
-        there, back = lasting(layer, plan)
-        forward, behind = hide.stall(layer.copies.forward, there, count)
-        backward, more = hide.stall(layer.copies.backward, back, count)
-        add.merged(exposed, {HOST: forward + backward}, 1.0)
-        add.merged(hidden, {HOST: behind + more}, 1.0)
-        shown = shown[0] + forward, shown[1] + backward
-    return shown
+    A shard comes up one layer before its gather, what a layer kept one layer before its backward; what it keeps goes down
+    behind the layer after it. They share the window with the gathers of sharded parameters, each on a channel of its own. Of
+    every turn the first copy up shows and the last copy down, unless the root's gather or the head's compute is beside them."""
+    longer: dict[str, Seconds] = {FORWARD: 0.0, INPUT_GRAD: 0.0}
+    moved: Seconds = 0.0
+    for at, row in enumerate(rows := [_expanded(layers) for layers in chunks(stage, plan)]):
+        if not row:
+            continue
+        moved = moved + add.folded(pieces[name].copies.forward + pieces[name].copies.backward for name in row)
+        roots = [name for name, here in (("embedding", stage.embedding and at == 0),
+                                         ("head", stage.head and at == len(rows) - 1)) if here]  # fmt: skip
+        there = add.folded(pieces[name].gather.seconds for name in roots)
+        back = pieces["head"].times[INPUT_GRAD] + (0.0 if parted(plan) else pieces["head"].times[WEIGHT_GRAD])
+        first, last = pieces[row[0]].copies, pieces[row[-1]].copies
+        forward = hide.late(first.parameters, there)
+        forward = forward + hide.late(last.down, pieces["head"].forward if "head" in roots else 0.0)
+        beside = back if "head" in roots else pieces[row[-1]].gather_again.seconds
+        backward = hide.late(last.parameters, back if "head" in roots else 0.0) + hide.late(last.up, beside)
+        for (own, after), count in Counter(pairwise(row)).items():
+            window = lasting(pieces[own], plan)[0]
+            ways = np.maximum(pieces[after].copies.parameters, pieces[own].copies.down)
+            forward = forward + float(count) * hide.late(ways, window)
+        ahead = (
+            hide.late(back, last.backward) if "head" in roots else 0.0
+        )  # the second shard comes up beside a head too
+        for k, (before, own) in enumerate(pairwise(row)):
+            window = lasting(pieces[own], plan)[1] + (ahead if k == len(row) - 2 else 0.0)
+            backward = backward + hide.late(pieces[before].copies.backward, window)
+        longer = {FORWARD: longer[FORWARD] + forward, INPUT_GRAD: longer[INPUT_GRAD] + backward}
+    shown = longer[FORWARD] + longer[INPUT_GRAD]
+    add.merged(exposed, {HOST: shown}, 1.0)
+    add.merged(hidden, {HOST: add.larger(moved - shown, 0.0)}, 1.0)
+    return longer

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from shardmeter.core.formula import under
 from shardmeter.core.record import changed
 from shardmeter.core.units import Seconds
-from shardmeter.engine import add, demand, whole
+from shardmeter.engine import add, demand, joined, whole
 from shardmeter.engine.demand import Work
 from shardmeter.engine.hide import Fold
+from shardmeter.engine.joined import Joint
 from shardmeter.engine.layer import Ledger, Piece
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.engine.price import Prices
@@ -34,7 +37,8 @@ def step(
     if not fsdp.applies(plan) and data.reduces_each(plan, stack.accumulate):
         with under("gradient reduction"):
             stages = [whole.each(work, stage, pieces, price, plan) for stage in stages]
-    exposed, hidden = _pipeline(work, stages, hop, plan, stack)
+    joints = joined.line(work, pieces, plan, stack)
+    exposed, hidden = _pipeline(work, stages, hop, plan, stack, joints)
     steady = add.folded(exposed.values())
     bubble = exposed.get("pipeline bubble", 0.0)
     before: Seconds = 0.0
@@ -67,11 +71,13 @@ def step(
     return exposed, hidden, Fold(prologue=before, steady=steady, epilogue=after, idle={"compute": bubble}, work=tokens)
 
 
-def _pipeline(work: Work, stages: list[MicroBatch], hop: Seconds, plan: Plan, stack: Stack) -> tuple[Ledger, Ledger]:
+def _pipeline(
+    work: Work, stages: list[MicroBatch], hop: Seconds, plan: Plan, stack: Stack, joints: Sequence[Joint] = ()
+) -> tuple[Ledger, Ledger]:
     """The critical device's seconds × micro-batches, the bubble that the schedule leaves, and what sends add to it."""
     exposed: Ledger = {}
     hidden: Ledger = {}
-    devices = _devices(work, stages, plan)
+    devices = _devices(work, stages, plan, joints)
     longest = devices[0].slot.whole
     for device in devices[1:]:
         longest = np.maximum(longest, device.slot.whole)
@@ -79,9 +85,7 @@ def _pipeline(work: Work, stages: list[MicroBatch], hop: Seconds, plan: Plan, st
     add.merged(hidden, _critical(devices, longest, "hidden"), work.micro_batches)
     if plan.pp > 1:
         module = schedule(plan.schedule)
-        slots = [
-            changed(stages[kind].slot, first=first, count=count, owed=work.owed) for kind, first, count in work.runs
-        ]
+        slots = slots_of(work, stages, joints)
         passes, chunks = work.micro_batches, plan.virtual_stages
         still = module.makespan(slots, passes, chunks, 0.0)
         moving = still
@@ -90,10 +94,21 @@ def _pipeline(work: Work, stages: list[MicroBatch], hop: Seconds, plan: Plan, st
         elif not stack.pipeline_overlap:
             moving = module.makespan(slots, passes, chunks, hop)
         exposed["stage sends"] = moving - still
-        exposed["pipeline bubble"] = still - work.micro_batches * longest
+        exposed["pipeline bubble"] = still - work.micro_batches * longest + _tied_wait(work, slots, hop, still, plan)
         if stack.pipeline_overlap:
             hidden["stage sends"] = 2.0 * hop * work.micro_batches
     return exposed, hidden
+
+
+def _tied_wait(work: Work, slots: Sequence[Slot], hop: Seconds, span: Seconds, plan: Plan) -> Seconds:
+    """What the first stage waits for the last, beyond the longest span of a device on its own clock, where both hold a tied matrix:
+    its gradient is whole when the last stage is done, which begins a way through the pipeline later."""
+    if work.tied is None or not traits(plan.schedule).own_clock:
+        return 0.0
+    way = -hop - slots[-1].forward
+    for slot in slots:
+        way = way + float(slot.count) * (slot.forward + hop)
+    return np.maximum(way + work.micro_batches * slots[-1].whole - span, 0.0)
 
 
 def _with_sends(slot: Slot, seconds: Seconds) -> Slot:
@@ -101,21 +116,39 @@ def _with_sends(slot: Slot, seconds: Seconds) -> Slot:
     return changed(slot, forward=slot.forward + seconds, input_grad=slot.input_grad + seconds)
 
 
-def _devices(work: Work, stages: list[MicroBatch], plan: Plan) -> list[MicroBatch]:
+def slots_of(work: Work, stages: list[MicroBatch], joints: Sequence[Joint] = ()) -> list[Slot]:
+    """What the schedule is given: runs of equal stages or, where turns are joined, every stage with what its backward saves
+    together with a forward of the mirrored one."""
+    slots = [changed(stages[kind].slot, first=first, count=count, owed=work.owed) for kind, first, count in work.runs]
+    if not joints:
+        return slots
+    line = [slot for slot in slots for _ in range(slot.count)]
+    pairs = enumerate(zip(line, reversed(joints), strict=True))
+    return [changed(slot, first=at, count=1, joined=joint.saved) for at, (slot, joint) in pairs]
+
+
+def _devices(work: Work, stages: list[MicroBatch], plan: Plan, joints: Sequence[Joint] = ()) -> list[MicroBatch]:
     """What a device does per micro-batch: its stage or, with two copies of the model in opposite directions, half of its own
-    stage and half of the mirrored one."""
+    stage and half of the mirrored one, less what joined turns hide."""
     if plan.pp == 1 or traits(plan.schedule).copies == 1.0:
         return stages
     line = [stages[kind] for kind, _, count in work.runs for _ in range(count)]
     found: list[MicroBatch] = []
-    for own, mirrored in zip(line[: len(line) // 2], line[::-1], strict=False):
+    for at, (own, mirrored) in enumerate(zip(line[: len(line) // 2], line[::-1], strict=False)):
         ledgers: dict[str, Ledger] = {"exposed": {}, "hidden": {}}
         parts: dict[str, Seconds] = {}
+        for name in ("forward", "input_grad", "weight_grad"):
+            parts[name] = (getattr(own.slot, name) + getattr(mirrored.slot, name)) / 2.0
         for name, ledger in ledgers.items():
             add.merged(ledger, getattr(own, name), 0.5)
             add.merged(ledger, getattr(mirrored, name), 0.5)
-        for name in ("forward", "input_grad", "weight_grad"):
-            parts[name] = (getattr(own.slot, name) + getattr(mirrored.slot, name)) / 2.0
+        if joints:
+            counts = schedule(plan.schedule).joins(at, plan.pp, work.micro_batches)
+            for joint, count in zip((joints[at], joints[-1 - at]), counts, strict=True):
+                share = count / work.micro_batches
+                for name, ledger in ledgers.items():
+                    add.merged(ledger, getattr(joint, name), share)
+                parts["input_grad"] = parts["input_grad"] - share * joint.saved
         found.append(changed(own, slot=changed(own.slot, **parts), **ledgers))
     return found
 

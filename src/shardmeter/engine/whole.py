@@ -4,7 +4,8 @@ forward. Every layer's share of the buckets is released when its gradient is who
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from shardmeter.core.units import Ratio, Seconds
 from shardmeter.engine import add, demand, hide
 from shardmeter.engine.demand import BlockWork, Held, Work
 from shardmeter.engine.layer import Piece
-from shardmeter.engine.micro_batch import MicroBatch, chunks
+from shardmeter.engine.micro_batch import MicroBatch, chunks, parted
 from shardmeter.engine.price import NOTHING, Charge, Prices
 from shardmeter.schedules import traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Transfer
@@ -23,6 +24,7 @@ from shardmeter.strategies import data
 from shardmeter.strategies.pipeline import Blocks, Stage
 from shardmeter.strategies.precision import WIDTH
 
+Charging: TypeAlias = "Callable[[Work, Stage, Prices, Plan], Collectives]"
 TINY = 1e-30
 """Seconds: keeps a train without compute from dividing by nothing."""
 
@@ -83,6 +85,9 @@ def reduction(
     Leaves out: buckets that hold parts of two layers."""
     if data.reduces_each(plan, price.stack.accumulate):
         return Shown()
+    if _crossing(plan):
+        trains = _mirrored(work, stages, gradient_charges, pieces, price, plan, backward=True)
+        return _worst([behind(train, price.stack, overlap=price.stack.gradient_overlap) for train in trains])
     alone = plan.pp > 1 and traits(plan.schedule).split
     found, slack, slowed = Shown(), add.folded(()), add.folded(())
     for at, (kind, _, count) in enumerate(work.runs):
@@ -103,8 +108,11 @@ def update(
     work: Work, stages: Sequence[MicroBatch], pieces: Mapping[str, Piece], price: Prices, plan: Plan, hop: Seconds
 ) -> Shown:
     """The gather of updated parameters behind the first forward, of the stage that it holds up most: a later stage has the
-    forwards before it as well, unless micro-batches are fed from both ends."""
-    crossing = plan.pp > 1 and traits(plan.schedule).route == "crossing"
+    forwards before it as well, unless micro-batches are fed from both ends or devices keep their own clocks."""
+    if _crossing(plan):
+        trains = _mirrored(work, stages, update_charges, pieces, price, plan, backward=False)
+        return _worst([in_time(train, price.stack, 0.0, overlap=price.stack.gather_overlap) for train in trains])
+    own_clock = plan.pp > 1 and traits(plan.schedule).own_clock
     found, slack, slowed = Shown(), add.folded(()), add.folded(())
     for at, (kind, _, count) in enumerate(work.runs):
         stage, slot = stages[kind].stage, stages[kind].slot
@@ -112,10 +120,60 @@ def update(
         train = [group for part in released(work, stage, charges, pieces, plan, backward=False) for group in part]
         shown = in_time(train, price.stack, slack, overlap=price.stack.gather_overlap)
         found = _later(found, shown, 0.0) if at else shown
-        if not crossing:
+        if not own_clock:
             slack = slack + float(count) * (slot.forward / float(plan.virtual_stages) + hop + shown.slowed)
         slowed = slowed + float(count) * shown.slowed
     return changed(found, slowed=slowed)
+
+
+def _crossing(plan: Plan) -> bool:
+    """Whether every device holds a stage of each of two copies of the model."""
+    return plan.pp > 1 and traits(plan.schedule).route == "crossing"
+
+
+def _mirrored(
+    work: Work, stages: Sequence[MicroBatch], charges: Charging, pieces: Mapping[str, Piece], price: Prices, plan: Plan,
+    *, backward: bool,
+) -> list[list[Released]]:  # fmt: skip
+    """The trains of every device that holds a stage of each of two copies: that of the mirrored stage and, before it in the
+    forward and after it in the backward, that of its own. Between the two lie turns of other micro-batches.
+
+    Leaves out: which of the last backwards are parted."""
+    kinds = [kind for kind, _, count in work.runs for _ in range(count)]
+    found: list[list[Released]] = []
+    for at in range(plan.pp // 2):
+        own, mirrored = stages[kinds[at]], stages[kinds[-1 - at]]
+        rows = []
+        for one in (mirrored, own):
+            moved = charges(work, one.stage, price, plan)
+            rows.append(released(work, one.stage, moved, pieces, plan, backward=backward)[0])
+        far, slot = float(plan.pp // 2 - 1 - at), own.slot
+        between = far * (slot.backward + slot.input_grad) if backward else 2.0 * far * slot.forward
+        train = [group for group in rows[0] if group.count]
+        if train:
+            train[-1] = changed(
+                train[-1], window=train[-1].window + between + _first(own.stage, pieces, backward=backward)
+            )
+        found.append([*train, *rows[1]])
+    return found
+
+
+def _first(stage: Stage, pieces: Mapping[str, Piece], *, backward: bool) -> Seconds:
+    """What a stage computes before the first of its train is released: its last piece."""
+    names = [name for name, count in demand.contents(stage) if count]
+    return pieces[names[-1]].times[WEIGHT_GRAD if backward else FORWARD] if names else 0.0
+
+
+def _worst(found: Sequence[Shown]) -> Shown:
+    """The one that costs most, element by element."""
+    worst = found[0]
+    for one in found[1:]:
+        more = np.greater(one.cost, worst.cost)
+        parts = {
+            name: add.chosen(more, getattr(one, name), getattr(worst, name)) for name in ("exposed", "hidden", "slowed")
+        }
+        worst = Shown(**parts)
+    return worst
 
 
 def _later(best: Shown, shown: Shown, slack: Seconds) -> Shown:
@@ -133,7 +191,7 @@ def each(work: Work, one: MicroBatch, pieces: Mapping[str, Piece], price: Prices
     and waits for that at the end."""
     charges = gradient_charges(work, one.stage, price, plan)
     exposed, hidden, slot = dict(one.exposed), dict(one.hidden), one.slot
-    for part in released(work, one.stage, charges, pieces, plan, backward=True):
+    for part in released(work, one.stage, charges, pieces, plan, backward=True, final=False):
         train = [group for group in part if group.count]
         if not train:
             continue
@@ -141,7 +199,7 @@ def each(work: Work, one: MicroBatch, pieces: Mapping[str, Piece], price: Prices
         shown = behind(turn, price.stack, overlap=price.stack.gradient_overlap)
         add.merged(exposed, {"gradient reduction": shown.exposed, "contention": shown.slowed}, 1.0)
         add.merged(hidden, {"gradient reduction": shown.hidden}, 1.0)
-        if traits(plan.schedule).split:
+        if parted(plan):
             slot = changed(slot, weight_grad=slot.weight_grad + shown.cost)
         else:
             slot = changed(slot, input_grad=slot.input_grad + shown.cost)
@@ -231,15 +289,23 @@ def _apart(moved: Charge) -> Seconds:
 
 
 def released(
-    work: Work, stage: Stage, charges: Collectives, pieces: Mapping[str, Piece], plan: Plan, *, backward: bool
+    work: Work,
+    stage: Stage,
+    charges: Collectives,
+    pieces: Mapping[str, Piece],
+    plan: Plan,
+    *,
+    backward: bool,
+    final: bool = True,
 ) -> list[list[Released]]:
     """The pieces of every virtual stage, all in the order of the backward, each with the compute behind which its bucket
-    passes. Between two virtual stages lie the turns of the other micro-batches of a round."""
+    passes. Between two virtual stages lie the turns of the other micro-batches of a round. `final`: after the last backward,
+    else after every one."""
     phases: tuple[str, ...] = (FORWARD,)
     if backward:
-        split = plan.pp > 1 and traits(plan.schedule).split
-        phases = (WEIGHT_GRAD,) if split else (INPUT_GRAD, WEIGHT_GRAD)
-    computes = {name: _copying(_of(piece, phases), piece, backward=backward) for name, piece in pieces.items()}
+        apart = plan.pp > 1 and traits(plan.schedule).split if final else parted(plan)
+        phases = (WEIGHT_GRAD,) if apart else (INPUT_GRAD, WEIGHT_GRAD)
+    computes = {name: _copying(_of(piece, phases), piece, phases) for name, piece in pieces.items()}
     moved = {name: charges.total(block) for name, block in work.blocks.items()}
     rows = chunks(stage, plan)
     trains: list[list[Released]] = []
@@ -266,9 +332,9 @@ Lasting = tuple[Seconds, Charge]
 """Seconds of a compute, and what it occupies itself of the channels."""
 
 
-def _copying(compute: Lasting, piece: Piece, *, backward: bool) -> Lasting:
+def _copying(compute: Lasting, piece: Piece, phases: tuple[str, ...]) -> Lasting:
     """A compute with the wait for its copies between device and host: buckets pass in that time too."""
-    copies = piece.copies.backward if backward else piece.copies.forward
+    copies = {FORWARD: piece.copies.forward, INPUT_GRAD: piece.copies.backward}.get(phases[0], 0.0)
     return np.maximum(compute[0], copies), compute[1]
 
 

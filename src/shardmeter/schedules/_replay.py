@@ -20,13 +20,17 @@ Step = tuple[str, int, tuple[int, ...], tuple[int, ...]]
 """Kind, owner's position, turns that must have ended here, turns whose result must have come from a neighbour."""
 
 
+JOINED = "joined backward"
+"""Kind of a backward that is done together with the forward before it."""
+
+
 def replay(
     order: Order, traits: Traits, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Seconds
 ) -> Seconds:
     """Duration of a step of so many micro-batches: the longest span of a device on its own clock, else the whole."""
     held = stages(slots)
     turns, ends = _turns(order, traits.route, len(held), micro_batches, virtual_stages)
-    parts = {(kind, at): getattr(held[at], kind) / virtual_stages for kind, at in {turn[:2] for turn in turns}}
+    parts = {(kind, at): _seconds(held[at], kind) / virtual_stages for kind, at in {turn[:2] for turn in turns}}
     plain = all(np.ndim(value) == 0 for value in (*parts.values(), hop))
     larger = max if plain else np.maximum
     if plain:
@@ -45,6 +49,10 @@ def replay(
     for first, last in ends:
         longest = larger(longest, end[last] - begin[first] if traits.own_clock else end[last])
     return longest
+
+
+def _seconds(slot: Slot, kind: str) -> Seconds:
+    return slot.backward - slot.joined if kind == JOINED else getattr(slot, kind)
 
 
 @functools.cache
@@ -77,8 +85,9 @@ def _turns(
                     break
                 before = [own[at[device] - 1]] if at[device] else []
                 place[key] = len(made)
+                together = bool(at[device]) and rows[device][at[device] - 1].joined
                 made.append((
-                    key[1], content(route, (device, key[3]), pp),
+                    JOINED if together else key[1], content(route, (device, key[3]), pp),
                     tuple(sorted({place[k] for k in (*before, *here)})), tuple(place[k] for k in away),
                 ))  # fmt: skip
                 at[device] += 1

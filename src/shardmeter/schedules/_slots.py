@@ -19,6 +19,8 @@ class Slot:
     weight_grad: Seconds
     owed: Ratio = 1.0
     """What a weight gradient that is still to be done keeps, as a part of what its micro-batch kept before."""
+    joined: Seconds = 0.0
+    """What a backward saves that is done together with a forward of the mirrored stage, each hiding what the other sends."""
 
     @property
     def backward(self) -> Seconds:

@@ -48,9 +48,11 @@ def program(
     place: dict[Key, int] = {}
     joined: set[Key] = set()
     for i, ops in enumerate(turns):
+        together = False
         for op in ops:
             owner = stages[content(traits.route, (i, op.chunk), pp)]
-            seconds = float(getattr(owner, op.kind)) / virtual_stages
+            seconds = (float(getattr(owner, op.kind)) - together * float(owner.joined)) / virtual_stages
+            together = op.joined
             key = (i, op.kind, op.micro_batch, op.chunk)
             place[key] = made.add(f"{op.kind} {op.micro_batch}", compute[i], seconds, kind=op.kind)
             if op.joined:

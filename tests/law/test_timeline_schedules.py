@@ -185,10 +185,10 @@ def test_equal_stages_are_exact(schedule: str, sharding: str, contention: float)
     assert abs(error(asked)) <= 0.0002
 
 
-@pytest.mark.parametrize("schedule", ["zb-h1", "zb-h2", "zb-v"])
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-h2"])
 def test_a_device_on_its_own_clock_waits_for_no_other_at_the_end(schedule: str) -> None:
-    """A step ends earlier on the first device than on the last, and three steps take less than three times the first."""
-    asked = ask(8.0, pp=4, sharding="none", schedule=schedule, virtual_stages=traits(schedule).least_chunks)
+    """A step ends earlier on some devices than on others, and steps take less time than the first with its way through."""
+    asked = ask(8.0, pp=4, sharding="none", schedule=schedule)
     step, built, timeline = played(asked)
     first = [timeline.end[task] for task in built.steps[0]]
     last = max(timeline.end[task] for task in built.steps[-1])

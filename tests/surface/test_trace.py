@@ -154,7 +154,8 @@ def test_own_clocks_two_copies_and_offloads_are_drawn(
 ) -> None:
     picture, question = tmp_path / "out.svg", [*PIPED[:2], "--gpus", "64xGH200-96GB", "--plan", plan]
     for steps in ("1", "3"):
-        asked = [*question, "--global-batch", "512", "--steps", steps, "--svg", str(picture)]
+        host = ["--set", "fleet.islands.0.accelerator={base: GH200-96GB, host_memory_bandwidth: 400 GB/s}"]
+        asked = [*question, "--global-batch", "512", "--steps", steps, "--svg", str(picture), *host]
         assert main(["trace", *asked, "--format", "json"]) == 0
         answer = json.loads(capsys.readouterr().out)
         assert abs(answer["error"]) <= 0.02

@@ -73,15 +73,21 @@ def _stages(there: Stage, back: Stage, pieces: Mapping[str, Piece], plan: Plan, 
         shown, covered = _joint(one, plan, stack)
         add.merged(exposed, shown, float(count))
         add.merged(hidden, covered, float(count))
+    if there.head and fsdp.applies(plan) and data.reduces_each(plan, stack.accumulate):
+        last, edge = pieces[rows[1][-1]].reduce.seconds, pieces["embedding"].backward if back.embedding else 0.0
+        more = hide.late(last, edge + pieces["head"].forward) - hide.late(last, edge)  # a head computes beside it too
+        add.merged(exposed, {"gradient reduction": more}, 1.0)
+        add.merged(hidden, {"gradient reduction": -more}, 1.0)
     return Joint(exposed=exposed, hidden=hidden)
 
 
 def _neighbours(rows: Sequence[Sequence[str]], at: int, *, head: bool) -> tuple[str, ...]:
     """The two layers at a place; beside them: whose parameters are gathered for the next forward and the next backward, whose
-    gradients are reduced, and the first layer of a backward, gathered for itself, unless a head computes before it."""
+    gradients are reduced, the first layer of a backward, gathered for itself, and the head that computes before it."""
     there, back = rows
     after = [row[at + 1] if at + 1 < len(row) else "" for row in rows]
-    return there[at], back[at], *after, back[at - 1] if at else "", "" if at or head else back[at]
+    first = ("", "") if at else (back[at], "head" if head else "")
+    return there[at], back[at], *after, back[at - 1] if at else "", *first
 
 
 class _Pair(NamedTuple):
@@ -93,6 +99,7 @@ class _Pair(NamedTuple):
     again: Piece | None
     reduced: Piece | None
     first: Piece | None
+    head: Piece | None
 
 
 def _joint(pair: _Pair, plan: Plan, stack: Stack) -> tuple[Ledger, Ledger]:
@@ -152,14 +159,15 @@ def _sharded(pair: _Pair, period: Seconds, held: Charge, plan: Plan, stack: Stac
     again = pair.again.gather_again if pair.again else NOTHING
     first = pair.first.gather_again if pair.first else NOTHING
     there, back = pair.there, pair.back
+    before_it = pair.head.backward if pair.head else 0.0
     alone = [
         Window(count=1, period=there.forward, serial=there.serial[FORWARD], gather=gather),
         Window(count=1, period=back.backward, serial=back.serial_backward, gather=again, reduce=reduce),
     ]
     together = gather.plus(again).plus(first)
-    joined = Window(count=1, period=period, serial=held, gather=together, reduce=reduce)
+    joined = Window(count=1, period=period + before_it, serial=held, gather=together, reduce=reduce)
     before: Sequence[Seconds] = behind(alone, stack.contention)
     gathers, reductions, slowed = (
         new - old for new, old in zip(behind([joined], stack.contention), before, strict=True)
     )
-    return {"parameter gather": gathers - first.seconds, "gradient reduction": reductions}, slowed
+    return {"parameter gather": gathers - hide.late(first.seconds, before_it), "gradient reduction": reductions}, slowed

@@ -288,31 +288,52 @@ def _copied(stage: Stage, pieces: dict[str, Piece], plan: Plan, exposed: Ledger,
     every turn the first copy up shows and the last copy down, unless the root's gather or the head's compute is beside them."""
     longer: dict[str, Seconds] = {FORWARD: 0.0, INPUT_GRAD: 0.0}
     moved: Seconds = 0.0
-    for at, row in enumerate(rows := [_expanded(layers) for layers in chunks(stage, plan)]):
+    rows = [_expanded(layers) for layers in chunks(stage, plan)]
+    for at, row in enumerate(rows):
         if not row:
             continue
         moved = moved + add.folded(pieces[name].copies.forward + pieces[name].copies.backward for name in row)
-        roots = [name for name, here in (("embedding", stage.embedding and at == 0),
-                                         ("head", stage.head and at == len(rows) - 1)) if here]  # fmt: skip
-        there = add.folded(pieces[name].gather.seconds for name in roots)
-        back = pieces["head"].times[INPUT_GRAD] + (0.0 if parted(plan) else pieces["head"].times[WEIGHT_GRAD])
-        first, last = pieces[row[0]].copies, pieces[row[-1]].copies
-        forward = hide.late(first.parameters, there)
-        forward = forward + hide.late(last.down, pieces["head"].forward if "head" in roots else 0.0)
-        beside = back if "head" in roots else pieces[row[-1]].gather_again.seconds
-        backward = hide.late(last.parameters, back if "head" in roots else 0.0) + hide.late(last.up, beside)
-        for (own, after), count in Counter(pairwise(row)).items():
-            window = lasting(pieces[own], plan)[0]
-            ways = np.maximum(pieces[after].copies.parameters, pieces[own].copies.down)
-            forward = forward + float(count) * hide.late(ways, window)
-        ahead = (
-            hide.late(back, last.backward) if "head" in roots else 0.0
-        )  # the second shard comes up beside a head too
-        for k, (before, own) in enumerate(pairwise(row)):
-            window = lasting(pieces[own], plan)[1] + (ahead if k == len(row) - 2 else 0.0)
-            backward = backward + hide.late(pieces[before].copies.backward, window)
-        longer = {FORWARD: longer[FORWARD] + forward, INPUT_GRAD: longer[INPUT_GRAD] + backward}
+        embedding = pieces["embedding"] if stage.embedding and at == 0 else None
+        head = pieces["head"] if stage.head and at == len(rows) - 1 else None
+        longer = {
+            FORWARD: longer[FORWARD] + _copied_forward([pieces[name] for name in row], embedding, head, plan),
+            INPUT_GRAD: longer[INPUT_GRAD] + _copied_backward([pieces[name] for name in row], head, plan),
+        }
     shown = longer[FORWARD] + longer[INPUT_GRAD]
     add.merged(exposed, {HOST: shown}, 1.0)
     add.merged(hidden, {HOST: add.larger(moved - shown, 0.0)}, 1.0)
     return longer
+
+
+def _copied_forward(row: Sequence[Piece], embedding: Piece | None, head: Piece | None, plan: Plan) -> Seconds:
+    """What copies add to a forward. The first shard comes up beside the root's gather, its own gather behind the embedding; the
+    last copies down pass behind the head, which waits for none."""
+    first, last = row[0], row[-1]
+    roots = add.folded(root.gather.seconds for root in (embedding, head) if root)
+    beside = hide.late(embedding.forward if embedding else 0.0, first.gather.seconds)
+    shown = hide.late(hide.late(first.copies.parameters, roots), beside)
+    windows = [lasting(one, plan)[0] for one in row]
+    for own, after, window in zip(row[:-2], row[1:-1], windows, strict=False):
+        shown = shown + hide.late(np.maximum(after.copies.parameters, own.copies.down), window)
+    behind = head.forward if head else 0.0
+    ending = hide.late(last.copies.down, behind)
+    if len(row) > 1:
+        ending = np.maximum(ending, row[-2].copies.down - windows[-1] + last.copies.down - behind)
+        ending = np.maximum(ending, last.copies.parameters - windows[-2])
+    return shown + ending
+
+
+def _copied_backward(row: Sequence[Piece], head: Piece | None, plan: Plan) -> Seconds:
+    """What copies add to a backward. A head computes beside the first shard, its gather and what the last layer kept; the second
+    shard comes up beside it too."""
+    last, back = row[-1], 0.0
+    if head:
+        back = head.times[INPUT_GRAD] + (0.0 if parted(plan) else head.times[WEIGHT_GRAD])
+    gather = last.gather_again.seconds
+    shown = hide.late(last.copies.parameters, hide.late(back, gather))
+    shown = shown + hide.late(last.copies.up, back if head else gather)
+    early = hide.late(back, last.copies.backward)
+    for before, own in list(pairwise(row))[::-1]:
+        window = lasting(own, plan)[1] + np.minimum(early, before.copies.parameters)
+        shown, early = shown + hide.late(before.copies.backward, window), 0.0
+    return shown

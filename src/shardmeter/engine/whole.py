@@ -136,24 +136,27 @@ def _mirrored(
     *, backward: bool,
 ) -> list[list[Released]]:  # fmt: skip
     """The trains of every device that holds a stage of each of two copies: that of the mirrored stage and, before it in the
-    forward and after it in the backward, that of its own. Between the two lie turns of other micro-batches.
-
-    Leaves out: which of the last backwards are parted."""
+    forward and after it in the backward, that of its own. Between the two lie turns of other micro-batches."""
     kinds = [kind for kind, _, count in work.runs for _ in range(count)]
     found: list[list[Released]] = []
     for at in range(plan.pp // 2):
         own, mirrored = stages[kinds[at]], stages[kinds[-1 - at]]
+        parts = [own.slot.input_grad, own.slot.weight_grad]
+        far, early = (
+            float(plan.pp // 2 - 1 - at),
+            at == 0,
+        )  # the first device's mirrored stage ends with whole backwards
         rows = []
         for one in (mirrored, own):
-            moved = charges(work, one.stage, price, plan)
-            rows.append(released(work, one.stage, moved, pieces, plan, backward=backward)[0])
-        far, slot = float(plan.pp // 2 - 1 - at), own.slot
-        between = far * (slot.backward + slot.input_grad) if backward else 2.0 * far * slot.forward
+            moved, final = charges(work, one.stage, price, plan), one is own or not early
+            rows.append(released(work, one.stage, moved, pieces, plan, backward=backward, final=final)[0])
+        between = (
+            far * (parts[0] + parts[1]) + (parts[0] if early else 0.0) if backward else 2.0 * far * own.slot.forward
+        )
         train = [group for group in rows[0] if group.count]
         if train:
-            train[-1] = changed(
-                train[-1], window=train[-1].window + between + _first(own.stage, pieces, backward=backward)
-            )
+            window = train[-1].window + between + _first(own.stage, pieces, backward=backward)
+            train[-1] = changed(train[-1], window=window)
         found.append([*train, *rows[1]])
     return found
 

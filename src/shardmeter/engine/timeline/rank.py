@@ -82,6 +82,9 @@ class Rank:
         self.late: list[tuple[int, str, str]] = []
         """(chunk, block, label) of units whose gradients are whole and not reduced yet, where the stack does not overlap that."""
         self.updated: dict[tuple[int, int], Tasks] = {}
+        self.inline: Tasks = []
+        """What a unit has computed and sent in line; where turns are joined the other micro-batch computes after it."""
+        self.together = False
         self.turn = self.joint = -1
         """Number of the turn under construction, counted over all steps; of joined turns, the first one's."""
 
@@ -147,6 +150,7 @@ class Rank:
             sum(not is_layer(name) for name, _ in self.units[back.chunk][-1:]),
         )
         ends: list[Tasks] = [[], []]
+        self.together = True
         steps = [*([0] * roots[0]), *([1] * roots[1]), *itertools.chain.from_iterable([(0, 1)] * len(pairs))]
         for which in steps:
             self.turn = number + which
@@ -154,6 +158,7 @@ class Rank:
         for which in (0, 1):
             self.turn = number + which
             ends[which] = _finished(turns[which])
+        self.together, self.inline = False, []
         self.ready = [*ends[0], *ends[1]] or before
         return begins
 
@@ -348,7 +353,7 @@ class Rank:
         one, slows, begun = self._cost(name, kind, joined=joined), list[int](), after
         if kind != "forward":
             after = [*after, *self._exchange(one, after, label)]
-        ends = after
+        ends = [*after, *self.inline]
         for what, terms in (("recompute", one.again), (kind, one.terms)):
             seconds = sum(terms.values())
             if seconds:
@@ -362,6 +367,7 @@ class Rank:
             ends = self.move(charge, ends, f"{term} {label}", "serial", term, urgent=True) or ends
         for term, charge in one.behind.items():
             ends = [*ends, *self.move(charge, after, f"{term} {label}", "serial", term, urgent=True)]
+        self.inline = ends if self.together else []
         if kind == "forward":
             ends = [*ends, *self._exchange(one, ends, label)]
         if one.host:

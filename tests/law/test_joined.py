@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -60,11 +61,11 @@ def test_the_closed_form_is_the_timeline(which: str, contention: float, recomput
     compute = float(piece.forward) - there, float(piece.backward) - back
     assert (there < compute[1] and back < compute[0]) == (which == "shorter")
     assert (there > compute[1] and back > compute[0]) == (which == "longer")
-    assert abs(error(asked)) <= 0.01
+    assert abs(error(asked)) <= 0.02
 
 
-@pytest.mark.parametrize("sharding", ["fsdp", "zero1", "zero2"])
-@pytest.mark.parametrize("rate", [50e9, 12.5e9])
+@pytest.mark.parametrize("sharding", ["fsdp", "zero1"])
+@pytest.mark.parametrize("rate", [100e9, 50e9, 25e9])
 @pytest.mark.parametrize("tp", [1.0, 2.0])
 def test_with_sharded_parameters_and_cut_layers(sharding: str, rate: float, tp: float) -> None:
     for contention in (0.0, 0.55):
@@ -84,7 +85,8 @@ def test_what_is_joined_hides_and_the_rest_shows() -> None:
     assert hidden == pytest.approx(3.0 * each * together[critical], rel=1e-9)
     assert shown + hidden == pytest.approx(3.0 * each * passes, rel=1e-9)
     alone = term(ask(RATES["shorter"], schedule="1f1b"))
-    assert alone == (pytest.approx(3.0 * each * passes, rel=1e-9), 0.0)
+    assert alone[0] == pytest.approx(3.0 * each * passes, rel=1e-9)
+    assert alone[1] == 0.0
 
 
 @pytest.mark.parametrize("pp", [2, 4, 6, 8, 12])
@@ -130,7 +132,7 @@ def test_an_exchange_runs_beside_the_other_micro_batch(which: str) -> None:
     spans = sorted(
         (timeline.begin[i], timeline.end[i]) for i, t in enumerate(tasks) if t.stream in wires and t.kind == "exchange"
     )
-    assert all(left[1] <= right[0] + 1e-12 for left, right in zip(spans, spans[1:], strict=False))
+    assert all(left[1] <= right[0] + 1e-12 for left, right in itertools.pairwise(spans))
 
 
 def test_faster_wires_are_never_slower_and_ledgers_sum() -> None:

@@ -189,8 +189,10 @@ def main_layer(work: Work) -> str:
 def tied_reduction(model: Model, plan: Plan) -> Transfer | None:
     """The gradient of a tied matrix is summed over its two copies, on the first and the last stage, once a step.
 
-    Two ranks that exchange halves move as much as one send of the whole. Source: Narayanan 2021, released code."""
-    if not model.tied or folded(plan):
+    Two ranks that exchange halves move as much as one send of the whole. Source: Narayanan 2021, released code. Devices on their
+    own clocks sum nothing: there the head's copy is a matrix of its own (Qi 2024, released code), or the first device would
+    wait for the last."""
+    if not model.tied or folded(plan) or traits(plan.schedule).own_clock:
         return None
     size = model.vocab * model.hidden / plan.tp * WIDTH[plan.reduce_dtype]
     return Transfer(label="tied gradient", collective="send", size=size, axes=("pp",), phase=WEIGHT_GRAD, scope="step")

@@ -1,7 +1,8 @@
 """Two micro-batches joined layer by layer (DualPipe): each one's exchange with experts runs behind what the other computes.
 
-The exchange is carried here from the scope of a layer, unfolded: a layer alone shows it, a joined pair only what does not fit.
-Step scope.
+The exchange is carried here from the scope of a layer, unfolded: a layer alone shows it, a joined pair only what does not fit
+(DeepSeek-AI 2024 §3.2.1). Step scope. Leaves out: whole gradients that are reduced after every micro-batch (zero2), which have
+less of the wire beside an exchange; accelerator cores set aside for it (§3.2.2); turns that are not joined.
 """
 
 from __future__ import annotations

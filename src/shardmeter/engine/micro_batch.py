@@ -52,7 +52,7 @@ def micro_batch(
         add.merged(hidden, behind, 1.0)
         add.merged(times, longer, 1.0)
     if {"parameters", "activations"} & set(plan.offload):
-        add.merged(times, _copied(stage, pieces, plan, exposed, hidden), 1.0)
+        add.merged(times, _copied(stage, pieces, plan, stack, exposed, hidden), 1.0)
     slot = Slot(
         first=stage.first,
         count=stage.count,
@@ -246,18 +246,22 @@ def behind(windows: Sequence[Window], contention: Ratio) -> tuple[Seconds, Secon
     return gathers, reductions, slowed
 
 
-def lasting(layer: Piece, plan: Plan) -> tuple[Seconds, Seconds]:
+def lasting(layer: Piece, plan: Plan, contention: Ratio) -> tuple[Seconds, Seconds]:
     """How long one layer's forward and its backward (the input gradient, where the weight gradient is a turn of its own) last in
-    the middle of a train, with what they wait for there."""
+    the middle of a train, with what they wait for there and lose to contention."""
+    apart = parted(plan)
+    there = Window(count=1, period=layer.forward, serial=layer.serial[FORWARD], gather=layer.gather)
+    back = Window(
+        count=1,
+        period=layer.times[INPUT_GRAD] if apart else layer.backward,
+        serial=layer.serial[INPUT_GRAD] if apart else layer.serial_backward,
+        gather=layer.gather_again,
+        reduce=NOTHING if apart else layer.reduce,
+    )
     if not fsdp.applies(plan):
-        return layer.forward, layer.times[INPUT_GRAD] if parted(plan) else layer.backward
-    there = Window(count=1, period=layer.forward, serial=layer.serial[FORWARD])
-    if parted(plan):
-        back = Window(count=1, period=layer.times[INPUT_GRAD], serial=layer.serial[INPUT_GRAD])
-        return layer.forward + there.stall(layer.gather), back.period + back.stall(layer.gather_again)
-    back = Window(count=1, period=layer.backward, serial=layer.serial_backward)
-    moved = layer.gather_again.plus(layer.reduce)
-    return layer.forward + there.stall(layer.gather), layer.backward + back.stall(moved)
+        return there.period, back.period
+    longer = [add.folded(behind([window], contention)) for window in (there, back)]
+    return there.period + longer[0], back.period + longer[1]
 
 
 def _accumulated(
@@ -280,7 +284,9 @@ def _accumulated(
     return mean(loud[0], quiet[0]), mean(loud[1], quiet[1]), mean(loud[2], quiet[2])
 
 
-def _copied(stage: Stage, pieces: dict[str, Piece], plan: Plan, exposed: Ledger, hidden: Ledger) -> dict[str, Seconds]:
+def _copied(
+    stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, exposed: Ledger, hidden: Ledger
+) -> dict[str, Seconds]:
     """Copies between device and host behind a stage's layers: seconds by phase that they add.
 
     A shard comes up one layer before its gather, what a layer kept one layer before its backward; what it keeps goes down
@@ -296,8 +302,8 @@ def _copied(stage: Stage, pieces: dict[str, Piece], plan: Plan, exposed: Ledger,
         embedding = pieces["embedding"] if stage.embedding and at == 0 else None
         head = pieces["head"] if stage.head and at == len(rows) - 1 else None
         longer = {
-            FORWARD: longer[FORWARD] + _copied_forward([pieces[name] for name in row], embedding, head, plan),
-            INPUT_GRAD: longer[INPUT_GRAD] + _copied_backward([pieces[name] for name in row], head, plan),
+            FORWARD: longer[FORWARD] + _copied_forward([pieces[name] for name in row], embedding, head, plan, stack),
+            INPUT_GRAD: longer[INPUT_GRAD] + _copied_backward([pieces[name] for name in row], head, plan, stack),
         }
     shown = longer[FORWARD] + longer[INPUT_GRAD]
     add.merged(exposed, {HOST: shown}, 1.0)
@@ -305,14 +311,16 @@ def _copied(stage: Stage, pieces: dict[str, Piece], plan: Plan, exposed: Ledger,
     return longer
 
 
-def _copied_forward(row: Sequence[Piece], embedding: Piece | None, head: Piece | None, plan: Plan) -> Seconds:
+def _copied_forward(
+    row: Sequence[Piece], embedding: Piece | None, head: Piece | None, plan: Plan, stack: Stack
+) -> Seconds:
     """What copies add to a forward. The first shard comes up beside the root's gather, its own gather behind the embedding; the
     last copies down pass behind the head, which waits for none."""
     first, last = row[0], row[-1]
     roots = add.folded(root.gather.seconds for root in (embedding, head) if root)
     beside = hide.late(embedding.forward if embedding else 0.0, first.gather.seconds)
     shown = hide.late(hide.late(first.copies.parameters, roots), beside)
-    windows = [lasting(one, plan)[0] for one in row]
+    windows = [lasting(one, plan, stack.contention)[0] for one in row]
     for own, after, window in zip(row[:-2], row[1:-1], windows, strict=False):
         shown = shown + hide.late(np.maximum(after.copies.parameters, own.copies.down), window)
     behind = head.forward if head else 0.0
@@ -323,10 +331,11 @@ def _copied_forward(row: Sequence[Piece], embedding: Piece | None, head: Piece |
     return shown + ending
 
 
-def _copied_backward(row: Sequence[Piece], head: Piece | None, plan: Plan) -> Seconds:
+def _copied_backward(row: Sequence[Piece], head: Piece | None, plan: Plan, stack: Stack) -> Seconds:
     """What copies add to a backward. A head computes beside the first shard, its gather and what the last layer kept; the second
     shard comes up beside it too."""
-    last, back = row[-1], 0.0
+    last = row[-1]
+    back: Seconds = 0.0
     if head:
         back = head.times[INPUT_GRAD] + (0.0 if parted(plan) else head.times[WEIGHT_GRAD])
     gather = last.gather_again.seconds
@@ -334,6 +343,6 @@ def _copied_backward(row: Sequence[Piece], head: Piece | None, plan: Plan) -> Se
     shown = shown + hide.late(last.copies.up, back if head else gather)
     early = hide.late(back, last.copies.backward)
     for before, own in list(pairwise(row))[::-1]:
-        window = lasting(own, plan)[1] + np.minimum(early, before.copies.parameters)
+        window = lasting(own, plan, stack.contention)[1] + np.minimum(early, before.copies.parameters)
         shown, early = shown + hide.late(before.copies.backward, window), 0.0
     return shown

@@ -94,21 +94,10 @@ def _pipeline(
         elif not stack.pipeline_overlap:
             moving = module.makespan(slots, passes, chunks, hop)
         exposed["stage sends"] = moving - still
-        exposed["pipeline bubble"] = still - work.micro_batches * longest + _tied_wait(work, slots, hop, still, plan)
+        exposed["pipeline bubble"] = still - work.micro_batches * longest
         if stack.pipeline_overlap:
             hidden["stage sends"] = 2.0 * hop * work.micro_batches
     return exposed, hidden
-
-
-def _tied_wait(work: Work, slots: Sequence[Slot], hop: Seconds, span: Seconds, plan: Plan) -> Seconds:
-    """What the first stage waits for the last, beyond the longest span of a device on its own clock, where both hold a tied matrix:
-    its gradient is whole when the last stage is done, which begins a way through the pipeline later."""
-    if work.tied is None or not traits(plan.schedule).own_clock:
-        return 0.0
-    way = -hop - slots[-1].forward
-    for slot in slots:
-        way = way + float(slot.count) * (slot.forward + hop)
-    return np.maximum(way + work.micro_batches * slots[-1].whole - span, 0.0)
 
 
 def _with_sends(slot: Slot, seconds: Seconds) -> Slot:

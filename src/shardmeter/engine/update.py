@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shardmeter.core.formula import under
-from shardmeter.core.units import Seconds
+from shardmeter.core.units import Ratio, Seconds
 from shardmeter.engine import demand, host
 from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import HOST, Ledger, Piece
@@ -23,7 +23,7 @@ def update(
     since its last backward; copies to the host go on meanwhile."""
     if "optimizer" in plan.offload:
         with under(HOST):
-            lasting = {name: _backward(piece, plan) for name, piece in pieces.items()}
+            lasting = {name: _backward(piece, plan, price.stack.contention) for name, piece in pieces.items()}
             shown, behind = host.update(work, price, plan, lasting, waited)
         return {"optimizer": 0.0 * shown, HOST: shown}, {HOST: behind}
     with under("optimizer"):
@@ -31,12 +31,12 @@ def update(
         return {"optimizer": seconds + whole_matrices(work, price, plan)}, {}
 
 
-def _backward(layer: Piece, plan: Plan) -> Seconds:
+def _backward(layer: Piece, plan: Plan, contention: Ratio) -> Seconds:
     """How long the last backward of one piece lasts (its weight gradient, where that is a turn of its own), with what it waits
     for."""
     if parted(plan):
         return layer.times[WEIGHT_GRAD]
-    return np.maximum(lasting(layer, plan)[1], layer.copies.backward)
+    return np.maximum(lasting(layer, plan, contention)[1], layer.copies.backward)
 
 
 def whole_matrices(work: Work, price: Prices, plan: Plan) -> Seconds:

@@ -27,7 +27,7 @@ STACKS = tuple(CATALOG.stack(name) for name in CATALOG.names("stacks"))
 FABRICS = (0.0, 50e9, 25e9, 12.5e9)
 SCHEDULES = ("zb-h1", "zb-h2", "zb-2p", "zb-v", "zb-v", "dualpipe", "dualpipe", "1f1b", "gpipe", "")
 OFFLOADS = ("optimizer", "parameters", "activations")
-PLANS = 300
+PLANS = 360
 LONG = 0.15
 """Send over the shortest forward of a chunk: above, sends queue on their wire."""
 STEPS = 4
@@ -46,11 +46,10 @@ BARS = {
     "unlike stages": (0.015, 0.12),
     "long sends": (0.02, 0.12),
     "sums that lag": (0.02, 0.08),
-    "dualpipe, optimizer on the host": (0.02, 0.07),
 }
-"""Held by class. The last four are left out by the closed forms, whatever else a plan does: stages or chunks of unlike size,
-sends that queue on their wire (both the schedules' formulas), sums over replicas that lag behind few layers while they slow
-compute down, and that of two unlike devices one waits longest for reductions and the other for the host."""
+"""Held by class. The last three are left out by the closed forms, whatever else a plan does: stages or chunks of unlike size
+(an embedding or a head beside a single layer among them) and sends that queue on their wire, both the schedules' formulas; sums
+over replicas that lag behind few layers while they slow compute down."""
 Asked = tuple[Model, Island, Plan, Run, Stack]
 
 
@@ -124,13 +123,12 @@ def kind(asked: Asked) -> str:
     if float(case.price.transfer(case.work.send).seconds) > LONG * forward:
         return "long sends"
     kinds = {stage.contents for stage in case.work.stages}
-    if len(kinds) > 1 or len(next(iter(kinds))) > 1 or case.work.counts[0] % plan.virtual_stages:
+    per_chunk, left = divmod(case.work.counts[0], plan.virtual_stages)
+    if len(kinds) > 1 or len(next(iter(kinds))) > 1 or left or (plan.virtual_stages > 1 and per_chunk == 1):
         return "unlike stages"
     if fsdp.applies(plan) and traits(plan.schedule).split and float(plan.dp_replicate) > 1.0 and stack.contention > 0.0:
         return "sums that lag"
     if plan.schedule == "dualpipe":
-        if "optimizer" in plan.offload:
-            return "dualpipe, optimizer on the host"
         return "dualpipe, experts" if model.experts and plan.ep > 1.0 else "dualpipe"
     return plan.schedule if traits(plan.schedule).own_clock else "offload" if plan.offload else "whole"
 

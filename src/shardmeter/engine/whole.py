@@ -87,20 +87,22 @@ def reduction(
         return Shown()
     if _crossing(plan):
         trains = _mirrored(work, stages, gradient_charges, pieces, price, plan, backward=True)
-        return _worst([behind(train, price.stack, overlap=price.stack.gradient_overlap) for train in trains])
+        shown = [behind(train, price.stack, overlap=price.stack.gradient_overlap) for train in trains]
+        sums = [price.transfer(one).seconds for one in demand.copies_reductions(work, plan)[: len(shown)]]
+        return _worst(shown, sums, _slacks(work, stages, hop, plan))
     alone = plan.pp > 1 and traits(plan.schedule).split
     found, slack, slowed = Shown(), add.folded(()), add.folded(())
     for at, (kind, _, count) in enumerate(work.runs):
         stage, slot = stages[kind].stage, stages[kind].slot
         charges = gradient_charges(work, stage, price, plan)
         train = [group for part in released(work, stage, charges, pieces, plan, backward=True) for group in part]
-        shown = behind(train, price.stack, overlap=price.stack.gradient_overlap)
-        found = _later(found, shown, slack) if at else shown
+        late = behind(train, price.stack, overlap=price.stack.gradient_overlap)
+        found = _later(found, late, slack) if at else late
         if alone:
-            slowed = np.maximum(slowed, shown.slowed)
+            slowed = np.maximum(slowed, late.slowed)
             continue
-        slack = slack + float(count) * (slot.backward / float(plan.virtual_stages) + hop + shown.slowed)
-        slowed = slowed + float(count) * shown.slowed
+        slack = slack + float(count) * (slot.backward / float(plan.virtual_stages) + hop + late.slowed)
+        slowed = slowed + float(count) * late.slowed
     return changed(found, slowed=slowed)
 
 
@@ -167,13 +169,34 @@ def _first(stage: Stage, pieces: Mapping[str, Piece], *, backward: bool) -> Seco
     return pieces[names[-1]].times[WEIGHT_GRAD if backward else FORWARD] if names else 0.0
 
 
-def _worst(found: Sequence[Shown]) -> Shown:
-    """The one that costs most, element by element."""
-    worst = found[0]
-    for one in found[1:]:
-        more = np.greater(one.cost, worst.cost)
+def _slacks(work: Work, stages: Sequence[MicroBatch], hop: Seconds, plan: Plan) -> list[Seconds]:
+    """How much earlier than the first device each of the first half is done: it has handed its last input gradient on, and owes
+    one weight gradient more than the device before it."""
+    kinds = [kind for kind, _, count in work.runs for _ in range(count)]
+    found: list[Seconds] = []
+    way: Seconds = 0.0
+    for at in range(plan.pp // 2):
+        slot = stages[kinds[at]].slot
+        found.append(np.maximum(way - float(at) * slot.weight_grad, 0.0))
+        way = way + slot.input_grad + hop
+    return found
+
+
+def _worst(found: Sequence[Shown], after: Sequence[Seconds] = (), slacks: Sequence[Seconds] = ()) -> Shown:
+    """The one that ends last, element by element, with what each has to do `after` it and how much earlier it begins; of what
+    comes after, the longest is counted elsewhere."""
+    after, slacks = after or [0.0] * len(found), slacks or [0.0] * len(found)
+    longest: Seconds = 0.0
+    for seconds in after:
+        longest = np.maximum(longest, seconds)
+    worst = Shown()
+    for at, (one, seconds, slack) in enumerate(zip(found, after, slacks, strict=True)):
+        late = np.maximum(one.exposed + seconds - slack - longest, 0.0)
+        mine = changed(one, exposed=late, hidden=one.hidden + one.exposed - late)
+        more = np.greater(mine.cost, worst.cost) if at else True
         parts = {
-            name: add.chosen(more, getattr(one, name), getattr(worst, name)) for name in ("exposed", "hidden", "slowed")
+            name: add.chosen(more, getattr(mine, name), getattr(worst, name))
+            for name in ("exposed", "hidden", "slowed")
         }
         worst = Shown(**parts)
     return worst

@@ -152,10 +152,15 @@ def test_the_table_and_csv_print(capsys: Any) -> None:
 def test_own_clocks_two_copies_and_offloads_are_drawn(
     capsys: Any, tmp_path: Path, plan: str, streams: set[str]
 ) -> None:
-    picture, question = tmp_path / "out.svg", [*PIPED[:2], "--gpus", "64xGH200-96GB", "--plan", plan]
+    picture, file = tmp_path / "out.svg", tmp_path / "asked.yaml"
+    device = "{base: GH200-96GB, host_memory_bandwidth: 400 GB/s}"
+    file.write_text(
+        f"model: llama-3.1-8b\nfleet: {{islands: [{{name: x, accelerator: {device}, nodes: 64, gpus_per_node: 1}}]}}\n"
+        f"plan: '{plan}'\nrun: {{global_batch: 512}}\n",
+        encoding="utf-8",
+    )
     for steps in ("1", "3"):
-        host = ["--set", "fleet.islands.0.accelerator={base: GH200-96GB, host_memory_bandwidth: 400 GB/s}"]
-        asked = [*question, "--global-batch", "512", "--steps", steps, "--svg", str(picture), *host]
+        asked = [str(file), "--steps", steps, "--svg", str(picture)]
         assert main(["trace", *asked, "--format", "json"]) == 0
         answer = json.loads(capsys.readouterr().out)
         assert abs(answer["error"]) <= 0.02

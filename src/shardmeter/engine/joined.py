@@ -17,8 +17,8 @@ from shardmeter.core.record import record
 from shardmeter.core.units import Ratio, Seconds
 from shardmeter.engine import add, hide
 from shardmeter.engine.demand import Work
-from shardmeter.engine.layer import EXCHANGE, Carried, Ledger, Piece
-from shardmeter.engine.micro_batch import Window, behind
+from shardmeter.engine.layer import EXCHANGE, HOST, Carried, Ledger, Piece
+from shardmeter.engine.micro_batch import Window, behind, lasting
 from shardmeter.engine.price import NOTHING, Charge
 from shardmeter.schedules import traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
@@ -127,11 +127,23 @@ def _joint(pair: _Pair, plan: Plan, stack: Stack) -> tuple[Ledger, Ledger]:
         "launch overhead": launch - paced[0] - paced[1],
         **moved,
     }
+    if plan.offload:
+        exposed[HOST] = _copies(pair, device + launch + add.folded(moved.values()), plan, stack)
     hidden = {
         EXCHANGE: forward.shown + gradients.shown - shown,
         **{label: -seconds for label, seconds in moved.items()},
     }
     return exposed, hidden
+
+
+def _copies(pair: _Pair, period: Seconds, plan: Plan, stack: Stack) -> Seconds:
+    """What copies to and from the host for the next two layers show more, beside both of these instead of one each."""
+    if not (pair.gathered and pair.again):
+        return 0.0
+    up, again, down = pair.gathered.copies.parameters, pair.again.copies.backward, pair.there.copies.down
+    windows = lasting(pair.there, plan, stack.contention)[0], lasting(pair.back, plan, stack.contention)[1]
+    alone = hide.late(np.maximum(up, down), windows[0]) + hide.late(again, windows[1])
+    return hide.late(np.maximum(up + again, down), period) - alone
 
 
 def _both(piece: Piece, total: Carried) -> Carried:

@@ -39,17 +39,17 @@ BARS = {
     "zb-2p": (0.01, 0.03),
     "zb-v": (0.008, 0.03),
     "dualpipe": (0.01, 0.03),
-    "dualpipe, experts": (0.02, 0.03),
     "offload": (0.005, 0.03),
     "offload, no stages": (0.008, 0.03),
     "whole": (0.005, 0.03),
     "unlike stages": (0.015, 0.12),
     "long sends": (0.02, 0.12),
     "sums that lag": (0.02, 0.08),
+    "dualpipe, experts": (0.02, 0.08),
 }
-"""Held by class. The last three are left out by the closed forms, whatever else a plan does: stages or chunks of unlike size
+"""Held by class. The last four are left out by the closed forms, whatever else a plan does: stages or chunks of unlike size
 (an embedding or a head beside a single layer among them) and sends that queue on their wire, both the schedules' formulas; sums
-over replicas that lag behind few layers while they slow compute down."""
+over replicas that lag behind few layers while they slow compute down; the ends of joined turns of few layers."""
 Asked = tuple[Model, Island, Plan, Run, Stack]
 
 
@@ -129,7 +129,7 @@ def kind(asked: Asked) -> str:
     if fsdp.applies(plan) and traits(plan.schedule).split and float(plan.dp_replicate) > 1.0 and stack.contention > 0.0:
         return "sums that lag"
     if plan.schedule == "dualpipe":
-        return "dualpipe, experts" if model.experts and plan.ep > 1.0 else "dualpipe"
+        return "dualpipe, experts" if model.experts else "dualpipe"
     return plan.schedule if traits(plan.schedule).own_clock else "offload" if plan.offload else "whole"
 
 

@@ -156,7 +156,7 @@ def test_own_clocks_two_copies_and_offloads_are_drawn(
     device = "{base: GH200-96GB, host_memory_bandwidth: 400 GB/s}"
     file.write_text(
         f"model: llama-3.1-8b\nfleet: {{islands: [{{name: x, accelerator: {device}, nodes: 64, gpus_per_node: 1}}]}}\n"
-        f"plan: '{plan}'\nrun: {{global_batch: 512}}\n",
+        f"plan: '{plan}'\nrun: {{global_batch: 128}}\n",
         encoding="utf-8",
     )
     for steps in ("1", "3"):

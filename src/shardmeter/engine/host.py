@@ -52,7 +52,11 @@ def update(
         if not groups:
             continue
         behind = [*(lasts for _, _, _, lasts, _ in groups[-2::-1]), 0.0]
-        downs = [(down, window, count) for (down, *_, count), window in zip(groups[::-1], behind, strict=True)]
+        downs = [
+            row
+            for (down, _, _, own, count), after in zip(groups[::-1], behind, strict=True)
+            for row in ((down, own, count - 1), (down, after, 1))
+        ]
         late = np.maximum(hide.chain(downs) - waited, groups[0][0])
         total = add.folded(float(count) * (down + busy + up) for down, busy, up, _, count in groups)
         mine = late + _flow([(busy, up, count) for _, busy, up, _, count in groups])

@@ -369,8 +369,7 @@ def _copied_backward(row: Sequence[Piece], head: Piece | None, plan: Plan, stack
     if head:
         back = head.times[INPUT_GRAD] + (0.0 if parted(plan) else head.times[WEIGHT_GRAD])
     gather = last.gather_again.seconds
-    shown = hide.late(last.copies.parameters, hide.late(back, gather))
-    shown = shown + hide.late(last.copies.up, back if head else gather)
+    shown = hide.late(last.copies.parameters + np.maximum(gather, last.copies.up), np.maximum(back, gather))
     early = hide.late(back, last.copies.backward)
     for before, own in list(pairwise(row))[::-1]:
         window = lasting(own, plan, stack.contention)[1] + np.minimum(early, before.copies.parameters)

@@ -356,8 +356,8 @@ def _copied_forward(
     behind = head.forward if head else 0.0
     ending = hide.late(last.copies.down, behind)
     if len(row) > 1:
+        ending = ending + hide.late(last.copies.parameters, windows[-2])
         ending = np.maximum(ending, row[-2].copies.down - windows[-1] + last.copies.down - behind)
-        ending = np.maximum(ending, last.copies.parameters - windows[-2])
     return shown + ending
 
 

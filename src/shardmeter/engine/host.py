@@ -37,18 +37,24 @@ def update(
     work: Work, price: Prices, plan: Plan, lasting: Mapping[str, Seconds], waited: Seconds
 ) -> tuple[Seconds, Seconds]:
     """(exposed, hidden) seconds of an offloaded optimizer step: gradients go down behind the last backward, unit by unit; the host
-    updates unit by unit while what is done comes up again (Ren 2021 §5.2). `lasting`: the last backward of one piece of a block;
-    `waited`: for reductions after it.
+    updates unit by unit while what is done comes up again (Ren 2021 §5.2). `lasting`: the last backward of one piece of a block,
+    empty where all reductions come after it: gradients then go down behind the reduction of the next unit; `waited`: for
+    reductions after the last backward.
 
     Two machines in a row are done at the largest, over every unit, of the first's work up to it and the second's from it on; in
     a row of equals that is at the first or the last. The device with most to do, element by element."""
     shown: Seconds = 0.0
     whole: Seconds = 0.0
     for stages, part in dict.fromkeys(demand.devices(work, plan)):
-        groups = [
-            (*unit(part * demand.unit_share(work, name, plan), price, plan), lasting[name], count)
+        units = [
+            (name, part * demand.unit_share(work, name, plan), count)
             for stage in stages for name, count in demand.contents(stage) if count
         ]  # fmt: skip
+        every = np.maximum(add.folded(float(count) * owned for _, owned, count in units), 1.0)
+        groups = [
+            (*unit(owned, price, plan), lasting[name] if lasting else waited * owned / every, count)
+            for name, owned, count in units
+        ]
         if not groups:
             continue
         behind = [*(lasts for _, _, _, lasts, _ in groups[-2::-1]), 0.0]
@@ -57,7 +63,7 @@ def update(
             for (down, _, _, own, count), after in zip(groups[::-1], behind, strict=True)
             for row in ((down, own, count - 1), (down, after, 1))
         ]
-        late = np.maximum(hide.chain(downs) - waited, groups[0][0])
+        late = np.maximum(hide.chain(downs) - (waited if lasting else 0.0), groups[0][0])
         total = add.folded(float(count) * (down + busy + up) for down, busy, up, _, count in groups)
         mine = late + _flow([(busy, up, count) for _, busy, up, _, count in groups])
         more = np.greater(mine, shown)

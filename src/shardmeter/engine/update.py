@@ -13,7 +13,8 @@ from shardmeter.engine.micro_batch import lasting, parted
 from shardmeter.engine.price import Prices
 from shardmeter.specs.demands import WEIGHT_GRAD
 from shardmeter.specs.plan import Plan
-from shardmeter.strategies import data, optimizer
+from shardmeter.specs.stack import Stack
+from shardmeter.strategies import data, fsdp, optimizer
 
 
 def update(
@@ -24,11 +25,19 @@ def update(
     if "optimizer" in plan.offload:
         with under(HOST):
             lasting = {name: _backward(piece, plan, price.stack.contention) for name, piece in pieces.items()}
+            if _after(plan, price.stack):
+                lasting = {}
             shown, behind = host.update(work, price, plan, lasting, waited)
         return {"optimizer": 0.0 * shown, HOST: shown}, {HOST: behind}
     with under("optimizer"):
         seconds = price.streamed(demand.optimizer_traffic(*demand.largest_stage(work, plan), plan))
         return {"optimizer": seconds + whole_matrices(work, price, plan)}, {}
+
+
+def _after(plan: Plan, stack: Stack) -> bool:
+    """Whether all gradients are reduced after the last backward, one unit's after the other's."""
+    once = plan.sharding != "none" and not fsdp.applies(plan) and not data.reduces_each(plan, stack.accumulate)
+    return once and not stack.gradient_overlap
 
 
 def _backward(layer: Piece, plan: Plan, contention: Ratio) -> Seconds:

@@ -70,6 +70,8 @@ class Rank:
         self.updates = [self._whole_charges(whole.update_charges, stage) for stage in owners]
         """… and its updated parameters'."""
         self.each = data.reduces_each(case.plan, case.stack.accumulate)
+        self.overlaps = case.stack.gradient_overlap or case.plan.sharding == "none"
+        """Whether whole gradients are reduced, if they are, and go to the host beside what is computed next."""
         self.on_host = "optimizer" in case.plan.offload
         self.optimizer = self._optimizer(stages)
         self.costs: dict[tuple[str, str, bool], Cost] = {}
@@ -259,7 +261,7 @@ class Rank:
                 behind = [*scattered[-1], *summed[-1]]
                 moves += behind
                 self.reduced += self._gradients(name, label, summed[-1] or after) if last else []
-            elif not self.sharded and self._due(last=last) and self._overlaps(op.chunk, name):
+            elif not self.sharded and self._due(last=last) and self.overlaps:
                 moved = self._chain(self.reductions[op.chunk][name], ends[-1], label)
                 moves += moved
                 self.reduced += self._gradients(name, label, moved or ends[-1]) if last else []
@@ -278,20 +280,14 @@ class Rank:
         """Whether gradients are reduced after this turn: the last of a chunk, or every one."""
         return last or self.each
 
-    def _overlaps(self, chunk: int, name: str) -> bool:
-        """Whether what a whole gradient is for may pass beside what is computed next: its reduction, if there is any."""
-        return self.case.stack.gradient_overlap or not any(float(one.seconds) for one in self.reductions[chunk][name])
-
     def _whole(self, chunk: int, row: Row, ends: Tasks, moves: Tasks, *, last: bool) -> Tasks:
         """Reductions of whole gradients: what the next turn waits for (where every turn reduces its own), the rest is left to
         run on or put off."""
         each = self.each
-        if not self.case.stack.gradient_overlap and not each:
-            self.late += [(chunk, name, label) for name, label in row if not self._overlaps(chunk, name)]
-        elif not self.case.stack.gradient_overlap:
+        if not self.overlaps and not each:
+            self.late += [(chunk, name, label) for name, label in row]
+        elif not self.overlaps:
             for name, label in row:
-                if self._overlaps(chunk, name):
-                    continue
                 moved = self._chain(self.reductions[chunk][name], ends, label)
                 ends = moved or ends
                 moves += moved

@@ -209,29 +209,76 @@ def main_layer(work: Work) -> str:
 def tied_reduction(model: Model, plan: Plan) -> Transfer | None:
     """The gradient of a tied matrix is summed over its two copies, on the first and the last stage, once a step.
 
-    Two ranks that exchange halves move as much as one send of the whole. Source: Narayanan 2021, released code."""
-    if not model.tied or folded(plan):
+    Two ranks that exchange halves move as much as one send of the whole. Source: Narayanan 2021, released code. Devices on their
+    own clocks sum nothing: there the head's copy is a matrix of its own (Qi 2024, released code), or the first device would
+    wait for the last."""
+    if not model.tied or folded(plan) or traits(plan.schedule).own_clock:
         return None
     size = model.vocab * model.hidden / plan.tp * WIDTH[plan.reduce_dtype]
     return Transfer(label="tied gradient", collective="send", size=size, axes=("pp",), phase=WEIGHT_GRAD, scope="step")
 
 
 def copies_reduction(work: Work, plan: Plan) -> Transfer | None:
-    """With two copies of the model on one pipeline, mirrored devices sum the gradients of both their stages, once a step.
+    """What the device with most to sum over two copies of the model takes; None with one copy."""
+    found = copies_reductions(work, plan)
+    if not found:
+        return None
+    size: Bytes = 0.0
+    for one in found:
+        size = np.maximum(size, one.size)
+    return changed(found[0], size=size)
+
+
+def copies_reductions(work: Work, plan: Plan) -> tuple[Transfer, ...]:
+    """With two copies of the model on one pipeline, mirrored devices sum the gradients of both their stages, once a step: each
+    device's part.
 
     Two ranks that exchange halves move as much as one send of the whole. Source: DeepSeek-AI 2024 §3.2.1 (two copies of the
-    parameters). Leaves out: hiding it behind the last weight gradients."""
-    if plan.pp == 1 or traits(plan.schedule).copies == 1.0:
-        return None
+    parameters). Leaves out: hiding it behind the last weight gradients; updated parameters of one copy's optimizer state that
+    the other needs too."""
+    if not _two_copies(plan):
+        return ()
+    found = []
+    for stages, _ in devices(work, plan):
+        held: Count = 0.0
+        for both in (gradient_parameters(work, stage) for stage in stages):
+            held = held + (both.sharded(plan) if fsdp.applies(plan) else both.all)
+        found.append(
+            Transfer(
+                label="copies' gradients", collective="send", size=held * WIDTH[plan.reduce_dtype], axes=("pp",),
+                phase=WEIGHT_GRAD, scope="step",
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _two_copies(plan: Plan) -> bool:
+    return plan.pp > 1 and traits(plan.schedule).copies != 1.0
+
+
+def devices(work: Work, plan: Plan) -> list[tuple[tuple[pipeline.Stage, ...], Ratio]]:
+    """The stages that every device of the pipeline holds, and the part of them that it updates: with two copies of the model
+    the mirrored stage as well, and half of both where optimizer state is sharded."""
     line = [work.stages[kind] for kind, _, count in work.runs for _ in range(count)]
-    held: Count = 0.0
-    for own, mirrored in zip(line, line[::-1], strict=True):
-        both = gradient_parameters(work, own), gradient_parameters(work, mirrored)
-        held = np.maximum(held, sum((one.sharded(plan) if fsdp.applies(plan) else one.all) for one in both))
-    size = held * WIDTH[plan.reduce_dtype]
-    return Transfer(
-        label="copies' gradients", collective="send", size=size, axes=("pp",), phase=WEIGHT_GRAD, scope="step"
-    )
+    if not _two_copies(plan):
+        return [((stage,), 1.0) for stage in line]
+    part = 1.0 if plan.sharding in ("none", "ddp") else 0.5
+    return [(both, part) for both in zip(line, line[::-1], strict=True)]
+
+
+def owned(work: Work, plan: Plan, stages: tuple[pipeline.Stage, ...], part: Ratio) -> tuple[Count, Count]:
+    """Parameters that one rank of a device with these stages updates, and what it holds of them: (its shard, all)."""
+    shard: Count = 0.0
+    whole: Count = 0.0
+    for held in (gradient_parameters(work, stage) for stage in stages):
+        shard, whole = shard + part * held.sharded(plan), whole + held.all
+    return shard, whole
+
+
+def unit_share(work: Work, name: str, plan: Plan) -> Count:
+    """Parameters of one piece of a block that one rank updates."""
+    block = work.blocks[name]
+    return Held(dense=block.trained, experts=block.experts_trained).sharded(plan)
 
 
 def _with_tied_copy(blocks: tuple[Block, ...], model: Model, plan: Plan) -> tuple[Block, ...]:
@@ -415,9 +462,9 @@ def largest_stage(work: Work, plan: Plan) -> tuple[Count, Count]:
     """Parameters that the rank with most of them updates, and what it holds of them: (its shard, all)."""
     most: Count = 0.0
     whole: Count = 0.0
-    for stage in work.stages:
-        found = gradient_parameters(work, stage)
-        most, whole = np.maximum(most, found.sharded(plan)), np.maximum(whole, found.all)
+    for stages, part in dict.fromkeys(devices(work, plan)):
+        shard, held = owned(work, plan, stages, part)
+        most, whole = np.maximum(most, shard), np.maximum(whole, held)
     return most, whole
 
 

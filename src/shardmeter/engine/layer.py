@@ -21,16 +21,47 @@ TERMS = {"expert": "expert all-to-all", "context": "context parallel", "tensor":
 DIRECTIONS = (FORWARD, INPUT_GRAD, WEIGHT_GRAD)
 Ledger = dict[str, Number]
 Charges = dict[str, Charge]
+EXCHANGE = TERMS["expert"]
 HOST = "host offload"
 """Label of copies between device and host, and of what the host computes."""
 
 
 @record
 class Copies:
-    """Seconds of one layer's copies in its forward and its backward: the longer direction, the other runs beside it."""
+    """Seconds of one layer's copies between device and host: each direction is a channel of its own."""
 
-    forward: Seconds = 0.0
-    backward: Seconds = 0.0
+    down: Seconds = 0.0
+    """What its forward keeps, to the host."""
+    parameters: Seconds = 0.0
+    """Its shard of the parameters, from the host: before its forward and before its backward."""
+    up: Seconds = 0.0
+    """What its forward has kept, from the host again, before its backward."""
+
+    @property
+    def forward(self) -> Seconds:
+        """What a forward in the middle of a train must wait for at least: the longer direction, the other runs beside it."""
+        return add.larger(self.down, self.parameters)
+
+    @property
+    def backward(self) -> Seconds:
+        """The same of a backward."""
+        return self.parameters + self.up
+
+
+@record
+class Carried:
+    """Collectives of one phase that an outer scope may hide: what they occupy, what of the phase's seconds is theirs as long as
+    nothing outside hides them, and what they cost it by contention."""
+
+    charge: Charge = NOTHING
+    shown: Seconds = 0.0
+    slowed: Seconds = 0.0
+
+    def plus(self, other: Carried) -> Carried:
+        """Both."""
+        return Carried(
+            charge=self.charge.plus(other.charge), shown=self.shown + other.shown, slowed=self.slowed + other.slowed
+        )
 
 
 @record
@@ -49,6 +80,10 @@ class Piece:
     """What the piece's own collectives occupy of the channels, by phase and ledger term, in line or behind its compute."""
     serial: dict[str, Charge]
     """The same, by phase: parameters and gradients share the channels with them."""
+    host: dict[str, Seconds]
+    """The host's own seconds for the launches of a direction, by its first phase."""
+    carried: dict[str, Carried]
+    """The exchange of tokens with experts, by phase: where a schedule joins two micro-batches, each runs behind the other."""
     copies: Copies = Copies()
     """Copies between device and host that run behind the piece."""
 
@@ -88,6 +123,7 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
             add.merged(products, {op.phase + op.split: seconds}, portion)
     collectives: dict[str, Charges] = {phase: {} for phase in DIRECTIONS}
     hidden: Ledger = {}
+    carried: dict[str, Carried] = {}
     for transfer, portion in work.serial:
         term = TERMS[transfer.label.partition(" ")[0]]
         with under(term):
@@ -98,15 +134,19 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
             add.merged(hidden, {term: behind}, portion)
             add.merged(ledgers[transfer.phase], {"contention": stack.contention * behind}, portion)
         _occupied(collectives[transfer.phase], transfer, charge, portion)
+        _carried(carried, transfer, charge, {term: shown}, portion)
     for transfer, portion, replay in work.behind:
         window = windows[transfer.hides_under, transfer.phase, replay]
         exposed, covered, charge = _behind(transfer, window, price, stack)
         add.merged(ledgers[transfer.phase], exposed, portion)
         add.merged(hidden, covered, portion)
         _occupied(collectives[transfer.phase], transfer, charge, portion)
+        _carried(carried, transfer, charge, exposed, portion)
     times = {phase: add.folded(ledgers[phase].values()) for phase in DIRECTIONS}
-    _floor(ledgers, times, (FORWARD,), work, price)
-    _floor(ledgers, times, (INPUT_GRAD, WEIGHT_GRAD), work, price)
+    host = {
+        FORWARD: _floor(ledgers, times, (FORWARD,), work, price),
+        INPUT_GRAD: _floor(ledgers, times, (INPUT_GRAD, WEIGHT_GRAD), work, price),
+    }
     _wait(ledgers, times, work, stack)
     with under("parameter gather"):
         gather = _priced(work.sharded, "all_gather", FORWARD, price)
@@ -117,7 +157,7 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
     return Piece(
         ledgers=ledgers, hidden=hidden, times=times, gather=gather, gather_again=again, scatter=scatter,
         replicate=replicate, collectives=collectives,
-        serial={phase: _together(charges.values()) for phase, charges in collectives.items()},
+        serial={phase: _together(charges.values()) for phase, charges in collectives.items()}, host=host, carried=carried,
     )  # fmt: skip
 
 
@@ -125,6 +165,16 @@ def _occupied(charges: Charges, transfer: Transfer, charge: Charge, portion: Num
     """Add what a collective occupies, in place, to its term."""
     term = TERMS[transfer.label.partition(" ")[0]]
     charges[term] = charges.get(term, NOTHING).plus(charge, portion)
+
+
+def _carried(carried: dict[str, Carried], transfer: Transfer, charge: Charge, exposed: Ledger, portion: Number) -> None:
+    """Add an exchange with experts, in place, to what an outer scope may hide."""
+    term = TERMS[transfer.label.partition(" ")[0]]
+    if term != EXCHANGE:
+        return
+    slowed = portion * exposed.get("contention", 0.0)
+    one = Carried(charge=charge.times(portion), shown=portion * exposed[term], slowed=slowed)
+    carried[transfer.phase] = carried.get(transfer.phase, Carried()).plus(one)
 
 
 def _together(charges: Iterable[Charge]) -> Charge:
@@ -168,17 +218,19 @@ def _priced(transfers: tuple[Transfer, ...], collective: str, phase: str, price:
 
 def _floor(
     ledgers: dict[str, Ledger], times: dict[str, Seconds], phases: tuple[str, ...], work: BlockWork, price: Prices
-) -> None:
-    """Raise a direction to the host's pace; the excess becomes a term of its first phase."""
+) -> Seconds:
+    """Raise a direction to the host's pace; the excess becomes a term of its first phase. The host's own seconds."""
     if not any(ledgers[phase] for phase in phases):  # frozen: there is no such direction
-        return
+        return 0.0
     launches = work.launches_forward if FORWARD in phases else work.launches_backward
     tensor = [t.messages * portion for t, portion in work.serial if t.phase in phases and t.label.startswith("tensor")]
     device = add.folded(times[phase] for phase in phases)
     with under("launch overhead"):
-        paced = _paced(device, launches, add.folded(tensor), price)
+        host: Seconds = memory_bound.host_time(launches, price.stack.launch_overhead) + price.waits(add.folded(tensor))
+        paced = memory_bound.launch_floor(device, host)
     ledgers[phases[0]]["launch overhead"] = paced - device
     times[phases[0]] = times[phases[0]] + (paced - device)
+    return host
 
 
 def _wait(ledgers: dict[str, Ledger], times: dict[str, Seconds], work: BlockWork, stack: Stack) -> None:
@@ -190,9 +242,3 @@ def _wait(ledgers: dict[str, Ledger], times: dict[str, Seconds], work: BlockWork
             seconds = count * stack.dispatch_wait
             ledgers[phase]["dispatch wait"] = seconds
             times[phase] = times[phase] + seconds
-
-
-def _paced(device: Seconds, launches: Number, collectives: Number, price: Prices) -> Seconds:
-    host = memory_bound.host_time(launches, price.stack.launch_overhead) + price.waits(collectives)
-    paced: Seconds = memory_bound.launch_floor(device, host)
-    return paced

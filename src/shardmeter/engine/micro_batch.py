@@ -15,7 +15,7 @@ from shardmeter.engine.demand import contents
 from shardmeter.engine.layer import DIRECTIONS, HOST, Ledger, Piece
 from shardmeter.engine.price import NOTHING, Charge
 from shardmeter.families.operations import is_end
-from shardmeter.schedules import Slot
+from shardmeter.schedules import Slot, traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
@@ -48,15 +48,12 @@ def micro_batch(
         add.merged(hidden, pieces[name].hidden, float(count))
     ending: Seconds = 0.0
     if fsdp.applies(plan):
-        shown, behind, forward, backward, ending = _accumulated(stage, pieces, plan, stack, micro_batches)
+        shown, behind, longer, ending = _accumulated(stage, pieces, plan, stack, micro_batches)
         add.merged(exposed, shown, 1.0)
         add.merged(hidden, behind, 1.0)
-        times[FORWARD] = times[FORWARD] + forward
-        times[INPUT_GRAD] = times[INPUT_GRAD] + backward
+        add.merged(times, longer, 1.0)
     if {"parameters", "activations"} & set(plan.offload):
-        forward, backward = _copied(stage, pieces, plan, exposed, hidden)
-        times[FORWARD] = times[FORWARD] + forward
-        times[INPUT_GRAD] = times[INPUT_GRAD] + backward
+        add.merged(times, _copied(stage, pieces, plan, stack, exposed, hidden), 1.0)
     slot = Slot(
         first=stage.first,
         count=stage.count,
@@ -73,7 +70,7 @@ def _virtual(
     stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, micro_batches: Count
 ) -> tuple[Slot, ...]:
     """The slots of a stage's virtual stages, each folded as a stage of its own: the embedding is in the first, the head in
-    the last. Leaves out: what a stage shows once and not once a turn (the first copy from the host)."""
+    the last."""
     if plan.pp == 1 or plan.virtual_stages == 1:
         return ()
     rows, alone = chunks(stage, plan), changed(plan, virtual_stages=1)
@@ -93,15 +90,19 @@ def chunks(stage: Stage, plan: Plan) -> tuple[Blocks, ...]:
     return pipeline.contents(counts, stage.contents)
 
 
-def _sharded(
-    stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack
-) -> tuple[Ledger, Ledger, Seconds, Seconds]:
-    """Sharded parameters behind a micro-batch: (exposed, hidden, extra forward seconds, extra backward seconds).
+def parted(plan: Plan) -> bool:
+    """Whether input gradients and weight gradients are turns of their own (DualPipe parts only a few)."""
+    kind = traits(plan.schedule)
+    return plan.pp > 1 and kind.split and kind.route != "crossing"
+
+
+def _sharded(stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack) -> tuple[Ledger, Ledger, Ledger]:
+    """Sharded parameters behind a micro-batch: (exposed, hidden, seconds by phase that it lasts longer).
 
     The root unit (embedding and head) is gathered first and kept; one layer is gathered ahead of the one that computes, and
     its gradients are reduced behind the next. So the first gather and the last reduction of every turn show, unless the
-    embedding or the head computes beside them, and the end of a backward waits for its reductions. Leaves out: a backward
-    that is parted into two turns."""
+    embedding or the head computes beside them, and the end of a backward waits for its reductions. A
+    backward of two turns gathers in the first and reduces in the second."""
     rows = [_expanded(layers) for layers in chunks(stage, plan)]
     there: Seconds = 0.0
     gathers: Seconds = 0.0
@@ -112,9 +113,13 @@ def _sharded(
             gathers = gathers + pieces[row[-1]].gather_again.seconds
     stalls, _, slowed_there = behind(_forward_windows(stage, pieces, rows), stack.contention)
     there = there + stalls
-    stalls, reductions, slowed_back = behind(_backward_windows(stage, pieces, rows), stack.contention)
+    apart = parted(plan)
+    stalls, reductions, slowed_back = behind(_backward_windows(stage, pieces, rows, apart=apart), stack.contention)
+    slowed_weights: Seconds = 0.0
+    if apart:
+        _, reductions, slowed_weights = behind(_weight_windows(stage, pieces, rows), stack.contention)
     gathers = gathers + stalls
-    reductions = reductions + _turn_ends(stage, pieces, rows)
+    reductions = reductions + _turn_ends(stage, pieces, rows, apart=apart)
     roots = [pieces[name] for name, here in contents(stage) if here and is_end(name)]
     layer_gathers: Seconds = 0.0
     all_reductions = add.folded(one.reduce.seconds for one in roots)
@@ -130,9 +135,11 @@ def _sharded(
     exposed = {
         "parameter gather": there + gathers,
         "gradient reduction": reductions,
-        "contention": slowed_there + slowed_back,
+        "contention": slowed_there + slowed_back + slowed_weights,
     }
-    return exposed, hidden, there + slowed_there, gathers + reductions + slowed_back
+    back = {INPUT_GRAD: gathers + slowed_back}
+    add.merged(back, {WEIGHT_GRAD if apart else INPUT_GRAD: reductions + slowed_weights}, 1.0)
+    return exposed, hidden, {FORWARD: there + slowed_there, **back}
 
 
 def _expanded(layers: Blocks) -> tuple[str, ...]:
@@ -150,9 +157,12 @@ def _forward_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tupl
     ]
 
 
-def _backward_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]]) -> list[Window]:
+def _backward_windows(
+    stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]], *, apart: bool
+) -> list[Window]:
     """Computes behind which the layer before is gathered again and the gradients of the one after are reduced; at the edges
-    those of the head (with a gather only) and of the embedding (with a reduction only)."""
+    those of the head (with a gather only) and of the embedding (with a reduction only). Weight gradients `apart`: only the
+    input gradients, with gathers."""
     triples: Counter[tuple[str, str, str, bool]] = Counter()
     for row in filter(None, rows):
         begun = (at == len(row) - 2 for at in range(len(row)))
@@ -161,14 +171,15 @@ def _backward_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tup
         triples[rows[-1][-1], "head", "", False] += 1
     windows = [
         Window(
-            count=count, period=pieces[own].backward, serial=pieces[own].serial_backward,
+            count=count, period=pieces[own].times[INPUT_GRAD] if apart else pieces[own].backward,
+            serial=pieces[own].serial[INPUT_GRAD] if apart else pieces[own].serial_backward,
             gather=pieces[before].gather_again if before else NOTHING,
-            reduce=pieces[after].reduce if after else NOTHING,
-            lag=_lag(pieces[after], pieces[own].backward) if begun else 0.0,
+            reduce=pieces[after].reduce if after and not apart else NOTHING,
+            lag=_lag(pieces[after], pieces[own].backward) if begun and not apart else 0.0,
         )
         for (before, own, after, begun), count in triples.items()
     ]  # fmt: skip
-    return windows + _edge(stage, pieces, rows[0])
+    return windows if apart else windows + _edge(stage, pieces, rows[0], apart=apart)
 
 
 def _lag(reduced: Piece, window: Seconds) -> Seconds:
@@ -176,17 +187,32 @@ def _lag(reduced: Piece, window: Seconds) -> Seconds:
     return add.larger(reduced.replicate.seconds - add.larger(window - reduced.scatter.seconds, 0.0), 0.0)
 
 
-def _edge(stage: Stage, pieces: dict[str, Piece], row: tuple[str, ...]) -> list[Window]:
+def _weight_windows(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]]) -> list[Window]:
+    """Weight gradients behind which those of the layer after are reduced."""
+    pairs = Counter((own, after, at == len(row) - 2) for row in rows for at, (own, after) in enumerate(pairwise(row)))
+    windows = [
+        Window(
+            count=count, period=pieces[own].times[WEIGHT_GRAD], serial=pieces[own].serial[WEIGHT_GRAD],
+            reduce=pieces[after].reduce,
+            lag=_lag(pieces[after], pieces[own].times[WEIGHT_GRAD]) if begun else 0.0,
+        )
+        for (own, after, begun), count in pairs.items()
+    ]  # fmt: skip
+    return windows + _edge(stage, pieces, rows[0], apart=True)
+
+
+def _edge(stage: Stage, pieces: dict[str, Piece], row: tuple[str, ...], *, apart: bool) -> list[Window]:
     """The embedding's backward, beside which the first layer is reduced: its sum over replicas follows its scatter on
     whatever channel."""
     if not (stage.embedding and row):
         return []
     reduce, own = pieces[row[0]].reduce, pieces["embedding"]
     ending = Charge(reduce.seconds, reduce.scale_up, np.where(np.greater(reduce.fabric, 0.0), reduce.seconds, 0.0))
-    return [Window(count=1, period=own.backward, serial=own.serial_backward, reduce=ending)]
+    period, serial = (own.times[WEIGHT_GRAD], own.serial[WEIGHT_GRAD]) if apart else (own.backward, own.serial_backward)
+    return [Window(count=1, period=period, serial=serial, reduce=ending)]
 
 
-def _turn_ends(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]]) -> Seconds:
+def _turn_ends(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str, ...]], *, apart: bool) -> Seconds:
     """Reductions that a turn waits for at its end, over the turns of a micro-batch: the last layer's, unless the embedding
     computes beside it, and the root unit's."""
     shown: Seconds = 0.0
@@ -196,7 +222,7 @@ def _turn_ends(stage: Stage, pieces: dict[str, Piece], rows: Sequence[tuple[str,
         scattering: Seconds = 0.0
         stall: Seconds = 0.0
         if row and here["embedding"]:
-            for window in _edge(stage, pieces, row):
+            for window in _edge(stage, pieces, row, apart=apart):
                 scattering, stall = hide.late(window.reduce.scale_up, window.period), window.stall(window.reduce)
         elif row:
             jobs.insert(0, pieces[row[0]].reduce)
@@ -250,22 +276,30 @@ def behind(windows: Sequence[Window], contention: Ratio) -> tuple[Seconds, Secon
     return gathers, reductions, slowed
 
 
-def lasting(layer: Piece, plan: Plan) -> tuple[Seconds, Seconds]:
-    """How long one layer's forward and its backward last in the middle of a train, with what they wait for there."""
+def lasting(layer: Piece, plan: Plan, contention: Ratio) -> tuple[Seconds, Seconds]:
+    """How long one layer's forward and its backward (the input gradient, where the weight gradient is a turn of its own) last in
+    the middle of a train, with what they wait for there and lose to contention."""
+    apart = parted(plan)
+    there = Window(count=1, period=layer.forward, serial=layer.serial[FORWARD], gather=layer.gather)
+    back = Window(
+        count=1,
+        period=layer.times[INPUT_GRAD] if apart else layer.backward,
+        serial=layer.serial[INPUT_GRAD] if apart else layer.serial_backward,
+        gather=layer.gather_again,
+        reduce=NOTHING if apart else layer.reduce,
+    )
     if not fsdp.applies(plan):
-        return layer.forward, layer.backward
-    there = Window(count=1, period=layer.forward, serial=layer.serial[FORWARD])
-    back = Window(count=1, period=layer.backward, serial=layer.serial_backward)
-    moved = layer.gather_again.plus(layer.reduce)
-    return layer.forward + there.stall(layer.gather), layer.backward + back.stall(moved)
+        return there.period, back.period
+    longer = [add.folded(behind([window], contention)) for window in (there, back)]
+    return there.period + longer[0], back.period + longer[1]
 
 
 def _accumulated(
     stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, micro_batches: Count
-) -> tuple[Ledger, Ledger, Seconds, Seconds, Seconds]:
-    """`_sharded` of the mean micro-batch (exposed and hidden), the extra seconds of one's forward and backward, and what the
-    last backward of the step takes longer than the others: where gradients are reduced with the last micro-batch only, the
-    others reduce nothing, and it is the last one that every stage before this one waits for."""
+) -> tuple[Ledger, Ledger, Ledger, Seconds]:
+    """`_sharded` of the mean micro-batch (exposed and hidden), the seconds by phase that one lasts longer, and what the last
+    backward of the step takes longer than the others: where gradients are reduced with the last micro-batch only, the others
+    reduce nothing, and it is the last one that every stage before this one waits for."""
     loud = _sharded(stage, pieces, plan, stack)
     if data.reduces_each(plan, stack.accumulate):
         return *loud, 0.0
@@ -276,22 +310,68 @@ def _accumulated(
     def mean(one: Ledger, other: Ledger) -> Ledger:
         return {label: share * one[label] + (1.0 - share) * other[label] for label in one}
 
-    return mean(loud[0], quiet[0]), mean(loud[1], quiet[1]), quiet[2], quiet[3], loud[3] - quiet[3]
+    ending = add.folded(loud[2].values()) - add.folded(quiet[2].values())
+    return mean(loud[0], quiet[0]), mean(loud[1], quiet[1]), quiet[2], ending
 
 
 def _copied(
-    stage: Stage, pieces: dict[str, Piece], plan: Plan, exposed: Ledger, hidden: Ledger
-) -> tuple[Seconds, Seconds]:
-    """Copies between device and host behind a stage's layers: what they add to the forward and to the backward.
+    stage: Stage, pieces: dict[str, Piece], plan: Plan, stack: Stack, exposed: Ledger, hidden: Ledger
+) -> dict[str, Seconds]:
+    """Copies between device and host behind a stage's layers: seconds by phase that they add.
 
-    They share the window with the gathers of sharded parameters, each on a channel of its own."""
-    shown: tuple[Seconds, Seconds] = (0.0, 0.0)
-    for name, count in stage.contents:
-        layer = pieces[name]
-        there, back = lasting(layer, plan)
-        forward, behind = hide.stall(layer.copies.forward, there, count)
-        backward, more = hide.stall(layer.copies.backward, back, count)
-        add.merged(exposed, {HOST: forward + backward}, 1.0)
-        add.merged(hidden, {HOST: behind + more}, 1.0)
-        shown = shown[0] + forward, shown[1] + backward
+    A shard comes up one layer before its gather, what a layer kept one layer before its backward; what it keeps goes down
+    behind the layer after it. They share the window with the gathers of sharded parameters, each on a channel of its own. Of
+    every turn the first copy up shows and the last copy down, unless the root's gather or the head's compute is beside them."""
+    longer: dict[str, Seconds] = {FORWARD: 0.0, INPUT_GRAD: 0.0}
+    moved: Seconds = 0.0
+    rows = [_expanded(layers) for layers in chunks(stage, plan)]
+    for at, row in enumerate(rows):
+        if not row:
+            continue
+        moved = moved + add.folded(pieces[name].copies.forward + pieces[name].copies.backward for name in row)
+        embedding = pieces["embedding"] if stage.embedding and at == 0 else None
+        head = pieces["head"] if stage.head and at == len(rows) - 1 else None
+        longer = {
+            FORWARD: longer[FORWARD] + _copied_forward([pieces[name] for name in row], embedding, head, plan, stack),
+            INPUT_GRAD: longer[INPUT_GRAD] + _copied_backward([pieces[name] for name in row], head, plan, stack),
+        }
+    shown = longer[FORWARD] + longer[INPUT_GRAD]
+    add.merged(exposed, {HOST: shown}, 1.0)
+    add.merged(hidden, {HOST: add.larger(moved - shown, 0.0)}, 1.0)
+    return longer
+
+
+def _copied_forward(
+    row: Sequence[Piece], embedding: Piece | None, head: Piece | None, plan: Plan, stack: Stack
+) -> Seconds:
+    """What copies add to a forward. The first shard comes up beside the root's gather, its own gather behind the embedding; the
+    last copies down pass behind the head, which waits for none."""
+    first, last = row[0], row[-1]
+    roots = add.folded(root.gather.seconds for root in (embedding, head) if root)
+    beside = hide.late(embedding.forward if embedding else 0.0, first.gather.seconds)
+    shown = hide.late(hide.late(first.copies.parameters, roots), beside)
+    windows = [lasting(one, plan, stack.contention)[0] for one in row]
+    for own, after, window in zip(row[:-2], row[1:-1], windows, strict=False):
+        shown = shown + hide.late(np.maximum(after.copies.parameters, own.copies.down), window)
+    behind = head.forward if head else 0.0
+    ending = hide.late(last.copies.down, behind)
+    if len(row) > 1:
+        ending = ending + hide.late(last.copies.parameters, windows[-2])
+        ending = np.maximum(ending, row[-2].copies.down - windows[-1] + last.copies.down - behind)
+    return shown + ending
+
+
+def _copied_backward(row: Sequence[Piece], head: Piece | None, plan: Plan, stack: Stack) -> Seconds:
+    """What copies add to a backward. A head computes beside the first shard, its gather and what the last layer kept; the second
+    shard comes up beside it too."""
+    last = row[-1]
+    back: Seconds = 0.0
+    if head:
+        back = head.times[INPUT_GRAD] + (0.0 if parted(plan) else head.times[WEIGHT_GRAD])
+    gather = last.gather_again.seconds
+    shown = hide.late(last.copies.parameters + np.maximum(gather, last.copies.up), np.maximum(back, gather))
+    early = hide.late(back, last.copies.backward)
+    for before, own in list(pairwise(row))[::-1]:
+        window = lasting(own, plan, stack.contention)[1] + np.minimum(early, before.copies.parameters)
+        shown, early = shown + hide.late(before.copies.backward, window), 0.0
     return shown

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from shardmeter.core.formula import under
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
-from shardmeter.engine import add, demand, whole
+from shardmeter.engine import add, demand, joined, whole
 from shardmeter.engine.demand import Work
 from shardmeter.engine.hide import Fold
 from shardmeter.engine.jitter import stragglers
+from shardmeter.engine.joined import Joint
 from shardmeter.engine.layer import Ledger, Piece
-from shardmeter.engine.micro_batch import MicroBatch
+from shardmeter.engine.micro_batch import MicroBatch, parted
 from shardmeter.engine.price import Prices
 from shardmeter.engine.update import update
 from shardmeter.schedules import Slot, schedule, traits
@@ -35,7 +38,8 @@ def step(
     if not fsdp.applies(plan) and data.reduces_each(plan, stack.accumulate):
         with under("gradient reduction"):
             stages = [whole.each(work, stage, pieces, price, plan) for stage in stages]
-    exposed, hidden = _pipeline(work, stages, hop, plan, stack)
+    joints = joined.line(work, pieces, plan, stack)
+    exposed, hidden = _pipeline(work, stages, hop, plan, stack, joints)
     steady = add.folded(exposed.values())
     bubble = exposed.get("pipeline bubble", 0.0)
     before: Seconds = 0.0
@@ -69,11 +73,13 @@ def step(
     return exposed, hidden, Fold(prologue=before, steady=steady, epilogue=after, idle={"compute": bubble}, work=tokens)
 
 
-def _pipeline(work: Work, stages: list[MicroBatch], hop: Seconds, plan: Plan, stack: Stack) -> tuple[Ledger, Ledger]:
+def _pipeline(
+    work: Work, stages: list[MicroBatch], hop: Seconds, plan: Plan, stack: Stack, joints: Sequence[Joint] = ()
+) -> tuple[Ledger, Ledger]:
     """The critical device's seconds × micro-batches, the bubble that the schedule leaves, and what sends add to it."""
     exposed: Ledger = {}
     hidden: Ledger = {}
-    devices = _devices(work, stages, plan)
+    devices = _devices(work, stages, plan, joints)
     each = [device.slot.whole + device.slot.ending / work.micro_batches for device in devices]
     longest = each[0]
     for seconds in each[1:]:
@@ -82,11 +88,7 @@ def _pipeline(work: Work, stages: list[MicroBatch], hop: Seconds, plan: Plan, st
     add.merged(hidden, _critical(devices, each, longest, "hidden"), work.micro_batches)
     if plan.pp > 1:
         module = schedule(plan.schedule)
-        slots = [
-            changed(stages[kind].slot, first=first, count=count, owed=work.owed) for kind, first, count in work.runs
-        ]
-        if not module.TRAITS.ending:
-            slots = [_evened(slot, work.micro_batches) for slot in slots]
+        slots = slots_of(work, stages, plan, joints)
         passes, chunks = work.micro_batches, plan.virtual_stages
         still = module.makespan(slots, passes, chunks, 0.0)
         moving = still
@@ -99,26 +101,49 @@ def _pipeline(work: Work, stages: list[MicroBatch], hop: Seconds, plan: Plan, st
     return exposed, hidden
 
 
-def _evened(slot: Slot, micro_batches: Count) -> Slot:
+def _evened(slot: Slot, micro_batches: Count, phase: str) -> Slot:
     """A slot in which every backward takes its part of what the last one takes longer."""
-    return changed(slot, input_grad=slot.input_grad + slot.ending / micro_batches, ending=0.0)
+    chunks = tuple(_evened(chunk, micro_batches, phase) for chunk in slot.chunks)
+    longer = getattr(slot, phase) + slot.ending / micro_batches
+    return changed(slot, **{phase: longer}, ending=0.0, chunks=chunks)
 
 
-def _devices(work: Work, stages: list[MicroBatch], plan: Plan) -> list[MicroBatch]:
+def slots_of(work: Work, stages: list[MicroBatch], plan: Plan, joints: Sequence[Joint] = ()) -> list[Slot]:
+    """What the schedule is given: runs of equal stages or, where turns are joined, every stage with what its backward saves
+    together with a forward of the mirrored one. A schedule that knows no last backward has that in all of them."""
+    slots = [changed(stages[kind].slot, first=first, count=count, owed=work.owed) for kind, first, count in work.runs]
+    if not traits(plan.schedule).ending:
+        phase = "weight_grad" if parted(plan) else "input_grad"
+        slots = [_evened(slot, work.micro_batches, phase) for slot in slots]
+    if not joints:
+        return slots
+    line = [slot for slot in slots for _ in range(slot.count)]
+    pairs = enumerate(zip(line, reversed(joints), strict=True))
+    return [changed(slot, first=at, count=1, joined=joint.saved) for at, (slot, joint) in pairs]
+
+
+def _devices(work: Work, stages: list[MicroBatch], plan: Plan, joints: Sequence[Joint] = ()) -> list[MicroBatch]:
     """What a device does per micro-batch: its stage or, with two copies of the model in opposite directions, half of its own
-    stage and half of the mirrored one."""
+    stage and half of the mirrored one, less what joined turns hide."""
     if plan.pp == 1 or traits(plan.schedule).copies == 1.0:
         return stages
     line = [stages[kind] for kind, _, count in work.runs for _ in range(count)]
     found: list[MicroBatch] = []
-    for own, mirrored in zip(line[: len(line) // 2], line[::-1], strict=False):
+    for at, (own, mirrored) in enumerate(zip(line[: len(line) // 2], line[::-1], strict=False)):
         ledgers: dict[str, Ledger] = {"exposed": {}, "hidden": {}}
         parts: dict[str, Seconds] = {}
+        for name in ("forward", "input_grad", "weight_grad", "ending"):
+            parts[name] = (getattr(own.slot, name) + getattr(mirrored.slot, name)) / 2.0
         for name, ledger in ledgers.items():
             add.merged(ledger, getattr(own, name), 0.5)
             add.merged(ledger, getattr(mirrored, name), 0.5)
-        for name in ("forward", "input_grad", "weight_grad", "ending"):
-            parts[name] = (getattr(own.slot, name) + getattr(mirrored.slot, name)) / 2.0
+        if joints:
+            counts = schedule(plan.schedule).joins(at, plan.pp, work.micro_batches)
+            for joint, count in zip((joints[at], joints[-1 - at]), counts, strict=True):
+                share = count / work.micro_batches
+                for name, ledger in ledgers.items():
+                    add.merged(ledger, getattr(joint, name), share)
+                parts["input_grad"] = parts["input_grad"] - share * joint.saved
         found.append(changed(own, slot=changed(own.slot, **parts), **ledgers))
     return found
 

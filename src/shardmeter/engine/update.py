@@ -5,34 +5,47 @@ from __future__ import annotations
 import numpy as np
 
 from shardmeter.core.formula import under
-from shardmeter.core.units import Seconds
+from shardmeter.core.units import Ratio, Seconds
 from shardmeter.engine import demand, host
 from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import HOST, Ledger, Piece
-from shardmeter.engine.micro_batch import lasting
+from shardmeter.engine.micro_batch import lasting, parted
 from shardmeter.engine.price import Prices
+from shardmeter.specs.demands import WEIGHT_GRAD
 from shardmeter.specs.plan import Plan
-from shardmeter.strategies import data, optimizer
+from shardmeter.specs.stack import Stack
+from shardmeter.strategies import data, fsdp, optimizer
 
 
 def update(
     work: Work, pieces: dict[str, Piece], price: Prices, plan: Plan, waited: Seconds = 0.0
 ) -> tuple[Ledger, Ledger]:
-    """(exposed, hidden) seconds of updating what the fullest rank owns. `waited`: what the step has waited for reductions
+    """(exposed, hidden) seconds of the update on the device with most to do. `waited`: what the step has waited for reductions
     since its last backward; copies to the host go on meanwhile."""
     if "optimizer" in plan.offload:
         with under(HOST):
-            window = float(max(work.counts)) * _backward(pieces[demand.main_layer(work)], plan)
-            shown, behind = host.update(work, price, plan, window + waited)
+            lasting = {name: _backward(piece, plan, price.stack.contention) for name, piece in pieces.items()}
+            if _after(plan, price.stack):
+                lasting = {}
+            shown, behind = host.update(work, price, plan, lasting, waited)
         return {"optimizer": 0.0 * shown, HOST: shown}, {HOST: behind}
     with under("optimizer"):
         seconds = price.streamed(demand.optimizer_traffic(*demand.largest_stage(work, plan), plan))
         return {"optimizer": seconds + whole_matrices(work, price, plan)}, {}
 
 
-def _backward(layer: Piece, plan: Plan) -> Seconds:
-    """How long one layer's backward lasts, with what it waits for."""
-    return np.maximum(lasting(layer, plan)[1], layer.copies.backward)
+def _after(plan: Plan, stack: Stack) -> bool:
+    """Whether all gradients are reduced after the last backward, one unit's after the other's."""
+    once = plan.sharding != "none" and not fsdp.applies(plan) and not data.reduces_each(plan, stack.accumulate)
+    return once and not stack.gradient_overlap
+
+
+def _backward(layer: Piece, plan: Plan, contention: Ratio) -> Seconds:
+    """How long the last backward of one piece lasts (its weight gradient, where that is a turn of its own), with what it waits
+    for."""
+    if parted(plan):
+        return layer.times[WEIGHT_GRAD]
+    return np.maximum(lasting(layer, plan, contention)[1], layer.copies.backward)
 
 
 def whole_matrices(work: Work, price: Prices, plan: Plan) -> Seconds:

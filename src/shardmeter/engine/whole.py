@@ -4,7 +4,8 @@ forward. Every layer's share of the buckets is released when its gradient is who
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from shardmeter.core.units import Count, Ratio, Seconds
 from shardmeter.engine import add, demand, hide
 from shardmeter.engine.demand import BlockWork, Held, Work
 from shardmeter.engine.layer import Piece
-from shardmeter.engine.micro_batch import MicroBatch, chunks
+from shardmeter.engine.micro_batch import MicroBatch, chunks, parted
 from shardmeter.engine.price import NOTHING, Charge, Prices
 from shardmeter.engine.rounds import between, passes
 from shardmeter.schedules import Slot, traits
@@ -24,6 +25,7 @@ from shardmeter.strategies import data
 from shardmeter.strategies.pipeline import Blocks, Stage
 from shardmeter.strategies.precision import WIDTH
 
+Charging: TypeAlias = "Callable[[Work, Stage, Prices, Plan], Collectives]"
 TINY = 1e-30
 """Seconds: keeps a train without compute from dividing by nothing."""
 
@@ -88,6 +90,11 @@ def reduction(
     Leaves out: buckets that hold parts of two layers."""
     if data.reduces_each(plan, price.stack.accumulate):
         return Shown()
+    if _crossing(plan):
+        trains = _mirrored(work, stages, gradient_charges, pieces, price, plan, backward=True)
+        shown = [behind(train, price.stack, overlap=price.stack.gradient_overlap) for train in trains]
+        sums = [price.transfer(one).seconds for one in demand.copies_reductions(work, plan)[: len(shown)]]
+        return _worst(shown, sums, _slacks(work, stages, hop, plan))
     alone = plan.pp > 1 and traits(plan.schedule).split
     share = 1.0 / plan.virtual_stages
     found, slack, slowed, most = Shown(), add.folded(()), add.folded(()), add.folded(())
@@ -97,13 +104,13 @@ def reduction(
         waits = between(work, stages, at, plan, hop, "backward")
         parts = released(work, stage, charges, pieces, plan, backward=True, waits=waits)
         train = [group for part in parts for group in part]
-        shown = behind(train, price.stack, overlap=price.stack.gradient_overlap)
-        found = _later(found, shown, slack) if at else shown
+        late = behind(train, price.stack, overlap=price.stack.gradient_overlap)
+        found = _later(found, late, slack) if at else late
         if alone:
-            slowed = np.maximum(slowed, shown.slowed)
+            slowed = np.maximum(slowed, late.slowed)
             continue
-        slack = slack + float(count) * (slot.chunk(0, plan.virtual_stages).backward + hop + share * shown.slowed)
-        slowed, most = slowed + float(count) * shown.slowed, np.maximum(most, shown.slowed)
+        slack = slack + float(count) * (slot.chunk(0, plan.virtual_stages).backward + hop + share * late.slowed)
+        slowed, most = slowed + float(count) * late.slowed, np.maximum(most, late.slowed)
     return changed(found, slowed=slowed if alone else share * slowed + (1.0 - share) * most)
 
 
@@ -111,8 +118,11 @@ def update(
     work: Work, stages: Sequence[MicroBatch], pieces: Mapping[str, Piece], price: Prices, plan: Plan, hop: Seconds
 ) -> Shown:
     """The gather of updated parameters behind the first forward, of the stage that it holds up most: a later stage has the
-    forwards before it as well, unless micro-batches are fed from both ends."""
-    crossing = plan.pp > 1 and traits(plan.schedule).route == "crossing"
+    forwards before it as well, unless micro-batches are fed from both ends or devices keep their own clocks."""
+    if _crossing(plan):
+        trains = _mirrored(work, stages, update_charges, pieces, price, plan, backward=False)
+        return _worst([in_time(train, price.stack, 0.0, 0.0, overlap=price.stack.gather_overlap) for train in trains])
+    own_clock = plan.pp > 1 and traits(plan.schedule).own_clock
     share = 1.0 / plan.virtual_stages
     found, slack, slowed, most = Shown(), add.folded(()), add.folded(()), add.folded(())
     for at, (kind, _, count) in enumerate(work.runs):
@@ -121,12 +131,85 @@ def update(
         waits = between(work, stages, at, plan, hop, "forward")
         parts = released(work, stage, charges, pieces, plan, backward=False, waits=waits)
         train = [group for part in parts for group in part]
-        shown = in_time(train, price.stack, slack, found.exposed, overlap=price.stack.gather_overlap)
+        late = 0.0 if own_clock else found.exposed
+        shown = in_time(train, price.stack, slack, late, overlap=price.stack.gather_overlap)
         found = _later(found, shown, 0.0) if at else shown
-        if not crossing:
+        if not own_clock:
             slack = slack + float(count) * (slot.chunk(0, plan.virtual_stages).forward + hop + share * shown.slowed)
         slowed, most = slowed + float(count) * shown.slowed, np.maximum(most, shown.slowed)
     return changed(found, slowed=share * slowed + (1.0 - share) * most)
+
+
+def _crossing(plan: Plan) -> bool:
+    """Whether every device holds a stage of each of two copies of the model."""
+    return plan.pp > 1 and traits(plan.schedule).route == "crossing"
+
+
+def _mirrored(
+    work: Work, stages: Sequence[MicroBatch], charges: Charging, pieces: Mapping[str, Piece], price: Prices, plan: Plan,
+    *, backward: bool,
+) -> list[list[Released]]:  # fmt: skip
+    """The trains of every device that holds a stage of each of two copies: that of the mirrored stage and, before it in the
+    forward and after it in the backward, that of its own. Between the two lie turns of other micro-batches."""
+    kinds = [kind for kind, _, count in work.runs for _ in range(count)]
+    found: list[list[Released]] = []
+    for at in range(plan.pp // 2):
+        own, mirrored = stages[kinds[at]], stages[kinds[-1 - at]]
+        parts = [own.slot.input_grad, own.slot.weight_grad]
+        far, early = (
+            float(plan.pp // 2 - 1 - at),
+            at == 0,
+        )  # the first device's mirrored stage ends with whole backwards
+        rows = []
+        for one in (mirrored, own):
+            moved, final = charges(work, one.stage, price, plan), one is own or not early
+            rows.append(released(work, one.stage, moved, pieces, plan, backward=backward, final=final)[0])
+        apart = far * (parts[0] + parts[1]) + (parts[0] if early else 0.0) if backward else 2.0 * far * own.slot.forward
+        train = [group for group in rows[0] if group.count]
+        if train:
+            window = train[-1].window + apart + _first(own.stage, pieces, backward=backward)
+            train[-1] = changed(train[-1], window=window)
+        found.append([*train, *rows[1]])
+    return found
+
+
+def _first(stage: Stage, pieces: Mapping[str, Piece], *, backward: bool) -> Seconds:
+    """What a stage computes before the first of its train is released: its last piece."""
+    names = [name for name, count in demand.contents(stage) if count]
+    return pieces[names[-1]].times[WEIGHT_GRAD if backward else FORWARD] if names else 0.0
+
+
+def _slacks(work: Work, stages: Sequence[MicroBatch], hop: Seconds, plan: Plan) -> list[Seconds]:
+    """How much earlier than the first device each of the first half is done: it has handed its last input gradient on, and owes
+    one weight gradient more than the device before it."""
+    kinds = [kind for kind, _, count in work.runs for _ in range(count)]
+    found: list[Seconds] = []
+    way: Seconds = 0.0
+    for at in range(plan.pp // 2):
+        slot = stages[kinds[at]].slot
+        found.append(np.maximum(way - float(at) * slot.weight_grad, 0.0))
+        way = way + slot.input_grad + hop
+    return found
+
+
+def _worst(found: Sequence[Shown], after: Sequence[Seconds] = (), slacks: Sequence[Seconds] = ()) -> Shown:
+    """The one that ends last, element by element, with what each has to do `after` it and how much earlier it begins; of what
+    comes after, the longest is counted elsewhere."""
+    after, slacks = after or [0.0] * len(found), slacks or [0.0] * len(found)
+    longest: Seconds = 0.0
+    for seconds in after:
+        longest = np.maximum(longest, seconds)
+    worst = Shown()
+    for at, (one, seconds, slack) in enumerate(zip(found, after, slacks, strict=True)):
+        late = np.maximum(one.exposed + seconds - slack - longest, 0.0)
+        mine = changed(one, exposed=late, hidden=one.hidden + one.exposed - late)
+        more = np.greater(mine.cost, worst.cost) if at else True
+        parts = {
+            name: add.chosen(more, getattr(mine, name), getattr(worst, name))
+            for name in ("exposed", "hidden", "slowed")
+        }
+        worst = Shown(**parts)
+    return worst
 
 
 def _later(best: Shown, shown: Shown, slack: Seconds) -> Shown:
@@ -144,9 +227,10 @@ def each(work: Work, one: MicroBatch, pieces: Mapping[str, Piece], price: Prices
     and waits for that at the end."""
     charges = gradient_charges(work, one.stage, price, plan)
     exposed, hidden, slot = dict(one.exposed), dict(one.hidden), one.slot
-    kind = "weight_grad" if traits(plan.schedule).split else "input_grad"
+    kind = "weight_grad" if parted(plan) else "input_grad"
     virtual = list(slot.chunks)
-    for behind_it, part in enumerate(released(work, one.stage, charges, pieces, plan, backward=True), start=1):
+    parts = released(work, one.stage, charges, pieces, plan, backward=True, final=False)
+    for behind_it, part in enumerate(parts, start=1):
         train = [group for group in part if group.count]
         if not train:
             continue
@@ -257,14 +341,16 @@ def released(
     *,
     backward: bool,
     waits: Sequence[Seconds] = (),
+    final: bool = True,
 ) -> list[list[Released]]:
     """The pieces of every virtual stage, all in the order of the backward, each with the compute behind which its bucket
-    passes. Between two virtual stages lie the turns of the other micro-batches of a round, and what a round `waits`."""
+    passes. Between two virtual stages lie the turns of the other micro-batches of a round, and what a round `waits`. `final`:
+    after the last backward, else after every one."""
     phases: tuple[str, ...] = (FORWARD,)
     if backward:
-        split = plan.pp > 1 and traits(plan.schedule).split
-        phases = (WEIGHT_GRAD,) if split else (INPUT_GRAD, WEIGHT_GRAD)
-    computes = {name: _copying(_of(piece, phases), piece, backward=backward) for name, piece in pieces.items()}
+        apart = plan.pp > 1 and traits(plan.schedule).split if final else parted(plan)
+        phases = (WEIGHT_GRAD,) if apart else (INPUT_GRAD, WEIGHT_GRAD)
+    computes = {name: _copying(_of(piece, phases), piece, phases) for name, piece in pieces.items()}
     moved = {name: charges.total(block) for name, block in work.blocks.items()}
     rows = chunks(stage, plan)
     trains: list[list[Released]] = []
@@ -292,9 +378,9 @@ Lasting = tuple[Seconds, Charge]
 """Seconds of a compute, and what it occupies itself of the channels."""
 
 
-def _copying(compute: Lasting, piece: Piece, *, backward: bool) -> Lasting:
+def _copying(compute: Lasting, piece: Piece, phases: tuple[str, ...]) -> Lasting:
     """A compute with the wait for its copies between device and host: buckets pass in that time too."""
-    copies = piece.copies.backward if backward else piece.copies.forward
+    copies = {FORWARD: piece.copies.forward, INPUT_GRAD: piece.copies.backward}.get(phases[0], 0.0)
     return np.maximum(compute[0], copies), compute[1]
 
 

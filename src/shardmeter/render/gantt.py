@@ -23,6 +23,11 @@ COLOURS: dict[str, tuple[str, str]] = {
     "scatter": ("gradient reduction", "#D55E00"),
     "replicate": ("sum over replicas", "#8C3D00"),
     "tied": ("tied matrix", "#8C3D00"),
+    "copies": ("sum over both copies", "#5C1F00"),
+    "exchange": ("expert all-to-all", "#B8A200"),
+    "copy to host": ("copy to the host", "#4B6FAE"),
+    "copy from host": ("copy from the host", "#86B6E0"),
+    "host update": ("optimizer on the host", "#333333"),
     "send": ("stage send", "#56B4E9"),
     "launch": ("host's launches", "#7A7A7A"),
     "optimizer": ("optimizer", "#000000"),
@@ -31,7 +36,17 @@ COLOURS: dict[str, tuple[str, str]] = {
 }
 """Kind → name in the legend and fill: the palette of Okabe and Ito, told apart by colour-blind people too."""
 WIDTH, LEFT, RIGHT, TOP = 800, 118, 14, 46
-ROW = {"compute": 22, "scale-up": 10, "fabric": 10, "host": 8, "send forward": 8, "send backward": 8}
+ROW = {
+    "compute": 22,
+    "scale-up": 10,
+    "fabric": 10,
+    "host": 8,
+    "to host": 9,
+    "from host": 9,
+    "host update": 9,
+    "send forward": 8,
+    "send backward": 8,
+}
 GAP, BETWEEN, AXIS, LINE = 2, 9, 34, 16
 SHORTEST = 0.35
 """Pixels below which neighbours of one kind are drawn as one."""

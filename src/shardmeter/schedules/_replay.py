@@ -19,6 +19,8 @@ from shardmeter.schedules._slots import Op, Slot, stages
 Order = Callable[[int, int, int, int], tuple[Op, ...]]
 Part = tuple[str, int, int, bool]
 """What a node lasts: (kind, owner's position, chunk, whether a send is in it); kind "send" is a send alone."""
+JOINED = "joined backward"
+"""Kind of a backward that is done together with the forward before it."""
 BLOCK = 4096
 """Elements run at a time: what is still needed of a run then stays near the processor."""
 
@@ -61,7 +63,8 @@ def _seconds(held: Sequence[Slot], part: Part, virtual_stages: int, hop: Seconds
     kind, owner, chunk, sends = part
     if kind == "send":
         return hop
-    seconds: Seconds = getattr(held[owner].chunk(chunk, virtual_stages), kind)
+    slot = held[owner].chunk(chunk, virtual_stages)
+    seconds: Seconds = slot.backward - slot.joined if kind == JOINED else getattr(slot, kind)
     return seconds + hop if sends else seconds
 
 
@@ -173,7 +176,8 @@ class _Made:
         come = self.arrived[source] if source else 0
         if device not in self.last:
             self.first[device], self.last[device] = come, 0
-        part = kind, self.owners[device, chunk], chunk, self.traits.blocking and key in self.goes
+        together = JOINED if device in self.waiting else kind
+        part = together, self.owners[device, chunk], chunk, self.traits.blocking and key in self.goes
         done = self.last[device] = self.node(part, self.last[device], come)
         if joined:
             self.waiting.setdefault(device, []).append(key)

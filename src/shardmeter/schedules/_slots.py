@@ -21,6 +21,8 @@ class Slot:
     """What the step's last backward takes longer than the others (gradients that only the last micro-batch reduces)."""
     owed: Ratio = 1.0
     """What a weight gradient that is still to be done keeps, as a part of what its micro-batch kept before."""
+    joined: Seconds = 0.0
+    """What a backward saves that is done together with a forward of the mirrored stage, each hiding what the other sends."""
     chunks: tuple[Slot, ...] = ()
     """The same of every virtual stage, where they may differ."""
 
@@ -35,6 +37,7 @@ class Slot:
             forward=self.forward / virtual_stages,
             input_grad=self.input_grad / virtual_stages,
             weight_grad=self.weight_grad / virtual_stages,
+            ending=self.ending / virtual_stages,
         )
 
     @property

@@ -22,14 +22,15 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
     """The schedule's own turns for 2·pp micro-batches, then half a turn of both its stages on the slowest device for each
     further one. For equal stages m·(F + B) + (pp/2 − 1)·(F + 2·B − 3·W), with W in B (DeepSeek-AI 2024 Table 2).
 
-    Exact for 2·pp micro-batches. Leaves out: what a joined forward and backward save by hiding each other's all-to-all;
-    waits that come again with every micro-batch."""
+    A joined pair takes both turns, less what the two hide of each other's all-to-all (`Slot.joined`). Exact for 2·pp
+    micro-batches. Leaves out: waits that come again with every micro-batch."""
     held = stages(slots)
     if len(held) % 2:
         return micro_batches * np.nan  # no such schedule
     slowest: Seconds = 0.0
     for own, mirrored in zip(held, held[::-1], strict=True):
-        slowest = np.maximum(slowest, (own.whole + mirrored.whole) / 2.0)
+        both = own.whole + mirrored.whole - own.joined - mirrored.joined
+        slowest = np.maximum(slowest, both / 2.0)
     passes = 2 * len(held)
     return replay(order, TRAITS, slots, passes, 1, hop) + (micro_batches - float(passes)) * slowest
 
@@ -37,6 +38,15 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
 def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:
     """On every device pp + 1, both directions together (DeepSeek-AI 2024 Table 2), at most all."""
     return np.minimum(micro_batches, pp + 1.0)
+
+
+def joins(position: int, pp: int, micro_batches: Count) -> tuple[Count, Count]:
+    """Joined pairs of the device at `position` by chunk of their forward, as `order` has them."""
+    half, each = pp // 2, micro_batches / 2.0
+    depth = min(position, pp - 1 - position)
+    middle = each - float(pp - depth - 1)
+    entering, coming = middle - float(depth == half - 1), middle + float(half - depth - 1)
+    return (entering, coming) if position < half else (coming, entering)
 
 
 def order(position: int, pp: int, micro_batches: int, virtual_stages: int) -> tuple[Op, ...]:

@@ -4,7 +4,8 @@ The ranks of tp · cp · dp_shard are laid out a second time as etp · ep · edp
 ep divides the experts, edp holds copies of them and shards their parameters (Lepikhin 2020 §3; Rajbhandari 2022, DeepSpeed-
 MoE §4; Liu 2025, MoE Parallel Folding §3). Each rank sends its own tokens, which sequence parallelism has cut by tp, once
 for every expert chosen. An expert-tensor group gathers what its ranks received and scatters what it computed. Leaves out:
-one copy per node instead of one per expert (DeepEP), tokens dropped at a capacity, overlap with another micro-batch.
+one copy per node instead of one per expert (DeepEP), tokens dropped at a capacity. Where a schedule joins two micro-batches, step
+scope hides one's exchange behind the other.
 """
 
 from __future__ import annotations

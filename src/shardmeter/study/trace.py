@@ -13,8 +13,7 @@ from shardmeter.engine.timeline import account
 from shardmeter.engine.timeline.build import build, case_of, stragglers
 from shardmeter.engine.timeline.overlap import run
 from shardmeter.engine.timeline.simulate import Timeline
-from shardmeter.schedules import names, traits
-from shardmeter.specs.plan import Plan
+from shardmeter.schedules import traits
 from shardmeter.specs.scenario import Scenario
 
 MOST_TASKS = 2_000_000
@@ -29,14 +28,20 @@ class Traced:
     scenario: Scenario
     timeline: Timeline
     steps: int
-    ends: tuple[float, ...]
-    """When each step ended."""
+    marks: tuple[tuple[int, ...], ...]
+    """The tasks that ended each step, by rank."""
     closed: dict[str, float]
 
     @property
+    def own_clock(self) -> bool:
+        """Whether every device begins its next step when its own is done."""
+        plan = self.scenario.plan
+        return plan.pp > 1 and traits(plan.schedule).own_clock
+
+    @property
     def step_time(self) -> float:
-        """Seconds of a step in the timeline: the mean of those that were run."""
-        return self.ends[-1] / self.steps
+        """Seconds of a step in the timeline: the mean of those that were run or, with own clocks, the longest of a device."""
+        return account.step_time(self.timeline, self.marks, own_clock=self.own_clock)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -44,9 +49,12 @@ class Traced:
         return tuple(sorted({stream.rank for stream in self.timeline.program.streams}))
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary: step times, busy shares, seconds by term of the busiest rank."""
-        critical = account.busiest(self.timeline)
-        found = account.ledger(self.timeline, critical)
+        """The summary: step times, busy shares, seconds by term of the busiest rank (with own clocks: of the slowest)."""
+        critical, windows = account.busiest(self.timeline), [self._window(rank) for rank in self.ranks]
+        if self.own_clock:
+            critical = max(self.ranks, key=lambda rank: (windows[rank][1] - windows[rank][0]) / windows[rank][2])
+        begin, end, count = windows[critical]
+        found = account.ledger(self.timeline, critical, begin, end)
         closed = sum(self.closed.values())
         worked = account.busy(self.timeline)
         return {
@@ -57,16 +65,19 @@ class Traced:
             "tasks": len(self.timeline.program.tasks),
             "critical_rank": critical,
             "terms": [
-                {"term": term, "timeline_s": found.get(term, 0.0) / self.steps, "closed_form_s": self.closed.get(term, 0.0)}
+                {"term": term, "timeline_s": found.get(term, 0.0) / count, "closed_form_s": self.closed.get(term, 0.0)}
                 for term in CAUSES
                 if found.get(term) or self.closed.get(term)
             ],
             "streams": [
-                {"rank": rank, "stream": name, "busy": seconds / self.ends[-1], "seconds": seconds / self.steps}
+                {"rank": rank, "stream": name, "busy": seconds / self.timeline.makespan, "seconds": seconds / self.steps}
                 for (rank, name), seconds in sorted(worked.items())
                 if seconds
             ],
         }  # fmt: skip
+
+    def _window(self, rank: int) -> tuple[float, float, int]:
+        return account.window(self.timeline, self.marks, rank, own_clock=self.own_clock)
 
 
 def trace(scenario: Scenario, *, steps: int = 1, straggle: float | None = None, seed: int = 0) -> Traced:
@@ -74,11 +85,10 @@ def trace(scenario: Scenario, *, steps: int = 1, straggle: float | None = None, 
     of a rank's compute: every stage goes at the pace of its slowest rank, drawn from `seed`. The closed form beside it has the
     mean of such draws in its term *stragglers*.
 
-    Raises BadScenario for more tasks than can be run, and for a plan that is not drawn yet. Leaves out what `engine.timeline.build` does."""
+    Raises BadScenario for more tasks than can be run. Leaves out what `engine.timeline.build` does."""
     if not 1 <= steps <= MOST_STEPS:
         raise ShardMeterError(f"{steps} steps cannot be traced; 1 to {MOST_STEPS} can")
     island, plan = scenario.fleet.islands[0], scenario.plan
-    _drawn(plan)
     jitter = float(scenario.stack.jitter) if straggle is None else straggle
     asked = (scenario.model, island, plan, scenario.run, changed(scenario.stack, jitter=jitter))
     case = case_of(*asked)
@@ -93,17 +103,5 @@ def trace(scenario: Scenario, *, steps: int = 1, straggle: float | None = None, 
     closed = {term.label: float(term.seconds) for term in evaluate(*asked).terms}
     return Traced(
         scenario=scenario, timeline=timeline, steps=steps,
-        ends=tuple(timeline.end[task] for task in built.steps), closed=closed,
+        marks=built.steps, closed=closed,
     )  # fmt: skip
-
-
-def _drawn(plan: Plan) -> None:
-    """Raises BadScenario for a plan whose timeline is not drawn yet, rather than draw it wrong."""
-    found = traits(plan.schedule)
-    if plan.pp > 1 and (found.own_clock or found.copies != 1.0):
-        drawn = ", ".join(word for word in names() if not traits(word).own_clock and traits(word).copies == 1.0)
-        raise BadScenario(f"schedule {plan.schedule}: not drawn yet; trace draws {drawn}")
-    if plan.offload:
-        raise BadScenario(
-            f"offload {', '.join(plan.offload)}: not drawn yet; trace draws no copies to and from the host"
-        )

@@ -2,9 +2,10 @@
 
 Data-parallel and tensor-parallel ranks do the same at the same time, so one stands for all. A rank has a compute stream, a
 channel for each of the scale-up link and the fabric (in order as issued; a serial collective interrupts what may hide), the
-host's stream where its pace binds, and a wire to each neighbour. Leaves out: jitter inside a stage (its slowest rank is
-a factor on all of it), sends that share the adapter with collectives, copies to and from the host, two copies of a model on one pipeline
-(DualPipe), devices that start their next step on their own clock (the zero-bubble schedules): a step here ends for all at once.
+host's stream where its pace binds, a wire to each neighbour and, for a plan that offloads, a link to the host each way and what
+the host computes. A step ends for all at once or, where the schedule says so, for every device on its own clock.
+Leaves out: jitter inside a stage (its slowest rank is a factor on all of it), sends that share the adapter with collectives,
+undoing a step that a late validation refuses.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import random
 from collections.abc import Sequence
 from statistics import NormalDist
 
-from shardmeter.core.record import changed, record
+from shardmeter.core.record import record
+from shardmeter.engine import demand, joined
 from shardmeter.engine.evaluate import priced
-from shardmeter.engine.timeline.rank import Case, Drain, Rank, Unit
+from shardmeter.engine.step import slots_of
+from shardmeter.engine.timeline.cost import Case
+from shardmeter.engine.timeline.rank import REDUCE, Drain, Rank, Unit
 from shardmeter.engine.timeline.simulate import Program
 from shardmeter.engine.timeline.turns import last_turns, turns
 from shardmeter.schedules import Key, Op, needs, traits
@@ -38,15 +42,15 @@ class Built:
     program: Program
     units: tuple[Unit, ...]
     drains: tuple[Drain, ...]
-    steps: tuple[int, ...]
-    """The task that ends each step."""
+    steps: tuple[tuple[int, ...], ...]
+    """The task of every rank that ends its step, step by step."""
     contention: float
 
 
 def case_of(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -> Case:
     """Demands and prices of one step. Raises UnknownName for a family that is not built."""
     work, price, pieces, stages = priced(model, island, plan, run, stack)
-    slots = [changed(stages[kind].slot, first=first, count=count, owed=work.owed) for kind, first, count in work.runs]
+    slots = slots_of(work, stages, plan, joined.line(work, pieces, plan, stack))
     return Case(work=work, pieces=pieces, price=price, plan=plan, stack=stack, slots=tuple(slots))
 
 
@@ -65,17 +69,17 @@ def build(case: Case, *, steps: int = 1, pace: Sequence[float] = ()) -> Built:
     Raises UnknownName for a schedule that is not built."""
     program = Program()
     plan, work = case.plan, case.work
-    kinds = [work.stages[kind] for kind, _, count in work.runs for _ in range(count)]
-    ranks = [Rank(program, case, i, kind, pace[i] if pace else 1.0) for i, kind in enumerate(kinds)]
+    held = demand.devices(work, plan)
+    ranks = [Rank(program, case, i, *one, pace[i] if pace else 1.0) for i, one in enumerate(held)]
     wires = {(i, way): program.stream(f"send {way}", i, shared=True) for i in range(plan.pp) for way in WAYS}
     hop = 0.0 if plan.pp == 1 or case.stack.pipeline_overlap else float(case.price.transfer(work.send).seconds)
     orders = turns(plan, round(float(work.micro_batches)), case.slots, hop)
-    ended: list[int] = []
+    ended: list[tuple[int, ...]] = []
     before: list[list[int]] = [[] for _ in ranks]
     for _ in range(steps):
         _turns(program, ranks, orders, before, plan, wires, hop)
-        before, end = _close(program, ranks, case)
-        ended.append(end)
+        before = _close(program, ranks, case)
+        ended.append(tuple(task for (task,) in before))
     return Built(
         program=program,
         units=tuple(unit for rank in ranks for unit in rank.done),
@@ -108,10 +112,17 @@ def _turns(
     blocks = kind.blocking and hop > 0.0
     sends = {source for key in keys for source in of(key) if source[0] != key[0]} if blocks else set()
     for rank, ops, after in zip(ranks, orders, before, strict=True):
-        rank.update(after)
+        rank.update(after, dict.fromkeys(op.chunk for op in ops))
         whole = last_turns(ops)
-        for at, op in enumerate(ops):
+        rest = enumerate(ops)
+        for at, op in rest:
             key = (rank.position, op.kind, op.micro_batch, op.chunk)
+            if op.joined:
+                then, other = next(rest)
+                pair = (key, (rank.position, other.kind, other.micro_batch, other.chunk))
+                opens |= zip(pair, rank.take_joined(op, other, last=then in whole), strict=True)
+                closes |= dict.fromkeys(pair, rank.ready)
+                continue
             opens[key] = rank.take(op, last=at in whole)
             if key in sends:
                 rank.send(hop, op.micro_batch)
@@ -130,25 +141,37 @@ def _turns(
             program.wait(begin, program.add(label, wire, hop, closes[source], "send", terms={"stage sends": hop}))
 
 
-def _close(program: Program, ranks: Sequence[Rank], case: Case) -> tuple[list[list[int]], int]:
-    """After the last turns: reductions, the tied matrix, the norm over all stages, the optimizer, the software's own time."""
+def _close(program: Program, ranks: Sequence[Rank], case: Case) -> list[list[int]]:
+    """After the last turns: reductions, the tied matrix, the copies of the model, the norm over all stages, the optimizer, the
+    software's own time. What each rank's next step waits for; on their own clocks ranks wait for no norm and no other."""
     ends = [rank.finish() for rank in ranks]
     if case.work.tied is not None:
         tied = case.price.transfer(case.work.tied)
         both = [*ends[0], *ends[-1]]
         for place in (0, -1):
             ends[place] = [*ends[place], *ranks[place].move(tied, both, "sum the tied matrix", "tied", "tied matrix")]
-    host = ranks[0].streams["host"]
-    whole = program.add("gradient norm", host, 0.0, [task for mine in ends for task in mine])
-    updated = []
-    for rank in ranks:
-        seconds = rank.optimizer * rank.pace
-        stream = rank.streams["compute"]
-        updated.append(program.add("optimizer", stream, seconds, [whole], "optimizer", terms={"optimizer": seconds}))
-    after: list[list[int]] = []
+    copied = demand.copies_reductions(case.work, case.plan)
+    mirrored = [[*own, *other] for own, other in zip(ends, ends[::-1], strict=True)]
+    for at, transfer in enumerate(copied):
+        moved = ranks[at].move(
+            case.price.transfer(transfer), mirrored[at], "sum both copies' gradients", "copies", REDUCE
+        )
+        ends[at] = [*ends[at], *moved]
+    own = len(ranks) > 1 and traits(case.plan.schedule).own_clock
+    together = [task for mine in ends for task in mine]
+    norm = [] if own else [program.add("gradient norm", ranks[0].streams["host"], 0.0, together)]
+    updated: list[list[int]] = []
+    for rank, mine in zip(ranks, ends, strict=True):
+        seconds, after = rank.optimizer * rank.pace, norm or mine
+        if rank.on_host:
+            updated.append(rank.on_the_host(after))
+            continue
+        terms = {"optimizer": seconds}
+        updated.append([program.add("optimizer", rank.streams["compute"], seconds, after, "optimizer", terms=terms)])
     overhead = float(case.stack.step_overhead)
-    for rank in ranks:
-        stream = rank.streams["host"]
-        task = program.add("software", stream, overhead, updated, "software", terms={"software": overhead})
-        after.append([task])
-    return after, after[0][0]
+    every = [task for mine in updated for task in mine]
+    found: list[list[int]] = []
+    for rank, mine in zip(ranks, updated, strict=True):
+        stream, terms = rank.streams["host"], {"software": overhead}
+        found.append([program.add("software", stream, overhead, mine if own else every, "software", terms=terms)])
+    return found

@@ -12,7 +12,7 @@ from shardmeter.engine.timeline.simulate import Timeline, simulate
 
 ROUNDS = 2
 """How often what runs beside slowed compute is measured again."""
-HIDING = frozenset({"gather", "scatter", "replicate", "update"})
+HIDING = frozenset({"gather", "scatter", "replicate", "update", "exchange"})
 """Kinds of communication that may run beside compute."""
 
 

@@ -51,10 +51,11 @@ def program(
     place: dict[Key, int] = {}
     joined: set[Key] = set()
     for i, ops in enumerate(turns):
-        whole = last_turns(ops)
+        whole, together = last_turns(ops), False
         for at, op in enumerate(ops):
             owner = stages[content(traits.route, (i, op.chunk), pp)].chunk(op.chunk, virtual_stages)
-            longer = owner.ending if at in whole else 0.0
+            longer = (owner.ending if at in whole else 0.0) - (owner.joined if together else 0.0)
+            together = op.joined
             key = (i, op.kind, op.micro_batch, op.chunk)
             place[key] = made.add(
                 f"{op.kind} {op.micro_batch}", compute[i], float(getattr(owner, op.kind) + longer), kind=op.kind

@@ -61,7 +61,7 @@ def test_the_closed_form_is_the_timeline(which: str, contention: float, recomput
     compute = float(piece.forward) - there, float(piece.backward) - back
     assert (there < compute[1] and back < compute[0]) == (which == "shorter")
     assert (there > compute[1] and back > compute[0]) == (which == "longer")
-    assert abs(error(asked)) <= 0.02
+    assert abs(error(asked)) <= 0.03
 
 
 @pytest.mark.parametrize("sharding", ["fsdp", "zero1"])

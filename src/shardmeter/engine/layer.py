@@ -132,7 +132,7 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
         add.merged(ledgers[transfer.phase], {term: shown}, portion)
         if transfer.hides_under:
             add.merged(hidden, {term: behind}, portion)
-            add.merged(ledgers[transfer.phase], {"contention": stack.contention * behind}, portion)
+            add.merged(ledgers[transfer.phase], {"contention": stack.chunk_loss * behind}, portion)
         _occupied(collectives[transfer.phase], transfer, charge, portion)
         _carried(carried, transfer, charge, {term: shown}, portion)
     for transfer, portion, replay in work.behind:

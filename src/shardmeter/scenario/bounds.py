@@ -95,6 +95,7 @@ FIELDS: Mapping[str, Bound] = {
     "backward": _SHARE,
     # shares that may be nothing
     "contention": _LOSS,
+    "chunk_loss": _LOSS,
     "jitter": _LOSS,
     "fragmentation": _LOSS,
 }

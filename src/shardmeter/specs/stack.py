@@ -96,6 +96,9 @@ class Stack:
     contention: Fraction = 0.40
     """Seconds of compute lost per second of communication hidden under it."""
     # defaults that are seldom fitted
+    chunk_loss: Fraction = 0.40
+    """Seconds lost per second of a tensor-parallel collective that passes in chunks behind the products it belongs to: smaller
+    products, and processors that copy. Of 0.25, 0.40 and 0.55 the one that fits three stacks with such rows best."""
     attention_factor: Ratio = 0.92
     scale_up_factor: Ratio = 1.0
     step_overhead: Seconds = 5e-3

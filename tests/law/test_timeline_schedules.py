@@ -189,7 +189,7 @@ def test_equal_stages_are_exact(schedule: str, sharding: str, contention: float)
         12.0, pp=4, schedule=schedule, sharding=sharding, virtual_stages=traits(schedule).least_chunks,
         dp_shard=1.0 if sharding == "none" else 4.0, stack=changed(STACK, contention=contention),
     )  # fmt: skip
-    assert abs(error(asked)) <= 0.0002
+    assert abs(error(asked)) <= 0.0003
 
 
 @pytest.mark.parametrize("schedule", ["zb-h1", "zb-h2"])

@@ -42,14 +42,15 @@ BARS = {
     "offload": (0.005, 0.03),
     "offload, no stages": (0.008, 0.03),
     "whole": (0.005, 0.03),
-    "unlike stages": (0.015, 0.12),
+    "unlike stages": (0.008, 0.06),
+    "unlike stages, dualpipe": (0.02, 0.12),
     "long sends": (0.02, 0.12),
-    "sums that lag": (0.02, 0.08),
+    "sums that lag": (0.015, 0.05),
     "dualpipe, experts": (0.02, 0.08),
 }
-"""Held by class. The last four are left out by the closed forms, whatever else a plan does: stages or chunks of unlike size
-(an embedding or a head beside a single layer among them) and sends that queue on their wire, both the schedules' formulas; sums
-over replicas that lag behind few layers while they slow compute down; the ends of joined turns of few layers."""
+"""Held by class. The last five are left out by the closed forms, whatever else a plan does: under schedules that part the
+backward, stages or chunks of unlike size (an embedding or a head beside a single layer among them) and sends that queue on
+their wire; sums over replicas that lag behind few layers while they slow compute down; the ends of joined turns of few layers."""
 Asked = tuple[Model, Island, Plan, Run, Stack]
 
 
@@ -118,15 +119,16 @@ def kind(asked: Asked) -> str:
     model, _, plan, _, stack = asked
     if plan.pp == 1:
         return "offload, no stages" if plan.offload else "whole"
-    case = case_of(*asked)
+    case, split = case_of(*asked), traits(plan.schedule).split
     forward = min(float(slot.forward) / plan.virtual_stages for slot in case.slots if slot.forward)
-    if float(case.price.transfer(case.work.send).seconds) > LONG * forward:
+    if split and float(case.price.transfer(case.work.send).seconds) > LONG * forward:
         return "long sends"
     kinds = {stage.contents for stage in case.work.stages}
     per_chunk, left = divmod(case.work.counts[0], plan.virtual_stages)
-    if len(kinds) > 1 or len(next(iter(kinds))) > 1 or left or (plan.virtual_stages > 1 and per_chunk == 1):
-        return "unlike stages"
-    if fsdp.applies(plan) and traits(plan.schedule).split and float(plan.dp_replicate) > 1.0 and stack.contention > 0.0:
+    unlike = len(kinds) > 1 or len(next(iter(kinds))) > 1 or left or (plan.virtual_stages > 1 and per_chunk == 1)
+    if split and unlike:
+        return "unlike stages, dualpipe" if plan.schedule == "dualpipe" else "unlike stages"
+    if fsdp.applies(plan) and split and float(plan.dp_replicate) > 1.0 and stack.contention > 0.0:
         return "sums that lag"
     if plan.schedule == "dualpipe":
         return "dualpipe, experts" if model.experts else "dualpipe"
@@ -147,7 +149,9 @@ def test_the_closed_form_is_the_timeline_on_random_plans() -> None:
         says = f"{name}: n {len(values)}, mean {mean:.3%}, max {values[-1]:.3%}"
         assert values[-1] <= BARS[name][1], (says, max(found, key=lambda pair: pair[0]))
         assert mean <= BARS[name][0], says
-    held = [value for name in BARS if name not in ("unlike stages", "long sends") for value, _ in errors[name]]
+    held = [
+        value for name in BARS if name not in ("unlike stages, dualpipe", "long sends") for value, _ in errors[name]
+    ]
     assert len(held) >= 200
     assert sum(value > 0.01 for value in held) <= 0.2 * len(held)
 
@@ -189,7 +193,7 @@ def test_equal_stages_are_exact(schedule: str, sharding: str, contention: float)
         12.0, pp=4, schedule=schedule, sharding=sharding, virtual_stages=traits(schedule).least_chunks,
         dp_shard=1.0 if sharding == "none" else 4.0, stack=changed(STACK, contention=contention),
     )  # fmt: skip
-    assert abs(error(asked)) <= 0.0002
+    assert abs(error(asked)) <= 0.0003
 
 
 @pytest.mark.parametrize("schedule", ["zb-h1", "zb-h2"])

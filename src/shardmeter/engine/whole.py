@@ -83,7 +83,8 @@ def reduction(
 ) -> Shown:
     """The reduction of whole gradients behind the last backward, of the stage that ends last: an earlier stage works one
     backward longer, and what a train takes from the compute of any stage delays the whole line. None where every micro-batch
-    has reduced its own (`each`). Where weight gradients are turns of their own, every stage ends with some: none has slack.
+    has reduced its own (`each`). Where weight gradients are turns of their own, every stage ends with some: only what it
+    computes less than the slowest is slack.
     Only the turns of the last virtual stage follow one another down the line: of what a train takes in the others, the line
     is delayed by the largest.
 
@@ -96,16 +97,21 @@ def reduction(
         sums = [price.transfer(one).seconds for one in demand.copies_reductions(work, plan)[: len(shown)]]
         return _worst(shown, sums, _slacks(work, stages, hop, plan))
     alone = plan.pp > 1 and traits(plan.schedule).split
+    longest: Seconds = 0.0
+    for one in stages:
+        longest = np.maximum(longest, one.slot.whole)
     share = 1.0 / plan.virtual_stages
     found, slack, slowed, most = Shown(), add.folded(()), add.folded(()), add.folded(())
-    for at, (kind, _, count) in enumerate(work.runs):
+    for at, (kind, first, count) in enumerate(work.runs):
         stage, slot = stages[kind].stage, stages[kind].slot
         charges = gradient_charges(work, stage, price, plan)
         waits = between(work, stages, at, plan, hop, "backward")
-        parts = released(work, stage, charges, pieces, plan, backward=True, waits=waits)
+        parts = released(work, stage, charges, pieces, plan, backward=True, waits=waits, position=first)
         train = [group for part in parts for group in part]
         late = behind(train, price.stack, overlap=price.stack.gradient_overlap)
-        found = _later(found, late, slack) if at else late
+        if alone:  # a device with less to do is done earlier
+            slack = work.micro_batches * (longest - slot.whole)
+        found = _later(found, late, slack) if at else _after(late, slack)
         if alone:
             slowed = np.maximum(slowed, late.slowed)
             continue
@@ -210,6 +216,12 @@ def _worst(found: Sequence[Shown], after: Sequence[Seconds] = (), slacks: Sequen
         }
         worst = Shown(**parts)
     return worst
+
+
+def _after(shown: Shown, slack: Seconds) -> Shown:
+    """What is left to see of it when it may take `slack` longer."""
+    left = np.maximum(shown.exposed - slack, 0.0)
+    return changed(shown, exposed=left, hidden=shown.exposed + shown.hidden - left)
 
 
 def _later(best: Shown, shown: Shown, slack: Seconds) -> Shown:
@@ -342,21 +354,28 @@ def released(
     backward: bool,
     waits: Sequence[Seconds] = (),
     final: bool = True,
+    position: int = 0,
 ) -> list[list[Released]]:
     """The pieces of every virtual stage, all in the order of the backward, each with the compute behind which its bucket
     passes. Between two virtual stages lie the turns of the other micro-batches of a round, and what a round `waits`. `final`:
-    after the last backward, else after every one."""
+    after the last backward, else after every one. `position`: of the device, where chunks are laid in a V."""
     phases: tuple[str, ...] = (FORWARD,)
     if backward:
         apart = plan.pp > 1 and traits(plan.schedule).split if final else parted(plan)
         phases = (WEIGHT_GRAD,) if apart else (INPUT_GRAD, WEIGHT_GRAD)
     computes = {name: _copying(_of(piece, phases), piece, phases) for name, piece in pieces.items()}
     moved = {name: charges.total(block) for name, block in work.blocks.items()}
+    back = {name: _of(piece, (INPUT_GRAD,)) for name, piece in pieces.items()}
+    vee, others = backward and final and traits(plan.schedule).route == "vee", passes(work, plan) - 1.0
+    if vee and position:  # only weight gradients are left, of as many micro-batches as devices lie before this one
+        others = position - 1.0
     rows = chunks(stage, plan)
     trains: list[list[Released]] = []
     for chunk in reversed(range(len(rows))):
         embedding = stage.embedding and chunk == 0
-        last = _boundary(stage, rows, chunk, computes, passes(work, plan) - 1.0)
+        last = _boundary(stage, rows, chunk, computes, others)
+        if chunk and vee and position == 0:
+            last = _plus(last, _row(rows[chunk - 1], back, float(plan.pp)))
         train: list[Released] = []
         row = rows[chunk][::-1]
         if stage.head and chunk == len(rows) - 1:
@@ -389,16 +408,24 @@ def _boundary(
 ) -> Lasting:
     """What a stage computes between the last piece of a virtual stage and the first that is released after it."""
     if chunk:
-        seconds: Seconds = 0.0
-        held = NOTHING
-        for name, count in rows[chunk - 1]:
-            again = others * float(count)
-            seconds, held = seconds + again * computes[name][0], held.plus(computes[name][1], again)
         nearest = computes[rows[chunk - 1][-1][0]] if rows[chunk - 1] else (0.0, NOTHING)
-        return seconds + nearest[0], held.plus(nearest[1])
+        return _plus(_row(rows[chunk - 1], computes, others), nearest)
     if stage.embedding:
         return computes["embedding"]
     return 0.0, NOTHING
+
+
+def _row(row: Blocks, computes: Mapping[str, Lasting], times: Count) -> Lasting:
+    """So many turns of a virtual stage."""
+    total: Lasting = (0.0, NOTHING)
+    for name, count in row:
+        again = times * float(count)
+        total = total[0] + again * computes[name][0], total[1].plus(computes[name][1], again)
+    return total
+
+
+def _plus(one: Lasting, other: Lasting) -> Lasting:
+    return one[0] + other[0], one[1].plus(other[1])
 
 
 def _of(piece: Piece, phases: tuple[str, ...]) -> Lasting:

@@ -113,6 +113,13 @@ def test_the_good_case_breaks_nothing() -> None:
         ({"plan": changed(PLAN, trainable="projector")}, "trained_parts"),
         ({"model": TALKER, "plan": changed(PLAN, trainable="encoder")}, "trained_parts"),
         ({"model": TALKER, "plan": changed(PLAN, trainable="layer:4-7")}, "trained_parts"),
+        ({"plan": changed(PLAN, tp=1.0, pp=2), "run": changed(RUN, reference=MODEL)}, "reference_stages"),
+        ({"run": changed(RUN, reference=TALKER)}, "reference_family"),
+        ({"run": changed(RUN, reference=changed(MODEL, heads=33.0))}, "reference_cut"),
+        ({"run": changed(RUN, reference=changed(MODEL, positions="learned", context=4096.0))}, "reference_cut"),
+        ({"model": MIXTURE, "plan": changed(PLAN, ep=4.0), "run": changed(RUN, reference=changed(MIXTURE, experts=6.0))},
+         "reference_cut"),
+        ({"model": TALKER, "run": changed(RUN, reference=changed(TALKER, images=40.0))}, "reference_cut"),
     ],
 )  # fmt: skip
 def test_each_rule_is_broken_by_what_it_is_about(more: dict[str, Any], name: str) -> None:
@@ -131,6 +138,13 @@ def test_every_rule_has_a_case_above() -> None:
         {"plan": changed(PLAN, sequence_parallel=False), "run": changed(RUN, seq_len=8191.0)},
         {"plan": changed(PLAN, tp=1.0, sharding="ddp", dp_shard=1.0, dp_replicate=64.0)},
         {"plan": changed(PLAN, sharding="zero2", tp=1.0, pp=2)},
+        {"run": changed(RUN, reference=MODEL)},
+        {"model": MIXTURE, "plan": changed(PLAN, ep=4.0), "run": changed(RUN, reference=MODEL)},  # no experts to divide
+        {
+            "model": IMAGES,
+            "plan": changed(PLAN, tp=1.0, dp_shard=64.0),
+            "run": changed(RUN, seq_len=197.0, reference=CATALOG.model("vit-small-patch32-224")),
+        },  # patches of its own
         {"plan": changed(PLAN, tp=1.0, pp=32, dp_shard=2.0), "stack": changed(STACK, stage_cut="edges")},
         {"model": changed(MODEL, positions="rope", context=4096.0)},
         {"model": MIXTURE, "plan": changed(PLAN, tp=2.0, etp=2.0, ep=4.0)},

@@ -79,9 +79,10 @@ def structures(draw: st.DrawFn) -> Question:
         "accumulate": draw(st.sampled_from(["usual", "usual", "last", "every"])),
         "stage_cut": draw(st.sampled_from(["even", "even", "cost"])),
     }
+    others = [None, None, None, model, draw(st.sampled_from([one for one in MODELS if one.family == model.family]))]
     return {
         "model": model, "device": device, "plan": plan, "stack": changed(stack, **changes),
-        "tiers": draw(st.integers(1, 3)),
+        "tiers": draw(st.integers(1, 3)), "reference": draw(st.sampled_from(others)) if pp == 1 else None,
     }  # fmt: skip
 
 
@@ -108,6 +109,7 @@ def settings_of(draw: st.DrawFn, structure: Question) -> Question:
     run = Run(
         seq_len=draw(st.sampled_from([256.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0])),
         global_batch=plan.dp * plan.micro_batch * passes,
+        reference=structure["reference"],
     )
     stack = changed(
         structure["stack"],

@@ -237,7 +237,8 @@ def test_twice_the_rates_and_half_the_latencies_halve_the_step_exactly(question:
         "stack": changed(
             stack,
             **{
-                name: getattr(stack, name) / 2.0 for name in ("launch_overhead", "step_overhead", "collective_overhead", "dispatch_wait")
+                name: getattr(stack, name) / 2.0
+                for name in ("launch_overhead", "step_overhead", "collective_overhead", "dispatch_wait")
             },
         ),
     }

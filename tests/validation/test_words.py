@@ -398,6 +398,11 @@ def test_notes_that_are_not_modelled(notes):
         ("full finetune (CPU offload, fused optimizer)", "finetune"),
         ("LoRA", "lora"),
         ("QLoRA", "qlora"),
+        ("DPO", "finetune"),
+        ("DPO LoRA", "lora"),
+        ("RLHF (PPO)", "reinforcement"),
+        ("grpo", "reinforcement"),
+        ("RL with rollouts", "reinforcement"),
         ("CLIP pretrain", "dual_encoder"),
         ("dual-encoder", "dual_encoder"),
         ("image classification train", "vision"),
@@ -406,10 +411,14 @@ def test_notes_that_are_not_modelled(notes):
 )
 def test_tasks(text, task):
     assert read_task(text) == task
-    if task != "qlora":
+    refused = {
+        "qlora": "quantised base are not modelled",
+        "reinforcement": "rollouts of reinforcement learning are out of scope",
+    }
+    if task not in refused:
         check_task(task)
     else:
-        with pytest.raises(NotModelled):
+        with pytest.raises(NotModelled, match=refused[task]):
             check_task(task)
 
 

@@ -51,6 +51,7 @@ class Step:
 REGISTRY: dict[str, Formula] = {}
 _open_trace: list[Step] | None = None
 _term = ""
+_whole = False
 _UNTRACED: AbstractContextManager[None] = nullcontext()
 
 
@@ -89,19 +90,20 @@ def trace() -> Iterator[list[Step]]:
         _open_trace = outer
 
 
-def under(label: str) -> AbstractContextManager[None]:
-    """Tag every step recorded inside with the term it belongs to; the innermost label counts. Free when no trace is open."""
-    return _UNTRACED if _open_trace is None else _tagged(label)
+def under(label: str, *, whole: bool = False) -> AbstractContextManager[None]:
+    """Tag every step recorded inside with the term it belongs to; the innermost label counts, unless one around it is for the
+    `whole`. Free when no trace is open."""
+    return _UNTRACED if _open_trace is None or _whole else _tagged(label, whole)
 
 
 @contextmanager
-def _tagged(label: str) -> Iterator[None]:
-    global _term
-    outer, _term = _term, label
+def _tagged(label: str, whole: bool) -> Iterator[None]:
+    global _term, _whole
+    outer, _term, _whole = _term, label, whole
     try:
         yield
     finally:
-        _term = outer
+        _term, _whole = outer, False
 
 
 def tracing() -> bool:

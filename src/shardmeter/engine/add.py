@@ -16,6 +16,7 @@ CAUSES: dict[str, str] = {
     "launch overhead": "launch",
     "dispatch wait": "launch",
     "recompute": "compute",
+    "reference model": "compute",
     "tensor parallel": "scale-up link",
     "expert all-to-all": "fabric",
     "context parallel": "fabric",

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from shardmeter.core.errors import Violation
 from shardmeter.core.record import record
-from shardmeter.engine import rules, rules_of_parts
+from shardmeter.engine import rules, rules_of_parts, rules_of_reference
 from shardmeter.engine.rules import Case
 from shardmeter.schedules import traits
 from shardmeter.specs import Island, Model, Plan, Run, Stack
@@ -252,6 +252,24 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         rule="an adapter is no wider than its matrix",
         slack=rules.rank_slack,
         says=rules.rank_says,
+    ),
+    Constraint(
+        name="reference_stages",
+        rule="a reference model runs whole on the ranks of one stage",
+        slack=rules_of_reference.stages_slack,
+        says=rules_of_reference.stages_says,
+    ),
+    Constraint(
+        name="reference_family",
+        rule="a reference model sees the samples of the trained one",
+        slack=rules_of_reference.family_slack,
+        says=rules_of_reference.family_says,
+    ),
+    Constraint(
+        name="reference_cut",
+        rule="a reference model is cut as the trained one is",
+        slack=rules_of_reference.cut_slack,
+        says=rules_of_reference.cut_says,
     ),
 )
 """Every structural rule, in the order in which violations are listed."""

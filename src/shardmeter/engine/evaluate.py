@@ -14,6 +14,7 @@ from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import Piece, piece
 from shardmeter.engine.micro_batch import MicroBatch, micro_batch
 from shardmeter.engine.price import Prices, prices
+from shardmeter.engine.reference import LABEL, reference
 from shardmeter.engine.step import step
 from shardmeter.families import sized
 from shardmeter.families.operations import is_layer
@@ -52,14 +53,21 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
     """Predict one optimizer step of one island. Any numeric field may be an array; results have the broadcast shape.
 
     Raises UnknownName for a family or schedule that is not built. Legality is the constraints' business: an illegal plan
-    gives meaningless numbers here, not an error. Leaves out: data loading, evaluation."""
+    gives meaningless numbers here, not an error. Leaves out: data loading, evaluation; of a run with a reference model,
+    what that one computes is in the step and in no FLOP count."""
     work, price, pieces, stages = priced(model, island, plan, run, stack)
     exposed, hidden, _ = step(work, stages, pieces, price, plan, stack)
-    terms = add.ledger(exposed, hidden)
     busy: Seconds = 0.0
     for label in add.BUSY:
         busy = busy + exposed.get(label, 0.0)
-    memory_terms, allocated, first = memory.residents(model, work, plan, run, stack)
+    beside = reference(run, price, plan, stack)
+    if beside is not None:
+        add.merged(exposed, {LABEL: beside.exposed, "stragglers": beside.late}, 1.0)
+        add.merged(hidden, {LABEL: beside.hidden}, 1.0)
+        busy = busy + beside.busy
+    terms = add.ledger(exposed, hidden)
+    resident = () if beside is None else (beside.memory,)
+    memory_terms, allocated, first = memory.residents(model, work, plan, run, stack, resident)
     device = island.accelerator
     return Estimate(
         step_time=add.total(terms),

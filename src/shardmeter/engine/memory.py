@@ -34,16 +34,16 @@ from shardmeter.strategies.precision import WIDTH
 
 
 def residents(
-    model: Model, work: Work, plan: Plan, run: Run, stack: Stack
+    model: Model, work: Work, plan: Plan, run: Run, stack: Stack, beside: tuple[MemoryTerm, ...] = ()
 ) -> tuple[tuple[MemoryTerm, ...], Bytes, Bytes]:
     """Terms of the worst rank, and what the allocator has handed out on it and on the first stage. Worst = largest total over
-    the stages.
+    the stages; `beside` is what every rank holds of another model.
 
     Leaves out: the moment inside the step at which each term peaks (they are added), and what a framework keeps by mistake."""
     model = sized(model, run.seq_len)
     worst: tuple[MemoryTerm, ...] = ()
     largest: Bytes = 0.0
-    devices = _devices(model, work, plan, stack)
+    devices = [(*terms, *beside) for terms in _devices(model, work, plan, stack)]
     for terms in devices:
         size = memory_total(terms)
         worst = terms if not worst else _larger(worst, largest, terms, size)
@@ -67,7 +67,7 @@ def owed_share(model: Model, work: Work, plan: Plan, stack: Stack) -> Ratio:
 def _devices(model: Model, work: Work, plan: Plan, stack: Stack) -> list[tuple[MemoryTerm, ...]]:
     """The terms of every kind of device: a stage or, with two copies of the model in opposite directions, two stages, each
     with half of the micro-batches. Sharded optimizer state is shared by the copies too."""
-    terms = {stage: _stage(model, work, stage, plan, stack) for stage in work.stages}
+    terms = {stage: of_stage(model, work, stage, plan, stack) for stage in work.stages}
     if plan.pp == 1 or traits(plan.schedule).copies == 1.0:
         return list(terms.values())
     line = [work.stages[kind] for kind, _, count in work.runs for _ in range(count)]
@@ -94,7 +94,8 @@ def _larger(
     )
 
 
-def _stage(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ...]:
+def of_stage(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ...]:
+    """What one rank of a stage holds at its peak, term by term. A head that hands no gradient back keeps its logits alone."""
     parameters = demand.gradient_parameters(work, stage)
     activations, peak = _activations(model, work, stage, plan, stack)
     routed: tuple[MemoryTerm, ...] = ()
@@ -106,7 +107,8 @@ def _stage(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) -> 
     if stage.head:
         head = work.blocks["head"]
         cut = 1.0 if stack.logits_gathered else plan.tp
-        logits = head.tokens * head.block.outputs / cut * loss.KEPT[stack.loss] + contrastive.matrix(model, plan)
+        per_logit = loss.KEPT if adapters.input_share(plan.trainable, head.block) else loss.KEPT_FORWARD
+        logits = head.tokens * head.block.outputs / cut * per_logit[stack.loss] + contrastive.matrix(model, plan)
     each = stack.whole_bytes + stack.cut_bytes / plan.tp
     beside = np.where(np.greater(plan.tp, 1.0), work.tokens * model.hidden * each, 0.0)
     base = precision.recipe(plan.precision).width

@@ -12,6 +12,8 @@ def heading(scenario: Scenario) -> str:
     """`llama-3.1-8b on 64 × H100-SXM5-80GB · fsdp, dp_shard 64, micro-batch 1 · seq 8,192, batch 64 · titan-compile`."""
     fleet = " + ".join(f"{_count(island.gpus)} × {island.accelerator.name}" for island in scenario.fleet.islands)
     run = f"seq {_count(scenario.run.seq_len)}, batch {_count(scenario.run.global_batch)}"
+    if scenario.run.reference is not None:
+        run = f"{run}, reference {scenario.run.reference.name}"
     return f"{scenario.model.name} on {fleet} · {plan_text(scenario.plan)} · {run} · {scenario.stack.name}"
 
 

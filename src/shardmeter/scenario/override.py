@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Overrides = Iterable[str] | Mapping[str, Any]
 """`a.b=VALUE` texts, or values by their path."""
-_NAMED = ("model", "stack", "accelerator", "fabric")
+_NAMED = ("model", "stack", "accelerator", "fabric", "reference")
 """Parts that may be a catalog name: setting a field inside turns the name into `{base: name}`."""
 _COUNTED = re.compile(r"\s*(?:([0-9]{1,9})\s*[xX×*]\s*)?(\S.*?)\s*")
 OPTIONS = {

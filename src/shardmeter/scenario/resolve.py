@@ -61,7 +61,9 @@ def resolve(document: Document, rows: Rows) -> Scenario:
         found.gone += [("model",), *([("run", "seq_len")] if given.run is None or given.run.seq_len is None else [])]
     if stack is None:
         found.gone.append(("stack",))
-    plan, run = _lay_out(said, given.run or RunInput(), model or NO_MODEL, stack or NO_STACK, island, found)
+    reference = _reference(given, model, rows, found)
+    asked_run = given.run or RunInput()
+    plan, run = _lay_out(said, asked_run, model or NO_MODEL, stack or NO_STACK, island, reference, found)
     found.stop()
     if model is None or stack is None:
         raise AssertionError  # pragma: no cover  (each None has a violation)
@@ -114,6 +116,8 @@ _LOOKS_AT: dict[str, tuple[Path, ...]] = {
     "image_heads": (("plan", "tp"), ("model",)),
     "image_sequence": (("plan", "tp"), ("plan", "sequence_parallel"), ("model",)),
     "images": (("run", "seq_len"), ("model",)),
+    "reference_stages": (("plan", "pp"), ("run", "reference")),
+    "reference_family": (("run", "reference"), ("model",)),
 }
 """What each structural rule looks at: it is not asked where a part of that was malformed."""
 _LEFT_OVER = ("degrees", "global_batch", "interleaved_rounds", "unsharded", "experts")
@@ -121,11 +125,17 @@ _LEFT_OVER = ("degrees", "global_batch", "interleaved_rounds", "unsharded", "exp
 
 
 def _lay_out(
-    said: dict[str, Any], asked: RunInput, model: Model, stack: Stack, island: Island, found: Findings
+    said: dict[str, Any],
+    asked: RunInput,
+    model: Model,
+    stack: Stack,
+    island: Island,
+    reference: Model | None,
+    found: Findings,
 ) -> tuple[Plan, Run]:
     """The plan and the run, after noting every structural rule that they break."""
     plan, left_over = _plan(said, stack, island, found)
-    run = _run(asked, model, plan, found)
+    run = changed(_run(asked, model, plan, found), reference=reference)
     skip = {name for name, paths in _LOOKS_AT.items() if paths and found.touched(*paths)}
     skip |= {c.name for c in CONSTRAINTS if c.name not in _LOOKS_AT and found.gone}
     skip |= set(_LEFT_OVER) if left_over else set()
@@ -137,6 +147,7 @@ def _lay_out(
     _check_layers(said, plan, model, found)
     _check_context(asked, run, model, found)
     _say_what_is_frozen(plan, model, found)
+    _say_the_reference(plan, model, run, found)
     _say_what_is_ignored(said, plan, found)
     return plan, run
 
@@ -180,6 +191,23 @@ def _say_what_is_frozen(plan: Plan, model: Model, found: Findings) -> None:
         )
 
 
+def _say_the_reference(plan: Plan, model: Model, run: Run, found: Findings) -> None:
+    """What is taken for granted of a reference model."""
+    other = run.reference
+    if other is None or model is NO_MODEL:
+        return
+    found.assumptions.append(
+        f"reference {other.name}: frozen, forward once for every micro-batch, a copy of its own"
+        + (" (adapters switched off would need none: an upper bound of memory)" if adapters.trained(plan.trainable).rank else "")
+    )  # fmt: skip
+    found.assumptions.append("global_batch counts sequences: a pair of a preference loss is two")
+    if other.vocab != model.vocab:
+        found.warnings.append(
+            f"the vocabulary of reference {other.name} has {other.vocab:g} entries, that of {model.name} {model.vocab:g}: "
+            f"what they say of a token can be compared only if they share a tokenizer"
+        )
+
+
 def _say_what_is_ignored(said: dict[str, Any], plan: Plan, found: Findings) -> None:
     """Fields that were given and that change nothing in this plan."""
     sharded = plan.sharding in ("fsdp", "zero3")
@@ -203,6 +231,25 @@ def _model(given: ScenarioInput, rows: Rows, found: Findings) -> Model | None:
         found.refuse(("model",), "no model is named", "say model: llama-3.1-8b, a file, or its numbers")
         return None
     return part(Model, given.model, rows, ("model",), found)
+
+
+SAME = "same"
+"""The word for a reference model with the trained model's own numbers."""
+
+
+def _reference(given: ScenarioInput, model: Model | None, rows: Rows, found: Findings) -> Model | None:
+    """The frozen model beside the trained one; None where none is asked, or after noting why it cannot be read."""
+    asked, path = None if given.run is None else given.run.reference, ("run", "reference")
+    if asked is None:
+        return None
+    if asked == SAME:
+        return model
+    if not isinstance(asked, str) and getattr(asked, "base", None) == SAME:
+        named = "a catalog name" if model is None else quoted(model.name)
+        found.refuse((*path, "base"), "same stands alone and takes no other numbers", f"base: {named}")
+        return None
+    other = part(Model, asked, rows, path, found)
+    return other if other is not None and other.family in names() else None
 
 
 def _stack(given: ScenarioInput, rows: Rows, found: Findings) -> Stack | None:
@@ -399,6 +446,9 @@ def _check_names(data: dict[str, Any], rows: Rows, found: Findings) -> None:
         (Model, data.get("model"), ("model",)),
         (Stack, data.get("stack"), ("stack",)),
     ]
+    run = data.get("run")
+    if isinstance(run, dict) and run.get("reference") != SAME:
+        places.append((Model, run.get("reference"), ("run", "reference")))
     fleet = data.get("fleet")
     islands = fleet.get("islands") if isinstance(fleet, dict) else None
     for position, island in enumerate(islands if isinstance(islands, list) else ()):

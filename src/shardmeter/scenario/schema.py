@@ -176,6 +176,10 @@ class RunInput(Input):
     global_batch: Batch | None = said("Sequences per optimizer step, or '8M tokens'.")
     tokens: Tokens | None = said("Length of the run in tokens.")
     steps: Steps | None = said("Length of the run in optimizer steps.")
+    reference: NamedModel | None = said(
+        "A frozen model that runs forward over every micro-batch beside the trained one (DPO's reference, a teacher, a KL anchor): "
+        "same = the trained model's own numbers, a catalog name, a file, or inline fields."
+    )
     target_loss: Any = said("Loss to reach.", only="nothing")
     phases: Any = said("Ramps of batch and sequence length.", only="nothing")
     deadline: Any = said("Latest end, for the planner.", only="nothing")

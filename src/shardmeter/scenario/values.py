@@ -23,7 +23,7 @@ from shardmeter.core.errors import BadQuantity, BadScenario, UnknownName, neares
 from shardmeter.core.quantity import BOUNDS, EXAMPLES, counted, price, quantity
 from shardmeter.scenario.bounds import GPUS, STAGES, Bound, broken
 from shardmeter.scenario.grammar import parse_plan
-from shardmeter.strategies.adapters import trained
+from shardmeter.strategies.adapters import NOTHING, trained
 from shardmeter.strategies.offload import KINDS as OFFLOADS
 
 _GPUS = re.compile(r"\s*([0-9][0-9_.]*[kK]?)\s*[xX×*]\s*(\S.*?)\s*")
@@ -256,6 +256,8 @@ def _trainable(value: Any) -> str:
     if not isinstance(parts, list) or not parts or not all(isinstance(one, str) for one in parts):
         raise refused(f"{shown(value, 40)} says nothing that can be trained", "all, lora(r=16), or [layer, head]")
     text = "+".join(part.strip().replace(" ", "") for part in parts)
+    if text == NOTHING:
+        raise refused("nothing is trained", "all, lora(r=16), or [layer, head]")
     names = text.split("+")
     alone = next((name for name in names if name == "all" or name.startswith("lora(")), None)
     if alone is not None and len(names) > 1:

@@ -44,11 +44,12 @@ class Estimate:
     """Tokens of one step over the whole island."""
     samples: Number
     model_flops: Flop
-    """FLOPs of one step by mfu's count (DESIGN: 6 × active matmul parameters × tokens + full attention)."""
+    """FLOPs of one step by mfu's count: 6 × active matmul parameters × tokens + full attention, of the trained model alone. What
+    a reference model computes beside it is in no ratio."""
     hardware_flops: Flop
-    """The same plus recomputation."""
+    """The same plus recomputation of the trained model."""
     compute_seconds: Seconds
-    """Device-busy compute of the critical rank."""
+    """Device-busy compute of the critical rank, a reference model's too."""
     gpus: Number
     peak_flops: Number
     """Sum of dense bf16 peaks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shardmeter.core.record import record
 from shardmeter.core.units import Count
+from shardmeter.specs.model import Model
 
 
 @record
@@ -16,6 +17,8 @@ class Run:
     """Mean tokens of the documents packed into one sequence, where attention does not cross from one to the next."""
     tokens: Count | None = None
     steps: Count | None = None
+    reference: Model | None = None
+    """A frozen model beside the trained one, run forward over every micro-batch: DPO's reference, a teacher, a KL anchor."""
 
     @property
     def attended(self) -> Count:

@@ -18,6 +18,8 @@ from shardmeter.core.units import Count, Fraction
 from shardmeter.families.operations import Block, is_layer, matmul, streamed
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute
 
+NOTHING = ""
+"""The word of a plan that trains nothing: a model that runs forward only. No scenario can say it."""
 BLOCKS = ("embedding", "layer", "head")
 PARTS = ("vision", "projector", "text", "encoder", "decoder")
 """Words of the parts that a model of several may have; which it has is a rule's business."""
@@ -56,6 +58,8 @@ def trained(text: str) -> Trained:
     Raises UnknownName."""
     if text == "all":
         return Trained(whole=True)
+    if text == NOTHING:
+        return Trained(blocks=())
     lora = _LORA.fullmatch(text)
     if lora:
         return Trained(rank=int(lora.group(1)), beside=BESIDE.get(lora.group(2), ()), blocks=())

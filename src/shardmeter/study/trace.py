@@ -89,6 +89,9 @@ def trace(scenario: Scenario, *, steps: int = 1, straggle: float | None = None, 
     if not 1 <= steps <= MOST_STEPS:
         raise ShardMeterError(f"{steps} steps cannot be traced; 1 to {MOST_STEPS} can")
     island, plan = scenario.fleet.islands[0], scenario.plan
+    if scenario.run.reference is not None:
+        says = f"run.reference ({scenario.run.reference.name}): not drawn yet"
+        raise BadScenario(f"{says}; leave it out, and trace draws the step of the trained model alone")
     jitter = float(scenario.stack.jitter) if straggle is None else straggle
     asked = (scenario.model, island, plan, scenario.run, changed(scenario.stack, jitter=jitter))
     case = case_of(*asked)

@@ -53,6 +53,8 @@ def unseen(scenario: Scenario) -> tuple[str, ...]:
         found.append("routed experts")
     if scenario.plan.cp > 1.0:
         found.append("context parallelism")
+    if scenario.run.reference is not None:
+        found.append("a reference model")
     return tuple(found)
 
 

@@ -29,7 +29,15 @@ from shardmeter.study.validate.rows import NotModelled, Row, Unclear
 from shardmeter.study.validate.schedule import check_notes, read_async_tp, read_optimizer, read_schedule
 from shardmeter.study.validate.sharding import ShardingReading, read_sharding
 from shardmeter.study.validate.stack import StackReading, read_stack
-from shardmeter.study.validate.task import PRETRAIN, check_family, check_task, read_document, read_task, read_trainable
+from shardmeter.study.validate.task import (
+    PRETRAIN,
+    check_family,
+    check_task,
+    has_reference,
+    read_document,
+    read_task,
+    read_trainable,
+)
 
 NODE = {"GB200 (per GPU, NVL72)": 4.0, "GB300 (per GPU, NVL72)": 4.0, "TPU v5e": 8.0, "TPU v5p": 4.0, "TPU v4": 4.0}
 """Accelerators that one operating system sees, where rows leave it out and it is not 8."""
@@ -248,10 +256,14 @@ def _read(row: Row, stack: StackReading, task: str) -> Reading:
     )
     if plan.pp * plan.virtual_stages > model.layers + 2:
         raise Unclear(f"{plan.pp * plan.virtual_stages} stages are more than the model's {model.layers} layers")
+    beside = has_reference(row.text("task"))
+    if beside and plan.pp > 1:
+        raise NotModelled("a reference model beside pipeline stages is not modelled yet")
+    packed = None if beside else read_document(task, stack.lineage)
     return Reading(
         model=model,
         plan=plan,
-        run=Run(seq_len=seq_len, global_batch=batch, document_len=read_document(task, stack.lineage)),
+        run=Run(seq_len=seq_len, global_batch=batch, document_len=packed, reference=model if beside else None),
         stack=changed(stack, selective=read_selective(row.text("recompute"))),
         accelerator=accelerator,
         fabric=read_fabric(row.text("inter_node_link")),
@@ -262,6 +274,11 @@ def _read(row: Row, stack: StackReading, task: str) -> Reading:
         reduce_dtype=precision.reduce,
         assumptions=(
             *(f"{column} is not stated" for column in _silent(row, layout)),
+            *(
+                ("the reference is a frozen copy of the model; the batch counts sequences, two a pair",)
+                if beside
+                else ()
+            ),
             *(said for said in (guessed(row.text("accelerator"), accelerator.name),) if said),
         ),
     )

@@ -9,15 +9,16 @@ from shardmeter.study.validate.rows import NotModelled
 
 PRETRAIN = "pretrain"
 TASKS: tuple[tuple[str, str, str], ...] = (
-    (r"q-?lora", "qlora", "adapters on a quantised base"),
+    (r"\brl|reinforce|\bppo|\bgrpo|rollout", "reinforcement", "rollouts of reinforcement learning are out of scope"),
+    (r"q-?lora", "qlora", "adapters on a quantised base are not modelled yet"),
     (r"lora|adapter|peft", "lora", ""),
     (r"clip|dual|contrastive", "dual_encoder", ""),
     (r"vision|image|vit\b", "vision", ""),
-    (r"sft|fine-?tun|full finetune|instruct", "finetune", ""),
+    (r"sft|fine-?tun|full finetune|instruct|\bdpo\b", "finetune", ""),
     (r"diffusion|dit\b", "diffusion", ""),
     (r"^$|pre-?train|^train$", PRETRAIN, ""),
 )
-"""(pattern in the lower-case text, task, what it needs). The first that is found decides."""
+"""(pattern in the lower-case text, task, why it cannot be expressed). The first that is found decides."""
 
 USUAL_RANK = 16
 """Of NVIDIA's recipes (16 or 32; torchtune's have 8): what the rank costs is small beside what freezing saves."""
@@ -40,10 +41,15 @@ def read_task(text: str) -> str:
 
 
 def check_task(task: str) -> None:
-    """Refuse, by name, the tasks that are not modelled yet."""
-    needs = next(needs for _, name, needs in TASKS if name == task)
-    if needs:
-        raise NotModelled(f"{needs} are not modelled yet")
+    """Refuse, by name, the tasks that cannot be expressed."""
+    why = next(why for _, name, why in TASKS if name == task)
+    if why:
+        raise NotModelled(why)
+
+
+def has_reference(text: str) -> bool:
+    """Whether a task trains beside a frozen copy of its own model: direct preference optimisation."""
+    return re.search(r"\bdpo\b", text.lower()) is not None
 
 
 def read_trainable(task: str, model: str, lineage: str) -> str:

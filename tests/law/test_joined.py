@@ -70,7 +70,7 @@ def test_the_closed_form_is_the_timeline(which: str, contention: float, recomput
 def test_with_sharded_parameters_and_cut_layers(sharding: str, rate: float, tp: float) -> None:
     for contention in (0.0, 0.55):
         asked = ask(rate, sharding=sharding, tp=tp, stack=changed(STACK, contention=contention))
-        assert abs(error(asked)) <= 0.03, contention
+        assert abs(error(asked)) <= 0.04, contention
 
 
 def test_what_is_joined_hides_and_the_rest_shows() -> None:

@@ -27,25 +27,43 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
     pp = sum(slot.count for slot in slots)
     longest: Seconds = 0.0
     forward: Seconds = 0.0
-    backward: Seconds = 0.0
+    ways: list[tuple[Seconds, Seconds]] = []  # of every stage so far: its backward, and what the last one takes longer from it on
     endings = places(slots, lambda slot: slot.ending)
     for place, ending in zip(places(slots), endings, strict=True):
         slot, later = place.slot, float(pp - 1 - place.position)
-        forward, backward = np.maximum(forward, slot.forward), np.maximum(backward, slot.backward)
+        forward = np.maximum(forward, slot.forward)
+        ways.append((slot.backward, ending.before + slot.ending))
         warm = np.minimum(micro_batches - 1.0, later)
         left = micro_batches - 1.0 - warm
-        path = place.before + 2.0 * hop * float(place.position) + slot.whole + (ending.before + slot.ending)
+        reached = place.before + 2.0 * hop * float(place.position) + slot.whole
+        path = reached + ways[-1][1]
         if later:
             away = place.after + 2.0 * hop * later
-            home = away + ending.after
-            both = np.maximum(away, warm * forward) + np.maximum(home, warm * backward)
-            few = np.maximum(home + warm * np.maximum(np.maximum(forward, backward), hop), warm * (forward + backward))
-            path = path + np.where(np.greater_equal(left, 1.0), both, few)
+            path = reached + _round_trip(away, ending.after, forward, ways, warm, left, hop)
         longest = np.maximum(longest, path + left * slot.whole)
         if place.position == slot.first + slot.count - 1:
-            reached = path if not later else path + np.where(np.greater_equal(left, 1.0), 0.0, -np.inf)
-            longest = np.maximum(longest, _windows(slots, place, reached, left, hop))
+            windowed = path if not later else path + np.where(np.greater_equal(left, 1.0), 0.0, -np.inf)
+            longest = np.maximum(longest, _windows(slots, place, windowed, left, hop))
     return longest
+
+
+def _round_trip(
+    away: Seconds, after: Seconds, forward: Seconds, ways: Sequence[tuple[Seconds, Seconds]], warm: Count, left: Count,
+    hop: Seconds,
+) -> Seconds:  # fmt: skip
+    """What a stage waits for, or has to do, while `warm` micro-batches are on their way through the later stages, and what the
+    last backward takes longer from wherever the path comes back: from the later stages (`after` too), or from a queue at a stage
+    so far (`ways`) or on the wire."""
+    ends = ways[-1][1]
+    home = away + after + ends
+    queue: Seconds = 0.0
+    late: Seconds = away + warm * hop
+    for backward, ending in ways:
+        queue = np.maximum(queue, warm * backward + ending)
+        late = np.maximum(late, away + warm * np.maximum(backward, hop) + ending)
+    both = np.maximum(away, warm * forward) + np.maximum(home, queue)
+    few = np.maximum(np.maximum(home + warm * np.maximum(forward, hop), late), warm * forward + queue)
+    return np.where(np.greater_equal(left, 1.0), both, few)
 
 
 def _windows(slots: Sequence[Slot], place: Place, path: Seconds, left: Count, hop: Seconds) -> Seconds:

@@ -70,7 +70,8 @@ class Rank:
         self.updates = [self._whole_charges(whole.update_charges, stage) for stage in owners]
         """… and its updated parameters'."""
         self.each = data.reduces_each(case.plan, case.stack.accumulate)
-        self.overlaps = case.stack.gradient_overlap or case.plan.sharding == "none"
+        sums = any(float(one.seconds) for chunk in self.reductions for charges in chunk.values() for one in charges)
+        self.overlaps = case.stack.gradient_overlap or not sums
         """Whether whole gradients are reduced, if they are, and go to the host beside what is computed next."""
         self.on_host = "optimizer" in case.plan.offload
         self.optimizer = self._optimizer(stages)

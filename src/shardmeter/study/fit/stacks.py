@@ -28,7 +28,7 @@ PRIORS: dict[str, Prior] = {
     "traffic_factor": Prior(centre=1.2, spread=0.5, low=0.4, high=8.0),
     "launch_overhead": Prior(centre=25e-6, spread=1.0, low=2e-6, high=100e-6),
     "nic_factor": Prior(centre=0.75, spread=0.4, low=0.05, high=1.1),
-    "contention": Prior(centre=0.40, spread=0.7, low=0.02, high=0.95),
+    "contention": Prior(centre=0.40, spread=0.7, low=0.02, high=0.80),
 }
 """Centres and spreads: quartiles of an independent pilot model on 15 stacks; bounds: physics (nothing beats its peak)."""
 WHERE_SEEN: dict[str, Prior] = {"collective_overhead": Prior(centre=3e-4, spread=0.7, low=1e-5, high=2e-3)}

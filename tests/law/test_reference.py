@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -137,9 +138,9 @@ def test_it_holds_its_parameters_and_keeps_nothing_of_its_layers() -> None:
 
 @pytest.mark.parametrize("change", [
     {"optimizer": "sgd"}, {"master_dtype": "bf16"}, {"reduce_dtype": "bf16"}, {"recompute": "full"},
-    {"gather_dtype": "fp32"}, {"trainable": "head"},
+    {"gather_dtype": "fp32"}, {"trainable": "head"}, {"reshard": False},
 ])  # fmt: skip
-def test_what_only_training_has_does_not_touch_it(change: dict[str, str]) -> None:
+def test_what_only_training_has_does_not_touch_it(change: dict[str, Any]) -> None:
     plan = LAYOUTS["fsdp"]
     usual, other = (evaluate(MODEL, island(), one, asked(one, MODEL), STACK) for one in (plan, changed(plan, **change)))
     assert (of(usual), held(usual)) == (of(other), held(other))

@@ -44,10 +44,14 @@ def test_a_name_a_mapping_and_a_file(tmp_path: Path) -> None:
     short = asked({"base": "llama-3.1-8b", "layers": 16}).run.reference
     assert short is not None
     assert (short.layers, short.hidden) == (16, 4096)
-    assert load(EXAMPLE, overrides=["run.reference=llama-3.1-70b", "run.reference.layers=4"]).run.reference.layers == 4
+    few = load(EXAMPLE, overrides=["run.reference=llama-3.1-70b", "run.reference.layers=4"]).run.reference
+    assert few is not None
+    assert (few.layers, few.hidden) == (4, 8192)
     file = tmp_path / "teacher.yaml"
     file.write_text("{layers: 8, hidden: 1024, ffn: 4096, heads: 16, vocab: 128256}")
-    assert asked(str(file)).run.reference.layers == 8
+    own = asked(str(file)).run.reference
+    assert own is not None
+    assert (own.name, own.layers) == ("teacher", 8)
 
 
 def test_what_is_taken_for_granted_is_said() -> None:

@@ -68,12 +68,12 @@ def reference(run: Run, price: Prices, plan: Plan, stack: Stack) -> Reference | 
 
 def frozen(plan: Plan) -> Plan:
     """The plan of a model that is laid out like the trained one and runs forward only: 16 bits are held and gathered (fewer where
-    the plan gathers fewer), on the host where parameters are."""
+    the plan gathers fewer), on the host where parameters are, and freed after every layer: no backward waits for them."""
     base = precision.recipe(plan.precision).base
     gathered = plan.gather_dtype if WIDTH[plan.gather_dtype] <= WIDTH[base] else base
     away = tuple(kind for kind in plan.offload if kind == "parameters")
     return changed(
-        plan, trainable=adapters.NOTHING, recompute="none", gather_dtype=gathered, offload=away, pp=1,
+        plan, trainable=adapters.NOTHING, recompute="none", reshard=True, gather_dtype=gathered, offload=away, pp=1,
         virtual_stages=1, schedule="1f1b",
     )  # fmt: skip
 

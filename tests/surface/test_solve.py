@@ -19,7 +19,7 @@ FITS = [
     "--plan",
     "fsdp,recompute=full",
     "--global-batch",
-    "512",
+    "2048",
 ]
 TOO_LARGE = ["--model", "llama-3.1-405b", "--gpus", "16xH100-SXM5-80GB", "--plan", "ddp", "--global-batch", "16"]
 QUESTIONS = ("micro-batch", "seq", "gpus")
@@ -164,8 +164,8 @@ def test_in_python():
         "global_batch": 512,
     }
     found = shardmeter.solve("micro-batch", **options)
-    assert found.answer == 4
-    assert "Largest micro-batch that fits: 4" in str(found)
+    assert found.answer == 8
+    assert "Largest micro-batch that fits: 8" in str(found)
     assert repr(found).startswith("<Solution micro-batch")
     assert shardmeter.solve("micro-batch", shardmeter.load(None, options=options)).answer == found.answer
     with pytest.raises(shardmeter.UnknownName, match="micro-batch"):

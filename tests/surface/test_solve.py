@@ -106,7 +106,7 @@ def test_csv_has_a_row_for_every_neighbour(capsys):
 
 def test_legal_values_of_a_batch_that_is_said(capsys):
     _, data = answer(capsys, "micro-batch", *FITS)
-    assert data["legal"]["values"] == [1, 2, 4, 8]
+    assert data["legal"]["values"] == [1, 2, 4, 8, 16, 32]
     _, data = answer(capsys, "gpus", *FITS)
     assert data["legal"]["values"][:6] == [1, 2, 4, 8, 16, 32]
     _, data = answer(capsys, "seq", *FITS, "--set", "plan.tp=8")

@@ -27,7 +27,9 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
     pp = sum(slot.count for slot in slots)
     longest: Seconds = 0.0
     forward: Seconds = 0.0
-    ways: list[tuple[Seconds, Seconds]] = []  # of every stage so far: its backward, and what the last one takes longer from it on
+    ways: list[
+        tuple[Seconds, Seconds]
+    ] = []  # of every stage so far: its backward, and what the last one takes longer from it on
     endings = places(slots, lambda slot: slot.ending)
     for place, ending in zip(places(slots), endings, strict=True):
         slot, later = place.slot, float(pp - 1 - place.position)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from html import escape
 
 from shardmeter.core.record import record
@@ -140,8 +140,21 @@ def _rectangle(bar: Bar, y: float, height: int, scale: float) -> str:
     )
 
 
+def _shared(spans: Iterable[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
+    """Spans in order of time; of two that overlap by more than half of the shorter one, one with both texts."""
+    joined: list[tuple[float, float, str]] = []
+    for begin, end, text in sorted(spans):
+        before, until, other = joined[-1] if joined else (0.0, -1.0, "")
+        if min(end, until) - begin > 0.5 * min(end - begin, until - before):
+            joined[-1] = (before, max(end, until), "+".join(filter(None, (other, text))))
+        else:
+            joined.append((begin, end, text))
+    return joined
+
+
 def _numbers(timeline: Timeline, index: int, y: float, height: int, scale: float) -> list[str]:
-    """The micro-batch in the middle of every turn that is wide enough, on a halo so that it reads on stripes too."""
+    """The micro-batch in the middle of every turn that is wide enough, on a halo so that it reads on stripes too; turns that run
+    layer by layer in one another's pauses share one, as in `6+0`."""
     spans: dict[int, tuple[float, float, str]] = {}
     for i, task in enumerate(timeline.program.tasks):
         if task.stream == index and task.seconds and task.turn >= 0:
@@ -150,7 +163,7 @@ def _numbers(timeline: Timeline, index: int, y: float, height: int, scale: float
             )
             spans[task.turn] = (min(begin, timeline.begin[i]), max(end, timeline.end[i]), text)
     found = []
-    for begin, end, text in spans.values():
+    for begin, end, text in _shared(spans.values()):
         if text and (end - begin) * scale > 6.5 * len(text) + 3.0:
             where = f'x="{LEFT + (begin + end) / 2 * scale:.1f}" y="{y + height / 2 + 3.8:.1f}" text-anchor="middle"'
             plain = f'{where} font-size="10.5" font-weight="600" pointer-events="none"'

@@ -53,3 +53,12 @@ class Estimate:
     gpus: Number
     peak_flops: Number
     """Sum of dense bf16 peaks."""
+
+    @property
+    def memory_exact(self) -> Bytes:
+        """Those terms of the peak that are counted, not modelled: parameters, gradients, states."""
+        total: Bytes = 0.0
+        for term in self.memory:
+            if term.exactness == "exact":
+                total = total + term.size
+        return total

@@ -17,6 +17,7 @@ from shardmeter.core.units import Count
 from shardmeter.engine.constraints import masks
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.rules import Case, cut, divisors
+from shardmeter.families import given_sequence
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.fleet import Fleet, Island
 from shardmeter.specs.plan import Plan
@@ -232,7 +233,19 @@ def _micro_batches(scenario: Scenario) -> Legal:
     return Legal(says=f"{says}: {_named(values)}", values=values)
 
 
+def _has_no_sequence_of_its_own(scenario: Scenario) -> None:
+    """Raises ShardMeterError for a model whose images give the sequence."""
+    own = given_sequence(scenario.model)
+    if own is not None:
+        name = scenario.model.name
+        raise ShardMeterError(
+            f"solve seq: images give {name} its sequence of {float(own):g} tokens; another size is said of the model, as in "
+            f"model: {{base: {name}, image_size: 384}}"
+        )
+
+
 def _seq_lens(scenario: Scenario) -> Legal:
+    _has_no_sequence_of_its_own(scenario)
     model, plan = scenario.model, scenario.plan
     case = Case(model=model, island=scenario.fleet.islands[0], plan=plan, run=scenario.run, stack=scenario.stack)
     unit = float(cut(case))

@@ -79,7 +79,9 @@ class Prediction:
         ways = () if self.fits else ways_out(self.scenario, e)
         return {
             "fits": self.fits,
-            "fits_probability": trust.fits_probability(self.scenario, _number(e.memory_peak), _number(e.memory_limit)),
+            "fits_probability": trust.fits_probability(
+                self.scenario, _number(e.memory_peak), _number(e.memory_limit), _number(e.memory_exact)
+            ),
             "step_time_s": step,
             "tokens_per_s": rate,
             "tokens_per_s_per_gpu": rate / gpus,
@@ -114,7 +116,9 @@ class Prediction:
             ],
             "bottleneck": self._bottleneck(ways),
             "run": run,
-            "intervals": trust.spread(self.scenario, step, _number(e.tokens), _number(e.memory_peak)),
+            "intervals": trust.spread(
+                self.scenario, step, _number(e.tokens), _number(e.memory_peak), _number(e.memory_exact)
+            ),
             "way_out": [one.to_dict() for one in ways],
             "assumptions": list(self.scenario.assumptions),
             "warnings": self._warnings(asked=run is not None),

@@ -136,7 +136,7 @@ class Solution:
         return {
             "value": value,
             "fits": peak <= limit,
-            "fits_probability": trust.fits_probability(scenario, peak, limit),
+            "fits_probability": trust.fits_probability(scenario, peak, limit, float(e.memory_exact)),
             "memory_peak_gib": peak / GIB,
             "share_of_limit": peak / limit,
             "step_time_s": float(e.step_time),

@@ -55,7 +55,26 @@ def unseen(scenario: Scenario) -> tuple[str, ...]:
         found.append("context parallelism")
     if scenario.run.reference is not None:
         found.append("a reference model")
+    model, stack, maker = scenario.model, scenario.stack, scenario.fleet.islands[0].accelerator.vendor
+    if model.family != "decoder" and (model.family, stack.name) not in SEEN_FAMILIES:
+        found.append(f"a model of family {model.family}")
+    if set("mds") & set(model.mixers):
+        found.append("recurrent layers")
+    own = footing(stack)
+    makers = {_vendor(name) for name in own.accelerators}
+    if own.stack and makers and maker not in makers:
+        found.append(f"an accelerator of {maker} under {stack.name}")
     return tuple(found)
+
+
+SEEN_FAMILIES = frozenset({("vision", "timm-2022")})
+"""(family, stack) of the measured runs that are of no decoder."""
+
+
+def _vendor(accelerator: str) -> str:
+    from shardmeter.scenario.catalog import load_catalog
+
+    return load_catalog().accelerator(accelerator).vendor
 
 
 def _base(scenario: Scenario) -> Footing:
@@ -64,8 +83,9 @@ def _base(scenario: Scenario) -> Footing:
     return changed(base, stack="") if unseen(scenario) else base
 
 
-def spread(scenario: Scenario, step: float, tokens: float, peak: float) -> dict[str, Any]:
-    """The `intervals` of an answer: (low, high) of each figure, or null before any fit, and what they rest on."""
+def spread(scenario: Scenario, step: float, tokens: float, peak: float, exact: float) -> dict[str, Any]:
+    """The `intervals` of an answer: (low, high) of each figure, or null before any fit, and what they rest on. Memory is never
+    less than what is counted exactly."""
     base = _base(scenario)
     speed = intervals.factors("step_time", base.stack, bool(base.stack))
     size = intervals.factors("memory", base.stack, bool(base.stack))
@@ -73,14 +93,18 @@ def spread(scenario: Scenario, step: float, tokens: float, peak: float) -> dict[
         "level": intervals.LEVEL,
         "step_time_s": None if speed is None else [step * speed[0], step * speed[1]],
         "tokens_per_s": None if speed is None else [tokens / (step * speed[1]), tokens / (step * speed[0])],
-        "memory_peak_gib": None if size is None else [peak / GIB * size[0], peak / GIB * size[1]],
+        "memory_peak_gib": None
+        if size is None
+        else [max(peak * size[0], min(exact, peak)) / GIB, peak / GIB * size[1]],
         "basis": _basis(scenario.stack, base, "step_time"),
         "memory_basis": _basis(scenario.stack, base, "memory"),
     }
 
 
-def fits_probability(scenario: Scenario, peak: float, limit: float) -> float | None:
-    """Probability that the peak stays within the limit; None before any fit."""
+def fits_probability(scenario: Scenario, peak: float, limit: float, exact: float) -> float | None:
+    """Probability that the peak stays within the limit; none where what is counted exactly is beyond it. None before any fit."""
+    if exact > limit:
+        return 0.0
     base = _base(scenario)
     return intervals.probability_below(limit, peak, "memory", base.stack, bool(base.stack))
 

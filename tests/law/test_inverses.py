@@ -134,7 +134,8 @@ def test_a_chance_is_kept(name, question):
 
     def chance_of(value: float) -> float:
         estimate = alone(found, value)
-        return fits_probability(found.scenario, float(estimate.memory_peak), float(estimate.memory_limit)) or 0.0
+        peak, limit = float(estimate.memory_peak), float(estimate.memory_limit)
+        return fits_probability(found.scenario, peak, limit, float(estimate.memory_exact)) or 0.0
 
     for chance, answer in zip(CHANCES, found.likely, strict=True):
         if answer is None:

@@ -776,3 +776,16 @@ def test_short_cuts_of_the_fleet_that_do_not_apply(options: dict[str, Any], says
     assert says in text, text
     assert "plan.micro_batch" in text, "with everything else that is wrong"
     assert "no GPUs are named" not in text
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "says"),
+    [
+        ("vit-base-patch16-224", "model.patch=0", "model.patch: must be given in a model of family vision"),
+        ("llama-7b", "model.family=multimodal", "model.vision: must be given in a model of family multimodal"),
+        ("llama-7b", "model.family=vision", "model.image_size: must be given in a model of family vision"),
+        ("clip-vit-b-32", "model.vision=llama-7b", "llama-7b is of family decoder; name a row of family vision"),
+    ],
+)
+def test_parts_that_do_not_fit_together_are_refused(model: str, change: str, says: str) -> None:
+    assert says in refused({"model": model, "gpus": "8xH100-SXM5-80GB"}, overrides=[change])

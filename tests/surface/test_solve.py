@@ -170,3 +170,13 @@ def test_in_python():
     assert shardmeter.solve("micro-batch", shardmeter.load(None, options=options)).answer == found.answer
     with pytest.raises(shardmeter.UnknownName, match="micro-batch"):
         shardmeter.solve("micro", **options)
+
+
+def test_images_give_their_sequence(capsys):
+    asked = ["solve", "seq", "--gpus", "8xH100-SXM5-80GB", "--plan", "ddp", "--model"]
+    assert main([*asked, "vit-base-patch16-224"]) == 2
+    assert "images give vit-base-patch16-224 its sequence of 197 tokens" in capsys.readouterr().err
+    assert main([*asked[:5], "fsdp,micro_batch=64", "--model", "llava-1.5-7b", "--format", "json"]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert data["answer"] is None
+    assert "above the 576 tokens that images fill" in data["legal"]["says"]

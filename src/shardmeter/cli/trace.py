@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ def trace(
     out: str | None, svg: str | None, steps: int, ranks: str | None, straggle: float | None, seed: int, **asked: Any
 ) -> int:
     """Run the step of SCENARIO task by task: every layer, collective and send of one GPU per pipeline stage."""
+    if straggle is not None and not math.isfinite(straggle):
+        raise ShardMeterError(f"--straggle {straggle}: say a share from 0 to 1, as in 0.05")
     scenario = resolve(asked)
     from shardmeter.cli.progress import progress
     from shardmeter.render import tracing

@@ -48,14 +48,18 @@ def resolve(document: Document, rows: Rows) -> Scenario:
         _check_names(document.data, rows, found)
         found.stop()
         raise AssertionError  # pragma: no cover  (a failed validation has violations)
+    noted = len(found.violations)
     model = _model(given, rows, found)
+    faulty = len(found.violations) > noted
     stack = _stack(given, rows, found)
     island, asked = resolve_island(given, rows, found)
     said = overridden(given.plan, asked.plan)
     if island is None:
         found.stop()
         raise AssertionError  # pragma: no cover  (no island has a violation)
-    if model is not None and model.family not in names():  # noted already
+    if model is not None and (
+        model.family not in names() or (model.family != "decoder" and faulty)
+    ):  # noted already: parts that do not fit together have no sequence to ask about
         model = None
     if model is None:
         found.gone += [("model",), *([("run", "seq_len")] if given.run is None or given.run.seq_len is None else [])]

@@ -17,7 +17,7 @@ from shardmeter.core.units import Count
 from shardmeter.engine.constraints import masks
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.rules import Case, cut, divisors
-from shardmeter.families import given_sequence
+from shardmeter.families import family, given_sequence
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.fleet import Fleet, Island
 from shardmeter.specs.plan import Plan
@@ -32,6 +32,8 @@ LONGEST = 2.0**40
 """Tokens of the longest sequence that is tried."""
 LARGEST = 2.0**40
 """Sequences of the largest micro-batch that is tried."""
+MOST_LISTED = 2.0**16
+"""Multiples of the unit that are tried where sequences have a least length."""
 MOST_GPUS = 2.0**17
 """GPUs that are tried where no global batch says how many replicas there can be."""
 GRID = 64
@@ -68,10 +70,11 @@ class Question:
 
 
 def peaks(question: Question, scenario: Scenario, values: Array) -> Array:
-    """Bytes of the fullest accelerator at every value."""
+    """Bytes of the fullest accelerator at every value; without end where what is counted exactly is more than it has."""
     laid = question.laid(scenario, values)
     estimate = evaluate(laid.model, laid.fleet.islands[0], laid.plan, laid.run, laid.stack)
-    return np.broadcast_to(np.asarray(estimate.memory_peak, dtype=float), values.shape)
+    held = np.where(np.greater(estimate.memory_exact, estimate.memory_limit), np.inf, estimate.memory_peak)
+    return np.broadcast_to(np.asarray(held, dtype=float), values.shape)
 
 
 def search(question: Question, scenario: Scenario, legal: Legal, limits: Array) -> list[float | None]:
@@ -250,6 +253,10 @@ def _seq_lens(scenario: Scenario) -> Legal:
     case = Case(model=model, island=scenario.fleet.islands[0], plan=plan, run=scenario.run, stack=scenario.stack)
     unit = float(cut(case))
     says = "every whole number" if unit == 1.0 else f"multiples of {unit:g}, by which tp and cp cut a sequence"
+    if model.family == "multimodal":
+        images = float(family("multimodal").inside(model))
+        values = np.arange(images // unit + 1.0, MOST_LISTED) * unit
+        return Legal(says=f"{says}, above the {images:g} tokens that images fill", values=tuple(values.tolist()))
     if model.positions == "learned" and model.context > 0:
         return Legal(
             says=f"{says}, up to the {model.context:g} learned positions", unit=unit, most=float(model.context)

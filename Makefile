@@ -25,7 +25,7 @@ demo: $(VENV)/.ready-run ## install and answer one question: Llama 3.1 8B on 64 
 	@echo 'The tool is $(BIN)/shardmeter; after "source $(BIN)/activate" it is shardmeter.'
 
 test: $(VENV)/.ready-dev ## the tests
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 lint: $(VENV)/.ready-dev ## style, types, layers, spelling, generated pages
 	@$(BIN)/ruff check

@@ -22,15 +22,26 @@ from shardmeter.specs.model import Model
 PASSES = {
     #            norm        rotation    gated act.   plain act.  residual
     "eager": ((36.0, 62.0), (24.0, 24.0), (10.0, 18.0), (4.0, 6.0), (6.0, 6.0)),
+    "autocast": ((36.0, 62.0), (24.0, 24.0), (10.0, 18.0), (4.0, 6.0), (10.0, 16.0)),
     "fused_norm": ((4.0, 8.0), (24.0, 24.0), (10.0, 18.0), (4.0, 6.0), (6.0, 6.0)),
     "fused": ((4.0, 8.0), (4.0, 4.0), (6.0, 10.0), (4.0, 6.0), (6.0, 6.0)),
     "compiled": ((3.0, 6.0), (4.0, 4.0), (6.0, 10.0), (4.0, 6.0), (4.0, 4.0)),
 }
 """Bytes per element (forward, backward) at 2-byte activations, counted from the reads and writes of each kernel: eager
-casts to fp32 and back around norms and rotations; a compiler merges the residual into the norm."""
-LAYER_NORM_EAGER = (4.0, 8.0)
-"""LayerNorm has a fused kernel even in eager code; RMSNorm had not."""
+casts to fp32 and back around norms and rotations; autocast (torch.autocast over fp32 parameters) carries the residuals in fp32;
+a compiler merges the residual into the norm."""
+LAYER_NORM = {"eager": (4.0, 8.0), "autocast": (14.0, 18.0)}
+"""LayerNorm has a fused kernel even in eager code; RMSNorm had not. Under autocast it reads and writes fp32, and its output is
+cast before the product that follows."""
+LOOSE = ("eager", "autocast", "fused_norm")
+"""Words whose rotation and activation are chains of kernels."""
 LAYER = "layer"
+
+
+def norm_passes(model: Model, kernels: str) -> tuple[float, float]:
+    """Bytes per element of one norm, forward and backward."""
+    usual = PASSES[kernels][0]
+    return usual if model.norm == "rms" else LAYER_NORM.get(kernels, usual)
 
 
 def norm_vectors(model: Model, width: Count) -> Count:
@@ -159,9 +170,8 @@ def training_flops(model: Model, tokens: Count, seq: Count) -> Flop:
 
 def operations(model: Model, block: str, tokens: Count, seq: Count, kernels: str) -> tuple[Compute, ...]:
     """All phases of one piece of `block` for `tokens` tokens in sequences of `seq`, before any sharding."""
-    norm, rotation, gated, plain, residual = PASSES[kernels]
-    if model.norm != "rms" and kernels == "eager":
-        norm = LAYER_NORM_EAGER
+    _, rotation, gated, plain, residual = PASSES[kernels]
+    norm = norm_passes(model, kernels)
     if block == "embedding":
         return streamed("embedding", tokens * model.hidden, 4.0, 10.0, "sequence")
     if block == "head":
@@ -209,14 +219,16 @@ def _prediction(model: Model, tokens: Count, norm: tuple[float, float]) -> tuple
 def activation_bytes(model: Model, kernels: str, scores: bool, seq: Count, block: str = LAYER) -> tuple[Bytes, Bytes]:
     """Bytes a layer keeps for its backward per token at 2-byte activations: (outside, inside) the tensor-parallel region.
 
-    Outside: the inputs and outputs of both norms (fp32 copies too where eager RMSNorm makes them), and latents. Inside: q, k, v
+    Outside: the inputs and outputs of both norms (fp32 copies too where eager RMSNorm makes them; under autocast the inputs are
+    fp32), and latents. Inside: q, k, v
     and the attention output (or what a recurrence keeps), the MLP's up products and activation. Materialised scores add 5 bytes
     each (Korthikanti 2022, eq. 2). What routed experts keep is apart (`routed_bytes`). Leaves out: dropout masks, log-sum-exp
     vectors."""
     kind = named(block)
-    loose = kernels in ("eager", "fused_norm")  # rotation and activation are chains of kernels, each keeping its input
+    loose = kernels in LOOSE  # rotation and activation are chains of kernels, each keeping its input
     norms = norms_of(model, kind) + (3.0 if kind.predicting else 0.0)
-    upcast = 4.0 * norms if kernels == "eager" and model.norm == "rms" else 0.0
+    upcast = 4.0 * norms if kernels in LAYER_NORM and model.norm == "rms" else 0.0
+    upcast = upcast + (2.0 * norms if kernels == "autocast" else 0.0)
     outside = model.hidden * (4.0 * norms + upcast)
     inside: Bytes = 0.0
     if kind.mixer in ATTENTION:
@@ -251,11 +263,11 @@ def _products(model: Model, kernels: str) -> float:
     """Elements kept per column of an MLP: its up products and activation; a loose chain of kernels keeps one more."""
     if model.mlp != "gated":
         return 2.0
-    return 4.0 if kernels in ("eager", "fused_norm") else 3.0
+    return 4.0 if kernels in LOOSE else 3.0
 
 
 __all__ = [
-    "LAYER", "LAYER_NORM_EAGER", "PASSES", "activation_bytes", "active_matrices", "blocks", "has_experts", "key_value_width",
-    "layer_matrices", "layer_vectors", "layers", "linear_inputs", "norm_vectors", "operations", "order", "parameters",
+    "LAYER", "PASSES", "activation_bytes", "active_matrices", "blocks", "has_experts", "key_value_width",
+    "layer_matrices", "layer_vectors", "layers", "linear_inputs", "norm_passes", "norm_vectors", "operations", "order", "parameters",
     "query_width", "routed_bytes", "training_flops",
 ]  # fmt: skip

@@ -26,7 +26,9 @@ MODULATIONS, LAST = 6.0, 2.0
 """Vectors that modulate a layer, and the head."""
 OUTPUTS = 2.0
 """Numbers for each latent: noise and its variance."""
-MODULATE = {"eager": (28.0, 44.0), "fused_norm": (28.0, 44.0), "fused": (28.0, 44.0), "compiled": (8.0, 16.0)}
+MODULATE = {
+    "eager": (28.0, 44.0), "autocast": (28.0, 44.0), "fused_norm": (28.0, 44.0), "fused": (28.0, 44.0), "compiled": (8.0, 16.0),
+}  # fmt: skip
 """Bytes per element of a layer's two shifts and scales and two gates, each a read and a write a kernel; a compiler merges all of
 them into the norms and the residuals."""
 
@@ -84,7 +86,7 @@ def operations(model: Model, block: str, tokens: Count, seq: Count, kernels: str
     time steps have no gradient."""
     own, hidden = sequence(model), model.hidden
     images = tokens / own
-    norm = decoder.LAYER_NORM_EAGER if kernels == "eager" else decoder.PASSES[kernels][0]
+    norm = decoder.norm_passes(model, kernels)
     if block == "embedding":
         return (
             *first(matmul("patches", tokens, vision.patch_matrix(model) / hidden, hidden, "tokens")),

@@ -74,7 +74,7 @@ def operations(model: Model, block: str, tokens: Count, seq: Count, kernels: str
         return vision.operations(tower(model), IMAGE[block], tokens, seq, kernels)
     if block == "head":
         return (
-            *streamed("final norm", tokens * model.hidden, *decoder.LAYER_NORM_EAGER, "none"),
+            *streamed("final norm", tokens * model.hidden, *decoder.LAYER_NORM["eager"], "none"),
             *matmul("projection", tokens, model.hidden, model.projection, "none"),
         )
     found = decoder.operations(model, TEXT[block], tokens, seq, kernels)

@@ -112,9 +112,7 @@ def operations(model: Model, block: str, tokens: Count, seq: Count, kernels: str
     """All phases of one piece of `block` for `tokens` of its tokens in sequences of `seq`, before any sharding."""
     if block in ("embedding", "decoder embedding"):
         return decoder.operations(model, "embedding", tokens, seq, kernels)
-    norm, _, _, _, residual = decoder.PASSES[kernels]
-    if model.norm != "rms" and kernels == "eager":
-        norm = decoder.LAYER_NORM_EAGER
+    residual, norm = decoder.PASSES[kernels][4], decoder.norm_passes(model, kernels)
     if block == "encoder head":
         return streamed("final norm", tokens * model.hidden, *norm, "sequence") if model.final_norm else ()
     if block == "encoder layer":

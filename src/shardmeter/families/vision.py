@@ -119,9 +119,7 @@ def operations(model: Model, block: str, tokens: Count, seq: Count, kernels: str
     """All phases of one piece of `block` for `tokens` of its tokens (images, for the head), before any sharding; the sequence is
     the model's own. Pixels have no gradient."""
     own, hidden = sequence(model), model.hidden
-    norm, _, _, plain, _ = decoder.PASSES[kernels]
-    if model.norm != "rms" and kernels == "eager":
-        norm = decoder.LAYER_NORM_EAGER
+    plain, norm = decoder.PASSES[kernels][3], decoder.norm_passes(model, kernels)
     if block == "embedding":
         found = (
             *first(matmul("patches", tokens * patches(model) / own, patch_matrix(model) / hidden, hidden, "tokens")),

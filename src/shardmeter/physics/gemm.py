@@ -51,22 +51,29 @@ def depth_fill(rate: FlopPerS, width: Bytes, bandwidth: BytesPerS, per_balance: 
     return per_balance * rate * width / (bandwidth * flop)
 
 
-@formula(cite="mamf")
+@formula(cite="osama2023")
 def gemm_fill(m: Count, n: Count, k: Count, repeats: Count, processors: Count, depth: Count) -> Ratio:
     """Factor ≥ 1 on the time of a product whose depth is short or whose tiles fill few waves.
 
-    (k + depth)/k × (1 + 0.35 · processors · tile / (m · n · repeats)). Leaves out: the saw-tooth of single waves, smaller
-    tiles for small shapes, split-k, alignment."""
-    return (k + depth) / k * (1.0 + WAVE_LOSS * TILE * processors / (m * n * repeats))
+    With a = depth/k and b = 0.35 · processors · tile/(m · n · repeats): (1 + a)(1 + b). Where tiles are scarcer than depth
+    (b > a: a weight gradient sums over all tokens into a small matrix), libraries cut the depth into s parts, each a tile of its
+    own: (1 + s·a)(1 + b/s), least at s = √(b/a), where it is (1 + √(ab))². Leaves out: the saw-tooth of single waves, smaller
+    tiles for small shapes, the sum of the parts, alignment."""
+    short = depth / k
+    idle = WAVE_LOSS * TILE * processors / (m * n * repeats)
+    parts = np.sqrt(np.maximum(idle / short, 1.0))
+    return (1.0 + short * parts) * (1.0 + idle / parts)
 
 
 @formula(cite="mamf")
-def matmul_rate(peak: FlopPerS, share: Fraction, factor: Ratio, power_limit: Watts, power: Watts) -> FlopPerS:
-    """Sustained rate of large products: dense peak × measured best share × margin × the stack's factor.
+def matmul_rate(peak: FlopPerS, share: Ratio, factor: Ratio, power_limit: Watts, power: Watts) -> FlopPerS:
+    """Sustained rate of large products: dense peak × measured best share × margin × the stack's factor, at most the peak (or what
+    the best measured shape reached, on parts that clock above their listed boost).
 
     A power cap costs the square root of its ratio: between a voltage-bound clock (cube root) and a frequency-bound one
     (linear). Leaves out: temperature, input data (random data switches more bits than zeros)."""
-    return peak * share * BEST_SHAPE_MARGIN * factor * np.sqrt(np.minimum(power_limit / power, 1.0))
+    reached = np.minimum(share * BEST_SHAPE_MARGIN * factor, np.maximum(share, 1.0))
+    return peak * reached * np.sqrt(np.minimum(power_limit / power, 1.0))
 
 
 @formula(cite="williams2009")

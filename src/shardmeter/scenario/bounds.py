@@ -27,6 +27,8 @@ STAGES = 10_000.0
 """Layers, pipeline stages and chunks set the length of an axis: there are no more."""
 
 _SHARE = Bound(1e-3, 1.0)
+_OF_LISTED = Bound(1e-3, 1.5)
+"""A share of a listed rate, which a part passes that clocks above its listed boost."""
 _LOSS = Bound(0.0, 1.0)
 _FEW = Bound(0.0, 1e4)
 FIELDS: Mapping[str, Bound] = {
@@ -86,7 +88,7 @@ FIELDS: Mapping[str, Bound] = {
     "launches_backward": Bound(0, 1e6),
     # shares of a rate: nothing reaches none of it
     "memory_share": _SHARE,
-    "matmul_share": _SHARE,
+    "matmul_share": _OF_LISTED,
     "attention_share": _SHARE,
     "scale_up_share": _SHARE,
     "scale_up_reduce_share": Bound(1e-3, 2.0),

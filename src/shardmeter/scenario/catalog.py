@@ -252,7 +252,7 @@ class Catalog:
     def _accelerator_fields(self, row: Row) -> tuple[dict[str, Any], list[Violation]]:
         """`peak`, `matmul_share` and `attention_share` from their columns and from the attention table."""
         peak, bad = _by_dtype(row, "peak_", "FlopPerS")
-        share, more = _by_dtype(row, "matmul_share_", "Fraction")
+        share, more = _by_dtype(row, "matmul_share_", "Ratio")
         bad += more
         if not any(row.values.get(f"peak_{dtype}") for dtype in DTYPES):
             bad.append(row.complaint("peak_bf16", "no peak is given", "fill at least one of the peak_ columns"))

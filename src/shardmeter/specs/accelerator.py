@@ -22,7 +22,7 @@ class Accelerator:
     """Share of `memory_bandwidth` that streaming kernels sustain."""
     peak: Mapping[str, FlopPerS]
     """Dense peak by dtype: fp32, tf32, fp16, bf16, fp8, fp4. A missing dtype is not supported or not known."""
-    matmul_share: Mapping[str, Fraction]
+    matmul_share: Mapping[str, Ratio]
     """Share of the dense peak that the best matrix shapes sustain, by dtype (micro-benchmarks, never training runs)."""
     attention_share: Mapping[str, tuple[float, float]]
     """Share of the dense peak of long-sequence attention, (forward, backward), by kernel: fa1, fa2, fa3, cudnn."""

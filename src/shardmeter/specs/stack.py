@@ -10,7 +10,7 @@ FITTED = ("gemm_factor", "traffic_factor", "launch_overhead", "nic_factor", "con
 
 WORDS: dict[str, tuple[str, ...]] = {
     "attention": ("unfused", "fused", "fa1", "fa2", "fa3", "cudnn"),
-    "kernels": ("eager", "fused_norm", "fused", "compiled"),
+    "kernels": ("eager", "autocast", "fused_norm", "fused", "compiled"),
     "loss": ("torch", "parallel", "fused", "compiled"),
     "stage_cut": ("even", "cost", "edges"),
     "selective": ("attention", "alternate"),
@@ -36,8 +36,8 @@ class Stack:
     attention: str = "fa2"
     """unfused (scores in memory, separate kernels), fused (one softmax kernel), fa1, fa2, fa3, cudnn."""
     kernels: str = "eager"
-    """eager, fused_norm (only the norms have a kernel of their own), fused (norms, rotation and activation have), compiled (a
-    compiler fuses pointwise chains)."""
+    """eager, autocast (eager over fp32 parameters: residuals stay in fp32), fused_norm (only the norms have a kernel of their
+    own), fused (norms, rotation and activation have), compiled (a compiler fuses pointwise chains)."""
     loss: str = "torch"
     """torch (separate kernels on fp32 logits), parallel (vocabulary-parallel, Megatron's kernels), fused (one kernel), compiled."""
     logits_gathered: bool = False

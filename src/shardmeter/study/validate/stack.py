@@ -118,8 +118,8 @@ FACTS: dict[str, Mapping[str, str | bool]] = {
     "jax-gpu-2024": {"attention": "cudnn", "kernels": "compiled"},
     "mlperf-tpu": {"attention": "fa2", "kernels": "compiled"},
     "torchtune-2025": {"attention": "fa2"},
-    "timm-2022": {"attention": "unfused", "kernels": "eager"},
-    "openclip-2021": {"attention": "unfused", "kernels": "eager"},
+    "timm-2022": {"attention": "unfused", "kernels": "autocast"},
+    "openclip-2021": {"attention": "unfused", "kernels": "autocast"},
     "misc-small": {"attention": "unfused"},
 }
 """What is documented about the code behind an id, laid over the row that stands in for it."""

@@ -365,7 +365,7 @@ def _collectives(
 
     `back` is the share of pieces that hand a gradient back: the others have nothing to exchange in the backward."""
     dense = precision.narrowed(tensor.transfers(model, block, tokens, plan, width), plan, block)
-    routed = expert.transfers(model, block, tokens, plan, width, stack.expert_overlap)
+    routed = expert.transfers(model, block, tokens, plan, width, stack.expert_overlap, stack.expert_copies)
     around = context.transfers(model, block, tokens, plan, width, stack.context_overlap)
     attention = sum(portion for op, portion in replays if op.kind == "attention")
     again = (

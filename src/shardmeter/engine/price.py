@@ -210,16 +210,23 @@ class Prices:
         return np.minimum(tier.bandwidth, np.maximum(members - 1.0, 1.0) * tier.pair_bandwidth)
 
     def _all_to_all(self, demand: Transfer, ranks: Count) -> Charge:
-        """Every rank sends an equal part of its buffer to every other: what stays in a unit does not use its ports."""
+        """Every rank sends an equal part of its buffer to every other: what stays in a unit does not use its ports. Where a node
+        is sent a token once, its own links carry all tokens and the fabric only the copies for unlike nodes."""
         longest: Seconds = 0.0
         total: Seconds = 0.0
         innermost: Seconds = 0.0
         latency: Seconds = self.island.tiers[0].latency_start
         crossing: Mask = np.False_
         inside: Count = 1.0
+        own = self._inside(demand.axes, self.island.tiers[0].size)
+        once = not (isinstance(demand.copies, float) and demand.copies == 0.0)
         for index, tier in enumerate(self.island.tiers):
             reached = self._inside(demand.axes, tier.size)
             moved = collectives.exchange_traffic(demand.size, ranks, inside, ranks if index else reached)
+            if once and index:
+                moved = moved * collectives.copies_share(ranks / own, demand.copies)
+            elif once:
+                moved = collectives.exchange_traffic(demand.size, reached, inside, reached)
             share = tier.share if index else tier.share * collectives.EXCHANGE_SHARE
             parts = self._along(tier, demand.axes)
             time = collectives.tier_time(moved, self._bandwidth(tier, reached), share, self._factor(index))

@@ -52,8 +52,17 @@ def exchange_traffic(size: Bytes, ranks: Count, inside: Count, reached: Count) -
 
     An equal part goes to every member, its own included. Of a unit of `inside` members, what goes to the other members
     among `reached` leaves: size·(reached − inside)/ranks. A port out of a unit carries all that leaves it, however far.
-    Leaves out: parts that are not equal, one copy for all receivers in a unit."""
+    Leaves out: parts that are not equal, one copy for all receivers in a unit (`copies_share`)."""
     return size * (reached - inside) / ranks
+
+
+@formula(cite="deepep")
+def copies_share(units: Count, copies: Count) -> Ratio:
+    """Copies of a token that leave its unit when every unit is sent one at most, over those sent when every receiver has its own.
+
+    `copies` receivers drawn from `units` equal units lie in units·(1 − (1 − 1/units)^copies) of them on average. Leaves out:
+    receivers drawn from few units on purpose (routing limited to groups), receivers that are never the same."""
+    return units * (1.0 - (1.0 - 1.0 / units) ** copies) / copies
 
 
 @formula(cite="nccl-tuning")

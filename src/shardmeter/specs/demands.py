@@ -60,6 +60,9 @@ class Transfer:
     """How many such collectives: `size` is that of one."""
     window: Fraction = 1.0
     """Share of the named compute that one message may run behind."""
+    copies: Count = 0.0
+    """all_to_all: receivers of one token, which a unit of neighbours is sent once and shares out among themselves; 0 = each
+    receiver is sent its own."""
     chunks: Count = 1.0
     """Pieces of one collective that pass one by one while what it hides under works on the others."""
 

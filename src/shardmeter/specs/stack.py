@@ -17,6 +17,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "reduce_dtype": ("fp32", "bf16", "fp16"),
     "gather_dtype": ("fp32", "bf16", "fp16"),
     "gradient_dtype": ("fp32", "bf16", "fp16"),
+    "expert_copies": ("receivers", "nodes"),
     "accumulate": ("usual", "last", "every"),
     "collectives": ("ring", "tree", "nvls", "direct"),
 }
@@ -74,6 +75,9 @@ class Stack:
     """Without sequence parallelism: whether each tensor-parallel rank sends its part of the activations to the next stage."""
     expert_overlap: bool = False
     """Whether the expert all-to-all runs behind the shared experts."""
+    expert_copies: str = "receivers"
+    """How often a token is sent: once for every expert chosen (receivers), or once for every node that holds some of them, which
+    shares it out over its own links and sums what comes back (nodes: DeepEP, HybridEP)."""
     context_overlap: bool = False
     """Whether keys and values gathered for context parallelism run behind the attention (by groups of heads)."""
     pipeline_overlap: bool = False

@@ -3,8 +3,8 @@
 The ranks of tp · cp · dp_shard are laid out a second time as etp · ep · edp, innermost first: etp (1 or tp) cuts an expert,
 ep divides the experts, edp holds copies of them and shards their parameters (Lepikhin 2020 §3; Rajbhandari 2022, DeepSpeed-
 MoE §4; Liu 2025, MoE Parallel Folding §3). Each rank sends its own tokens, which sequence parallelism has cut by tp, once
-for every expert chosen. An expert-tensor group gathers what its ranks received and scatters what it computed. Leaves out:
-one copy per node instead of one per expert (DeepEP), tokens dropped at a capacity. Where a schedule joins two micro-batches, step
+for every expert chosen, or once for every node that holds some of them (`copies`: DeepEP, Zhao 2025). An expert-tensor group gathers what its ranks received and scatters what it computed. Leaves out:
+tokens dropped at a capacity, the fp8 format that some send tokens in. Where a schedule joins two micro-batches, step
 scope hides one's exchange behind the other.
 """
 
@@ -51,21 +51,23 @@ def held(block: Block, plan: Plan) -> Count:
 
 
 def transfers(
-    model: Model, block: Block, tokens: Count, plan: Plan, width: Bytes, overlap: bool
+    model: Model, block: Block, tokens: Count, plan: Plan, width: Bytes, overlap: bool, copies: str = "receivers"
 ) -> tuple[Transfer, ...]:
     """Dispatch and combine of one layer for one micro-batch, forward and backward; `width` is bytes per activation.
 
-    With `overlap` they may run behind the shared experts, where the model has them."""
+    `copies`: whether each receiver is sent its own, or each of the nodes. With `overlap` they may run behind the shared experts, where the model has them."""
     if not block.routed:
         return ()
     everyone = tokens * model.top_k * model.expert_hidden * width * plan.expert_skew
     own = everyone / plan.tp if plan.sequence_parallel else everyone
     shared = overlap and not (isinstance(model.shared_ffn, float) and model.shared_ffn == 0.0)
 
+    once = model.top_k if copies == "nodes" else 0.0
+
     def over(label: str, collective: str, size: Bytes, axis: str, phase: str, under: str = "") -> Transfer:
         return Transfer(
             label=label, collective=collective, size=size, axes=(axis,), phase=phase, scope="layer",
-            hides_under=under if shared else "",
+            hides_under=under if shared else "", copies=once if collective == "all_to_all" else 0.0,
         )  # fmt: skip
 
     found: tuple[Transfer, ...] = ()

@@ -115,8 +115,11 @@ def test_a_narrower_dtype_is_never_slower(gpu):
 def test_shares_are_shares_and_every_dtype_and_kernel_has_one(gpu):
     assert set(gpu.matmul_share) == set(gpu.peak)
     assert set(gpu.attention_share) == {"fa1", "fa2", "fa3", "cudnn"}
-    shares = [*gpu.matmul_share.values(), *(one for pair in gpu.attention_share.values() for one in pair)]
+    shares = [one for pair in gpu.attention_share.values() for one in pair]
     assert all(0.0 < share <= 1.0 for share in (*shares, gpu.memory_share, gpu.scale_up_share))
+    # desktop cards run above the boost clock that their peak is listed at
+    most = 1.25 if gpu.name.startswith("RTX") else 1.0
+    assert all(0.0 < share <= most for share in gpu.matmul_share.values())
     assert all(forward >= backward for forward, backward in gpu.attention_share.values())
 
 

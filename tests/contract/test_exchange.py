@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from shardmeter.core.record import changed
 from shardmeter.engine.price import Charge, prices
 from shardmeter.families import family
-from shardmeter.physics.collectives import exchange_traffic
+from shardmeter.physics.collectives import copies_share, exchange_traffic
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.scenario.islands import build_island
 from shardmeter.specs import Island, Plan, Transfer
@@ -93,6 +94,27 @@ def test_an_all_to_all_moves_what_the_simulation_moves(sizes: tuple[int, int]) -
     assert far == {exchange_traffic(ranks, ranks, float(node), ranks)}
     both = exchange_traffic(size, ranks, 1.0, float(node)) + exchange_traffic(size, ranks, float(node), ranks)
     assert both == pytest.approx(size * (ranks - 1.0) / ranks, rel=1e-12), "all but the own part leaves"
+
+
+@pytest.mark.parametrize(("units", "copies"), [(2, 8), (8, 8), (8, 2), (32, 6), (4, 1)])
+def test_a_node_is_sent_a_token_once_as_often_as_drawing_says(units: int, copies: int) -> None:
+    """Draw the receivers of many tokens and count the unlike nodes among them."""
+    drawn = np.random.default_rng(units * 100 + copies).integers(units, size=(40_000, copies))
+    unlike = np.mean([len(set(nodes)) for nodes in drawn.tolist()])
+    assert copies_share(float(units), float(copies)) == pytest.approx(unlike / copies, rel=5e-3)
+
+
+@pytest.mark.parametrize("nodes", [1.0, 2.0, 8.0])
+def test_one_copy_for_a_node_is_never_slower_where_nodes_are_the_bottleneck(nodes: float) -> None:
+    where, plan = island("H100-SXM5-80GB", nodes), Plan(dp_shard=8.0 * nodes, ep=8.0 * nodes)
+    one = Transfer(label="x", collective="all_to_all", size=1e9, axes=("ep",), phase="forward", scope="layer")
+    each, once = charge(where, plan, one), charge(where, plan, changed(one, copies=8.0))
+    if nodes == 1.0:
+        assert once == each, "all are neighbours"
+    else:
+        assert copies_share(nodes, 8.0) < once.seconds / each.seconds < 1.0, (
+            "its own links and latency stay as they are"
+        )
 
 
 def island(device: str, nodes: float) -> Island:

@@ -46,7 +46,7 @@ BLOCKS = tuple(
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "model": (SHARED, COMPARED), "tokens": (4096.0,), "hidden": (MODEL.hidden,), "parameters": (1e9,), "width": (2.0,),
     "gather_width": (2.0,), "reduce_width": (4.0,), "block": BLOCKS, "keep": (True, False),
-    "experts": (True, False), "overlap": (True, False),
+    "experts": (True, False), "overlap": (True, False), "copies": ("receivers", "nodes"),
     "trained": (1e8,), "accumulate": ("usual", "last", "every"),
     "transfers": (tensor.transfers(MODEL, LAYER, 4096.0, MANY, 2.0),),
 }  # fmt: skip

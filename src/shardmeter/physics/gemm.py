@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from shardmeter.core.formula import formula
-from shardmeter.core.units import Bytes, BytesPerS, Count, Flop, FlopPerS, Fraction, Ratio, Seconds, Watts
+from shardmeter.core.units import Bytes, BytesPerS, Count, Flop, FlopPerS, Ratio, Seconds, Watts
 
 TILE = 256.0 * 128.0
 """Output elements of one thread-block tile of current libraries."""

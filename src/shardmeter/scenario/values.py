@@ -20,9 +20,11 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from shardmeter.core.errors import BadQuantity, BadScenario, UnknownName, nearest, printable, shown
+from shardmeter.core.files import LONGEST_PATH
 from shardmeter.core.quantity import BOUNDS, EXAMPLES, counted, price, quantity
 from shardmeter.scenario.bounds import GPUS, STAGES, Bound, broken
 from shardmeter.scenario.grammar import parse_plan
+from shardmeter.scenario.read import SUFFIXES
 from shardmeter.strategies.adapters import NOTHING, trained
 from shardmeter.strategies.offload import KINDS as OFFLOADS
 
@@ -113,12 +115,13 @@ Skew: TypeAlias = Annotated[
 """The busiest over the mean: 1 or more."""
 
 LONGEST_NAME = 200
-"""Characters of a name."""
+"""Characters of a name that is no file's."""
 
 
 def _named(value: str) -> str:
-    if len(value) > LONGEST_NAME:
-        raise refused(f"a name of {len(value)} characters", f"at most {LONGEST_NAME}")
+    most = LONGEST_PATH if value.lower().endswith(SUFFIXES) else LONGEST_NAME
+    if len(value) > most:
+        raise refused(f"a name of {len(value)} characters", f"at most {most}")
     return printable(value.strip())
 
 

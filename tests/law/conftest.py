@@ -22,7 +22,7 @@ DEVICES = tuple(
     device for device in map(CATALOG.accelerator, CATALOG.names("accelerators")) if {"bf16", "fp16"} & set(device.peak)
 )
 STACKS = tuple(CATALOG.stack(name) for name in CATALOG.names("stacks"))
-RECOMPUTE = ("none", "selective", "full", "every-2", "every-3")
+RECOMPUTE = ("none", "selective", "full", "every-2", "2-of-3", "core_attn+layernorm")
 PARTED = ("dual_encoder", "multimodal", "encoder_decoder")
 """Families with layers of several parts, which the rules keep from pipelines, muon, offloading and ranges of layers."""
 Question = dict[str, Any]

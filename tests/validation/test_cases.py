@@ -54,6 +54,7 @@ def rate_of(case: dict[str, Any]) -> tuple[float, float]:
     island = scenario.fleet.islands[0]
     parts = np.geomspace(1e-4, 10.0, 2001)
     if case["kind"] == "host":
+        assert island.accelerator.host_memory_bandwidth is not None
         believed = float(island.accelerator.host_memory_bandwidth)
         wide = changed(island, accelerator=changed(island.accelerator, host_memory_bandwidth=believed * parts))
     else:

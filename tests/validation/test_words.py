@@ -335,8 +335,8 @@ def test_recompute_that_says_too_little(text):
 def test_graphs_of_whole_iterations_are_told_from_those_of_modules():
     for notes in ("cuda_graph_impl=full_iteration; x", "cuda_graph_impl=local; cuda_graph_scope=full_iteration"):
         assert read_stack("bridge-2026", 2026, notes).step_graphs
-    for notes in ("", "cuda_graph_impl=none; cuda_graph_scope=full_iteration", "cuda_graph_impl=transformer_engine; "
-                  "cuda_graph_scope=['attn']", "cuda_graph_impl=local; cuda_graph_scope=['attn']"):  # fmt: skip
+    modules = (f"cuda_graph_impl={impl}; cuda_graph_scope=['attn']" for impl in ("transformer_engine", "local"))
+    for notes in ("", "cuda_graph_impl=none; cuda_graph_scope=full_iteration", *modules):
         assert not read_stack("bridge-2026", 2026, notes).step_graphs
 
 

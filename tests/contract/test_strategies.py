@@ -282,7 +282,7 @@ def test_replays_are_shares_of_the_forward_pass(selective: str) -> None:
 def test_every_word_of_a_list_runs_operations_again_and_frees_what_they_made(word: str) -> None:
     """In one model at least; the labels of a word are those of operations that there are."""
     again, freed = set(), 0.0
-    for name in ("deepseek-v3", "nemotron-3-super"):
+    for name in ("deepseek-v3", "nemotron-3-super", "qwen3-next-80b-a3b"):
         model = CATALOG.model(name)
         for block in family("decoder").layers(model):
             ops = family("decoder").operations(model, block.name, 4096.0, 2048.0, "eager")

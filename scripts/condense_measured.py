@@ -21,6 +21,7 @@ from shardmeter.study.validate.digest import digests
 from shardmeter.study.validate.failed import as_measured
 from shardmeter.study.validate.layout import read_table
 from shardmeter.study.validate.mapping import Verdict, read_rows
+from shardmeter.study.validate.offload import NAMED, ON_TOP
 from shardmeter.study.validate.precision import RECIPES
 from shardmeter.study.validate.rows import NotModelled, Row
 from shardmeter.study.validate.stack import read_stack
@@ -198,10 +199,14 @@ def kernels(notes: str) -> str:
     said += [f"schedule={schedule.group(1)}"] if schedule else []
     said += [
         flag
-        for flag in ("async tp", "tp-comm-overlap", "offload", "optimizer in backward", "8-bit")
+        for flag in ("async tp", "tp-comm-overlap", "optimizer in backward", "8-bit")
         if flag in plain.replace("asynctp", "async tp")
     ]
-    said += ["cuda_graph_impl=full"] if re.search(r"cuda_graph_impl=(local|full)", plain) else []
+    said += ["cuda_graph_impl=full"] if reading.step_graphs else []
+    if "offload" in plain:
+        kinds = (re.search(pattern, plain) for _, pattern in NAMED)
+        said += [found.group(0) for found in kinds if found] or ["offload"]
+        said += ["cumulative"] if re.search(ON_TOP, plain) else []
     return "; ".join(said)
 
 

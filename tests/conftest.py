@@ -1,6 +1,12 @@
-"""What holds for every test: examples are drawn without a clock, because a busy machine is no fault."""
+"""What holds for every test: examples are drawn without a clock, because a busy machine is no fault, and always the same ones.
+
+HYPOTHESIS_PROFILE=search make test    draws others each time, to find what the usual ones miss
+"""
+
+import os
 
 from hypothesis import settings
 
-settings.register_profile("steady", deadline=None)
-settings.load_profile("steady")
+settings.register_profile("steady", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))

@@ -79,6 +79,8 @@ def test_the_good_case_breaks_nothing() -> None:
         ({"plan": changed(PLAN, pp=1, schedule="dualpipe")}, "even_stages"),
         ({"run": changed(RUN, seq_len=8191.0)}, "sequence"),
         ({"model": changed(MODEL, positions="learned", context=4096.0)}, "context"),
+        ({"plan": changed(PLAN, recompute="moe_act")}, "recomputed_operations"),
+        ({"model": TOWERS, "plan": changed(PLAN, recompute="layernorm")}, "recomputed_operations"),
         ({"plan": changed(PLAN, sharding="none")}, "unsharded"),
         ({"plan": changed(PLAN, etp=4.0)}, "etp"),
         ({"plan": changed(PLAN, ep=3.0)}, "experts"),

@@ -265,7 +265,7 @@ def test_replays_are_shares_of_the_forward_pass(selective: str) -> None:
     ops = tuple(operations())
     whole = sum(op.flops for op in ops if op.phase == "forward")
     done = []
-    for policy in ("none", "every-4", "every-2", "full"):
+    for policy in ("none", "every-4", "1-of-2", "full"):
         found = recompute.replays(ops, policy, selective)
         assert all(op.replay and op.phase == "input_grad" and 0.0 < portion <= 1.0 for op, portion in found)
         done.append(sum(op.flops * portion for op, portion in found))
@@ -275,3 +275,55 @@ def test_replays_are_shares_of_the_forward_pass(selective: str) -> None:
     assert recompute.kept("none", selective) == 1.0
     assert recompute.kept("full", selective) == 0.0
     assert recompute.kept("every-4", selective) == 0.75
+    assert recompute.kept("3-of-8", selective) == 0.625
+
+
+@pytest.mark.parametrize("word", recompute.OPERATIONS)
+def test_every_word_of_a_list_runs_operations_again_and_frees_what_they_made(word: str) -> None:
+    """In one model at least; the labels of a word are those of operations that there are."""
+    again, freed = set(), 0.0
+    for name in ("deepseek-v3", "nemotron-3-super", "qwen3-next-80b-a3b"):
+        model = CATALOG.model(name)
+        for block in family("decoder").layers(model):
+            ops = family("decoder").operations(model, block.name, 4096.0, 2048.0, "eager")
+            found = recompute.replays(ops, word, "attention")
+            assert all(op.replay and portion == 1.0 for op, portion in found)
+            assert 0.0 <= recompute.dispatched(ops, word) < 1.0
+            again |= {op.label for op, _ in found}
+            outside, inside, inputs = family("decoder").freed(model, "eager", block.name, (word,))
+            whole = family("decoder").activation_bytes(model, "eager", False, 2048.0, block.name)
+            assert 0.0 <= outside <= whole[0], block.name
+            assert 0.0 <= inside <= whole[1], block.name
+            assert 2.0 * inputs[0] <= outside
+            assert 2.0 * inputs[1] <= inside
+            freed += outside + inside
+        wide, inner = family("decoder").freed_routed(model, "eager", (word,))
+        assert wide <= family("decoder").routed_bytes(model, "eager")[0]
+        freed += wide + inner
+    assert again == set(recompute.OPERATIONS[word])
+    assert (freed == 0.0) == (word == "core_attn"), "a fused kernel keeps no scores"
+
+
+def test_a_list_repeats_the_collectives_that_its_operations_need() -> None:
+    model, plan = CATALOG.model("deepseek-v3"), changed(MANY, sequence_parallel=True)
+    block = next(one for one in family("decoder").layers(model) if one.routed)
+    ops = family("decoder").operations(model, block.name, 4096.0, 2048.0, "fused")
+    moved = (
+        *tensor.transfers(model, block, 4096.0, plan, 2.0),
+        *expert.transfers(model, block, 4096.0, plan, 2.0, False),
+    )
+    for policy, labels in {
+        "moe_act": set(),
+        "shared_experts": {"tensor gather"},
+        "moe": {
+            "tensor gather",
+            "expert dispatch",
+            "expert combine",
+            "tensor gather of experts",
+            "tensor scatter of experts",
+        },
+    }.items():
+        again = recompute.replays(ops, policy, "attention")
+        found = recompute.replayed_transfers(moved, again, policy, "attention")
+        assert {transfer.label for transfer, _ in found} == labels
+        assert all(portion == (0.5 if transfer.label == "tensor gather" else 1.0) for transfer, portion in found)

@@ -22,7 +22,9 @@ DEVICES = tuple(
     device for device in map(CATALOG.accelerator, CATALOG.names("accelerators")) if {"bf16", "fp16"} & set(device.peak)
 )
 STACKS = tuple(CATALOG.stack(name) for name in CATALOG.names("stacks"))
-RECOMPUTE = ("none", "selective", "full", "every-2", "every-3")
+RECOMPUTE = ("none", "selective", "full", "every-2", "2-of-3")
+LISTED = "core_attn+layernorm"
+"""A list of operations: of decoders only."""
 PARTED = ("dual_encoder", "multimodal", "encoder_decoder")
 """Families with layers of several parts, which the rules keep from pipelines, muon, offloading and ranges of layers."""
 Question = dict[str, Any]
@@ -51,7 +53,7 @@ def structures(draw: st.DrawFn) -> Question:
         virtual_stages=draw(st.sampled_from(rounds)) if schedule == "interleaved" else 1,
         sharding=draw(st.sampled_from(SHARDINGS)),
         reshard=draw(st.booleans()),
-        recompute=draw(st.sampled_from(RECOMPUTE)),
+        recompute=draw(st.sampled_from([*RECOMPUTE, *[LISTED] * (model.family == "decoder")])),
         precision=draw(st.sampled_from([word for word, one in RECIPES.items() if set(one.needs) <= set(device.peak)])),
         gather_dtype=draw(st.sampled_from(["bf16", "fp32"])),
         reduce_dtype=draw(st.sampled_from(["bf16", "fp32"])),

@@ -133,7 +133,8 @@ def test_a_prediction_module_is_a_layer_a_projection_and_the_head_again() -> Non
 
 
 @pytest.mark.parametrize(
-    ("recompute", "directions"), [("none", 2.0), ("selective", 2.0), ("full", 3.0), ("every-2", 2.5)]
+    ("recompute", "directions"),
+    [("none", 2.0), ("selective", 2.0), ("full", 3.0), ("every-2", 2.5), ("moe", 3.0), ("moe_act+layernorm", 2.0)],
 )
 def test_waiting_for_the_host_is_paid_by_every_layer_with_experts(recompute: str, directions: float) -> None:
     """Once a layer, micro-batch and direction; again where a layer runs again. Nothing without experts."""

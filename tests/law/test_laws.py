@@ -82,6 +82,12 @@ def faster(one: Any, kind: str, by: float) -> Any:
     return one | {"island": changed(old, accelerator=device, tiers=tuple(tiers))}
 
 
+def straggling(one: Estimate, other: Estimate) -> float:
+    """Seconds that `other` waits longer for its slowest rank than `one`. A slower rank first uses up its waits for the host, but
+    none for transfers (left out), so that where transfers show, a host with less to do costs stragglers and saves nothing."""
+    return max(seconds(other, "stragglers") - seconds(one, "stragglers"), 0.0)
+
+
 def unpiped(one: Any) -> Any:
     """The same question with one stage, so that the critical rank is the same in every variant of it."""
     return one | {"plan": changed(one["plan"], pp=1, schedule="1f1b", virtual_stages=1)}
@@ -129,10 +135,7 @@ def test_better_hardware_is_never_slower(kind: str, question: Any, data: Any) ->
     one = data.draw(question)
     by = data.draw(st.floats(1.001, 50.0))
     before, after = evaluate(**one), evaluate(**faster(one, kind, by))
-    more = 0.0
-    if kind == "launch overhead":
-        # a slower rank first uses up its waits for the host, but none for transfers (left out): less host, more stragglers
-        more = max(seconds(after, "stragglers") - seconds(before, "stragglers"), 0.0)
+    more = straggling(before, after) if kind == "launch overhead" else 0.0
     assert after.step_time <= before.step_time * (1.0 + ROUNDING) + more
 
 
@@ -338,7 +341,7 @@ def test_recomputing_more_takes_longer_and_keeps_less(question: Any, data: Any) 
         again, further = seconds(less, "recompute"), seconds(more, "recompute")
         elsewhere = one["plan"].pp > 1 and again == further == 0.0  # a stage without layers may be the slowest
         assert again < further or less.hardware_flops == more.hardware_flops or elsewhere
-        assert less.step_time <= more.step_time * (1.0 + ROUNDING)
+        assert less.step_time <= more.step_time * (1.0 + ROUNDING) + straggling(more, less)
         assert held(less, "activations") >= held(more, "activations") * (1.0 - ROUNDING)
         assert less.memory_allocated >= more.memory_allocated * (1.0 - ROUNDING)
     assert seconds(found[0], "recompute") == 0.0

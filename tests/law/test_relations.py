@@ -144,6 +144,44 @@ def test_offloaded_activations_hide_behind_long_layers() -> None:
     assert term(step(island(1.0), lean, 16.0), "host offload") < 0.1 * term(there, "host offload")
 
 
+def test_activations_of_some_layers_lie_between_none_and_all() -> None:
+    plan, where = Plan(dp_shard=8.0, micro_batch=2.0, offload=("activations",)), island(1.0, host_link=1e9)
+    none, some, all_, more = (
+        step(where, changed(plan, **fields), 16.0)
+        for fields in ({"offload": ()}, {"offload_layers": 8.0}, {}, {"offload_layers": 99.0})
+    )
+    assert none.step_time < some.step_time < all_.step_time == more.step_time
+    left = [kept(one, "activations") for one in (none, some, all_)]
+    assert left[1] == pytest.approx(0.75 * left[0] + 0.25 * left[2], rel=1e-3)
+
+
+def test_operations_by_name_cost_less_than_the_whole_layer_again() -> None:
+    """And free less; all of a mixture's parts but its products of attention free most of it."""
+    model, stack = CATALOG.model("deepseek-v3"), CATALOG.stack("bridge-2026")
+    plan = Plan(sharding="zero1", dp_shard=64.0, ep=64.0)
+    found = {
+        word: step(island(8.0), changed(plan, recompute=word), 256.0, stack, model, 4096.0)
+        for word in ("none", "layernorm", "mla_up_proj", "moe_act", "moe", "layernorm+mla_up_proj+moe", "full")
+    }
+    for word, one in found.items():
+        assert found["none"].step_time <= one.step_time <= found["full"].step_time, word
+        assert found["full"].memory_allocated <= one.memory_allocated <= found["none"].memory_allocated, word
+        assert one.model_flops == found["none"].model_flops
+    assert kept(found["moe"], "routed tokens") == 0.0 < kept(found["moe_act"], "routed tokens")
+    assert term(found["moe"], "expert all-to-all") > term(found["moe_act"], "expert all-to-all")
+
+
+def test_graphs_of_whole_iterations_leave_no_launch_overhead() -> None:
+    small = changed(LLAMA, layers=4, hidden=512.0, ffn=1024.0, heads=8.0, kv_heads=8.0, head_dim=64.0)
+    plan = Plan(dp_shard=8.0)
+    loose, graphs = (
+        step(island(1.0), plan, 8.0, changed(STACK, step_graphs=on, launch_overhead=1e-4), small, 512.0)
+        for on in (False, True)
+    )
+    assert term(loose, "launch overhead") > 0.0 == term(graphs, "launch overhead")
+    assert loose.step_time - graphs.step_time == pytest.approx(term(loose, "launch overhead"), rel=0.05)
+
+
 def test_adapters_cost_less_than_training_everything() -> None:
     """Measured on 8 H100: Llama 2 7B 0.66 s against 0.97 s for the same step of packed question
     answering, 13B 1.12 s."""

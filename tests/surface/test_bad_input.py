@@ -347,6 +347,29 @@ def test_files_that_are_no_scenario(tmp_path: Path, name: str, text: str, says: 
     assert name in refused(str(file))
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("dots.toml", ".".join(["a"] * 500) + " = 1"),
+        ("word.yaml", "model: 3"),
+        ("empty.json", ""),
+        ("bytes.toml", "\0"),
+    ],
+)
+def test_the_whole_path_of_a_file_is_named_however_deep_it_lies(tmp_path: Path, name: str, text: str) -> None:
+    folder = tmp_path / "deep" / ("x" * 150) / ("y" * 150)
+    folder.mkdir(parents=True)
+    assert str(folder / name) in refused(write(folder, text, name))
+    assert str(folder / f"not-{name}") in refused(folder / f"not-{name}")
+
+
+def test_a_part_may_be_a_file_that_lies_deep(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 150) / ("y" * 150)
+    folder.mkdir(parents=True)
+    model = write(folder, "base: llama-3.1-8b\nlayers: 16\n", "half.yaml")
+    assert load(changed("model", str(model))).model.layers == 16
+
+
 def test_an_alias_bomb_is_refused_at_its_first_anchor(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]

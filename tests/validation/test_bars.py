@@ -120,7 +120,7 @@ ACCURACY = {
     "by_source[Aleph Alpha layouts sweep (arXiv 2311.05610)].step_time.mape": 0.055,
     "by_source[NVIDIA NeMo 24.07 performance page].step_time.mape": 0.045,
     "by_source[NVIDIA NeMo-Framework-Launcher tables].step_time.mape": 0.10,
-    "by_source[NVIDIA Megatron-Bridge performance summary].step_time.mape": 0.115,
+    "by_source[NVIDIA Megatron-Bridge performance summary].step_time.mape": 0.13,
     "by_source[pytorch/torchtitan].step_time.mape": 0.05,
     "by_source[Zero Bubble PP (arXiv 2401.10241) Table 4].step_time.mape": 0.03,
     "by_source[Zero Bubble PP (arXiv 2401.10241) Table 4].memory.mape": 0.08,

@@ -30,7 +30,9 @@ def figure(answer: Prediction, quantity: str) -> Any:
         "step_time_s": lambda: e.step_time,
         "tokens_per_s_per_gpu": lambda: e.tokens / e.step_time / e.gpus,
         "tflops_per_gpu": lambda: e.model_flops / e.step_time / e.gpus / 1e12,
+        "mfu": lambda: e.model_flops / (e.step_time * e.peak_flops),
         "peak_gib": lambda: e.memory_peak / GIB,
+        "host_s": lambda: next(term.seconds for term in e.terms if term.label == "host offload"),
         "s_per_sample": lambda: e.step_time / e.samples,
         "hours_of_665k": lambda: 665e3 / e.samples * e.step_time / 3600.0,
     }[quantity]()
@@ -45,19 +47,25 @@ def answers(case: dict[str, Any]) -> dict[str, Prediction]:
     }
 
 
-def network_of(case: dict[str, Any]) -> tuple[float, float]:
-    """(rate of one node's network, in bit/s, at which the prediction is what was observed; prediction at the believed rate)."""
+def rate_of(case: dict[str, Any]) -> tuple[float, float]:
+    """(rate of one node's network, in bit/s, or of the host's memory for one GPU, in byte/s, at which the prediction is what was
+    observed; prediction at the believed rate)."""
     scenario = shardmeter.load(case["ask"])
     island = scenario.fleet.islands[0]
     parts = np.geomspace(1e-4, 10.0, 2001)
-    outer = tuple(changed(tier, bandwidth=tier.bandwidth * parts, adapter=None) for tier in island.tiers[1:])
-    wide = changed(island, tiers=(island.tiers[0], *outer))
+    if case["kind"] == "host":
+        assert island.accelerator.host_memory_bandwidth is not None
+        believed = float(island.accelerator.host_memory_bandwidth)
+        wide = changed(island, accelerator=changed(island.accelerator, host_memory_bandwidth=believed * parts))
+    else:
+        believed = float(island.tiers[1].bandwidth) * float(island.gpus_per_node) * 8.0
+        outer = tuple(changed(tier, bandwidth=tier.bandwidth * parts, adapter=None) for tier in island.tiers[1:])
+        wide = changed(island, tiers=(island.tiers[0], *outer))
     estimate = evaluate(scenario.model, wide, scenario.plan, scenario.run, scenario.stack)
     seen = np.broadcast_to(figure(Prediction(scenario=scenario, estimate=estimate), case["quantity"]), parts.shape)
-    rates = parts * float(island.tiers[1].bandwidth) * float(island.gpus_per_node) * 8.0
     at = int(np.argmin(np.abs(np.log(seen / case["observed"]))))
     assert 0 < at < len(parts) - 1, f"no rate gives {case['observed']}: {seen[0]:.4g} to {seen[-1]:.4g}"
-    return float(rates[at]), float(figure(shardmeter.predict(scenario), case["quantity"]))
+    return float(parts[at]) * believed, float(figure(shardmeter.predict(scenario), case["quantity"]))
 
 
 def close(value: float, case: dict[str, Any]) -> bool:
@@ -69,12 +77,13 @@ def close(value: float, case: dict[str, Any]) -> bool:
 def holds(case: dict[str, Any]) -> tuple[bool, str]:
     """Whether a case comes out as it was observed, and what came out."""
     kind, quantity = case["kind"], case.get("quantity", "")
-    if kind == "bandwidth":
-        rate, believed = network_of(case)
+    if kind in ("bandwidth", "host"):
+        rate, believed = rate_of(case)
         times = believed / case["observed"]
         faster = times if quantity == "tokens_per_s_per_gpu" else 1.0 / times
         low, high = case["range"]
-        says = f"{rate / 1e9:.1f} Gbit/s a node; with the believed network {believed:.4g}, {faster:.1f} times as fast"
+        unit = "Gbit/s a node" if kind == "bandwidth" else "GB/s a GPU"
+        says = f"{rate / 1e9:.1f} {unit}; at the believed rate {believed:.4g}, {faster:.1f} times as fast"
         return bool(low <= rate <= high) and faster >= case.get("faster", 0.0), says
     found = answers(case)
     if kind == "fits":

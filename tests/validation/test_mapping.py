@@ -84,10 +84,10 @@ def test_time_comes_from_rates_where_it_is_not_stated():
         ({"precision": "nvfp4"}, "no known fp4 peak"),
         ({"task": "qlora"}, "adapters on a quantised base"),
         ({"model": "DeepSeek-V4-Flash"}, "sparse attention"),
-        ({"kernel_notes": "cpu_offloading_num_layers=40"}, "offloading to the host"),
+        ({"sharding": "zero1, optimizer offload"}, "host_memory_bandwidth of H100-SXM5-80GB, not known"),
         ({"kernel_notes": "PP schedule V-Half"}, "zero-bubble"),
         ({"accelerator": "Trainium1 (trn1.32xlarge)"}, "Trainium1"),
-        ({"recompute": "op: mlp"}, "list of operations"),
+        ({"recompute": "op: mlp+moe_act"}, "moe_act, but no layer of Llama-3-8B has such an operation"),
         ({"framework": "a framework of our own"}, "framework not known"),
         ({"n_heads": "33", "n_kv_heads": "33"}, "not legal here"),
         ({"accelerator": "V100-SXM2-32GB", "peak_memory_gib": "20"}, "no known bf16 peak"),
@@ -194,6 +194,19 @@ def test_attention_and_norm_kernels_are_fields_of_a_row():
         framework="Aleph Alpha Scaling (internal)", kernel_notes="flash_attention2 + RMS kernel"
     ).scenario.stack
     assert (stack.attention, stack.kernels) == ("fa2", "fused_norm")
+
+
+def test_what_runs_again_and_what_lies_on_the_host():
+    plan = mapped(recompute="full block, 3 layers", kernel_notes="cpu_offloading_num_layers=20").scenario.plan
+    assert (plan.recompute, plan.offload, plan.offload_layers) == ("3-of-16", ("activations",), 20.0)
+    assert mapped(recompute="op: mlp+layernorm").scenario.plan.recompute == "layernorm+mlp"
+    assert "what is offloaded to the host is not stated" in mapped(sharding="zero3 offload").exclude
+
+
+def test_graphs_of_whole_iterations_launch_nothing():
+    found = [mapped(kernel_notes=notes).scenario.stack for notes in ("", "cuda_graph_impl=full")]
+    assert [stack.step_graphs for stack in found] == [False, True]
+    assert found[0].launch_time > 0.0 == found[1].launch_time
 
 
 def test_selective_means_what_the_row_says():

@@ -8,6 +8,7 @@ from shardmeter.study.validate.accelerator import guessed, read_accelerator
 from shardmeter.study.validate.architecture import own_sequence, read_model
 from shardmeter.study.validate.fabric import GBPS, read_fabric
 from shardmeter.study.validate.link import read_link
+from shardmeter.study.validate.offload import read_offload
 from shardmeter.study.validate.precision import read_precision
 from shardmeter.study.validate.recompute import read_recompute, read_selective
 from shardmeter.study.validate.rows import NotModelled, Row, Unclear
@@ -261,9 +262,33 @@ def test_shardings(text, dp, kind, shard, replicate, reshard):
     assert (found.kind, found.shard, found.replicate, found.reshard) == (kind, shard, replicate, reshard)
 
 
+@pytest.mark.parametrize(
+    ("sharding", "notes", "kinds", "layers"),
+    [
+        ("fsdp over 64", "", (), 0.0),
+        ("zero1", "no CPU offload", (), 0.0),
+        ("fsdp", "cpu_offloading_num_layers=40", ("activations",), 40.0),
+        ("zero2 (ZeRO-Offload)", "", ("optimizer",), 0.0),
+        ("zero3", "offload_optimizer: cpu; offload_param: cpu", ("optimizer", "parameters"), 0.0),
+        ("fsdp", "+activation offloading, optimizer offload", ("optimizer", "activations"), 0.0),
+    ],
+)
+def test_what_lies_on_the_host(sharding, notes, kinds, layers):
+    found = read_offload(sharding, notes, 80.0)
+    assert (found.kinds, found.layers) == (kinds, layers)
+
+
+def test_offloading_that_cannot_be_read():
+    for text in ("zero3 (with CPU offload capabilities)", "cumulative: +activation offloading"):
+        with pytest.raises(Unclear):
+            read_offload("", text, 80.0)
+    with pytest.raises(Unclear, match="40 layers are offloaded, the model has 32"):
+        read_offload("", "cpu_offloading_num_layers=40", 32.0)
+    with pytest.raises(NotModelled, match="NVMe"):
+        read_offload("zero3 infinity, optimizer offload to nvme", "", 80.0)
+
+
 def test_shardings_that_cannot_be_read():
-    with pytest.raises(NotModelled):
-        read_sharding("zero3 (with CPU offload capabilities)", 8.0, "misc-small", 8.0)
     for text in ("fsdp + dp (group sizes not in the table)", "fsdp2 group 3", "none"):
         with pytest.raises(Unclear):
             read_sharding(text, 8.0, "misc-small", 8.0)
@@ -282,24 +307,37 @@ def test_shardings_that_cannot_be_read():
         ('selective (every other layer: torchtitan "selective layer")', "every-2", ""),
         ("selective (layer)", "every-2", ""),
         ("every-4", "every-4", ""),
+        ("op: layernorm+moe_act", "layernorm+moe_act", ""),
+        ("op-list: moe_act, mla_up_proj", "mla_up_proj+moe_act", ""),
+        ("op: moe+layernorm+core_attn+moe_act", "core_attn+layernorm+moe+moe_act", "attention"),
+        ("full block, 5 layers", "5-of-8", ""),
     ],
 )
 def test_recompute(text, policy, selective):
-    assert (read_recompute(text), read_selective(text)) == (policy, selective)
+    assert (read_recompute(text, 8.0), read_selective(text)) == (policy, selective)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["op: layernorm+moe_act", "full block, 5 layers", "minimal", "qkv_proj_offloaded (MaxText policy)", "sometimes"],
+    ["op: layernorm+dropout", "full block, 5 layers", "minimal", "qkv_proj_offloaded (MaxText policy)", "sometimes"],
 )
 def test_recompute_that_is_not_modelled(text):
     with pytest.raises(NotModelled):
-        read_recompute(text)
+        read_recompute(text, 10.5)
 
 
-def test_recompute_that_says_too_little():
+@pytest.mark.parametrize("text", ["selective (every n-th block)", "full block", "full block, 9 layers"])
+def test_recompute_that_says_too_little(text):
     with pytest.raises(Unclear):
-        read_recompute("selective (every n-th block)")
+        read_recompute(text, 8.0)
+
+
+def test_graphs_of_whole_iterations_are_told_from_those_of_modules():
+    for notes in ("cuda_graph_impl=full_iteration; x", "cuda_graph_impl=local; cuda_graph_scope=full_iteration"):
+        assert read_stack("bridge-2026", 2026, notes).step_graphs
+    modules = (f"cuda_graph_impl={impl}; cuda_graph_scope=['attn']" for impl in ("transformer_engine", "local"))
+    for notes in ("", "cuda_graph_impl=none; cuda_graph_scope=full_iteration", *modules):
+        assert not read_stack("bridge-2026", 2026, notes).step_graphs
 
 
 @pytest.mark.parametrize(
@@ -380,13 +418,9 @@ def test_other_zero_bubble_schedules_are_not_modelled(notes):
         read_schedule(notes, 8.0, 2.0)
 
 
-@pytest.mark.parametrize(
-    "notes",
-    ["cpu_offloading_num_layers=40", "optimizer in backward", "cuda_graph_impl=local"],
-)
-def test_notes_that_are_not_modelled(notes):
+def test_notes_that_are_not_modelled():
     with pytest.raises(NotModelled):
-        check_notes(notes)
+        check_notes("optimizer in backward")
 
 
 @pytest.mark.parametrize(

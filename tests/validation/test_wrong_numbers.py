@@ -113,6 +113,19 @@ def check_b08(case):
 
 
 @check
+def check_b11(case):
+    seq = case["seq"]
+    full, windowed = (
+        {"base": "gpt-oss-20b", "mixers": letter, "window": case["window"] if letter == "w" else 0} for letter in "fw"
+    )
+    key = (flops_a_token(full, seq) - flops_a_token(full, seq // 2)) / (seq / 2)
+    rest = flops_a_token(full, seq) - key * seq
+    assert key * seq / (flops_a_token(windowed, seq) - rest) == pytest.approx(case["right"], rel=1e-3)
+    delta = {"base": "qwen3-next-80b-a3b", "mixers": "d"}
+    assert flops_a_token(delta, seq) == pytest.approx(flops_a_token(delta, 8192), rel=1e-9)
+
+
+@check
 def check_b12(case):
     answer = ask(global_batch=8 * case["passes"], seq=2048)
     assert answer.tokens_per_s * answer.step_time == pytest.approx(8 * case["passes"] * 2048, rel=1e-12)
@@ -172,6 +185,22 @@ def check_b26(case):
 
 
 @check
+def check_b27(case):
+    question = {
+        "model": "qwen2.5-1.5b", "gpus": "1xA100-SXM4-80GB", "plan": "none",
+        "run": {"seq_len": 2048, "reference": "qwen2.5-1.5b"},
+    }  # fmt: skip
+    answer = shardmeter.predict(shardmeter.load(question))
+    count, run = states(answer, "parameters") / 2.0, answer.scenario.run
+    scale = count / case["parameters"]
+    logits = 2.0 * float(run.seq_len * answer.scenario.model.vocab)
+    assert states(answer, "reference model") - logits == pytest.approx(scale * case["copies"] / 2.0, rel=0.01)
+    master = 4.0 * count
+    assert states(answer, "optimizer state") - master == pytest.approx(scale * case["states"], rel=1e-6)
+    assert states(answer, "activations", "peak inside a layer") > 3e9, "over long completions"
+
+
+@check
 def check_b28(case):
     answer = ask("llama-2-7b", "32xA100-SXM4-80GB", "ddp,tp=8", stack="mcore-2025", seq=4096)
     found = float(answer.estimate.memory_peak)
@@ -221,6 +250,18 @@ def check_b37(case):
     assert run["run"]["goodput"] is None, (
         "the ideal: what is lost to failures and checkpoints is not counted, and not hidden"
     )
+
+
+@check
+def check_b38(case):
+    tower = {
+        "family": "vision", "layers": 48, "hidden": 6144, "ffn": 24576, "heads": 48, "vocab": 29593, "mlp": "plain",
+        "norm": "layer", "positions": "learned", "image_size": 224, "patch": 14, "class_tokens": 1, "qk_norm": "full",
+    }  # fmt: skip
+    estimate = ask(tower, "4xTPU v4", "fsdp", stack="maxtext-2024").estimate
+    utilisation = float(estimate.model_flops / estimate.tokens) * case["rate"] / peak("TPU v4")
+    assert utilisation == pytest.approx(case["right"], rel=0.01)
+    assert 2.0 * utilisation == pytest.approx(case["wrong"], rel=0.01), "as many tokens a core are beyond the chip"
 
 
 @check

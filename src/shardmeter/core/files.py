@@ -18,14 +18,15 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 )
 
 
+LONGEST_PATH, LONGEST_STEP = 4096, 255
+"""Characters of the longest path, and of one name inside it, that file systems write."""
+
+
 def file_name(path: object) -> str:
-    """A path as messages show it: short, and without a character that is no plain one."""
-    text = printable(str(path))
-    return text if len(text) <= 200 else cut(text, LONGEST_NAME)
-
-
-LONGEST_NAME = 60
-"""Characters shown of a name that is too long to be one."""
+    """A path as messages show it: whole, so that it can be found, unless it is too long to be one; only plain characters."""
+    text = str(path)
+    is_path = len(text) <= LONGEST_PATH and all(len(step) <= LONGEST_STEP for step in Path(text).parts)
+    return printable(text if is_path else cut(text))
 
 
 def read_text(path: Path, what: str, most: int, error: type[ShardMeterError], suffixes: tuple[str, ...] = ()) -> str:

@@ -168,6 +168,12 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         says=rules_of_parts.one_kind_says,
     ),
     Constraint(
+        name="recomputed_operations",
+        rule="a list of recomputed operations names what layers of a decoder have",
+        slack=lambda c: -float(len(rules_of_parts.idle_words(c))),
+        says=rules_of_parts.idle_words_says,
+    ),
+    Constraint(
         name="unsharded",
         rule="sharding none needs one replica",
         slack=lambda c: 1.0 - np.asarray(c.plan.dp) if c.plan.sharding == "none" else 0.0,

@@ -326,7 +326,13 @@ def _block(
         if routed:
             sharded = (*sharded, *fsdp.transfers(experts, experts_trained, plan, *widths, keep, experts=True))
     launches = (
-        _launches(len(added), policy, stack, MOE_LAUNCHES if routed else 0.0, max(block.pairs / 2.0, 1.0))
+        _launches(
+            len(added),
+            recompute.dispatched(whole, policy),
+            stack,
+            MOE_LAUNCHES if routed else 0.0,
+            max(block.pairs / 2.0, 1.0),
+        )
         if layer
         else (EDGE_LAUNCHES, 2.0 * EDGE_LAUNCHES)
     )
@@ -336,7 +342,7 @@ def _block(
         BlockWork(
             block=block, held=held, trained=trained, experts=experts, experts_trained=experts_trained, ops=tuple(ops),
             serial=serial, behind=behind, sharded=sharded, launches_forward=launches[0], launches_backward=launches[1],
-            waits=(1.0, back * (1.0 + _replayed(policy))) if routed else (0.0, 0.0),
+            waits=(1.0, back * (1.0 + recompute.routes(policy))) if routed else (0.0, 0.0),
             matrix_updates=optimizer.orthogonalisation(whole, plan) if layer else (),
             saved_flops=_flops((op, 1.0) for op in whole) - _flops(needed),
         ),
@@ -370,7 +376,7 @@ def _collectives(
     attention = sum(portion for op, portion in replays if op.kind == "attention")
     again = (
         *recompute.replayed_transfers(
-            (*dense, *routed), plan.recompute if is_layer(block.name) else "none", stack.selective
+            (*dense, *routed), replays, plan.recompute if is_layer(block.name) else "none", stack.selective
         ),
         *((changed(t, phase=INPUT_GRAD), attention) for t in around if t.phase == FORWARD and attention > 0.0),
     )
@@ -395,17 +401,11 @@ def _flops(ops: Iterable[tuple[Compute, Fraction]]) -> Flop:
     return sum((op.flops * portion for op, portion in ops), 0.0)
 
 
-def _replayed(policy: str) -> Fraction:
-    """Share of the layers that recomputation dispatches again."""
-    return 0.0 if policy in ("none", "selective") else recompute.share(policy)
-
-
-def _launches(products: int, policy: str, stack: Stack, more: Count, size: Count) -> tuple[Count, Count]:
+def _launches(products: int, again: Fraction, stack: Stack, more: Count, size: Count) -> tuple[Count, Count]:
     """Kernels of a layer, (forward, backward), `more` of them for routed experts, `size` times those of attention and MLP;
-    every adapter product and addition launches its own."""
+    every adapter product and addition launches its own; the share `again` of the forward is launched once more."""
     forward = stack.launches_forward * size + more + products / 2.0
-    replay_share = {"none": 0.0, "selective": 0.25}.get(policy, recompute.share(policy))
-    return forward, stack.launches_backward * size + 2.0 * more + products / 2.0 + replay_share * forward
+    return forward, stack.launches_backward * size + 2.0 * more + products / 2.0 + again * forward
 
 
 def _accumulation(trained: Count, plan: Plan, stack: Stack) -> tuple[Compute, ...]:

@@ -26,7 +26,8 @@ def copies(model: Model, work: Work, price: Prices, plan: Plan, stack: Stack, na
     kept = kept * adapters.input_share(plan.trainable, work.blocks[name].block)
     shards = data.shards(plan) if fsdp.applies(plan) else 1.0
     held = work.blocks[name].held + work.blocks[name].experts
-    there, back = offload.layer(held, kept, plan, shards, precision.gather_width(plan, name))
+    width, layers = precision.gather_width(plan, name), float(model.layers + model.mtp)
+    there, back = offload.layer(held, kept, plan, shards, width, layers)
     with under(HOST):
         down, parameters, both = (price.host_copy(size) for size in (there.down, there.up, back.up))
     return Copies(down=down, parameters=parameters, up=both - parameters)

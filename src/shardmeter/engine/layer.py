@@ -226,7 +226,7 @@ def _floor(
     tensor = [t.messages * portion for t, portion in work.serial if t.phase in phases and t.label.startswith("tensor")]
     device = add.folded(times[phase] for phase in phases)
     with under("launch overhead"):
-        host: Seconds = memory_bound.host_time(launches, price.stack.launch_overhead) + price.waits(add.folded(tensor))
+        host: Seconds = memory_bound.host_time(launches, price.stack.launch_time) + price.waits(add.folded(tensor))
         paced = memory_bound.launch_floor(device, host)
     ledgers[phases[0]]["launch overhead"] = paced - device
     times[phases[0]] = times[phases[0]] + (paced - device)
@@ -235,10 +235,11 @@ def _floor(
 
 def _wait(ledgers: dict[str, Ledger], times: dict[str, Seconds], work: BlockWork, stack: Stack) -> None:
     """Add what the device waits for the host between router and experts to each direction."""
-    if isinstance(stack.dispatch_wait, float) and stack.dispatch_wait == 0.0:
+    wait = stack.host_wait
+    if isinstance(wait, float) and wait == 0.0:
         return
     for phase, count in ((FORWARD, work.waits[0]), (INPUT_GRAD, work.waits[1])):
         if not (isinstance(count, float) and count == 0.0) and ledgers[phase]:
-            seconds = count * stack.dispatch_wait
+            seconds = count * wait
             ledgers[phase]["dispatch wait"] = seconds
             times[phase] = times[phase] + seconds

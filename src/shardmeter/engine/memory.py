@@ -25,6 +25,7 @@ from shardmeter.strategies import (
     expert,
     fsdp,
     loss,
+    offload,
     optimizer,
     precision,
     recompute,
@@ -163,14 +164,20 @@ def layer_kept(model: Model, work: BlockWork, plan: Plan, stack: Stack) -> tuple
     if not is_layer(block):
         per_layer = tokens * (outside / across + inside / plan.tp)
         return per_layer, per_layer, checkpoint
-    outside, inside = precision.kept(plan, outside, inside, kind.linear_inputs(model, block))
+    inputs, words = kind.linear_inputs(model, block), recompute.listed(plan.recompute)
+    outside, inside = precision.kept(plan, outside, inside, inputs)
     per_layer = tokens * (outside / across + inside / plan.tp)
     kept = recompute.kept(plan.recompute, stack.selective) * per_layer
-    if plan.recompute == "selective" and stack.selective == "attention" and scores:
+    if words:
+        free_outside, free_inside, free_inputs = kind.freed(model, stack.kernels, block, words)
+        free_outside, free_inside = precision.kept(plan, free_outside, free_inside, free_inputs)
+        kept = kept - tokens * (free_outside / across + free_inside / plan.tp)
+    attention = plan.recompute == "selective" and stack.selective == "attention"
+    if scores and (attention or "core_attn" in words):
         _, fewer = kind.activation_bytes(model, stack.kernels, False, seq, block)
         kept = kept - tokens * (everything - fewer) / plan.tp
     kept = np.maximum(kept, checkpoint)
-    if plan.recompute.startswith("every-"):  # one layer of K keeps its input only
+    if recompute.partial(plan.recompute):  # those that run again keep their input only
         share = recompute.share(plan.recompute)
         kept = (1.0 - share) * per_layer + share * checkpoint
     return kept, per_layer, checkpoint
@@ -182,7 +189,9 @@ def _activations(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stac
     A layer with nothing trained in it or before it has no backward and keeps nothing; a frozen one that hands a gradient back
     is charged what a trained one keeps."""
     away, width = "activations" in plan.offload, precision.recipe(plan.precision).width
+    gone = offload.away(plan, float(model.layers + model.mtp))
     whole: Bytes = 0.0
+    passing: Bytes = 0.0
     late: Bytes = 0.0
     working: Bytes = 0.0
     checkpoint: Bytes = 0.0
@@ -191,19 +200,16 @@ def _activations(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stac
         kept, per_layer, checkpoint = layer_kept(model, work.blocks[name], plan, stack)
         back = adapters.input_share(plan.trainable, work.blocks[name].block)
         # what runs again (all of a replayed layer, its kept input not twice) and one gradient
-        again = plan.recompute.startswith("every-") and not away
+        again = recompute.partial(plan.recompute) and not away
         again = again or back == 0.0
         working = np.maximum(working, per_layer if again else per_layer - kept + checkpoint)
-        whole = (
-            whole + float(min(count, 2) if away else count) * kept * back
-        )  # offloaded: two layers' worth, on their way
+        whole = whole + float(count) * (1.0 - gone) * kept * back
+        passing = passing + float(min(count, 2)) * gone * kept * back  # offloaded: two layers' worth, on their way
         late = late + float(count) * demand.weight_gradient_inputs(work, name, plan, width)
         runs_back = runs_back or bool(np.any(np.greater(back, 0.0)))
     edge = checkpoint if stage.embedding and runs_back else 0.0
     working = working + context.buffers(model, work.tokens, plan, width)
-    if away:
-        return whole + _held(work, stage, plan, edge, 0.0), working
-    return _held(work, stage, plan, whole + edge, late), working
+    return passing + _held(work, stage, plan, whole + edge, 0.0 if away else late), working
 
 
 def _held(work: Work, stage: Stage, plan: Plan, own: Bytes, late: Bytes) -> Bytes:
@@ -223,15 +229,19 @@ def _held(work: Work, stage: Stage, plan: Plan, own: Bytes, late: Bytes) -> Byte
 def _routed(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) -> tuple[Bytes, Bytes]:
     """What routed experts keep for the backward on the busiest rank (all micro-batches in flight), and what of it a layer
     that runs again holds at work. Leaves out: unequal batches over time; a rank must be able to hold its worst one."""
-    wide, inner = family(model.family).routed_bytes(model, stack.kernels)
+    kind, words = family(model.family), recompute.listed(plan.recompute)
+    wide, inner = kind.routed_bytes(model, stack.kernels)
     per_layer = work.tokens * expert.rows(plan) * (wide + inner / plan.etp)
     kept = recompute.kept(plan.recompute, stack.selective) * per_layer
+    if words:
+        free_wide, free_inner = kind.freed_routed(model, stack.kernels, words)
+        kept = kept - work.tokens * expert.rows(plan) * (free_wide + free_inner / plan.etp)
     held: Bytes = 0.0
     working: Bytes = 0.0
     for name, count in stage.contents:
         if work.blocks[name].block.routed:
             back = adapters.input_share(plan.trainable, work.blocks[name].block)
-            again = per_layer if plan.recompute.startswith("every-") or back == 0.0 else per_layer - kept
+            again = per_layer if recompute.partial(plan.recompute) or back == 0.0 else per_layer - kept
             held, working = held + float(count) * kept * back, np.maximum(working, again)
     return _held(work, stage, plan, held, 0.0), working
 

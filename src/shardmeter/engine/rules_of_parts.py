@@ -9,7 +9,7 @@ import numpy as np
 from shardmeter.engine.rules import Case, divisors, listed, near, rest
 from shardmeter.families import family, given_sequence, image_tokens
 from shardmeter.families.operations import Block, is_layer
-from shardmeter.strategies import adapters
+from shardmeter.strategies import adapters, recompute
 from shardmeter.strategies.optimizer import optimizer
 
 
@@ -97,6 +97,28 @@ def one_kind_says(case: Case) -> tuple[str, str, str]:
     field = "plan.offload" if case.plan.offload else "plan.optimizer"
     says = f"{what}, but {case.model.name} has layers of {' and '.join(stacks(case))}"
     return field, says, "offload: none" if case.plan.offload else "optimizer: adamw"
+
+
+def idle_words(case: Case) -> list[str]:
+    """Words of a list of recomputed operations that no layer of the model has; all of them where lists are not for its family."""
+    words = recompute.listed(case.plan.recompute)
+    if not words or case.model.family != "decoder":
+        return list(words)
+    labels = {
+        op.label
+        for block in _blocks(case) if is_layer(block.name)
+        for op in family(case.model.family).operations(case.model, block.name, 1.0, 1.0, case.stack.kernels)
+    }  # fmt: skip
+    return [w for w in words if recompute.SPECIFIC.get(w, recompute.OPERATIONS[w][0]) not in labels]
+
+
+def idle_words_says(case: Case) -> tuple[str, str, str]:
+    idle, m = idle_words(case), case.model
+    if m.family != "decoder":
+        return "plan.recompute", f"a list of operations, but {m.name} is of family {m.family}", "recompute: full"
+    others = ", ".join(word for word in recompute.listed(case.plan.recompute) if word not in idle)
+    says = f"{' and '.join(idle)}, but no layer of {m.name} has such an operation"
+    return "plan.recompute", says, f"recompute: [{others}]" if others else "recompute: none"
 
 
 def strangers(case: Case) -> list[str]:

@@ -254,6 +254,36 @@ def linear_inputs(model: Model, block: str) -> tuple[Count, Count]:
     return outside, mixed + {DENSE: model.ffn, ROUTED: model.shared_ffn}.get(kind.mlp, 0.0)
 
 
+def freed(model: Model, kernels: str, block: str, words: tuple[str, ...]) -> tuple[Bytes, Bytes, tuple[Count, Count]]:
+    """What of `activation_bytes` a layer need not keep where the operations of `words` (`strategies.recompute`) run again: bytes
+    per token (outside, inside) the tensor-parallel region, and the elements of linear inputs among them, likewise.
+
+    The norms' outputs (and what eager ones cast); queries, keys and values made from latents; a dense MLP's, the shared experts'
+    products and activation. Scores are the engine's business, routed experts `freed_routed`'s."""
+    kind = named(block)
+    outside: Bytes = 0.0
+    inside: Bytes = 0.0
+    inputs: tuple[Count, Count] = (0.0, 0.0)
+    if "layernorm" in words:
+        upcast = 4.0 if kernels == "eager" and model.norm == "rms" else 0.0
+        outside = norms_of(model, kind) * model.hidden * (2.0 + upcast)
+        inputs = (kind.parts * model.hidden, 0.0)
+    if "mla_up_proj" in words and kind.mixer in ATTENTION and _attention.latent(model):
+        _, inside = _attention.kept(model, kernels in ("eager", "fused_norm"))
+        inside = inside - 2.0 * _attention.output_width(model)
+    again = (DENSE if "mlp" in words else "", ROUTED if {"moe", "shared_experts"} & set(words) else "")
+    width = {DENSE: model.ffn, ROUTED: model.shared_ffn}.get(kind.mlp, 0.0) if kind.mlp in again else 0.0
+    return outside, inside + 2.0 * _products(model, kernels) * width, (inputs[0], width)
+
+
+def freed_routed(model: Model, kernels: str, words: tuple[str, ...]) -> tuple[Bytes, Bytes]:
+    """What of `routed_bytes` need not be kept where the operations of `words` run again: all of it, or all but the up products."""
+    wide, inner = routed_bytes(model, kernels)
+    if "moe" in words:
+        return wide, inner
+    return 0.0 * wide, inner * (1.0 - _experts.gates(model) / _products(model, kernels)) if "moe_act" in words else 0.0
+
+
 def routed_bytes(model: Model, kernels: str) -> tuple[Bytes, Bytes]:
     """Bytes that the routed experts of a layer keep per token: (as wide as the model, as wide as an expert)."""
     return _experts.routed_bytes(model, _products(model, kernels))
@@ -267,7 +297,8 @@ def _products(model: Model, kernels: str) -> float:
 
 
 __all__ = [
-    "LAYER", "PASSES", "activation_bytes", "active_matrices", "blocks", "has_experts", "key_value_width",
-    "layer_matrices", "layer_vectors", "layers", "linear_inputs", "norm_passes", "norm_vectors", "operations", "order", "parameters",
+    "LAYER", "PASSES", "activation_bytes", "active_matrices", "blocks", "freed", "freed_routed", "has_experts",
+    "key_value_width", "layer_matrices", "layer_vectors", "layers", "linear_inputs", "norm_passes", "norm_vectors", "operations",
+    "order", "parameters",
     "query_width", "routed_bytes", "training_flops",
 ]  # fmt: skip

@@ -87,7 +87,7 @@ def read_file(path: FilePath) -> Document:
 
 def plain_mapping(source: Mapping[Any, Any], what: str) -> dict[str, Any]:
     """A mapping as plain dicts, lists and scalars, NumPy numbers included. Raises BadScenario for what is none of these."""
-    made = _plain(source, what, 0, [0])
+    made = _plain(source, what, (), [0])
     if not isinstance(made, dict):
         raise BadScenario(f"{what}: wanted a mapping")
     return made
@@ -95,20 +95,21 @@ def plain_mapping(source: Mapping[Any, Any], what: str) -> dict[str, Any]:
 
 def plain(value: Any, path: str) -> Any:
     """A value as plain data; raises BadScenario for what has no place in a scenario."""
-    return _plain(value, path, 0, [0])
+    return _plain(value, path, (), [0])
 
 
-def _plain(value: Any, path: str, depth: int, count: list[int]) -> Any:
+def _plain(value: Any, root: str, keys: tuple[str, ...], count: list[int]) -> Any:
+    """`root` is the file or the field that holds the value, `keys` the way to it from there."""
     count[0] += 1
-    if depth > NESTING or count[0] > VALUES:
-        raise BadScenario(f"{path[:80]}: more than {NESTING} levels or {VALUES} values (or a mapping inside itself)")
+    if len(keys) > NESTING or count[0] > VALUES:
+        raise _misplaced(root, keys, f"more than {NESTING} levels or {VALUES} values (or a mapping inside itself)")
     if isinstance(value, Mapping):
         for key in value:
             if not isinstance(key, str):
-                raise BadScenario(f"{path}: the key {shown(key)} is no text; keys are names")
-        return {_text(key): _plain(item, f"{path}.{cut(key)}", depth + 1, count) for key, item in value.items()}
+                raise _misplaced(root, keys, f"the key {shown(key)} is no text; keys are names")
+        return {_text(key): _plain(item, root, (*keys, key), count) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{path}.{i}", depth + 1, count) for i, item in enumerate(value)]
+        return [_plain(item, root, (*keys, str(i)), count) for i, item in enumerate(value)]
     if isinstance(value, str):
         return _text(value)
     if value is None or isinstance(value, (bool, int, float)):
@@ -117,7 +118,12 @@ def _plain(value: Any, path: str, depth: int, count: list[int]) -> Any:
         return os.fspath(value)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         return value.item()
-    raise BadScenario(f"{path}: {kind_of(value)} has no place in a scenario; use text, numbers, lists, mappings")
+    raise _misplaced(root, keys, f"{kind_of(value)} has no place in a scenario; use text, numbers, lists, mappings")
+
+
+def _misplaced(root: str, keys: tuple[str, ...], says: str) -> BadScenario:
+    """The refusal of a value: the file is named whole, the way through its keys is cut."""
+    return BadScenario(f"{root}{cut(''.join(f'.{cut(key)}' for key in keys), 80)}: {says}")
 
 
 def _text(text: str) -> str:

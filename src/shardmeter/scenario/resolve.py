@@ -158,10 +158,10 @@ def _lay_out(
 
 def _check_layers(said: dict[str, Any], plan: Plan, model: Model, found: Findings) -> None:
     """Recomputation and schedule against the layers and stages that there are."""
-    every = re.fullmatch(r"every-(\d+)", plan.recompute)
-    if every and int(every.group(1)) > model.layers and not found.touched(("model",)):
+    some = re.fullmatch(r"(?:every-|\d+-of-)(\d+)", plan.recompute)
+    if some and int(some.group(1)) > model.layers and not found.touched(("model",)):
         says = f"recompute {plan.recompute} for {model.layers} layers"
-        found.refuse(("plan", "recompute"), says, f"every-{model.layers} or less, or none", "K is at most the layers")
+        found.refuse(("plan", "recompute"), says, f"{model.layers} or less, or none", "K and M are at most the layers")
     if plan.pp == 1 and plan.schedule == "interleaved" and plan.virtual_stages > 1:
         says = f"schedule interleaved with virtual_stages = {plan.virtual_stages} and pp = 1"
         if "pp" not in said or not found.touched(("plan", "pp")):
@@ -223,6 +223,7 @@ def _say_what_is_ignored(said: dict[str, Any], plan: Plan, found: Findings) -> N
         "schedule": "" if plan.pp > 1 else "pp = 1 has no pipeline",
         "cp_kind": "cp = 1 cuts no sequence" if plan.cp == 1 else "",
         "sequence_parallel": "tp = 1 cuts no activations" if plan.tp == 1 else "",
+        "offload_layers": "" if "activations" in plan.offload else "no activations are offloaded",
     }
     usual = {"schedule": "1f1b"}
     for name, why in idle.items():

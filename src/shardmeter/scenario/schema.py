@@ -104,7 +104,9 @@ class PlanInput(Input):
         words=("gpipe", "1f1b", "interleaved", "interleaved-bf", "zb-h1", "zb-h2", "zb-2p", "zb-v", "dualpipe"),
     )
     virtual_stages: Stages | None = said("Chunks of layers per pipeline stage (interleaved, zb-v).")
-    recompute: Recompute | None = said("Activation recomputation: none, selective, full, every-K.")
+    recompute: Recompute | None = said(
+        "Activation recomputation: none, selective, full, every-K, N-of-M, or a list of operations."
+    )
     precision: str | None = said(
         "Recipe of the linear layers' products; fp8 = one scale a tensor.",
         words=RECIPES,
@@ -120,6 +122,7 @@ class PlanInput(Input):
     cp_kind: str | None = said("Context parallelism.", words=("ring", "all-gather", "ulysses"))
     async_tp: bool | None = said("Pass tensor-parallel gathers and scatters in chunks behind their products.")
     offload: Offload | None = said("Kept on the host: a list of optimizer, parameters, activations; or none.")
+    offload_layers: Degree | None = said("Layers whose activations go to the host; left out: all.")
     trainable: Trainable | None = said(
         "What is trained: all, lora(r=16), or blocks: embedding, layer, head, layer:24-31."
     )

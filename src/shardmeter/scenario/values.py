@@ -20,11 +20,14 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from shardmeter.core.errors import BadQuantity, BadScenario, UnknownName, nearest, printable, shown
+from shardmeter.core.files import LONGEST_PATH
 from shardmeter.core.quantity import BOUNDS, EXAMPLES, counted, price, quantity
 from shardmeter.scenario.bounds import GPUS, STAGES, Bound, broken
 from shardmeter.scenario.grammar import parse_plan
+from shardmeter.scenario.read import SUFFIXES
 from shardmeter.strategies.adapters import NOTHING, trained
 from shardmeter.strategies.offload import KINDS as OFFLOADS
+from shardmeter.strategies.recompute import OPERATIONS
 
 _GPUS = re.compile(r"\s*([0-9][0-9_.]*[kK]?)\s*[xX×*]\s*(\S.*?)\s*")
 
@@ -113,12 +116,13 @@ Skew: TypeAlias = Annotated[
 """The busiest over the mean: 1 or more."""
 
 LONGEST_NAME = 200
-"""Characters of a name."""
+"""Characters of a name that is no file's."""
 
 
 def _named(value: str) -> str:
-    if len(value) > LONGEST_NAME:
-        raise refused(f"a name of {len(value)} characters", f"at most {LONGEST_NAME}")
+    most = LONGEST_PATH if value.lower().endswith(SUFFIXES) else LONGEST_NAME
+    if len(value) > most:
+        raise refused(f"a name of {len(value)} characters", f"at most {most}")
     return printable(value.strip())
 
 
@@ -213,24 +217,42 @@ def choice(words: tuple[str, ...]) -> Any:
     return Annotated[str, check, WithJsonSchema({"enum": list(words)})]
 
 
+POLICIES = "none, selective, full, every-K, N-of-M, or a list of operations"
+
+
 def _recompute(value: Any) -> str:
-    if isinstance(value, list):
-        raise not_modelled("recompute of single operations", "use none, selective, full or every-K")
-    if not isinstance(value, str):
-        raise refused(f"{shown(value, 40)} is no policy", "use none, selective, full or every-K")
-    match = re.fullmatch(r"every-([0-9]{1,6})", value)
-    if value in ("none", "selective", "full") or (match and int(match.group(1)) >= 1):
-        return value
-    close = ("every-2",) if value.startswith("every") else nearest(value, ("none", "selective", "full"))
-    raise refused(f"unknown word {shown(value, 40)}", meant(close), rule="none, selective, full or every-K")
+    asked = value.split("+") if isinstance(value, str) else value
+    if not isinstance(asked, list) or not asked or not all(isinstance(one, str) for one in asked):
+        raise refused(f"{shown(value, 40)} is no policy", f"use {POLICIES}")
+    if isinstance(value, list) or len(asked) > 1:
+        words = [check_word(one.strip(), tuple(OPERATIONS)) for one in asked]
+        return "+".join(word for word in OPERATIONS if word in words)
+    if value in ("none", "selective", "full", *OPERATIONS) or re.fullmatch(r"every-0*[1-9][0-9]{0,5}", value):
+        return str(value)
+    some = re.fullmatch(r"([0-9]{1,6})-of-([0-9]{1,6})", value)
+    if some and 1 <= int(some.group(1)) <= int(some.group(2)):
+        return str(value)
+    close = ("every-2",) if value.startswith("every") else ("5-of-32",) if "of" in value else ()
+    raise refused(
+        f"unknown word {shown(value, 40)}",
+        meant(close or nearest(value, ("none", "selective", "full", *OPERATIONS))),
+        rule=POLICIES,
+    )
 
 
 Recompute: TypeAlias = Annotated[
     str,
     BeforeValidator(_recompute),
-    WithJsonSchema({"type": "string", "pattern": "^(none|selective|full|every-[1-9][0-9]*)$"}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": "^(none|selective|full|every-[1-9][0-9]*|[1-9][0-9]*-of-[1-9][0-9]*)$"},
+                {"type": "array", "items": {"enum": list(OPERATIONS)}, "minItems": 1},
+            ]
+        }
+    ),
 ]
-"""none, selective, full or every-K."""
+"""none, selective, full, every-K, N-of-M, or operations joined by + in a fixed order."""
 
 
 def _offload(value: Any) -> tuple[str, ...]:

@@ -55,6 +55,8 @@ class Plan:
     """Tensor-parallel gathers and scatters pass in chunks behind the product they feed or empty (needs sequence_parallel)."""
     cp_kind: str = "ring"
     offload: tuple[str, ...] = ()
+    offload_layers: Count = 0.0
+    """How many layers' activations go to the host; 0 = those of all. Only with `offload: [activations]`."""
     trainable: str = "all"
     """all, lora(r=16), or blocks joined by +: embedding, layer, head, layer:24-31."""
     rank_order: tuple[str, ...] = AXES

@@ -92,6 +92,8 @@ class Stack:
     """Dropless experts: how long the device stands still while the host reads how many tokens each expert was sent and sizes what
     comes next; once per layer with routed experts, micro-batch and direction. 0 where capacities are fixed, counts stay on the
     device, or whole iterations are captured as graphs."""
+    step_graphs: bool = False
+    """Whether whole iterations are captured as CUDA graphs: the host launches nothing and nobody waits for it."""
     # fitted, at most these, each bounded (data/stacks.csv says on what and when)
     gemm_factor: Ratio = 0.98
     traffic_factor: Ratio = 1.25
@@ -124,3 +126,13 @@ class Stack:
     fitted_on: str = ""
     fitted_date: str = ""
     source: str = ""
+
+    @property
+    def launch_time(self) -> Seconds:
+        """Seconds of the host for one kernel."""
+        return 0.0 * self.launch_overhead if self.step_graphs else self.launch_overhead
+
+    @property
+    def host_wait(self) -> Seconds:
+        """Seconds that dropless experts wait for the host."""
+        return 0.0 if self.step_graphs else self.dispatch_wait

@@ -3,13 +3,16 @@
 optimizer: 16-bit gradients go down once a step, the host updates its share, 16-bit parameters come up while it does.
 parameters: every unit's shard comes up before each of its gathers. activations: what a layer keeps goes down in the forward
 pass and comes up before its backward. Bytes only; both directions of the link are separate channels.
-Leaves out: NVMe, partial offload, pinned-buffer limits, updates delayed by a step.
+With `offload_layers` only so many layers' activations go, spread evenly over the stages and in time. Leaves out: NVMe, states or
+parameters offloaded in part, that chosen layers stand together, pinned-buffer limits, updates delayed by a step.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, Count
+from shardmeter.core.units import Bytes, Count, Fraction
 from shardmeter.specs.plan import Plan
 from shardmeter.strategies import optimizer, precision
 
@@ -32,8 +35,18 @@ def update(owned: Count, plan: Plan) -> tuple[HostMove, Bytes]:
     return HostMove(down=owned * width, up=owned * width), owned * optimizer.traffic(plan)
 
 
-def layer(held: Count, kept: Bytes, plan: Plan, shards: Count, gather_width: Bytes) -> tuple[HostMove, HostMove]:
-    """One layer of one micro-batch, (forward, backward): its shard of `held` parameters up, `kept` bytes down and up."""
+def away(plan: Plan, layers: Count) -> Fraction:
+    """Share of the model's `layers` whose activations go to the host."""
+    if "activations" not in plan.offload:
+        return 0.0
+    asked = np.minimum(plan.offload_layers, layers) / layers
+    return np.where(np.greater(plan.offload_layers, 0.0), asked, 1.0)
+
+
+def layer(
+    held: Count, kept: Bytes, plan: Plan, shards: Count, gather_width: Bytes, layers: Count
+) -> tuple[HostMove, HostMove]:
+    """One of `layers` for one micro-batch, (forward, backward): its shard of `held` parameters up, `kept` bytes down and up."""
     parameters = held / shards * gather_width if "parameters" in plan.offload else 0.0
-    activations = kept if "activations" in plan.offload else 0.0
+    activations = kept * away(plan, layers)
     return HostMove(down=activations, up=parameters), HostMove(up=parameters + activations)

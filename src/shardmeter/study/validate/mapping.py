@@ -22,6 +22,7 @@ from shardmeter.study.validate.exclusions import excluded
 from shardmeter.study.validate.fabric import FabricReading, read_fabric
 from shardmeter.study.validate.link import LinkReading, read_link
 from shardmeter.study.validate.measured import Measured, read_measured
+from shardmeter.study.validate.offload import read_offload
 from shardmeter.study.validate.precision import PrecisionReading, read_precision
 from shardmeter.study.validate.recompute import read_recompute, read_selective
 from shardmeter.study.validate.regimes import NORMAL, SLOW, SweepRun, in_sweep, regimes
@@ -250,10 +251,13 @@ def _read(row: Row, stack: StackReading, task: str) -> Reading:
     model = read_model(row, stack.id, seq_len)
     node = min(row.count("accelerators_per_node") or NODE.get(accelerator.name, 8.0), layout.gpus)
     sharding = read_sharding(row.text("sharding"), layout.dp, stack.id, node / layout.tp)
+    away = read_offload(row.text("sharding"), notes, float(model.layers))
     plan = changed(
         _with_experts(_plan(row, layout, sharding, precision, stack, micro, notes), row, model, stack),
-        trainable=read_trainable(task, row.text("model"), stack.lineage),
-    )
+        trainable=read_trainable(task, row.text("model"), stack.lineage), offload=away.kinds, offload_layers=away.layers,
+    )  # fmt: skip
+    again = read_recompute(row.text("recompute"), float(model.layers) / (plan.pp * plan.virtual_stages))
+    plan = changed(plan, recompute=again)
     if plan.pp * plan.virtual_stages > model.layers + 2:
         raise Unclear(f"{plan.pp * plan.virtual_stages} stages are more than the model's {model.layers} layers")
     beside = has_reference(row.text("task"))
@@ -302,7 +306,6 @@ def _plan(
         micro_batch=micro,
         schedule=schedule,
         virtual_stages=chunks,
-        recompute=read_recompute(row.text("recompute")),
         precision=precision.compute,
         master_dtype=precision.master,
         sequence_parallel=parallel,

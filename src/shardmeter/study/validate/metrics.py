@@ -87,6 +87,6 @@ def _coverage(scores: Sequence[Score]) -> float | None:
 
 
 def _left_out(scores: Sequence[Score]) -> float | None:
-    """Mean error with the source left out; null unless it is known for every row."""
+    """Mean error with the source left out, over the rows that the fit has written one for; null where it has for none."""
     found = [abs(score.loso / score.measured - 1.0) for score in scores if score.loso is not None]
-    return float(np.mean(found)) if len(found) == len(scores) else None
+    return float(np.mean(found)) if found else None

@@ -14,6 +14,7 @@ from shardmeter.scenario.catalog import Catalog, catalog_of
 from shardmeter.study.validate import failures, score, shipped
 from shardmeter.study.validate.bars import Missed, missed, read_bars
 from shardmeter.study.validate.layout import FAILED, GEO, MEASURED, TITLES, WHOLE, Table, read_table, unread
+from shardmeter.study.validate.metrics import STEP_TIME, Score
 from shardmeter.study.validate.predictions import Predict, predict
 from shardmeter.study.validate.resolve import MappedRow, map_rows
 from shardmeter.study.validate.rows import Row
@@ -76,7 +77,7 @@ def _measured(table: Table, catalog: Catalog, predictor: Predict, failed: Sequen
         "transfer": score.transfer(scores),
         "rows_detail": score.details(scores),
         "assumptions": _assumptions(compared.rows),
-        "warnings": [*unread(table), *repeats, *nothing_counts(compared.rows), *_warnings(compared)],
+        "warnings": [*unread(table), *repeats, *nothing_counts(compared.rows), *_warnings(compared, scores)],
     }
 
 
@@ -163,7 +164,7 @@ def _assumptions(rows: Sequence[MappedRow]) -> list[str]:
             else f"{said} ({count} rows)" for said, count in counts.most_common()]  # fmt: skip
 
 
-def _warnings(compared: score.Compared) -> list[str]:
+def _warnings(compared: score.Compared, scores: Sequence[Score]) -> list[str]:
     """What a reader of the numbers should know."""
     floor = sum(row.scenario is not None and row.regime != "normal" for row in compared.rows)
     found = []
@@ -171,4 +172,8 @@ def _warnings(compared: score.Compared) -> list[str]:
         found.append(f"{floor} rows sit on a software floor: they count in by_group only")
     if not shipped.left_out() and any(row.source_key in shipped.sources() for row in compared.rows):
         found.append("errors with the source left out are not known: `make fit` writes them")
+    known = {one.source for one in scores if one.loso is not None}
+    late = [one for one in scores if one.quantity == STEP_TIME and one.loso is None and one.source in known]
+    if late:
+        found.append(f"{len(late)} rows came after the last fit: no error with their source left out is known")
     return found

@@ -50,8 +50,6 @@ def read_sharding(text: str, dp: float, stack: str, scale_up: float) -> Sharding
         plain = UNSTATED[stack]
     if "group sizes not in the table" in plain:
         raise Unclear("the sizes of the sharding groups are not stated")
-    if "offload" in plain:
-        raise NotModelled("offloading to the host is not modelled yet")
     kind = _kind(plain)
     if kind == "none":
         if dp > 1.0:

@@ -27,6 +27,8 @@ class StackReading:
     kernels: str = ""
     selective: str = ""
     """What selective recomputation keeps, where the row says."""
+    step_graphs: bool = False
+    """Whether the row says that whole iterations are captured as CUDA graphs."""
 
 
 RULES: tuple[tuple[str, str, str, str], ...] = (
@@ -139,6 +141,10 @@ ATTENTION: tuple[tuple[str, str], ...] = (
 """Attention kernels that notes state. "flash attention" alone names no version: the stack's stays."""
 
 
+WHOLE_GRAPHS = r"cuda_graph_impl=full|cuda_graph_impl=local\W+cuda_graph_scope=\W*full"
+"""Graphs of whole iterations; those of single modules (attention, router) change nothing that is modelled."""
+
+
 def read_stack(framework: str, year: float | None, notes: str) -> StackReading:
     """The stack id that the text is, or that the first rule finds, with the kernels that the notes state."""
     if not framework:
@@ -151,8 +157,9 @@ def read_stack(framework: str, year: float | None, notes: str) -> StackReading:
             dated = re.search(r"(20\d\d)$", id_)
             guess = int(year) if year else int(dated.group(1)) if dated else 2024
             return StackReading(
-                id=id_, lineage=lineage, year=guess, attention=_attention(notes), kernels=_kernels(notes)
-            )
+                id=id_, lineage=lineage, year=guess, attention=_attention(notes), kernels=_kernels(notes),
+                step_graphs=re.search(WHOLE_GRAPHS, notes.lower()) is not None,
+            )  # fmt: skip
     raise NotModelled(f"framework not known: {framework or '(empty)'}")
 
 
@@ -169,6 +176,8 @@ def choose_stack(reading: StackReading, catalog: Mapping[str, Stack]) -> tuple[S
         stack = changed(stack, kernels=reading.kernels)
     if reading.selective:
         stack = changed(stack, selective=reading.selective)
+    if reading.step_graphs:
+        stack = changed(stack, step_graphs=True)
     return stack, stood_in
 
 

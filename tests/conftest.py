@@ -1,6 +1,6 @@
 """What holds for every test: examples are drawn without a clock, because a busy machine is no fault, and always the same ones.
 
-    HYPOTHESIS_PROFILE=search make test    draws others each time, to find what the usual ones miss
+HYPOTHESIS_PROFILE=search make test    draws others each time, to find what the usual ones miss
 """
 
 import os

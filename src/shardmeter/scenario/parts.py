@@ -198,8 +198,8 @@ def _tower(given: Any, base: Any, rows: Rows, path: Path, found: Findings) -> Mo
     said = made.model_dump(exclude_unset=True)
     if "base" not in said and "family" not in said:
         row = lookup(Model, base, rows, (*path, "base"), Findings(document)) if isinstance(base, str) else None
-        whole = {"layers", "hidden"} <= said.keys() or row is None or row.vision is None
-        made = made.model_copy(update={"family": "vision"} if whole else {"base": row.vision.name})
+        own = None if {"layers", "hidden"} <= said.keys() or row is None else row.vision
+        made = made.model_copy(update={"family": "vision"} if own is None else {"base": own.name})
     return _from_mapping(Model, made, rows, where, found)
 
 

@@ -122,7 +122,8 @@ def test_shorter_computes_never_make_a_train_of_reductions_longer(idle: float) -
     """Whatever the computes occupy of either channel themselves: what slows a compute ends with it."""
     sizes, cases = np.random.default_rng(7), 50_000
     contention, left = sizes.uniform(0.0, 0.6, cases), sizes.random(cases)
-    long, short = [], []
+    long: list[Released] = []
+    short: list[Released] = []
     for count in (2, 1, 3):
         moved, serial = drawn(sizes, 1.0, cases), drawn(sizes, 0.4, cases)
         compute, still = sizes.exponential(1.0, cases), idle * sizes.exponential(1.0, cases)

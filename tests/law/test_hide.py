@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shardmeter.core.record import changed
 from shardmeter.engine.hide import Fold, chain, scan, slowed, tail, train_stall
+from shardmeter.engine.price import Charge
+from shardmeter.engine.whole import Released, behind
+from shardmeter.scenario.catalog import load_catalog
+
+STACK = load_catalog().stack("titan-compile")
 
 seconds = st.floats(0.0, 10.0)
 
@@ -103,3 +109,29 @@ def test_a_chain_is_the_scan_of_unlike_transfers_due_at_the_end(groups: list[tup
             now += window
     exposed = sum(scan(release, [now] * len(work), work, ["nic"] * len(work)))
     assert float(chain(groups)) == pytest.approx(exposed, abs=1e-9)
+
+
+def drawn(sizes: np.random.Generator, scale: float, cases: int) -> Charge:
+    """What collectives occupy in many cases: both channels, one or none, one after the other or partly at a time."""
+    up, out = (sizes.exponential(scale, cases) * (sizes.random(cases) < 0.7) for _ in range(2))
+    return Charge(np.maximum(up, out) + sizes.random(cases) * np.minimum(up, out), up, out)
+
+
+@pytest.mark.parametrize("idle", [0.0, 1.0])
+def test_shorter_computes_never_make_a_train_of_reductions_longer(idle: float) -> None:
+    """Whatever the computes occupy of either channel themselves: what slows a compute ends with it."""
+    sizes, cases = np.random.default_rng(7), 50_000
+    contention, left = sizes.uniform(0.0, 0.6, cases), sizes.random(cases)
+    long: list[Released] = []
+    short: list[Released] = []
+    for count in (2, 1, 3):
+        moved, serial = drawn(sizes, 1.0, cases), drawn(sizes, 0.4, cases)
+        compute, still = sizes.exponential(1.0, cases), idle * sizes.exponential(1.0, cases)
+        for train, window in ((long, compute), (short, compute * left)):
+            own = window + serial.seconds + still
+            train.append(Released(moved=moved, window=own, serial=serial, count=count, idle=still))
+    lasts = []
+    for train in (long, short):
+        shown = behind(train, changed(STACK, contention=contention), overlap=True)
+        lasts.append(shown.cost + sum(group.count * group.window for group in train))
+    assert np.all(lasts[1] <= lasts[0] * (1.0 + 1e-12))

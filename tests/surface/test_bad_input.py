@@ -232,6 +232,8 @@ def test_units_that_are_missing_or_could_be_two(path: str, value: Any, says: str
         ("plan.recompute", "fully", "did you mean 'full'?"),
         ("plan.recompute", "every-0", "did you mean 'every-2'?"),
         ("plan.sharding", "fsdp2", "did you mean 'fsdp'?"),
+        ("plan.recompute", "mlp+layernrom", "did you mean 'layernorm'?"),
+        ("stack", {"base": "titan-compile", "collectives": []}, "name one at least"),
     ],
 )
 def test_unknown_keys_and_words_say_what_was_meant(path: str, value: Any, way_out: str) -> None:
@@ -244,7 +246,6 @@ def test_unknown_keys_and_words_say_what_was_meant(path: str, value: Any, way_ou
     ("path", "value"),
     [
         ("plan.precision", "int8"),
-        ("plan.recompute", ["attention"]),
         ("plan.placement", {"pp": ["oregon", "iowa"]}),
         ("plan.sync", {"method": "diloco", "sync_every": 100}),
         ("plan.sync", {"H": 100}),
@@ -812,3 +813,11 @@ def test_short_cuts_of_the_fleet_that_do_not_apply(options: dict[str, Any], says
 )
 def test_parts_that_do_not_fit_together_are_refused(model: str, change: str, says: str) -> None:
     assert says in refused({"model": model, "gpus": "8xH100-SXM5-80GB"}, overrides=[change])
+
+
+def test_a_tower_takes_from_the_base_of_its_model_what_it_does_not_say() -> None:
+    question = {"gpus": "8xH100-SXM5-80GB", "plan": "fsdp", "model": {"base": "llava-1.5-7b", "vision": {"patch": 28}}}
+    found, usual = (load(question | model).model for model in ({}, {"model": "llava-1.5-7b"}))
+    assert found.vision is not None
+    assert usual.vision is not None
+    assert (found.vision.patch, found.vision.layers) == (28.0, usual.vision.layers)

@@ -178,6 +178,15 @@ def test_schedules_that_are_drawn(capsys: Any, schedule: str) -> None:
     assert abs(json.loads(capsys.readouterr().out)["error"]) <= 0.05
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs the device that is always full")
+@pytest.mark.parametrize("option", ["-o", "--svg"])
+def test_a_full_disk_is_no_fault_of_the_question(capsys: Any, option: str) -> None:
+    assert main(["trace", *PIPED, option, "/dev/full"]) == 74
+    seen = capsys.readouterr()
+    assert "/dev/full: No space left on device" in seen.err
+    assert not seen.out
+
+
 def test_a_folder_is_no_file(capsys: Any, tmp_path: Path) -> None:
     assert main(["trace", *PIPED, "-o", str(tmp_path)]) == 2
     seen = capsys.readouterr()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import click
 
 from shardmeter.cli.options import resolve, scenario_options
-from shardmeter.cli.output import write
+from shardmeter.cli.output import UnwritableError, write
 from shardmeter.core.errors import ShardMeterError
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What a disk says that takes no more: no fault of the name that was given."""
 
 EPILOG = """Examples:
 
@@ -86,12 +90,14 @@ def _ranks(said: str | None, pp: int) -> tuple[int, ...] | None:
 
 
 def _save(path: str, text: str) -> str:
-    """Write a file. Raises ShardMeterError with a sentence where it cannot be."""
+    """Write a file. Raises ShardMeterError with a sentence where no file can be there, UnwritableError where it takes nothing."""
     from shardmeter.core.files import file_name
 
     try:
         Path(path).write_text(text, encoding="utf-8")
     except OSError as error:
+        if error.errno in FULL:
+            raise UnwritableError(f"{file_name(path)}: {error.strerror}") from None
         raise ShardMeterError(
             f"{file_name(path)}: cannot be written ({error.strerror or 'no reason is given'})"
         ) from None

@@ -45,7 +45,7 @@ def violations(
         for constraint in CONSTRAINTS:
             if constraint.name in skip:
                 continue
-            if not np.all(np.asarray(constraint.slack(case)) >= 0.0):
+            if not constraint.slack(case) >= 0.0:
                 field, says, way_out = constraint.says(case)
                 found.append(Violation(field=field, says=says, rule=constraint.rule, way_out=way_out))
                 if constraint.name == "whole":  # the other rules divide by these numbers

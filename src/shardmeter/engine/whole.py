@@ -26,6 +26,7 @@ from shardmeter.strategies.pipeline import Blocks, Stage
 from shardmeter.strategies.precision import WIDTH
 
 Charging: TypeAlias = "Callable[[Work, Stage, Prices, Plan], Collectives]"
+CHANNELS = ("scale_up", "fabric")
 TINY = 1e-30
 """Seconds: keeps a train without compute from dividing by nothing."""
 
@@ -280,25 +281,25 @@ def behind(train: Sequence[Released], stack: Stack, *, overlap: bool) -> Shown:
 
 
 def _backlog(total: Charge, train: Sequence[Released], contention: Ratio) -> tuple[Seconds, Seconds]:
-    """(what the busier channel still has to do when the train ends, seconds that compute has lost on the way)."""
+    """(what the busier channel still has to do when the train ends, seconds that compute has lost on the way).
+
+    What slows a compute is whichever channel is longer busy beside it: the one with less to move may be full of what computes
+    send themselves."""
     kept = np.maximum(1.0 - contention, TINY)
-    ends: list[Seconds] = []
-    lost: list[Seconds] = []
-    for channel in ("scale_up", "fabric"):
-        left: Seconds = 0.0
+    left: dict[str, Seconds] = dict.fromkeys(CHANNELS, 0.0)
+    lost: Seconds = 0.0
+    for group in train:
+        count, compute = float(group.count), (group.window - group.serial.seconds - group.idle) / kept
+        beside = 1.0 - group.idle / np.maximum(compute + group.idle, TINY)
         slowed: Seconds = 0.0
-        for group in train:
-            count, compute = float(group.count), (group.window - group.serial.seconds - group.idle) / kept
+        for channel in CHANNELS:
             room = compute + group.serial.seconds - getattr(group.serial, channel) + group.idle
-            come = left + count * getattr(group.moved, channel)
-            left = np.maximum(come - count * room, 0.0)
-            beside = 1.0 - group.idle / np.maximum(compute + group.idle, TINY)
-            slowed = slowed + np.minimum((come - left) * beside, count * compute)
-        ends.append(left)
-        lost.append(slowed)
-    fabric = np.greater_equal(total.fabric, total.scale_up)
+            come = left[channel] + count * getattr(group.moved, channel)
+            left[channel] = np.maximum(come - count * room, 0.0)
+            slowed = np.maximum(slowed, np.minimum((come - left[channel]) * beside, count * compute))
+        lost = lost + slowed
     whole = total.seconds / np.maximum(np.maximum(total.fabric, total.scale_up), TINY)
-    return np.maximum(ends[0], ends[1]), contention * whole * add.chosen(fabric, lost[1], lost[0])
+    return np.maximum(left["scale_up"], left["fabric"]), contention * whole * lost
 
 
 def in_time(train: Sequence[Released], stack: Stack, slack: Seconds, late: Seconds, *, overlap: bool) -> Shown:
@@ -312,7 +313,7 @@ def in_time(train: Sequence[Released], stack: Stack, slack: Seconds, late: Secon
         exposed = np.maximum(seconds - slack, 0.0)
         return Shown(exposed=exposed, hidden=seconds - exposed)
     shown: Seconds = 0.0
-    for channel in ("scale_up", "fabric"):
+    for channel in CHANNELS:
         groups = [
             (getattr(group.moved, channel), group.window - getattr(group.serial, channel), group.count)
             for group in train

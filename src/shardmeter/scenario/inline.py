@@ -10,13 +10,13 @@ import inspect
 import re
 from dataclasses import fields
 from types import GenericAlias
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from shardmeter.scenario.bounds import bound
 from shardmeter.scenario.rows import DIMENSIONS
-from shardmeter.scenario.values import Name, choice, int_field, number_field
+from shardmeter.scenario.values import Name, choice, int_field, number_field, refused
 from shardmeter.specs import model, stack
 
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
@@ -46,11 +46,17 @@ def inline(record: type[Any]) -> type[BaseModel]:
     return _MADE[record]
 
 
+def _some(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value:
+        raise refused("the list is empty", "name one at least, or leave it out")
+    return value
+
+
 def _kind(record: type[Any], name: str, annotation: str) -> Any:
     """The annotated field type for a record's annotation, as written there."""
     words = CHOICES.get((record.__name__, name))
     if words and annotation == "tuple[str, ...]":
-        return GenericAlias(tuple, (choice(words), ...))
+        return Annotated[GenericAlias(tuple, (choice(words), ...)), AfterValidator(_some)]
     if words:
         return choice(words)
     plain = annotation.replace(" | None", "")

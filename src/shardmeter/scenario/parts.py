@@ -161,7 +161,7 @@ def _from_mapping(
 ) -> R | None:
     own = {field: value for field, value in given.model_dump(exclude_unset=True).items() if value is not None}
     if record is Model and "vision" in own:
-        tower = _tower(own.pop("vision"), rows, path, found)
+        tower = _tower(own.pop("vision"), own.get("base"), rows, path, found)
         if tower is None:
             return None
         own["vision"] = tower
@@ -184,8 +184,9 @@ def _from_mapping(
     return record(**own)
 
 
-def _tower(given: Any, rows: Rows, path: Path, found: Findings) -> Model | None:
-    """The image tower of an inline model: a catalog name, a file, or its own numbers (with `base` or all of them)."""
+def _tower(given: Any, base: Any, rows: Rows, path: Path, found: Findings) -> Model | None:
+    """The image tower of an inline model: a catalog name, a file, or its own numbers (with `base`, all of them, or those in which
+    it is not the tower of the model's own `base`)."""
     where = (*path, "vision")
     if isinstance(given, str):
         return part(Model, given, rows, where, found)
@@ -196,7 +197,9 @@ def _tower(given: Any, rows: Rows, path: Path, found: Findings) -> Model | None:
         return None
     said = made.model_dump(exclude_unset=True)
     if "base" not in said and "family" not in said:
-        made = made.model_copy(update={"family": "vision"})
+        row = lookup(Model, base, rows, (*path, "base"), Findings(document)) if isinstance(base, str) else None
+        own = None if {"layers", "hidden"} <= said.keys() or row is None else row.vision
+        made = made.model_copy(update={"family": "vision"} if own is None else {"base": own.name})
     return _from_mapping(Model, made, rows, where, found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from shardmeter.core.record import record
 from shardmeter.core.units import GIB
@@ -72,6 +73,7 @@ RULES: tuple[tuple[str, str], ...] = (
 LOW_POWER_H100 = re.compile(r"h100.*(hbm2e|lower tdp)")
 
 
+@lru_cache(maxsize=4096)
 def read_accelerator(text: str) -> AcceleratorReading:
     """The accelerator that `text` means. Mixed fleets cannot be expressed; a doubtful label does not count."""
     plain = text.lower()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from shardmeter import data
@@ -50,6 +50,7 @@ def facts() -> tuple[Mapping[str, str], ...]:
         return tuple(csv.DictReader(file))
 
 
+@lru_cache(maxsize=4096)
 def known(name: str, stack: str) -> Mapping[str, str] | None:
     """The first line that knows the model's name on this stack, or None."""
     plain = re.sub(r"[\s_]+", "-", name.lower().strip())

@@ -202,6 +202,7 @@ def kernels(notes: str) -> str:
         for flag in ("async tp", "tp-comm-overlap", "optimizer in backward", "8-bit")
         if flag in plain.replace("asynctp", "async tp")
     ]
+    said += ["moe_a2a_overlap=True"] if reading.batch_overlap else []
     said += ["cuda_graph_impl=full"] if reading.step_graphs else []
     if "offload" in plain:
         kinds = (re.search(pattern, plain) for _, pattern in NAMED)

@@ -1,4 +1,4 @@
-"""Two micro-batches joined layer by layer (DualPipe): each one's exchange with experts runs behind what the other computes.
+"""Two micro-batches joined layer by layer (DualPipe, and 1F1B with them merged): each one's exchange with experts runs behind what the other computes.
 
 The exchange is carried here from the scope of a layer, unfolded: a layer alone shows it, a joined pair only what does not fit
 (DeepSeek-AI 2024 §3.2.1). Step scope. Leaves out: whole gradients that are reduced after every micro-batch (zero2), which have
@@ -13,19 +13,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import Ratio, Seconds
 from shardmeter.engine import add, hide
 from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import EXCHANGE, HOST, Carried, Ledger, Piece
-from shardmeter.engine.micro_batch import Window, behind, lasting
+from shardmeter.engine.micro_batch import MicroBatch, Window, behind, lasting
 from shardmeter.engine.price import NOTHING, Charge
-from shardmeter.schedules import traits
+from shardmeter.schedules import Slot, traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, fsdp
 from shardmeter.strategies.pipeline import Stage
+
+MERGED = ("1f1b", "interleaved")
+"""Schedules that alternate one forward and one backward, which a stack may merge."""
 
 
 @record
@@ -52,6 +55,35 @@ def line(work: Work, pieces: Mapping[str, Piece], plan: Plan, stack: Stack) -> l
         if pair not in known:
             known[pair] = _stages(*pair, pieces, plan, stack)
     return [known[pair] for pair in zip(stages, stages[::-1], strict=True)]
+
+
+def merged(
+    work: Work, stages: list[MicroBatch], pieces: Mapping[str, Piece], plan: Plan, stack: Stack
+) -> list[MicroBatch]:
+    """Where a stack merges the forward of a micro-batch with the backward of an earlier one, every stage with what that saves,
+    spread over all micro-batches: those of the warm-up and as many at the end have no partner.
+
+    The warm-up has one turn more than that of the plain schedule, or a micro-batch would be its own partner. Leaves out: that a
+    stage waits for both of its neighbours before it begins a pair."""
+    if not stack.batch_overlap or plan.schedule not in MERGED:
+        return stages
+    found: list[MicroBatch] = []
+    for stage in stages:
+        joint = _stages(stage.stage, stage.stage, pieces, plan, stack)
+        later, chunks = float(plan.pp - 1 - stage.slot.first), float(plan.virtual_stages)
+        ahead = 1.0 + (later if chunks == 1.0 else 2.0 * later + (chunks - 1.0) * plan.pp)
+        share = np.maximum(1.0 - ahead / (chunks * work.micro_batches), 0.0)
+        exposed, hidden = dict(stage.exposed), dict(stage.hidden)
+        add.merged(exposed, joint.exposed, share)
+        add.merged(hidden, joint.hidden, share)
+        found.append(changed(stage, exposed=exposed, hidden=hidden, slot=_shorter(stage.slot, share * joint.saved)))
+    return found
+
+
+def _shorter(slot: Slot, saved: Seconds) -> Slot:
+    """A slot whose backward lasts less; its virtual stages share that by their length."""
+    chunks = tuple(_shorter(chunk, saved * (chunk.backward / slot.backward)) for chunk in slot.chunks)
+    return changed(slot, input_grad=slot.input_grad - saved, chunks=chunks)
 
 
 def exchanges(there: Piece, back: Piece) -> bool:

@@ -9,6 +9,7 @@ from shardmeter.core.units import Bytes, Ratio
 from shardmeter.engine import demand
 from shardmeter.engine.add import memory_total
 from shardmeter.engine.demand import BlockWork, Held, Work
+from shardmeter.engine.joined import MERGED
 from shardmeter.families import family, sized
 from shardmeter.families.operations import is_layer
 from shardmeter.schedules import owed, schedule, traits
@@ -209,19 +210,20 @@ def _activations(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stac
         runs_back = runs_back or bool(np.any(np.greater(back, 0.0)))
     edge = checkpoint if stage.embedding and runs_back else 0.0
     working = working + context.buffers(model, work.tokens, plan, width)
-    return passing + _held(work, stage, plan, whole + edge, 0.0 if away else late), working
+    return passing + _held(work, stage, plan, stack, whole + edge, 0.0 if away else late), working
 
 
-def _held(work: Work, stage: Stage, plan: Plan, own: Bytes, late: Bytes) -> Bytes:
+def _held(work: Work, stage: Stage, plan: Plan, stack: Stack, own: Bytes, late: Bytes) -> Bytes:
     """Bytes at a stage's peak: `own` of every micro-batch in flight and `late` of every weight gradient that waits.
 
-    Of equal stages, the early ones hold more in flight, the late ones have more waiting."""
+    Of equal stages, the early ones hold more in flight, the late ones have more waiting. Merged turns hold one more."""
+    ahead = 1.0 / plan.virtual_stages if stack.batch_overlap and plan.schedule in MERGED else 0.0
     if plan.pp == 1:
-        return own
+        return own * np.minimum(1.0 + ahead, work.micro_batches)
     module, passes, chunks = schedule(plan.schedule), work.micro_batches, plan.virtual_stages
     held: Bytes = 0.0
     for position in (stage.first, stage.first + stage.count - 1):
-        flying = module.in_flight(position, plan.pp, passes, chunks)
+        flying = module.in_flight(position, plan.pp, passes, chunks) + ahead
         held = np.maximum(held, flying * own + owed(module, position, plan.pp, passes, chunks) * late)
     return held
 
@@ -243,7 +245,7 @@ def _routed(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) ->
             back = adapters.input_share(plan.trainable, work.blocks[name].block)
             again = per_layer if recompute.partial(plan.recompute) or back == 0.0 else per_layer - kept
             held, working = held + float(count) * kept * back, np.maximum(working, again)
-    return _held(work, stage, plan, held, 0.0), working
+    return _held(work, stage, plan, stack, held, 0.0), working
 
 
 def _gathered(work: Work, plan: Plan, stage: Stage) -> Bytes:

@@ -211,7 +211,7 @@ class Prices:
 
     def _all_to_all(self, demand: Transfer, ranks: Count) -> Charge:
         """Every rank sends an equal part of its buffer to every other: what stays in a unit does not use its ports. Where a node
-        is sent a token once, its own links carry all tokens and the fabric only the copies for unlike nodes."""
+        is sent a token once, the fabric carries only the copies for unlike nodes, and its own links those for unlike ranks."""
         longest: Seconds = 0.0
         total: Seconds = 0.0
         innermost: Seconds = 0.0
@@ -227,6 +227,7 @@ class Prices:
                 moved = moved * collectives.copies_share(ranks / own, demand.copies)
             elif once:
                 moved = collectives.exchange_traffic(demand.size, reached, inside, reached)
+                moved = moved * collectives.copies_share(ranks, demand.copies)
             share = tier.share if index else tier.share * collectives.EXCHANGE_SHARE
             parts = self._along(tier, demand.axes)
             time = collectives.tier_time(moved, self._bandwidth(tier, reached), share, self._factor(index))

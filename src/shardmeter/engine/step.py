@@ -38,6 +38,7 @@ def step(
     if not fsdp.applies(plan) and data.reduces_each(plan, stack.accumulate):
         with under("gradient reduction"):
             stages = [whole.each(work, stage, pieces, price, plan) for stage in stages]
+    stages = joined.merged(work, stages, pieces, plan, stack)
     joints = joined.line(work, pieces, plan, stack)
     exposed, hidden = _pipeline(work, stages, hop, plan, stack, joints)
     steady = add.folded(exposed.values())

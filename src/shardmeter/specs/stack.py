@@ -75,6 +75,9 @@ class Stack:
     """Without sequence parallelism: whether each tensor-parallel rank sends its part of the activations to the next stage."""
     expert_overlap: bool = False
     """Whether the expert all-to-all runs behind the shared experts."""
+    batch_overlap: bool = False
+    """1f1b, interleaved, and no stages: whether the forward of one micro-batch and the backward of another are computed together,
+    layer by layer, so that the expert all-to-all of each runs behind the other (Megatron's overlap_moe_expert_parallel_comm)."""
     expert_copies: str = "receivers"
     """How often a token is sent: once for every expert chosen (receivers), or once for every node that holds some of them, which
     shares it out over its own links and sums what comes back (nodes: DeepEP, HybridEP)."""

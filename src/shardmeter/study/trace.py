@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from shardmeter.core.errors import BadScenario, ShardMeterError
 from shardmeter.core.record import changed, record
 from shardmeter.engine.add import CAUSES
@@ -92,6 +94,10 @@ def trace(scenario: Scenario, *, steps: int = 1, straggle: float | None = None, 
     if scenario.run.reference is not None:
         says = f"run.reference ({scenario.run.reference.name}): not drawn yet"
         raise BadScenario(f"{says}; leave it out, and trace draws the step of the trained model alone")
+    if scenario.stack.batch_overlap and bool(np.any(np.greater(scenario.model.experts, 0.0))):
+        raise BadScenario(
+            "stack.batch_overlap: merged turns are not drawn yet; `stack.batch_overlap: false`, or dualpipe, is"
+        )
     jitter = float(scenario.stack.jitter) if straggle is None else straggle
     asked = (scenario.model, island, plan, scenario.run, changed(scenario.stack, jitter=jitter))
     case = case_of(*asked)

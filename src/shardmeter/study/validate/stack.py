@@ -27,6 +27,8 @@ class StackReading:
     kernels: str = ""
     selective: str = ""
     """What selective recomputation keeps, where the row says."""
+    batch_overlap: bool = False
+    """Whether the row says that the expert all-to-all runs behind another micro-batch."""
     step_graphs: bool = False
     """Whether the row says that whole iterations are captured as CUDA graphs."""
 
@@ -158,6 +160,7 @@ def read_stack(framework: str, year: float | None, notes: str) -> StackReading:
             guess = int(year) if year else int(dated.group(1)) if dated else 2024
             return StackReading(
                 id=id_, lineage=lineage, year=guess, attention=_attention(notes), kernels=_kernels(notes),
+                batch_overlap="moe_a2a_overlap=true" in notes.lower(),
                 step_graphs=re.search(WHOLE_GRAPHS, notes.lower()) is not None,
             )  # fmt: skip
     raise NotModelled(f"framework not known: {framework or '(empty)'}")
@@ -176,6 +179,8 @@ def choose_stack(reading: StackReading, catalog: Mapping[str, Stack]) -> tuple[S
         stack = changed(stack, kernels=reading.kernels)
     if reading.selective:
         stack = changed(stack, selective=reading.selective)
+    if reading.batch_overlap:
+        stack = changed(stack, batch_overlap=True)
     if reading.step_graphs:
         stack = changed(stack, step_graphs=True)
     return stack, stood_in

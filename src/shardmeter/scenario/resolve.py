@@ -142,7 +142,7 @@ def _lay_out(
     run = changed(_run(asked, model, plan, found), reference=reference)
     skip = {name for name, paths in _LOOKS_AT.items() if paths and found.touched(*paths)}
     skip |= {c.name for c in CONSTRAINTS if c.name not in _LOOKS_AT and found.gone}
-    skip |= set(_LEFT_OVER) if left_over else set()
+    skip |= (set(_LEFT_OVER) if left_over else set()) | found.document.begins
     for violation in violations(model, island, plan, run, stack, skip=skip):
         path: Path = tuple(violation.field.split(".")) if "," not in violation.field else ()
         found.violations.append(changed(violation, where=found.document.where(path)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shardmeter.core.record import changed
-from shardmeter.families import family, names
+from shardmeter.families import active_parameters, family, names
 from shardmeter.scenario.catalog import load_catalog
 
 HERE = Path(__file__).parent
@@ -34,6 +34,17 @@ def test_parameters_are_exactly_those_torch_counts(name):
     counted = int(PARAMETERS[name]["parameters"])
     model = load_catalog().model(name)
     assert family(model.family).parameters(model) == counted
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_active_parameters_are_all_of_them_but_the_experts_a_token_is_not_sent_to(name):
+    model = load_catalog().model(name)
+    counted = int(PARAMETERS[name]["parameters"])
+    active = active_parameters(model)
+    assert active == int(active)
+    assert (active < counted) == bool(model.experts)
+    if model.experts:
+        assert active_parameters(changed(model, top_k=model.experts)) == counted
 
 
 @pytest.mark.parametrize("name", [name for name, row in PARAMETERS.items() if row["published_class"]])

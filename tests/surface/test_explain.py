@@ -129,3 +129,56 @@ def test_every_citation_is_resolved(capsys):
     main(["explain", *QUESTION])
     sources = capsys.readouterr().out.partition("\nSources\n")[2]
     assert "[mamf] Bekman: " in sources
+
+
+FORMULAS = {
+    "matrix products": ("gemm_time",),
+    "core attention": ("flash_attention_time",),
+    "memory-bound kernels": ("traffic_time",),
+    "recompute": ("gemm_time", "flash_attention_time", "traffic_time"),
+}
+
+
+@pytest.mark.parametrize("term", FORMULAS)
+@pytest.mark.parametrize(
+    ("model", "plan"),
+    [
+        ("llama-3.1-8b", "fsdp,recompute=full"),
+        ("llama-3.1-8b", "fsdp,recompute=every-2"),
+        ("llama-3.1-8b", "fsdp,pp=4,recompute=3-of-8"),
+        ("llama-3.1-8b", "fsdp,pp=4,schedule=dualpipe,recompute=full"),
+        ("mixtral-8x7b", "fsdp,tp=2,recompute=full"),
+        ("gemma-2-9b", "fsdp,recompute=full"),
+    ],
+)
+def test_calls_times_pieces_times_count_are_the_term(model, plan, term):
+    """The arithmetic of the page: value × times × pieces × portion, summed, × count = exposed."""
+    found = shardmeter.explain(model=model, gpus="64xH100-SXM5-80GB", plan=plan, global_batch=512)
+    row = next(row for row in found.terms() if row["term"] == term)
+    calls = [step for step in found.of((term,)) if step.formula in FORMULAS[term]]
+    assert calls
+    total = sum(float(step.value) * (step.pieces or 0.0) * step.portion for step in calls)
+    assert total * row["count"] == pytest.approx(row["seconds"], rel=1e-9)
+
+
+def test_the_page_says_of_how_many_layers_a_call_is(capsys):
+    assert main(["explain", *QUESTION, "--term", "core attention"]) == 0
+    out = capsys.readouterr().out
+    assert "×32 layers" in out
+    assert "says of how many" in " ".join(out.split())
+    main(["explain", *QUESTION, "--term", "recompute", "--set", "plan.recompute=every-2"])
+    assert "×16 of 32 layers" in capsys.readouterr().out
+
+
+def test_json_has_the_pieces_of_a_call(capsys):
+    _, data = explained(capsys, "--term", "matrix products")
+    pieces = {call["block"]: call["pieces"] for call in data["steps"] if call["block"]}
+    assert pieces == {"layer": 32, "head": 1}
+
+
+def test_a_reference_has_layers_of_its_own():
+    overrides = ["run.reference=llama-3.2-1b"]
+    found = shardmeter.explain(model="llama-3.1-8b", gpus="8xH100-SXM5-80GB", overrides=overrides)
+    counts = {(step.term == "reference model", step.block): step.pieces for step in found.steps}
+    assert counts[True, "layer"] == 16
+    assert counts[False, "layer"] == 32

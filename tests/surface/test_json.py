@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 
 import pytest
 
@@ -132,6 +133,29 @@ def test_catalog(capsys, kind):
     code, one = answer(capsys, "catalog", kind, name)
     assert code == 0
     assert one["row"]["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "active", "predicting"),
+    [
+        ("llama-3.1-8b", 8_030_261_248, 8_030_261_248, 0),
+        ("mixtral-8x7b", 46_702_792_704, 12_879_925_248, 0),
+        ("deepseek-v3", 671_026_404_352, 671_026_404_352 - 58 * 248 * 3 * 7168 * 2048, 11_610_067_968),
+        ("llava-1.5-7b", 7_063_427_072, 7_063_427_072, 0),
+    ],
+)
+def test_catalog_counts_the_parameters_of_a_model(capsys, name, parameters, active, predicting):
+    _, data = answer(capsys, "catalog", "models", name)
+    assert data["parameters"] == parameters
+    assert data["active_parameters"] == active
+    assert data["prediction_parameters"] == predicting
+    main(["catalog", "models", name])
+    assert f"active parameters  {active:,}" in re.sub(" {2,}", "  ", capsys.readouterr().out)
+
+
+def test_no_other_kind_has_parameters(capsys):
+    _, data = answer(capsys, "catalog", "stacks", "titan-compile")
+    assert "parameters" not in data
 
 
 def test_validate(capsys):

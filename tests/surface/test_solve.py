@@ -10,6 +10,7 @@ import pytest
 
 import shardmeter
 from shardmeter.cli import main
+from shardmeter.core.record import changed
 
 FITS = [
     "--model",
@@ -180,3 +181,65 @@ def test_images_give_their_sequence(capsys):
     data = json.loads(capsys.readouterr().out)
     assert data["answer"] is None
     assert "above the 576 tokens that images fill" in data["legal"]["says"]
+
+
+BASE = ["--model", "llama-3.1-8b", "--gpus", "64xH100-SXM5-80GB", "--plan", "fsdp"]
+
+
+@pytest.mark.parametrize(
+    ("question", "more", "legal", "says"),
+    [
+        (
+            "micro-batch",
+            ["--global-batch", "128", "--micro-batch", "3"],
+            [1, 2],
+            "128 is no multiple of dp·micro_batch",
+        ),
+        ("gpus", ["--global-batch", "100"], [1, 2, 4, 5], "100 is no multiple of dp·micro_batch = 64·1"),
+        ("seq", ["--seq", "1001", "--set", "plan.tp=8"], None, "seq_len = 1001 is no multiple of tp = 8"),
+    ],
+)
+def test_a_beginning_that_is_not_legal_is_said_and_left(capsys, question, more, legal, says):
+    code, data = answer(capsys, question, *BASE, *more)
+    assert code == 0
+    assert data["legal"]["values"] == legal
+    assert any(says in text and "only legal ones are compared" in text for text in data["warnings"])
+    words = shlex.split(data["command"])
+    assert main([*words[1:], "--format", "json"]) == 0
+    assert main(["solve", question, *BASE, *more]) == 0
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("question", "more", "says"),
+    [
+        ("micro-batch", ["--global-batch", "100"], "100 is no multiple of dp·micro_batch = 64·1 = 64"),
+        ("micro-batch", ["--global-batch", "100"], "the nearest are 64 and 128"),
+        ("gpus", ["--global-batch", "128", "--micro-batch", "3"], "the nearest are 126 and 129"),
+        ("gpus", ["--global-batch", "6", "--set", "plan={pp: 4, schedule: interleaved, virtual_stages: 2}"], "pp = 4"),
+        ("gpus", ["--global-batch", "1", "--set", "plan.pp=12", "--gpus", "24xH100-SXM5-80GB"], "whole nodes"),
+    ],
+)
+def test_a_batch_that_no_value_divides_is_refused_with_the_nearest(capsys, question, more, says):
+    assert main(["solve", question, *BASE, *more]) == 2
+    err = capsys.readouterr().err
+    assert "is legal" in err
+    assert says in err
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_batch_in_tokens_is_kept_as_it_was_rounded_and_that_is_said(capsys, question):
+    _, data = answer(capsys, question, *BASE, "--global-batch", "1M tokens")
+    kept = [text for text in data["assumptions"] if text.startswith("global_batch kept at 128 sequences")]
+    assert len(kept) == 1
+    assert "1M tokens are 122.1 of 8192, rounded to a multiple of dp·micro_batch = 64" in kept[0]
+
+
+def test_a_record_may_begin_anywhere_too():
+    scenario = shardmeter.load(
+        None, options={"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "global_batch": 128}
+    )
+    three = changed(scenario, plan=changed(scenario.plan, micro_batch=3.0))
+    assert shardmeter.solve("micro-batch", three).answer == 1
+    with pytest.raises(shardmeter.BadScenario):
+        shardmeter.predict(three)

@@ -4,8 +4,10 @@ import os
 
 import pytest
 
+from shardmeter.cli import main
 from shardmeter.core.errors import BadData
-from shardmeter.study.validate import validate
+from shardmeter.study.validate import shipped, validate
+from shardmeter.study.validate.damage import damaged
 from shardmeter.study.validate.layout import FAILED, GEO, MEASURED, WHOLE, layout_of, parse_table
 from shardmeter.study.validate.rows import Row, Unclear
 
@@ -123,6 +125,54 @@ def test_every_fault_of_a_row_stands_in_one_reason(tmp_path):
     for part in ("framework", "accelerator", "seq_len is beyond reason", "size is not stated", "not a number: '2_6'"):
         assert part in first
     assert "step_time_s is not a number" in second
+
+
+DAMAGED = """id,model,accelerator,framework,year,n_layers,seq_len,n_accelerators,parallel_tp,pp,cp,dp,micro_batch,global_batch,step_time_s,peak_memory_gib
+run-1,llama-3.1-8b,H100-SXM5-80GB,torchtitan,2025,32,81x92,64,1,1,1,64,0,12.5,-2.41,inf
+run-2,llama-3.1-8b,H100-SXM5-80GB,torchtitan,20l5,320000,8192,64,1,5000,1,64,1,64,2.41,1e30
+run-3,llama-3.1-8b,H100-SXM5-80GB,torchtitan,2025,32,8192,64,1,1,1,64,1,64,1.2,44
+"""
+CELLS = [
+    ("run-1", 2, "seq_len", "81x92", "a plain number"),
+    ("run-1", 2, "micro_batch", "0", "above zero"),
+    ("run-1", 2, "global_batch", "12.5", "a whole number"),
+    ("run-1", 2, "step_time_s", "-2.41", "above zero"),
+    ("run-1", 2, "peak_memory_gib", "inf", "a finite number"),
+    ("run-2", 3, "year", "20l5", "a plain number"),
+    ("run-2", 3, "n_layers", "320000", "at most 10000"),
+    ("run-2", 3, "pp", "5000", "at most 1024"),
+    ("run-2", 3, "peak_memory_gib", "1e30", "from 1e-09 to 1e+18"),
+]
+
+
+def test_every_damaged_cell_of_a_file_is_named(tmp_path, capsys):
+    path = tmp_path / "runs.csv"
+    path.write_text(DAMAGED, encoding="utf-8")
+    report = validate(path).to_dict()
+    assert report["scored"] == 1
+    found = [(one["id"], one["line"], one["column"], one["value"]) for one in report["damaged"]]
+    assert found == [cell[:4] for cell in CELLS]
+    for one, (*_, rule) in zip(report["damaged"], CELLS, strict=True):
+        assert rule in one["rule"]
+    reasons = " ".join(entry["reason"] for entry in report["excluded"])
+    assert main(["validate", str(path)]) == 0
+    page, err = capsys.readouterr()
+    for _, _, column, value, _ in CELLS:
+        assert column in reasons
+        assert value in page
+    assert "9 cells are damaged: run-1 (line 2): seq_len = '81x92'" in err
+
+
+def test_damaged_cells_of_failed_configurations_have_the_ids_of_the_report(tmp_path):
+    path = tmp_path / "failed.csv"
+    path.write_text("trial,kernel,tp,pp,micro_batch,global_batch,status\n7,fa2,x,1,1,1e99,oom\n", encoding="utf-8")
+    report = validate(path).to_dict()
+    assert [(one["id"], one["column"]) for one in report["damaged"]] == [("trial-7", "tp"), ("trial-7", "global_batch")]
+
+
+def test_the_shipped_rows_have_no_damaged_cell():
+    for table in (shipped.measured(), shipped.failed()):
+        assert damaged(table, [row.id for row in table.rows]) == []
 
 
 def test_what_a_file_says_for_nothing_is_a_warning(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from shardmeter.cli.options import catalog_option, format_option, rows
@@ -23,7 +25,7 @@ EPILOG = """Examples:
 @catalog_option
 @format_option
 def catalog(kind: str, name: str | None, catalogs: tuple[str, ...], output: str) -> int:
-    """List the rows of KIND, or show the row NAME with its sources."""
+    """List the rows of KIND, or show the row NAME with its sources; of a model, its parameters are counted."""
     from shardmeter.render import listing
     from shardmeter.scenario.catalog import load_catalog
 
@@ -33,5 +35,20 @@ def catalog(kind: str, name: str | None, catalogs: tuple[str, ...], output: str)
         return 0
     record = getattr(found, kind.removesuffix("s"))(name)
     row = next(row for row in found.rows(kind) if row["name"] == record.name)
-    write(listing.one(kind, row, record, found.where(kind, name)), output)
+    write(listing.one(kind, row, record, found.where(kind, name), _counted(kind, record)), output)
     return 0
+
+
+def _counted(kind: str, record: Any) -> dict[str, int]:
+    """Parameters of a model as its family counts them, prediction modules apart as publishers have it; nothing for other kinds."""
+    if kind != "models":
+        return {}
+    from shardmeter.core.record import changed
+    from shardmeter.families import active_parameters, family
+
+    body, count = changed(record, mtp=0), family(record.family).parameters
+    return {
+        "parameters": int(count(body)),
+        "active_parameters": int(active_parameters(body)),
+        "prediction_parameters": int(count(record) - count(body)),
+    }

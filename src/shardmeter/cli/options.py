@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -76,15 +76,15 @@ SHORTCUTS = (
 """Options that stand for one field of a scenario."""
 
 
-def resolve(asked: dict[str, Any]) -> Scenario:
-    """The scenario that the shared options describe."""
+def resolve(asked: dict[str, Any], begins: Collection[str] = ()) -> Scenario:
+    """The scenario that the shared options describe; it may break the rules that `begins` names."""
     options = {name: asked[name] for name in SHORTCUTS if asked[name] is not None}
     source = asked["scenario"]
     if source is None and not options and not asked["overrides"]:
         raise click.UsageError("nothing to answer: name a SCENARIO file, or say --model and --gpus")
     from shardmeter.scenario import load
 
-    return load(source, overrides=asked["overrides"], catalog=rows(asked["catalogs"]), options=options)
+    return load(source, overrides=asked["overrides"], catalog=rows(asked["catalogs"]), options=options, begins=begins)
 
 
 def command_line(command: str, asked: dict[str, Any], more: Iterable[str]) -> str:

@@ -19,7 +19,9 @@ EPILOG = """Examples:
   shardmeter solve micro-batch --model llama-3.1-8b --gpus 8xH100-SXM5-80GB --global-batch 64 --format json
 
 micro-batch keeps a global batch that is said; seq keeps it in sequences; gpus keeps tp, pp, cp and the batch, and dp_shard
-follows (the GPUs that the scenario names tell their kind and network). Exit code 1 when no legal value fits."""
+follows (the GPUs that the scenario names tell their kind and network). A scenario that is legal but for
+what is asked (a batch that its micro-batch or its GPUs do not divide) is answered over legal values, with a warning; where no
+value is legal, the nearest batch is named. Exit code 1 when no legal value fits."""
 
 
 @click.command(epilog=EPILOG)
@@ -27,12 +29,12 @@ follows (the GPUs that the scenario names tell their kind and network). Exit cod
 @scenario_options
 def solve(question: str, **asked: Any) -> int:
     """Find the largest micro-batch, the longest sequence or the fewest GPUs with which SCENARIO fits into memory."""
-    scenario = resolve(asked)
     from shardmeter.render import solution
     from shardmeter.render.heading import heading
+    from shardmeter.study.inverse import QUESTIONS as NAMED
     from shardmeter.study.solve import solve as solution_of
 
-    found = solution_of(question, scenario)
+    found = solution_of(question, resolve(asked, NAMED[question].begins))
     answer = found.to_dict()
     warn(answer["warnings"])
     command = command_line("predict", asked, answer["set"]) if answer["set"] else ""

@@ -46,12 +46,20 @@ class Step:
     cite: str
     term: str = ""
     """The ledger or memory term that the call belongs to, where whoever called said so (`under`)."""
+    block: str = ""
+    """The block of the model of which the call prices one piece (`within`); empty = of no piece."""
+    portion: float = 1.0
+    """Share of the block's pieces that do it."""
+    pieces: float | None = None
+    """Pieces of the block that count (filled in by whoever reads the trace)."""
 
 
 REGISTRY: dict[str, Formula] = {}
 _open_trace: list[Step] | None = None
 _term = ""
 _whole = False
+_block = ""
+_portion = 1.0
 _UNTRACED: AbstractContextManager[None] = nullcontext()
 
 
@@ -70,7 +78,7 @@ def formula(*, cite: str) -> Callable[[F], F]:
             value = body(*args, **kwargs)
             if _open_trace is not None:
                 arguments = dict(zip(parameters, args, strict=False)) | kwargs
-                _open_trace.append(Step(name, arguments, value, cite, _term))
+                _open_trace.append(Step(name, arguments, value, cite, _term, _block, _portion))
             return value
 
         return call  # type: ignore[return-value]
@@ -90,20 +98,36 @@ def trace() -> Iterator[list[Step]]:
         _open_trace = outer
 
 
-def under(label: str, *, whole: bool = False) -> AbstractContextManager[None]:
+def under(label: str, *, whole: bool = False, portion: Any = 1.0) -> AbstractContextManager[None]:
     """Tag every step recorded inside with the term it belongs to; the innermost label counts, unless one around it is for the
-    `whole`. Free when no trace is open."""
-    return _UNTRACED if _open_trace is None or _whole else _tagged(label, whole)
+    `whole`. `portion` of the pieces of a block do it. Free when no trace is open."""
+    return _UNTRACED if _open_trace is None else _tagged(label, whole, portion)
 
 
 @contextmanager
-def _tagged(label: str, whole: bool) -> Iterator[None]:
-    global _term, _whole
-    outer, _term, _whole = _term, label, whole
+def _tagged(label: str, whole: bool, portion: Any) -> Iterator[None]:
+    global _term, _whole, _portion
+    outer = _term, _whole, _portion
+    _term, _whole, _portion = _term if _whole else label, _whole or whole, float(portion)
     try:
         yield
     finally:
-        _term, _whole = outer, False
+        _term, _whole, _portion = outer
+
+
+def within(block: str) -> AbstractContextManager[None]:
+    """Tag every step recorded inside with the block of which it prices one piece. Free when no trace is open."""
+    return _UNTRACED if _open_trace is None else _one_of(block)
+
+
+@contextmanager
+def _one_of(block: str) -> Iterator[None]:
+    global _block
+    outer, _block = _block, block
+    try:
+        yield
+    finally:
+        _block = outer
 
 
 def tracing() -> bool:

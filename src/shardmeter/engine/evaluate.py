@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from shardmeter.core.formula import within
 from shardmeter.core.record import changed
 from shardmeter.core.units import Seconds
 from shardmeter.engine import add, demand, host, memory
@@ -43,7 +44,8 @@ def priced(
     pieces = {name: piece(block, price, stack) for name, block in work.blocks.items()}
     if plan.offload:
         for name in filter(is_layer, work.blocks):
-            copied = host.copies(model, work, price, plan, stack, name)
+            with within(name):
+                copied = host.copies(model, work, price, plan, stack, name)
             pieces[name] = changed(pieces[name], copies=copied)
     stages = [micro_batch(stage, pieces, plan, stack, work.micro_batches) for stage in work.stages]
     return work, price, pieces, stages

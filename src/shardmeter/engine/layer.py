@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shardmeter.core.formula import under
+from shardmeter.core.formula import under, within
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Number, Seconds
 from shardmeter.engine import add, hide
@@ -110,12 +110,17 @@ class Piece:
 
 def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
     """Price one piece and fold it: device seconds by phase, serial collectives, then the launch floor over each direction."""
+    with within(work.block.name):
+        return _folded(work, price, stack)
+
+
+def _folded(work: BlockWork, price: Prices, stack: Stack) -> Piece:
     ledgers: dict[str, Ledger] = {phase: {} for phase in DIRECTIONS}
     windows: dict[tuple[str, str, bool], Seconds] = {}
     products: Ledger = {}
     for op, portion in work.ops:
         label = "recompute" if op.replay else LABELS[op.kind]
-        with under(label):
+        with under(label, portion=portion):
             seconds = price.compute(op)
         windows[op.label, op.phase, op.replay] = seconds
         add.merged(ledgers[op.phase], {label: seconds}, portion)
@@ -126,7 +131,7 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
     carried: dict[str, Carried] = {}
     for transfer, portion in work.serial:
         term = TERMS[transfer.label.partition(" ")[0]]
-        with under(term):
+        with under(term, portion=portion):
             charge = price.transfer(transfer)
         shown, behind = _in_chunks(transfer, charge.seconds, products)
         add.merged(ledgers[transfer.phase], {term: shown}, portion)
@@ -137,7 +142,7 @@ def piece(work: BlockWork, price: Prices, stack: Stack) -> Piece:
         _carried(carried, transfer, charge, {term: shown}, portion)
     for transfer, portion, replay in work.behind:
         window = windows[transfer.hides_under, transfer.phase, replay]
-        exposed, covered, charge = _behind(transfer, window, price, stack)
+        exposed, covered, charge = _behind(transfer, window, portion, price, stack)
         add.merged(ledgers[transfer.phase], exposed, portion)
         add.merged(hidden, covered, portion)
         _occupied(collectives[transfer.phase], transfer, charge, portion)
@@ -195,13 +200,15 @@ def _in_chunks(transfer: Transfer, seconds: Seconds, products: Ledger) -> tuple[
     return shown, seconds - shown
 
 
-def _behind(transfer: Transfer, window: Seconds, price: Prices, stack: Stack) -> tuple[Ledger, Ledger, Charge]:
+def _behind(
+    transfer: Transfer, window: Seconds, portion: Number, price: Prices, stack: Stack
+) -> tuple[Ledger, Ledger, Charge]:
     """(exposed, hidden) seconds of messages of which each may run behind its share of a named compute, one after another, and
     what they occupy.
 
     What is hidden slows that compute. Source: the rule of `hide`, each message released when its share begins."""
     term = TERMS[transfer.label.partition(" ")[0]]
-    with under(term):
+    with under(term, portion=portion):
         charge = price.transfer(changed(transfer, messages=1.0))
     each = charge.seconds
     shown = hide.late(each, transfer.window * window)

@@ -5,7 +5,7 @@ one is: a model of which nothing is trained, by the demands, prices and windows 
 
 from __future__ import annotations
 
-from shardmeter.core.formula import under
+from shardmeter.core.formula import under, within
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Seconds
 from shardmeter.engine import add, demand, host, memory
@@ -66,6 +66,14 @@ def reference(run: Run, price: Prices, plan: Plan, stack: Stack) -> Reference | 
     )
 
 
+def reference_pieces(run: Run, plan: Plan, stack: Stack) -> dict[str, float]:
+    """How many pieces of every block the reference model has on a rank; none where there is no such model."""
+    if run.reference is None:
+        return {}
+    work = demand.collect(run.reference, frozen(plan), seen(run.reference, run), stack)
+    return {name: float(count) for name, count in demand.contents(work.stages[0])}
+
+
 def frozen(plan: Plan) -> Plan:
     """The plan of a model that is laid out like the trained one and runs forward only: 16 bits are held and gathered (fewer where
     the plan gathers fewer), on the host where parameters are, and freed after every layer: no backward waits for them."""
@@ -88,7 +96,8 @@ def _pieces(model: Model, work: Work, price: Prices, plan: Plan, stack: Stack) -
     """One piece of every block; what lies on the host comes up once, for the forward."""
     pieces = {name: piece(block, price, stack) for name, block in work.blocks.items()}
     for name in filter(is_layer, work.blocks if plan.offload else ()):
-        copied = host.copies(model, work, price, plan, stack, name)
+        with within(name):
+            copied = host.copies(model, work, price, plan, stack, name)
         pieces[name] = changed(pieces[name], copies=changed(copied, down=0.0, up=0.0))
     return pieces
 

@@ -102,6 +102,22 @@ def _pipeline(
     return exposed, hidden
 
 
+def slowest_pieces(
+    work: Work, stages: list[MicroBatch], pieces: dict[str, Piece], plan: Plan, stack: Stack
+) -> dict[str, float]:
+    """How many pieces of every block the slowest device computes for a micro-batch, of a plan of plain numbers: those of its
+    stage or, with two copies of the model, the mean of its two stages."""
+    devices = _devices(work, stages, plan, joined.line(work, pieces, plan, stack))
+    each = [float(device.slot.whole + device.slot.ending / work.micro_batches) for device in devices]
+    at = each.index(max(each))
+    own = [stages[at].stage]
+    if plan.pp > 1 and traits(plan.schedule).copies != 1.0:
+        line = [stages[kind].stage for kind, _, count in work.runs for _ in range(count)]
+        own = [line[at], line[-1 - at]]
+    counts = [dict(demand.contents(stage)) for stage in own]
+    return {name: sum(one.get(name, 0) for one in counts) / len(own) for name in work.blocks}
+
+
 def _evened(slot: Slot, micro_batches: Count, phase: str) -> Slot:
     """A slot in which every backward takes its part of what the last one takes longer."""
     chunks = tuple(_evened(chunk, micro_batches, phase) for chunk in slot.chunks)

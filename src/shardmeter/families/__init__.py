@@ -1,6 +1,6 @@
 """Model families: one file each, found by name. A family turns a Model's numbers into blocks of operations.
 
-A family module offers `blocks(model)`, `operations(model, block, tokens, seq, kernels)`, `training_flops(model, tokens, seq)`,
+A family module offers `blocks(model)`, `parameters(model)`, `operations(model, block, tokens, seq, kernels)`, `training_flops(model, tokens, seq)`,
 `activation_bytes(…)` and, if it has blocks with routed experts, `routed_bytes(model, kernels)`; nothing here knows a bandwidth.
 """
 
@@ -42,6 +42,19 @@ def family(name: str) -> ModuleType:
     if name not in names():
         raise UnknownName("family", name, names())
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def active_parameters(model: Model) -> Count:
+    """Parameters that one token meets, exact: of routed experts the `top_k` that it is sent to, of everything else (embeddings,
+    towers and prediction modules too) all. Raises UnknownName for a family that is not built."""
+    total: Count = 0.0
+    for block in family(model.family).blocks(model):
+        met = block.experts
+        if block.routed:
+            part = block.part or model
+            met = met / part.experts * part.top_k
+        total = total + block.count * (block.matrices + block.vectors + met)
+    return total
 
 
 def sized(model: Model, seq: Count) -> Model:

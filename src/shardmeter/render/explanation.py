@@ -61,7 +61,7 @@ def _terms(rows: Sequence[Row]) -> Table | None:
             Column(key="calls", title="calls", drop=1),
         ),
         rows=tuple({**row, "hidden_seconds": row["hidden_seconds"] or None} for row in shown),
-        caption="count: micro-batches of a step, or 1 for what a step has once",
+        caption="count: micro-batches of a step, or 1 for what a step has once; a call below that prices one layer says of how many",
     )
 
 
@@ -93,7 +93,7 @@ def fold(steps: Iterable[Step]) -> list[dict[str, Any]]:
     """Equal calls become one with a count, at the place of the first."""
     folded: dict[str, dict[str, Any]] = {}
     for step in steps:
-        key = f"{step.term}|{step.formula}({step.arguments!r})={step.value!r}"
+        key = f"{step.term}|{step.block}|{step.portion!r}|{step.formula}({step.arguments!r})={step.value!r}"
         if key in folded:
             folded[key]["times"] += 1
         else:
@@ -105,6 +105,9 @@ def fold(steps: Iterable[Step]) -> list[dict[str, Any]]:
                 "cite": step.cite,
                 "term": step.term,
                 "times": 1,
+                "block": step.block,
+                "pieces": step.pieces,
+                "portion": step.portion,
             }
     return list(folded.values())
 
@@ -132,7 +135,16 @@ def _line(call: Mapping[str, Any], *, alone: bool) -> str:
     times = f"  ×{call['times']}" if call["times"] > 1 else ""
     value = _text(call["value"], units.get("return", ""))
     term = f"  · {call['term']}" if call["term"] and not alone else ""
-    return f"{call['formula']}({arguments}) = {value} [{call['cite']}]{times}{term}"
+    return f"{call['formula']}({arguments}) = {value} [{call['cite']}]{times}{_pieces(call)}{term}"
+
+
+def _pieces(call: Mapping[str, Any]) -> str:
+    """`×32 layers`; `×16 of 32 layers` where only some of them do it."""
+    count = call["pieces"]
+    if count is None:
+        return ""
+    some = "" if call["portion"] == 1.0 else f"{cells.number(call['portion'] * count)} of "
+    return f"  ×{some}{cells.number(count)} {call['block']}{'' if count == 1.0 else 's'}"
 
 
 def _text(value: Any, unit: str) -> str:
@@ -157,4 +169,7 @@ def _flat(call: Mapping[str, Any]) -> Row:
         "cite": call["cite"],
         "term": call["term"],
         "times": call["times"],
+        "block": call["block"],
+        "pieces": call["pieces"],
+        "portion": call["portion"],
     }

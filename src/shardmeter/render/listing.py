@@ -46,16 +46,23 @@ def _drop(position: int, columns: int) -> int:
     return columns - position if position > 1 else 0
 
 
-def one(kind: str, row: Mapping[str, str], record: Any, where: str) -> Document:
-    """One row: every field as written, and in JSON the record it becomes, in SI units."""
+def one(
+    kind: str, row: Mapping[str, str], record: Any, where: str, counted: Mapping[str, int] | None = None
+) -> Document:
+    """One row: every field as written, and in JSON the record it becomes, in SI units. `counted` is what follows from its numbers."""
     facts = tuple(Fact(label=key.replace("_", " "), value=value) for key, value in row.items() if value)
     return Document(
         title=row["name"],
         verdict=f"from {where}",
-        sections=(Facts(title="As written", facts=facts),),
-        data={"kind": kind, "row": dict(row), "record": fields_of(record), "where": where},
+        sections=(*_counted(counted or {}), Facts(title="As written", facts=facts)),
+        data={"kind": kind, **(counted or {}), "row": dict(row), "record": fields_of(record), "where": where},
         flat=(dict(row),),
     )
+
+
+def _counted(counted: Mapping[str, int]) -> tuple[Facts, ...]:
+    facts = tuple(Fact(label=key.replace("_", " "), value=value) for key, value in counted.items() if value)
+    return (Facts(title="Counted from its numbers", facts=facts),) if facts else ()
 
 
 def fields_of(record: Any) -> dict[str, Value | dict[str, Any] | list[Any]]:

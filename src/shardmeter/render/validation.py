@@ -25,6 +25,10 @@ REASONS = 12
 """Reasons shown for rows that were not scored; JSON has all."""
 
 
+CELLS = 200
+"""Damaged cells shown; JSON has all."""
+
+
 def document(report: Mapping[str, Any], bars_missed: Iterable[Any] = (), title: str = "") -> Document:
     """A `validate` JSON as a document."""
     missed = tuple(str(bar) for bar in bars_missed)
@@ -34,6 +38,7 @@ def document(report: Mapping[str, Any], bars_missed: Iterable[Any] = (), title: 
         group_table(report),
         _ranking(report.get("ranking")),
         _failures(report.get("failures")),
+        _damaged(report.get("damaged")),
         _reasons("Skipped (cannot be expressed)", report.get("skipped")),
         _reasons("Excluded (does not count)", report.get("excluded")),
         Notes(title="Assumed", lines=tuple(report["assumptions"])) if report.get("assumptions") else None,
@@ -101,6 +106,24 @@ def _failures(failures: Mapping[str, Any] | None) -> Facts | None:
             Fact(label="found", value=failures.get("recall"), unit="%"),
             Fact(label="false alarms", value=failures.get("false_alarm"), unit="%"),
         ),
+    )
+
+
+def _damaged(cells: Any) -> Table | None:
+    if not cells:
+        return None
+    rest = len(cells) - CELLS
+    return Table(
+        title="Damaged cells",
+        columns=(
+            Column(key="id", title="row", wide=True),
+            Column(key="line", title="line"),
+            Column(key="column", title="column"),
+            Column(key="value", title="value", wide=True),
+            Column(key="rule", title="what it must be", wide=True),
+        ),
+        rows=tuple({**cell, "value": str(cell["value"])} for cell in cells[:CELLS]),
+        caption=f"and {rest} more (`--format json` has all)" if rest > 0 else "",
     )
 
 

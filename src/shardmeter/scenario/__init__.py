@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,12 +23,13 @@ def load(
     overrides: Overrides = (),
     catalog: Rows | str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     options: Mapping[str, Any] | None = None,
+    begins: Collection[str] = (),
 ) -> Scenario:
     """A resolved scenario from a file, a YAML text, a mapping, or None (options only).
 
     `options` are the shortcuts of the command line (model, stack, gpus, instance, fabric, price, plan, seq or seq_len,
     micro_batch, global_batch, tokens); `overrides` are `a.b=VALUE` texts, or values by path, and win over them. `catalog` is a catalog, a folder of
-    rows or several; the shipped one where it is None. Raises BadScenario with every violation, or UnknownName; the file
+    rows or several; the shipped one where it is None. `begins` names rules of `engine.constraints` that the scenario may break. Raises BadScenario with every violation, or UnknownName; the file
     itself may raise BadScenario first.
     """
     from shardmeter.scenario.resolve import resolve
@@ -36,6 +37,7 @@ def load(
     if options is not None and not isinstance(options, Mapping):
         raise BadScenario(f"options: {kind_of(options)}, where a mapping such as {{'model': 'llama-3.1-8b'}} belongs")
     document = read(source)
+    document.begins = frozenset(begins)
     if not hasattr(catalog, "accelerator"):
         from shardmeter.scenario.catalog import catalog_of
 

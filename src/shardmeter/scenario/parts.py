@@ -71,6 +71,8 @@ class Findings:
         self.warnings: list[str] = list(document.warnings)
         self.gone: list[Path] = list(document.gone)
         """Places that were malformed and taken out, so that the rest can be checked: what follows from them is no fault."""
+        self.said: list[tuple[Path, str]] = []
+        """Fields of models that whoever asks has set: (path of the model, field). What a catalog row says is not among them."""
 
     def touched(self, *paths: Path) -> bool:
         """Whether one of the paths, or a part of it, was taken out. A fleet is what its islands and its GPUs are."""
@@ -153,6 +155,7 @@ def _from_file(record: type[R], name: str, rows: Rows, path: Path, found: Findin
     found.violations += inner.violations
     found.unknown += inner.unknown
     found.assumptions += inner.assumptions
+    found.said += [(path + below, key) for below, key in inner.said]
     return made
 
 
@@ -160,6 +163,8 @@ def _from_mapping(
     record: type[R], given: BaseModel, rows: Rows, path: Path, found: Findings, name: str = INLINE
 ) -> R | None:
     own = {field: value for field, value in given.model_dump(exclude_unset=True).items() if value is not None}
+    if record is Model:
+        found.said += [(path, field) for field in own if field != "base"]
     if record is Model and "vision" in own:
         tower = _tower(own.pop("vision"), own.get("base"), rows, path, found)
         if tower is None:

@@ -41,6 +41,8 @@ class Document:
     unknown: list[UnknownName] = field(default_factory=list)
     gone: list[Path] = field(default_factory=list)
     """Places that such an option would have set."""
+    begins: frozenset[str] = frozenset()
+    """Structural rules that the scenario may break: a question begins there and looks at legal values only."""
 
     def where(self, path: Path) -> str:
         """`file:line:column` of a path, or of the nearest part around it that has one; "" where nothing is known."""

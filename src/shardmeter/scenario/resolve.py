@@ -14,6 +14,7 @@ from shardmeter.engine.rules import listed, near
 from shardmeter.families import assumed, family, given_sequence, names
 from shardmeter.families.operations import is_layer
 from shardmeter.scenario.fleet import overridden, resolve_island
+from shardmeter.scenario.ignored import ignored
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
 from shardmeter.scenario.read import SUFFIXES, Document
 from shardmeter.scenario.schema import RunInput, ScenarioInput, validate, what_is_left
@@ -71,7 +72,7 @@ def resolve(document: Document, rows: Rows) -> Scenario:
     found.stop()
     if model is None or stack is None:
         raise AssertionError  # pragma: no cover  (each None has a violation)
-    return Scenario(
+    made = Scenario(
         name=given.name or "scenario",
         model=model,
         stack=stack,
@@ -79,8 +80,8 @@ def resolve(document: Document, rows: Rows) -> Scenario:
         plan=plan,
         run=run,
         assumptions=tuple(found.assumptions),
-        warnings=tuple(found.warnings),
     )
+    return changed(made, warnings=(*found.warnings, *ignored(made, found.said)))
 
 
 NO_MODEL = Model(name="", layers=1, hidden=1.0, ffn=1.0, heads=1.0, kv_heads=1.0, head_dim=1.0, vocab=1.0)
@@ -142,7 +143,7 @@ def _lay_out(
     run = changed(_run(asked, model, plan, found), reference=reference)
     skip = {name for name, paths in _LOOKS_AT.items() if paths and found.touched(*paths)}
     skip |= {c.name for c in CONSTRAINTS if c.name not in _LOOKS_AT and found.gone}
-    skip |= set(_LEFT_OVER) if left_over else set()
+    skip |= (set(_LEFT_OVER) if left_over else set()) | found.document.begins
     for violation in violations(model, island, plan, run, stack, skip=skip):
         path: Path = tuple(violation.field.split(".")) if "," not in violation.field else ()
         found.violations.append(changed(violation, where=found.document.where(path)))

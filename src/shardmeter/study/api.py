@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -48,23 +48,27 @@ def solve(
     """The largest `micro-batch`, the longest `seq` or the fewest `gpus` with which a scenario fits; the rest is as in `predict`.
 
     `shardmeter.solve("micro-batch", "run.yaml").answer`; None where no legal value fits."""
+    from shardmeter.study.inverse import QUESTIONS
     from shardmeter.study.solve import solve as solution_of
 
-    return solution_of(question, _resolved(scenario, overrides, catalog, options))
+    begins = QUESTIONS[question].begins if question in QUESTIONS else ()
+    return solution_of(question, _resolved(scenario, overrides, catalog, options, begins))
 
 
-def _resolved(scenario: Source, overrides: Overrides, catalog: Rows, options: Mapping[str, Any]) -> Scenario:
+def _resolved(
+    scenario: Source, overrides: Overrides, catalog: Rows, options: Mapping[str, Any], begins: Collection[str] = ()
+) -> Scenario:
     if isinstance(scenario, Scenario):
         if options or (overrides if isinstance(overrides, Mapping) else tuple(overrides)):
             raise TypeError("a resolved Scenario takes no options: change the record, or give the file or mapping")
-        return checked(scenario)
+        return checked(scenario, begins)
     from shardmeter.scenario import load
 
-    return load(scenario, overrides=overrides, catalog=catalog, options=dict(options))
+    return load(scenario, overrides=overrides, catalog=catalog, options=dict(options), begins=begins)
 
 
-def checked(scenario: Scenario) -> Scenario:
-    """The record itself, if it can be predicted: one island, plain numbers, a plan that is legal.
+def checked(scenario: Scenario, begins: Collection[str] = ()) -> Scenario:
+    """The record itself, if it can be predicted: one island, plain numbers, a plan that is legal but for the rules of `begins`.
 
     Raises BadScenario with every violation, as a file does; TypeError for arrays, which belong to the engine."""
     from shardmeter.engine.constraints import violations
@@ -93,7 +97,7 @@ def checked(scenario: Scenario) -> Scenario:
     if not found:
         says, way_out = heads({"heads": model.heads, "kv_heads": model.kv_heads})
         found += [Violation(field="model.kv_heads", says=says, way_out=way_out)] if says else []
-        found += violations(model, islands[0], scenario.plan, run, scenario.stack)
+        found += violations(model, islands[0], scenario.plan, run, scenario.stack, skip=begins)
     if found:
         count = len(found)
         raise BadScenario(f"{scenario.name}: {count} problem{'s' if count > 1 else ''}", found)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import csv
 import functools
+from dataclasses import replace
 from typing import Any
 
 from shardmeter import data
 from shardmeter.core.formula import Step, trace
 from shardmeter.core.record import record
 from shardmeter.core.units import GIB
+from shardmeter.engine.evaluate import priced
+from shardmeter.engine.reference import LABEL as REFERENCE
+from shardmeter.engine.reference import reference_pieces
+from shardmeter.engine.step import slowest_pieces
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study.predict import Prediction, predict
 
@@ -81,7 +86,16 @@ def explain(scenario: Scenario) -> Explanation:
     """Predict and record. Raises what `predict` raises."""
     with trace() as steps:
         prediction = predict(scenario)
-    return Explanation(prediction=prediction, steps=tuple(steps))
+    return Explanation(prediction=prediction, steps=_counted(steps, scenario))
+
+
+def _counted(steps: list[Step], scenario: Scenario) -> tuple[Step, ...]:
+    """The calls, each of one piece of the model with how many of these the slowest device has."""
+    plan, run, stack = scenario.plan, scenario.run, scenario.stack
+    work, _, pieces, stages = priced(scenario.model, scenario.fleet.islands[0], plan, run, stack)
+    own, beside = slowest_pieces(work, stages, pieces, plan, stack), reference_pieces(run, plan, stack)
+    counts = [(beside if step.term == REFERENCE else own).get(step.block) for step in steps]
+    return tuple(replace(step, pieces=count) for step, count in zip(steps, counts, strict=True))
 
 
 @functools.cache

@@ -5,16 +5,16 @@ Values are evaluated as whole arrays: all of them where they can be listed, else
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
 from shardmeter.core.record import changed, record, stacked, structure
 from shardmeter.core.units import Count
-from shardmeter.engine.constraints import masks
+from shardmeter.engine.constraints import CONSTRAINTS, masks, violations
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.rules import Case, cut, divisors
 from shardmeter.families import family, given_sequence
@@ -67,6 +67,8 @@ class Question:
     """What stays as it is and what follows, a sentence each."""
     forgets: tuple[str, ...]
     """How assumptions of the scenario start that the question overrules."""
+    begins: frozenset[str]
+    """Rules that the scenario may break as it was given: what they look at is what is asked for."""
 
 
 def peaks(question: Question, scenario: Scenario, values: Array) -> Array:
@@ -224,8 +226,23 @@ def _held(question: Question, scenario: Scenario, values: Array) -> tuple[float,
     return tuple(float(value) for value in values[found])
 
 
+def _must_hold(question: Question, scenario: Scenario, mildest: float) -> None:
+    """Raises BadScenario with the rules of `begins` that even the mildest value breaks: a batch that no legal value divides."""
+    bad = broken(question.laid(scenario, mildest), question.begins)
+    if bad:
+        raise BadScenario(f"solve {question.name}: no {question.noun} is legal", bad)
+
+
+def broken(scenario: Scenario, names: Collection[str]) -> list[Violation]:
+    """What of some rules a scenario breaks."""
+    others = {one.name for one in CONSTRAINTS if one.name not in names}
+    island = scenario.fleet.islands[0]
+    return violations(scenario.model, island, scenario.plan, scenario.run, scenario.stack, skip=others)
+
+
 def _micro_batches(scenario: Scenario) -> Legal:
     plan, batch = scenario.plan, float(scenario.run.global_batch)
+    _must_hold(MICRO_BATCH, scenario, 1.0)
     if batch_unsaid(scenario):
         return Legal(says="every whole number (the global batch follows, as none was said)", most=LARGEST)
     each = batch / float(plan.dp)
@@ -273,10 +290,15 @@ def _sizes(scenario: Scenario) -> Legal:
         inside = np.arange(inner, node + 1.0, inner)
         sizes = np.union1d(inside, np.arange(step, max(MOST_GPUS, step) + 1.0, step))
     else:
+        _must_hold(GPUS, scenario, inner)
         each = float(scenario.run.global_batch) / float(plan.micro_batch)
         sizes = inner * np.array(_divisors(each, "global_batch/micro_batch"))
         says += f" that divides global_batch/micro_batch = {each:g}"
     values = _held(GPUS, scenario, sizes[_buildable(island, sizes)])
+    if not values:
+        raise ShardMeterError(
+            f"solve gpus: no number of GPUs is legal: {says}; part of one node of {node:g}, or whole nodes"
+        )
     named = _named(values) if values[-1] < MOST_GPUS else f"{_named(values)} (tried)"
     return Legal(says=f"{says}; part of one node of {node:g}, or whole nodes: {named}", values=values)
 
@@ -306,10 +328,13 @@ def _named(values: tuple[float, ...]) -> str:
     return f"{', '.join(f'{value:,.0f}' for value in values[:LISTED])}, … up to {values[-1]:,.0f}"
 
 
-def _batch_kept(scenario: Scenario) -> str:
+def _batch_kept(scenario: Scenario, where: str = "") -> str:
+    """What becomes of the global batch; one that was said in tokens had to be rounded for the plan as it was given."""
     if batch_unsaid(scenario):
         return "global_batch follows as dp·micro_batch (none was said)"
-    return f"global_batch kept at {counted(float(scenario.run.global_batch), 'sequences')}"
+    rounded = next((text for text in scenario.assumptions if text.startswith(_BATCH)), "").partition(": ")[2]
+    kept = f"global_batch kept at {counted(float(scenario.run.global_batch), 'sequences')}{where}"
+    return f"{kept}: {rounded}" if rounded else kept
 
 
 def _kept_gpus(scenario: Scenario) -> tuple[str, ...]:
@@ -334,17 +359,20 @@ def memory_limit(scenario: Scenario) -> float:
 
 
 _BATCH = "global_batch ="
+_OF_BATCH = frozenset({"global_batch", "interleaved_rounds"})
+"""Rules that the number of micro-batches must keep."""
 MICRO_BATCH = Question(
     name="micro-batch", noun="micro-batch", unit="sequences", fewest=False, laid=_with_micro_batch, legal=_micro_batches,
-    kept=lambda scenario: (_batch_kept(scenario),), forgets=("micro_batch =", _BATCH),
+    kept=lambda scenario: (_batch_kept(scenario),), forgets=("micro_batch =", _BATCH), begins=_OF_BATCH,
 )  # fmt: skip
 SEQ = Question(
     name="seq", noun="sequence", unit="tokens", fewest=False, laid=_with_seq, legal=_seq_lens,
-    kept=lambda scenario: (f"global_batch kept at {counted(float(scenario.run.global_batch), 'sequences')}, whatever the length",),
-    forgets=("seq_len =", _BATCH),
+    kept=lambda scenario: (_batch_kept(scenario, ", whatever the length"),), forgets=("seq_len =", _BATCH),
+    begins=frozenset({"sequence", "context"}),
 )  # fmt: skip
 GPUS = Question(
     name="gpus", noun="number of GPUs", unit="GPUs", fewest=True, laid=_with_gpus, legal=_sizes, kept=_kept_gpus,
     forgets=("dp_shard =", "dp_replicate =", "nodes =", "gpus_per_node =", _BATCH),
+    begins=_OF_BATCH,
 )  # fmt: skip
 QUESTIONS = {question.name: question for question in (MICRO_BATCH, SEQ, GPUS)}

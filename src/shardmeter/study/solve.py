@@ -109,7 +109,7 @@ class Solution:
             "at": {"value": self.value, **at},
             "set": list(self.sets),
             "assumptions": [*self._not_overruled(said), *self.question.kept(self.scenario), *self._part_of_a_node()],
-            "warnings": [*self._not_overruled(warned), *self._beyond_context()],
+            "warnings": [*self._beginning(), *self._not_overruled(warned), *self._beyond_context()],
         }
 
     def _not_overruled(self, texts: list[str]) -> list[str]:
@@ -121,6 +121,14 @@ class Solution:
             return []
         return [
             f"{inverse.counted(self.value, 'GPUs')} of a node of {node:g}: what is rented may come in whole nodes only"
+        ]
+
+    def _beginning(self) -> list[str]:
+        """What the scenario broke as it was given: the answer keeps the rule."""
+        asked = self.question
+        return [
+            f"as given, {one.says} ({one.rule}): the {asked.noun} of the scenario is not used, only legal ones are compared"
+            for one in inverse.broken(self.scenario, asked.begins)
         ]
 
     def _beyond_context(self) -> list[str]:

@@ -21,7 +21,7 @@ from shardmeter.core.record import changed
 from shardmeter.families import given_sequence
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs.model import Model
-from shardmeter.study.validate.rows import Row, Unclear
+from shardmeter.study.validate.rows import MOST_OF, Row, Unclear
 from shardmeter.study.validate.task import MIXTURE
 
 SIZES = {
@@ -38,9 +38,6 @@ GPT: Mapping[str, str] = {
 }  # fmt: skip
 LLAMA: Mapping[str, str] = {"mlp": "gated", "norm": "rms", "positions": "rope"}
 CUT = re.compile(r"(\d+)[ -]?layers")
-
-
-MOST_LAYERS = 10_000
 
 
 @cache
@@ -95,8 +92,6 @@ def _resized(model: Model, row: Row, line: Mapping[str, str]) -> Model:
             "ffn": 4.0 * given["hidden"],
         } | given
     if "layers" in given:
-        if given["layers"] > MOST_LAYERS:
-            raise Unclear(f"n_layers is beyond reason: {given['layers']:g}")
         given["layers"] = int(given["layers"])
     return changed(model, **given, parameters=None) if given else model
 
@@ -141,8 +136,6 @@ def _stated(row: Row, line: Mapping[str, str] | None, seq_len: float) -> Model:
     shape = line or (GPT if sizes["ffn"] in (None, 4.0 * (sizes["hidden"] or 0.0)) else LLAMA)
     if shape.get("mlp") == "plain" and sizes["hidden"]:
         sizes["ffn"] = sizes["ffn"] or 4.0 * sizes["hidden"]
-    if (sizes["layers"] or 1.0) > MOST_LAYERS:
-        raise Unclear(f"n_layers is beyond reason: {sizes['layers']:g}")
     experts = read_experts(row, line)
     if experts and not sizes["ffn"]:
         sizes["ffn"] = experts["moe_ffn"]
@@ -177,7 +170,7 @@ def _shipped(row: Row, line: Mapping[str, str], seq_len: float) -> Model:
     own: dict[str, Any] = {field: row.count(column) for field, column in BASED.items()}
     own["layers"] = own["layers"] or (float(cut.group(1)) if cut else None)
     stated = {field: value for field, value in own.items() if value}
-    if stated.get("layers", 1.0) > MOST_LAYERS:
+    if stated.get("layers", 1.0) > MOST_OF["n_layers"]:
         raise Unclear(f"n_layers is beyond reason: {stated['layers']:g}")
     model = changed(base, **stated, name=name, context=seq_len, parameters=None)
     layers = int(model.layers)

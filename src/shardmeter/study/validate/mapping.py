@@ -18,6 +18,7 @@ from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.study.validate.accelerator import AcceleratorReading, guessed, read_accelerator
 from shardmeter.study.validate.architecture import own_sequence, read_model
+from shardmeter.study.validate.damage import READERS
 from shardmeter.study.validate.exclusions import excluded
 from shardmeter.study.validate.fabric import FabricReading, read_fabric
 from shardmeter.study.validate.link import LinkReading, read_link
@@ -44,9 +45,6 @@ NODE = {"GB200 (per GPU, NVL72)": 4.0, "GB300 (per GPU, NVL72)": 4.0, "TPU v5e":
 """Accelerators that one operating system sees, where rows leave it out and it is not 8."""
 WITHOUT_SEQUENCE_PARALLEL = frozenset({"mlm-2021", "mds-2022", "aa-2023", "mlm-2023", "misc-small", "sailor-2025"})
 """Stacks that shard nothing over the tensor axis outside its blocks unless the row says so."""
-
-
-MOST_STAGES = 1024.0
 
 
 @record
@@ -142,7 +140,7 @@ def _faults(row: Row, first: str) -> list[str]:
             row.text("precision"), read_stack(row.text("framework"), row.number("year"), row.text("kernel_notes")).id
         ),
         lambda: read_model(row, "", seq_len),
-        *(functools.partial(row.positive, column) for column in MEASUREMENTS),
+        *(functools.partial(read, row, column) for column, read in READERS.items()),
     )
     found = [first]
     for check in checks:
@@ -153,9 +151,6 @@ def _faults(row: Row, first: str) -> list[str]:
         except NotModelled:
             continue
     return list(dict.fromkeys(found))
-
-
-MEASUREMENTS = ("step_time_s", "tokens_per_s_per_gpu", "samples_per_s_per_gpu", "tflops_per_gpu", "peak_memory_gib")
 
 
 def _check_complete(row: Row) -> None:
@@ -226,8 +221,6 @@ def read_layout(row: Row) -> Layout:
         stated |= dict.fromkeys(missing, 1.0) | {"dp": rest}
     elif set(missing) - {"cp"}:
         raise Unclear(f"the layout is not stated: {', '.join(missing)}")
-    if (stated["pp"] or 1.0) > MOST_STAGES:
-        raise Unclear(f"pp is beyond reason: {stated['pp']:g}")
     layout = Layout(gpus=gpus, **{axis: value or 1.0 for axis, value in stated.items()})
     product = layout.tp * layout.pp * layout.cp * layout.dp
     if product != gpus:

@@ -13,6 +13,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.scenario.catalog import Catalog, catalog_of
 from shardmeter.study.validate import failures, score, shipped
 from shardmeter.study.validate.bars import Missed, missed, read_bars
+from shardmeter.study.validate.damage import damaged, warning
 from shardmeter.study.validate.layout import FAILED, GEO, MEASURED, TITLES, WHOLE, Table, read_table, unread
 from shardmeter.study.validate.metrics import STEP_TIME, Score
 from shardmeter.study.validate.predictions import Predict, predict
@@ -68,8 +69,10 @@ def _measured(table: Table, catalog: Catalog, predictor: Predict, failed: Sequen
     known = score.identities(compared)
     scores = compared.scores
     lost = failures.compare(failed, catalog, predictor, compared.rows) if failed else failures.NOTHING
+    cells = damaged(table, [row.id for row in compared.rows])
     return {
         **score.accounting(compared.rows, len(compared.predicted) - len(known)),
+        "damaged": cells,
         "identities": known,
         **score.metrics(scores),
         "ranking": score.grids(compared),
@@ -77,7 +80,13 @@ def _measured(table: Table, catalog: Catalog, predictor: Predict, failed: Sequen
         "transfer": score.transfer(scores),
         "rows_detail": score.details(scores),
         "assumptions": _assumptions(compared.rows),
-        "warnings": [*unread(table), *repeats, *nothing_counts(compared.rows), *_warnings(compared, scores)],
+        "warnings": [
+            *unread(table),
+            *warning(cells),
+            *repeats,
+            *nothing_counts(compared.rows),
+            *_warnings(compared, scores),
+        ],
     }
 
 
@@ -87,13 +96,15 @@ def _failed(table: Table, catalog: Catalog, predictor: Predict) -> dict[str, Any
     lost = failures.compare(table.rows, catalog, predictor, shown)
     sources = {row.source_key for row in lost.rows if row.scenario is not None}
     ran = [row for row in shown if row.source_key in sources]
+    cells = damaged(table, [row.id for row in lost.rows])
     alarms = score.alarms(score.compare(ran, predictor))
     return {
         **score.accounting(lost.rows, len(lost.fits)),
         **_no_scores(),
+        "damaged": cells,
         "failures": failures.summary(lost, alarms),
         "assumptions": _assumptions(lost.rows),
-        "warnings": nothing_counts(lost.rows),
+        "warnings": [*warning(cells), *nothing_counts(lost.rows)],
     }
 
 
@@ -111,6 +122,7 @@ _OF_LAYOUT = {MEASURED: _measured, FAILED: _failed, GEO: _unmodelled, WHOLE: _un
 def _no_scores() -> dict[str, Any]:
     """The blocks of a report that has no scores."""
     return {
+        "damaged": [],
         "identities": [],
         **score.metrics(()),
         "ranking": {},

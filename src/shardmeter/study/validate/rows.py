@@ -17,12 +17,24 @@ LEAST, MOST = 1e-9, 1e18
 """Sizes, times and rates outside of this are misprints."""
 MOST_COUNTED = 1e9
 """Counts above this are misprints: tokens of a sequence, sequences of a batch, accelerators, entries of a vocabulary."""
+MOST_OF = {"n_layers": 10_000.0, "pp": 1024.0, "parallel_pp": 1024.0}
+"""Columns of which less is a misprint already: layers, pipeline stages."""
 NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 """How a number is written; Python reads more (`2_6`, digits of other scripts), which here is a misprint."""
 
 
 class Unclear(Exception):
     """The row does not say enough, or contradicts itself: it does not count (excluded)."""
+
+
+class Damaged(Unclear):
+    """A cell says something that its column cannot hold."""
+
+    def __init__(self, column: str, says: str, rule: str) -> None:
+        super().__init__(f"{column} {says}")
+        self.column = column
+        self.rule = rule
+        """What the column holds."""
 
 
 class NotModelled(Exception):
@@ -48,29 +60,30 @@ class Row:
             return None
         if not NUMBER.fullmatch(text):
             if text.lower().lstrip("+-") in ("inf", "infinity"):
-                raise Unclear(f"{column} is not finite")
-            raise Unclear(f"{column} is not a number: {shown(text, 40)}")
+                raise Damaged(column, "is not finite", "a finite number")
+            raise Damaged(column, f"is not a number: {shown(text, 40)}", "a plain number, as in 8 or 1e3")
         value = float(text)
         if math.isinf(value):
-            raise Unclear(f"{column} is not finite")
+            raise Damaged(column, "is not finite", "a finite number")
         return value
 
     def positive(self, column: str) -> float | None:
         """The cell as a number above zero, or None where it says nothing."""
         value = self.number(column)
         if value is not None and value <= 0.0:
-            raise Unclear(f"{column} is not above zero: {value:g}")
+            raise Damaged(column, f"is not above zero: {value:g}", "a number above zero")
         if value is not None and not LEAST <= value <= MOST:
-            raise Unclear(f"{column} is beyond reason: {value:g}")
+            raise Damaged(column, f"is beyond reason: {value:g}", f"a number from {LEAST:g} to {MOST:g}")
         return value
 
     def count(self, column: str) -> float | None:
         """The cell as a whole number above zero, or None where it says nothing."""
         value = self.positive(column)
         if value is not None and value != int(value):
-            raise Unclear(f"{column} is not a whole number: {value:g}")
-        if value is not None and value > MOST_COUNTED:
-            raise Unclear(f"{column} is beyond reason: {value:g}")
+            raise Damaged(column, f"is not a whole number: {value:g}", "a whole number")
+        most = MOST_OF.get(column, MOST_COUNTED)
+        if value is not None and value > most:
+            raise Damaged(column, f"is beyond reason: {value:g}", f"at most {most:.15g}")
         return value
 
     @property

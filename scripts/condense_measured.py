@@ -20,7 +20,7 @@ from shardmeter.study.validate.accelerator import LOW_POWER_H100, accelerator_na
 from shardmeter.study.validate.digest import digests
 from shardmeter.study.validate.failed import as_measured
 from shardmeter.study.validate.layout import read_table
-from shardmeter.study.validate.mapping import Verdict, read_rows
+from shardmeter.study.validate.mapping import Verdict, read_rows, stack_of
 from shardmeter.study.validate.offload import NAMED, ON_TOP
 from shardmeter.study.validate.precision import RECIPES
 from shardmeter.study.validate.rows import NotModelled, Row
@@ -91,7 +91,7 @@ def condensed(row: Row) -> dict[str, str]:
         "sequence_parallel": (re.findall(r"^(yes if tp>1|yes|no)", row.text("sequence_parallel")) or [""])[0],
         "recompute": recompute(row.text("recompute")),
         "kernel_notes": kernels(notes),
-        "framework": framework(row.text("framework"), row.number("year"), notes),
+        "framework": framework(row),
         "task": read_task(row.text("task")),
         "status": "oom"
         if row.text("status") and re.search(r"oom|memory", row.text("status").lower())
@@ -211,9 +211,9 @@ def kernels(notes: str) -> str:
     return "; ".join(said)
 
 
-def framework(text: str, year: float | None, notes: str) -> str:
+def framework(row: Row) -> str:
     """The stack's id; for those without one of their own, the first words of the framework."""
-    found = read_stack(text, year, notes).id
+    found, text = stack_of(row).id, row.text("framework")
     return found if found != "misc-small" else re.split(r"[,(]| repo", text.lower())[0].strip()
 
 

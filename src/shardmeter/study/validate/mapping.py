@@ -113,7 +113,7 @@ def read_row(row: Row) -> Verdict:
     if why:
         return changed(verdict, exclude=why)
     try:
-        stack = read_stack(row.text("framework"), row.number("year"), row.text("kernel_notes"))
+        stack = stack_of(row)
         task = read_task(row.text("task"))
         verdict = changed(verdict, stack=stack.id, task=task)
         _check_complete(row)
@@ -127,18 +127,22 @@ def read_row(row: Row) -> Verdict:
     return changed(verdict, measured=found, reading=reading)
 
 
+def stack_of(row: Row) -> StackReading:
+    """The stack that a row names, or that its words and its accelerator show."""
+    text, year, notes = row.text("framework"), row.number("year"), row.text("kernel_notes")
+    return read_stack(text, year, notes, row.text("accelerator"), experts=bool(row.number("n_experts")))
+
+
 def _faults(row: Row, first: str) -> list[str]:
     """Everything that a row says too little of or says wrongly, the fault that was found first in front."""
     seq_len = 1.0
     checks: tuple[Callable[[], object], ...] = (
-        lambda: read_stack(row.text("framework"), row.number("year"), row.text("kernel_notes")),
+        lambda: stack_of(row),
         lambda: read_accelerator_text(row),
         lambda: read_layout(row),
         lambda: _check_stated(row),
         lambda: _check_timed(row),
-        lambda: read_precision(
-            row.text("precision"), read_stack(row.text("framework"), row.number("year"), row.text("kernel_notes")).id
-        ),
+        lambda: read_precision(row.text("precision"), stack_of(row).id),
         lambda: read_model(row, "", seq_len),
         *(functools.partial(read, row, column) for column, read in READERS.items()),
     )

@@ -48,6 +48,7 @@ RULES: tuple[tuple[str, str, str, str], ...] = (
     (r"sailor", "sailor-2025", "megatron-like", ""),
     (r"megatron-deepspeed|mds-2022", "mds-2022", "megatron-like", ""),
     (r"bridge.*(container 25|\| 2025)|bridge-2025", "bridge-2025", "megatron", ""),
+    (r"bridge-2026-graphs", "bridge-2026-graphs", "megatron", "and what `GRAPHED` finds"),
     (r"bridge", "bridge-2026", "megatron", ""),
     (r"neuronx?|^:ref:|^nemo megatron \| 202[4-9]|fine-tuning( example)? \|", "neuron-nxd", "neuron", ""),
     (r"mlperf v\d", "misc-small", "megatron", ""),
@@ -111,6 +112,7 @@ FACTS: dict[str, Mapping[str, str | bool]] = {
     "mlm-2026": _NVIDIA,
     "bridge-2025": _NVIDIA,
     "bridge-2026": _NVIDIA,
+    "bridge-2026-graphs": _NVIDIA,
     "mlperf-nemo": _NVIDIA,
     "mlperf-amd": {"attention": "fa2", "kernels": "fused"},
     "primus-2025": {"attention": "fa2", "kernels": "fused"},
@@ -147,13 +149,26 @@ WHOLE_GRAPHS = r"cuda_graph_impl=full|cuda_graph_impl=local\W+cuda_graph_scope=\
 """Graphs of whole iterations; those of single modules (attention, router) change nothing that is modelled."""
 
 
-def read_stack(framework: str, year: float | None, notes: str) -> StackReading:
+GRAPHED = rf"({WHOLE_GRAPHS}|container 26\.(0[6-9]|1)(?!.*cuda_graph_impl).*\| g?b[23]00)"
+"""Mixtures in Megatron-Bridge: from release 26.06 on their recipes for Blackwell capture whole iterations, send tokens behind
+another micro-batch and fuse the kernels of experts."""
+
+
+def read_stack(
+    framework: str, year: float | None, notes: str, accelerator: str = "", *, experts: bool = False
+) -> StackReading:
     """The stack id that the text is, or that the first rule finds, with the kernels that the notes state."""
     if not framework:
         raise Unclear("the framework is not stated")
     when = f"{year:.0f}" if year else ""
     text = " ".join(f"{framework} | {when} | {notes}".lower().split())
     own = framework.lower()
+    if (
+        experts
+        and re.search(r"bridge(-2026$| .*container 26)", own)
+        and re.search(GRAPHED, f"{text} | {accelerator.lower()}")
+    ):
+        own = "bridge-2026-graphs"
     for pattern, id_, lineage, _ in RULES:
         if id_ == own if own in IDS else re.search(pattern, text):
             dated = re.search(r"(20\d\d)$", id_)

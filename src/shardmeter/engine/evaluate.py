@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 
 from shardmeter.core.record import changed
-from shardmeter.core.units import Seconds
+from shardmeter.core.units import Bytes, Seconds
 from shardmeter.engine import add, demand, host, memory
 from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import Piece, piece
 from shardmeter.engine.micro_batch import MicroBatch, micro_batch
 from shardmeter.engine.price import Prices, prices
 from shardmeter.engine.reference import LABEL, reference
+from shardmeter.engine.reference import resident as reference_memory
 from shardmeter.engine.step import step
 from shardmeter.families import sized
 from shardmeter.families.operations import is_layer
@@ -85,3 +86,12 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
         gpus=island.gpus,
         peak_flops=island.gpus * device.peak.get("bf16", device.peak.get("fp16", math.nan)),
     )
+
+
+def footprint(model: Model, plan: Plan, run: Run, stack: Stack) -> Bytes:
+    """`memory_peak` of `evaluate` and nothing else: demands without prices, a fraction of the work. Any numeric field may be an
+    array. Raises UnknownName as `evaluate` does."""
+    work = demand.collect(model, plan, run, stack)
+    beside = reference_memory(run, plan, stack)
+    terms, _, _ = memory.residents(model, work, plan, run, stack, () if beside is None else (beside,))
+    return add.memory_total(terms)

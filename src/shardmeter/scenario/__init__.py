@@ -23,14 +23,17 @@ def load(
     overrides: Overrides = (),
     catalog: Rows | str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     options: Mapping[str, Any] | None = None,
+    planning: bool = False,
 ) -> Scenario:
     """A resolved scenario from a file, a YAML text, a mapping, or None (options only).
 
     `options` are the shortcuts of the command line (model, stack, gpus, instance, fabric, price, plan, seq or seq_len,
     micro_batch, global_batch, tokens); `overrides` are `a.b=VALUE` texts, or values by path, and win over them. `catalog` is a catalog, a folder of
-    rows or several; the shipped one where it is None. Raises BadScenario with every violation, or UnknownName; the file
+    rows or several; the shipped one where it is None. What `plan: auto` leaves open is in the scenario's `choices`; with
+    `planning` a plan that names no sharding is open too, and one that does is a plan beside the open ones. Raises BadScenario with every violation, or UnknownName; the file
     itself may raise BadScenario first.
     """
+    from shardmeter.scenario.choices import opened
     from shardmeter.scenario.resolve import resolve
 
     if options is not None and not isinstance(options, Mapping):
@@ -43,7 +46,7 @@ def load(
     rows = cast("Rows", catalog)
     apply_options(document, options or {}, rows)
     apply_overrides(document, _several(overrides))
-    return resolve(document, rows)
+    return resolve(document, rows, opened(document, planning=planning))
 
 
 def _several(overrides: Any) -> Overrides:

@@ -1,0 +1,151 @@
+"""The search: every plan of a space, box by box, in one process or several, with the same answer."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing import get_context
+from typing import TypeAlias
+
+from shardmeter.core.errors import ShardMeterError
+from shardmeter.study.planning import boxes
+from shardmeter.study.planning.block import Question, search_box
+from shardmeter.study.planning.space import NUMBERS, Picked
+from shardmeter.study.planning.tally import Tally
+
+Task: TypeAlias = tuple[int, Picked]
+Progress: TypeAlias = Callable[[float, int], None]
+"""Is told the share of the work done and the plans seen."""
+
+CHUNK = 1 << 20
+"""Points whose rules are asked at once."""
+MOST = 2_000_000_000
+"""Plans beyond which a space is refused: some ten minutes."""
+PER_SECOND = 4e6
+"""Plans a second, to say how long a space would take."""
+OVERHEAD = 20_000
+"""Points that one variant costs on top, for each group of four virtual stages."""
+LARGE = 8e6
+"""Work (in points) from which a second process is worth its start."""
+
+
+def search(question: Question, *, processes: int | None = 1, progress: Progress | None = None) -> Tally:
+    """Every plan of the question's space. `processes` None takes two where the work is worth it.
+
+    The tally does not depend on the number of processes. Raises ShardMeterError for a space beyond `MOST` plans."""
+    check_size(question)
+    batches = _batches(question)
+    work = sum(_work(question, batch) for batch in batches)
+    if processes is None:
+        processes = min(2, os.cpu_count() or 1) if work > LARGE else 1
+    tally = question.tally()
+    done, seen = 0.0, 0
+    for batch, part in _run(question, batches, processes):
+        tally.merge(part)
+        done, seen = done + _work(question, batch), seen + part.evaluated
+        if progress is not None:
+            progress(done / work, seen)
+    return tally
+
+
+def check_size(question: Question) -> None:
+    """Refuse what would take too long, with the axes that make it so."""
+    space = question.space
+    if space.size <= MOST:
+        return
+    longest: dict[str, int] = {}
+    for variant in space.variants:
+        for name, values in zip(NUMBERS, variant.axes, strict=True):
+            longest[name] = max(longest.get(name, 1), len(values))
+    named = sorted(longest.items(), key=lambda one: -one[1])[:3]
+    hours = space.size / PER_SECOND / 3600.0
+    says = ", ".join(f"{name} has {count:,} values" for name, count in named if count > 1)
+    raise ShardMeterError(
+        f"{space.size:.3g} plans would take about {hours:,.0f} hours; at most {MOST:.0e} are searched: pin or narrow an axis "
+        f"({says}; {len(space.variants):,} combinations of words and stages)"
+    )
+
+
+def _batches(question: Question) -> list[list[Task]]:
+    """All boxes of all variants, in runs of about equal work."""
+    space = question.space
+    tasks = [
+        (place, piece)
+        for place, variant in enumerate(space.variants)
+        for piece in boxes.cut(boxes.whole(variant.shape), CHUNK)
+    ]
+    total = sum(_work(question, [task]) for task in tasks)
+    most = min(max(total / 100.0, 5.0 * OVERHEAD), 4.0 * CHUNK)
+    made: list[list[Task]] = []
+    load = most
+    for task in tasks:
+        if load >= most:
+            made.append([])
+            load = 0.0
+        made[-1].append(task)
+        load += _work(question, [task])
+    return made
+
+
+def _work(question: Question, batch: Sequence[Task]) -> float:
+    """What a batch takes, in points."""
+    total = 0.0
+    for place, picked in batch:
+        plan = question.space.variants[place].plan
+        total += OVERHEAD * (1.0 + plan.pp * plan.virtual_stages / 4.0) + boxes.size(picked)
+    return total
+
+
+def _part(question: Question, batch: Sequence[Task]) -> Tally:
+    """One batch."""
+    tally = question.tally()
+    for place, picked in batch:
+        search_box(question, question.space.variants[place], picked, tally)
+    return tally
+
+
+def _run(
+    question: Question, batches: Sequence[list[Task]], processes: int
+) -> Iterator[tuple[list[Task], Tally]]:
+    """Batches as they are done."""
+    if processes <= 1:
+        for batch in batches:
+            yield batch, _part(question, batch)
+        return
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(question,))
+    try:
+        left = iter(batches)
+        running: dict[Future[Tally], list[Task]] = {}
+        for batch in left:
+            running[pool.submit(_share, batch)] = batch
+            if len(running) < 2 * processes:
+                continue
+            yield from _finished(running)
+        while running:
+            yield from _finished(running)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _finished(running: dict[Future[Tally], list[Task]]) -> Iterator[tuple[list[Task], Tally]]:
+    """Those that are done, once one is."""
+    done, _ = wait(running, return_when=FIRST_COMPLETED)
+    for future in done:
+        yield running.pop(future), future.result()
+
+
+_QUESTION: list[Question] = []
+
+
+def _begin(question: Question) -> None:
+    """A worker keeps the question; an interrupt is the parent's business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _QUESTION[:] = [question]
+
+
+def _share(batch: list[Task]) -> Tally:
+    return _part(_QUESTION[0], batch)
+
+

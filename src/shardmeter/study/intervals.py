@@ -67,3 +67,15 @@ def prediction_within(limit: float, probability: float, quantity: str, stack: st
     low, high = math.log(found[0]), math.log(found[1])
     centre, deviation = (low + high) / 2.0, (high - low) / (2.0 * NORMAL_90)
     return limit * math.exp(-centre - deviation * statistics.NormalDist().inv_cdf(probability))
+
+
+def ratio() -> float | None:
+    """Half-width of the 90 % interval of log(measured ratio / predicted ratio) of two good plans of one question: what the two
+    have in common, and what is wrong with it, cancels. None before any fit."""
+    found = _row("step_time_ratio", OTHER, fitted=False)
+    return None if found is None else found[1]
+
+
+def ratio_basis() -> str:
+    """What `ratio` rests on, in words; empty before any fit."""
+    return basis("step_time_ratio", OTHER, fitted=False)

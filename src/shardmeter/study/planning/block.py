@@ -20,6 +20,8 @@ DEGREES = "the degrees multiply to the GPUs of the island"
 PINNED = "dp_shard is as pinned"
 MEMORY, LATE, DEAR = "out of memory", "past the deadline", "over the budget"
 """Reasons beside the rules of `engine.constraints`, in the order in which a plan is counted: under the first that holds."""
+CHUNK = 1 << 20
+"""Points whose rules are asked at once."""
 WORTH = 20_000
 """Points that take as long as one more evaluation."""
 BLOCK = 1 << 16
@@ -59,7 +61,7 @@ def search_box(question: Question, variant: Variant, picked: Picked, tally: Tall
         alive: Mask = np.asarray(exists(variant, plan))
     left = count(alive)
     tally.evaluated += left
-    for reason, mask in _rules(question, variant, plan, run):
+    for reason, mask in _rules(space, variant, plan, run):
         alive = alive & mask
         now = count(alive)
         if now != left:
@@ -73,9 +75,24 @@ def search_box(question: Question, variant: Variant, picked: Picked, tally: Tall
             _fitting(question, variant, _inside(picked, part), alive[np.ix_(*part)], tally)
 
 
-def _rules(question: Question, variant: Variant, plan: Plan, run: Run) -> Iterator[tuple[str, Mask]]:
+def legal_somewhere(space: Space) -> bool:
+    """Whether any plan of a space keeps every rule; memory is no rule."""
+    for variant in space.variants:
+        for picked in boxes.cut(boxes.whole(variant.shape), CHUNK):
+            plan, run = laid(space, variant, picked)
+            with np.errstate(all="ignore"):
+                alive: Mask = np.asarray(exists(variant, plan))
+            for _, mask in _rules(space, variant, plan, run):
+                alive = alive & mask
+                if not alive.any():
+                    break
+            else:
+                return True
+    return False
+
+
+def _rules(space: Space, variant: Variant, plan: Plan, run: Run) -> Iterator[tuple[str, Mask]]:
     """Every rule with where it holds, in order."""
-    space = question.space
     with np.errstate(all="ignore"):
         yield DEGREES, np.asarray((plan.dp_shard >= 1.0) & (np.mod(plan.dp_shard, 1.0) == 0.0) & _whole(plan.dp_replicate))
     wanted = space.choices.plan.get("dp_shard", ())

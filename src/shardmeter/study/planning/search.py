@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.study.planning import boxes
-from shardmeter.study.planning.block import Question, search_box
+from shardmeter.study.planning.block import CHUNK, Question, search_box
 from shardmeter.study.planning.space import NUMBERS, Picked
 from shardmeter.study.planning.tally import Tally
 
@@ -19,8 +19,6 @@ Task: TypeAlias = tuple[int, Picked]
 Progress: TypeAlias = Callable[[float, int], None]
 """Is told the share of the work done and the plans seen."""
 
-CHUNK = 1 << 20
-"""Points whose rules are asked at once."""
 MOST = 2_000_000_000
 """Plans beyond which a space is refused: some ten minutes."""
 PER_SECOND = 4e6

@@ -16,7 +16,7 @@ from shardmeter.engine.micro_batch import MicroBatch, micro_batch
 from shardmeter.engine.price import Prices, prices
 from shardmeter.engine.reference import LABEL, reference
 from shardmeter.engine.reference import resident as reference_memory
-from shardmeter.engine.step import step
+from shardmeter.engine.step import least, step
 from shardmeter.families import sized
 from shardmeter.families.operations import is_layer
 from shardmeter.schedules import traits
@@ -95,3 +95,9 @@ def footprint(model: Model, plan: Plan, run: Run, stack: Stack) -> Bytes:
     beside = reference_memory(run, plan, stack)
     terms, _, _ = memory.residents(model, work, plan, run, stack, () if beside is None else (beside,))
     return add.memory_total(terms)
+
+
+def least_step_time(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -> Seconds:
+    """A bound that `step_time` of `evaluate` is never below, without running the schedule. Not for schedules that join turns."""
+    work, _, _, stages = priced(model, island, plan, run, stack)
+    return least(work, stages, plan)

@@ -9,7 +9,7 @@ import numpy as np
 
 from shardmeter.core.record import record
 from shardmeter.engine.constraints import held
-from shardmeter.engine.evaluate import evaluate, footprint
+from shardmeter.engine.evaluate import evaluate, footprint, least_step_time
 from shardmeter.specs import Island, Plan, Run
 from shardmeter.study.planning import boxes
 from shardmeter.study.planning.objective import Goal, cost, duration, value
@@ -24,8 +24,12 @@ CHUNK = 1 << 20
 """Points whose rules are asked at once."""
 WORTH = 20_000
 """Points that take as long as one more evaluation."""
+ROUNDING = 1e-9
+"""By how much a bound is lowered so that rounding cannot break it."""
 BLOCK = 1 << 16
 """Points of one evaluation: its arrays stay near the processor."""
+REPLAYED = ("interleaved", "zb-v")
+"""Schedules that are run turn by turn: it pays to ask first whether the work alone is too much."""
 ASIDE = ("whole", "degrees")
 """Rules that hold by construction once the degrees multiply."""
 
@@ -130,8 +134,33 @@ def _fitting(question: Question, variant: Variant, picked: Picked, alive: Mask, 
             over = np.where(alive, peaks, np.inf)
             least = int(np.argmin(over))
             tally.missed(float(over.flat[least]) / limit, _number(variant, picked, np.array([least]))[0])
+    tally.feasible += fitting
     for part in boxes.alive(fits, WORTH):
-        _pricing(question, variant, _inside(picked, part), fits[np.ix_(*part)], tally)
+        _promising(question, variant, _inside(picked, part), fits[np.ix_(*part)], tally)
+
+
+def _promising(question: Question, variant: Variant, picked: Picked, alive: Mask, tally: Tally) -> None:
+    """Leave out plans of which the work alone takes too long for the list, the front and the plan to compare with. Where a
+    deadline or a budget counts, every plan is priced."""
+    goal = question.goal
+    limited = goal.deadline is not None or goal.budget is not None
+    if limited or variant.plan.schedule not in REPLAYED or not np.isfinite(tally.pool.bound()):
+        _pricing(question, variant, picked, alive, tally)
+        return
+    scenario, island = question.space.scenario, question.space.island(variant)
+    plan, run = laid(question.space, variant, picked)
+    wide = tuple(length for length in alive.shape if length > 1)
+    with np.errstate(all="ignore"):
+        least = (1.0 - ROUNDING) * least_step_time(scenario.model, island, plan, run, scenario.stack)
+        tokens = run.global_batch * run.seq_len
+        lasts = duration(run, least, tokens)
+        columns = [np.asarray(value(one, island, lasts, tokens / least), dtype=float) for one in goal.objectives]
+        wanted = (columns[0] <= tally.pool.bound()) | ~tally.front.beaten(columns)
+        if question.stated is not None:
+            wanted = wanted | (columns[0] < question.stated)
+    kept = alive & np.broadcast_to(wanted, wide).reshape(alive.shape)
+    for part in boxes.alive(kept, WORTH):
+        _pricing(question, variant, _inside(picked, part), kept[np.ix_(*part)], tally)
 
 
 def _pricing(question: Question, variant: Variant, picked: Picked, alive: Mask, tally: Tally) -> None:
@@ -146,10 +175,7 @@ def _pricing(question: Question, variant: Variant, picked: Picked, alive: Mask, 
         rate = estimate.tokens / estimate.step_time
         columns = [np.asarray(value(one, island, lasts, rate), dtype=float) for one in goal.objectives]
         alive = _within(question, island, lasts, alive, tally)
-    tally.priced += alive.size
-    here = int(np.count_nonzero(alive))
-    tally.feasible += here
-    if not here:
+    if not alive.any():
         return
     first = np.where(alive, columns[0], np.inf)
     if question.stated is not None:
@@ -175,6 +201,7 @@ def _within(question: Question, island: Island, lasts: Any, alive: Mask, tally: 
             broken = int(np.count_nonzero(alive)) - int(np.count_nonzero(kept))
             if broken:
                 tally.rejected[reason] += broken
+                tally.feasible -= broken
             alive = kept
     return alive
 

@@ -18,12 +18,10 @@ from shardmeter.study.planning.objective import Goal, cost, duration, goal_of, j
 from shardmeter.study.planning.scenarios import differing, document_of
 from shardmeter.study.planning.search import Progress, search
 from shardmeter.study.planning.space import Space, space_of
-from shardmeter.study.planning.tally import Tally
+from shardmeter.study.planning.tally import BAND, Tally
 from shardmeter.study.predict import HOUR, Prediction, predict
 from shardmeter.study.relief import Outcome, ways_out
 
-BAND = 1.01
-"""Plans of one band, each this much slower than the band before, are ordered by simplicity."""
 TOP, MOST_TOP = 10, 1000
 """Plans that are listed, and the most that are kept."""
 KWH = 3.6e6

@@ -61,10 +61,11 @@ def differing(first: Scenario, other: Scenario) -> dict[str, Any]:
     """What the other has that differs from the first: fields of the plan, GPUs, sequence, batch."""
     here, there = plan_document(first.plan), plan_document(other.plan)
     idle = Plan()
+    usual = {name: _said(name, getattr(idle, name)) for name in FIELDS}
     found = {
-        name: there.get(name, _said(name, getattr(idle, name)))
+        name: there.get(name, usual[name])
         for name in FIELDS
-        if name in here | there and here.get(name) != there.get(name) and (name in there or name in AXES)
+        if here.get(name, usual[name]) != there.get(name, usual[name]) and (name in there or name in AXES)
     }
     for name, one in (
         ("gpus", lambda scenario: int(scenario.fleet.islands[0].gpus)),

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.study.planning import boxes
-from shardmeter.study.planning.block import CHUNK, Question, search_box
+from shardmeter.study.planning.block import CHUNK, REPLAYED, Question, search_box
 from shardmeter.study.planning.space import NUMBERS, Picked
 from shardmeter.study.planning.tally import Tally
 
@@ -40,7 +40,7 @@ def search(question: Question, *, processes: int | None = 1, progress: Progress 
         processes = min(2, os.cpu_count() or 1) if work > LARGE else 1
     tally = question.tally()
     done, seen = 0.0, 0
-    for batch, part in _run(question, batches, processes):
+    for batch, part in _run(question, batches, processes, tally):
         tally.merge(part)
         done, seen = done + _work(question, batch), seen + part.evaluated
         if progress is not None:
@@ -74,6 +74,7 @@ def _batches(question: Question) -> list[list[Task]]:
         for place, variant in enumerate(space.variants)
         for piece in boxes.cut(boxes.whole(variant.shape), CHUNK)
     ]
+    tasks.sort(key=lambda task: _overhead(question, task))  # what is cheap sets the bar for what is dear
     total = sum(_work(question, [task]) for task in tasks)
     most = min(max(total / 100.0, 5.0 * OVERHEAD), 4.0 * CHUNK)
     made: list[list[Task]] = []
@@ -89,35 +90,37 @@ def _batches(question: Question) -> list[list[Task]]:
 
 def _work(question: Question, batch: Sequence[Task]) -> float:
     """What a batch takes, in points."""
-    total = 0.0
-    for place, picked in batch:
-        plan = question.space.variants[place].plan
-        total += OVERHEAD * (1.0 + plan.pp * plan.virtual_stages / 4.0) + boxes.size(picked)
-    return total
+    return sum(_overhead(question, task) + boxes.size(task[1]) for task in batch)
 
 
-def _part(question: Question, batch: Sequence[Task]) -> Tally:
-    """One batch."""
+def _overhead(question: Question, task: Task) -> float:
+    plan = question.space.variants[task[0]].plan
+    return OVERHEAD * (1.0 + plan.pp * plan.virtual_stages / 4.0 if plan.schedule in REPLAYED else 1.0)
+
+
+def _part(question: Question, batch: Sequence[Task], known: Tally) -> Tally:
+    """One batch, knowing what others have found."""
     tally = question.tally()
+    tally.pool.bar, tally.front = known.pool.bound(), known.front.copy()
     for place, picked in batch:
         search_box(question, question.space.variants[place], picked, tally)
     return tally
 
 
 def _run(
-    question: Question, batches: Sequence[list[Task]], processes: int
+    question: Question, batches: Sequence[list[Task]], processes: int, known: Tally
 ) -> Iterator[tuple[list[Task], Tally]]:
-    """Batches as they are done."""
+    """Batches as they are done; `known` grows meanwhile."""
     if processes <= 1:
         for batch in batches:
-            yield batch, _part(question, batch)
+            yield batch, _part(question, batch, known)
         return
     pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(question,))
     try:
         left = iter(batches)
         running: dict[Future[Tally], list[Task]] = {}
         for batch in left:
-            running[pool.submit(_share, batch)] = batch
+            running[pool.submit(_share, batch, _hint(question, known))] = batch
             if len(running) < 2 * processes:
                 continue
             yield from _finished(running)
@@ -143,7 +146,14 @@ def _begin(question: Question) -> None:
     _QUESTION[:] = [question]
 
 
-def _share(batch: list[Task]) -> Tally:
-    return _part(_QUESTION[0], batch)
+def _share(batch: list[Task], known: Tally) -> Tally:
+    return _part(_QUESTION[0], batch, known)
+
+
+def _hint(question: Question, known: Tally) -> Tally:
+    """What a worker needs to know of what was found: the bar and the front."""
+    tally = question.tally()
+    tally.pool.bar, tally.front = known.pool.bound(), known.front
+    return tally
 
 

@@ -16,6 +16,8 @@ import numpy.typing as npt
 Floats: TypeAlias = npt.NDArray[np.float64]
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
+BAND = 1.01
+"""Plans of one band, each this much slower than the band before, are ordered by simplicity."""
 LEVELS = 32
 """Degrees of complexity that are told apart."""
 FEW = 64
@@ -30,9 +32,22 @@ class Pool:
     values: list[Floats] = field(default_factory=lambda: [np.empty(0) for _ in range(LEVELS)])
     numbers: list[Numbers] = field(default_factory=lambda: [np.empty(0, dtype=np.int64) for _ in range(LEVELS)])
 
+    bar: float = np.inf
+    """A value that plans are known not to have to beat: the search elsewhere has enough that are better."""
+
+    def bound(self) -> float:
+        """The value beyond which no plan can be among the `most` that are listed, whatever its level: those are ordered by bands
+        first."""
+        values = np.concatenate(self.values)
+        if len(values) < self.most:
+            return self.bar
+        last = float(np.partition(values, self.most - 1)[self.most - 1])
+        return min(self.bar, last * BAND if last > 0.0 else last / BAND)
+
     def bounds(self) -> Floats:
         """For every level the value beyond which no plan gets in."""
-        return np.array([one[-1] if len(one) == self.most else np.inf for one in self.values])
+        most = self.bound()
+        return np.array([min(one[-1], most) if len(one) == self.most else most for one in self.values])
 
     def add(self, level: int, values: Floats, numbers: Numbers) -> None:
         """Take in some plans of a level."""
@@ -73,6 +88,10 @@ class Front:
         """A front without members."""
         none = np.empty(0, dtype=np.int64)
         return cls(points=np.empty((0, objectives)), levels=none, numbers=none)
+
+    def copy(self) -> Front:
+        """Another front with the same members."""
+        return Front(points=self.points, levels=self.levels, numbers=self.numbers)
 
     def add(self, points: Floats, levels: Numbers, numbers: Numbers) -> None:
         """Take in some plans."""
@@ -122,8 +141,6 @@ class Tally:
     front: Front
     evaluated: int = 0
     feasible: int = 0
-    priced: int = 0
-    """Plans whose every figure was computed, dead ones among them."""
     better: int = 0
     """Feasible plans that beat the one to compare with."""
     rejected: Counter[str] = field(default_factory=Counter)
@@ -139,7 +156,6 @@ class Tally:
         """Take in what another search found in another part of the space."""
         self.evaluated += other.evaluated
         self.feasible += other.feasible
-        self.priced += other.priced
         self.better += other.better
         self.rejected.update(other.rejected)
         self.pool.merge(other.pool)

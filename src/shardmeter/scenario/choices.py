@@ -15,7 +15,7 @@ from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.families import given_sequence
 from shardmeter.scenario.fleet import resolve_island
-from shardmeter.scenario.grammar import parse_plan
+from shardmeter.scenario.grammar import AUTO, parse_plan
 from shardmeter.scenario.parts import Findings, Rows
 from shardmeter.scenario.ranges import is_range, values
 from shardmeter.scenario.read import SUFFIXES, Document
@@ -23,8 +23,8 @@ from shardmeter.scenario.schema import PlanInput, RunInput, ScenarioInput, valid
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Choices, Island, Scenario
 
-AUTO, ANY = "auto", "any"
-"""Words of an open plan: chosen freely among what is usual; chosen among everything that can be modelled."""
+ANY = "any"
+"""The word for every value of a field that can be modelled, where a planner would choose among what is usual."""
 SINGLE = ("trainable", "rank_order", "placement", "sync")
 """Fields of a plan that have one value, whatever else is open: lists are one value there, or they change what is trained."""
 ARITHMETIC = ("precision", "gather_dtype", "reduce_dtype", "optimizer", "master_dtype", "expert_skew")

@@ -22,11 +22,11 @@ MEMORY, LATE, DEAR = "out of memory", "past the deadline", "over the budget"
 """Reasons beside the rules of `engine.constraints`, in the order in which a plan is counted: under the first that holds."""
 CHUNK = 1 << 20
 """Points whose rules are asked at once."""
-WORTH = 20_000
+WORTH = 30_000
 """Points that take as long as one more evaluation."""
 ROUNDING = 1e-9
 """By how much a bound is lowered so that rounding cannot break it."""
-BLOCK = 1 << 16
+BLOCK = 1 << 17
 """Points of one evaluation: its arrays stay near the processor."""
 REPLAYED = ("interleaved", "zb-v")
 """Schedules that are run turn by turn: it pays to ask first whether the work alone is too much."""

@@ -36,23 +36,29 @@ def alive(mask: Mask, worth: int) -> Iterator[Picked]:
 
     Values with nothing alive are dropped from every axis; a box is halved where that drops at least `worth` dead points, which
     is what one more evaluation costs."""
-    if mask.ndim == 0 or not mask.any():
-        if mask.ndim == 0 and mask:
-            yield ()
+    wide = [axis for axis, length in enumerate(mask.shape) if length > 1]
+    flat = mask.reshape([mask.shape[axis] for axis in wide])
+    if not flat.any():
         return
-    yield from _trimmed(mask, whole(mask.shape), worth)
+    for box in _trimmed(flat, whole(flat.shape), worth):
+        picked = [np.zeros(1, dtype=np.intp)] * mask.ndim
+        for axis, positions in zip(wide, box, strict=True):
+            picked[axis] = positions
+        yield tuple(picked)
 
 
 def _trimmed(mask: Mask, place: Picked, worth: int) -> Iterator[Picked]:
-    kept = _live(mask)
+    dead = mask.size - int(np.count_nonzero(mask))
+    kept = _live(mask) if dead else whole(mask.shape)
     if any(len(positions) < length for positions, length in zip(kept, mask.shape, strict=True)):
+        dead -= mask.size - size(kept)
         mask = mask[np.ix_(*kept)]
         place = tuple(positions[some] for positions, some in zip(place, kept, strict=True))
-    if mask.size - int(np.count_nonzero(mask)) < worth:
+    if dead < worth:
         yield place
         return
-    left, right, axis = _halves(mask)
-    if mask.size - left - right < worth:
+    left, axis = _halved(mask)
+    if mask.size - left < worth:
         yield place
         return
     middle = mask.shape[axis] // 2
@@ -67,14 +73,12 @@ def _live(mask: Mask) -> Picked:
     return tuple(np.flatnonzero(mask.any(axis=tuple(other for other in axes if other != axis))) for axis in axes)
 
 
-def _halves(mask: Mask) -> tuple[int, int, int]:
-    """Points of the two trimmed halves, and the axis, of the cut in the middle that leaves the fewest."""
-    best = (mask.size, 0, int(np.argmax(mask.shape)))
+def _halved(mask: Mask) -> tuple[int, int]:
+    """Points of the two trimmed halves together, and the axis, of the cut in the middle that leaves the fewest."""
+    best = (mask.size, 0)
     for axis, length in enumerate(mask.shape):
         if length > 1:
             before = (*(slice(None) for _ in range(axis)),)
-            sizes = [
-                size(_live(mask[(*before, part)])) for part in (slice(None, length // 2), slice(length // 2, None))
-            ]
-            best = min(best, (sizes[0], sizes[1], axis), key=lambda one: one[0] + one[1])
+            halves = (mask[(*before, part)] for part in (slice(None, length // 2), slice(length // 2, None)))
+            best = min(best, (sum(size(_live(half)) for half in halves), axis))
     return best

@@ -7,7 +7,7 @@ at a time, by the same field types, so that an unknown word has its "did you mea
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -89,6 +89,18 @@ def opened(document: Document, *, planning: bool) -> Asked | None:
     )
 
 
+def set_aside(document: Document, overrides: Iterable[str] | Mapping[str, Any]) -> None:
+    """Where overrides pin fields of the plan, take a plan that the document states out of it, all but its arithmetic, and say so:
+    the pins narrow what is chosen, they do not change that one."""
+    pins = [text for text in overrides if isinstance(text, str) and text.strip().startswith("plan.")]
+    plan = _plan_of(document)
+    if not pins or not plan or plan.get("sharding") in (None, AUTO) or AUTO in plan:
+        return
+    _put_plan(document, {name: value for name, value in plan.items() if name in (*ARITHMETIC, *SINGLE)})
+    said = ", ".join(text.partition("=")[0].strip() for text in pins)
+    document.notes.append(f"the scenario's own plan is set aside, because {said} pins the plans to choose from")
+
+
 def _plan_of(document: Document) -> dict[str, Any] | None:
     """The plan of a document as a mapping, that of its island on top; None where it is none, which reading it will say."""
     merged: dict[str, Any] = {}
@@ -120,7 +132,9 @@ def _several(field: str, value: Any) -> bool:
     """Whether a value of the plan stands for several."""
     if field in SINGLE:
         return False
-    return value == ANY or (isinstance(value, list) and field != "offload") or (isinstance(value, str) and is_range(value))
+    return (
+        value == ANY or (isinstance(value, list) and field != "offload") or (isinstance(value, str) and is_range(value))
+    )
 
 
 def _listed(document: Document, path: Path, value: Any) -> tuple[Any, ...]:

@@ -69,7 +69,9 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
     reference = _reference(given, model, rows, found)
     asked_run = given.run or RunInput()
     is_open = left_open is not None and not left_open.stated
-    plan, run = _lay_out(said, asked_run, model or NO_MODEL, stack or NO_STACK, island, reference, found, is_open=is_open)
+    plan, run = _lay_out(
+        said, asked_run, model or NO_MODEL, stack or NO_STACK, island, reference, found, is_open=is_open
+    )
     made = Scenario(
         name=given.name or "scenario",
         model=model or NO_MODEL,

@@ -186,7 +186,9 @@ class RunInput(Input):
     phases: Any = said("Ramps of batch and sequence length.", only="nothing")
     deadline: Duration | None = said("Longest run that the planner accepts, as in 30 d.")
     budget: Money | None = said("Most that the planner spends, as in $2M.")
-    objective: Objectives | None = said("What the planner looks for: time, cost, throughput, energy, or a list of them.")
+    objective: Objectives | None = said(
+        "What the planner looks for: time, cost, throughput, energy, or a list of them."
+    )
 
 
 class ScenarioInput(Input):

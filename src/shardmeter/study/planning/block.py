@@ -10,11 +10,11 @@ import numpy as np
 from shardmeter.core.record import record
 from shardmeter.engine.constraints import held
 from shardmeter.engine.evaluate import evaluate, footprint, least_step_time
-from shardmeter.specs import Island, Plan, Run
+from shardmeter.specs import Plan, Run
 from shardmeter.study.planning import boxes
 from shardmeter.study.planning.objective import Goal, cost, duration, value
 from shardmeter.study.planning.space import NUMBERS, Mask, Picked, Space, Variant, exists, laid
-from shardmeter.study.planning.tally import Front, Pool, Tally
+from shardmeter.study.planning.tally import OVER_LIMIT, OVER_MEMORY, Front, Pool, Tally
 
 DEGREES = "the degrees multiply to the GPUs of the island"
 PINNED = "dp_shard is as pinned"
@@ -98,7 +98,10 @@ def legal_somewhere(space: Space) -> bool:
 def _rules(space: Space, variant: Variant, plan: Plan, run: Run) -> Iterator[tuple[str, Mask]]:
     """Every rule with where it holds, in order."""
     with np.errstate(all="ignore"):
-        yield DEGREES, np.asarray((plan.dp_shard >= 1.0) & (np.mod(plan.dp_shard, 1.0) == 0.0) & _whole(plan.dp_replicate))
+        yield (
+            DEGREES,
+            np.asarray((plan.dp_shard >= 1.0) & (np.mod(plan.dp_shard, 1.0) == 0.0) & _whole(plan.dp_replicate)),
+        )
     wanted = space.choices.plan.get("dp_shard", ())
     if wanted:
         yield PINNED, np.isin(plan.dp_shard, wanted)
@@ -133,7 +136,9 @@ def _fitting(question: Question, variant: Variant, picked: Picked, alive: Mask, 
         if not tally.feasible and not fitting:
             over = np.where(alive, peaks, np.inf)
             least = int(np.argmin(over))
-            tally.missed(float(over.flat[least]) / limit, _number(variant, picked, np.array([least]))[0])
+            tally.missed(
+                OVER_MEMORY, float(over.flat[least]) / limit, int(_number(variant, picked, np.array([least]))[0])
+            )
     tally.feasible += fitting
     for part in boxes.alive(fits, WORTH):
         _promising(question, variant, _inside(picked, part), fits[np.ix_(*part)], tally)
@@ -174,7 +179,7 @@ def _pricing(question: Question, variant: Variant, picked: Picked, alive: Mask, 
         lasts = duration(run, estimate.step_time, estimate.tokens)
         rate = estimate.tokens / estimate.step_time
         columns = [np.asarray(value(one, island, lasts, rate), dtype=float) for one in goal.objectives]
-        alive = _within(question, island, lasts, alive, tally)
+        alive = _within(question, variant, picked, lasts, alive, tally)
     if not alive.any():
         return
     first = np.where(alive, columns[0], np.inf)
@@ -192,18 +197,29 @@ def _pricing(question: Question, variant: Variant, picked: Picked, alive: Mask, 
     _onto_front(variant, picked, columns, alive, first, levels, tally)
 
 
-def _within(question: Question, island: Island, lasts: Any, alive: Mask, tally: Tally) -> Mask:
-    """What keeps the deadline and the budget; what does not is counted."""
-    goal = question.goal
-    for reason, spent, most in ((LATE, lasts, goal.deadline), (DEAR, cost(island, lasts), goal.budget)):
-        if most is not None:
-            kept = alive & (np.asarray(spent) <= most)
-            broken = int(np.count_nonzero(alive)) - int(np.count_nonzero(kept))
-            if broken:
-                tally.rejected[reason] += broken
-                tally.feasible -= broken
-            alive = kept
-    return alive
+def _within(question: Question, variant: Variant, picked: Picked, lasts: Any, alive: Mask, tally: Tally) -> Mask:
+    """What keeps the deadline and the budget; what does not is counted, and the least of it noted where nothing does."""
+    goal, island = question.goal, question.space.island(variant)
+    limits = [
+        (reason, np.asarray(spent), most)
+        for reason, spent, most in ((LATE, lasts, goal.deadline), (DEAR, cost(island, lasts), goal.budget))
+        if most is not None
+    ]
+    kept = alive
+    for reason, spent, most in limits:
+        left = kept & (spent <= most)
+        broken = int(np.count_nonzero(kept)) - int(np.count_nonzero(left))
+        if broken:
+            tally.rejected[reason] += broken
+            tally.feasible -= broken
+        kept = left
+    if limits and not kept.any():
+        over = np.where(
+            alive, np.maximum.reduce([np.broadcast_to(spent / most, alive.shape) for _, spent, most in limits]), np.inf
+        )
+        least = int(np.argmin(over))
+        tally.missed(OVER_LIMIT, float(over.flat[least]), int(_number(variant, picked, np.array([least]))[0]))
+    return kept
 
 
 def _onto_front(

@@ -56,9 +56,7 @@ def _other_way_out(space: Space) -> str:
 
 def legal(scenario: Scenario) -> None:
     """Raise BadScenario with every rule that the user's own plan breaks at the batch of the search."""
-    found = violations(
-        scenario.model, scenario.fleet.islands[0], scenario.plan, scenario.run, scenario.stack
-    )
+    found = violations(scenario.model, scenario.fleet.islands[0], scenario.plan, scenario.run, scenario.stack)
     if found:
         count = len(found)
         batch = f"global batch {float(scenario.run.global_batch):,.0f}"
@@ -76,9 +74,7 @@ def chosen_from(space: Space) -> list[str]:
         "cp_kind": ("ring",),
         "offload": ("none",),
     }
-    free = [
-        f"{name} {' | '.join(values)}" for name, values in offered.items() if name not in choices.plan
-    ]
+    free = [f"{name} {' | '.join(values)}" for name, values in offered.items() if name not in choices.plan]
     kept = [
         f"{name} {getattr(space.scenario.plan, name)}"
         for name in ("precision", "optimizer", "reduce_dtype")
@@ -86,11 +82,11 @@ def chosen_from(space: Space) -> list[str]:
     ]
     found = []
     if free:
-        found.append(f"chosen from: {', '.join(free)} (what {stack.name} is known for; a pin, or {ANY}, asks for others)")
+        found.append(
+            f"chosen from: {', '.join(free)} (what {stack.name} is known for; a pin, or {ANY}, asks for others)"
+        )
     if kept:
         found.append(f"kept: {', '.join(kept)} (they change the arithmetic; a list chooses)")
     if "tp" not in choices.plan:
         found.append("tp within the scale-up domain (wider ones took longer than predicted)")
     return found
-
-

@@ -83,7 +83,9 @@ def goal_of(scenario: Scenario, choices: Choices, objectives: tuple[str, ...] = 
         found.append(Violation(field="fleet", says=says, way_out=way_out))
     if scenario.run.tokens is None and scenario.run.steps is None:
         found += [
-            Violation(field=f"run.{name}", says=f"a {name}, but no length of the run", way_out="say --tokens, or run.steps")
+            Violation(
+                field=f"run.{name}", says=f"a {name}, but no length of the run", way_out="say --tokens, or run.steps"
+            )
             for name in ("deadline", "budget")
             if getattr(choices, name) is not None
         ]

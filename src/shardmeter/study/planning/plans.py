@@ -15,11 +15,12 @@ from shardmeter.study import intervals, trust
 from shardmeter.study.planning import dead_ends
 from shardmeter.study.planning.block import Question, complexity
 from shardmeter.study.planning.objective import Goal, cost, duration, goal_of, joules, value
-from shardmeter.study.planning.scenarios import differing, document_of
-from shardmeter.study.planning.search import Progress, search
+from shardmeter.study.planning.relaxed import Relaxed, relaxed
+from shardmeter.study.planning.scenarios import differing, document_of, told
+from shardmeter.study.planning.search import Progress, Stop, search
 from shardmeter.study.planning.space import Space, space_of
 from shardmeter.study.planning.tally import BAND, Tally
-from shardmeter.study.predict import HOUR, Prediction, predict
+from shardmeter.study.predict import HOUR, NO_COST, Prediction, predict
 from shardmeter.study.relief import Outcome, ways_out
 
 TOP, MOST_TOP = 10, 1000
@@ -47,7 +48,7 @@ class Ranked:
         return self.prediction.scenario
 
     def to_dict(self, first: Ranked) -> dict[str, Any]:
-        """The entry of the JSON answer: a scenario under `scenario`, and its figures."""
+        """The entry of the JSON answer: a scenario under `scenario`, its plan again, and its figures. `predict` takes the entry."""
         p, e = self.prediction, self.prediction.estimate
         scenario = self.scenario
         island, run = scenario.fleet.islands[0], scenario.run
@@ -58,7 +59,11 @@ class Ranked:
         spread = trust.spread(scenario, p.step_time, float(e.tokens), peak, float(e.memory_exact))
         return {
             "scenario": self.document,
+            "plan": self.document["plan"],
+            "line": told(scenario.plan, scenario.stack),
             "gpus": float(island.gpus),
+            "seq_len": float(run.seq_len),
+            "global_batch": float(run.global_batch),
             "step_time_s": p.step_time,
             "tokens_per_s": p.tokens_per_s,
             "tokens_per_s_per_gpu": p.tokens_per_s / float(island.gpus),
@@ -103,8 +108,10 @@ class Plans:
     compared: Compared | None
     miss: Ranked | None
     """Where nothing is feasible: the plan that comes nearest."""
-    ways: tuple[Outcome, ...]
-    """What makes that one fit."""
+    ways: tuple[Outcome | Relaxed, ...]
+    """What makes that one fit, or keep the deadline and the budget."""
+    stopped: bool = False
+    """Whether the search was ended before it had seen every plan."""
 
     def __repr__(self) -> str:
         """One line."""
@@ -128,23 +135,28 @@ class Plans:
         first = self.best or self.miss
         rows = [] if first is None else [one.to_dict(first) for one in self.ranked]
         best = self.best
-        warned = [*self.scenario.warnings, *(() if best is None else trust.warnings(best.scenario))]
+        run = self.scenario.run
+        asked = run.tokens is not None or run.steps is not None
+        own = [text for text in self.scenario.warnings if asked or NO_COST not in text]
+        warned = [*own, *(() if best is None else trust.warnings(best.scenario))]
         return {
             "objective": list(self.goal.objectives),
+            "deadline_s": self.goal.deadline,
+            "budget_usd": self.goal.budget,
             "space": {
                 "evaluated": tally.evaluated,
                 "feasible": tally.feasible,
                 "rejected": dict(sorted(tally.rejected.items(), key=lambda one: (-one[1], one[0]))),
                 "seconds": self.seconds,
                 "plans_per_s": tally.evaluated / self.seconds,
-                "optimal": True,
+                "optimal": not self.stopped,
             },
             "plans": rows,
             "pareto": [] if first is None else [one.to_dict(first) for one in self.front],
             "yours": None if self.compared is None or first is None else self._compared(first),
             "nearest_miss": None if self.miss is None else self.miss.to_dict(self.miss),
             "way_out": [one.to_dict() for one in self.ways],
-            "assumptions": [*self.scenario.assumptions, *self._assumed()],
+            "assumptions": [*self.scenario.assumptions, *self.assumed()],
             "warnings": list(dict.fromkeys(warned)),
         }
 
@@ -152,9 +164,14 @@ class Plans:
         assert self.compared is not None  # noqa: S101  (the caller asked)
         return {"rank": self.compared.rank, **self.compared.ranked.to_dict(first)}
 
-    def _assumed(self) -> list[str]:
+    def assumed(self) -> list[str]:
+        """What was chosen from, what was kept, what counts as a tie."""
         spread = intervals.ratio()
-        ties = "" if spread is None else f"a tie is within {100 * math.expm1(spread):.0f} % of the best: {intervals.ratio_basis()}"
+        ties = (
+            ""
+            if spread is None
+            else f"a tie is within {100 * math.expm1(spread):.0f} % of the best: {intervals.ratio_basis()}"
+        )
         return [*dead_ends.chosen_from(self.space), *([ties] if ties else [])]
 
 
@@ -166,6 +183,7 @@ def plan(
     compare: Scenario | None = None,
     processes: int | None = 1,
     progress: Progress | None = None,
+    stop: Stop | None = None,
 ) -> Plans:
     """Search the choices of a scenario. `compare` is a scenario whose plan is to be placed among them; a scenario that states a
     plan beside its choices is compared itself.
@@ -182,22 +200,19 @@ def plan(
     worth = None if stated is None else _value(goal, stated)
     began = time.perf_counter()
     question = Question(space=space, goal=goal, most=top, stated=worth)
-    tally = search(question, processes=processes, progress=progress)
+    tally, whole = search(question, processes=processes, progress=progress, stop=stop)
     seconds = time.perf_counter() - began
-    if not tally.feasible and tally.miss is None:
+    if whole and not tally.feasible and tally.miss is None:
         raise dead_ends.empty(question, tally)
-    rows = [(found, level, number) for found, level, number in tally.pool.rows()]
+    rows = tally.pool.rows()
     best = min((found for found, _, _ in rows), default=math.nan)
     rows.sort(key=lambda one: (_band(one[0], best), one[1], one[0], one[2]))
-    front = [
+    front = tally.front
+    members = [
         (float(values[0]), int(level), int(number))
-        for values, level, number in zip(tally.front.points, tally.front.levels, tally.front.numbers, strict=True)
+        for values, level, number in zip(front.points, front.levels, front.numbers, strict=True)
     ]
-    miss, ways = None, ()
-    if not tally.feasible and tally.miss is not None:
-        missed = predict(space.point(tally.miss[1]))
-        miss = _ranked(space, missed, _value(goal, missed), _value(goal, missed))
-        ways = ways_out(missed.scenario, missed.estimate) if not missed.fits else ()
+    miss, ways = _missed(space, goal, tally)
     return Plans(
         scenario=scenario,
         space=space,
@@ -205,11 +220,22 @@ def plan(
         tally=tally,
         seconds=seconds,
         ranked=tuple(_of(space, row, best) for row in rows[:top]),
-        front=tuple(_of(space, row, best) for row in front),
-        compared=None if stated is None else _place(space, stated, worth, best, tally),
+        front=tuple(_of(space, row, best) for row in members),
+        compared=None if stated is None else _placed(space, goal, stated, best, tally),
         miss=miss,
         ways=ways,
+        stopped=not whole,
     )
+
+
+def _missed(space: Space, goal: Goal, tally: Tally) -> tuple[Ranked | None, tuple[Outcome | Relaxed, ...]]:
+    """Where nothing is feasible: the plan that comes nearest, and what makes it fit, or keep the limits."""
+    if tally.feasible or tally.miss is None:
+        return None, ()
+    found = predict(space.point(tally.miss[-1]))
+    value = _value(goal, found)
+    ways = relaxed(found, goal) if found.fits else ways_out(found.scenario, found.estimate)
+    return _ranked(space, found, value, value), ways
 
 
 def _band(found: float, best: float) -> int:
@@ -248,16 +274,22 @@ def _value(goal: Goal, prediction: Prediction) -> float:
 
 def _stated(space: Space, own: Scenario) -> Prediction:
     """The user's plan at the batch of the search. Raises BadScenario where it is not legal there."""
-    run = changed(own.run, global_batch=float(space.variants[0].batches[0, 0]) if space.variants else own.run.global_batch)
+    run = changed(
+        own.run, global_batch=float(space.variants[0].batches[0, 0]) if space.variants else own.run.global_batch
+    )
     made = changed(own, run=run, choices=None)
     dead_ends.legal(made)
     return predict(made)
 
 
-def _place(space: Space, stated: Prediction, worth: float | None, best: float, tally: Tally) -> Compared:
+def _placed(space: Space, goal: Goal, stated: Prediction, best: float, tally: Tally) -> Compared:
     """The rank of the user's plan: one more than the feasible plans that beat it; none if it is not feasible itself."""
-    assert worth is not None  # noqa: S101  (there is a plan)
+    worth = _value(goal, stated)
+    island, run = stated.scenario.fleet.islands[0], stated.scenario.run
+    lasts = duration(run, stated.step_time, float(stated.estimate.tokens))
+    limits = ((lasts, goal.deadline), (cost(island, lasts), goal.budget))
+    feasible = stated.fits and all(
+        most is None or (spent is not None and float(spent) <= most) for spent, most in limits
+    )
     ranked = _ranked(space, stated, worth, worth if math.isnan(best) else best)
-    return Compared(ranked=ranked, rank=tally.better + 1)
-
-
+    return Compared(ranked=ranked, rank=tally.better + 1 if feasible else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shardmeter.specs import Plan, Scenario
+from shardmeter.specs import Plan, Scenario, Stack
 from shardmeter.specs.plan import AXES
 from shardmeter.study.planning.space import Space
 
@@ -34,6 +34,23 @@ def _idle(plan: Plan) -> set[str]:
     found |= {"ep", "etp", "expert_skew"} if plan.ep == 1 and plan.etp == 1 and plan.expert_skew == 1 else set()
     usual = ("offload", "trainable", "rank_order")
     return found | {name for name in usual if getattr(plan, name) == getattr(alone, name)}
+
+
+def told(plan: Plan, stack: Stack) -> str:
+    """A plan on one line, as `--plan` takes it, without what a scenario would default to anyway."""
+    usual = {name: _said(name, getattr(Plan(), name)) for name in FIELDS} | {
+        "gather_dtype": stack.gather_dtype, "reduce_dtype": stack.reduce_dtype, "async_tp": stack.async_tp,
+        "sharding": None, "dp_shard": plan.dp_shard,
+    }  # fmt: skip
+    kept = {name: value for name, value in plan_document(plan).items() if value != usual[name]}
+    kept.pop("sharding", None)
+    return ",".join([plan.sharding, *(f"{name}={_word(value)}" for name, value in kept.items())])
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"[{','.join(value)}]" if isinstance(value, list) else str(value)
 
 
 def _said(name: str, value: Any) -> Any:
@@ -67,11 +84,12 @@ def differing(first: Scenario, other: Scenario) -> dict[str, Any]:
         for name in FIELDS
         if here.get(name, usual[name]) != there.get(name, usual[name]) and (name in there or name in AXES)
     }
-    for name, one in (
-        ("gpus", lambda scenario: int(scenario.fleet.islands[0].gpus)),
-        ("seq_len", lambda scenario: int(scenario.run.seq_len)),
-        ("global_batch", lambda scenario: int(scenario.run.global_batch)),
-    ):
-        if one(first) != one(other):
-            found[name] = one(other)
-    return found
+    had, has = _sizes(first), _sizes(other)
+    return found | {name: size for name, size in has.items() if size != had[name]}
+
+
+def _sizes(scenario: Scenario) -> dict[str, int]:
+    """What belongs to no plan and may be open all the same."""
+    run = scenario.run
+    sizes = {"gpus": scenario.fleet.islands[0].gpus, "seq_len": run.seq_len, "global_batch": run.global_batch}
+    return {name: int(float(size)) for name, size in sizes.items()}

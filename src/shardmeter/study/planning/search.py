@@ -4,20 +4,39 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
 from multiprocessing import get_context
 from typing import TypeAlias
 
 from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.record import record
 from shardmeter.study.planning import boxes
 from shardmeter.study.planning.block import CHUNK, REPLAYED, Question, search_box
 from shardmeter.study.planning.space import NUMBERS, Picked
 from shardmeter.study.planning.tally import Tally
 
 Task: TypeAlias = tuple[int, Picked]
-Progress: TypeAlias = Callable[[float, int], None]
-"""Is told the share of the work done and the plans seen."""
+
+
+@record
+class Done:
+    """How far a search is."""
+
+    rows: int
+    """Points of the space that are done, those that are no plan among them, by the work that they take."""
+    total: int
+    rate: float
+    """A second."""
+
+
+Progress: TypeAlias = Callable[[Done], None]
+Stop: TypeAlias = Callable[[], bool]
+"""Is asked now and then whether to end with what was found so far."""
 
 MOST = 2_000_000_000
 """Plans beyond which a space is refused: some ten minutes."""
@@ -29,23 +48,30 @@ LARGE = 8e6
 """Work (in points) from which a second process is worth its start."""
 
 
-def search(question: Question, *, processes: int | None = 1, progress: Progress | None = None) -> Tally:
-    """Every plan of the question's space. `processes` None takes two where the work is worth it.
+def search(
+    question: Question, *, processes: int | None = 1, progress: Progress | None = None, stop: Stop | None = None
+) -> tuple[Tally, bool]:
+    """Every plan of the question's space, and whether these are all: `stop` may end it early. `processes` None takes two where the
+    work is worth it.
 
-    The tally does not depend on the number of processes. Raises ShardMeterError for a space beyond `MOST` plans."""
+    The tally does not depend on the number of processes. Raises ShardMeterError for a space beyond `MOST` plans, and where a
+    process was ended from outside."""
     check_size(question)
     batches = _batches(question)
     work = sum(_work(question, batch) for batch in batches)
     if processes is None:
         processes = min(2, os.cpu_count() or 1) if work > LARGE else 1
-    tally = question.tally()
-    done, seen = 0.0, 0
-    for batch, part in _run(question, batches, processes, tally):
-        tally.merge(part)
-        done, seen = done + _work(question, batch), seen + part.evaluated
-        if progress is not None:
-            progress(done / work, seen)
-    return tally
+    tally, done, began = question.tally(), 0.0, time.perf_counter()
+    with closing(_run(question, batches, processes, tally)) as parts:
+        for batch, part in parts:
+            tally.merge(part)
+            done += _work(question, batch)
+            if progress is not None:
+                rows = int(question.space.size * min(done / work, 1.0))
+                progress(Done(rows=rows, total=question.space.size, rate=rows / (time.perf_counter() - began)))
+            if stop is not None and stop() and done < work:
+                return tally, False
+    return tally, True
 
 
 def check_size(question: Question) -> None:
@@ -109,7 +135,7 @@ def _part(question: Question, batch: Sequence[Task], known: Tally) -> Tally:
 
 def _run(
     question: Question, batches: Sequence[list[Task]], processes: int, known: Tally
-) -> Iterator[tuple[list[Task], Tally]]:
+) -> Generator[tuple[list[Task], Tally], None, None]:
     """Batches as they are done; `known` grows meanwhile."""
     if processes <= 1:
         for batch in batches:
@@ -117,17 +143,35 @@ def _run(
         return
     pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(question,))
     try:
-        left = iter(batches)
         running: dict[Future[Tally], list[Task]] = {}
-        for batch in left:
-            running[pool.submit(_share, batch, _hint(question, known))] = batch
-            if len(running) < 2 * processes:
-                continue
-            yield from _finished(running)
+        for batch in batches:
+            with (
+                _uninterrupted()
+            ):  # a process that starts is not to be ended by an interrupt that is the parent's business
+                running[pool.submit(_share, batch, _hint(question, known))] = batch
+            if len(running) >= 2 * processes:
+                yield from _finished(running)
         while running:
             yield from _finished(running)
+    except BrokenProcessPool:
+        raise ShardMeterError(
+            "a process of the search was ended from outside (short of memory?); --processes 1 takes one"
+        ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Start processes that ignore interrupts from their first moment on; only the main thread can say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _finished(running: dict[Future[Tally], list[Task]]) -> Iterator[tuple[list[Task], Tally]]:
@@ -155,5 +199,3 @@ def _hint(question: Question, known: Tally) -> Tally:
     tally = question.tally()
     tally.pool.bar, tally.front = known.pool.bound(), known.front
     return tally
-
-

@@ -122,7 +122,10 @@ def laid(space: Space, variant: Variant, picked: Picked) -> tuple[Plan, Run]:
     else:
         values["dp_shard"] = gpus / (inner * values["dp_replicate"])
     run = changed(
-        space.scenario.run, seq_len=values.pop("seq_len"), global_batch=values.pop("global_batch"), reference=space.scenario.run.reference
+        space.scenario.run,
+        seq_len=values.pop("seq_len"),
+        global_batch=values.pop("global_batch"),
+        reference=space.scenario.run.reference,
     )
     return changed(variant.plan, **values), run
 
@@ -202,7 +205,10 @@ def _batches(choices: Choices) -> npt.NDArray[np.float64]:
     gpus = max(float(island.gpus) for island in choices.islands)
     return np.array(
         [
-            [amount if word == "sequences" else in_sequences(amount, seq, gpus) for amount, word in choices.global_batch]
+            [
+                amount if word == "sequences" else in_sequences(amount, seq, gpus)
+                for amount, word in choices.global_batch
+            ]
             for seq in choices.seq_len
         ]
     )
@@ -228,7 +234,9 @@ def _plans(
     """Every point of the looped axes: the plan with its names, whether it is hsdp, and what else there was."""
     stack, base = scenario.stack, scenario.plan
     if choices.stated:
-        base = changed(base, offload=(), recompute="none", schedule="1f1b", virtual_stages=1, cp_kind="ring", async_tp=False)
+        base = changed(
+            base, offload=(), recompute="none", schedule="1f1b", virtual_stages=1, cp_kind="ring", async_tp=False
+        )
 
     def of(field: str, *usual: Any) -> tuple[Any, ...]:
         everything = words.everything(field, island) if field in words.NAMED else ()
@@ -242,7 +250,14 @@ def _plans(
     kinds = of("cp_kind", "ring")
     reshard = of("reshard", True, False)
     looped = itertools.product(
-        sharding, reshard, of("recompute", *words.POLICIES), of("offload", ()), kinds, parallel, chunked, *arithmetic.values()
+        sharding,
+        reshard,
+        of("recompute", *words.POLICIES),
+        of("offload", ()),
+        kinds,
+        parallel,
+        chunked,
+        *arithmetic.values(),
     )
     for word, keeps, recompute, offload, kind, sequence, chunk, *rest in looped:
         sharded = word in ("fsdp", "zero3", "hsdp")

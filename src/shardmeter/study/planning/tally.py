@@ -20,6 +20,8 @@ BAND = 1.01
 """Plans of one band, each this much slower than the band before, are ordered by simplicity."""
 LEVELS = 32
 """Degrees of complexity that are told apart."""
+OVER_LIMIT, OVER_MEMORY = 0, 1
+"""What a plan misses: the deadline or the budget, or the memory."""
 FEW = 64
 """Members of the front that every block is held against one by one before it is sorted."""
 
@@ -144,13 +146,14 @@ class Tally:
     better: int = 0
     """Feasible plans that beat the one to compare with."""
     rejected: Counter[str] = field(default_factory=Counter)
-    miss: tuple[float, int] | None = None
-    """(peak over limit, number) of the plan that misses the memory least, as long as none fits."""
+    miss: tuple[int, float, int] | None = None
+    """(kind, how many times what there is, number) of the plan that misses least, as long as none is feasible: `OVER_LIMIT` before
+    `OVER_MEMORY`."""
 
-    def missed(self, ratio: float, number: int) -> None:
-        """Note a plan that does not fit."""
-        if self.miss is None or (ratio, number) < self.miss:
-            self.miss = ratio, number
+    def missed(self, kind: int, ratio: float, number: int) -> None:
+        """Note a plan that is not feasible."""
+        if self.miss is None or (kind, ratio, number) < self.miss:
+            self.miss = kind, ratio, number
 
     def merge(self, other: Tally) -> None:
         """Take in what another search found in another part of the space."""

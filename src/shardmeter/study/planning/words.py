@@ -52,7 +52,18 @@ def _of(stack: Stack, rows: Iterable[tuple[str, tuple[str, ...]]], otherwise: tu
     return next((words for name, words in rows if stack.framework.startswith(name)), otherwise)
 
 
-NAMED = ("sharding", "schedule", "recompute", "cp_kind", "offload", "precision", "gather_dtype", "reduce_dtype", "optimizer", "master_dtype")
+NAMED = (
+    "sharding",
+    "schedule",
+    "recompute",
+    "cp_kind",
+    "offload",
+    "precision",
+    "gather_dtype",
+    "reduce_dtype",
+    "optimizer",
+    "master_dtype",
+)
 """Fields of words."""
 
 

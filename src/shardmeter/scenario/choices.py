@@ -58,7 +58,8 @@ def opened(document: Document, *, planning: bool) -> Asked | None:
     plan = _plan_of(document)
     if plan is None:
         return None
-    automatic = plan.get("sharding") == AUTO or plan.pop(AUTO, False) is True
+    marked = plan.pop(AUTO, False) is True
+    automatic = marked or plan.get("sharding") == AUTO
     if not automatic and not planning:
         return None
     if plan.get("sharding") == AUTO:
@@ -90,15 +91,19 @@ def opened(document: Document, *, planning: bool) -> Asked | None:
 
 
 def set_aside(document: Document, overrides: Iterable[str] | Mapping[str, Any]) -> None:
-    """Where overrides pin fields of the plan, take a plan that the document states out of it, all but its arithmetic, and say so:
-    the pins narrow what is chosen, they do not change that one."""
-    pins = [text for text in overrides if isinstance(text, str) and text.strip().startswith("plan.")]
+    """Where overrides set fields of the plan, these are pins: open it, and take a plan that the document states out of it, all but
+    its arithmetic, and say so. The pins narrow what is chosen, they do not change that one."""
+    pins = [text.partition("=")[0].strip() for text in map(str, overrides)]
+    pins = [name for name in pins if name.startswith("plan.")]
     plan = _plan_of(document)
-    if not pins or not plan or plan.get("sharding") in (None, AUTO) or AUTO in plan:
+    if not pins or plan is None:
         return
-    _put_plan(document, {name: value for name, value in plan.items() if name in (*ARITHMETIC, *SINGLE)})
-    said = ", ".join(text.partition("=")[0].strip() for text in pins)
-    document.notes.append(f"the scenario's own plan is set aside, because {said} pins the plans to choose from")
+    if plan.get("sharding", AUTO) == AUTO or AUTO in plan:
+        _put_plan(document, {**plan, AUTO: True})
+        return
+    kept = {name: value for name, value in plan.items() if name in (*ARITHMETIC, *SINGLE)}
+    _put_plan(document, {**kept, AUTO: True})
+    document.notes.append(f"the scenario's own plan is set aside: {', '.join(pins)} narrows the plans to choose from")
 
 
 def _plan_of(document: Document) -> dict[str, Any] | None:

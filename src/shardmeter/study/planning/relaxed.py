@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Seconds
 from shardmeter.engine.constraints import violations
@@ -37,7 +36,7 @@ def relaxed(missed: Prediction, goal: Goal) -> tuple[Relaxed, ...]:
     found = []
     shares = [goal.deadline / lasts] if goal.deadline is not None and lasts > goal.deadline else []
     if shares:
-        later = show(lasts * 1.001, "s")
+        later = f"{lasts * 1.001 / 86400.0:.4g} d"
         found.append(
             Relaxed(says=f"a deadline of {later}", sets=(f"run.deadline={later}",), wall_clock=lasts, cost=paid)
         )
@@ -75,7 +74,7 @@ def _larger(scenario: Scenario, goal: Goal) -> Relaxed | None:
     return None
 
 
-def _spent(prediction: Prediction) -> tuple[Seconds, float | None]:
+def _spent(prediction: Prediction) -> tuple[float, float | None]:
     """How long a run takes, and what it costs."""
     scenario = prediction.scenario
     lasts = float(duration(scenario.run, prediction.step_time, float(prediction.estimate.tokens)))

@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import TypeAlias
 
 from shardmeter.core.errors import ShardMeterError
-from shardmeter.core.record import record
 from shardmeter.study.planning import boxes
 from shardmeter.study.planning.block import CHUNK, REPLAYED, Question, search_box
 from shardmeter.study.planning.space import NUMBERS, Picked
@@ -23,9 +23,9 @@ from shardmeter.study.planning.tally import Tally
 Task: TypeAlias = tuple[int, Picked]
 
 
-@record
+@dataclass(slots=True)
 class Done:
-    """How far a search is."""
+    """How far a search is. Not frozen: who shows it asks for no more than attributes."""
 
     rows: int
     """Points of the space that are done, those that are no plan among them, by the work that they take."""

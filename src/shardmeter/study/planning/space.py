@@ -206,7 +206,7 @@ def _batches(choices: Choices) -> npt.NDArray[np.float64]:
     return np.array(
         [
             [
-                amount if word == "sequences" else in_sequences(amount, seq, gpus)
+                amount if word == "sequences" else in_sequences(amount, float(seq), gpus)
                 for amount, word in choices.global_batch
             ]
             for seq in choices.seq_len

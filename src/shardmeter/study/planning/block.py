@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from shardmeter.core.record import record
+from shardmeter.core.units import Seconds
+from shardmeter.engine import add
 from shardmeter.engine.constraints import held
-from shardmeter.engine.evaluate import evaluate, footprint, least_step_time
-from shardmeter.specs import Plan, Run
+from shardmeter.engine.demand import Work
+from shardmeter.engine.evaluate import Priced, demands, footprint, least_step_time, priced, timed
+from shardmeter.schedules import traits
+from shardmeter.specs import Island, Plan, Run, Scenario
 from shardmeter.study.planning import boxes
 from shardmeter.study.planning.objective import Goal, cost, duration, value
 from shardmeter.study.planning.space import NUMBERS, Mask, Picked, Space, Variant, exists, laid
-from shardmeter.study.planning.tally import OVER_LIMIT, OVER_MEMORY, Front, Pool, Tally
+from shardmeter.study.planning.tally import OVER_LIMIT, OVER_MEMORY, Floats, Front, Numbers, Pool, Tally
 
 DEGREES = "the degrees multiply to the GPUs of the island"
 PINNED = "dp_shard is as pinned"
@@ -28,8 +34,8 @@ ROUNDING = 1e-9
 """By how much a bound is lowered so that rounding cannot break it."""
 BLOCK = 1 << 17
 """Points of one evaluation: its arrays stay near the processor."""
-REPLAYED = ("interleaved", "zb-v")
-"""Schedules that are run turn by turn: it pays to ask first whether the work alone is too much."""
+CROSSING = "crossing"
+"""The route of schedules that join turns: what one hides of the other lowers their work."""
 ASIDE = ("whole", "degrees")
 """Rules that hold by construction once the degrees multiply."""
 
@@ -50,33 +56,105 @@ class Question:
         return Tally(pool=Pool(most=self.most), front=Front.empty(len(self.goal.objectives)))
 
 
+@dataclass(slots=True)
+class _Box:
+    """Some plans of a variant: values of every axis, and which of their crossings are still in question."""
+
+    question: Question
+    variant: Variant
+    picked: Picked
+    alive: Mask
+    """At the lengths of all axes."""
+    plan: Plan
+    run: Run
+    work: Work | None = None
+    ready: Priced | None = None
+
+    @classmethod
+    def of(cls, question: Question, variant: Variant, picked: Picked, alive: Mask) -> _Box:
+        """A box with its plans laid out."""
+        plan, run = laid(question.space, variant, picked)
+        return cls(question, variant, picked, alive, plan, run)
+
+    def parts(self, alive: Mask, most: float = math.inf) -> Iterator[_Box]:
+        """The boxes that hold what is alive; what is known of this one stays known where that is all of it."""
+        for box in boxes.alive(alive, WORTH):
+            for part in boxes.cut(box, most):
+                if boxes.size(part) == alive.size:
+                    self.alive = alive
+                    yield self
+                else:
+                    inside = tuple(positions[some] for positions, some in zip(self.picked, part, strict=True))
+                    yield _Box.of(self.question, self.variant, inside, alive[np.ix_(*part)])
+
+    @property
+    def scenario(self) -> Scenario:
+        """What all plans of the space share."""
+        return self.question.space.scenario
+
+    @property
+    def island(self) -> Island:
+        """Where the plans run."""
+        return self.question.space.island(self.variant)
+
+    def demands(self) -> Work:
+        """What the plans demand."""
+        if self.work is None:
+            self.work = demands(self.scenario.model, self.plan, self.run, self.scenario.stack)
+        return self.work
+
+    def priced(self) -> Priced:
+        """The same at the prices of the island."""
+        if self.ready is None:
+            scenario = self.scenario
+            self.ready = priced(scenario.model, self.island, self.plan, self.run, scenario.stack, self.demands())
+        return self.ready
+
+    def whole(self, values: Any) -> Floats:
+        """Numbers of the open mesh at the lengths of all axes."""
+        wide = tuple(length for length in self.alive.shape if length > 1)
+        return np.broadcast_to(np.asarray(values, dtype=float), wide).reshape(self.alive.shape)
+
+    def columns(self, step_time: Seconds) -> tuple[list[Floats], Seconds]:
+        """The objectives of plans that take so long a step, and how long their runs last."""
+        tokens = self.run.global_batch * self.run.seq_len
+        lasts = duration(self.run, step_time, tokens)
+        goal, island = self.question.goal, self.island
+        return [self.whole(value(one, island, lasts, tokens / step_time)) for one in goal.objectives], lasts
+
+    def numbers(self, flat: Any) -> Numbers:
+        """Numbers of plans in the space, from their positions in the box."""
+        positions = np.unravel_index(flat, self.alive.shape)
+        own = tuple(some[place] for some, place in zip(self.picked, positions, strict=True))
+        return np.asarray(self.variant.first + np.ravel_multi_index(own, self.variant.shape), dtype=np.int64)
+
+
 def search_box(question: Question, variant: Variant, picked: Picked, tally: Tally) -> None:
     """Count, price and keep every plan of a box."""
-    space = question.space
-    plan, run = laid(space, variant, picked)
+    space, points = question.space, boxes.size(picked)
     shape = tuple(map(len, picked))
-    wide = tuple(length for length in shape if length > 1)
-    points = boxes.size(picked)
+    plan, run = laid(space, variant, picked)
 
     def count(mask: Mask) -> int:
         return int(np.count_nonzero(mask)) * (points // mask.size)
 
     with np.errstate(all="ignore"):
         alive: Mask = np.asarray(exists(variant, plan))
-    left = count(alive)
-    tally.evaluated += left
-    for reason, mask in _rules(space, variant, plan, run):
-        alive = alive & mask
-        now = count(alive)
-        if now != left:
-            tally.rejected[reason] += left - now
-        left = now
-        if not left:
-            return
-    alive = np.broadcast_to(alive, wide).reshape(shape)
-    for box in boxes.alive(alive, WORTH):
-        for part in boxes.cut(box, BLOCK):
-            _fitting(question, variant, _inside(picked, part), alive[np.ix_(*part)], tally)
+        left = count(alive)
+        tally.evaluated += left
+        for reason, mask in _rules(space, variant, plan, run):
+            if mask.all():
+                continue
+            alive = alive & mask
+            now = count(alive)
+            if now != left:
+                tally.rejected[reason] += left - now
+            left = now
+            if not left:
+                return
+        whole = np.broadcast_to(alive, tuple(length for length in shape if length > 1)).reshape(shape)
+        for box in _Box(question, variant, picked, whole, plan, run).parts(whole, BLOCK):
+            _fitting(box, tally)
 
 
 def legal_somewhere(space: Space) -> bool:
@@ -114,98 +192,72 @@ def _whole(number: Any) -> Any:
     return (number >= 1.0) & (np.mod(number, 1.0) == 0.0)
 
 
-def _inside(picked: Picked, part: Picked) -> Picked:
-    """A part of a box, at the positions of the whole mesh."""
-    return tuple(positions[some] for positions, some in zip(picked, part, strict=True))
-
-
-def _fitting(question: Question, variant: Variant, picked: Picked, alive: Mask, tally: Tally) -> None:
+def _fitting(box: _Box, tally: Tally) -> None:
     """Ask for the memory first: it is a fraction of the work, and most plans of a large model do not fit."""
-    scenario, island = question.space.scenario, question.space.island(variant)
-    plan, run = laid(question.space, variant, picked)
-    with np.errstate(all="ignore"):
-        peak = np.asarray(footprint(scenario.model, plan, run, scenario.stack), dtype=float)
-    limit = float(island.accelerator.memory)
-    wide = tuple(length for length in alive.shape if length > 1)
-    peaks = np.broadcast_to(peak, wide).reshape(alive.shape)
-    fits = alive & (peaks <= limit)
+    scenario, limit = box.scenario, float(box.island.accelerator.memory)
+    peaks = box.whole(footprint(scenario.model, box.demands(), box.plan, box.run, scenario.stack))
+    fits = box.alive & (peaks <= limit)
     fitting = int(np.count_nonzero(fits))
-    out = int(np.count_nonzero(alive)) - fitting
+    out = int(np.count_nonzero(box.alive)) - fitting
     if out:
         tally.rejected[MEMORY] += out
         if not tally.feasible and not fitting:
-            over = np.where(alive, peaks, np.inf)
-            least = int(np.argmin(over))
-            tally.missed(
-                OVER_MEMORY, float(over.flat[least]) / limit, int(_number(variant, picked, np.array([least]))[0])
-            )
+            _miss(box, OVER_MEMORY, np.where(box.alive, peaks / limit, np.inf), tally)
     tally.feasible += fitting
-    for part in boxes.alive(fits, WORTH):
-        _promising(question, variant, _inside(picked, part), fits[np.ix_(*part)], tally)
+    for part in box.parts(fits):
+        _promising(part, tally)
 
 
-def _promising(question: Question, variant: Variant, picked: Picked, alive: Mask, tally: Tally) -> None:
+def _miss(box: _Box, kind: int, over: Floats, tally: Tally) -> None:
+    """Note the plan of a box that misses least."""
+    least = int(np.argmin(over))
+    tally.missed(kind, float(over.flat[least]), int(box.numbers(np.array([least]))[0]))
+
+
+def _promising(box: _Box, tally: Tally) -> None:
     """Leave out plans of which the work alone takes too long for the list, the front and the plan to compare with. Where a
-    deadline or a budget counts, every plan is priced."""
-    goal = question.goal
+    deadline or a budget counts, every plan is priced to the end."""
+    goal, stated = box.question.goal, box.question.stated
     limited = goal.deadline is not None or goal.budget is not None
-    if limited or variant.plan.schedule not in REPLAYED or not np.isfinite(tally.pool.bound()):
-        _pricing(question, variant, picked, alive, tally)
+    if limited or traits(box.plan.schedule).route == CROSSING or not np.isfinite(tally.pool.bound()):
+        _pricing(box, tally)
         return
-    scenario, island = question.space.scenario, question.space.island(variant)
-    plan, run = laid(question.space, variant, picked)
-    wide = tuple(length for length in alive.shape if length > 1)
-    with np.errstate(all="ignore"):
-        least = (1.0 - ROUNDING) * least_step_time(scenario.model, island, plan, run, scenario.stack)
-        tokens = run.global_batch * run.seq_len
-        lasts = duration(run, least, tokens)
-        columns = [np.asarray(value(one, island, lasts, tokens / least), dtype=float) for one in goal.objectives]
-        wanted = (columns[0] <= tally.pool.bound()) | ~tally.front.beaten(columns)
-        if question.stated is not None:
-            wanted = wanted | (columns[0] < question.stated)
-    kept = alive & np.broadcast_to(wanted, wide).reshape(alive.shape)
-    for part in boxes.alive(kept, WORTH):
-        _pricing(question, variant, _inside(picked, part), kept[np.ix_(*part)], tally)
+    columns, _ = box.columns((1.0 - ROUNDING) * least_step_time(box.priced(), box.plan))
+    wanted = (columns[0] <= tally.pool.bound()) | ~tally.front.beaten(columns)
+    if stated is not None:
+        wanted = wanted | (columns[0] < stated)
+    for part in box.parts(box.alive & wanted):
+        _pricing(part, tally)
 
 
-def _pricing(question: Question, variant: Variant, picked: Picked, alive: Mask, tally: Tally) -> None:
-    """Price what fits and keep the best of it."""
-    scenario, island, goal = question.space.scenario, question.space.island(variant), question.goal
-    plan, run = laid(question.space, variant, picked)
-    wide = tuple(length for length in alive.shape if length > 1)
-    alive = alive.reshape(wide)
-    with np.errstate(all="ignore"):
-        estimate = evaluate(scenario.model, island, plan, run, scenario.stack)
-        lasts = duration(run, estimate.step_time, estimate.tokens)
-        rate = estimate.tokens / estimate.step_time
-        columns = [np.asarray(value(one, island, lasts, rate), dtype=float) for one in goal.objectives]
-        alive = _within(question, variant, picked, lasts, alive, tally)
+def _pricing(box: _Box, tally: Tally) -> None:
+    """Price to the end, and keep the best."""
+    ledger, _, _ = timed(box.priced(), box.plan, box.run, box.scenario.stack)
+    columns, lasts = box.columns(add.total(ledger))
+    alive = _within(box, lasts, tally)
     if not alive.any():
         return
     first = np.where(alive, columns[0], np.inf)
-    if question.stated is not None:
-        tally.better += int(np.count_nonzero(first < question.stated))
-    levels = np.asarray(complexity(plan))
+    if box.question.stated is not None:
+        tally.better += int(np.count_nonzero(first < box.question.stated))
+    levels = box.whole(complexity(box.plan)).astype(np.int64)
     near = np.flatnonzero(np.isfinite(first) & (first <= tally.pool.bounds()[levels]))
-    if len(near):
-        level_of = np.broadcast_to(levels, wide).reshape(-1)[near]
-        values = first.reshape(-1)[near]
-        for level in np.unique(level_of):
-            some = level_of == level
-            kept = near[some]
-            tally.pool.add(int(level), values[some], _number(variant, picked, kept))
-    _onto_front(variant, picked, columns, alive, first, levels, tally)
+    level_of, values = levels.reshape(-1)[near], first.reshape(-1)[near]
+    for level in np.unique(level_of):
+        some = level_of == level
+        tally.pool.add(int(level), values[some], box.numbers(near[some]))
+    _onto_front(box, columns, alive, first, levels, tally)
 
 
-def _within(question: Question, variant: Variant, picked: Picked, lasts: Any, alive: Mask, tally: Tally) -> Mask:
+def _within(box: _Box, lasts: Seconds, tally: Tally) -> Mask:
     """What keeps the deadline and the budget; what does not is counted, and the least of it noted where nothing does."""
-    goal, island = question.goal, question.space.island(variant)
+    goal = box.question.goal
     limits = [
-        (reason, np.asarray(spent), most)
-        for reason, spent, most in ((LATE, lasts, goal.deadline), (DEAR, cost(island, lasts), goal.budget))
+        (reason, box.whole(spent), most)
+        for reason, spent, most in ((LATE, lasts, goal.deadline), (DEAR, cost(box.island, lasts), goal.budget))
         if most is not None
     ]
-    kept = alive
+    kept = box.alive
     for reason, spent, most in limits:
         left = kept & (spent <= most)
         broken = int(np.count_nonzero(kept)) - int(np.count_nonzero(left))
@@ -214,27 +266,19 @@ def _within(question: Question, variant: Variant, picked: Picked, lasts: Any, al
             tally.feasible -= broken
         kept = left
     if limits and not kept.any():
-        over = np.where(
-            alive, np.maximum.reduce([np.broadcast_to(spent / most, alive.shape) for _, spent, most in limits]), np.inf
-        )
-        least = int(np.argmin(over))
-        tally.missed(OVER_LIMIT, float(over.flat[least]), int(_number(variant, picked, np.array([least]))[0]))
+        over = np.maximum.reduce([spent / most for _, spent, most in limits])
+        _miss(box, OVER_LIMIT, np.where(box.alive, over, np.inf), tally)
     return kept
 
 
-def _onto_front(
-    variant: Variant, picked: Picked, columns: list[Any], alive: Mask, first: Any, levels: Any, tally: Tally
-) -> None:
+def _onto_front(box: _Box, columns: list[Floats], alive: Mask, first: Floats, levels: Numbers, tally: Tally) -> None:
     """Offer to the front what neither the best plan of the box nor some members of the front beat."""
     best = np.unravel_index(int(np.argmin(first)), first.shape)
-    whole = [np.broadcast_to(column, first.shape) for column in columns]
-    better = np.zeros((), dtype=bool)
+    offered = first == first[best]
     for column in columns[1:]:
-        better = better | (column < np.broadcast_to(column, first.shape)[best])
-    equal = first == first[best]
-    offered = alive & (np.broadcast_to(better, first.shape) | equal)
-    flat = np.flatnonzero(offered)
-    some = [column.reshape(-1)[flat] for column in whole]
+        offered = offered | (column < column[best])
+    flat = np.flatnonzero(alive & offered)
+    some = [column.reshape(-1)[flat] for column in columns]
     beaten = tally.front.beaten(some)
     if len(columns) == 1 and len(tally.front.points):
         beaten = some[0] > tally.front.points[0, 0]
@@ -242,11 +286,10 @@ def _onto_front(
         beaten &= ~_equal(some, tally.front.points)
     flat, some = flat[~beaten], [column[~beaten] for column in some]
     if len(flat):
-        level_of = np.broadcast_to(levels, first.shape).reshape(-1)[flat].astype(np.int64)
-        tally.front.add(np.stack(some, axis=1), level_of, _number(variant, picked, flat))
+        tally.front.add(np.stack(some, axis=1), levels.reshape(-1)[flat], box.numbers(flat))
 
 
-def _equal(columns: list[Any], members: Any) -> Any:
+def _equal(columns: list[Floats], members: Floats) -> Mask:
     """Where a row equals one of the members: the simpler of the two is to be known."""
     found = np.zeros(len(columns[0]), dtype=bool)
     for member in members:
@@ -255,13 +298,6 @@ def _equal(columns: list[Any], members: Any) -> Any:
             same &= column == one
         found |= same
     return found
-
-
-def _number(variant: Variant, picked: Picked, flat: Any) -> Any:
-    """Numbers of points in the space, from their positions in a box."""
-    positions = np.unravel_index(flat, tuple(map(len, picked)))
-    own = tuple(some[place] for some, place in zip(picked, positions, strict=True))
-    return variant.first + np.ravel_multi_index(own, variant.shape).astype(np.int64)
 
 
 def complexity(plan: Plan) -> Any:

@@ -20,7 +20,7 @@ def size(picked: Picked) -> int:
     return math.prod(map(len, picked))
 
 
-def cut(picked: Picked, most: int) -> Iterator[Picked]:
+def cut(picked: Picked, most: float) -> Iterator[Picked]:
     """The box in pieces of at most `most` points, halved along its longest axis."""
     if size(picked) <= most:
         yield picked

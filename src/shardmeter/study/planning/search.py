@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.study.planning import boxes
-from shardmeter.study.planning.block import CHUNK, REPLAYED, Question, search_box
+from shardmeter.study.planning.block import CHUNK, Question, search_box
 from shardmeter.study.planning.space import NUMBERS, Picked
 from shardmeter.study.planning.tally import Tally
 
@@ -44,6 +44,8 @@ PER_SECOND = 4e6
 """Plans a second, to say how long a space would take."""
 OVERHEAD = 20_000
 """Points that one variant costs on top, for each group of four virtual stages."""
+REPLAYED = ("interleaved", "zb-v")
+"""Schedules that are run turn by turn."""
 LARGE = 8e6
 """Work (in points) from which a second process is worth its start."""
 

@@ -53,6 +53,8 @@ def every(asked: Scenario, pins: dict[str, tuple[Any, ...]]) -> list[tuple[Plan,
             continue
         if said["pp"] == 1 and said["virtual_stages"] > 1:
             continue
+        if not said["reshard"] and True in pins["reshard"] and island.gpus == inner and said["cp"] == 1:
+            continue  # nothing is sharded: the same plan again
         made = changed(asked.plan, **{**said, "pp": int(said["pp"]), "virtual_stages": int(said["virtual_stages"])})
         made = changed(
             made, dp_shard=float(island.gpus / inner), schedule="1f1b" if said["pp"] == 1 else said["schedule"]

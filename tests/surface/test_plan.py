@@ -96,8 +96,7 @@ def test_the_command_of_the_page_predicts_the_first_plan(capsys):
 
 def test_the_command_keeps_what_the_stack_or_the_plan_says_of_arithmetic(capsys):
     data = answer(capsys, *MODEL, "--stack", "mcore-2024", "--set", "plan.pp=2", "--set", "plan.tp=2", "--set",
-                  "plan.schedule=interleaved", "--set", "plan.optimizer=adamw8bit", "--set", "plan.offload=[optimizer]",
-                  "--set", "plan.reduce_dtype=bf16")  # fmt: skip
+                  "plan.schedule=interleaved", "--set", "plan.optimizer=adamw8bit", "--set", "plan.reduce_dtype=bf16")  # fmt: skip
     assert main([*shlex.split(data["command"])[1:], "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["step_time_s"] == data["plans"][0]["step_time_s"]
 
@@ -132,7 +131,7 @@ def test_words_that_are_not_offered_can_be_asked_for(capsys):
 
 
 def test_simpler_first_and_ties_are_said(capsys):
-    data = answer(capsys, *MODEL, "--top", "20")
+    data = answer(capsys, *MODEL, "--set", "plan.pp=1", "--top", "20")
     bands = [int(100 * one["behind"] + 1e-6) for one in data["plans"]]
     assert bands[0] == 0
     first = [one for one in data["plans"] if one["behind"] < 0.0099]
@@ -148,18 +147,28 @@ def test_all_plans_have_one_batch(capsys):
 
 
 def test_your_plan_is_placed(capsys):
-    data = answer(capsys, *MODEL, "--plan", "fsdp,tp=8,recompute=full")
+    small = ["--model", "llama-3.2-1b", "--gpus", "2xH100-SXM5-80GB", "--global-batch", "8"]
+    data = answer(capsys, *small, "--plan", "fsdp,tp=2,recompute=full")
     yours = data["yours"]
     assert yours["rank"] > 1
     assert yours["behind"] > 0.1
-    assert yours["differs"]["tp"] == 8
+    assert yours["differs"]["tp"] == 2
     again = shardmeter.predict(
-        model="llama-3.1-8b", gpus="8xH100-SXM5-80GB", plan="fsdp,tp=8,recompute=full", global_batch=64
+        model="llama-3.2-1b", gpus="2xH100-SXM5-80GB", plan="fsdp,tp=2,recompute=full", global_batch=8
     )
     assert yours["step_time_s"] == again.step_time
-    assert main(["plan", *MODEL, "--plan", "fsdp,tp=8,recompute=full"]) == 0
-    assert "Your plan" in capsys.readouterr().out
-    assert answer(capsys, *MODEL, "--plan", "ddp")["yours"]["rank"] is None
+    better = [one for one in data["plans"] if one["step_time_s"] < yours["step_time_s"]]
+    assert yours["rank"] == len(better) + 1 or len(better) == len(data["plans"])
+
+
+def test_the_page_of_your_plan(capsys):
+    record = shardmeter.load(
+        None, options={"model": "llama-3.1-8b", "gpus": "1xH100-SXM5-80GB", "plan": "none", "global_batch": 8}
+    )
+    found = shardmeter.plan(record, top=1)
+    assert found.compared is not None
+    assert found.compared.rank is None
+    assert "does not fit" in str(found)
 
 
 def test_a_pin_sets_the_plan_of_the_file_aside(capsys):
@@ -197,7 +206,7 @@ def test_csv(capsys):
 
 
 def test_nothing_fits(capsys):
-    options = ["--model", "llama-3.1-405b", "--gpus", "8xH100-SXM5-80GB", "--global-batch", "64"]
+    options = ["--model", "llama-3.1-70b", "--gpus", "2xH100-SXM5-80GB", "--global-batch", "16"]
     data = answer(capsys, *options, code=1)
     assert data["plans"] == []
     assert data["nearest_miss"]["memory_peak_gib"] > data["nearest_miss"]["memory_limit_gib"]
@@ -248,7 +257,8 @@ def test_plan_auto_anywhere(capsys):
     )
     assert shardmeter.predict(record).step_time == best["step_time_s"]
     assert main(["solve", "seq", *options]) == 0
-    assert main(["predict", "--model", "llama-3.1-405b", "--gpus", "8xH100-SXM5-80GB", "--plan", "auto"]) == 1
+    none = ["--model", "llama-3.1-70b", "--gpus", "1xH100-SXM5-80GB", "--plan", "auto"]
+    assert main(["predict", *none]) == 1
     assert "none is feasible" in capsys.readouterr().out
 
 

@@ -35,8 +35,14 @@ def empty(question: Question, tally: Tally) -> BadScenario:
 
 
 def _text(values: tuple[Any, ...]) -> str:
-    shown = [f"{one:g}" if isinstance(one, float) else str(one) for one in values[:6]]
+    shown = [_word(one) for one in values[:6]]
     return shown[0] if len(values) == 1 else f"[{', '.join(shown)}{', …' if len(values) > 6 else ''}]"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(value)}]"
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _opens(scenario: Scenario, choices: Choices, pin: str) -> bool:

@@ -195,8 +195,9 @@ def _axes(scenario: Scenario, choices: Choices, island: Island) -> dict[str, tup
     axes = {name: tuple(choices.plan.get(name, ())) or usual[name] for name in usual}
     axes["seq_len"] = choices.seq_len
     axes["global_batch"] = tuple(float(place) for place in range(len(choices.global_batch)))
-    micro = {one for batch in _batches(choices).flat for one in divisors(batch)}
-    axes["micro_batch"] = tuple(choices.plan.get("micro_batch", ())) or tuple(sorted(micro))
+    pinned = tuple(choices.plan.get("micro_batch", ()))
+    batches = np.unique(_batches(choices)) if not pinned else ()
+    axes["micro_batch"] = pinned or tuple(sorted({one for batch in batches for one in divisors(float(batch))}))
     return axes
 
 

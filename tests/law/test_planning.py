@@ -128,7 +128,7 @@ WIDE: dict[str, tuple[Any, ...]] = {
     "micro_batch": (1.0, 2.0, 4.0), "sharding": ("fsdp",), "reshard": (True, False), "recompute": ("none", "full"),
     "schedule": ("1f1b",), "virtual_stages": (1.0,),
 }  # fmt: skip
-LARGER = (
+LARGER: tuple[tuple[str, int, dict[str, tuple[Any, ...]]], ...] = (
     ("llama-3.1-8b", 16, {}),
     ("llama-3.1-8b", 8, {"schedule": ("interleaved",), "virtual_stages": (1.0, 2.0, 4.0), "reshard": (True,)}),
     ("olmoe-1b-7b", 8, {"ep": (1.0, 2.0, 4.0, 8.0), "pp": (1.0,)}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import shardmeter
 from shardmeter import data
+from shardmeter.cli import main
 from shardmeter.core.record import changed
 from shardmeter.scenario import load
 from shardmeter.scenario.catalog import load_catalog
@@ -97,8 +99,8 @@ def test_the_regret_of_the_planner_on_measured_grids(rows: list[MappedRow]) -> N
     for row in rows:
         named = grid(row)
         if named is not None and row.scenario is not None:
-            stack = row.scenario.stack
-            grids.setdefault((named[0], f"{stack.name} {stack.attention} {stack.kernels}"), []).append(row)
+            used = row.scenario.stack
+            grids.setdefault((named[0], f"{used.name} {used.attention} {used.kernels}"), []).append(row)
     regrets: dict[str, float] = {}
     lost = 0
     for (name, stack), group in grids.items():
@@ -116,7 +118,7 @@ def test_the_regret_of_the_planner_on_measured_grids(rows: list[MappedRow]) -> N
     print(f"\n{len(regrets)} grids, {lost} of which no measured plan is said to fit; mean regret {mean:.1%}, none in {none}, "
           f"worst {regrets[worst]:.1%} ({worst})")  # fmt: skip
     assert len(regrets) >= 20
-    assert mean <= 0.06
+    assert mean <= 0.04
     said = re.search(r"mean regret is (\d+\.\d) % over (\d+) grids", PAGE)
     assert said is not None
     assert (said[1], int(said[2])) == (f"{100 * mean:.1f}", len(regrets)), "the page has the figure"
@@ -135,10 +137,6 @@ def test_the_example_of_the_page_is_what_is_printed(capsys: pytest.CaptureFixtur
     """The page's example, without its clock."""
     block = re.search(r"```console\n\$ shardmeter (plan .*?)\n(.*?)```", PAGE, re.DOTALL)
     assert block is not None
-    import shlex
-
-    from shardmeter.cli import main
-
     assert main(shlex.split(block[1])) == 0
     clock = re.compile(r" in \d+\.\d s")
     printed = clock.sub("", capsys.readouterr().out)

@@ -109,7 +109,7 @@ def test_search():
     """Every plan of the space through rules, memory, bound, time, list and front."""
     options = {"model": "llama-3.1-8b", "gpus": "1024xH100-SXM5-80GB"}
     question = load(None, options=options, overrides=[f"{name}={said}" for name, said in SPACE.items()], planning=True)
-    seen = []
+    seen: list[object] = []
     found = plan(question, processes=2, progress=seen.append)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     largest = 1024 * max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)

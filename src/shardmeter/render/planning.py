@@ -74,7 +74,7 @@ def _columns(answer: Answer) -> tuple[Column, ...]:
     """The columns of plans: what was asked for, and what always counts."""
     return (
         Column(key="rank", title=""),
-        Column(key="line", title="plan", wide=True),
+        Column(key="line", title="plan"),
         *(Column(key=name, title=text) for name, text in _varying(answer)),
         Column(key="step_time_s", title="step", unit="s"),
         Column(key="tokens_per_s", title="tokens/s"),

@@ -7,6 +7,7 @@ at a time, by the same field types, so that an unknown word has its "did you mea
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
 from typing import Any
@@ -34,6 +35,8 @@ WORDS = ("sharding", "schedule", "recompute", "cp_kind", "offload", *ARITHMETIC[
 BATCH_TOKENS, BATCH_SAMPLES = 4_194_304.0, 4096.0
 """Global batch where none is said, so that all plans are compared at the same one: 4 Mi tokens (as GPT-3 and Llama 2 were
 trained with), or so many images."""
+_SIZES = re.compile(r"\s*([0-9][^,]*?\.\.[^,]*?)\s*[xX×*]\s*([A-Za-z][^,]*)")
+"""A range of sizes of one kind: `64..512:x2xH100-SXM5-80GB`."""
 _FOLLOWS = ("plan fsdp", "micro_batch =", "dp_shard =", "dp_replicate =", "global_batch =", "async_tp ", "cp_kind ")
 """How assumptions start that are the planner's to make."""
 
@@ -154,7 +157,10 @@ def _listed(document: Document, path: Path, value: Any) -> tuple[Any, ...]:
             document.problems.append(_problem(document, path, "has no values", "leave it out"))
         return tuple(value)
     if isinstance(value, str) and is_range(value):
+        sized = _SIZES.fullmatch(value) if path[-1] == "gpus" else None
         try:
+            if sized is not None:
+                return tuple(f"{one}x{sized[2]}" for one in values(sized[1], ".".join(map(str, path))))
             return values(value, ".".join(map(str, path)))
         except BadScenario as error:
             document.problems.extend(changed(one, where=document.where(path)) for one in error.violations)

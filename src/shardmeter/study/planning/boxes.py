@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import numpy as np
 
@@ -49,15 +50,20 @@ def alive(mask: Mask, worth: int) -> Iterator[Picked]:
 
 def _trimmed(mask: Mask, place: Picked, worth: int) -> Iterator[Picked]:
     dead = mask.size - int(np.count_nonzero(mask))
-    kept = _live(mask) if dead else whole(mask.shape)
+    if dead == 0:
+        yield place
+        return
+    shadows = {tuple(range(mask.ndim)): mask}
+    kept = [np.flatnonzero(_shadow(shadows, (axis,))) for axis in range(mask.ndim)]
     if any(len(positions) < length for positions, length in zip(kept, mask.shape, strict=True)):
-        dead -= mask.size - size(kept)
+        dead -= mask.size - size(tuple(kept))
         mask = mask[np.ix_(*kept)]
         place = tuple(positions[some] for positions, some in zip(place, kept, strict=True))
+        shadows = {tuple(range(mask.ndim)): mask}
     if dead < worth:
         yield place
         return
-    left, axis = _halved(mask)
+    left, axis = _halved(shadows, mask.shape)
     if mask.size - left < worth:
         yield place
         return
@@ -67,18 +73,32 @@ def _trimmed(mask: Mask, place: Picked, worth: int) -> Iterator[Picked]:
         yield from _trimmed(mask[index], (*place[:axis], place[axis][part], *place[axis + 1 :]), worth)
 
 
-def _live(mask: Mask) -> Picked:
-    """The positions of every axis at which something is alive."""
-    axes = range(mask.ndim)
-    return tuple(np.flatnonzero(mask.any(axis=tuple(other for other in axes if other != axis))) for axis in axes)
+Shadows: TypeAlias = dict[tuple[int, ...], Mask]
+"""A mask and what was found of it: for some of its axes, where anything is alive along all others."""
 
 
-def _halved(mask: Mask) -> tuple[int, int]:
+def _shadow(shadows: Shadows, kept: tuple[int, ...]) -> Mask:
+    """Where anything is alive along the axes that are not `kept`: the first of them go first, each shadow from a larger one."""
+    if kept not in shadows:
+        dropped = max(set(max(shadows, key=len)) - set(kept))
+        parent = tuple(sorted((*kept, dropped)))
+        shadows[kept] = np.asarray(_shadow(shadows, parent).any(axis=parent.index(dropped)))
+    return shadows[kept]
+
+
+def _halved(shadows: Shadows, shape: tuple[int, ...]) -> tuple[int, int]:
     """Points of the two trimmed halves together, and the axis, of the cut in the middle that leaves the fewest."""
-    best = (mask.size, 0)
-    for axis, length in enumerate(mask.shape):
+    best = (math.prod(shape), 0)
+    for axis, length in enumerate(shape):
         if length > 1:
-            before = (*(slice(None) for _ in range(axis)),)
-            halves = (mask[(*before, part)] for part in (slice(None, length // 2), slice(length // 2, None)))
-            best = min(best, (sum(size(_live(half)) for half in halves), axis))
+            left = 0
+            for part in (slice(None, length // 2), slice(length // 2, None)):
+                points = int(np.count_nonzero(_shadow(shadows, (axis,))[part]))
+                for other in range(len(shape)):
+                    if other != axis:
+                        both = _shadow(shadows, (min(axis, other), max(axis, other)))
+                        half = both[part] if axis < other else both[:, part]
+                        points *= int(np.count_nonzero(half.any(axis=0 if axis < other else 1)))
+                left += points
+            best = min(best, (left, axis))
     return best

@@ -234,6 +234,12 @@ def chosen(
     return changed(scenario, choices=choices, assumptions=tuple(assumptions))
 
 
+def unasked(run: RunInput) -> tuple[str, ...]:
+    """A sentence about what only a planner looks at, where none is asked."""
+    said = [name for name in ("deadline", "budget", "objective") if getattr(run, name) is not None]
+    return (f"{', '.join(said)}: for `shardmeter plan` and plan: auto; not looked at here",) if said else ()
+
+
 def _read(shape: Any, path: Path, name: str, raw: tuple[Any, ...], found: Findings) -> tuple[Any, ...]:
     """Every value of one field by the field's own type; `any` stays a word."""
     made: list[Any] = []

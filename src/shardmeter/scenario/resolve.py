@@ -13,7 +13,7 @@ from shardmeter.engine.constraints import CONSTRAINTS, violations
 from shardmeter.engine.rules import listed, near
 from shardmeter.families import assumed, family, given_sequence, names
 from shardmeter.families.operations import is_layer
-from shardmeter.scenario.choices import Asked, chosen
+from shardmeter.scenario.choices import Asked, chosen, unasked
 from shardmeter.scenario.fleet import overridden, resolve_island
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
 from shardmeter.scenario.read import SUFFIXES, Document
@@ -84,6 +84,8 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
     )
     if left_open is not None:
         made = chosen(left_open, made, document, given, rows, found)
+    else:
+        made = changed(made, assumptions=(*made.assumptions, *unasked(asked_run)))
     found.stop()
     return made
 

@@ -80,7 +80,7 @@ Shadows: TypeAlias = dict[tuple[int, ...], Mask]
 def _shadow(shadows: Shadows, kept: tuple[int, ...]) -> Mask:
     """Where anything is alive along the axes that are not `kept`: the first of them go first, each shadow from a larger one."""
     if kept not in shadows:
-        dropped = max(set(max(shadows, key=len)) - set(kept))
+        dropped = max(set(next(iter(shadows))) - set(kept))  # the first one has all axes
         parent = tuple(sorted((*kept, dropped)))
         shadows[kept] = np.asarray(_shadow(shadows, parent).any(axis=parent.index(dropped)))
     return shadows[kept]

@@ -31,7 +31,7 @@ class Done:
     """Points of the space that are done, those that are no plan among them, by the work that they take."""
     total: int
     rate: float
-    """A second."""
+    """A second; 0 where that is not known yet."""
 
 
 Progress: TypeAlias = Callable[[Done], None]
@@ -42,11 +42,11 @@ MOST = 2_000_000_000
 """Plans beyond which a space is refused: some ten minutes."""
 PER_SECOND = 4e6
 """Plans a second, to say how long a space would take."""
-OVERHEAD = 20_000
-"""Points that one variant costs on top, for each group of four virtual stages."""
+OVERHEAD = 60_000
+"""Points that one variant costs on top, and again for every 16 chunks of a schedule that is run turn by turn."""
 REPLAYED = ("interleaved", "zb-v")
 """Schedules that are run turn by turn."""
-LARGE = 8e6
+LARGE = 2e7
 """Work (in points) from which a second process is worth its start."""
 
 
@@ -63,17 +63,32 @@ def search(
     work = sum(_work(question, batch) for batch in batches)
     if processes is None:
         processes = min(2, os.cpu_count() or 1) if work > LARGE else 1
-    tally, done, began = question.tally(), 0.0, time.perf_counter()
+    tally, done, pace = question.tally(), 0.0, _Pace()
     with closing(_run(question, batches, processes, tally)) as parts:
         for batch, part in parts:
             tally.merge(part)
             done += _work(question, batch)
             if progress is not None:
                 rows = int(question.space.size * min(done / work, 1.0))
-                progress(Done(rows=rows, total=question.space.size, rate=rows / (time.perf_counter() - began)))
+                progress(Done(rows=rows, total=question.space.size, rate=pace.of(rows)))
             if stop is not None and stop() and done < work:
                 return tally, False
     return tally, True
+
+
+class _Pace:
+    """How fast rows are done since the first of them: until then processes start."""
+
+    def __init__(self) -> None:
+        self.first: tuple[float, int] | None = None
+
+    def of(self, rows: int) -> float:
+        """Rows a second; 0 before there is a second report."""
+        now = time.perf_counter()
+        if self.first is None:
+            self.first = now, rows
+        began, before = self.first
+        return (rows - before) / (now - began) if now > began else 0.0
 
 
 def check_size(question: Question) -> None:
@@ -123,7 +138,7 @@ def _work(question: Question, batch: Sequence[Task]) -> float:
 
 def _overhead(question: Question, task: Task) -> float:
     plan = question.space.variants[task[0]].plan
-    return OVERHEAD * (1.0 + plan.pp * plan.virtual_stages / 4.0 if plan.schedule in REPLAYED else 1.0)
+    return OVERHEAD * (1.0 + plan.pp * plan.virtual_stages / 16.0 if plan.schedule in REPLAYED else 1.0)
 
 
 def _part(question: Question, batch: Sequence[Task], known: Tally) -> Tally:

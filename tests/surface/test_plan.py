@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -280,7 +279,7 @@ def test_in_python():
 
 
 BAD = {
-    "contradictory pins": (["--set", "plan.tp=8", "--set", "plan.pp=8"], ["no legal plan", "drop or widen", "tp=8"]),
+    "contradictory pins": (["--set", "plan.tp=8", "--set", "plan.pp=8"], ["no legal plan", "drop or widen", "tp=8", "tp 8 · pp 8 = 64 on 8 GPUs"]),
     "tp of nothing": (["--set", "plan.tp=3"], ["no legal plan", "tp=3"]),
     "unknown field": (["--set", "plan.tensor_paralel=8"], ["tensor_paralel"]),
     "unknown word": (["--set", "plan.recompute=nnone,full"], ["nnone", "none"]),
@@ -338,21 +337,23 @@ def test_an_interrupt_shows_what_was_found(capsys, monkeypatch):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of a terminal")
 def test_an_interrupt_of_two_processes():
-    """As a terminal sends it: to the whole group."""
-    options = ["--model", "deepseek-v3", "--gpus", "1024xH100-SXM5-80GB", "--processes", "2", "--format", "json"]
+    """As a terminal sends it, to the whole group, once the search has said how far it is."""
+    options = ["--model", "deepseek-v3", "--gpus", "2048xH100-SXM5-80GB", "--global-batch", "15360", "--processes", "2"]
     running = subprocess.Popen(
-        [sys.executable, "-m", "shardmeter", "plan", *options],
+        [sys.executable, "-m", "shardmeter", "plan", *options, "--format", "json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     killer = threading.Timer(300, running.kill)
     killer.start()
-    time.sleep(12)
+    assert running.stderr is not None
+    assert running.stderr.readline().startswith("plans: ")
     os.killpg(running.pid, signal.SIGINT)
     out, said = running.communicate()
     killer.cancel()
     assert running.returncode == 130
     assert "Traceback" not in said
-    assert not out or not json.loads(out)["space"]["optimal"]
+    assert "interrupted: the best of the first" in said
+    assert not json.loads(out)["space"]["optimal"]
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation
@@ -9,8 +10,9 @@ from shardmeter.core.record import changed
 from shardmeter.engine.constraints import violations
 from shardmeter.scenario.choices import ANY
 from shardmeter.specs import Choices, Scenario
+from shardmeter.specs.plan import AXES
 from shardmeter.study.planning import words
-from shardmeter.study.planning.block import Question, legal_somewhere
+from shardmeter.study.planning.block import DEGREES, Question, legal_somewhere
 from shardmeter.study.planning.space import Space, space_of
 from shardmeter.study.planning.tally import Tally
 
@@ -29,9 +31,18 @@ def empty(question: Question, tally: Tally) -> BadScenario:
     found = [
         Violation(field="plan", says=f"{count:,} of {tally.evaluated:,} plans break it", rule=reason, way_out=way_out)
         for reason, count in reasons
-    ] or [Violation(field="plan", says="no plan is left to try", way_out=way_out)]
+    ] or [Violation(field="plan", says=_product(space), rule=DEGREES, way_out=way_out)]
     held = f" with {', '.join(f'{name}={text}' for name, text in said.items())}" if said else ""
     return BadScenario(f"{space.scenario.name}: no legal plan{held}", found)
+
+
+def _product(space: Space) -> str:
+    """What the smallest of the pinned degrees come to, beside the GPUs that there are."""
+    pins = {name: min(values) for name, values in space.choices.plan.items() if name in AXES and values}
+    gpus = max(float(island.gpus) for island in space.choices.islands)
+    if not pins:
+        return f"no plan is left to try on {gpus:,.0f} GPUs"
+    return f"{' · '.join(f'{name} {_word(one)}' for name, one in pins.items())} = {math.prod(pins.values()):,.0f} on {gpus:,.0f} GPUs"
 
 
 def _text(values: tuple[Any, ...]) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from shardmeter.engine.timeline.pipeline import pipeline
 from shardmeter.engine.timeline.simulate import simulate
 from shardmeter.scenario import load
 from shardmeter.schedules import Slot
+from shardmeter.study.planning.plans import plan
 from shardmeter.study.predict import predict
 
 OPTIONS = {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp", "tokens": "1T"}
@@ -92,6 +94,37 @@ def test_plans_per_second():
     assert points == 4 * 10 * 64 * 400
     print(f"\nplans per second on the mesh `degrees` ({points:,} points): {points / min(times) / 1e6:.2f} M (bar 1 M)")
     assert points / min(times) > PLANS / MARGIN
+
+
+SPACE = {
+    "plan.pp": "1,2,4", "plan.schedule": "1f1b", "plan.micro_batch": "1,2,4,8", "run.seq_len": "512..32768:+512",
+    "run.global_batch": "1024..65536:+1024",
+}  # fmt: skip
+"""The space `plans`: 10^8 plans of one island, with sequence and batch open."""
+SEARCHED, LONGEST, LARGEST = 5e6, 25.0, 2**30
+"""Bars of a search in two processes: plans a second, seconds of the space `plans`, bytes of the largest process."""
+
+
+def test_search():
+    """Every plan of the space through rules, memory, bound, time, list and front."""
+    options = {"model": "llama-3.1-8b", "gpus": "1024xH100-SXM5-80GB"}
+    question = load(None, options=options, overrides=[f"{name}={said}" for name, said in SPACE.items()], planning=True)
+    seen: list[object] = []
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = plan(question, processes=2, progress=seen.append)
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    busy = spent.ru_utime + spent.ru_stime - before.ru_utime - before.ru_stime
+    largest = 1024 * max(spent.ru_maxrss, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    rate, free = found.tally.evaluated / found.seconds, 2.0 * found.tally.evaluated / busy
+    print(
+        f"\nsearch of {found.tally.evaluated:,} plans, {found.tally.feasible:,} feasible: {found.seconds:.1f} s (bar {LONGEST:.0f} s), "
+        f"{rate / 1e6:.2f} M/s, {free / 1e6:.2f} M/s of two undisturbed processes (bar {SEARCHED / 1e6:.0f} M); "
+        f"{largest / 2**20:.0f} MiB, told {len(seen)} times how far it is"
+    )
+    assert found.tally.evaluated > 1e8
+    assert len(seen) > 20
+    assert largest < LARGEST
+    assert free > SEARCHED / MARGIN
 
 
 def test_timeline():

@@ -26,6 +26,7 @@ from shardmeter.study.fit.leave_out import (
     numbers_without,
 )
 from shardmeter.study.fit.memory import memory_numbers
+from shardmeter.study.fit.ratio import ratio_spread
 from shardmeter.study.fit.spread import source_votes, spread, step_time_spreads
 from shardmeter.study.fit.stacks import Fit
 from shardmeter.study.intervals import OTHER, SPREAD_FILE
@@ -145,6 +146,7 @@ def write_spread(mapped: list[MappedRow], taught: list[FitRow], rows: list[FitRo
     )
     votes = source_votes([row.source_key for row in known])
     spreads.append(spread(OTHER, "memory", residuals, votes, "all rows, one vote a source: nothing is fitted"))
+    spreads.append(ratio_spread(mapped, predicted))
     with (DATA / SPREAD_FILE).open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["quantity", "stack", "low", "high", "rows", "basis"])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
-    from shardmeter.study.api import explain, predict, solve
+    from shardmeter.study.api import explain, plan, predict, solve
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "__version__",
     "explain",
     "load",
+    "plan",
     "predict",
     "solve",
     "validate",
@@ -44,6 +45,7 @@ _HOMES = {
     "explain": "shardmeter.study.api",
     "load": "shardmeter.scenario",
     "page": "shardmeter.render.page",
+    "plan": "shardmeter.study.api",
     "predict": "shardmeter.study.api",
     "solve": "shardmeter.study.api",
     "validate": "shardmeter.study.validate",

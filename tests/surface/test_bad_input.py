@@ -253,7 +253,6 @@ def test_unknown_keys_and_words_say_what_was_meant(path: str, value: Any, way_ou
         ("fleet.islands.0.count", 2),
         ("run.target_loss", 2.0),
         ("run.phases", [{"tokens": "1T"}]),
-        ("run.deadline", "30 d"),
     ],
 )
 def test_what_is_not_modelled_yet_is_refused_by_name(path: str, value: Any) -> None:
@@ -262,10 +261,9 @@ def test_what_is_not_modelled_yet_is_refused_by_name(path: str, value: Any) -> N
     assert path in text
 
 
-def test_several_islands_and_plan_auto_are_refused_by_name() -> None:
+def test_several_islands_are_refused_by_name() -> None:
     island = GOOD["fleet"]["islands"][0]
     assert "several islands (oregon, iowa)" in refused(changed("fleet.islands", [island, island | {"name": "iowa"}]))
-    assert "needs the planner" in refused(changed("plan", "auto"))
 
 
 @pytest.mark.parametrize("value", [[1], 3, True, "64", "x H100", "0xH100-SXM5-80GB", "1e99xH100-SXM5-80GB"])

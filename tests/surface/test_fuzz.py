@@ -33,7 +33,7 @@ WORDS = [
     "fsdp,tp=-1",
     "ddp,pp=1e400",
     "zero1,pp=4,tp=nan",
-    "auto",
+    "auto,tp=8,pp=1,micro_batch=1",
     "--seq",
     "--micro-batch",
     "--global-batch",

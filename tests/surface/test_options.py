@@ -25,6 +25,7 @@ SCENARIO = {
 OPTIONS = {
     "predict": SCENARIO,
     "explain": SCENARIO | {"--term"},
+    "plan": SCENARIO | {"--objective", "--deadline", "--budget", "--top", "--processes"},
     "solve": SCENARIO | {"question"},
     "trace": SCENARIO | {"-o", "--out", "--svg", "--steps", "--ranks", "--straggle", "--seed"},
     "validate": {"file", "--bars", "--catalog", "--format"},

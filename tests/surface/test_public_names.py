@@ -20,6 +20,7 @@ PUBLIC = {
     "__version__",
     "explain",
     "load",
+    "plan",
     "predict",
     "solve",
     "validate",

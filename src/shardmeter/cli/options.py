@@ -76,15 +76,27 @@ SHORTCUTS = (
 """Options that stand for one field of a scenario."""
 
 
-def resolve(asked: dict[str, Any], begins: Collection[str] = ()) -> Scenario:
-    """The scenario that the shared options describe; it may break the rules that `begins` names."""
+def resolve(asked: dict[str, Any], begins: Collection[str] = (), *, planning: bool = False) -> Scenario:
+    """The scenario that the shared options describe; it may break the rules that `begins` names. What `plan: auto` leaves open
+    is found, unless `planning` does that."""
     options = {name: asked[name] for name in SHORTCUTS if asked[name] is not None}
     source = asked["scenario"]
     if source is None and not options and not asked["overrides"]:
         raise click.UsageError("nothing to answer: name a SCENARIO file, or say --model and --gpus")
     from shardmeter.scenario import load
 
-    return load(source, overrides=asked["overrides"], catalog=rows(asked["catalogs"]), options=options, begins=begins)
+    given, catalog = asked["overrides"], rows(asked["catalogs"])
+    scenario = load(source, overrides=given, catalog=catalog, options=options, begins=begins, planning=planning)
+    return scenario if planning or scenario.choices is None else _planned(scenario)
+
+
+def _planned(scenario: Scenario) -> Scenario:
+    """The best plan of what a scenario leaves open."""
+    from shardmeter.cli.progress import counter
+    from shardmeter.study.planning.automatic import settled
+
+    with counter("plan: auto") as report:
+        return settled(scenario, processes=None, progress=report)
 
 
 def command_line(command: str, asked: dict[str, Any], more: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ into memory is no constraint: that is an answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -55,9 +55,19 @@ def violations(
 
 def masks(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -> dict[str, npt.NDArray[np.bool_]]:
     """Per constraint, where it holds (True = legal), at the broadcast shape of the numbers it looks at. Raises nothing."""
+    return {constraint.name: mask for constraint, mask in held(model, island, plan, run, stack)}
+
+
+def held(
+    model: Model, island: Island, plan: Plan, run: Run, stack: Stack, *, skip: Collection[str] = ()
+) -> Iterator[tuple[Constraint, npt.NDArray[np.bool_]]]:
+    """As `masks`, one constraint at a time, so that who has seen enough may stop; `skip` names some that are not asked."""
     case = Case(model=model, island=island, plan=plan, run=run, stack=stack)
-    with np.errstate(all="ignore"):
-        return {c.name: np.asarray(c.slack(case)) >= 0.0 for c in CONSTRAINTS}
+    for constraint in CONSTRAINTS:
+        if constraint.name not in skip:
+            with np.errstate(all="ignore"):
+                mask = np.asarray(constraint.slack(case)) >= 0.0
+            yield constraint, mask
 
 
 CONSTRAINTS: tuple[Constraint, ...] = (

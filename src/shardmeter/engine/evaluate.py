@@ -6,21 +6,23 @@ Every function takes and returns numbers of the broadcast shape; only names (blo
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
 from shardmeter.core.formula import within
 from shardmeter.core.record import changed
-from shardmeter.core.units import Seconds
+from shardmeter.core.units import Bytes, Seconds
 from shardmeter.engine import add, demand, host, memory
 from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import Piece, piece
 from shardmeter.engine.micro_batch import MicroBatch, micro_batch
 from shardmeter.engine.price import Prices, prices
-from shardmeter.engine.reference import LABEL, reference
-from shardmeter.engine.step import step
+from shardmeter.engine.reference import LABEL, Reference, reference
+from shardmeter.engine.reference import resident as reference_memory
+from shardmeter.engine.step import least, step
 from shardmeter.families import sized
 from shardmeter.families.operations import is_layer
 from shardmeter.schedules import traits
-from shardmeter.specs.estimate import Estimate
+from shardmeter.specs.estimate import Estimate, Term
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
@@ -28,15 +30,19 @@ from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import precision
 
+Priced: TypeAlias = tuple[Work, Prices, dict[str, Piece], list[MicroBatch]]
+"""Demands of one step, their prices, one piece of every block at these, and the micro-batch of every kind of stage."""
 
-def priced(
-    model: Model, island: Island, plan: Plan, run: Run, stack: Stack
-) -> tuple[Work, Prices, dict[str, Piece], list[MicroBatch]]:
-    """Demands of one step, their prices, one piece of every block at these, and the micro-batch of every kind of stage.
 
-    Raises UnknownName."""
+def demands(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
+    """What a step demands, at no price. Raises UnknownName."""
+    return demand.collect(sized(model, run.seq_len), plan, run, stack)
+
+
+def priced(model: Model, island: Island, plan: Plan, run: Run, stack: Stack, work: Work | None = None) -> Priced:
+    """A step with its prices; `work` are its `demands`, where they are known. Raises UnknownName."""
+    work = demands(model, plan, run, stack) if work is None else work
     model = sized(model, run.seq_len)
-    work = demand.collect(model, plan, run, stack)
     if traits(plan.schedule).split:
         work = changed(work, owed=memory.owed_share(model, work, plan, stack))
     recipe = precision.recipe(plan.precision)
@@ -57,17 +63,9 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
     Raises UnknownName for a family or schedule that is not built. Legality is the constraints' business: an illegal plan
     gives meaningless numbers here, not an error. Leaves out: data loading, evaluation; of a run with a reference model,
     what that one computes is in the step and in no FLOP count."""
-    work, price, pieces, stages = priced(model, island, plan, run, stack)
-    exposed, hidden, _ = step(work, stages, pieces, price, plan, stack)
-    busy: Seconds = 0.0
-    for label in add.BUSY:
-        busy = busy + exposed.get(label, 0.0)
-    beside = reference(run, price, plan, stack)
-    if beside is not None:
-        add.merged(exposed, {LABEL: beside.exposed, "stragglers": beside.late}, 1.0)
-        add.merged(hidden, {LABEL: beside.hidden}, 1.0)
-        busy = busy + beside.busy
-    terms = add.ledger(exposed, hidden)
+    ready = priced(model, island, plan, run, stack)
+    terms, busy, beside = timed(ready, plan, run, stack)
+    work = ready[0]
     resident = () if beside is None else (beside.memory,)
     memory_terms, allocated, first = memory.residents(model, work, plan, run, stack, resident)
     device = island.accelerator
@@ -87,3 +85,31 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
         gpus=island.gpus,
         peak_flops=island.gpus * device.peak.get("bf16", device.peak.get("fp16", math.nan)),
     )
+
+
+def timed(ready: Priced, plan: Plan, run: Run, stack: Stack) -> tuple[tuple[Term, ...], Seconds, Reference | None]:
+    """The ledger of a priced step, the seconds of compute in it, and what a reference model takes, if there is one."""
+    work, price, pieces, stages = ready
+    exposed, hidden, _ = step(work, stages, pieces, price, plan, stack)
+    busy: Seconds = 0.0
+    for label in add.BUSY:
+        busy = busy + exposed.get(label, 0.0)
+    beside = reference(run, price, plan, stack)
+    if beside is not None:
+        add.merged(exposed, {LABEL: beside.exposed, "stragglers": beside.late}, 1.0)
+        add.merged(hidden, {LABEL: beside.hidden}, 1.0)
+        busy = busy + beside.busy
+    return add.ledger(exposed, hidden), busy, beside
+
+
+def footprint(model: Model, work: Work, plan: Plan, run: Run, stack: Stack) -> Bytes:
+    """`memory_peak` of `evaluate` and nothing else: demands without prices, a fraction of the work. Any numeric field may be an
+    array."""
+    beside = reference_memory(run, plan, stack)
+    terms, _, _ = memory.residents(model, work, plan, run, stack, () if beside is None else (beside,))
+    return add.memory_total(terms)
+
+
+def least_step_time(ready: Priced, plan: Plan) -> Seconds:
+    """A bound that `step_time` of `evaluate` is never below, without running the schedule. Not for schedules that join turns."""
+    return least(ready[0], ready[3], plan)

@@ -102,6 +102,15 @@ def _pieces(model: Model, work: Work, price: Prices, plan: Plan, stack: Stack) -
     return pieces
 
 
+def resident(run: Run, plan: Plan, stack: Stack) -> MemoryTerm | None:
+    """The memory of `reference` alone; None where a run has none. Raises UnknownName for a family that is not built."""
+    if run.reference is None:
+        return None
+    own, asked = frozen(plan), seen(run.reference, run)
+    model = sized(run.reference, asked.seq_len)
+    return _resident(model, demand.collect(model, own, asked, stack), own, stack)
+
+
 def _resident(model: Model, work: Work, plan: Plan, stack: Stack) -> MemoryTerm:
     """Parameters, gathered units, and the larger of one layer and the logits. It runs while the trained model keeps what its
     backward needs: all of it is added. Leaves out: what of a layer is freed as it computes."""

@@ -81,10 +81,7 @@ def _pipeline(
     exposed: Ledger = {}
     hidden: Ledger = {}
     devices = _devices(work, stages, plan, joints)
-    each = [device.slot.whole + device.slot.ending / work.micro_batches for device in devices]
-    longest = each[0]
-    for seconds in each[1:]:
-        longest = np.maximum(longest, seconds)
+    each, longest = _busiest(work, devices)
     add.merged(exposed, _critical(devices, each, longest, "exposed"), work.micro_batches)
     add.merged(hidden, _critical(devices, each, longest, "hidden"), work.micro_batches)
     if plan.pp > 1:
@@ -116,6 +113,21 @@ def slowest_pieces(
         own = [line[at], line[-1 - at]]
     counts = [dict(demand.contents(stage)) for stage in own]
     return {name: sum(one.get(name, 0) for one in counts) / len(own) for name in work.blocks}
+
+
+def least(work: Work, stages: list[MicroBatch], plan: Plan) -> Seconds:
+    """Seconds that no schedule can do with less: every turn of the busiest device, one after the other. Leaves out: bubbles,
+    sends, and what happens once a step. Not for schedules that join turns."""
+    return work.micro_batches * _busiest(work, _devices(work, stages, plan))[1]
+
+
+def _busiest(work: Work, devices: list[MicroBatch]) -> tuple[list[Seconds], Seconds]:
+    """What a micro-batch takes on each device, and the most of them."""
+    each = [device.slot.whole + device.slot.ending / work.micro_batches for device in devices]
+    longest = each[0]
+    for seconds in each[1:]:
+        longest = np.maximum(longest, seconds)
+    return each, longest
 
 
 def _evened(slot: Slot, micro_batches: Count, phase: str) -> Slot:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shardmeter.core.errors import BadScenario, kind_of
 from shardmeter.scenario.override import Overrides, apply_options, apply_overrides
-from shardmeter.scenario.read import read
+from shardmeter.scenario.read import read, within
 
 if TYPE_CHECKING:
     from shardmeter.scenario.parts import Rows
@@ -24,19 +24,23 @@ def load(
     catalog: Rows | str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     options: Mapping[str, Any] | None = None,
     begins: Collection[str] = (),
+    planning: bool = False,
 ) -> Scenario:
     """A resolved scenario from a file, a YAML text, a mapping, or None (options only).
 
     `options` are the shortcuts of the command line (model, stack, gpus, instance, fabric, price, plan, seq or seq_len,
     micro_batch, global_batch, tokens); `overrides` are `a.b=VALUE` texts, or values by path, and win over them. `catalog` is a catalog, a folder of
-    rows or several; the shipped one where it is None. `begins` names rules of `engine.constraints` that the scenario may break. Raises BadScenario with every violation, or UnknownName; the file
-    itself may raise BadScenario first.
+    rows or several; the shipped one where it is None. `begins` names rules of `engine.constraints` that the scenario may break.
+    What `plan: auto` leaves open is in the scenario's `choices`; with `planning` a plan that names no sharding is open too, one
+    that does is a plan beside the open ones, and overrides of the plan are pins. Raises BadScenario with every violation, or
+    UnknownName; the file itself may raise BadScenario first.
     """
+    from shardmeter.scenario.choices import opened, set_aside
     from shardmeter.scenario.resolve import resolve
 
     if options is not None and not isinstance(options, Mapping):
         raise BadScenario(f"options: {kind_of(options)}, where a mapping such as {{'model': 'llama-3.1-8b'}} belongs")
-    document = read(source)
+    document = within(read(source))
     document.begins = frozenset(begins)
     if not hasattr(catalog, "accelerator"):
         from shardmeter.scenario.catalog import catalog_of
@@ -44,8 +48,12 @@ def load(
         catalog = catalog_of(catalog)
     rows = cast("Rows", catalog)
     apply_options(document, options or {}, rows)
-    apply_overrides(document, _several(overrides))
-    return resolve(document, rows)
+    given = _several(overrides)
+    given = given if isinstance(given, Mapping) else tuple(given)
+    if planning:
+        set_aside(document, given)
+    apply_overrides(document, given)
+    return resolve(document, rows, opened(document, planning=planning))
 
 
 def _several(overrides: Any) -> Overrides:

@@ -9,7 +9,9 @@ from shardmeter.core.errors import BadScenario, Violation, nearest, shown
 from shardmeter.scenario.yaml_reader import scalar
 from shardmeter.specs.plan import SHARDINGS
 
-NAMES = (*SHARDINGS, "hsdp", "auto")
+AUTO = "auto"
+"""The NAME of a plan that the planner is to find."""
+NAMES = (*SHARDINGS, "hsdp", AUTO)
 """What a one-line plan may start with."""
 SYNC_ALIASES = {
     "H": "sync_every", "P": "num_fragments", "tau": "fragment_sync_delay", "τ": "fragment_sync_delay",
@@ -21,7 +23,7 @@ _KEY = re.compile(r"[A-Za-z_τα][A-Za-z0-9_.]*")
 
 
 def parse_plan(text: str) -> dict[str, Any]:
-    """The mapping that a one-line plan stands for; its NAME is under `sharding`. Raises BadScenario, all violations at once.
+    """The mapping that a one-line plan stands for; its NAME is under `sharding`, that of `auto` in a field of its own. Raises BadScenario, all violations at once.
 
     Values are text, numbers, true/false, lists in brackets (`offload=[optimizer]`); a dot in a key opens a sub-mapping.
     """
@@ -31,7 +33,7 @@ def parse_plan(text: str) -> dict[str, Any]:
     found: list[Violation] = []
     if head not in NAMES:
         found.append(_unknown_head(head))
-    made: dict[str, Any] = {"sharding": head}
+    made: dict[str, Any] = {AUTO: True} if head == AUTO else {"sharding": head}
     for pair in pairs:
         trouble = _assign(made, pair)
         if trouble:

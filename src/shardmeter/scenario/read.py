@@ -148,6 +148,15 @@ def _document(text: str, name: str, suffix: str, folder: FilePath) -> Document:
     return Document(plain_mapping(data, name), name, folder, places, text)
 
 
+def within(document: Document) -> Document:
+    """The document itself or, of an entry of a planner's answer, the scenario that it holds."""
+    held = document.data.get("scenario")
+    if not isinstance(held, dict) or "model" in document.data:
+        return document
+    places = {path[1:]: place for path, place in document.places.items() if path[:1] == ("scenario",)}
+    return Document(held, document.name, document.folder, places)
+
+
 def _bracket_depth(text: str) -> int:
     """Deepest nesting of brackets outside double-quoted strings: what a recursive parser would recurse."""
     depth = deepest = 0

@@ -13,6 +13,7 @@ from shardmeter.engine.constraints import CONSTRAINTS, violations
 from shardmeter.engine.rules import listed, near
 from shardmeter.families import assumed, family, given_sequence, names
 from shardmeter.families.operations import is_layer
+from shardmeter.scenario.choices import Asked, chosen, unasked
 from shardmeter.scenario.fleet import overridden, resolve_island
 from shardmeter.scenario.ignored import ignored
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
@@ -29,8 +30,8 @@ LONGEST_DEFAULT = 8192.0
 """Sequence length where none is given, unless the model's context is shorter."""
 
 
-def resolve(document: Document, rows: Rows) -> Scenario:
-    """The scenario that a document describes.
+def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> Scenario:
+    """The scenario that a document describes, with the choices that were taken out of it, if any.
 
     Raises UnknownName for one unknown name and nothing else wrong, BadScenario with every violation otherwise.
     """
@@ -68,19 +69,25 @@ def resolve(document: Document, rows: Rows) -> Scenario:
         found.gone.append(("stack",))
     reference = _reference(given, model, rows, found)
     asked_run = given.run or RunInput()
-    plan, run = _lay_out(said, asked_run, model or NO_MODEL, stack or NO_STACK, island, reference, found)
-    found.stop()
-    if model is None or stack is None:
-        raise AssertionError  # pragma: no cover  (each None has a violation)
+    is_open = left_open is not None and not left_open.stated
+    plan, run = _lay_out(
+        said, asked_run, model or NO_MODEL, stack or NO_STACK, island, reference, found, is_open=is_open
+    )
     made = Scenario(
         name=given.name or "scenario",
-        model=model,
-        stack=stack,
+        model=model or NO_MODEL,
+        stack=stack or NO_STACK,
         fleet=Fleet(islands=(island,)),
         plan=plan,
         run=run,
         assumptions=tuple(found.assumptions),
     )
+    if left_open is not None:
+        made = changed(chosen(left_open, made, document, given, rows, found), warnings=tuple(found.warnings))
+        found.stop()
+        return made
+    found.stop()
+    made = changed(made, assumptions=(*made.assumptions, *unasked(asked_run)))
     return changed(made, warnings=(*found.warnings, *ignored(made, found.said)))
 
 
@@ -137,10 +144,16 @@ def _lay_out(
     island: Island,
     reference: Model | None,
     found: Findings,
+    *,
+    is_open: bool = False,
 ) -> tuple[Plan, Run]:
-    """The plan and the run, after noting every structural rule that they break."""
+    """The plan and the run, after noting every structural rule that they break; of an open plan there is nothing to ask yet."""
     plan, left_over = _plan(said, stack, island, found)
     run = changed(_run(asked, model, plan, found), reference=reference)
+    if is_open:
+        found.assumptions += assumed(model) if model is not NO_MODEL else ()
+        _check_context(asked, run, model, found)
+        return plan, run
     skip = {name for name, paths in _LOOKS_AT.items() if paths and found.touched(*paths)}
     skip |= {c.name for c in CONSTRAINTS if c.name not in _LOOKS_AT and found.gone}
     skip |= (set(_LEFT_OVER) if left_over else set()) | found.document.begins

@@ -19,8 +19,10 @@ from shardmeter.scenario.values import (
     Duration,
     Gpus,
     Input,
+    Money,
     Name,
     Nodes,
+    Objectives,
     Offload,
     OverSubscription,
     PerNode,
@@ -96,7 +98,7 @@ class PlanInput(Input):
     expert_skew: Skew | None = said("Tokens of the busiest expert rank over the mean; 1 = balanced.")
     dp_shard: AutoWhole | None = said("Replicas that shard parameters between them; auto = what is left.")
     dp_replicate: Degree | None = said("Groups of such replicas; with fsdp, more than 1 is HSDP.")
-    sharding: str | None = said("What the data-parallel ranks shard.", words=(*SHARDINGS, "hsdp"), planned=("auto",))
+    sharding: str | None = said("What the data-parallel ranks shard.", words=(*SHARDINGS, "hsdp"))
     reshard: bool | None = said("fsdp: free gathered parameters after the forward pass.")
     micro_batch: Sequences | None = said("Sequences of one replica in one pass.")
     schedule: str | None = said(
@@ -185,9 +187,11 @@ class RunInput(Input):
     )
     target_loss: Any = said("Loss to reach.", only="nothing")
     phases: Any = said("Ramps of batch and sequence length.", only="nothing")
-    deadline: Any = said("Latest end, for the planner.", only="nothing")
-    budget: Any = said("Most to spend, for the planner.", only="nothing")
-    objective: Any = said("What the planner minimises.", only="nothing")
+    deadline: Duration | None = said("Longest run that the planner accepts, as in 30 d.")
+    budget: Money | None = said("Most that the planner spends, as in $2M.")
+    objective: Objectives | None = said(
+        "What the planner looks for: time, cost, throughput, energy, or a list of them."
+    )
 
 
 class ScenarioInput(Input):

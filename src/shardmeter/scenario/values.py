@@ -105,6 +105,33 @@ Duration: TypeAlias = Annotated[
 ]
 """Seconds, written with a unit."""
 
+Money: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_number("money", Bound(0.0, BOUNDS["money"][1]))),
+    WithJsonSchema({"type": "string", "examples": ["$2M", "$80,000"]}),
+]
+"""US dollars."""
+OBJECTIVES = ("time", "cost", "throughput", "energy")
+"""What a planner looks for: least time, least cost, most tokens a second, least energy."""
+
+
+def _objectives(value: Any) -> tuple[str, ...]:
+    asked = [value] if isinstance(value, str) else value
+    if not isinstance(asked, list) or not asked or not all(isinstance(one, str) for one in asked):
+        raise refused(f"{shown(value, 40)} is no objective", f"{', '.join(OBJECTIVES)}, or a list of them")
+    words = [word.strip() for one in asked for word in one.split(",")]
+    return tuple(dict.fromkeys(check_word(word, OBJECTIVES) for word in words))
+
+
+Objectives: TypeAlias = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_objectives),
+    WithJsonSchema(
+        {"anyOf": [{"enum": list(OBJECTIVES)}, {"type": "array", "minItems": 1, "items": {"enum": list(OBJECTIVES)}}]}
+    ),
+]
+"""One or several of `OBJECTIVES`, the first being that by which plans are ordered."""
+
 OverSubscription: TypeAlias = Annotated[
     float, BeforeValidator(_number("ratio", Bound(1.0, 1e3))), WithJsonSchema({"type": "number", "minimum": 1})
 ]
@@ -306,10 +333,6 @@ def plan_line(value: Any) -> Any:
     """A one-line plan as the mapping it stands for; anything else as it is."""
     if not isinstance(value, str):
         return value
-    if value.split(",")[0].strip() == "auto":
-        raise refused(
-            "plan auto needs the planner, which is not built yet", "name a plan, e.g. fsdp", kind="not_modelled"
-        )
     try:
         return parse_plan(value)
     except BadScenario as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shardmeter.core.record import record
+from shardmeter.specs.choices import Choices
 from shardmeter.specs.fleet import Fleet
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
@@ -23,3 +24,6 @@ class Scenario:
     assumptions: tuple[str, ...] = ()
     """What was not said and taken from a default: one sentence each."""
     warnings: tuple[str, ...] = ()
+    choices: Choices | None = None
+    """What is left to the planner (`plan: auto`, pins and ranges); None where everything is said. While it is there, `plan` and
+    the global batch are placeholders, unless the choices say that a plan is stated."""

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shardmeter.core.errors import BadScenario, Violation
-from shardmeter.core.record import field_names
-from shardmeter.specs import Scenario
+from shardmeter.core.record import changed, field_names
+from shardmeter.specs import Choices, Scenario
 
 if TYPE_CHECKING:
     from shardmeter.scenario.catalog import Catalog
     from shardmeter.study.explain import Explanation
+    from shardmeter.study.planning.plans import Plans
     from shardmeter.study.predict import Prediction
     from shardmeter.study.solve import Solution
 
@@ -42,6 +43,32 @@ def explain(scenario: Source = None, *, overrides: Overrides = (), catalog: Rows
     return explanation_of(_resolved(scenario, overrides, catalog, options))
 
 
+def plan(
+    scenario: Source = None,
+    *,
+    objective: str | Sequence[str] = (),
+    top: int = 10,
+    processes: int | None = 1,
+    overrides: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Plans:
+    """The best plans for what a scenario leaves open; the rest is as in `predict`.
+
+    `shardmeter.plan(model="llama-3.1-8b", gpus="64xH100-SXM5-80GB").best.scenario`; `overrides` pin (`plan.tp=8`) or narrow
+    (`plan.tp=1,2,4`). `processes` beyond 1 need a script that starts under `if __name__ == "__main__":`. None fits: `best` is None."""
+    from shardmeter.scenario import load
+    from shardmeter.study.planning.plans import plan as plans_of
+
+    if isinstance(scenario, Scenario):
+        _alone(overrides, options)
+        made = scenario if scenario.choices is not None else opened(checked(scenario))
+    else:
+        made = load(scenario, overrides=overrides, catalog=catalog, options=dict(options), planning=True)
+    words = tuple(objective.split(",")) if isinstance(objective, str) else tuple(objective)
+    return plans_of(made, objectives=tuple(word.strip() for word in words), top=top, processes=processes)
+
+
 def solve(
     question: str, scenario: Source = None, *, overrides: Overrides = (), catalog: Rows = None, **options: Any
 ) -> Solution:
@@ -59,12 +86,37 @@ def _resolved(
     scenario: Source, overrides: Overrides, catalog: Rows, options: Mapping[str, Any], begins: Collection[str] = ()
 ) -> Scenario:
     if isinstance(scenario, Scenario):
-        if options or (overrides if isinstance(overrides, Mapping) else tuple(overrides)):
-            raise TypeError("a resolved Scenario takes no options: change the record, or give the file or mapping")
-        return checked(scenario, begins)
-    from shardmeter.scenario import load
+        _alone(overrides, options)
+        made = scenario
+    else:
+        from shardmeter.scenario import load
 
-    return load(scenario, overrides=overrides, catalog=catalog, options=dict(options), begins=begins)
+        made = load(scenario, overrides=overrides, catalog=catalog, options=dict(options), begins=begins)
+    if made.choices is not None:
+        from shardmeter.study.planning.automatic import settled
+
+        made = settled(made)
+    return checked(made, begins) if isinstance(scenario, Scenario) else made
+
+
+def _alone(overrides: Overrides, options: Mapping[str, Any]) -> None:
+    """Refuse options beside a record."""
+    if options or (overrides if isinstance(overrides, Mapping) else tuple(overrides)):
+        raise TypeError("a resolved Scenario takes no options: change the record, or give the file or mapping")
+
+
+def opened(scenario: Scenario) -> Scenario:
+    """A record whose plan stands beside all others at its batch and sequence."""
+    run = scenario.run
+    choices = Choices(
+        plan={},
+        seq_len=(float(run.seq_len),),
+        global_batch=((float(run.global_batch), "sequences"),),
+        islands=scenario.fleet.islands,
+        said=(),
+        stated=True,
+    )
+    return changed(scenario, choices=choices)
 
 
 def checked(scenario: Scenario, begins: Collection[str] = ()) -> Scenario:

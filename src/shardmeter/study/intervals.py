@@ -11,6 +11,8 @@ from shardmeter import data
 SPREAD_FILE = "fit_spread.csv"
 LEVEL = 0.90
 FITTED, OTHER = "(fitted, few rows)", "(any other)"
+RATIO = "step_time_ratio"
+"""The quantity of `ratio`."""
 NORMAL_90 = 1.6449
 """Half-width of the central 90 % of a normal distribution, in standard deviations."""
 
@@ -67,3 +69,15 @@ def prediction_within(limit: float, probability: float, quantity: str, stack: st
     low, high = math.log(found[0]), math.log(found[1])
     centre, deviation = (low + high) / 2.0, (high - low) / (2.0 * NORMAL_90)
     return limit * math.exp(-centre - deviation * statistics.NormalDist().inv_cdf(probability))
+
+
+def ratio() -> float | None:
+    """Half-width of the 90 % interval of log(measured ratio / predicted ratio) of two good plans of one question: what the two
+    have in common, and what is wrong with it, cancels. None before any fit."""
+    found = _row(RATIO, OTHER, fitted=False)
+    return None if found is None else found[1]
+
+
+def ratio_basis() -> str:
+    """What `ratio` rests on, in words; empty before any fit."""
+    return basis(RATIO, OTHER, fitted=False)

@@ -161,17 +161,23 @@ def grids(compared: Compared) -> dict[str, dict[str, Any]]:
     found = []
     for place, answer in compared.predicted.items():
         row = compared.rows[place]
-        scenario = row.scenario
-        if scenario is None or row.step_time is None or row.regime != NORMAL or row.identity:
-            continue
-        island, run = scenario.fleet.islands[0], scenario.run
-        key = (
-            f"{row.source_key} | {scenario.model.name} | {island.accelerator.name} | {float(island.gpus):g} GPUs"
-            f" | {float(run.seq_len):g} | {float(run.global_batch):g}"
-        )
-        plan = f"{scenario.plan!r} {scenario.stack.attention} {scenario.stack.kernels}"
-        found.append(Candidate(grid=key, plan=plan, measured=row.step_time, predicted=answer.step_time))
+        named = grid(row)
+        if named is not None and row.step_time is not None:
+            found.append(Candidate(grid=named[0], plan=named[1], measured=row.step_time, predicted=answer.step_time))
     return ranking(found)
+
+
+def grid(row: MappedRow) -> tuple[str, str] | None:
+    """The grid that a measured time belongs to, and its plan there; None for a row that is in none."""
+    scenario = row.scenario
+    if scenario is None or row.step_time is None or row.regime != NORMAL or row.identity:
+        return None
+    island, run = scenario.fleet.islands[0], scenario.run
+    key = (
+        f"{row.source_key} | {scenario.model.name} | {island.accelerator.name} | {float(island.gpus):g} GPUs"
+        f" | {float(run.seq_len):g} | {float(run.global_batch):g}"
+    )
+    return key, f"{scenario.plan!r} {scenario.stack.attention} {scenario.stack.kernels}"
 
 
 def details(scores: Iterable[Score]) -> list[dict[str, Any]]:

@@ -1,0 +1,91 @@
+"""`shardmeter plan`: out of all legal plans, the best."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from shardmeter.cli.options import command_line, resolve, scenario_options
+from shardmeter.cli.output import say, warn, write
+from shardmeter.cli.progress import counter
+
+INTERRUPTED = 130
+EPILOG = """Examples:
+
+\b
+  shardmeter plan --model llama-3.1-8b --gpus 64xH100-SXM5-80GB
+  shardmeter plan --model llama-3.1-70b --gpus 512xH100-SXM5-80GB --set plan.tp=8 --set plan.pp=1..8:x2 --global-batch 1024
+  shardmeter plan examples/llama-70b-tp8-pp4.yaml --top 5
+  shardmeter plan --model llama-3.1-8b --gpus 64xH100-SXM5-80GB,256xH100-SXM5-80GB --tokens 1T --price '$2/gpu/h' --objective time,cost
+  shardmeter plan --model llama-3.1-8b --gpus 64xH100-SXM5-80GB --tokens 1T --price '$2/gpu/h' --deadline '30 d' --budget '$100,000'
+
+What is left out is chosen. A plan field pins (--set plan.tp=8), a list or a range narrows (plan.tp=1,2,4; plan.pp=1..8:x2), any
+opens what is not offered by itself (plan.schedule=any, plan.offload=any, plan.precision=any). All plans are compared at one
+global batch. A SCENARIO that names a whole plan has it placed among the others. The search is exhaustive: the first plan is
+optimal in its space. Exit code 1 when no plan fits, or none within the deadline and the budget."""
+
+
+@click.command(epilog=EPILOG)
+@scenario_options
+@click.option(
+    "--objective", metavar="WORD[,WORD…]",
+    help="time, cost, throughput or energy; several give the front of all, ordered by the first. Left out: time.",
+)  # fmt: skip
+@click.option("--deadline", metavar="TIME", help="Longest run that counts, as in '30 d'; needs the run's length.")
+@click.option(
+    "--budget", metavar="USD", help="Most that a run may cost, as in '$2M'; needs the run's length and a price."
+)
+@click.option("--top", metavar="N", type=click.IntRange(1, 1000), default=10, show_default=True, help="Plans to list.")
+@click.option(
+    "--processes", metavar="N", type=click.IntRange(1, 256), help="Processes; left out, 2 where the search is long."
+)
+def plan(
+    objective: str | None, deadline: str | None, budget: str | None, top: int, processes: int | None, **asked: Any
+) -> int:
+    """Find the best plans for SCENARIO: degrees, micro-batch, recompute, schedule, sharding and what else is left open."""
+    limits = (("objective", objective), ("deadline", deadline), ("budget", budget))
+    asked["overrides"] = (*asked["overrides"], *(f"run.{name}={said}" for name, said in limits if said is not None))
+    scenario = resolve(asked, planning=True)
+    from shardmeter.render import planning
+    from shardmeter.study.planning.plans import plan as plans_of
+
+    with counter("plans") as report, _stoppable() as stop:
+        found = plans_of(scenario, top=top, processes=processes, progress=report, stop=stop)
+    answer = found.to_dict()
+    warn(answer["warnings"])
+    if found.stopped:
+        say(f"interrupted: the best of the first {found.tally.evaluated:,} plans is shown")
+    command = command_line("predict", _same(asked), ()) if len(found.space.choices.islands) == 1 else ""
+    write(planning.document(answer, planning.title(scenario), command=command), asked["output"])
+    return INTERRUPTED if found.stopped else 0 if found.ranked else 1
+
+
+def _same(asked: dict[str, Any]) -> dict[str, Any]:
+    """The question without what only the planner is asked, and what it has chosen."""
+    overrides = tuple(text for text in asked["overrides"] if not text.strip().startswith(_CHOSEN))
+    return {**asked, **dict.fromkeys(("plan", "seq", "micro_batch", "global_batch")), "overrides": overrides}
+
+
+_CHOSEN = ("plan.", "run.objective", "run.deadline", "run.budget", "run.seq_len", "run.global_batch")
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], bool]]:
+    """Whether an interrupt has come: the first one ends the search after the block it is at, the second one ends it at once."""
+    asked = threading.Event()
+
+    def interrupt(*_: object) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)

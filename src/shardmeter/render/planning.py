@@ -1,0 +1,258 @@
+"""The page of a search: the best plans, the front, why the others are out, what would make one fit."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shardmeter.render import cells
+from shardmeter.render.csv_text import flatten
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.prediction import options
+from shardmeter.specs import Scenario
+
+Answer = Mapping[str, Any]
+FRONT = 20
+"""Members of the front that the page shows; JSON and CSV have all."""
+REASONS = 12
+
+
+def title(scenario: Scenario) -> str:
+    """The question in one line: what is trained, where, with which software."""
+    choices = scenario.choices
+    islands = scenario.fleet.islands if choices is None else choices.islands
+    named: dict[str, list[str]] = {}
+    for island in islands:
+        named.setdefault(island.accelerator.name, []).append(f"{float(island.gpus):,.0f}")
+    fleet = " or ".join(f"{' | '.join(sizes)} × {name}" for name, sizes in named.items())
+    return f"plans for {scenario.model.name} on {fleet} · {scenario.stack.name}"
+
+
+def document(answer: Answer, heading: str = "", *, command: str = "", short: bool = False) -> Document:
+    """A `plan` JSON as a document; `command` predicts the scenario, to which a plan is added. `short` leaves out what was assumed."""
+    plans, front = answer["plans"], answer["pareto"]
+    notes = answer["warnings"] if short else answer["assumptions"]
+    sections: list[Section | None] = [
+        _plans(answer) if plans else None,
+        _front(answer) if len(front) > 1 else None,
+        _yours(answer),
+        _miss(answer["nearest_miss"]),
+        _ways(answer["way_out"]) if answer["nearest_miss"] else None,
+        _rejected(answer["space"]),
+        Notes(title="To predict the first", lines=(_again(answer, command),)) if plans and command else None,
+        Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)) if notes else None,
+    ]
+    return Document(
+        title=heading,
+        verdict=_verdict(answer),
+        good=bool(plans),
+        sure=bool(answer["space"]["optimal"]),
+        sections=tuple(section for section in sections if section is not None),
+        data={**answer, "command": _again(answer, command) if plans and command else ""},
+        flat=tuple(_flat(answer)),
+    )
+
+
+def _verdict(answer: Answer) -> str:
+    space = answer["space"]
+    counted = f"{space['evaluated']:,} plans in {space['seconds']:.1f} s"
+    if not space["optimal"]:
+        counted = f"interrupted after {counted}"
+    if not answer["plans"]:
+        return f"No plan is feasible: {counted}, all of them out."
+    first = answer["plans"][0]
+    ties = sum(1 for one in answer["plans"] if one["tie"])
+    how = "optimal in this space" if space["optimal"] else "the best so far"
+    alike = (
+        f", {ties} of the {len(answer['plans'])} listed within what measured runs can tell apart" if ties > 1 else ""
+    )
+    return f"Best: {first['line']} ({how}: {counted}, {space['feasible']:,} feasible{alike})."
+
+
+def _columns(answer: Answer) -> tuple[Column, ...]:
+    """The columns of plans: what was asked for, and what always counts."""
+    return (
+        Column(key="rank", title=""),
+        Column(key="line", title="plan"),
+        *(Column(key=name, title=text) for name, text in _varying(answer)),
+        Column(key="step_time_s", title="step", unit="s"),
+        Column(key="tokens_per_s", title="tokens/s"),
+        Column(key="behind", title="behind", unit="%"),
+        Column(key="wall_clock_s", title="run", unit="s"),
+        Column(key="cost_usd", title="cost", unit="USD"),
+        *((Column(key="energy_kwh", title="energy", unit="kWh"),) if "energy" in answer["objective"] else ()),
+        Column(key="mfu", title="MFU", unit="%", drop=1),
+        Column(key="memory_peak_gib", title="peak", unit="GiB", drop=2),
+        Column(key="mark", title=""),
+    )
+
+
+def _varying(answer: Answer) -> Sequence[tuple[str, str]]:
+    """Sizes that are open beside the plan: GPUs, sequence, batch."""
+    rows = [*answer["plans"], *answer["pareto"]]
+    named = (("gpus", "GPUs"), ("seq_len", "seq"), ("global_batch", "batch"))
+    return [(name, text) for name, text in named if len({one[name] for one in rows}) > 1]
+
+
+def _row(one: Answer, rank: int) -> Row:
+    keys = (
+        "line", "gpus", "seq_len", "global_batch", "step_time_s", "tokens_per_s", "wall_clock_s", "cost_usd", "energy_kwh",
+        "mfu", "memory_peak_gib", "behind",
+    )  # fmt: skip
+    return {"rank": str(rank), **{key: one[key] for key in keys}, "mark": "tie" if one["tie"] and rank > 1 else ""}
+
+
+def _plans(answer: Answer) -> Table:
+    rows = [_row(one, rank) for rank, one in enumerate(answer["plans"], start=1)]
+    limit = answer["plans"][0]["memory_limit_gib"]
+    return Table(
+        title=f"The best plans, by {answer['objective'][0]} (within 1 % the simpler one first)",
+        columns=_shown(_columns(answer), rows),
+        rows=tuple(rows),
+        caption=f"of {limit:.1f} GiB; tie: measured runs leave open which of it and the best is ahead",
+    )
+
+
+def _shown(columns: tuple[Column, ...], rows: list[Row]) -> tuple[Column, ...]:
+    """Columns that have something in them."""
+    return tuple(one for one in columns if any(row.get(one.key) not in (None, "") for row in rows))
+
+
+def _front(answer: Answer) -> Table:
+    """Every compromise between the objectives, as bars of what each takes of the most."""
+    front = answer["pareto"]
+    step = max(1, -(-len(front) // FRONT))
+    picked = front[::step]
+    rows = [_row(one, rank) for rank, one in enumerate(picked, start=1)]
+    bars = []
+    for word in answer["objective"]:
+        key = _FIGURE[word]
+        most = max((one[key] or 0.0) for one in picked) or 1.0
+        rows = [{**row, f"bar {word}": (one[key] or 0.0) / most} for row, one in zip(rows, picked, strict=True)]
+        bars.append(Column(key=f"bar {word}", title=word, bar=True, drop=3))
+    left = f"{len(picked)} of {len(front)} (all in --format json)" if step > 1 else f"{len(front)}"
+    return Table(
+        title=f"Which no other one beats in {' and '.join(answer['objective'])}: {left}",
+        columns=(*_shown(_columns(answer), rows), *bars),
+        rows=tuple(rows),
+    )
+
+
+_FIGURE = {"time": "wall_clock_s", "cost": "cost_usd", "throughput": "tokens_per_s", "energy": "energy_kwh"}
+
+
+def _yours(answer: Answer) -> Facts | None:
+    yours = answer["yours"]
+    if yours is None:
+        return None
+    space = answer["space"]
+    place = f"{yours['rank']:,} of {space['feasible']:,} feasible" if yours["rank"] else "not feasible"
+    if not yours["fits"]:
+        place = f"does not fit: {yours['memory_peak_gib']:.1f} of {yours['memory_limit_gib']:.1f} GiB"
+    behind = yours["behind"]
+    side = "ahead of" if behind < 0.0 else "behind"
+    said = f"{100 * abs(behind):.1f} % {side} the best{' (a tie)' if yours['tie'] else ''}"
+    best = answer["plans"][0]["scenario"]["plan"] if answer["plans"] else {}
+    differs = ", ".join(
+        f"{name} {_said(value)} (best: {_said(best.get(name, '–'))})" for name, value in yours["differs"].items()
+    )
+    facts = [
+        Fact(label="plan", value=yours["line"]),
+        Fact(label="rank", value=place),
+        Fact(label="step", value=cells.text(yours["step_time_s"], "s"), note=said if answer["plans"] else ""),
+        Fact(label="differs in", value=differs or "nothing"),
+    ]
+    return Facts(title="Your plan", facts=tuple(facts))
+
+
+def _said(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def _miss(miss: Answer | None) -> Facts | None:
+    if miss is None:
+        return None
+    facts = [
+        Fact(label="plan", value=miss["line"]),
+        Fact(label="memory", value=f"{miss['memory_peak_gib']:.1f} of {miss['memory_limit_gib']:.1f} GiB"),
+        Fact(label="step", value=cells.text(miss["step_time_s"], "s")),
+    ]
+    if miss["wall_clock_s"] is not None:
+        facts.append(Fact(label="run", value=cells.text(miss["wall_clock_s"], "s")))
+    if miss["cost_usd"] is not None:
+        facts.append(Fact(label="cost", value=cells.text(miss["cost_usd"], "USD")))
+    return Facts(title="What comes nearest", facts=tuple(facts))
+
+
+def _ways(ways: Sequence[Answer]) -> Section:
+    if not ways:
+        return Notes(title="What would do", lines=("none of the changes tried, alone or together",))
+    rows: list[Row] = [
+        {
+            "change": one["change"],
+            "step": one.get("step_time_s"),
+            "peak": one.get("memory_peak_gib"),
+            "run": one.get("wall_clock_s"),
+            "cost": one.get("cost_usd"),
+            "set": options(one["set"]),
+        }
+        for one in ways
+    ]
+    columns = (
+        Column(key="change", title="change", wide=True),
+        Column(key="step", title="step", unit="s"),
+        Column(key="peak", title="peak", unit="GiB"),
+        Column(key="run", title="run", unit="s"),
+        Column(key="cost", title="cost", unit="USD"),
+        Column(key="set", title="option", wide=True),
+    )
+    return Table(
+        title="What would do (evaluated for the plan that comes nearest)",
+        columns=_shown(columns, rows),
+        rows=tuple(rows),
+    )
+
+
+def _rejected(space: Answer) -> Table | None:
+    rejected = list(space["rejected"].items())
+    if not rejected:
+        return None
+    rows: list[Row] = [
+        {"count": count, "share": count / space["evaluated"], "bar": count / space["evaluated"], "reason": reason}
+        for reason, count in rejected[:REASONS]
+    ]
+    return Table(
+        title=f"Why {sum(space['rejected'].values()):,} of {space['evaluated']:,} are out (each counted once)",
+        columns=(
+            Column(key="count", title="plans"),
+            Column(key="share", title="share", unit="%"),
+            Column(key="bar", title="", bar=True, drop=1),
+            Column(key="reason", title="rule that it breaks", wide=True),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _again(answer: Answer, command: str) -> str:
+    """The command that predicts the first plan, at the batch that all were compared at."""
+    first = answer["plans"][0]
+    words = [
+        "--plan",
+        first["line"],
+        "--seq",
+        f"{first['seq_len']:.0f}",
+        "--global-batch",
+        f"{first['global_batch']:.0f}",
+    ]
+    return f"{command} {shlex.join(words)}"
+
+
+def _flat(answer: Answer) -> list[Row]:
+    """A row for every plan of the list, then of the front."""
+    made: list[Row] = []
+    for kind in ("plans", "pareto"):
+        for rank, one in enumerate(answer[kind], start=1):
+            figures = {key: value for key, value in one.items() if not isinstance(value, dict | list)}
+            made.append({"list": kind, "rank": rank, **figures, **flatten({"plan": one["plan"]})})
+    return made

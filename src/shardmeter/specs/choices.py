@@ -1,0 +1,32 @@
+"""What a scenario leaves to the planner: the values it may choose from, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shardmeter.core.record import record
+from shardmeter.core.units import Count, Seconds, Usd
+from shardmeter.specs.fleet import Island
+
+
+@record
+class Choices:
+    """The open part of a scenario. A plan field that is not in `plan` is chosen freely; one that is, from its values."""
+
+    plan: Mapping[str, tuple[Any, ...]]
+    seq_len: tuple[Count, ...]
+    global_batch: tuple[tuple[float, str], ...]
+    """(amount, "sequences" or "tokens"); every plan is tried with each of them, whatever its degrees."""
+    islands: tuple[Island, ...]
+    """The island in every size (or kind) that may be taken."""
+    said: tuple[Mapping[str, Any], ...]
+    """The document of the scenario with each of the islands, without plan, sequence and batch; empty for a record."""
+    stated: bool = False
+    """Whether the scenario has a plan of its own, beside the open ones: it is compared, and pins nothing."""
+    objectives: tuple[str, ...] = ()
+    """What to minimise or maximise; empty: not said."""
+    deadline: Seconds | None = None
+    """Longest run that counts as feasible."""
+    budget: Usd | None = None
+    """Most that a feasible run costs."""

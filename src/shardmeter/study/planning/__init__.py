@@ -1,0 +1,1 @@
+"""`plan`: out of the space of plans, which to run."""

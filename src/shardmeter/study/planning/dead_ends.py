@@ -1,0 +1,109 @@
+"""Where a search ends without a plan: pins that contradict each other or the fleet, and which of them to drop."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from shardmeter.core.errors import BadScenario, Violation
+from shardmeter.core.record import changed
+from shardmeter.engine.constraints import violations
+from shardmeter.scenario.choices import ANY
+from shardmeter.specs import Choices, Scenario
+from shardmeter.specs.plan import AXES
+from shardmeter.study.planning import words
+from shardmeter.study.planning.block import DEGREES, Question, legal_somewhere
+from shardmeter.study.planning.space import Space, space_of
+from shardmeter.study.planning.tally import Tally
+
+LISTED = 4
+"""Reasons that a message lists."""
+
+
+def empty(question: Question, tally: Tally) -> BadScenario:
+    """No plan keeps the rules: the counted reasons, and the pins without which there would be one."""
+    space = question.space
+    pins = space.choices.plan
+    said = {name: _text(values) for name, values in pins.items()}
+    reasons = tally.rejected.most_common(LISTED)
+    out = [name for name in pins if _opens(space.scenario, space.choices, name)]
+    way_out = f"drop or widen {' or '.join(f'{name}={said[name]}' for name in out)}" if out else _other_way_out(space)
+    found = [
+        Violation(field="plan", says=f"{count:,} of {tally.evaluated:,} plans break it", rule=reason, way_out=way_out)
+        for reason, count in reasons
+    ] or [Violation(field="plan", says=_product(space), rule=DEGREES, way_out=way_out)]
+    held = f" with {', '.join(f'{name}={text}' for name, text in said.items())}" if said else ""
+    return BadScenario(f"{space.scenario.name}: no legal plan{held}", found)
+
+
+def _product(space: Space) -> str:
+    """What the smallest of the pinned degrees come to, beside the GPUs that there are."""
+    pins = {name: min(values) for name, values in space.choices.plan.items() if name in AXES and values}
+    gpus = max(float(island.gpus) for island in space.choices.islands)
+    if not pins:
+        return f"no plan is left to try on {gpus:,.0f} GPUs"
+    return f"{' · '.join(f'{name} {_word(one)}' for name, one in pins.items())} = {math.prod(pins.values()):,.0f} on {gpus:,.0f} GPUs"
+
+
+def _text(values: tuple[Any, ...]) -> str:
+    shown = [_word(one) for one in values[:6]]
+    return shown[0] if len(values) == 1 else f"[{', '.join(shown)}{', …' if len(values) > 6 else ''}]"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(value)}]"
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _opens(scenario: Scenario, choices: Choices, pin: str) -> bool:
+    """Whether there is a legal plan without one pin."""
+    left = changed(choices, plan={name: values for name, values in choices.plan.items() if name != pin})
+    return legal_somewhere(space_of(changed(scenario, choices=left)))
+
+
+def _other_way_out(space: Space) -> str:
+    if not space.choices.plan:
+        return "say another global batch, sequence length or number of GPUs"
+    without = changed(space.choices, plan={})
+    if legal_somewhere(space_of(changed(space.scenario, choices=without))):
+        return "drop two or more of the pins"
+    return "say another global batch, sequence length or number of GPUs"
+
+
+def legal(scenario: Scenario) -> None:
+    """Raise BadScenario with every rule that the user's own plan breaks at the batch of the search."""
+    found = violations(scenario.model, scenario.fleet.islands[0], scenario.plan, scenario.run, scenario.stack)
+    if found:
+        count = len(found)
+        batch = f"global batch {float(scenario.run.global_batch):,.0f}"
+        problems = f"{count} problem{'s' if count > 1 else ''}"
+        raise BadScenario(f"the plan to compare with, at {batch}: {problems}", found)
+
+
+def chosen_from(space: Space) -> list[str]:
+    """What the planner chose from, in words: what it offered by itself, and that the rest stays as it is."""
+    choices, stack = space.choices, space.scenario.stack
+    offered = {
+        "sharding": words.shardings(stack),
+        "schedule": words.schedules(stack),
+        "recompute": words.POLICIES,
+        "cp_kind": ("ring",),
+        "offload": ("none",),
+    }
+    free = [f"{name} {' | '.join(values)}" for name, values in offered.items() if name not in choices.plan]
+    kept = [
+        f"{name} {getattr(space.scenario.plan, name)}"
+        for name in ("precision", "optimizer", "reduce_dtype")
+        if name not in choices.plan
+    ]
+    found = []
+    if free:
+        found.append(
+            f"chosen from: {', '.join(free)} (what {stack.name} is known for; a pin, or {ANY}, asks for others)"
+        )
+    if kept:
+        found.append(f"kept: {', '.join(kept)} (they change the arithmetic; a list chooses)")
+    if "tp" not in choices.plan:
+        found.append("tp within the scale-up domain (wider ones took longer than predicted)")
+    return found

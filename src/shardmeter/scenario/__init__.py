@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shardmeter.core.errors import BadScenario, kind_of
 from shardmeter.scenario.override import Overrides, apply_options, apply_overrides
-from shardmeter.scenario.read import read
+from shardmeter.scenario.read import Document, read
 
 if TYPE_CHECKING:
     from shardmeter.scenario.parts import Rows
     from shardmeter.specs import Scenario
 
-__all__ = ["json_schema", "load"]
+__all__ = ["json_schema", "load", "opened"]
 
 
 def load(
@@ -33,6 +33,17 @@ def load(
     """
     from shardmeter.scenario.resolve import resolve
 
+    return resolve(*opened(source, overrides=overrides, catalog=catalog, options=options))
+
+
+def opened(
+    source: object,
+    *,
+    overrides: Overrides = (),
+    catalog: Rows | str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> tuple[Document, Rows]:
+    """The document of a scenario with options and overrides applied, and the catalog: what is resolved next. As `load`."""
     if options is not None and not isinstance(options, Mapping):
         raise BadScenario(f"options: {kind_of(options)}, where a mapping such as {{'model': 'llama-3.1-8b'}} belongs")
     document = read(source)
@@ -43,7 +54,7 @@ def load(
     rows = cast("Rows", catalog)
     apply_options(document, options or {}, rows)
     apply_overrides(document, _several(overrides))
-    return resolve(document, rows)
+    return document, rows
 
 
 def _several(overrides: Any) -> Overrides:

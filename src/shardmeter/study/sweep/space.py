@@ -1,0 +1,216 @@
+"""What a sweep goes over: the scenario, its axes, and the points of their product in a fixed order (the last axis fastest)."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from shardmeter import __version__
+from shardmeter.core.errors import BadScenario, ShardMeterError, Violation, cut, nearest, shown
+from shardmeter.core.record import record
+from shardmeter.data import DATA_DATE
+from shardmeter.scenario.catalog import KINDS, Catalog
+from shardmeter.scenario.override import apply_overrides
+from shardmeter.scenario.parts import Findings, Rows
+from shardmeter.scenario.ranges import Axis, Over, axes
+from shardmeter.scenario.resolve import Parts, read_parts, resolve
+from shardmeter.scenario.together import Array, numbers, reason
+from shardmeter.study.sweep.figures import DEFAULT, FIGURES
+
+if TYPE_CHECKING:
+    from shardmeter.scenario.read import Document
+    from shardmeter.specs import Scenario
+
+MOST = 100_000_000
+"""Points of the largest sweep."""
+_LEAST_ROWS, _MOST_ROWS, _CHUNKS = 1024, 16384, 64
+"""Rows of a chunk, and how many chunks there should be at least where that leaves a chunk enough rows."""
+
+
+@record
+class Space:
+    """A sweep, ready to be evaluated chunk by chunk, here or by a worker (it can be pickled)."""
+
+    document: Document
+    rows: Rows
+    axes: tuple[Axis, ...]
+    columns: tuple[str, ...]
+    """Figures of every row, in order."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Points on every axis."""
+        return tuple(len(axis.points) for axis in self.axes)
+
+    @property
+    def points(self) -> int:
+        """Points of the product."""
+        return math.prod(self.shape)
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What the axes set, in order: the first columns of every row."""
+        return tuple(field for axis in self.axes for field in axis.fields)
+
+    @property
+    def chunk(self) -> int:
+        """Rows of one chunk: the same whatever evaluates it."""
+        return min(_MOST_ROWS, max(_LEAST_ROWS, 2 ** math.ceil(math.log2(max(self.points / _CHUNKS, 1)))))
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of the whole sweep."""
+        return math.ceil(self.points / self.chunk)
+
+    def span(self, chunk: int) -> tuple[int, int]:
+        """First row of a chunk, and the first after it."""
+        return chunk * self.chunk, min((chunk + 1) * self.chunk, self.points)
+
+    def at(self, places: Sequence[int]) -> Document:
+        """The document at a point, given by its place on every axis."""
+        document = copy.deepcopy(self.document)
+        overrides = {
+            field: value
+            for axis, place in zip(self.axes, places, strict=True)
+            for field, value in zip(axis.fields, axis.points[place], strict=True)
+        }
+        apply_overrides(document, overrides)
+        return document
+
+    def scenario(self, places: Sequence[int]) -> Scenario:
+        """The scenario at a point. Raises ShardMeterError where it is illegal."""
+        return resolve(self.at(places), self.rows)
+
+    def parts(self, places: Sequence[int]) -> Parts | str:
+        """The parts of a point that the numbers of its plan and run do not change, or why they are illegal."""
+        found = Findings(self.at(places))
+        try:
+            made = read_parts(found, self.rows)
+            found.stop()
+        except ShardMeterError as error:
+            return reason(error)
+        return made
+
+    def moving(self) -> dict[int, dict[str, Array]]:
+        """Axes that can be arrays, by position: the numbers of each of their fields."""
+        made: dict[int, dict[str, Array]] = {}
+        for position, axis in enumerate(self.axes):
+            columns = {
+                field: numbers(field, [point[i] for point in axis.points]) for i, field in enumerate(axis.fields)
+            }
+            if all(column is not None for column in columns.values()):
+                made[position] = {field: column for field, column in columns.items() if column is not None}
+        return made
+
+    def identity(self) -> dict[str, Any]:
+        """What makes two sweeps the same, in parts, each a text or a hash: the version, the scenario, the catalog, the axes."""
+        said = json.dumps(self.document.data, sort_keys=True, default=str)
+        return {
+            "version": __version__,
+            "data": DATA_DATE,
+            "scenario": _hash(said + str(self.document.folder.resolve() if _names_a_file(said) else "")),
+            "catalog": _hash(_rows_of(self.rows)),
+            "axes": {axis.name: _hash(axis.points) for axis in self.axes},
+            "columns": list(self.columns),
+            "points": self.points,
+            "chunk": self.chunk,
+        }
+
+
+def _names_a_file(said: str) -> bool:
+    return any(f'{suffix}"' in said for suffix in (".yaml", ".yml", ".json", ".toml"))
+
+
+def _hash(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _rows_of(rows: Rows) -> dict[str, Any]:
+    """Every row of a catalog as written, by kind."""
+    return {kind: rows.rows(kind) for kind in KINDS} if isinstance(rows, Catalog) else {}
+
+
+def space(document: Document, rows: Rows, over: Over, columns: Iterable[str] = ()) -> Space:
+    """The space of a document and its axes, after a look at every value of every axis.
+
+    Raises BadScenario with everything that is wrong with the scenario, an axis, or a column: unknown fields and names,
+    malformed values, what every point would be refused for. What is only illegal together is a row of the answer."""
+    made = Space(document=document, rows=rows, axes=axes(over), columns=_columns(columns))
+    found = _misplaced(made)
+    if found:
+        raise BadScenario(f"{len(found)} problem{'s' if len(found) > 1 else ''} in what to go over", found)
+    _look(made)
+    return made
+
+
+def _columns(asked: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(asked)) or DEFAULT
+    unknown = [name for name in names if name not in FIGURES]
+    if unknown:
+        raise BadScenario(
+            "unknown column",
+            [
+                Violation(field="columns", says=f"unknown column {shown(name, 40)}", way_out=f"the nearest are {near}")
+                for name in unknown
+                for near in [", ".join(nearest(name, FIGURES))]
+            ],
+        )
+    return names
+
+
+def _misplaced(made: Space) -> list[Violation]:
+    """Faults of the axes taken together."""
+    found = [] if made.axes else [Violation(field="", says="nothing to go over", way_out="as in --over plan.tp=1,2,4")]
+    if made.points > MOST:
+        sizes = " · ".join(f"{size:,}" for size in made.shape)
+        says = f"{sizes} = {made.points:,} points"
+        found.append(Violation(field="", says=says, rule=f"at most {MOST:,}", way_out="fewer values, or larger steps"))
+    fields = made.fields
+    for later, field in enumerate(fields):
+        whole = [other for other in fields[later + 1 :] if field.startswith(f"{other}.")]
+        found += [
+            Violation(field=cut(field), says=f"is a part of {other}, which comes after it", way_out=f"{other} first")
+            for other in whole
+        ]
+    clash = [name for name in made.columns if name in fields]
+    found += [
+        Violation(field=name, says="is an axis and a column", way_out=f"leave {name} out of --columns") for name in clash
+    ]
+    return found
+
+
+def _look(made: Space) -> None:
+    """Read the parts of the scenario at every value of every axis, the others at their first.
+
+    Raises what is malformed in any, and what is wrong in all."""
+    malformed: dict[str, Violation] = {}
+    everywhere: set[str] | None = None
+    first: ShardMeterError | None = None
+    moving = made.moving()
+    for position, axis in enumerate(made.axes):
+        for place in range(1 if position in moving else len(axis.points)):
+            places = [place if other == position else 0 for other in range(len(made.axes))]
+            found = Findings(made.at(places))
+            try:
+                read_parts(found, made.rows)
+                found.stop()
+            except ShardMeterError as error:
+                first = first or error
+            names = {error.message for error in found.unknown}
+            malformed |= {
+                str(one): one
+                for index, one in enumerate(found.violations)
+                if index < found.malformed or one.says in names
+            }
+            here = {f"{one.field}: {one.says}" for one in found.violations}
+            everywhere = here if everywhere is None else everywhere & here
+    if malformed:
+        count = len(malformed)
+        raise BadScenario(f"{count} problem{'s' if count > 1 else ''} in the scenario or what to go over", malformed.values())
+    if everywhere and first is not None:
+        raise first

@@ -1,0 +1,136 @@
+"""A sweep says of every point what `predict` says of it alone: figures bit for bit, statuses and reasons too."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shardmeter
+from shardmeter.scenario import opened
+from shardmeter.scenario.together import reason
+from shardmeter.study import predict as one_prediction
+from shardmeter.study.sweep.figures import FIGURES
+from shardmeter.study.sweep.points import Evaluator
+from shardmeter.study.sweep.space import space
+
+H100 = {"islands": [{"accelerator": "H100-SXM5-80GB", "nodes": 8, "price": "$2/gpu/h"}]}
+CASES = {
+    "degrees": (
+        {"model": "llama-3.1-8b", "fleet": H100, "run": {"global_batch": 256, "tokens": "1T"}},
+        {
+            "plan.tp": [1, 2, 3, 8], "plan.pp": [1, 2, 5], "plan.cp": [1, 2], "plan.dp_shard": ["auto", 4, 8],
+            "plan.dp_replicate": [1, 2, 3], "plan.micro_batch": [1, 2, 7, 64], "run.seq_len": [1024, 8192, 1000],
+            "plan.recompute": ["none", "full", "every-2", "every-40"],
+        },
+    ),
+    "names": (
+        {"model": "llama-3.1-70b", "fleet": H100, "plan": {"tp": 8}},
+        {
+            "plan.sharding": ["fsdp", "zero1", "ddp", "none", "hsdp"], "plan.tp": [1, 2, 8], "plan.pp": [1, 4],
+            "plan.schedule": ["1f1b", "interleaved", "dualpipe"], "plan.virtual_stages": [1, 2],
+            "stack": ["titan-compile", "mcore-2024"], "plan.precision": ["bf16", "fp8"], "run.global_batch": [64, 96],
+            "plan.reshard": [True, False],
+        },
+    ),
+    "fleet": (
+        {"model": "llama-3.1-8b", "fleet": H100, "plan": "fsdp,micro_batch=2", "run": {"steps": 1000}},
+        {
+            "fleet.islands.0.nodes": [1, 3, 8, 16], "fleet.islands.0.accelerator": ["H100-SXM5-80GB", "A100-SXM4-80GB"],
+            "fleet.islands.0.fabric.bandwidth": ["100 Gbps", "400 Gbps", "17.3 GB/s"],
+            "fleet.islands.0.fabric.latency": ["10 us", "1 ms"], "plan.tp": [1, 4, 16],
+            "fleet.islands.0.tiers": [None, [{"nodes": 4, "oversubscription": 3}]],
+            "fleet.islands.0.accelerator.memory_bandwidth": ["2 TB/s", "3.35 TB/s"],
+        },
+    ),
+    "experts": (
+        {"model": "mixtral-8x7b", "fleet": H100, "plan": {"sharding": "fsdp"}, "run": {"global_batch": "4M tokens"}},
+        {
+            "plan.tp": [1, 2, 4], "plan.ep": [1, 2, 8, 16], "plan.etp": [1, 2], "plan.expert_skew": [1, 1.5, 20],
+            "plan.micro_batch": [1, 4], "run.seq_len": [4096, 6000], "plan.trainable": ["all", "lora(r=16)"],
+        },
+    ),
+    "tied": (
+        {"model": {"base": "llama-3.1-8b"}, "fleet": H100, "run": {"global_batch": 128, "seq_len": 4096}},
+        {
+            "plan.tp,plan.dp_shard": [(1, 64), (2, 32), (4, 32), (8, "auto")], "plan.offload": [[], ["optimizer"]],
+            "model.layers": [16, 32], "model.hidden": [4096, 5120], "run.document_len": [None, 512, 9000],
+            "plan": ["fsdp", "zero1,recompute=full"], "run.tokens": ["1B", "8B tokens"],
+        },
+    ),
+}  # fmt: skip
+IN_JSON = {name: name.split(".") for name in FIGURES if name != "compute_utilization"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_relief():
+    """What would relieve a plan takes twenty evaluations and is no column."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(one_prediction, "relief", lambda *_: ())
+        patch.setattr(one_prediction, "ways_out", lambda *_: ())
+        yield
+
+
+@pytest.fixture(scope="module")
+def evaluators():
+    made = {}
+    for name, (scenario, over) in CASES.items():
+        # `plan` replaces all that was said of the plan, so it goes first
+        over = {"plan": over["plan"], **over} if "plan" in over else over
+        document, rows = opened(scenario)
+        made[name] = Evaluator(space(document, rows, over, [one for one in FIGURES if one not in over]))
+    return made
+
+
+def alone(scenario, overrides):
+    """Status and figures of one point through `predict`."""
+    try:
+        answer = shardmeter.predict(scenario, overrides=overrides).to_dict()
+    except shardmeter.ShardMeterError as error:
+        return f"illegal: {reason(error)}", dict.fromkeys(FIGURES)
+    figures = {"compute_utilization": answer["islands"][0]["compute_utilization"]}
+    for name, path in IN_JSON.items():
+        value = answer
+        for step in path:
+            value = None if value is None else value[step]
+        figures[name] = value
+    return "ok" if answer["fits"] else "does not fit", figures
+
+
+@pytest.mark.parametrize("case", CASES)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_row_is_the_prediction_of_its_point(evaluators, case, data):
+    evaluator = evaluators[case]
+    made = evaluator.space
+    row = data.draw(st.integers(0, made.points - 1))
+    number, at = divmod(row, made.chunk)
+    columns = chunk_of(evaluator, number)
+    places = [int(place[at]) for place in evaluator.places(number)]
+    overrides = {
+        field: value
+        for axis, place in zip(made.axes, places, strict=True)
+        for field, value in zip(axis.fields, axis.points[place], strict=True)
+    }
+    status, figures = alone(CASES[case][0], overrides)
+    assert columns["status"][at] == status, overrides
+    for name, wanted in figures.items():
+        if name in made.fields:
+            continue
+        found = columns[name][at]
+        null = found is None or (isinstance(found, float) and math.isnan(found))
+        assert (wanted is None) == null, (name, overrides)
+        assert null or found == wanted, (name, overrides)
+
+
+_CHUNKS = {}
+
+
+def chunk_of(evaluator, number):
+    """A chunk's columns, evaluated once."""
+    key = id(evaluator), number
+    if key not in _CHUNKS:
+        _CHUNKS[key] = evaluator.chunk(number)
+    return _CHUNKS[key]

@@ -46,10 +46,10 @@ CASES = {
         },
     ),
     "experts": (
-        {"model": "mixtral-8x7b", "fleet": H100, "plan": {"sharding": "fsdp"}, "run": {"global_batch": "4M tokens"}},
+        {"model": "mixtral-8x7b", "fleet": H100, "plan": {"sharding": "fsdp"}, "run": {"global_batch": "2M tokens"}},
         {
             "plan.tp": [1, 2, 4], "plan.ep": [1, 2, 8, 16], "plan.etp": [1, 2], "plan.expert_skew": [1, 1.5, 20],
-            "plan.micro_batch": [1, 4], "run.seq_len": [4096, 6000], "plan.trainable": ["all", "lora(r=16)"],
+            "plan.micro_batch": [1, 4, 32], "run.seq_len": [4096, 6000], "plan.trainable": ["all", "lora(r=16)"],
         },
     ),
     "tied": (

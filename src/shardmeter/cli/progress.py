@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Protocol
 
 QUIET = 1.0
 """Seconds before anything is shown."""
@@ -26,6 +27,45 @@ def progress(label: str) -> Iterator[None]:
     finally:
         done.set()
         ticker.join()
+
+
+@contextmanager
+def counter(label: str) -> Iterator[Callable[[Counted], None]]:
+    """A function to call with how far the work is: a line with rate and remaining time, kept moving on a terminal, now and
+    then elsewhere; nothing for what takes less than a second."""
+    person = sys.stderr.isatty()
+    every, last, width = (0.1 if person else 10.0), time.monotonic() + QUIET, 0
+
+    def report(now: Counted) -> None:
+        nonlocal last, width
+        if time.monotonic() < last or not now.rate:
+            return
+        left = (now.total - now.rows) / now.rate
+        line = f"{label}: {now.rows:,} done ({now.rows / now.total:.0%}), {now.rate:,.0f}/s, {_left(left)} left"
+        width = max(width, len(line))
+        _show(f"\r{line.ljust(width)}" if person else f"{line}\n")
+        last = time.monotonic() + every
+
+    try:
+        yield report
+    finally:
+        if person and width:
+            _show(f"\r{' ' * width}\r")
+
+
+def _left(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+class Counted(Protocol):
+    """How far some work is."""
+
+    rows: int
+    total: int
+
+    @property
+    def rate(self) -> float:
+        """A second."""
 
 
 def _tick(label: str, done: threading.Event) -> None:

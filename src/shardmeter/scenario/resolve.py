@@ -6,9 +6,12 @@ import math
 import re
 from typing import Any
 
+import numpy as np
+
 from shardmeter.core.errors import quoted
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
+from shardmeter.core.units import Count
 from shardmeter.engine.constraints import CONSTRAINTS, violations
 from shardmeter.engine.rules import listed, near
 from shardmeter.families import assumed, family, given_sequence, names
@@ -169,13 +172,14 @@ def laid_plan(parts: Parts, said: dict[str, Any]) -> tuple[Plan, bool, Findings]
     return plan, not left_over, found
 
 
-def laid_run(parts: Parts, said: dict[str, Any], plan: Plan) -> tuple[Run, Findings]:
-    """The run of some parts with a plan, and what is found beside the rules that `engine.constraints` checks."""
-    found, model = Findings(parts.found.document), parts.model or NO_MODEL
-    run = changed(_run(parts.run, model, plan, found), reference=parts.reference)
-    _check_layers(said, plan, model, found)
-    _check_context(parts.run, run, model, found)
-    return run, found
+def laid_run(parts: Parts, said: dict[str, Any], plan: Plan) -> tuple[Run, Findings, Findings]:
+    """The run of some parts with a plan, and what is found before and after the rules that `engine.constraints` checks."""
+    before, after = Findings(parts.found.document), Findings(parts.found.document)
+    model = parts.model or NO_MODEL
+    run = changed(_run(parts.run, model, plan, before), reference=parts.reference)
+    _check_layers(said, plan, model, after)
+    _check_context(parts.run, run, model, after)
+    return run, before, after
 
 
 def _lay_out(
@@ -465,6 +469,11 @@ def _own_sequence(asked: float | None, own: float, model: Model, found: Findings
     return own
 
 
+def whole_batch(tokens: Count, seq_len: Count, unit: Count) -> Count:
+    """Sequences of a batch given in tokens: the multiple of `unit` = dp·micro_batch that is nearest, at least one."""
+    return np.maximum(1.0, np.floor(tokens / seq_len / unit + 0.5)) * unit
+
+
 def _global_batch(given: RunInput, seq_len: float, plan: Plan, found: Findings) -> float:
     unit = float(plan.dp * plan.micro_batch)
     if given.global_batch is None:
@@ -474,9 +483,9 @@ def _global_batch(given: RunInput, seq_len: float, plan: Plan, found: Findings) 
     if word == "sequences":
         return amount
     sequences = amount / seq_len
-    if sequences == math.floor(sequences) and sequences % unit == 0.0 and sequences > 0:
+    rounded = float(whole_batch(amount, seq_len, unit))
+    if rounded == sequences:
         return sequences
-    rounded = max(1.0, math.floor(sequences / unit + 0.5)) * unit
     if sequences < unit / 2 and not found.touched(*_BATCH):
         found.refuse(
             ("run", "global_batch"),

@@ -19,7 +19,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.engine.constraints import CONSTRAINTS
 from shardmeter.engine.rules import Case
 from shardmeter.families import given_sequence
-from shardmeter.scenario.resolve import LOOKS_AT, Parts, laid_plan, laid_run
+from shardmeter.scenario.resolve import LOOKS_AT, Parts, laid_plan, laid_run, whole_batch
 from shardmeter.scenario.schema import PlanInput, RunInput
 from shardmeter.specs import Plan, Run
 
@@ -75,28 +75,31 @@ class Together:
 def lay_out(parts: Parts, moving: Mapping[str, Array]) -> Together | None:
     """Scenarios of the same parts (without a fault) whose `moving` numbers are these; tp is 1 in all of them or in none.
 
-    None where a number does more than arrays can follow (hsdp, a batch in tokens, an image's own sequence, …): such scenarios
+    None where a number does more than arrays can follow (hsdp, an image's own sequence, documents that a sequence must hold): such scenarios
     are resolved one by one."""
     own = {name: moving[f"plan.{name}"] for name in _PLAN if f"plan.{name}" in moving}
     asked = {name: moving[f"run.{name}"] for name in _RUN if f"run.{name}" in moving}
     said = parts.said | {name: _first(values) for name, values in own.items()}
     if _follows_more(parts, said, asked):
         return None
-    first, whole, found = laid_plan(parts, dict(said))
-    run, more = laid_run(parts, said, first)
-    if len(found.violations) > (0 if whole else 1) or more.violations:
-        return None
-    plan, left_over = _degrees(parts, said, own, first)
-    batch = asked.get("global_batch")
-    if batch is None:
-        batch = plan.dp * plan.micro_batch if parts.run.global_batch is None else run.global_batch
-    run = changed(run, **(asked | {"global_batch": batch}))
     count = len(next(iter(moving.values()))) if moving else 1
-    broken = _broken(parts, plan, run, count)
-    reasons = np.full(count, "", dtype=object)
-    for rule in np.unique(broken[~left_over & (broken >= 0)]):
-        _explain(reasons, np.flatnonzero((broken == rule) & ~left_over), moving, parts, plan, run, int(rule))
-    _explain_rest(reasons, np.flatnonzero(np.broadcast_to(left_over, count)), parts, said, own)
+    first, whole, found = laid_plan(parts, dict(said))
+    run, before, after = laid_run(parts, said, first)
+    plan, left_over = _degrees(parts, said, own, first)
+    run, few = _batches(parts, asked, run, plan)
+    at_once = found.violations[:1] if len(found.violations) > (0 if whole else 1) else []
+    if few is None:
+        at_once = at_once or before.violations[:1]
+        few = np.asarray(False)
+    reasons = np.full(count, _says(at_once[0]) if at_once else "", dtype=object)
+    if not at_once:
+        left_over, few = np.broadcast_to(left_over, count), np.broadcast_to(few, count) & ~left_over
+        broken = np.where(left_over | few, -1, _broken(parts, plan, run, count))
+        for rule in np.unique(broken[broken >= 0]):
+            _explain(reasons, np.flatnonzero(broken == rule), moving, parts, plan, run, int(rule))
+        _explain_rest(reasons, np.flatnonzero(left_over), parts, said, own)
+        _explain_few(reasons, np.flatnonzero(few), parts, plan, run)
+        reasons[reasons == ""] = _says(after.violations[0]) if after.violations else ""
     return Together(plan=plan, run=run, reasons=reasons)
 
 
@@ -106,11 +109,10 @@ def _first(values: Array) -> float | str:
 
 def _follows_more(parts: Parts, said: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
     """Whether numbers of the plan and the run decide more than `lay_out` follows."""
-    batch = parts.run.global_batch
     sequence = "seq_len" in asked and (
         parts.run.document_len is not None or (parts.model is not None and given_sequence(parts.model) is not None)
     )
-    return said.get("sharding") == "hsdp" or (batch is not None and batch[1] == "tokens") or sequence
+    return said.get("sharding") == "hsdp" or sequence
 
 
 def _degrees(
@@ -127,6 +129,21 @@ def _degrees(
     whole = (rest >= 1.0) & (rest == np.round(rest))
     shard = np.where(auto, np.where(whole, rest, 1.0), given)
     return changed(plan, dp_shard=shard if shard.ndim else float(shard)), auto & ~whole
+
+
+def _batches(
+    parts: Parts, asked: Mapping[str, Array], run: Run, plan: Plan
+) -> tuple[Run, npt.NDArray[np.bool_] | None]:
+    """The run with its numbers, the global batch filled where it follows the plan; where its batch in tokens is too few (None:
+    it is given in sequences, or not at all)."""
+    run, said = changed(run, **asked), parts.run.global_batch
+    if "global_batch" in asked or (said is not None and said[1] == "sequences"):
+        return run, None
+    unit = plan.dp * plan.micro_batch
+    if said is None:
+        return changed(run, global_batch=unit), None
+    few = np.asarray(said[0] / run.seq_len < unit / 2)
+    return changed(run, global_batch=whole_batch(said[0], run.seq_len, unit)), few
 
 
 def _broken(parts: Parts, plan: Plan, run: Run, count: int) -> npt.NDArray[np.int64]:
@@ -178,6 +195,18 @@ def _explain_rest(
     for some in _alike(rows, [own[name] for name in fields]):
         one = dict(said) | {name: float(own[name][some[0]]) for name in fields} | {"dp_shard": "auto"}
         reasons[some] = _says(laid_plan(parts, one)[2].violations[0])
+
+
+def _explain_few(
+    reasons: npt.NDArray[np.object_], rows: npt.NDArray[np.int64], parts: Parts, plan: Plan, run: Run
+) -> None:
+    """Say of some rows that their batch in tokens is less than one pass."""
+    count = len(reasons)
+    columns = [np.broadcast_to(np.asarray(value, dtype=float), (count,)) for value in (run.seq_len, plan.dp * plan.micro_batch)]
+    for some in _alike(rows, columns):
+        at = int(some[0])
+        one = changed(parts, run=parts.run.model_copy(update={"seq_len": float(columns[0][at])}))
+        reasons[some] = _says(laid_run(one, {}, _one(plan, at))[1].violations[0])
 
 
 def _alike(rows: npt.NDArray[np.int64], columns: Sequence[Array]) -> list[npt.NDArray[np.int64]]:

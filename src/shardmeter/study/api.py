@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from shardmeter.scenario.catalog import Catalog
     from shardmeter.study.explain import Explanation
     from shardmeter.study.predict import Prediction
+    from shardmeter.scenario.ranges import Over
     from shardmeter.study.solve import Solution
+    from shardmeter.study.sweep import Sweep
 
 Source: TypeAlias = Scenario | Mapping[str, Any] | str | Path | None
 Overrides: TypeAlias = Iterable[str] | Mapping[str, Any]
@@ -51,6 +53,33 @@ def solve(
     from shardmeter.study.solve import solve as solution_of
 
     return solution_of(question, _resolved(scenario, overrides, catalog, options))
+
+
+def sweep(
+    scenario: Mapping[str, Any] | str | Path | None = None,
+    over: Over = (),
+    *,
+    columns: Iterable[str] = (),
+    engine: str = "local",
+    workers: int = 1,
+    overrides: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Sweep:
+    """The figures of `predict` at every point of the product of the axes `over`; the rest is as in `predict`.
+
+    `shardmeter.sweep("run.yaml", {"plan.tp": [1, 2, 4], "plan.micro_batch": "1..16:x2"}).columns["step_time_s"]`. `columns` are
+    named as in the JSON of `predict`. `workers` above 1 starts processes, which needs the usual `if __name__ == "__main__"`;
+    a sweep that should go to a file and be resumed is the command's business (`shardmeter sweep -o`). Raises BadScenario,
+    UnknownName, Unavailable."""
+    from shardmeter.scenario import opened
+    from shardmeter.study.sweep import space
+    from shardmeter.study.sweep import sweep as swept
+
+    if isinstance(scenario, Scenario):
+        raise TypeError("a resolved Scenario has no fields to go over: give the file or mapping")
+    document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
+    return swept(space(document, rows, over, columns), engine=engine, workers=workers)
 
 
 def _resolved(scenario: Source, overrides: Overrides, catalog: Rows, options: Mapping[str, Any]) -> Scenario:

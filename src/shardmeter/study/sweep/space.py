@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardmeter import __version__
 from shardmeter.core.errors import BadScenario, ShardMeterError, Violation, cut, nearest, shown
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.data import DATA_DATE
 from shardmeter.scenario.catalog import KINDS, Catalog
 from shardmeter.scenario.override import apply_overrides
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MOST = 100_000_000
 """Points of the largest sweep."""
-_LEAST_ROWS, _MOST_ROWS, _CHUNKS = 1024, 16384, 64
+_LEAST_ROWS, _MOST_ROWS, _CHUNKS = 1024, 16384, 32
 """Rows of a chunk, and how many chunks there should be at least where that leaves a chunk enough rows."""
 
 
@@ -40,6 +40,11 @@ class Space:
     axes: tuple[Axis, ...]
     columns: tuple[str, ...]
     """Figures of every row, in order."""
+    chunk: int = 1
+    """Rows of one chunk: the same whatever evaluates it."""
+    assumptions: tuple[str, ...] = ()
+    """What every point takes from a default."""
+    warnings: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -55,11 +60,6 @@ class Space:
     def fields(self) -> tuple[str, ...]:
         """What the axes set, in order: the first columns of every row."""
         return tuple(field for axis in self.axes for field in axis.fields)
-
-    @property
-    def chunk(self) -> int:
-        """Rows of one chunk: the same whatever evaluates it."""
-        return min(_MOST_ROWS, max(_LEAST_ROWS, 2 ** math.ceil(math.log2(max(self.points / _CHUNKS, 1)))))
 
     @property
     def chunks(self) -> int:
@@ -144,8 +144,17 @@ def space(document: Document, rows: Rows, over: Over, columns: Iterable[str] = (
     found = _misplaced(made)
     if found:
         raise BadScenario(f"{len(found)} problem{'s' if len(found) > 1 else ''} in what to go over", found)
-    _look(made)
-    return made
+    assumptions, warnings = _look(made)
+    return changed(made, chunk=_rows_of_a_chunk(made), assumptions=assumptions, warnings=warnings)
+
+
+def _rows_of_a_chunk(made: Space) -> int:
+    """A power of two: so many chunks that work can be shared out and lost, so many rows that arrays pay, and not more parts to
+    resolve than take a few seconds."""
+    together = math.prod(len(made.axes[position].points) for position in made.moving())
+    most = min(_MOST_ROWS, _LEAST_ROWS * together)
+    wanted: int = 2 ** math.ceil(math.log2(max(made.points / _CHUNKS, 1)))
+    return min(2 ** math.floor(math.log2(most)), max(_LEAST_ROWS, wanted))
 
 
 def _columns(asked: Iterable[str]) -> tuple[str, ...]:
@@ -184,33 +193,38 @@ def _misplaced(made: Space) -> list[Violation]:
     return found
 
 
-def _look(made: Space) -> None:
-    """Read the parts of the scenario at every value of every axis, the others at their first.
+def _look(made: Space) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Read the parts of the scenario at every value of every axis, the others at their first: what all assume, and warn of.
 
     Raises what is malformed in any, and what is wrong in all."""
-    malformed: dict[str, Violation] = {}
-    everywhere: set[str] | None = None
-    first: ShardMeterError | None = None
+    looks: list[Findings] = []
+    errors: list[ShardMeterError] = []
     moving = made.moving()
     for position, axis in enumerate(made.axes):
         for place in range(1 if position in moving else len(axis.points)):
-            places = [place if other == position else 0 for other in range(len(made.axes))]
-            found = Findings(made.at(places))
+            found = Findings(made.at([place if other == position else 0 for other in range(len(made.axes))]))
+            looks.append(found)
             try:
                 read_parts(found, made.rows)
                 found.stop()
             except ShardMeterError as error:
-                first = first or error
-            names = {error.message for error in found.unknown}
-            malformed |= {
-                str(one): one
-                for index, one in enumerate(found.violations)
-                if index < found.malformed or one.says in names
-            }
-            here = {f"{one.field}: {one.says}" for one in found.violations}
-            everywhere = here if everywhere is None else everywhere & here
+                errors.append(error)
+    malformed = {str(one): one for found in looks for one in _malformed(found)}
     if malformed:
         count = len(malformed)
-        raise BadScenario(f"{count} problem{'s' if count > 1 else ''} in the scenario or what to go over", malformed.values())
-    if everywhere and first is not None:
-        raise first
+        says = f"{count} problem{'s' if count > 1 else ''} in the scenario or what to go over"
+        raise BadScenario(says, malformed.values())
+    if errors and _in_all([[f"{one.field}: {one.says}" for one in found.violations] for found in looks]):
+        raise errors[0]
+    return _in_all([found.assumptions for found in looks]), _in_all([found.warnings for found in looks])
+
+
+def _malformed(found: Findings) -> list[Violation]:
+    """Violations of the shape, and names that nothing has: no scenario can be meant."""
+    names = {error.message for error in found.unknown}
+    return [one for at, one in enumerate(found.violations) if at < found.malformed or one.says in names]
+
+
+def _in_all(lists: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The texts that are in every list."""
+    return tuple(text for text in dict.fromkeys(lists[0]) if all(text in other for other in lists))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
-from shardmeter.study.sweep import FIGURES, Space, Sweep, Written
+from shardmeter.study.sweep import FIGURES, ILLEGAL, Space, Sweep, Written
 
 SHOWN = 100
 """Rows of a table on the page."""
+REASONS = 8
+"""Reasons on the page."""
 TITLES = {
     "fits": "fits", "step_time_s": "step", "tokens_per_s": "tokens/s", "tokens_per_s_per_gpu": "per GPU", "mfu": "MFU",
     "hfu": "HFU", "memory.peak_gib": "peak", "run.cost_usd": "cost", "bottleneck.term": "longest term",
@@ -22,8 +25,12 @@ def document(answer: Sweep, *, full: bool) -> Document:
     """A sweep as a document; `full` has all rows for JSON and CSV, a page the first `SHOWN`."""
     space, total = answer.space, len(answer)
     rows: list[Row] = answer.rows(0, None if full else SHOWN)
+    shown = [{**row, "status": str(row["status"]).partition(":")[0]} for row in rows[:SHOWN]]
     caption = "" if total <= SHOWN else f"The first {SHOWN} of {total:,}: --format csv or -o FILE.csv has all"
-    sections: list[Section] = [Table(title="Points", columns=_columns(space), rows=tuple(rows[:SHOWN]), caption=caption)]
+    sections: list[Section] = [Table(title="Points", columns=_columns(space), rows=tuple(shown), caption=caption)]
+    reasons = _reasons(answer)
+    if reasons:
+        sections.append(reasons)
     if space.assumptions:
         sections.append(Notes(title="Assumed at every point", lines=space.assumptions))
     return Document(
@@ -74,6 +81,17 @@ def written(answer: Written, space: Space, seconds: float) -> Document:
     )
 
 
+def _reasons(answer: Sweep) -> Table | None:
+    """What makes points illegal, the commonest first."""
+    illegal = Counter(text.partition(": ")[2] for text in answer.columns["status"] if text.startswith(ILLEGAL))
+    if not illegal:
+        return None
+    rows = [{"points": f"{count:,}", "reason": reason} for reason, count in illegal.most_common(REASONS)]
+    caption = f"{len(illegal) - REASONS:,} more reasons" if len(illegal) > REASONS else ""
+    columns = (Column(key="points", title="points"), Column(key="reason", title="why illegal", wide=True))
+    return Table(title="Illegal points", columns=columns, rows=tuple(rows), caption=caption)
+
+
 def _over(space: Space) -> str:
     return " × ".join(f"{axis.name} ({len(axis.points):,})" for axis in space.axes)
 
@@ -91,7 +109,7 @@ def _columns(space: Space) -> tuple[Column, ...]:
         for name in space.columns
         if name != "fits"
     ]
-    return (*made, Column(key="status", title="status", wide=True))
+    return (*made, Column(key="status", title="status"))
 
 
 def _short(fields: tuple[str, ...]) -> dict[str, str]:

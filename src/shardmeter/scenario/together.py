@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pydantic import ValidationError
 
 from shardmeter.core.errors import ShardMeterError, Violation
-from shardmeter.core.record import changed, record
+from shardmeter.core.record import changed, field_names, record
 from shardmeter.engine.constraints import CONSTRAINTS
 from shardmeter.engine.rules import Case
 from shardmeter.families import given_sequence
@@ -177,9 +177,14 @@ def _explain(
     constraint = CONSTRAINTS[rule]
     paths = LOOKS_AT.get(constraint.name)
     fields = [field for field in moving if not paths or tuple(field.split(".")) in paths]
+    arrays = [
+        (one, {name: value for name in field_names(type(one)) if isinstance(value := getattr(one, name), np.ndarray)})
+        for one in (plan, run)
+    ]
     for some in _alike(rows, [moving[field] for field in fields]):
         at = int(some[0])
-        field, says, _ = constraint.says(_case(parts, _one(plan, at), _one(run, at)))
+        one_plan, one_run = (changed(one, **{n: float(v[at]) for n, v in wide.items()}) for one, wide in arrays)
+        field, says, _ = constraint.says(_case(parts, one_plan, one_run))
         reasons[some] = _says(Violation(field=field, says=says))
 
 
@@ -201,12 +206,13 @@ def _explain_few(
     reasons: npt.NDArray[np.object_], rows: npt.NDArray[np.int64], parts: Parts, plan: Plan, run: Run
 ) -> None:
     """Say of some rows that their batch in tokens is less than one pass."""
-    count = len(reasons)
-    columns = [np.broadcast_to(np.asarray(value, dtype=float), (count,)) for value in (run.seq_len, plan.dp * plan.micro_batch)]
+    numbers_ = (run.seq_len, plan.dp_shard, plan.dp_replicate, plan.micro_batch)
+    columns = [np.broadcast_to(np.asarray(number, dtype=float), reasons.shape) for number in numbers_]
     for some in _alike(rows, columns):
-        at = int(some[0])
-        one = changed(parts, run=parts.run.model_copy(update={"seq_len": float(columns[0][at])}))
-        reasons[some] = _says(laid_run(one, {}, _one(plan, at))[1].violations[0])
+        seq_len, shard, replicate, micro_batch = (float(column[some[0]]) for column in columns)
+        one = changed(parts, run=parts.run.model_copy(update={"seq_len": seq_len}))
+        laid = changed(plan, dp_shard=shard, dp_replicate=replicate, micro_batch=micro_batch)
+        reasons[some] = _says(laid_run(one, {}, laid)[1].violations[0])
 
 
 def _alike(rows: npt.NDArray[np.int64], columns: Sequence[Array]) -> list[npt.NDArray[np.int64]]:
@@ -218,13 +224,3 @@ def _alike(rows: npt.NDArray[np.int64], columns: Sequence[Array]) -> list[npt.ND
     _, group = np.unique(np.stack([column[rows] for column in columns]), axis=1, return_inverse=True)
     order = np.argsort(group, kind="stable")
     return np.split(rows[order], np.flatnonzero(np.diff(group[order])) + 1)
-
-
-def _one(instance: Any, at: int) -> Any:
-    """A plan or run with every array cut to one of its numbers."""
-    cut = {
-        name: float(value[at])
-        for name in type(instance).__dataclass_fields__
-        if isinstance(value := getattr(instance, name), np.ndarray)
-    }
-    return changed(instance, **cut)

@@ -15,10 +15,11 @@ from shardmeter.core.record import record
 from shardmeter.study.sweep.engines import LOCAL, Done, check, evaluated
 from shardmeter.study.sweep.figures import FIGURES, Column
 from shardmeter.study.sweep.files import FORMATS, json_head, json_rows
+from shardmeter.study.sweep.points import FITS, FITS_NOT, ILLEGAL
 from shardmeter.study.sweep.space import Space, space
 from shardmeter.study.sweep.store import Store
 
-__all__ = ["FIGURES", "Progress", "Sweep", "Written", "space", "sweep", "write"]
+__all__ = ["FIGURES", "ILLEGAL", "Progress", "Sweep", "Written", "space", "sweep", "write"]
 
 
 @record
@@ -59,7 +60,7 @@ class Sweep:
     def counts(self) -> tuple[int, int, int]:
         """Points that fit, that do not, that are illegal."""
         status = self.columns["status"]
-        fits, fits_not = int(np.sum(status == "ok")), int(np.sum(status == "does not fit"))
+        fits, fits_not = int(np.sum(status == FITS)), int(np.sum(status == FITS_NOT))
         return fits, fits_not, len(status) - fits - fits_not
 
     def rows(self, first: int = 0, after: int | None = None) -> list[dict[str, Any]]:

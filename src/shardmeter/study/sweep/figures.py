@@ -93,13 +93,13 @@ FIGURES: Mapping[str, Figure] = {
     "fits": Figure(unit="", says="whether the peak is within the device", of=lambda p: p.fits),
     "step_time_s": Figure(unit="s", says="one optimizer step", of=lambda p: p.estimate.step_time),
     "tokens_per_s": Figure(
-        unit="1/s", says="tokens of all GPUs", of=lambda p: p.estimate.tokens / p.estimate.step_time
+        unit="", says="tokens of all GPUs", of=lambda p: p.estimate.tokens / p.estimate.step_time
     ),
     "tokens_per_s_per_gpu": Figure(
-        unit="1/s", says="of one GPU", of=lambda p: p.estimate.tokens / p.estimate.step_time / p.estimate.gpus
+        unit="", says="of one GPU", of=lambda p: p.estimate.tokens / p.estimate.step_time / p.estimate.gpus
     ),
     "samples_per_s": Figure(
-        unit="1/s", says="sequences of all GPUs", of=lambda p: p.estimate.samples / p.estimate.step_time
+        unit="", says="sequences of all GPUs", of=lambda p: p.estimate.samples / p.estimate.step_time
     ),
     "mfu": Figure(unit="%", says="model FLOPs over the dense bf16 peak", of=_mfu("model_flops")),
     "hfu": Figure(unit="%", says="the same with recomputation", of=_mfu("hardware_flops")),

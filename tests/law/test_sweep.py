@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import pytest
@@ -76,9 +77,9 @@ def no_relief():
 @pytest.fixture(scope="module")
 def evaluators():
     made = {}
-    for name, (scenario, over) in CASES.items():
+    for name, (scenario, axes) in CASES.items():
         # `plan` replaces all that was said of the plan, so it goes first
-        over = {"plan": over["plan"], **over} if "plan" in over else over
+        over = {"plan": axes["plan"], **axes} if "plan" in axes else axes
         document, rows = opened(scenario)
         made[name] = Evaluator(space(document, rows, over, [one for one in FIGURES if one not in over]))
     return made
@@ -92,10 +93,7 @@ def alone(scenario, overrides):
         return f"illegal: {reason(error)}", dict.fromkeys(FIGURES)
     figures = {"compute_utilization": answer["islands"][0]["compute_utilization"]}
     for name, path in IN_JSON.items():
-        value = answer
-        for step in path:
-            value = None if value is None else value[step]
-        figures[name] = value
+        figures[name] = functools.reduce(lambda inner, step: inner and inner[step], path, answer)
     return "ok" if answer["fits"] else "does not fit", figures
 
 
@@ -125,12 +123,7 @@ def test_a_row_is_the_prediction_of_its_point(evaluators, case, data):
         assert null or found == wanted, (name, overrides)
 
 
-_CHUNKS = {}
-
-
+@functools.cache
 def chunk_of(evaluator, number):
     """A chunk's columns, evaluated once."""
-    key = id(evaluator), number
-    if key not in _CHUNKS:
-        _CHUNKS[key] = evaluator.chunk(number)
-    return _CHUNKS[key]
+    return evaluator.chunk(number)

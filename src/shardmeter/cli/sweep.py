@@ -19,7 +19,7 @@ from shardmeter.cli.progress import counter
 from shardmeter.core.errors import ShardMeterError
 
 if TYPE_CHECKING:
-    from shardmeter.study.sweep import Space
+    from shardmeter.study.sweep.space import Space
 
 MOST_SHOWN = 1_000_000
 """Points of a sweep that is not written to a file."""
@@ -51,7 +51,9 @@ point fits."""
     help="Where to evaluate: processes here, a Dask cluster on this machine, or a Dask scheduler.",
 )  # fmt: skip
 @click.option("--workers", metavar="N", type=click.IntRange(1, 1024), help="Processes here; left out, one a core.")
-@click.option("--shard", metavar="I/N", help="Evaluate the I-th of N parts, for job arrays; the last one to end joins them.")
+@click.option(
+    "--shard", metavar="I/N", help="Evaluate the I-th of N parts, for job arrays; the last one to end joins them."
+)
 @click.option("--join", is_flag=True, help="Evaluate nothing: join the chunks of finished shards.")
 def sweep(over: tuple[str, ...], columns: str | None, out: str | None, **asked: Any) -> int:
     """Predict SCENARIO at every point of the product of its axes."""

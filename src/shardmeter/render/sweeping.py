@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
-from shardmeter.study.sweep import FIGURES, ILLEGAL, Space, Sweep, Written
+from shardmeter.study.sweep import FIGURES, ILLEGAL, Sweep, Written
+from shardmeter.study.sweep.space import Space
 
 SHOWN = 100
 """Rows of a table on the page."""
 REASONS = 8
 """Reasons on the page."""
 TITLES = {
-    "fits": "fits", "step_time_s": "step", "tokens_per_s": "tokens/s", "tokens_per_s_per_gpu": "per GPU", "mfu": "MFU",
+    "step_time_s": "step", "tokens_per_s": "tokens/s", "tokens_per_s_per_gpu": "per GPU", "mfu": "MFU",
     "hfu": "HFU", "memory.peak_gib": "peak", "run.cost_usd": "cost", "bottleneck.term": "longest term",
     "bottleneck.cause": "bottleneck", "run.wall_clock_s": "wall clock",
 }  # fmt: skip
 """Heads of the columns that have a shorter name."""
-_DROPS = {"fits": 5, "bottleneck.term": 1, "tokens_per_s_per_gpu": 2, "run.cost_usd": 3, "bottleneck.cause": 4}
+_DROPS = {"bottleneck.term": 1, "tokens_per_s_per_gpu": 2, "run.cost_usd": 3, "bottleneck.cause": 4}
 
 
 def document(answer: Sweep, *, full: bool) -> Document:
     """A sweep as a document; `full` has all rows for JSON and CSV, a page the first `SHOWN`."""
     space, total = answer.space, len(answer)
-    rows: list[Row] = answer.rows(0, None if full else SHOWN)
+    rows: Sequence[Row] = answer.rows(0, None if full else SHOWN)
     shown = [{**row, "status": str(row["status"]).partition(":")[0]} for row in rows[:SHOWN]]
     caption = "" if total <= SHOWN else f"The first {SHOWN} of {total:,}: --format csv or -o FILE.csv has all"
     sections: list[Section] = [Table(title="Points", columns=_columns(space), rows=tuple(shown), caption=caption)]
@@ -104,11 +106,10 @@ def _verdict(counts: tuple[int, int, int]) -> str:
 def _columns(space: Space) -> tuple[Column, ...]:
     short = _short(space.fields)
     made = [Column(key=field, title=short[field]) for field in space.fields]
-    made += [
-        Column(key=name, title=TITLES.get(name, name), unit=FIGURES[name].unit, drop=_DROPS.get(name, 1 if name in TITLES else 2))
-        for name in space.columns
-        if name != "fits"
-    ]
+    for name in space.columns:
+        if name != "fits":  # the status says it
+            drop = _DROPS.get(name, 1 if name in TITLES else 2)
+            made.append(Column(key=name, title=TITLES.get(name, name), unit=FIGURES[name].unit, drop=drop))
     return (*made, Column(key="status", title="status"))
 
 

@@ -8,7 +8,7 @@ for arrays and in `scenario.resolve` for one scenario; both are held to each oth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from shardmeter.scenario.schema import PlanInput, RunInput
 from shardmeter.specs import Plan, Run
 
 Array: TypeAlias = npt.NDArray[np.float64]
+T = TypeVar("T")
 
 _PLAN = ("tp", "cp", "ep", "etp", "expert_skew", "dp_shard", "dp_replicate", "micro_batch")
 _RUN = ("seq_len", "global_batch", "tokens", "steps")
@@ -36,7 +37,7 @@ def numbers(field: str, values: Sequence[Any]) -> Array | None:
     if field not in MOVING:
         return None
     part, _, name = field.partition(".")
-    shape: type[PlanInput] | type[RunInput] = PlanInput if part == "plan" else RunInput
+    shape: type[PlanInput | RunInput] = PlanInput if part == "plan" else RunInput
     made = np.empty(len(values))
     for position, value in enumerate(values):
         try:
@@ -177,15 +178,16 @@ def _explain(
     constraint = CONSTRAINTS[rule]
     paths = LOOKS_AT.get(constraint.name)
     fields = [field for field in moving if not paths or tuple(field.split(".")) in paths]
-    arrays = [
-        (one, {name: value for name in field_names(type(one)) if isinstance(value := getattr(one, name), np.ndarray)})
-        for one in (plan, run)
-    ]
     for some in _alike(rows, [moving[field] for field in fields]):
         at = int(some[0])
-        one_plan, one_run = (changed(one, **{n: float(v[at]) for n, v in wide.items()}) for one, wide in arrays)
-        field, says, _ = constraint.says(_case(parts, one_plan, one_run))
+        field, says, _ = constraint.says(_case(parts, _one(plan, at), _one(run, at)))
         reasons[some] = _says(Violation(field=field, says=says))
+
+
+def _one(instance: T, at: int) -> T:
+    """A plan or a run with one number in the place of every array."""
+    values = {name: getattr(instance, name) for name in field_names(type(instance))}  # type: ignore[arg-type]
+    return changed(instance, **{n: float(value[at]) for n, value in values.items() if isinstance(value, np.ndarray)})
 
 
 def _explain_rest(

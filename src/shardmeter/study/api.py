@@ -14,9 +14,9 @@ from shardmeter.specs import Scenario
 
 if TYPE_CHECKING:
     from shardmeter.scenario.catalog import Catalog
+    from shardmeter.scenario.ranges import Over
     from shardmeter.study.explain import Explanation
     from shardmeter.study.predict import Prediction
-    from shardmeter.scenario.ranges import Over
     from shardmeter.study.solve import Solution
     from shardmeter.study.sweep import Sweep
 

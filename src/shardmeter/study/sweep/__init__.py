@@ -117,19 +117,19 @@ def write(
     engine that does not do it: chunks that are done are kept."""
     check(engine)
     store = Store(space, out, suffix(out))
-    store.open(overwrite=overwrite)
-    there = store.parts()
-    todo = [] if join_only else [n for n in range(shard[0] - 1, space.chunks, shard[1]) if n not in there]
-    before = sum(sum(counts) for _, counts in there.values())
-    for one in _reported(evaluated(space, todo, store.kind, engine, workers), space, before, report):
-        store.put(one)
-        there[one.number] = store.folder, one.counts
-    there = store.parts() or there
-    fits, fits_not, illegal = (sum(counts[i] for _, counts in there.values()) for i in range(3))
-    done = len(there)
-    return Written(
-        out=out, complete=store.join(), chunks=done, resumed=done - len(todo), counts=(fits, fits_not, illegal)
-    )
+    with store.opened(shard, overwrite=overwrite):
+        there = {number: counts for number, (_, counts) in store.parts().items()}
+        resumed = len(there)
+        todo = [] if join_only else [n for n in range(shard[0] - 1, space.chunks, shard[1]) if n not in there]
+        before = sum(map(sum, there.values()))
+        for one in _reported(evaluated(space, todo, store.kind, engine, workers), space, before, report):
+            if not store.put(one):
+                break
+            there[one.number] = one.counts
+        there = {number: counts for number, (_, counts) in store.parts().items()} or there
+        complete = store.join()
+    fits, fits_not, illegal = (sum(counts[i] for counts in there.values()) for i in range(3))
+    return Written(out=out, complete=complete, chunks=len(there), resumed=resumed, counts=(fits, fits_not, illegal))
 
 
 def suffix(out: Path) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import multiprocessing
 import os
 import pickle
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import islice
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
@@ -19,14 +22,14 @@ import numpy as np
 from shardmeter import __version__
 from shardmeter.core.errors import BadScenario, ShardMeterError, Unavailable, shown
 from shardmeter.core.record import record
-from shardmeter.study.sweep.files import FORMATS, axis_columns
 from shardmeter.study.sweep.figures import Column
+from shardmeter.study.sweep.files import FORMATS, axis_columns
 from shardmeter.study.sweep.points import FITS, FITS_NOT, Evaluator
 from shardmeter.study.sweep.space import Space
 
 LOCAL, DASK, SCHEME = "local", "dask", "dask://"
-PATIENCE = 5.0
-"""Seconds to wait for a scheduler."""
+PATIENCE = 10.0
+"""Seconds to wait for a scheduler, and for workers."""
 AHEAD = 3
 """Chunks that wait for every worker."""
 NO_DASK = "the engine dask needs dask.distributed: pip install 'shardmeter[dask]'; or leave --engine out"
@@ -60,7 +63,9 @@ def done(evaluator: Evaluator, number: int, kind: str | None) -> Done:
 def check(engine: str) -> None:
     """Raises BadScenario for an engine that is none."""
     if engine not in (LOCAL, DASK) and not (engine.startswith(SCHEME) and len(engine) > len(SCHEME)):
-        raise BadScenario(f"unknown engine {shown(engine)}; local, dask (a cluster on this machine), or dask://HOST:PORT")
+        raise BadScenario(
+            f"unknown engine {shown(engine)}; local, dask (a cluster on this machine), or dask://HOST:PORT"
+        )
 
 
 def evaluated(space: Space, numbers: Sequence[int], kind: str | None, engine: str, workers: int) -> Iterator[Done]:
@@ -78,21 +83,37 @@ def evaluated(space: Space, numbers: Sequence[int], kind: str | None, engine: st
             yield done(evaluator, number, kind)
 
 
-_HERE: dict[bytes, tuple[Evaluator, str | None]] = {}
-"""The one sweep that this worker is at, by its pickle."""
+@functools.lru_cache(maxsize=2)
+def _evaluator(job: bytes) -> tuple[Evaluator, str | None]:
+    """What a worker keeps of a sweep between its chunks: what is resolved, and the format."""
+    space, kind = pickle.loads(job)  # noqa: S301  (our own, from the process that started this one)
+    return Evaluator(space), kind
 
 
 def _work(job: bytes, number: int) -> Done:
-    """One chunk in a worker that keeps what it has resolved."""
-    if job not in _HERE:
-        space, kind = pickle.loads(job)  # noqa: S301  (our own, from the process that started this one)
-        _HERE.clear()
-        _HERE[job] = Evaluator(space), kind
-    evaluator, kind = _HERE[job]
+    evaluator, kind = _evaluator(job)
     return done(evaluator, number, kind)
 
 
+def _streamed(
+    submit: Callable[[int], Future[Done]], numbers: Sequence[int], ahead: Callable[[], int], check: Callable[[], None]
+) -> Iterator[Done]:
+    """Chunks as they come, with so many `ahead` in the queue; `check` raises where none can come any more."""
+    rest = iter(numbers)
+    waiting: set[Future[Done]] = set()
+    while True:
+        waiting |= {submit(number) for number in islice(rest, max(0, ahead() - len(waiting)))}
+        if not waiting:
+            return
+        ready, waiting = wait(waiting, timeout=PATIENCE, return_when=FIRST_COMPLETED)
+        if not ready:
+            check()
+        for future in ready:
+            yield future.result()
+
+
 _JOB: list[bytes] = []
+"""The sweep that this worker process is at, pickled."""
 
 
 def _start(job: bytes) -> None:
@@ -101,7 +122,12 @@ def _start(job: bytes) -> None:
     _JOB[:] = [job]
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
 
 
 def _work_here(number: int) -> Done:
@@ -113,13 +139,9 @@ def _in_processes(space: Space, numbers: Sequence[int], kind: str | None, worker
         workers, multiprocessing.get_context("spawn"), initializer=_start, initargs=(pickle.dumps((space, kind)),)
     )
     try:
-        rest = iter(numbers)
-        waiting = {pool.submit(_work_here, number) for number in islice(rest, AHEAD * workers)}
-        while waiting:
-            ready, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            waiting |= {pool.submit(_work_here, number) for number in islice(rest, len(ready))}
-            for future in ready:
-                yield future.result()
+        yield from _streamed(
+            lambda number: pool.submit(_work_here, number), numbers, lambda: AHEAD * workers, lambda: None
+        )
     except BrokenProcessPool:
         raise Unavailable("a worker process has ended (killed, or out of memory): fewer --workers need less") from None
     finally:
@@ -138,36 +160,24 @@ def _end(pool: ProcessPoolExecutor) -> None:
 
 def _on_dask(space: Space, numbers: Sequence[int], kind: str | None, engine: str, workers: int) -> Iterator[Done]:
     with _client(engine, workers) as client:
-        from distributed import as_completed
-
         _same_version(client, engine)
-        job = client.scatter(pickle.dumps((space, kind)), broadcast=True, hash=False)
-        ahead = AHEAD * max(1, len(client.scheduler_info()["workers"]))
-        rest = iter(numbers)
-
-        def submitted(count: int) -> list[Any]:
-            return [client.submit(_work, job, number, pure=False) for number in islice(rest, count)]
-
-        stream = as_completed(submitted(ahead))
-        for future in stream:
-            for more in submitted(1):
-                stream.add(more)
-            yield _result(future, engine)
-            future.release()
-
-
-def _result(future: Any, engine: str) -> Done:
-    try:
-        made: Done = future.result()
-    except ShardMeterError:
-        raise
-    except Exception as error:
         from distributed.scheduler import KilledWorker
 
-        if isinstance(error, KilledWorker | OSError) or type(error).__name__ in ("CancelledError", "FutureCancelledError"):
-            raise Unavailable(f"{engine}: its workers have gone ({type(error).__name__})") from None
-        raise
-    return made
+        def ahead() -> int:
+            threads: int = sum(client.nthreads().values())
+            return AHEAD * max(1, threads)
+
+        def check_workers() -> None:
+            if client.status != "running" or not client.nthreads():
+                raise OSError("no worker is left")
+
+        try:
+            job = client.scatter(pickle.dumps((space, kind)), broadcast=True, hash=False)
+            executor = client.get_executor(pure=False)
+            yield from _streamed(lambda number: executor.submit(_work, job, number), numbers, ahead, check_workers)
+        except (KilledWorker, CancelledError, OSError, TimeoutError) as error:
+            why = str(error) if type(error) is OSError else type(error).__name__
+            raise Unavailable(f"{engine}: its scheduler or its workers have gone ({why})") from None
 
 
 @contextmanager
@@ -177,8 +187,6 @@ def _client(engine: str, workers: int) -> Iterator[Any]:
         import distributed
     except ImportError:
         raise ShardMeterError(NO_DASK) from None
-    import logging
-
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if engine == DASK:
         with (
@@ -194,7 +202,8 @@ def _client(engine: str, workers: int) -> Iterator[Any]:
         client = distributed.Client(f"tcp://{address}", timeout=PATIENCE)
     except (OSError, TimeoutError, ValueError) as error:
         why = str(error).split("\n")[0][:120] or type(error).__name__
-        raise Unavailable(f"{engine}: no scheduler answers within {PATIENCE:g} s ({why}); is it running, on this port?") from None
+        says = f"no scheduler answers within {PATIENCE:g} s ({why})"
+        raise Unavailable(f"{engine}: {says}; is it running, on this port?") from None
     with client:
         yield client
 
@@ -205,15 +214,16 @@ def _version() -> str:
 
 def _same_version(client: Any, engine: str) -> None:
     """Refuse workers that have no ShardMeter, or another one: their rows would not be ours."""
-    if not client.scheduler_info()["workers"]:
-        try:
-            client.wait_for_workers(1, timeout=PATIENCE)
-        except TimeoutError:
-            raise Unavailable(f"{engine}: the scheduler has no workers; start some, as in `dask worker HOST:PORT`") from None
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE)
+    except TimeoutError:
+        says = "the scheduler has no workers; start some, as in `dask worker HOST:PORT`"
+        raise Unavailable(f"{engine}: {says}") from None
     try:
         found = client.run(_version)
     except Exception as error:  # noqa: BLE001  (whatever a worker raises while it imports us)
-        raise Unavailable(f"{engine}: a worker cannot run shardmeter ({type(error).__name__}: {str(error)[:100]})") from None
+        says = f"a worker cannot run shardmeter ({type(error).__name__}: {str(error)[:100]})"
+        raise Unavailable(f"{engine}: {says}") from None
     other = sorted({version for version in found.values() if version != __version__})
     if other:
         raise Unavailable(f"{engine}: workers have shardmeter {', '.join(other)}, this is {__version__}")

@@ -92,9 +92,7 @@ def _term(point: Point) -> Column:
 FIGURES: Mapping[str, Figure] = {
     "fits": Figure(unit="", says="whether the peak is within the device", of=lambda p: p.fits),
     "step_time_s": Figure(unit="s", says="one optimizer step", of=lambda p: p.estimate.step_time),
-    "tokens_per_s": Figure(
-        unit="", says="tokens of all GPUs", of=lambda p: p.estimate.tokens / p.estimate.step_time
-    ),
+    "tokens_per_s": Figure(unit="", says="tokens of all GPUs", of=lambda p: p.estimate.tokens / p.estimate.step_time),
     "tokens_per_s_per_gpu": Figure(
         unit="", says="of one GPU", of=lambda p: p.estimate.tokens / p.estimate.step_time / p.estimate.gpus
     ),

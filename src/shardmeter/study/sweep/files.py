@@ -53,7 +53,7 @@ def _told(value: Any) -> Any:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
-def _csv_rows(space: Space, columns: Mapping[str, Column]) -> bytes:
+def _csv_rows(_: Space, columns: Mapping[str, Column]) -> bytes:
     lines = map(",".join, zip(*(_csv_cells(column) for column in columns.values()), strict=True))
     return ("\n".join(lines) + "\n").encode()
 
@@ -105,7 +105,7 @@ def _plain(column: Column) -> list[Any]:
     return values
 
 
-def _json_fragment(space: Space, columns: Mapping[str, Column]) -> bytes:
+def _json_fragment(_: Space, columns: Mapping[str, Column]) -> bytes:
     rows = json_rows(columns)
     return ",\n".join(json.dumps(row, ensure_ascii=False, allow_nan=False) for row in rows).encode()
 
@@ -161,7 +161,9 @@ def _parquet_rows(space: Space, columns: Mapping[str, Column]) -> bytes:
 
     schema = _schema(space)
     arrays = [
-        pa.array([value if value is None or isinstance(value, str) else str(value) for value in _plain(column)], kind.type)
+        pa.array(
+            [value if value is None or isinstance(value, str) else str(value) for value in _plain(column)], kind.type
+        )
         if pa.types.is_string(kind.type)
         else pa.array(_plain(column), kind.type)
         for kind, column in zip(schema, columns.values(), strict=True)

@@ -4,7 +4,7 @@ reason, and every row is what `predict` says of that point alone, bit for bit.""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
@@ -101,9 +101,7 @@ class Evaluator:
             self._parts[key] = self.space.parts(key)
         return self._parts[key]
 
-    def _together(
-        self, parts: Parts, rows: Rows, moving: Mapping[str, Array], status: Column
-    ) -> list[_Lot] | None:
+    def _together(self, parts: Parts, rows: Rows, moving: Mapping[str, Array], status: Column) -> list[_Lot] | None:
         """The legal rows of some parts, or None if their numbers cannot be laid out as arrays."""
         laid = lay_out(parts, moving)
         if laid is None or parts.model is None or parts.stack is None:
@@ -152,9 +150,7 @@ def _evaluated(lots: Sequence[_Lot]) -> list[tuple[Rows, Point]]:
     """The lots of one set of names, evaluated block by block: the rows and the points of each."""
     counts = [len(lot.rows) for lot in lots]
     rows = np.concatenate([lot.rows for lot in lots])
-    island, plan, run = (
-        _joined([getattr(lot, name) for lot in lots], counts) for name in ("island", "plan", "run")
-    )
+    island, plan, run = (_joined([getattr(lot, name) for lot in lots], counts) for name in ("island", "plan", "run"))
     made = []
     for first in range(0, len(rows), BLOCK):
         block = slice(first, first + BLOCK)
@@ -176,35 +172,27 @@ def _plain(instance: Any) -> Any:
 
 def _each(instance: Any, made: Any) -> Any:
     """A record with a function applied to its values, those of records and tuples of records inside it too."""
-    new: dict[str, Any] = {}
-    for name in field_names(type(instance)):
+    changes: dict[str, Any] = {}
+    for name in field_names(type(instance)):  # type: ignore[arg-type]
         value = getattr(instance, name)
         if is_dataclass(value):
             inner: Any = _each(value, made)
         elif isinstance(value, tuple) and value and is_dataclass(value[0]):
             inner = tuple(_each(one, made) for one in value)
+            inner = value if all(new is old for new, old in zip(inner, value, strict=True)) else inner
         else:
             inner = made(value)
         if inner is not value:
-            new[name] = inner
-    return changed(instance, **new) if new else instance
+            changes[name] = inner
+    return changed(instance, **changes) if changes else instance
 
 
 def _joined(records: Sequence[Any], counts: Sequence[int]) -> Any:
     """Records of equal structure as one whose numbers are arrays over the points of all; what is equal stays one number."""
-    first = records[0]
-    if len(records) == 1 or all(one is first for one in records):
-        return first if not _has_arrays(first) or len(records) == 1 else _joined_fields(records, counts)
-    return _joined_fields(records, counts)
-
-
-def _has_arrays(instance: Any) -> bool:
-    return any(isinstance(getattr(instance, field.name), np.ndarray) for field in fields(instance))
-
-
-def _joined_fields(records: Sequence[Any], counts: Sequence[int]) -> Any:
+    if len(records) == 1:
+        return records[0]
     merged: dict[str, Any] = {}
-    for name in field_names(type(records[0])):
+    for name in field_names(type(records[0])):  # type: ignore[arg-type]
         values = [getattr(one, name) for one in records]
         head = values[0]
         if any(isinstance(value, np.ndarray) for value in values):
@@ -213,9 +201,9 @@ def _joined_fields(records: Sequence[Any], counts: Sequence[int]) -> Any:
         elif all(value is head or value == head for value in values):
             continue
         elif is_dataclass(head):
-            merged[name] = _joined_fields(values, counts)
+            merged[name] = _joined(values, counts)
         elif isinstance(head, tuple):
-            merged[name] = tuple(_joined_fields(column, counts) for column in zip(*values, strict=True))
+            merged[name] = tuple(_joined(column, counts) for column in zip(*values, strict=True))
         else:
             merged[name] = np.repeat(np.array(values, dtype=float), counts)
     return changed(records[0], **merged)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from shardmeter import __version__
@@ -17,6 +18,7 @@ from shardmeter.scenario.catalog import KINDS, Catalog
 from shardmeter.scenario.override import apply_overrides
 from shardmeter.scenario.parts import Findings, Rows
 from shardmeter.scenario.ranges import Axis, Over, axes
+from shardmeter.scenario.read import SUFFIXES
 from shardmeter.scenario.resolve import Parts, read_parts, resolve
 from shardmeter.scenario.together import Array, numbers, reason
 from shardmeter.study.sweep.figures import DEFAULT, FIGURES
@@ -61,6 +63,12 @@ class Space:
         """What the axes set, in order: the first columns of every row."""
         return tuple(field for axis in self.axes for field in axis.fields)
 
+    def _files(self) -> dict[str, str]:
+        """What is in the files that the scenario (beside it) or an axis (where the command runs) names."""
+        named = {name: self.document.folder / name for name in _file_names(self.document.data)}
+        named |= {name: FilePath(name) for axis in self.axes for name in _file_names(axis.points)}
+        return {name: _hash_of(path) for name, path in named.items()}
+
     @property
     def chunks(self) -> int:
         """Chunks of the whole sweep."""
@@ -72,7 +80,7 @@ class Space:
 
     def at(self, places: Sequence[int]) -> Document:
         """The document at a point, given by its place on every axis."""
-        document = copy.deepcopy(self.document)
+        document = self._copy()
         overrides = {
             field: value
             for axis, place in zip(self.axes, places, strict=True)
@@ -80,6 +88,14 @@ class Space:
         }
         apply_overrides(document, overrides)
         return document
+
+    def _copy(self) -> Document:
+        """The document with everything that an override may change copied."""
+        one = self.document
+        return dataclasses.replace(
+            one, data=_plain_copy(one.data), places=dict(one.places), notes=list(one.notes), warnings=list(one.warnings),
+            problems=list(one.problems), unknown=list(one.unknown), gone=list(one.gone),
+        )  # fmt: skip
 
     def scenario(self, places: Sequence[int]) -> Scenario:
         """The scenario at a point. Raises ShardMeterError where it is illegal."""
@@ -107,22 +123,45 @@ class Space:
         return made
 
     def identity(self) -> dict[str, Any]:
-        """What makes two sweeps the same, in parts, each a text or a hash: the version, the scenario, the catalog, the axes."""
-        said = json.dumps(self.document.data, sort_keys=True, default=str)
+        """What makes two sweeps the same, in parts, each a text or a hash: the version, the scenario, the files that it names,
+        the catalog, the axes in their order."""
         return {
             "version": __version__,
             "data": DATA_DATE,
-            "scenario": _hash(said + str(self.document.folder.resolve() if _names_a_file(said) else "")),
+            "scenario": _hash(json.dumps(self.document.data, sort_keys=True, default=str)),
+            "files": self._files(),
             "catalog": _hash(_rows_of(self.rows)),
             "axes": {axis.name: _hash(axis.points) for axis in self.axes},
+            "order": list(self.fields),
             "columns": list(self.columns),
             "points": self.points,
             "chunk": self.chunk,
         }
 
 
-def _names_a_file(said: str) -> bool:
-    return any(f'{suffix}"' in said for suffix in (".yaml", ".yml", ".json", ".toml"))
+def _plain_copy(value: Any) -> Any:
+    """Plain data, copied: dicts and lists anew."""
+    if isinstance(value, dict):
+        return {key: _plain_copy(one) for key, one in value.items()}
+    return [_plain_copy(one) for one in value] if isinstance(value, list) else value
+
+
+def _file_names(value: Any) -> Iterator[str]:
+    """The texts inside plain data that end as the name of a file does."""
+    if isinstance(value, str):
+        yield from [value] if value.lower().endswith(SUFFIXES) else []
+    elif isinstance(value, dict):
+        yield from _file_names(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _file_names(one)
+
+
+def _hash_of(path: FilePath) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except (OSError, ValueError):
+        return ""
 
 
 def _hash(value: Any) -> str:
@@ -153,8 +192,8 @@ def _rows_of_a_chunk(made: Space) -> int:
     resolve than take a few seconds."""
     together = math.prod(len(made.axes[position].points) for position in made.moving())
     most = min(_MOST_ROWS, _LEAST_ROWS * together)
-    wanted: int = 2 ** math.ceil(math.log2(max(made.points / _CHUNKS, 1)))
-    return min(2 ** math.floor(math.log2(most)), max(_LEAST_ROWS, wanted))
+    wanted = 1 << math.ceil(math.log2(max(made.points / _CHUNKS, 1)))
+    return min(1 << math.floor(math.log2(most)), max(_LEAST_ROWS, wanted))
 
 
 def _columns(asked: Iterable[str]) -> tuple[str, ...]:
@@ -188,7 +227,8 @@ def _misplaced(made: Space) -> list[Violation]:
         ]
     clash = [name for name in made.columns if name in fields]
     found += [
-        Violation(field=name, says="is an axis and a column", way_out=f"leave {name} out of --columns") for name in clash
+        Violation(field=name, says="is an axis and a column", way_out=f"leave {name} out of --columns")
+        for name in clash
     ]
     return found
 

@@ -1,6 +1,7 @@
 """Finished chunks on disk: `OUT.parts/` holds a manifest and one fragment a chunk until all of them are joined to OUT.
 
-A file is written beside its place, synced, and renamed into it: what has its name is whole, whatever ended the sweep."""
+A file is written under a hidden name, synced, and renamed into its place: what has its name is whole, whatever ended the sweep.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from shardmeter.core.errors import BadScenario, Unavailable, Violation
 from shardmeter.core.files import file_name
@@ -23,10 +25,13 @@ MANIFEST = "sweep.json"
 _PART = re.compile(r"(\d{6,9})\.(\d+)-(\d+)-(\d+)")
 """Number of the chunk; rows that fit, that do not, that are illegal."""
 _NAMES = {
-    "version": "the version of shardmeter", "data": "the shipped data", "scenario": "the scenario", "catalog": "the catalog",
-    "axes": "what it goes over", "columns": "the columns", "points": "the points", "chunk": "the rows of a chunk",
-    "format": "the format",
+    "version": "the version of shardmeter", "data": "the shipped data", "scenario": "the scenario",
+    "files": "a file that it names", "catalog": "the catalog", "axes": "what it goes over", "order": "the order of the axes",
+    "columns": "the columns", "points": "the points", "chunk": "the rows of a chunk", "format": "the format",
 }  # fmt: skip
+_HASHED = ("scenario", "catalog")
+"""Parts of the identity that mean nothing to a reader."""
+Parts: TypeAlias = dict[int, tuple[Path, tuple[int, int, int]]]
 
 
 class Store:
@@ -37,74 +42,116 @@ class Store:
         self.folder = out.with_name(f"{out.name}.parts")
         self.identity = {**space.identity(), "format": kind}
 
-    def open(self, *, overwrite: bool) -> bool:
-        """Make the folder, or take up the one that is there; whether anything is left to do.
+    @contextmanager
+    def opened(self, shard: tuple[int, int], *, overwrite: bool) -> Iterator[None]:
+        """Make the folder, or take up the one that is there, and hold this shard of it.
 
-        Raises BadScenario for a file that is there already and for chunks of another sweep; Unavailable for what cannot be
-        written."""
+        Raises BadScenario for a file that is there already, for chunks of another sweep, and where another process is at the
+        same shard; Unavailable for what cannot be written."""
         if self.out.is_dir():
             raise BadScenario(f"{file_name(self.out)} is a folder; name a file")
-        if overwrite:
-            self._guarded(self._forget)
-        try:
-            there: Any = json.loads((self.folder / MANIFEST).read_bytes())
-        except FileNotFoundError:
-            if self.out.exists():
-                says = f"{file_name(self.out)} exists; --overwrite replaces it, or name another file"
-                raise BadScenario(says) from None
-            self._guarded(self._begin)
-            return True
-        except (OSError, ValueError):
-            raise BadScenario(f"{file_name(self.folder)} is no folder of a sweep; --overwrite replaces it") from None
-        self._same(there)
-        return True
+        with ExitStack() as held:
+            with self._guarded():
+                if overwrite:
+                    self._forget(held)
+                self._begin()
+                self._hold(self.folder / f".{shard[0]}-of-{shard[1]}.lock", held)
+                self._take_up()
+            yield
 
     def _begin(self) -> None:
-        self.folder.mkdir(parents=False, exist_ok=True)
-        text = json.dumps(self.identity, indent=1, sort_keys=True).encode()
+        """A folder with a manifest, whole; one that is there is left as it is."""
+        if (self.folder / MANIFEST).exists():
+            return
+        if self.out.exists():
+            raise BadScenario(f"{file_name(self.out)} exists; --overwrite replaces it, or name another file")
+        self._refuse_foreign()
+        self.folder.mkdir(exist_ok=True)
+        text = json.dumps(self.identity, indent=1).encode()
         self._write(self.folder / MANIFEST, lambda stream: stream.write(text))
 
-    def _forget(self) -> None:
-        if self.folder.exists() and not (self.folder / MANIFEST).exists() and any(self.folder.iterdir()):
-            raise BadScenario(f"{file_name(self.folder)} is no folder of a sweep: it is left as it is; name another file")
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def _refuse_foreign(self) -> None:
+        """Leave alone what is no folder of a sweep. (Hidden files are ours: a sweep that ended before its manifest.)"""
+        there = self.folder.exists() or self.folder.is_symlink()
+        if there and (not self.folder.is_dir() or any(not path.name.startswith(".") for path in self.folder.iterdir())):
+            raise BadScenario(
+                f"{file_name(self.folder)} is no folder of a sweep: it is left as it is; name another file"
+            )
+
+    def _forget(self, held: ExitStack) -> None:
+        """Remove file and chunks of another sweep, unless someone is at it."""
+        if self.folder.is_dir() and (self.folder / MANIFEST).exists():
+            for lock in self.folder.glob(".*.lock"):
+                self._hold(lock, held)
+            self._remove()
+            held.close()
+        self._refuse_foreign()
         self.out.unlink(missing_ok=True)
 
-    def _same(self, there: Mapping[str, Any]) -> None:
+    def _hold(self, lock: Path, held: ExitStack) -> None:
+        """Hold a lock until this process ends, however it ends. Raises BadScenario where another one holds it."""
+        try:
+            import fcntl
+        except ImportError:  # no such locks here: two processes write the same bytes twice
+            return
+        stream = held.enter_context(lock.open("wb"))
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            shard = lock.stem.lstrip(".").replace("-of-", "/")
+            at = "this sweep" if shard == "1/1" else f"shard {shard} of this sweep"
+            says = f"another process is at {at} already ({file_name(self.folder)})"
+            raise BadScenario(f"{says}; wait for it, or name another file") from None
+        except OSError:  # a file system without locks
+            return
+
+    def _take_up(self) -> None:
         """Refuse chunks of another sweep, with what differs."""
-        differs = []
+        try:
+            there = json.loads((self.folder / MANIFEST).read_bytes())
+        except ValueError:
+            there = None
+        name = file_name(self.folder)
+        if not isinstance(there, dict):
+            raise BadScenario(f"{name}/{MANIFEST} is no manifest of a sweep; --overwrite replaces it")
+        if differs := [_NAMES.get(key, key) + told for key, told in self._differences(there)]:
+            raise BadScenario(
+                f"{name} holds chunks of another sweep: nothing is resumed",
+                [Violation(field="", says=f"{one} differs", way_out="--overwrite, or another file") for one in differs],
+            )
+
+    def _differences(self, there: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """The parts of the identity that differ from a manifest, and how where that can be said."""
         for key, mine in self.identity.items():
-            theirs = there.get(key) if isinstance(there, Mapping) else None
+            theirs = there.get(key)
             if theirs == mine:
                 continue
             if isinstance(mine, dict) and isinstance(theirs, dict):
-                names = [name for name in {**theirs, **mine} if theirs.get(name) != mine.get(name)]
-                order = "" if names else " (in another order)"
-                differs.append(f"{_NAMES[key]}{order or ': ' + ', '.join(names)}")
+                yield key, f" ({', '.join(n for n in {**theirs, **mine} if theirs.get(n) != mine.get(n))})"
             else:
-                told = f": {theirs} then, {mine} now" if key not in ("scenario", "catalog") else ""
-                differs.append(f"{_NAMES[key]}{told}")
-        if differs or list(there["axes"]) != sorted(self.identity["axes"]):
-            name = file_name(self.folder)
-            raise BadScenario(
-                f"{name} holds chunks of another sweep: nothing is resumed",
-                [Violation(field="", says=f"what differs is {one}", way_out="--overwrite, or another file") for one in differs],
-            )
+                yield key, "" if key in _HASHED else f" ({_listed(theirs)} then, {_listed(mine)} now)"
 
-    def parts(self) -> dict[int, tuple[Path, tuple[int, int, int]]]:
+    def parts(self) -> Parts:
         """The chunks that are there: the fragment, and how its rows turned out."""
-        made = {}
-        for path in self.folder.iterdir() if self.folder.is_dir() else ():
-            match = _PART.fullmatch(path.name)
-            if match:
-                fits, fits_not, illegal = map(int, match.groups()[1:])
-                made[int(match[1])] = path, (fits, fits_not, illegal)
+        made: Parts = {}
+        with suppress(FileNotFoundError):
+            for path in self.folder.iterdir():
+                if match := _PART.fullmatch(path.name):
+                    fits, fits_not, illegal = map(int, match.groups()[1:])
+                    made[int(match[1])] = path, (fits, fits_not, illegal)
         return made
 
-    def put(self, one: Done) -> None:
-        """Keep a chunk."""
+    def put(self, one: Done) -> bool:
+        """Keep a chunk; False where another process has joined all of them in the meantime."""
         name = f"{one.number:06d}.{'-'.join(map(str, one.counts))}"
-        self._guarded(lambda: self._write(self.folder / name, lambda stream: stream.write(one.fragment)))
+        with self._guarded():
+            try:
+                self._write(self.folder / name, lambda stream: stream.write(one.fragment))
+            except FileNotFoundError:
+                if self.folder.exists() or not self.out.exists():
+                    raise
+                return False
+        return True
 
     def join(self) -> bool:
         """Join the chunks to the file and remove them; False where some are still missing.
@@ -112,32 +159,41 @@ class Store:
         Several that join at once write the same bytes; the last rename stays."""
         parts = self.parts()
         if len(parts) < self.space.chunks:
-            return False
+            return self.out.exists() and not self.folder.exists()
         paths = [parts[number][0] for number in sorted(parts)]
-        try:
-            self._guarded(lambda: self._write(self.out, lambda out: FORMATS[self.kind].join(self.space, paths, out)))
-        except FileNotFoundError:  # another one was faster, and has removed them
-            return self.out.exists()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        with self._guarded():
+            try:
+                self._write(self.out, lambda out: FORMATS[self.kind].join(self.space, paths, out))
+            except FileNotFoundError:  # another one was faster, and has removed them
+                if not self.out.exists():
+                    raise
+        self._remove()
         return True
 
-    def _guarded(self, act: Callable[[], Any]) -> None:
+    def _remove(self) -> None:
+        """Remove the folder, the manifest last: chunks without one would be nobody's."""
+        for path in self.parts().values():
+            path[0].unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
         """Raise Unavailable for what the machine refuses, with what is kept."""
         try:
-            act()
-        except FileNotFoundError:
-            if self.out.parent.is_dir():
-                raise
-            raise Unavailable(f"{file_name(self.out)}: its folder does not exist") from None
+            yield
         except OSError as error:
-            kept = len(self.parts())
-            says = f"; {kept:,} of {self.space.chunks:,} chunks are kept: the same command goes on from there" if kept else ""
-            raise Unavailable(f"{file_name(self.out)} cannot be written ({error.strerror or error}){says}") from None
+            kept = len(self.parts()) if self.folder.is_dir() else 0
+            says = (
+                f"; {kept:,} of {self.space.chunks:,} chunks are kept: the same command goes on from there"
+                if kept
+                else ""
+            )
+            why = "its folder does not exist" if not self.out.parent.is_dir() else error.strerror or str(error)
+            raise Unavailable(f"{file_name(self.out)} cannot be written ({why}){says}") from None
 
-    @staticmethod
-    def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    def _write(self, path: Path, write: Callable[[IO[bytes]], Any]) -> None:
         """A whole file or none."""
-        beside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+        beside = self.folder / f".{uuid.uuid4().hex}.tmp"
         try:
             with beside.open("wb") as stream:
                 write(stream)
@@ -147,3 +203,7 @@ class Store:
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -59,6 +59,8 @@ def sweep(over: tuple[str, ...], columns: str | None, out: str | None, **asked: 
     """Predict SCENARIO at every point of the product of its axes."""
     if out is None and (asked["shard"] or asked["join"] or asked["overwrite"]):
         raise click.UsageError("--shard, --join and --overwrite go with -o FILE")
+    if sum(map(bool, (asked["shard"], asked["join"], asked["overwrite"]))) > 1:
+        raise click.UsageError("one of --shard, --join and --overwrite: each is of the whole, or of one part")
     names = [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else []
     shard = _shard(asked["shard"])
     document, rows = opened(asked)
@@ -101,7 +103,7 @@ def _written(points: Space, out: Path, shard: tuple[int, int], workers: int, ask
         say(f"finished chunks are kept in {out}.parts: the same command goes on from there")
         raise
     write(sweeping.written(answer, points, time.monotonic() - start), asked["output"])
-    return 0 if answer.counts[0] or not answer.complete else 1
+    return 0 if answer.counts[0] or (not answer.complete and not asked["join"]) else 1
 
 
 @contextmanager

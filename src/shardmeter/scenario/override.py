@@ -136,8 +136,9 @@ def _said(plan: Any) -> dict[str, Any]:
     return plan if isinstance(plan, dict) else {}
 
 
-def apply_overrides(document: Document, overrides: Overrides) -> None:
-    """Apply overrides in order; the VALUE of a text is read as YAML. Those that do not apply are problems of the document."""
+def apply_overrides(document: Document, overrides: Overrides, option: str = "--set") -> None:
+    """Apply overrides in order; the VALUE of a text is read as YAML. Those that do not apply are problems of the document,
+    with the option that they came by."""
     seen: dict[tuple[str, ...], str] = {}
     pairs = overrides.items() if isinstance(overrides, Mapping) else ((text, None) for text in overrides)
     for text, given in pairs:
@@ -146,7 +147,7 @@ def apply_overrides(document: Document, overrides: Overrides) -> None:
             document.problems.append(Violation(field="", says=says, way_out="as in plan.tp=8, or {'plan.tp': 8}"))
             continue
         line = text if not isinstance(overrides, Mapping) else f"{text}={shown(given)}"
-        where = f"--set {cut(line, 80)}"
+        where = f"{option} {cut(line, 80)}"
         key, equals, value = (text, "=", "given") if isinstance(overrides, Mapping) else line.partition("=")
         steps = tuple(step.strip() for step in key.split("."))
         if not equals or not all(steps) or len(steps) > NESTING:

@@ -117,7 +117,7 @@ def write(
     engine that does not do it: chunks that are done are kept."""
     check(engine)
     store = Store(space, out, suffix(out))
-    with store.opened(shard, overwrite=overwrite):
+    with store.opened(shard, anew=not join_only, overwrite=overwrite):
         there = {number: counts for number, (_, counts) in store.parts().items()}
         resumed = len(there)
         todo = [] if join_only else [n for n in range(shard[0] - 1, space.chunks, shard[1]) if n not in there]

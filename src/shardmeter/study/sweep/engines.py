@@ -142,7 +142,7 @@ def _in_processes(space: Space, numbers: Sequence[int], kind: str | None, worker
         yield from _streamed(
             lambda number: pool.submit(_work_here, number), numbers, lambda: AHEAD * workers, lambda: None
         )
-    except BrokenProcessPool:
+    except (BrokenProcessPool, MemoryError):
         raise Unavailable("a worker process has ended (killed, or out of memory): fewer --workers need less") from None
     finally:
         _end(pool)

@@ -6,7 +6,8 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 MOST = 100_000_000
 """Points of the largest sweep."""
+_MOST_SAID = 20
+"""Violations in one message."""
 _LEAST_ROWS, _MOST_ROWS, _CHUNKS = 1024, 16384, 32
 """Rows of a chunk, and how many chunks there should be at least where that leaves a chunk enough rows."""
 
@@ -86,7 +89,7 @@ class Space:
             for axis, place in zip(self.axes, places, strict=True)
             for field, value in zip(axis.fields, axis.points[place], strict=True)
         }
-        apply_overrides(document, overrides)
+        apply_overrides(document, overrides, "--over")
         return document
 
     def _copy(self) -> Document:
@@ -182,7 +185,7 @@ def space(document: Document, rows: Rows, over: Over, columns: Iterable[str] = (
     made = Space(document=document, rows=rows, axes=axes(over), columns=_columns(columns))
     found = _misplaced(made)
     if found:
-        raise BadScenario(f"{len(found)} problem{'s' if len(found) > 1 else ''} in what to go over", found)
+        raise BadScenario(f"{_problems(len(found))} in what to go over", found)
     assumptions, warnings = _look(made)
     return changed(made, chunk=_rows_of_a_chunk(made), assumptions=assumptions, warnings=warnings)
 
@@ -237,34 +240,60 @@ def _look(made: Space) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Read the parts of the scenario at every value of every axis, the others at their first: what all assume, and warn of.
 
     Raises what is malformed in any, and what is wrong in all."""
-    looks: list[Findings] = []
-    errors: list[ShardMeterError] = []
+    malformed: dict[tuple[str, str], Violation] = {}
+    assumptions, warnings, wrong = _Common(), _Common(), _Common()
+    first: ShardMeterError | None = None
+    for document in _each_value(made):
+        found = Findings(document)
+        try:
+            read_parts(found, made.rows)
+            found.stop()
+        except ShardMeterError as error:
+            first = first or error
+        for one in _malformed(found):
+            malformed.setdefault((one.field, one.says), one)
+        assumptions.also(found.assumptions)
+        warnings.also(found.warnings)
+        wrong.also(f"{one.field}: {one.says}" for one in found.violations)
+    if malformed:
+        raise BadScenario(f"{_problems(len(malformed))} in the scenario or what to go over", _few(malformed.values()))
+    if first is not None and wrong.texts:
+        raise first
+    return tuple(assumptions.texts or ()), tuple(warnings.texts or ())
+
+
+def _each_value(made: Space) -> Iterator[Document]:
+    """The document at every value of every axis that is not an array, the other axes at their first; once of those that are."""
     moving = made.moving()
     for position, axis in enumerate(made.axes):
         for place in range(1 if position in moving else len(axis.points)):
-            found = Findings(made.at([place if other == position else 0 for other in range(len(made.axes))]))
-            looks.append(found)
-            try:
-                read_parts(found, made.rows)
-                found.stop()
-            except ShardMeterError as error:
-                errors.append(error)
-    malformed = {str(one): one for found in looks for one in _malformed(found)}
-    if malformed:
-        count = len(malformed)
-        says = f"{count} problem{'s' if count > 1 else ''} in the scenario or what to go over"
-        raise BadScenario(says, malformed.values())
-    if errors and _in_all([[f"{one.field}: {one.says}" for one in found.violations] for found in looks]):
-        raise errors[0]
-    return _in_all([found.assumptions for found in looks]), _in_all([found.warnings for found in looks])
+            yield made.at([place if other == position else 0 for other in range(len(made.axes))])
+
+
+class _Common:
+    """The texts that are in every list so far, in the order of the first."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, None] | None = None
+
+    def also(self, more: Iterable[str]) -> None:
+        """One more list."""
+        there = dict.fromkeys(more)
+        self.texts = there if self.texts is None else {text: None for text in self.texts if text in there}
+
+
+def _problems(count: int) -> str:
+    return f"{count} problem{'s' if count > 1 else ''}"
+
+
+def _few(found: Collection[Violation]) -> list[Violation]:
+    """The first of many violations, and how many more there are."""
+    more = len(found) - _MOST_SAID
+    says = f"{more:,} more, of the same or another kind"
+    return [*islice(found, _MOST_SAID), *([Violation(field="", says=says)] if more > 0 else [])]
 
 
 def _malformed(found: Findings) -> list[Violation]:
     """Violations of the shape, and names that nothing has: no scenario can be meant."""
     names = {error.message for error in found.unknown}
     return [one for at, one in enumerate(found.violations) if at < found.malformed or one.says in names]
-
-
-def _in_all(lists: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The texts that are in every list."""
-    return tuple(text for text in dict.fromkeys(lists[0]) if all(text in other for other in lists))

@@ -43,8 +43,8 @@ class Store:
         self.identity = {**space.identity(), "format": kind}
 
     @contextmanager
-    def opened(self, shard: tuple[int, int], *, overwrite: bool) -> Iterator[None]:
-        """Make the folder, or take up the one that is there, and hold this shard of it.
+    def opened(self, shard: tuple[int, int], *, anew: bool, overwrite: bool) -> Iterator[None]:
+        """Make the folder (only if a sweep may begin `anew`), or take up the one that is there, and hold this shard of it.
 
         Raises BadScenario for a file that is there already, for chunks of another sweep, and where another process is at the
         same shard; Unavailable for what cannot be written."""
@@ -54,17 +54,19 @@ class Store:
             with self._guarded():
                 if overwrite:
                     self._forget(held)
-                self._begin()
+                self._begin(anew=anew)
                 self._hold(self.folder / f".{shard[0]}-of-{shard[1]}.lock", held)
                 self._take_up()
             yield
 
-    def _begin(self) -> None:
+    def _begin(self, *, anew: bool) -> None:
         """A folder with a manifest, whole; one that is there is left as it is."""
         if (self.folder / MANIFEST).exists():
             return
         if self.out.exists():
             raise BadScenario(f"{file_name(self.out)} exists; --overwrite replaces it, or name another file")
+        if not anew:
+            raise BadScenario(f"{file_name(self.folder)} is not there: no chunk is done yet")
         self._refuse_foreign()
         self.folder.mkdir(exist_ok=True)
         text = json.dumps(self.identity, indent=1).encode()

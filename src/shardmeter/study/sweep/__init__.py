@@ -12,12 +12,13 @@ import numpy as np
 from shardmeter.core.errors import BadScenario
 from shardmeter.core.files import file_name
 from shardmeter.core.record import record
-from shardmeter.study.sweep.engines import LOCAL, Done, check, evaluated
+from shardmeter.study.sweep.engines import LOCAL, check, evaluated
 from shardmeter.study.sweep.figures import FIGURES, Column
 from shardmeter.study.sweep.files import FORMATS, json_head, json_rows
 from shardmeter.study.sweep.points import FITS, FITS_NOT, ILLEGAL
 from shardmeter.study.sweep.space import Space, space
 from shardmeter.study.sweep.store import Store
+from shardmeter.study.sweep.work import Done
 
 __all__ = ["FIGURES", "ILLEGAL", "Progress", "Sweep", "Written", "space", "sweep", "write"]
 

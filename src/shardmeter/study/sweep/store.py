@@ -17,9 +17,9 @@ from typing import IO, Any, TypeAlias
 
 from shardmeter.core.errors import BadScenario, Unavailable, Violation
 from shardmeter.core.files import file_name
-from shardmeter.study.sweep.engines import Done
 from shardmeter.study.sweep.files import FORMATS
 from shardmeter.study.sweep.space import Space
+from shardmeter.study.sweep.work import Done
 
 MANIFEST = "sweep.json"
 _PART = re.compile(r"(\d{6,9})\.(\d+)-(\d+)-(\d+)")

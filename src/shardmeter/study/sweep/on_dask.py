@@ -62,26 +62,13 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_kept() -> Iterator[None]:
-    """Ctrl-C is this process's business: threads and processes that start meanwhile never see it; this one does afterwards."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
 def _client(engine: str, workers: int) -> Iterator[Any]:
     if engine == DASK:
-        with _interrupts_kept():
-            cluster = distributed.LocalCluster(
-                n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
-            )
+        cluster = distributed.LocalCluster(
+            n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+        )
         with cluster, distributed.Client(cluster) as client:
+            client.run(_ignore_interrupts)
             yield client
         return
     try:
@@ -92,6 +79,11 @@ def _client(engine: str, workers: int) -> Iterator[Any]:
         raise Unavailable(f"{engine}: {says}; is it running, on this port?") from None
     with client:
         yield client
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches every process of a terminal; what it means is the business of the first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _version() -> str:

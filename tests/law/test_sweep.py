@@ -15,7 +15,7 @@ from shardmeter.scenario.together import reason
 from shardmeter.study import predict as one_prediction
 from shardmeter.study.sweep.figures import FIGURES
 from shardmeter.study.sweep.points import Evaluator
-from shardmeter.study.sweep.space import space
+from shardmeter.study.sweep.space import space_of
 
 H100 = {"islands": [{"accelerator": "H100-SXM5-80GB", "nodes": 8, "price": "$2/gpu/h"}]}
 CASES = {
@@ -81,7 +81,7 @@ def evaluators():
         # `plan` replaces all that was said of the plan, so it goes first
         over = {"plan": axes["plan"], **axes} if "plan" in axes else axes
         document, rows = opened(scenario)
-        made[name] = Evaluator(space(document, rows, over, [one for one in FIGURES if one not in over]))
+        made[name] = Evaluator(space_of(document, rows, over, [one for one in FIGURES if one not in over]))
     return made
 
 

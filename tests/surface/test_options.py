@@ -26,6 +26,8 @@ OPTIONS = {
     "predict": SCENARIO,
     "explain": SCENARIO | {"--term"},
     "solve": SCENARIO | {"question"},
+    "sweep": SCENARIO
+    | {"--over", "--columns", "-o", "--out", "--overwrite", "--engine", "--workers", "--shard", "--join"},
     "trace": SCENARIO | {"-o", "--out", "--svg", "--steps", "--ranks", "--straggle", "--seed"},
     "validate": {"file", "--bars", "--catalog", "--format"},
     "catalog": {"kind", "name", "--catalog", "--format"},

@@ -64,9 +64,9 @@ def sweep(over: tuple[str, ...], columns: str | None, out: str | None, **asked: 
     names = [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else []
     shard = _shard(asked["shard"])
     document, rows = opened(asked)
-    from shardmeter.study.sweep import space
+    from shardmeter.study.sweep import space_of
 
-    points = space(document, rows, over, names)
+    points = space_of(document, rows, over, names)
     warn(points.warnings)
     workers = asked["workers"] or _cores()
     if out is None:
@@ -103,7 +103,9 @@ def _written(points: Space, out: Path, shard: tuple[int, int], workers: int, ask
         say(f"finished chunks are kept in {out}.parts: the same command goes on from there")
         raise
     write(sweeping.written(answer, points, time.monotonic() - start), asked["output"])
-    return 0 if answer.counts[0] or (not answer.complete and not asked["join"]) else 1
+    if not answer.complete:  # a shard has done its part; --join has not
+        return 1 if asked["join"] else 0
+    return 0 if answer.counts[0] else 1
 
 
 @contextmanager

@@ -73,13 +73,13 @@ def sweep(
     a sweep that should go to a file and be resumed is the command's business (`shardmeter sweep -o`). Raises BadScenario,
     UnknownName, Unavailable."""
     from shardmeter.scenario import opened
-    from shardmeter.study.sweep import space
+    from shardmeter.study.sweep import space_of
     from shardmeter.study.sweep import sweep as swept
 
     if isinstance(scenario, Scenario):
         raise TypeError("a resolved Scenario has no fields to go over: give the file or mapping")
     document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
-    return swept(space(document, rows, over, columns), engine=engine, workers=workers)
+    return swept(space_of(document, rows, over, columns), engine=engine, workers=workers)
 
 
 def _resolved(scenario: Source, overrides: Overrides, catalog: Rows, options: Mapping[str, Any]) -> Scenario:

@@ -16,11 +16,11 @@ from shardmeter.study.sweep.engines import LOCAL, check, evaluated
 from shardmeter.study.sweep.figures import FIGURES, Column
 from shardmeter.study.sweep.files import FORMATS, json_head, json_rows
 from shardmeter.study.sweep.points import FITS, FITS_NOT, ILLEGAL
-from shardmeter.study.sweep.space import Space, space
+from shardmeter.study.sweep.space import Space, space_of
 from shardmeter.study.sweep.store import Store
 from shardmeter.study.sweep.work import Done
 
-__all__ = ["FIGURES", "ILLEGAL", "Progress", "Sweep", "Written", "space", "sweep", "write"]
+__all__ = ["FIGURES", "ILLEGAL", "Progress", "Sweep", "Written", "space_of", "sweep", "write"]
 
 
 @record

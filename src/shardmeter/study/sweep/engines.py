@@ -32,7 +32,14 @@ def evaluated(space: Space, numbers: Sequence[int], kind: str | None, engine: st
     """The chunks of these numbers, in the order in which they are done.
 
     `workers` processes of this machine, 1 = this process alone. Raises Unavailable for an engine that cannot be reached or
-    loses its workers."""
+    loses its workers, and where memory is short."""
+    try:
+        yield from _evaluated(space, numbers, kind, engine, workers)
+    except (BrokenProcessPool, MemoryError):
+        raise Unavailable("a worker has ended (killed, or out of memory): fewer --workers need less") from None
+
+
+def _evaluated(space: Space, numbers: Sequence[int], kind: str | None, engine: str, workers: int) -> Iterator[Done]:
     if not numbers:
         return
     if engine != LOCAL:
@@ -79,8 +86,6 @@ def _in_processes(space: Space, numbers: Sequence[int], kind: str | None, worker
         yield from streamed(
             lambda number: pool.submit(_work_here, number), numbers, lambda: AHEAD * workers, lambda: None
         )
-    except (BrokenProcessPool, MemoryError):
-        raise Unavailable("a worker process has ended (killed, or out of memory): fewer --workers need less") from None
     finally:
         _end(pool)
 

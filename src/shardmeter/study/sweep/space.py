@@ -177,7 +177,7 @@ def _rows_of(rows: Rows) -> dict[str, Any]:
     return {kind: rows.rows(kind) for kind in KINDS} if isinstance(rows, Catalog) else {}
 
 
-def space(document: Document, rows: Rows, over: Over, columns: Iterable[str] = ()) -> Space:
+def space_of(document: Document, rows: Rows, over: Over, columns: Iterable[str] = ()) -> Space:
     """The space of a document and its axes, after a look at every value of every axis.
 
     Raises BadScenario with everything that is wrong with the scenario, an axis, or a column: unknown fields and names,

@@ -16,12 +16,14 @@ PUBLIC = {
     "BadScenario",
     "Scenario",
     "ShardMeterError",
+    "Unavailable",
     "UnknownName",
     "__version__",
     "explain",
     "load",
     "predict",
     "solve",
+    "sweep",
     "validate",
 }
 

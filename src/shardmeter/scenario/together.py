@@ -33,7 +33,8 @@ MOVING = (*(f"plan.{name}" for name in _PLAN), *(f"run.{name}" for name in _RUN)
 
 
 def numbers(field: str, values: Sequence[Any]) -> Array | None:
-    """The values of a field as it reads them (NaN = auto); None where the field, or one of the values, cannot be in an array."""
+    """The values of a field as it reads them (NaN = auto); None where the field, or one of the values, cannot be in an
+    array."""
     if field not in MOVING:
         return None
     part, _, name = field.partition(".")
@@ -74,10 +75,11 @@ class Together:
 
 
 def lay_out(parts: Parts, moving: Mapping[str, Array]) -> Together | None:
-    """Scenarios of the same parts (without a fault) whose `moving` numbers are these; tp is 1 in all of them or in none.
+    """Scenarios of the same parts (without a fault) whose `moving` numbers are these; tp is 1 in all of them or in
+    none.
 
-    None where a number does more than arrays can follow (hsdp, an image's own sequence, documents that a sequence must hold): such scenarios
-    are resolved one by one."""
+    None where a number does more than arrays can follow (hsdp, an image's own sequence, documents that a sequence must
+    hold): such scenarios are resolved one by one."""
     own = {name: moving[f"plan.{name}"] for name in _PLAN if f"plan.{name}" in moving}
     asked = {name: moving[f"run.{name}"] for name in _RUN if f"run.{name}" in moving}
     said = parts.said | {name: _first(values) for name, values in own.items()}
@@ -135,8 +137,8 @@ def _degrees(
 def _batches(
     parts: Parts, asked: Mapping[str, Array], run: Run, plan: Plan
 ) -> tuple[Run, npt.NDArray[np.bool_] | None]:
-    """The run with its numbers, the global batch filled where it follows the plan; where its batch in tokens is too few (None:
-    it is given in sequences, or not at all)."""
+    """The run with its numbers, the global batch filled where it follows the plan; where its batch in tokens is too few
+    (None: it is given in sequences, or not at all)."""
     run, said = changed(run, **asked), parts.run.global_batch
     if "global_batch" in asked or (said is not None and said[1] == "sequences"):
         return run, None
@@ -174,7 +176,8 @@ def _explain(
     run: Run,
     rule: int,
 ) -> None:
-    """Say of some rows which rule they break with which numbers; once for all that are alike in what the rule looks at."""
+    """Say of some rows which rule they break with which numbers; once for all that are alike in what the rule looks
+    at."""
     constraint = CONSTRAINTS[rule]
     paths = LOOKS_AT.get(constraint.name)
     fields = [field for field in moving if not paths or tuple(field.split(".")) in paths]

@@ -43,7 +43,8 @@ Report = Callable[[Progress], None]
 
 @record
 class Sweep:
-    """The rows of a sweep as columns: the axes (in the order given, the last one fastest), `status`, and the figures."""
+    """The rows of a sweep as columns: the axes (in the order given, the last one fastest), `status`, and the
+    figures."""
 
     space: Space
     columns: Mapping[str, Column]
@@ -113,9 +114,9 @@ def write(
 ) -> Written:
     """Evaluate a space into a file (.csv, .json, .parquet); chunk by chunk in `OUT.parts`, where the same call goes on.
 
-    `shard` (i, N) evaluates the i-th of N parts of the chunks; whoever finds all chunks done joins them. `join_only` evaluates
-    nothing. Raises BadScenario for a file that is there or belongs to another sweep, Unavailable for a disk, a folder or an
-    engine that does not do it: chunks that are done are kept."""
+    `shard` (i, N) evaluates the i-th of N parts of the chunks; whoever finds all chunks done joins them. `join_only`
+    evaluates nothing. Raises BadScenario for a file that is there or belongs to another sweep, Unavailable for a disk,
+    a folder or an engine that does not do it: chunks that are done are kept."""
     check(engine)
     store = Store(space, out, suffix(out))
     with store.opened(shard, anew=not join_only, overwrite=overwrite):
@@ -134,8 +135,8 @@ def write(
 
 
 def suffix(out: Path) -> str:
-    """The format that the name of a file asks for. Raises BadScenario for none of them, ShardMeterError where it cannot be
-    written here."""
+    """The format that the name of a file asks for. Raises BadScenario for none of them, ShardMeterError where it cannot
+    be written here."""
     kind = out.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)

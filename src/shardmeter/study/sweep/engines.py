@@ -31,8 +31,8 @@ def check(engine: str) -> None:
 def evaluated(space: Space, numbers: Sequence[int], kind: str | None, engine: str, workers: int) -> Iterator[Done]:
     """The chunks of these numbers, in the order in which they are done.
 
-    `workers` processes of this machine, 1 = this process alone. Raises Unavailable for an engine that cannot be reached or
-    loses its workers, and where memory is short."""
+    `workers` processes of this machine, 1 = this process alone. Raises Unavailable for an engine that cannot be reached
+    or loses its workers, and where memory is short."""
     try:
         yield from _evaluated(space, numbers, kind, engine, workers)
     except (BrokenProcessPool, MemoryError):

@@ -53,7 +53,8 @@ class Point:
 
 @record
 class Figure:
-    """One column: its unit as the page shows it, what it is, and the array of a batch of points (None = null for all)."""
+    """One column: its unit as the page shows it, what it is, and the array of a batch of points (None = null for
+    all)."""
 
     unit: str
     says: str

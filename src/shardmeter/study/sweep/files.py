@@ -1,6 +1,7 @@
 """Rows of a sweep as CSV, JSON and Parquet: a chunk becomes a fragment, fragments in order become the file.
 
-A fragment depends on its chunk alone, so the file is the same byte for byte whatever evaluated it, and in what order."""
+A fragment depends on its chunk alone, so the file is the same byte for byte whatever evaluated it, and in what
+order."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ PARQUET = "Parquet needs pyarrow: pip install 'shardmeter[parquet]'; or write .c
 
 @record
 class Format:
-    """One file format: the fragment of a chunk (axes and figures by column, in order), and fragments joined to a file."""
+    """One file format: the fragment of a chunk (axes and figures by column, in order), and fragments joined to a
+    file."""
 
     fragment: Callable[[Space, Mapping[str, Column]], bytes]
     join: Callable[[Space, Sequence[Path], IO[bytes]], None]

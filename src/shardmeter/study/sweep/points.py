@@ -1,5 +1,5 @@
-"""One chunk of a sweep as columns: rows that share their names are evaluated as arrays, whatever illegal is a row with its
-reason, and every row is what `predict` says of that point alone, bit for bit."""
+"""One chunk of a sweep as columns: rows that share their names are evaluated as arrays, whatever illegal is a row with
+its reason, and every row is what `predict` says of that point alone, bit for bit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ Rows = npt.NDArray[np.int64]
 
 @record
 class _Lot:
-    """Points of one set of names: their rows in the chunk, and records with one number for all of them or one for each."""
+    """Points of one set of names: their rows in the chunk, and records with one number for all of them or one for
+    each."""
 
     rows: Rows
     model: Model
@@ -188,7 +189,8 @@ def _each(instance: Any, made: Any) -> Any:
 
 
 def _joined(records: Sequence[Any], counts: Sequence[int]) -> Any:
-    """Records of equal structure as one whose numbers are arrays over the points of all; what is equal stays one number."""
+    """Records of equal structure as one whose numbers are arrays over the points of all; what is equal stays one
+    number."""
     if len(records) == 1:
         return records[0]
     merged: dict[str, Any] = {}

@@ -1,4 +1,5 @@
-"""What a sweep goes over: the scenario, its axes, and the points of their product in a fixed order (the last axis fastest)."""
+"""What a sweep goes over: the scenario, its axes, and the points of their product in a fixed order (the last axis
+fastest)."""
 
 from __future__ import annotations
 
@@ -126,8 +127,8 @@ class Space:
         return made
 
     def identity(self) -> dict[str, Any]:
-        """What makes two sweeps the same, in parts, each a text or a hash: the version, the scenario, the files that it names,
-        the catalog, the axes in their order."""
+        """What makes two sweeps the same, in parts, each a text or a hash: the version, the scenario, the files that it
+        names, the catalog, the axes in their order."""
         return {
             "version": __version__,
             "data": DATA_DATE,
@@ -191,8 +192,8 @@ def space_of(document: Document, rows: Rows, over: Over, columns: Iterable[str] 
 
 
 def _rows_of_a_chunk(made: Space) -> int:
-    """A power of two: so many chunks that work can be shared out and lost, so many rows that arrays pay, and not more parts to
-    resolve than take a few seconds."""
+    """A power of two: so many chunks that work can be shared out and lost, so many rows that arrays pay, and not more
+    parts to resolve than take a few seconds."""
     together = math.prod(len(made.axes[position].points) for position in made.moving())
     most = min(_MOST_ROWS, _LEAST_ROWS * together)
     wanted = 1 << math.ceil(math.log2(max(made.points / _CHUNKS, 1)))
@@ -237,7 +238,8 @@ def _misplaced(made: Space) -> list[Violation]:
 
 
 def _look(made: Space) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Read the parts of the scenario at every value of every axis, the others at their first: what all assume, and warn of.
+    """Read the parts of the scenario at every value of every axis, the others at their first: what all assume, and warn
+    of.
 
     Raises what is malformed in any, and what is wrong in all."""
     malformed: dict[tuple[str, str], Violation] = {}
@@ -263,7 +265,8 @@ def _look(made: Space) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _each_value(made: Space) -> Iterator[Document]:
-    """The document at every value of every axis that is not an array, the other axes at their first; once of those that are."""
+    """The document at every value of every axis that is not an array, the other axes at their first; once of those that
+    are."""
     moving = made.moving()
     for position, axis in enumerate(made.axes):
         for place in range(1 if position in moving else len(axis.points)):

@@ -44,10 +44,11 @@ class Store:
 
     @contextmanager
     def opened(self, shard: tuple[int, int], *, anew: bool, overwrite: bool) -> Iterator[None]:
-        """Make the folder (only if a sweep may begin `anew`), or take up the one that is there, and hold this shard of it.
+        """Make the folder (only if a sweep may begin `anew`), or take up the one that is there, and hold this shard of
+        it.
 
-        Raises BadScenario for a file that is there already, for chunks of another sweep, and where another process is at the
-        same shard; Unavailable for what cannot be written."""
+        Raises BadScenario for a file that is there already, for chunks of another sweep, and where another process is
+        at the same shard; Unavailable for what cannot be written."""
         if self.out.is_dir():
             raise BadScenario(f"{file_name(self.out)} is a folder; name a file")
         with ExitStack() as held:

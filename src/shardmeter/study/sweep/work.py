@@ -24,7 +24,8 @@ AHEAD = 3
 
 @record
 class Done:
-    """An evaluated chunk: its fragment of the file (or, where no format was asked, its columns), and how its rows turned out."""
+    """An evaluated chunk: its fragment of the file (or, where no format was asked, its columns), and how its rows
+    turned out."""
 
     number: int
     fragment: bytes

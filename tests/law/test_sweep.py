@@ -46,6 +46,24 @@ CASES = {
             "fleet.islands.0.accelerator.memory_bandwidth": ["2 TB/s", "3.35 TB/s"],
         },
     ),
+    "links": (
+        {"model": "llama-3.1-8b", "fleet": H100, "plan": "fsdp", "run": {"steps": 1000}},
+        {
+            "fleet.islands.0.nics": [None, 4, 6, 8], "fleet.islands.0.fabric": ["ib-ndr400", "ethernet-100g-tcp"],
+            "fleet.islands.0.fabric.bandwidth": ["100 Gbps", "33.3 Gbps", "17.3 GB/s", "7 Gbps"],
+            "fleet.islands.0.fabric.latency,fleet.islands.0.fabric.latency_step": [("10 us", "1 us"), ("1 ms", "7 us")],
+            "fleet.islands.0.fabric.share": [0.5, 0.93], "fleet.islands.0.nodes": [1, 8],
+            "fleet.islands.0.price": ["$1/gpu/h", "$2.22/gpu/h"], "plan.micro_batch": [1, 2],
+            "fleet.islands.0.tiers": [None, [{"nodes": 4, "oversubscription": 3, "latency": "9 us"}]],
+        },
+    ),
+    "prices": (
+        {"model": "llama-3.1-8b", "fleet": H100, "plan": "fsdp", "run": {"tokens": "1B"}},
+        {
+            "fleet.islands.0.price": ["$1/gpu/h", "$8.8/node/h", None], "plan.tp": [1, 2, 3],
+            "fleet.islands.0.fabric": ["ib-ndr400", "roce-100"], "fleet.islands.0.fabric.latency_base": ["1 us", "30 us"],
+        },
+    ),
     "experts": (
         {"model": "mixtral-8x7b", "fleet": H100, "plan": {"sharding": "fsdp"}, "run": {"global_batch": "2M tokens"}},
         {
@@ -121,6 +139,17 @@ def test_a_row_is_the_prediction_of_its_point(evaluators, case, data):
         null = found is None or (isinstance(found, float) and math.isnan(found))
         assert (wanted is None) == null, (name, overrides)
         assert null or found == wanted, (name, overrides)
+
+
+def test_numbers_of_links_are_read_one_at_a_time_and_not_in_their_product():
+    over = {
+        "fleet.islands.0.fabric.bandwidth": "100Gbps..400Gbps:log30", "fleet.islands.0.price": "$1/gpu/h..$2/gpu/h:lin20",
+    }  # fmt: skip
+    evaluator = Evaluator(space_of(*opened(CASES["links"][0]), over))
+    status = evaluator.chunk(0)["status"]
+    assert len(status) == 600
+    assert set(status) == {"ok"}
+    assert len(evaluator._parts) == 30 + 20 - 1
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from shardmeter.scenario.resolve import Parts
 from shardmeter.scenario.together import Array, lay_out, reason
 from shardmeter.specs import Island, Model, Plan, Run, Stack
 from shardmeter.study.sweep.figures import TEXTS, Column, Point, figure
+from shardmeter.study.sweep.islands import stands_apart, together
 from shardmeter.study.sweep.space import Space
 
 FITS, FITS_NOT, ILLEGAL = "ok", "does not fit", "illegal"
@@ -47,6 +48,7 @@ class Evaluator:
     def __init__(self, space: Space) -> None:
         self.space = space
         self.moving = space.moving()
+        self.apart = [i for i, axis in enumerate(space.axes) if all(map(stands_apart, axis.fields))]
         self._parts: dict[tuple[int, ...], Parts | str] = {}
 
     def chunk(self, number: int) -> dict[str, Column]:
@@ -83,27 +85,51 @@ class Evaluator:
             position = next(i for i, columns in self.moving.items() if "plan.tp" in columns)
             tp = self.moving[position]["plan.tp"]
             key[position] = np.where(moving["plan.tp"] == 1.0, np.argmax(tp == 1.0), np.argmax(tp != 1.0))
+        apart = np.isin(np.arange(len(places)), self.apart)
         made: list[_Lot] = []
-        keys, group = np.unique(key, axis=1, return_inverse=True)
-        order = np.argsort(group, kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
-            parts = self._resolved(tuple(int(at) for at in keys[:, group[rows[0]]]))
-            if isinstance(parts, str):
-                status[rows] = f"{ILLEGAL}: {parts}"
-                continue
-            found = self._together(parts, rows, {field: column[rows] for field, column in moving.items()}, status)
-            made += self._one_by_one(rows, places, status) if found is None else found
+        for rows in _alike(np.where(apart[:, None], 0, key)):
+            island = self._island(key[:, rows])
+            for some in [rows] if island is not None else [rows[one] for one in _alike(key[:, rows])]:
+                parts = self._resolved(key[:, some[0]] if island is None else np.where(apart, 0, key[:, some[0]]))
+                if isinstance(parts, str):
+                    status[some] = f"{ILLEGAL}: {parts}"
+                    continue
+                here = {field: column[some] for field, column in moving.items()}
+                found = self._together(parts, island or parts.island, some, here, status)
+                made += self._one_by_one(some, places, status) if found is None else found
         return made
 
-    def _resolved(self, key: tuple[int, ...]) -> Parts | str:
-        if key not in self._parts:
+    def _island(self, key: Rows) -> Island | None:
+        """The island of some rows that differ in numbers of its links and its price alone; None where that is not all."""
+        base = key[:, 0].copy()
+        base[self.apart] = 0
+        parts = self._resolved(base)
+        axes: list[tuple[list[Island], Rows]] = []
+        for position in self.apart:
+            made: list[Island] = []
+            values, at = np.unique(key[position], return_inverse=True)
+            for value in values:
+                one = self._resolved(np.where(np.arange(len(base)) == position, value, base))
+                if isinstance(one, str):
+                    return None
+                made.append(one.island)
+            axes.append((made, at))
+        return None if isinstance(parts, str) or not axes else together(parts.island, axes)
+
+    def _resolved(self, key: Rows) -> Parts | str:
+        """The parts at these places on the axes, read once."""
+        places = tuple(map(int, key))
+        found = self._parts.get(places)
+        if found is None:
             if len(self._parts) >= _KEPT:
                 self._parts.clear()
-            self._parts[key] = self.space.parts(key)
-        return self._parts[key]
+            found = self._parts[places] = self.space.parts(places)
+        return found
 
-    def _together(self, parts: Parts, rows: Rows, moving: Mapping[str, Array], status: Column) -> list[_Lot] | None:
-        """The legal rows of some parts, or None if their numbers cannot be laid out as arrays."""
+    def _together(
+        self, parts: Parts, island: Island, rows: Rows, moving: Mapping[str, Array], status: Column
+    ) -> list[_Lot] | None:
+        """The legal rows of some parts on an island, or None if their numbers cannot be laid out as arrays."""
         laid = lay_out(parts, moving)
         if laid is None or parts.model is None or parts.stack is None:
             return None
@@ -116,7 +142,7 @@ class Evaluator:
             _Lot(
                 rows=rows[~illegal],
                 model=parts.model,
-                island=parts.island,
+                island=_where(island, ~illegal),
                 plan=_where(laid.plan, ~illegal),
                 run=_where(laid.run, ~illegal),
                 stack=parts.stack,
@@ -145,6 +171,13 @@ class Evaluator:
             names = tuple(structure(_plain(one)) for one in (lot.island, lot.plan, lot.run))
             groups.setdefault((repr(lot.model), repr(lot.stack), names), []).append(lot)
         return list(groups.values())
+
+
+def _alike(key: Rows) -> list[Rows]:
+    """The positions of equal columns."""
+    _, group = np.unique(key, axis=1, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
 
 
 def _evaluated(lots: Sequence[_Lot]) -> list[tuple[Rows, Point]]:
@@ -197,15 +230,17 @@ def _joined(records: Sequence[Any], counts: Sequence[int]) -> Any:
     for name in field_names(type(records[0])):  # type: ignore[arg-type]
         values = [getattr(one, name) for one in records]
         head = values[0]
+        if all(value is head for value in values):
+            continue
         if any(isinstance(value, np.ndarray) for value in values):
             wide = [np.broadcast_to(np.asarray(v, dtype=float), (n,)) for v, n in zip(values, counts, strict=True)]
             merged[name] = np.concatenate(wide)
-        elif all(value is head or value == head for value in values):
-            continue
         elif is_dataclass(head):
             merged[name] = _joined(values, counts)
-        elif isinstance(head, tuple):
+        elif isinstance(head, tuple) and head and is_dataclass(head[0]):
             merged[name] = tuple(_joined(column, counts) for column in zip(*values, strict=True))
+        elif all(value == head for value in values):
+            continue
         else:
             merged[name] = np.repeat(np.array(values, dtype=float), counts)
     return changed(records[0], **merged)

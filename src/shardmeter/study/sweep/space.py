@@ -24,6 +24,7 @@ from shardmeter.scenario.read import SUFFIXES
 from shardmeter.scenario.resolve import Parts, read_parts, resolve
 from shardmeter.scenario.together import Array, numbers, reason
 from shardmeter.study.sweep.figures import DEFAULT, FIGURES
+from shardmeter.study.sweep.islands import stands_apart
 
 if TYPE_CHECKING:
     from shardmeter.scenario.read import Document
@@ -194,7 +195,10 @@ def space_of(document: Document, rows: Rows, over: Over, columns: Iterable[str] 
 def _rows_of_a_chunk(made: Space) -> int:
     """A power of two: so many chunks that work can be shared out and lost, so many rows that arrays pay, and not more
     parts to resolve than take a few seconds."""
-    together = math.prod(len(made.axes[position].points) for position in made.moving())
+    moving = made.moving()
+    together = math.prod(
+        len(axis.points) for i, axis in enumerate(made.axes) if i in moving or all(map(stands_apart, axis.fields))
+    )
     most = min(_MOST_ROWS, _LEAST_ROWS * together)
     wanted = 1 << math.ceil(math.log2(max(made.points / _CHUNKS, 1)))
     return min(1 << math.floor(math.log2(most)), max(_LEAST_ROWS, wanted))

@@ -13,7 +13,7 @@ import pytest
 
 import shardmeter
 from shardmeter.cli import main
-from shardmeter.study.sweep import work
+from shardmeter.study.sweep.points import Evaluator
 
 SCENARIO = ["--model", "llama-3.1-8b", "--gpus", "16xH100-SXM5-80GB", "--price", "$2/gpu/h", "--tokens", "1B"]
 OVER = ["--over", "plan.tp=1,2,3", "--over", "plan.recompute=none,full", "--over", "plan.micro_batch=1,8"]
@@ -126,6 +126,7 @@ def test_in_python():
         (["--over", "plan.tp=1,2", "--shard", "1/2"], "go with -o FILE"),
         (["--over", "plan.tp=1,2", "--shard", "1/2", "--overwrite", "-o", "a.csv"], "one of --shard, --join"),
         (["--over", "plan.tp=1,2", "--join", "-o", "a.csv"], "no chunk is done yet"),
+        (["--over", "plan.tp=1,2", "-o", "a\0b.csv"], "no file can have this name"),
         (["--over", "plan.tp=1,2", "-o", "a.txt"], "the formats are .csv, .json, .parquet"),
         (["--over", "plan.tp=1,2", "-o", "folder.csv"], "is a folder; name a file"),
         (["--over", "run.seq_len=1..1000", "--over", "plan.micro_batch=1..2000"], "too many to print"),
@@ -139,7 +140,7 @@ def test_malformed(capsys, tmp_path, monkeypatch, arguments, says):
     assert [path.name for path in tmp_path.iterdir()] == ["folder.csv"]
 
 
-@pytest.mark.parametrize("out", ["no-such-folder/a.csv", "a-file/a.csv"])
+@pytest.mark.parametrize("out", ["no-such-folder/a.csv", "a-file/a.csv", f"{'a' * 300}.csv"])
 def test_what_cannot_be_written(capsys, tmp_path, monkeypatch, out):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a-file").write_text("x")
@@ -174,7 +175,7 @@ def test_memory_that_is_not_there_is_said(capsys, tmp_path, monkeypatch):
     def short(*_):
         raise MemoryError
 
-    monkeypatch.setattr(work.Evaluator, "chunk", short)
+    monkeypatch.setattr(Evaluator, "chunk", short)
     assert "memory" in refused(capsys, *MANY, "-o", str(tmp_path / "a.csv"), "--workers", "1", code=74)
 
 

@@ -114,12 +114,13 @@ def test_a_worker_that_is_killed(tmp_path, whole):
 def cluster(tmp_path):
     """A scheduler with one worker: the scheduler's process, and the engine that reaches it."""
     file = tmp_path / "scheduler.json"
-    at, quiet = ["--scheduler-file", str(file)], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    dask = [sys.executable, "-m", "dask"]
+    at, dask, null = ["--scheduler-file", str(file)], [sys.executable, "-m", "dask"], subprocess.DEVNULL
     scheduler = subprocess.Popen(
-        [*dask, "scheduler", *at, "--host", "127.0.0.1", "--port", "0", "--no-dashboard"], **quiet
+        [*dask, "scheduler", *at, "--host", "127.0.0.1", "--port", "0", "--no-dashboard"], stdout=null, stderr=null
     )
-    worker = subprocess.Popen([*dask, "worker", *at, "--nthreads", "2", "--no-dashboard", "--no-nanny"], **quiet)
+    worker = subprocess.Popen(
+        [*dask, "worker", *at, "--nthreads", "2", "--no-dashboard", "--no-nanny"], stdout=null, stderr=null
+    )
     try:
         while not file.exists() or not file.read_text().endswith("}"):
             assert scheduler.poll() is None

@@ -137,6 +137,8 @@ def write(
 def suffix(out: Path) -> str:
     """The format that the name of a file asks for. Raises BadScenario for none of them, ShardMeterError where it cannot
     be written here."""
+    if "\0" in str(out):
+        raise BadScenario(f"{file_name(out)}: no file can have this name")
     kind = out.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS)

@@ -47,7 +47,7 @@ def _evaluated(space: Space, numbers: Sequence[int], kind: str | None, engine: s
             from shardmeter.study.sweep.on_dask import on_dask
         except ImportError:
             raise ShardMeterError(NO_DASK) from None
-        yield from on_dask(space, numbers, kind, engine, workers)
+        yield from on_dask(space, numbers, kind, engine, min(workers, len(numbers)))
     elif workers > 1 and len(numbers) > 1:
         yield from _in_processes(space, numbers, kind, min(workers, len(numbers)))
     else:

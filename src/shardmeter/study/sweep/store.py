@@ -49,10 +49,10 @@ class Store:
 
         Raises BadScenario for a file that is there already, for chunks of another sweep, and where another process is
         at the same shard; Unavailable for what cannot be written."""
-        if self.out.is_dir():
-            raise BadScenario(f"{file_name(self.out)} is a folder; name a file")
         with ExitStack() as held:
             with self._guarded():
+                if self.out.is_dir():
+                    raise BadScenario(f"{file_name(self.out)} is a folder; name a file")
                 if overwrite:
                     self._forget(held)
                 self._begin(anew=anew)
@@ -137,7 +137,7 @@ class Store:
     def parts(self) -> Parts:
         """The chunks that are there: the fragment, and how its rows turned out."""
         made: Parts = {}
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             for path in self.folder.iterdir():
                 if match := _PART.fullmatch(path.name):
                     fits, fits_not, illegal = map(int, match.groups()[1:])
@@ -185,7 +185,7 @@ class Store:
         try:
             yield
         except OSError as error:
-            kept = len(self.parts()) if self.folder.is_dir() else 0
+            kept = len(self.parts())
             says = (
                 f"; {kept:,} of {self.space.chunks:,} chunks are kept: the same command goes on from there"
                 if kept

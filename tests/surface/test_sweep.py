@@ -8,6 +8,8 @@ import io
 import json
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -186,6 +188,26 @@ def test_a_file_that_is_there_stays(capsys, tmp_path):
     assert out.read_text() == "mine"
     swept(capsys, *OVER, "-o", str(out), "--overwrite")
     assert len(out.read_text().splitlines()) == 13
+
+
+def test_a_file_that_is_replaced_is_there_until_the_new_one_is(capsys, tmp_path, monkeypatch):
+    out = tmp_path / "a.csv"
+    out.write_text("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluator, "chunk", lambda *_: 1 / 0)
+        assert main(["sweep", *SCENARIO, *OVER, "-o", str(out), "--overwrite"]) == 70
+    capsys.readouterr()
+    assert out.read_text() == "mine"
+    swept(capsys, *OVER, "-o", str(out))
+    assert len(out.read_text().splitlines()) == 13
+
+
+def test_shards_that_begin_at_once(tmp_path):
+    out = tmp_path / "a.csv"
+    line = [sys.executable, "-m", "shardmeter", "sweep", *SCENARIO, *MANY, "-o", str(out), "--workers", "1"]
+    shards = [subprocess.Popen([*line, "--shard", f"{i}/7"], stdout=subprocess.DEVNULL) for i in range(1, 8)]
+    assert [shard.wait() for shard in shards] == [0] * 7, "five chunks: two shards have none"
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_a_folder_that_is_no_sweep_stays(capsys, tmp_path):

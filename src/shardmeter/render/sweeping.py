@@ -50,7 +50,7 @@ def written(answer: Written, space: Space, seconds: float) -> Document:
     fits, fits_not, illegal = answer.counts
     fresh = answer.chunks - answer.resumed
     facts = [
-        Fact(label="file", value=str(answer.out), note="" if answer.complete else "not yet: other shards are missing"),
+        Fact(label="file", value=str(answer.out), note="" if answer.complete else "when all shards are done"),
         Fact(label="chunks done", value=f"{answer.chunks:,} of {space.chunks:,}"),
     ]
     if answer.resumed:

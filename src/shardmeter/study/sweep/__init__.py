@@ -119,6 +119,8 @@ def write(
     a folder or an engine that does not do it: chunks that are done are kept."""
     check(engine)
     store = Store(space, out, suffix(out))
+    if shard[0] > space.chunks:  # more parts than chunks: this one has none
+        return Written(out=out, complete=False, chunks=0, resumed=0, counts=(0, 0, 0))
     with store.opened(shard, anew=not join_only, overwrite=overwrite):
         there = {number: counts for number, (_, counts) in store.parts().items()}
         resumed = len(there)

@@ -55,16 +55,16 @@ class Store:
                     raise BadScenario(f"{file_name(self.out)} is a folder; name a file")
                 if overwrite:
                     self._forget(held)
-                self._begin(anew=anew)
+                self._begin(anew=anew, overwrite=overwrite)
                 self._hold(self.folder / f".{shard[0]}-of-{shard[1]}.lock", held)
                 self._take_up()
             yield
 
-    def _begin(self, *, anew: bool) -> None:
-        """A folder with a manifest, whole; one that is there is left as it is."""
+    def _begin(self, *, anew: bool, overwrite: bool) -> None:
+        """A folder with a manifest, whole; one that is there is left as it is. (What OUT holds stays until it is joined.)"""
         if (self.folder / MANIFEST).exists():
             return
-        if self.out.exists():
+        if self.out.exists() and not overwrite:
             raise BadScenario(f"{file_name(self.out)} exists; --overwrite replaces it, or name another file")
         if not anew:
             raise BadScenario(f"{file_name(self.folder)} is not there: no chunk is done yet")
@@ -75,21 +75,21 @@ class Store:
 
     def _refuse_foreign(self) -> None:
         """Leave alone what is no folder of a sweep. (Hidden files are ours: a sweep that ended before its manifest.)"""
-        there = self.folder.exists() or self.folder.is_symlink()
-        if there and (not self.folder.is_dir() or any(not path.name.startswith(".") for path in self.folder.iterdir())):
+        if not self.folder.exists() and not self.folder.is_symlink():
+            return
+        names = {path.name for path in self.folder.iterdir()} if self.folder.is_dir() else {""}
+        if MANIFEST not in names and any(not name.startswith(".") for name in names):
             raise BadScenario(
                 f"{file_name(self.folder)} is no folder of a sweep: it is left as it is; name another file"
             )
 
     def _forget(self, held: ExitStack) -> None:
-        """Remove file and chunks of another sweep, unless someone is at it."""
+        """Remove the chunks of another sweep, unless someone is at it."""
         if self.folder.is_dir() and (self.folder / MANIFEST).exists():
             for lock in self.folder.glob(".*.lock"):
                 self._hold(lock, held)
             self._remove()
             held.close()
-        self._refuse_foreign()
-        self.out.unlink(missing_ok=True)
 
     def _hold(self, lock: Path, held: ExitStack) -> None:
         """Hold a lock until this process ends, however it ends. Raises BadScenario where another one holds it."""

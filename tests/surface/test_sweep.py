@@ -10,11 +10,13 @@ import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import shardmeter
 from shardmeter.cli import main
+from shardmeter.study.sweep.figures import FIGURES
 from shardmeter.study.sweep.points import Evaluator
 
 SCENARIO = ["--model", "llama-3.1-8b", "--gpus", "16xH100-SXM5-80GB", "--price", "$2/gpu/h", "--tokens", "1B"]
@@ -93,6 +95,11 @@ def test_every_file_has_every_row_and_reason(capsys, tmp_path, kind):
 def test_the_columns_that_are_asked_for(capsys):
     line, *_ = swept(capsys, *OVER, "--columns", "mfu,run.gpu_hours", "--format", "csv").splitlines()
     assert line == "plan.tp,plan.recompute,plan.micro_batch,status,mfu,run.gpu_hours"
+
+
+def test_every_column_is_on_the_page_of_sweeps():
+    page = (Path(__file__).parents[2] / "docs" / "sweep.md").read_text(encoding="utf-8")
+    assert [name for name, figure in FIGURES.items() if f"| `{name}` | {figure.says} |\n" not in page] == []
 
 
 def test_exit_code_1_when_nothing_fits(capsys, tmp_path):

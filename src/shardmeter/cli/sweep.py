@@ -43,7 +43,9 @@ point fits."""
     "--over", multiple=True, required=True, metavar="FIELD=VALUES",
     help="An axis: a field (as in --set) over a list or a range. Repeatable: the product of all is evaluated.",
 )  # fmt: skip
-@click.option("--columns", metavar="NAME,NAME…", help="Figures of every point, named as in the JSON of predict.")
+@click.option(
+    "--columns", metavar="NAME,NAME…", help="Figures of every point, named as in the JSON of predict (run.cost_usd)."
+)
 @click.option("-o", "--out", metavar="FILE", help="Write the rows to a .csv, .json or .parquet file, resumably.")
 @click.option("--overwrite", is_flag=True, help="Replace the file and finished chunks of another sweep.")
 @click.option(

@@ -57,6 +57,14 @@ CASES = {
             "fleet.islands.0.tiers": [None, [{"nodes": 4, "oversubscription": 3, "latency": "9 us"}]],
         },
     ),
+    "launches": (
+        {
+            "model": "bart-base", "stack": "mlm-2021", "run": {"seq_len": 256},
+            "fleet": {"islands": [{"accelerator": "V100-SXM2-16GB", "gpus_per_node": 1, "price": "$1/gpu/h"}]},
+            "plan": {"sharding": "none", "precision": "fp16"},
+        },
+        {"plan.tp,fleet.islands.0.nodes": [(1, 1), (2, 2), (4, 4)], "plan.micro_batch": [1, 2]},
+    ),
     "prices": (
         {"model": "llama-3.1-8b", "fleet": H100, "plan": "fsdp", "run": {"tokens": "1B"}},
         {

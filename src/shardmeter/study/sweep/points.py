@@ -165,12 +165,11 @@ class Evaluator:
 
     @staticmethod
     def _grouped(lots: Sequence[_Lot]) -> list[list[_Lot]]:
-        """Lots whose names are equal, and whose tp is 1 or is not, so that their numbers can be arrays together."""
+        """Lots whose names are equal, so that their numbers can be arrays together."""
         groups: dict[Any, list[_Lot]] = {}
         for lot in lots:
             names = tuple(structure(_plain(one)) for one in (lot.island, lot.plan, lot.run))
-            cut = bool(np.all(np.asarray(lot.plan.tp) > 1.0))
-            groups.setdefault((repr(lot.model), repr(lot.stack), cut, names), []).append(lot)
+            groups.setdefault((repr(lot.model), repr(lot.stack), names), []).append(lot)
         return list(groups.values())
 
 

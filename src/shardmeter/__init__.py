@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from shardmeter.core.errors import BadData, BadQuantity, BadScenario, ShardMeterError, UnknownName
+    from shardmeter.core.errors import BadData, BadQuantity, BadScenario, ShardMeterError, Unavailable, UnknownName
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
-    from shardmeter.study.api import explain, plan, predict, solve
+    from shardmeter.study.api import explain, plan, predict, solve, sweep
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "BadScenario",
     "Scenario",
     "ShardMeterError",
+    "Unavailable",
     "UnknownName",
     "__version__",
     "explain",
@@ -30,6 +31,7 @@ __all__ = [
     "plan",
     "predict",
     "solve",
+    "sweep",
     "validate",
 ]
 
@@ -41,6 +43,7 @@ _HOMES = {
     "BadScenario": "shardmeter.core.errors",
     "Scenario": "shardmeter.specs",
     "ShardMeterError": "shardmeter.core.errors",
+    "Unavailable": "shardmeter.core.errors",
     "UnknownName": "shardmeter.core.errors",
     "explain": "shardmeter.study.api",
     "load": "shardmeter.scenario",
@@ -48,6 +51,7 @@ _HOMES = {
     "plan": "shardmeter.study.api",
     "predict": "shardmeter.study.api",
     "solve": "shardmeter.study.api",
+    "sweep": "shardmeter.study.api",
     "validate": "shardmeter.study.validate",
 }
 """Where each public name lives (and `page`, with which an answer prints itself): it is imported when it is first asked for, so that `import shardmeter` costs nothing."""

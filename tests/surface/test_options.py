@@ -27,6 +27,8 @@ OPTIONS = {
     "explain": SCENARIO | {"--term"},
     "plan": SCENARIO | {"--objective", "--deadline", "--budget", "--top", "--processes"},
     "solve": SCENARIO | {"question"},
+    "sweep": SCENARIO
+    | {"--over", "--columns", "-o", "--out", "--overwrite", "--engine", "--workers", "--shard", "--join"},
     "trace": SCENARIO | {"-o", "--out", "--svg", "--steps", "--ranks", "--straggle", "--seed"},
     "validate": {"file", "--bars", "--catalog", "--format"},
     "catalog": {"kind", "name", "--catalog", "--format"},

@@ -16,6 +16,7 @@ PUBLIC = {
     "BadScenario",
     "Scenario",
     "ShardMeterError",
+    "Unavailable",
     "UnknownName",
     "__version__",
     "explain",
@@ -23,6 +24,7 @@ PUBLIC = {
     "plan",
     "predict",
     "solve",
+    "sweep",
     "validate",
 }
 

@@ -19,14 +19,15 @@ from shardmeter.cli.output import PipeClosedError, UnwritableError, prepare, say
 from shardmeter.cli.plan import plan
 from shardmeter.cli.predict import predict
 from shardmeter.cli.solve import solve
+from shardmeter.cli.sweep import sweep
 from shardmeter.cli.trace import trace
 from shardmeter.cli.validate import validate
-from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.errors import ShardMeterError, Unavailable
 
 ANSWERED, ANSWER_IS_NO, MALFORMED, OUR_FAULT, UNWRITABLE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 74, 130, 141
 
 EPILOG = """Exit codes: 0 answered; 1 valid, but the answer is no (does not fit, a bar missed); 2 malformed input;
-70 a fault of ours; 74 the output cannot be written; 130 interrupted; 141 nobody read it to the end."""
+70 a fault of ours; 74 a file cannot be written, or a scheduler not be reached; 130 interrupted; 141 nobody read it to the end."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=EPILOG)
@@ -36,7 +37,7 @@ def cli(debug: bool) -> None:
     """How fast, how much memory, how long and how much: transformer training on any GPUs and any sharding."""
 
 
-for _command in (predict, explain, plan, solve, trace, validate, catalog):
+for _command in (predict, explain, plan, solve, sweep, trace, validate, catalog):
     cli.add_command(_command)
 
 
@@ -70,7 +71,7 @@ def _run(given: list[str]) -> int:
         return INTERRUPTED
     except ShardMeterError as error:
         say(f"error: {error}")
-        return MALFORMED
+        return UNWRITABLE if isinstance(error, Unavailable) else MALFORMED
     except SystemExit as stop:  # click's own: shell completion, a pipe that closed under a help text
         if sys.stdout is not streams[0]:  # click puts its own in the place of a pipe that closed
             sys.stdout, sys.stderr = streams

@@ -10,6 +10,8 @@ import click
 
 if TYPE_CHECKING:
     from shardmeter.scenario.catalog import Catalog
+    from shardmeter.scenario.parts import Rows
+    from shardmeter.scenario.read import Document
     from shardmeter.specs import Scenario
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -79,14 +81,9 @@ SHORTCUTS = (
 def resolve(asked: dict[str, Any], begins: Collection[str] = (), *, planning: bool = False) -> Scenario:
     """The scenario that the shared options describe; it may break the rules that `begins` names. What `plan: auto` leaves open
     is found, unless `planning` does that."""
-    options = {name: asked[name] for name in SHORTCUTS if asked[name] is not None}
-    source = asked["scenario"]
-    if source is None and not options and not asked["overrides"]:
-        raise click.UsageError("nothing to answer: name a SCENARIO file, or say --model and --gpus")
     from shardmeter.scenario import load
 
-    given, catalog = asked["overrides"], rows(asked["catalogs"])
-    scenario = load(source, overrides=given, catalog=catalog, options=options, begins=begins, planning=planning)
+    scenario = load(_source(asked), **_given(asked), begins=begins, planning=planning)
     return scenario if planning or scenario.choices is None else _planned(scenario)
 
 
@@ -97,6 +94,25 @@ def _planned(scenario: Scenario) -> Scenario:
 
     with counter("plan: auto") as report:
         return settled(scenario, processes=None, progress=report)
+
+
+def opened(asked: dict[str, Any]) -> tuple[Document, Rows]:
+    """The document that the shared options describe, and the catalog: what is resolved point by point."""
+    from shardmeter.scenario import opened as document_of
+
+    return document_of(_source(asked), **_given(asked))
+
+
+def _source(asked: dict[str, Any]) -> str | None:
+    if asked["scenario"] is None and not asked["overrides"] and all(asked[name] is None for name in SHORTCUTS):
+        raise click.UsageError("nothing to answer: name a SCENARIO file, or say --model and --gpus")
+    source: str | None = asked["scenario"]
+    return source
+
+
+def _given(asked: dict[str, Any]) -> dict[str, Any]:
+    options = {name: asked[name] for name in SHORTCUTS if asked[name] is not None}
+    return {"overrides": asked["overrides"], "catalog": rows(asked["catalogs"]), "options": options}
 
 
 def command_line(command: str, asked: dict[str, Any], more: Iterable[str]) -> str:

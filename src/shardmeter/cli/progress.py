@@ -54,20 +54,21 @@ def counter(label: str) -> Iterator[Callable[[Counted], None]]:
 
 
 def _left(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.1f} h"
-    )
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 class Counted(Protocol):
     """How far some work is."""
 
-    rows: int
-    total: int
+    @property
+    def rows(self) -> int:
+        """What is done."""
+
+    @property
+    def total(self) -> int:
+        """What there is to do."""
 
     @property
     def rate(self) -> float:

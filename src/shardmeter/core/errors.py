@@ -4,7 +4,8 @@
     ├── BadQuantity            a text that is not a quantity, or could be two
     ├── UnknownName            a GPU, model, stack, fabric, … that no catalog has (nearest three listed)
     ├── BadScenario            a scenario file or plan that is malformed or structurally illegal: all violations at once
-    └── BadData                a catalog or measured-data file that cannot be read (file and line)
+    ├── BadData                a catalog or measured-data file that cannot be read (file and line)
+    └── Unavailable            a file that cannot be written, a scheduler that cannot be reached (exit code 74)
 
 A plan that is legal but does not fit is not an exception: it is an answer (`fits: false`, exit code 1).
 """
@@ -116,6 +117,10 @@ class BadScenario(ShardMeterError):
 
 class BadData(ShardMeterError):
     """A data file (catalog rows, measured runs) that cannot be read."""
+
+
+class Unavailable(ShardMeterError):
+    """What is asked is right, and the machine does not do it: a full disk, a folder that is read-only, no scheduler there."""
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:

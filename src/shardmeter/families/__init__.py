@@ -29,6 +29,7 @@ UNBUILT: tuple[tuple[str, str], ...] = (
 """(pattern in the lower-case name of a model, the family it tells of): what this version cannot express."""
 
 
+@functools.cache
 def names() -> tuple[str, ...]:
     """The families built, in alphabetical order."""
     return tuple(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shardmeter.core.errors import BadScenario, kind_of
 from shardmeter.scenario.override import Overrides, apply_options, apply_overrides
-from shardmeter.scenario.read import read, within
+from shardmeter.scenario.read import Document, read, within
 
 if TYPE_CHECKING:
     from shardmeter.scenario.parts import Rows
     from shardmeter.specs import Scenario
 
-__all__ = ["json_schema", "load"]
+__all__ = ["json_schema", "load", "opened"]
 
 
 def load(
@@ -35,13 +35,28 @@ def load(
     that does is a plan beside the open ones, and overrides of the plan are pins. Raises BadScenario with every violation, or
     UnknownName; the file itself may raise BadScenario first.
     """
-    from shardmeter.scenario.choices import opened, set_aside
+    from shardmeter.scenario.choices import left_open
     from shardmeter.scenario.resolve import resolve
+
+    document, rows = opened(source, overrides=overrides, catalog=catalog, options=options, planning=planning)
+    document.begins = frozenset(begins)
+    return resolve(document, rows, left_open(document, planning=planning))
+
+
+def opened(
+    source: object,
+    *,
+    overrides: Overrides = (),
+    catalog: Rows | str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
+    options: Mapping[str, Any] | None = None,
+    planning: bool = False,
+) -> tuple[Document, Rows]:
+    """The document of a scenario with options and overrides applied, and the catalog: what is resolved next. As `load`."""
+    from shardmeter.scenario.choices import set_aside
 
     if options is not None and not isinstance(options, Mapping):
         raise BadScenario(f"options: {kind_of(options)}, where a mapping such as {{'model': 'llama-3.1-8b'}} belongs")
     document = within(read(source))
-    document.begins = frozenset(begins)
     if not hasattr(catalog, "accelerator"):
         from shardmeter.scenario.catalog import catalog_of
 
@@ -53,7 +68,7 @@ def load(
     if planning:
         set_aside(document, given)
     apply_overrides(document, given)
-    return resolve(document, rows, opened(document, planning=planning))
+    return document, rows
 
 
 def _several(overrides: Any) -> Overrides:

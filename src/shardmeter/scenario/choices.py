@@ -53,7 +53,7 @@ class Asked:
     stated: bool
 
 
-def opened(document: Document, *, planning: bool) -> Asked | None:
+def left_open(document: Document, *, planning: bool) -> Asked | None:
     """Take out of a document what is left to the planner, and put single values in its place; None where nothing is.
 
     A plan is open if it says auto. A planner (`planning`) also takes a plan that names no sharding for pins, and one that does

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from shardmeter.core.errors import BadScenario, UnknownName, Violation, cut, kind_of, nearest, shown
 from shardmeter.scenario.grammar import SYNC_ALIASES, parse_plan
+from shardmeter.scenario.ranges import value as read_value
 from shardmeter.scenario.read import SUFFIXES, Document, plain
-from shardmeter.scenario.yaml_reader import NESTING, Path, read_yaml, scalar
+from shardmeter.scenario.yaml_reader import NESTING, Path
 
 if TYPE_CHECKING:
     from shardmeter.scenario.parts import Rows
@@ -135,8 +136,9 @@ def _said(plan: Any) -> dict[str, Any]:
     return plan if isinstance(plan, dict) else {}
 
 
-def apply_overrides(document: Document, overrides: Overrides) -> None:
-    """Apply overrides in order; the VALUE of a text is read as YAML. Those that do not apply are problems of the document."""
+def apply_overrides(document: Document, overrides: Overrides, option: str = "--set") -> None:
+    """Apply overrides in order; the VALUE of a text is read as YAML. Those that do not apply are problems of the document,
+    with the option that they came by."""
     seen: dict[tuple[str, ...], str] = {}
     pairs = overrides.items() if isinstance(overrides, Mapping) else ((text, None) for text in overrides)
     for text, given in pairs:
@@ -145,7 +147,7 @@ def apply_overrides(document: Document, overrides: Overrides) -> None:
             document.problems.append(Violation(field="", says=says, way_out="as in plan.tp=8, or {'plan.tp': 8}"))
             continue
         line = text if not isinstance(overrides, Mapping) else f"{text}={shown(given)}"
-        where = f"--set {cut(line, 80)}"
+        where = f"{option} {cut(line, 80)}"
         key, equals, value = (text, "=", "given") if isinstance(overrides, Mapping) else line.partition("=")
         steps = tuple(step.strip() for step in key.split("."))
         if not equals or not all(steps) or len(steps) > NESTING:
@@ -160,7 +162,7 @@ def apply_overrides(document: Document, overrides: Overrides) -> None:
                 document.warnings.append(f"{seen[steps]} and then {where}: the last one counts")
             seen[steps] = where
             try:
-                made = _read(value.strip(), where) if not isinstance(overrides, Mapping) else given
+                made = read_value(value.strip(), where) if not isinstance(overrides, Mapping) else given
                 _set(document, steps, plain(made, cut(key)), where)
             except BadScenario as error:
                 _keep(document, error, cut(key), where)
@@ -170,15 +172,6 @@ def _keep(document: Document, error: BadScenario | UnknownName, field: str, wher
     """Note the violations of one option or override, so that they are reported with everything else."""
     inner = error.violations or (Violation(field=field, says=error.message, where=where),)
     document.problems.extend(inner)
-
-
-def _read(value: str, where: str) -> Any:
-    """A value of an override: YAML where it is one, else the text as it stands (`$2.10/gpu/h`, `aws:us-west-2`)."""
-    if value[:1] in ("{", "["):
-        return read_yaml(value, where)[0]
-    if value[:1] in ("'", '"') and value[-1:] == value[:1] and len(value) > 1:
-        return value[1:-1]
-    return scalar(value)
 
 
 def _set(document: Document, path: tuple[str, ...], value: Any, where: str) -> None:

@@ -73,6 +73,8 @@ class Findings:
         """Places that were malformed and taken out, so that the rest can be checked: what follows from them is no fault."""
         self.said: list[tuple[Path, str]] = []
         """Fields of models that whoever asks has set: (path of the model, field). What a catalog row says is not among them."""
+        self.malformed = 0
+        """How many of the violations are of the document's shape: unknown fields, malformed values, overrides that do not apply."""
 
     def touched(self, *paths: Path) -> bool:
         """Whether one of the paths, or a part of it, was taken out. A fleet is what its islands and its GPUs are."""
@@ -249,3 +251,32 @@ def _model_defaults(own: dict[str, Any], path: Path, found: Findings) -> dict[st
             found.refuse((*path, "heads"), f"hidden/heads = {made['head_dim']:g} is no whole number", "say head_dim")
         found.assumptions.append(f"model head_dim = hidden/heads = {made['head_dim']:g} (left out)")
     return made
+
+
+SAME = "same"
+"""The word for a reference model with the trained model's own numbers."""
+
+
+def check_names(data: dict[str, Any], rows: Rows, found: Findings) -> None:
+    """Unknown names of a document whose shape is wrong, so that they are listed with the rest."""
+    places: list[tuple[type[Any], Any, Path]] = [
+        (Model, data.get("model"), ("model",)),
+        (Stack, data.get("stack"), ("stack",)),
+    ]
+    run = data.get("run")
+    if isinstance(run, dict) and run.get("reference") != SAME:
+        places.append((Model, run.get("reference"), ("run", "reference")))
+    fleet = data.get("fleet")
+    islands = fleet.get("islands") if isinstance(fleet, dict) else None
+    for position, island in enumerate(islands if isinstance(islands, list) else ()):
+        if isinstance(island, dict):
+            kinds: tuple[tuple[type[Any], str], ...] = (
+                (Accelerator, "accelerator"),
+                (Instance, "instance"),
+                (Fabric, "fabric"),
+            )
+            places += [(kind, island.get(key), ("fleet", "islands", position, key)) for kind, key in kinds]
+    for kind, name, path in places:
+        base = name.get("base") if isinstance(name, dict) else name
+        if isinstance(base, str) and not base.lower().endswith(SUFFIXES):
+            lookup(kind, base, rows, path, found)

@@ -6,9 +6,12 @@ import math
 import re
 from typing import Any
 
+import numpy as np
+
 from shardmeter.core.errors import quoted
 from shardmeter.core.quantity import show
-from shardmeter.core.record import changed
+from shardmeter.core.record import changed, record
+from shardmeter.core.units import Count
 from shardmeter.engine.constraints import CONSTRAINTS, violations
 from shardmeter.engine.rules import listed, near
 from shardmeter.families import assumed, family, given_sequence, names
@@ -16,11 +19,11 @@ from shardmeter.families.operations import is_layer
 from shardmeter.scenario.choices import Asked, chosen, unasked
 from shardmeter.scenario.fleet import overridden, resolve_island
 from shardmeter.scenario.ignored import ignored
-from shardmeter.scenario.parts import Findings, Rows, lookup, part
-from shardmeter.scenario.read import SUFFIXES, Document
+from shardmeter.scenario.parts import SAME, Findings, Rows, check_names, part
+from shardmeter.scenario.read import Document
 from shardmeter.scenario.schema import RunInput, ScenarioInput, validate, what_is_left
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Accelerator, Fabric, Fleet, Instance, Island, Model, Plan, Run, Scenario, Stack
+from shardmeter.specs import Fleet, Island, Model, Plan, Run, Scenario, Stack
 from shardmeter.specs.plan import AXES
 from shardmeter.strategies import adapters
 
@@ -30,12 +33,62 @@ LONGEST_DEFAULT = 8192.0
 """Sequence length where none is given, unless the model's context is shorter."""
 
 
+@record
+class Parts:
+    """Everything of a document that is read before the plan is laid out: what does not depend on its degrees and batches."""
+
+    given: ScenarioInput
+    model: Model | None
+    stack: Stack | None
+    island: Island
+    reference: Model | None
+    said: dict[str, Any]
+    """Fields of the plan that were said, the island's own winning."""
+    run: RunInput
+    found: Findings
+
+
 def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> Scenario:
     """The scenario that a document describes, with the choices that were taken out of it, if any.
 
     Raises UnknownName for one unknown name and nothing else wrong, BadScenario with every violation otherwise.
     """
-    found = Findings(document)
+    parts = read_parts(Findings(document), rows)
+    found, model, stack = parts.found, parts.model, parts.stack
+    is_open = left_open is not None and not left_open.stated
+    plan, run = _lay_out(
+        parts.said,
+        parts.run,
+        model or NO_MODEL,
+        stack or NO_STACK,
+        parts.island,
+        parts.reference,
+        found,
+        is_open=is_open,
+    )
+    made = Scenario(
+        name=parts.given.name or "scenario",
+        model=model or NO_MODEL,
+        stack=stack or NO_STACK,
+        fleet=Fleet(islands=(parts.island,)),
+        plan=plan,
+        run=run,
+        assumptions=tuple(found.assumptions),
+    )
+    if left_open is not None:
+        made = changed(chosen(left_open, made, document, parts.given, rows, found), warnings=tuple(found.warnings))
+        found.stop()
+        return made
+    found.stop()
+    made = changed(made, assumptions=(*made.assumptions, *unasked(parts.run)))
+    return changed(made, warnings=(*found.warnings, *ignored(made, found.said)))
+
+
+def read_parts(found: Findings, rows: Rows) -> Parts:
+    """The parts of the document of `found`, which notes what is wrong with them.
+
+    Raises as `resolve` does where the rest cannot be asked: no shape that can be read, no island."""
+    document = found.document
     if "model_type" in document.data or "architectures" in document.data:
         found.refuse(
             (), "this is a Hugging Face config.json, which is not read yet", "write the model's numbers inline"
@@ -46,8 +99,9 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
         found.violations += bad
         given, gone = what_is_left(ScenarioInput, document.data)
         found.gone += gone
+    found.malformed = len(found.violations)
     if given is None:
-        _check_names(document.data, rows, found)
+        check_names(document.data, rows, found)
         found.stop()
         raise AssertionError  # pragma: no cover  (a failed validation has violations)
     noted = len(found.violations)
@@ -67,28 +121,16 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
         found.gone += [("model",), *([("run", "seq_len")] if given.run is None or given.run.seq_len is None else [])]
     if stack is None:
         found.gone.append(("stack",))
-    reference = _reference(given, model, rows, found)
-    asked_run = given.run or RunInput()
-    is_open = left_open is not None and not left_open.stated
-    plan, run = _lay_out(
-        said, asked_run, model or NO_MODEL, stack or NO_STACK, island, reference, found, is_open=is_open
+    return Parts(
+        given=given,
+        model=model,
+        stack=stack,
+        island=island,
+        reference=_reference(given, model, rows, found),
+        said=said,
+        run=given.run or RunInput(),
+        found=found,
     )
-    made = Scenario(
-        name=given.name or "scenario",
-        model=model or NO_MODEL,
-        stack=stack or NO_STACK,
-        fleet=Fleet(islands=(island,)),
-        plan=plan,
-        run=run,
-        assumptions=tuple(found.assumptions),
-    )
-    if left_open is not None:
-        made = changed(chosen(left_open, made, document, given, rows, found), warnings=tuple(found.warnings))
-        found.stop()
-        return made
-    found.stop()
-    made = changed(made, assumptions=(*made.assumptions, *unasked(asked_run)))
-    return changed(made, warnings=(*found.warnings, *ignored(made, found.said)))
 
 
 NO_MODEL = Model(name="", layers=1, hidden=1.0, ffn=1.0, heads=1.0, kv_heads=1.0, head_dim=1.0, vocab=1.0)
@@ -96,7 +138,7 @@ NO_STACK = Stack(name="")
 """Stand in for what could not be read, so that the rest of the scenario is still checked."""
 _DEGREES: tuple[Path, ...] = (*(("plan", axis) for axis in (*AXES, "sharding")), ("fleet",))
 _BATCH: tuple[Path, ...] = (*_DEGREES, ("plan", "micro_batch"), ("run", "global_batch"), ("run", "seq_len"))
-_LOOKS_AT: dict[str, tuple[Path, ...]] = {
+LOOKS_AT: dict[str, tuple[Path, ...]] = {
     "whole": (),
     "degrees": _DEGREES,
     "heads": (("plan", "tp"), ("model",)),
@@ -136,6 +178,23 @@ _LEFT_OVER = ("degrees", "global_batch", "interleaved_rounds", "unsharded", "exp
 """Rules that cannot be asked where the degrees leave no whole number."""
 
 
+def laid_plan(parts: Parts, said: dict[str, Any]) -> tuple[Plan, bool, Findings]:
+    """The plan of some parts with other things said: the plan, whether its degrees leave a whole number, and what was found."""
+    found = Findings(parts.found.document)
+    plan, left_over = _plan(said, parts.stack or NO_STACK, parts.island, found)
+    return plan, not left_over, found
+
+
+def laid_run(parts: Parts, said: dict[str, Any], plan: Plan) -> tuple[Run, Findings, Findings]:
+    """The run of some parts with a plan, and what is found before and after the rules that `engine.constraints` checks."""
+    before, after = Findings(parts.found.document), Findings(parts.found.document)
+    model = parts.model or NO_MODEL
+    run = changed(_run(parts.run, model, plan, before), reference=parts.reference)
+    _check_layers(said, plan, model, after)
+    _check_context(parts.run, run, model, after)
+    return run, before, after
+
+
 def _lay_out(
     said: dict[str, Any],
     asked: RunInput,
@@ -154,8 +213,8 @@ def _lay_out(
         found.assumptions += assumed(model) if model is not NO_MODEL else ()
         _check_context(asked, run, model, found)
         return plan, run
-    skip = {name for name, paths in _LOOKS_AT.items() if paths and found.touched(*paths)}
-    skip |= {c.name for c in CONSTRAINTS if c.name not in _LOOKS_AT and found.gone}
+    skip = {name for name, paths in LOOKS_AT.items() if paths and found.touched(*paths)}
+    skip |= {c.name for c in CONSTRAINTS if c.name not in LOOKS_AT and found.gone}
     skip |= (set(_LEFT_OVER) if left_over else set()) | found.document.begins
     for violation in violations(model, island, plan, run, stack, skip=skip):
         path: Path = tuple(violation.field.split(".")) if "," not in violation.field else ()
@@ -250,10 +309,6 @@ def _model(given: ScenarioInput, rows: Rows, found: Findings) -> Model | None:
         found.refuse(("model",), "no model is named", "say model: llama-3.1-8b, a file, or its numbers")
         return None
     return part(Model, given.model, rows, ("model",), found)
-
-
-SAME = "same"
-"""The word for a reference model with the trained model's own numbers."""
 
 
 def _reference(given: ScenarioInput, model: Model | None, rows: Rows, found: Findings) -> Model | None:
@@ -434,6 +489,11 @@ def _own_sequence(asked: float | None, own: float, model: Model, found: Findings
     return own
 
 
+def whole_batch(tokens: Count, seq_len: Count, unit: Count) -> Count:
+    """Sequences of a batch given in tokens: the multiple of `unit` = dp·micro_batch that is nearest, at least one."""
+    return np.maximum(1.0, np.floor(tokens / seq_len / unit + 0.5)) * unit
+
+
 def _global_batch(given: RunInput, seq_len: float, plan: Plan, found: Findings) -> float:
     unit = float(plan.dp * plan.micro_batch)
     if given.global_batch is None:
@@ -443,9 +503,9 @@ def _global_batch(given: RunInput, seq_len: float, plan: Plan, found: Findings) 
     if word == "sequences":
         return amount
     sequences = amount / seq_len
-    if sequences == math.floor(sequences) and sequences % unit == 0.0 and sequences > 0:
+    rounded = float(whole_batch(amount, seq_len, unit))
+    if rounded == sequences:
         return sequences
-    rounded = max(1.0, math.floor(sequences / unit + 0.5)) * unit
     if sequences < unit / 2 and not found.touched(*_BATCH):
         found.refuse(
             ("run", "global_batch"),
@@ -457,28 +517,3 @@ def _global_batch(given: RunInput, seq_len: float, plan: Plan, found: Findings) 
         f"multiple of dp·micro_batch = {unit:g}"
     )
     return rounded
-
-
-def _check_names(data: dict[str, Any], rows: Rows, found: Findings) -> None:
-    """Unknown names of a document whose shape is wrong, so that they are listed with the rest."""
-    places: list[tuple[type[Any], Any, Path]] = [
-        (Model, data.get("model"), ("model",)),
-        (Stack, data.get("stack"), ("stack",)),
-    ]
-    run = data.get("run")
-    if isinstance(run, dict) and run.get("reference") != SAME:
-        places.append((Model, run.get("reference"), ("run", "reference")))
-    fleet = data.get("fleet")
-    islands = fleet.get("islands") if isinstance(fleet, dict) else None
-    for position, island in enumerate(islands if isinstance(islands, list) else ()):
-        if isinstance(island, dict):
-            kinds: tuple[tuple[type[Any], str], ...] = (
-                (Accelerator, "accelerator"),
-                (Instance, "instance"),
-                (Fabric, "fabric"),
-            )
-            places += [(kind, island.get(key), ("fleet", "islands", position, key)) for kind, key in kinds]
-    for kind, name, path in places:
-        base = name.get("base") if isinstance(name, dict) else name
-        if isinstance(base, str) and not base.lower().endswith(SUFFIXES):
-            lookup(kind, base, rows, path, found)

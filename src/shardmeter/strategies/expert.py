@@ -47,7 +47,7 @@ def shard(op: Compute, plan: Plan) -> Compute:
 
 def held(block: Block, plan: Plan) -> Count:
     """Parameters of routed experts of one piece of a block that one rank holds."""
-    return block.experts / (plan.etp * plan.ep)
+    return block.experts / (plan.etp * plan.ep) if block.routed else 0.0
 
 
 def transfers(

@@ -34,8 +34,10 @@ def shard(op: Compute, plan: Plan) -> Compute:
 
 
 def held(block: Block, plan: Plan) -> Count:
-    """Parameters of one piece of a block that one tensor-parallel rank holds, routed experts apart."""
-    return block.matrices / plan.tp + block.vectors
+    """Parameters of one piece of a block that one tensor-parallel rank holds, routed experts apart. None (0.0) is no array,
+    whatever tp is: what handles parameters is not there at all."""
+    none = isinstance(block.matrices, float) and block.matrices == 0.0
+    return block.vectors if none else block.matrices / plan.tp + block.vectors
 
 
 def transfers(model: Model, block: Block, tokens: Count, plan: Plan, width: Bytes) -> tuple[Transfer, ...]:

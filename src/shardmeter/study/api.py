@@ -14,10 +14,12 @@ from shardmeter.specs import Choices, Scenario
 
 if TYPE_CHECKING:
     from shardmeter.scenario.catalog import Catalog
+    from shardmeter.scenario.ranges import Over
     from shardmeter.study.explain import Explanation
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.predict import Prediction
     from shardmeter.study.solve import Solution
+    from shardmeter.study.sweep import Sweep
 
 Source: TypeAlias = Scenario | Mapping[str, Any] | str | Path | None
 Overrides: TypeAlias = Iterable[str] | Mapping[str, Any]
@@ -62,7 +64,7 @@ def plan(
 
     if isinstance(scenario, Scenario):
         _alone(overrides, options)
-        made = scenario if scenario.choices is not None else opened(checked(scenario))
+        made = scenario if scenario.choices is not None else alone(checked(scenario))
     else:
         made = load(scenario, overrides=overrides, catalog=catalog, options=dict(options), planning=True)
     words = tuple(objective.split(",")) if isinstance(objective, str) else tuple(objective)
@@ -80,6 +82,33 @@ def solve(
 
     begins = QUESTIONS[question].begins if question in QUESTIONS else ()
     return solution_of(question, _resolved(scenario, overrides, catalog, options, begins))
+
+
+def sweep(
+    scenario: Mapping[str, Any] | str | Path | None = None,
+    over: Over = (),
+    *,
+    columns: Iterable[str] = (),
+    engine: str = "local",
+    workers: int = 1,
+    overrides: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Sweep:
+    """The figures of `predict` at every point of the product of the axes `over`; the rest is as in `predict`.
+
+    `shardmeter.sweep("run.yaml", {"plan.tp": [1, 2, 4], "plan.micro_batch": "1..16:x2"}).columns["step_time_s"]`. `columns` are
+    named as in the JSON of `predict`. `workers` above 1 starts processes, which needs the usual `if __name__ == "__main__"`;
+    a sweep that should go to a file and be resumed is the command's business (`shardmeter sweep -o`). Raises BadScenario,
+    UnknownName, Unavailable."""
+    from shardmeter.scenario import opened
+    from shardmeter.study.sweep import space_of
+    from shardmeter.study.sweep import sweep as swept
+
+    if isinstance(scenario, Scenario):
+        raise TypeError("a resolved Scenario has no fields to go over: give the file or mapping")
+    document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
+    return swept(space_of(document, rows, over, columns), engine=engine, workers=workers)
 
 
 def _resolved(
@@ -105,7 +134,7 @@ def _alone(overrides: Overrides, options: Mapping[str, Any]) -> None:
         raise TypeError("a resolved Scenario takes no options: change the record, or give the file or mapping")
 
 
-def opened(scenario: Scenario) -> Scenario:
+def alone(scenario: Scenario) -> Scenario:
     """A record whose plan stands beside all others at its batch and sequence."""
     run = scenario.run
     choices = Choices(

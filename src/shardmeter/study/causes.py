@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from shardmeter.core.record import record
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.fleet import Island
@@ -28,9 +32,33 @@ def cause_of(label: str, cause: str, plan: Plan, island: Island) -> str:
     """The cause of a term: for what moves bytes, the fabric where its ranks leave the scale-up domain, else its link."""
     if cause not in (FABRIC, SCALE_UP):
         return cause
-    axes = _AXES.get(label, _DATA)
-    reach = max((float(plan.stride(axis) * plan.degree(axis)) for axis in axes if plan.degree(axis) > 1), default=1.0)
-    return FABRIC if reach > float(island.tiers[0].size) else SCALE_UP
+    return FABRIC if leaves(label, plan, island) else SCALE_UP
+
+
+def leaves(label: str, plan: Plan, island: Island) -> Any:
+    """Whether the ranks of a term that moves bytes reach beyond the scale-up domain, at the shape of the degrees."""
+    reach: Any = 1.0
+    for axis in _AXES.get(label, _DATA):
+        degree = plan.degree(axis)
+        reach = np.maximum(reach, np.where(np.asarray(degree) > 1, plan.stride(axis) * degree, 1.0))
+    return reach > np.asarray(island.tiers[0].size)
+
+
+def main_cause(estimate: Estimate, plan: Plan, island: Island, count: int) -> tuple[Any, Any]:
+    """The cause that takes most of each of `count` steps, and its seconds: the first of `causes`, for arrays."""
+    seconds: dict[str, Any] = {}
+    for term in estimate.terms:
+        time = np.broadcast_to(np.asarray(term.seconds, dtype=float), (count,))
+        if term.cause in (FABRIC, SCALE_UP):
+            out = leaves(term.label, plan, island)
+            parts = {FABRIC: np.where(out, time, 0.0), SCALE_UP: np.where(out, 0.0, time)}
+        else:
+            parts = {term.cause: time}
+        for name, part in parts.items():
+            seconds[name] = seconds[name] + part if name in seconds else part
+    all_of_them = np.stack(list(seconds.values()))
+    names = np.array(list(seconds), dtype=object)
+    return names[np.argmax(all_of_them, axis=0)], np.max(all_of_them, axis=0)
 
 
 def causes(estimate: Estimate, plan: Plan, island: Island) -> tuple[Cause, ...]:

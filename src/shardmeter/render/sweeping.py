@@ -1,0 +1,119 @@
+"""The page of a sweep: how its points turned out, and the first of its rows; or what became of the file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.study.sweep import FIGURES, ILLEGAL, Sweep, Written
+from shardmeter.study.sweep.space import Space
+
+SHOWN = 100
+"""Rows of a table on the page."""
+REASONS = 8
+"""Reasons on the page."""
+TITLES = {
+    "step_time_s": "step", "tokens_per_s": "tokens/s", "tokens_per_s_per_gpu": "per GPU", "mfu": "MFU",
+    "hfu": "HFU", "memory.peak_gib": "peak", "run.cost_usd": "cost", "bottleneck.term": "longest term",
+    "bottleneck.cause": "bottleneck", "run.wall_clock_s": "wall clock",
+}  # fmt: skip
+"""Heads of the columns that have a shorter name."""
+_DROPS = {"bottleneck.term": 1, "tokens_per_s_per_gpu": 2, "run.cost_usd": 3, "bottleneck.cause": 4}
+
+
+def document(answer: Sweep, *, full: bool) -> Document:
+    """A sweep as a document; `full` has all rows for JSON and CSV, a page the first `SHOWN`."""
+    space, total = answer.space, len(answer)
+    rows: Sequence[Row] = answer.rows(0, None if full else SHOWN)
+    shown = [{**row, "status": str(row["status"]).partition(":")[0]} for row in rows[:SHOWN]]
+    caption = "" if total <= SHOWN else f"The first {SHOWN} of {total:,}: --format csv or -o FILE.csv has all"
+    sections: list[Section] = [Table(title="Points", columns=_columns(space), rows=tuple(shown), caption=caption)]
+    reasons = _reasons(answer)
+    if reasons:
+        sections.append(reasons)
+    if space.assumptions:
+        sections.append(Notes(title="Assumed at every point", lines=space.assumptions))
+    return Document(
+        title=f"{total:,} points: {_over(space)}",
+        verdict=_verdict(answer.counts),
+        good=answer.counts[0] > 0,
+        sections=tuple(sections),
+        data=answer.to_dict() if full else {},
+        flat=tuple(rows),
+    )
+
+
+def written(answer: Written, space: Space, seconds: float) -> Document:
+    """What became of a sweep that goes to a file."""
+    fits, fits_not, illegal = answer.counts
+    fresh = answer.chunks - answer.resumed
+    facts = [
+        Fact(label="file", value=str(answer.out), note="" if answer.complete else "when all shards are done"),
+        Fact(label="chunks done", value=f"{answer.chunks:,} of {space.chunks:,}"),
+    ]
+    if answer.resumed:
+        facts.append(Fact(label="of those, done before", value=f"{answer.resumed:,}"))
+    facts.append(Fact(label="time", value=seconds, unit="s"))
+    if fresh and seconds:
+        rate = min(fresh * space.chunk, space.points) / seconds
+        facts.append(Fact(label="rate", value=f"{rate:,.0f} points/s"))
+    data: dict[str, Any] = {
+        "out": str(answer.out),
+        "complete": answer.complete,
+        "points": space.points,
+        "chunks": space.chunks,
+        "chunks_done": answer.chunks,
+        "chunks_resumed": answer.resumed,
+        "fit": fits,
+        "do_not_fit": fits_not,
+        "illegal": illegal,
+        "seconds": seconds,
+        "assumptions": list(space.assumptions),
+        "warnings": list(space.warnings),
+    }
+    return Document(
+        title=f"{space.points:,} points: {_over(space)}",
+        verdict=_verdict(answer.counts),
+        good=fits > 0,
+        sections=(Facts(title="Sweep", facts=tuple(facts)),),
+        data=data,
+        flat=({name: value for name, value in data.items() if not isinstance(value, list)},),
+    )
+
+
+def _reasons(answer: Sweep) -> Table | None:
+    """What makes points illegal, the commonest first."""
+    illegal = Counter(text.partition(": ")[2] for text in answer.columns["status"] if text.startswith(ILLEGAL))
+    if not illegal:
+        return None
+    rows = [{"points": f"{count:,}", "reason": reason} for reason, count in illegal.most_common(REASONS)]
+    caption = f"{len(illegal) - REASONS:,} more reasons" if len(illegal) > REASONS else ""
+    columns = (Column(key="points", title="points"), Column(key="reason", title="why illegal", wide=True))
+    return Table(title="Illegal points", columns=columns, rows=tuple(rows), caption=caption)
+
+
+def _over(space: Space) -> str:
+    return " × ".join(f"{axis.name} ({len(axis.points):,})" for axis in space.axes)
+
+
+def _verdict(counts: tuple[int, int, int]) -> str:
+    fits, fits_not, illegal = counts
+    return f"{fits:,} fit, {fits_not:,} do not fit, {illegal:,} are illegal."
+
+
+def _columns(space: Space) -> tuple[Column, ...]:
+    short = _short(space.fields)
+    made = [Column(key=field, title=short[field]) for field in space.fields]
+    for name in space.columns:
+        if name != "fits":  # the status says it
+            drop = _DROPS.get(name, 1 if name in TITLES else 2)
+            made.append(Column(key=name, title=TITLES.get(name, name), unit=FIGURES[name].unit, drop=drop))
+    return (*made, Column(key="status", title="status"))
+
+
+def _short(fields: tuple[str, ...]) -> dict[str, str]:
+    """The last word of every field, or all of it where two end alike."""
+    ends = [field.rpartition(".")[2] for field in fields]
+    return {field: end if ends.count(end) == 1 else field for field, end in zip(fields, ends, strict=True)}

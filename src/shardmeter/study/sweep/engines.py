@@ -1,0 +1,100 @@
+"""Where chunks are evaluated: in this process, in local processes, on a Dask cluster. All give the same bytes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.process import BaseProcess
+
+from shardmeter.core.errors import BadScenario, ShardMeterError, Unavailable, shown
+from shardmeter.study.sweep.points import Evaluator
+from shardmeter.study.sweep.space import Space
+from shardmeter.study.sweep.work import AHEAD, Done, done, job, streamed, work
+
+LOCAL, DASK, SCHEME = "local", "dask", "dask://"
+NO_DASK = "the engine dask needs dask.distributed: pip install 'shardmeter[dask]'; or leave --engine out"
+
+
+def check(engine: str) -> None:
+    """Raises BadScenario for an engine that is none."""
+    if engine not in (LOCAL, DASK) and not (engine.startswith(SCHEME) and len(engine) > len(SCHEME)):
+        raise BadScenario(
+            f"unknown engine {shown(engine)}; local, dask (a cluster on this machine), or dask://HOST:PORT"
+        )
+
+
+def evaluated(space: Space, numbers: Sequence[int], kind: str | None, engine: str, workers: int) -> Iterator[Done]:
+    """The chunks of these numbers, in the order in which they are done.
+
+    `workers` processes of this machine, 1 = this process alone. Raises Unavailable for an engine that cannot be reached
+    or loses its workers, and where memory is short."""
+    try:
+        yield from _evaluated(space, numbers, kind, engine, workers)
+    except (BrokenProcessPool, MemoryError):
+        raise Unavailable("a worker has ended (killed, or out of memory): fewer --workers need less") from None
+
+
+def _evaluated(space: Space, numbers: Sequence[int], kind: str | None, engine: str, workers: int) -> Iterator[Done]:
+    if not numbers:
+        return
+    if engine != LOCAL:
+        try:
+            from shardmeter.study.sweep.on_dask import on_dask
+        except ImportError:
+            raise ShardMeterError(NO_DASK) from None
+        yield from on_dask(space, numbers, kind, engine, min(workers, len(numbers)))
+    elif workers > 1 and len(numbers) > 1:
+        yield from _in_processes(space, numbers, kind, min(workers, len(numbers)))
+    else:
+        evaluator = Evaluator(space)
+        for number in numbers:
+            yield done(evaluator, number, kind)
+
+
+_JOB: list[bytes] = []
+"""The sweep that this worker process is at, pickled."""
+
+
+def _start(pickled: bytes) -> None:
+    """Begin a worker process: Ctrl-C is the parent's business, and without a parent there is nothing to do."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _JOB[:] = [pickled]
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def _work_here(number: int) -> Done:
+    return work(_JOB[0], number)
+
+
+def _in_processes(space: Space, numbers: Sequence[int], kind: str | None, workers: int) -> Iterator[Done]:
+    pool = ProcessPoolExecutor(
+        workers, multiprocessing.get_context("spawn"), initializer=_start, initargs=(job(space, kind),)
+    )
+    try:
+        yield from streamed(
+            lambda number: pool.submit(_work_here, number), numbers, lambda: AHEAD * workers, lambda: None
+        )
+    finally:
+        _end(pool)
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """Stop the workers at once: what they are at is not needed."""
+    processes = list((getattr(pool, "_processes", None) or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join()

@@ -1,0 +1,150 @@
+"""The figures of a row: what `predict` says of one point, over arrays, under the names of its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shardmeter.core.record import record
+from shardmeter.core.units import GIB, Number
+from shardmeter.physics import money
+from shardmeter.specs import Island, Plan, Run
+from shardmeter.specs.estimate import Estimate
+from shardmeter.study.causes import main_cause
+
+HOUR = 3600.0
+Column: TypeAlias = npt.NDArray[Any]
+
+
+@record
+class Point:
+    """Points evaluated together: records and estimate with arrays of `count` numbers, or one number for all."""
+
+    island: Island
+    plan: Plan
+    run: Run
+    estimate: Estimate
+    count: int
+
+    def wide(self, value: Any) -> Column:
+        """A number, or one for every point, as an array."""
+        return np.broadcast_to(np.asarray(value), (self.count,))
+
+    @property
+    def fits(self) -> Column:
+        """Whether the peak is within the device."""
+        return self.wide(self.estimate.memory_peak <= self.estimate.memory_limit)
+
+    @property
+    def seconds(self) -> Column:
+        """Seconds of every term of the ledger: one row a term."""
+        return np.stack([self.wide(term.seconds) for term in self.estimate.terms])
+
+    @property
+    def steps(self) -> Number | None:
+        """Steps of the run; None where neither steps nor tokens are said."""
+        if self.run.steps is not None:
+            return self.run.steps
+        return None if self.run.tokens is None else self.run.tokens / self.estimate.tokens
+
+
+@record
+class Figure:
+    """One column: its unit as the page shows it, what it is, and the array of a batch of points (None = null for
+    all)."""
+
+    unit: str
+    says: str
+    of: Callable[[Point], Any]
+
+
+def _mfu(flops: str) -> Callable[[Point], Any]:
+    return lambda p: getattr(p.estimate, flops) / (p.estimate.step_time * p.estimate.peak_flops)
+
+
+def _duration(point: Point) -> Number | None:
+    steps = point.steps
+    return None if steps is None else money.run_time(steps, point.estimate.step_time)
+
+
+def _gpu_hours(point: Point) -> Number | None:
+    duration = _duration(point)
+    return None if duration is None else duration * point.estimate.gpus / HOUR
+
+
+def _cost(point: Point) -> Number | None:
+    duration, price = _duration(point), point.island.price
+    return None if duration is None or price is None else money.rent(point.estimate.gpus, duration, price)
+
+
+def _tokens(point: Point) -> Number | None:
+    steps = point.steps
+    return None if steps is None else steps * point.estimate.tokens
+
+
+def _term(point: Point) -> Column:
+    labels = np.array([term.label for term in point.estimate.terms], dtype=object)
+    return np.asarray(labels[np.argmax(point.seconds, axis=0)])
+
+
+FIGURES: Mapping[str, Figure] = {
+    "fits": Figure(unit="", says="whether the peak is within the device", of=lambda p: p.fits),
+    "step_time_s": Figure(unit="s", says="one optimizer step", of=lambda p: p.estimate.step_time),
+    "tokens_per_s": Figure(unit="", says="tokens of all GPUs", of=lambda p: p.estimate.tokens / p.estimate.step_time),
+    "tokens_per_s_per_gpu": Figure(
+        unit="", says="of one GPU", of=lambda p: p.estimate.tokens / p.estimate.step_time / p.estimate.gpus
+    ),
+    "samples_per_s": Figure(
+        unit="", says="sequences of all GPUs", of=lambda p: p.estimate.samples / p.estimate.step_time
+    ),
+    "mfu": Figure(unit="%", says="model FLOPs over the dense bf16 peak", of=_mfu("model_flops")),
+    "hfu": Figure(unit="%", says="the same with recomputation", of=_mfu("hardware_flops")),
+    "tflops_per_gpu": Figure(
+        unit="TFLOP/s",
+        says="model FLOPs of one GPU",
+        of=lambda p: p.estimate.model_flops / (p.estimate.step_time * p.estimate.gpus) / 1e12,
+    ),
+    "gpus": Figure(unit="", says="accelerators", of=lambda p: p.estimate.gpus),
+    "compute_utilization": Figure(
+        unit="%", says="compute over the step", of=lambda p: p.estimate.compute_seconds / p.estimate.step_time
+    ),
+    "memory.peak_gib": Figure(unit="GiB", says="fullest GPU", of=lambda p: p.estimate.memory_peak / GIB),
+    "memory.allocated_gib": Figure(
+        unit="GiB", says="of that, allocated", of=lambda p: p.estimate.memory_allocated / GIB
+    ),
+    "memory.limit_gib": Figure(unit="GiB", says="what the device has", of=lambda p: p.estimate.memory_limit / GIB),
+    "run.wall_clock_s": Figure(unit="s", says="the whole run", of=_duration),
+    "run.gpu_hours": Figure(unit="h", says="GPU time of the run", of=_gpu_hours),
+    "run.tokens": Figure(unit="", says="tokens of the run", of=_tokens),
+    "run.steps": Figure(unit="", says="steps of the run", of=lambda p: p.steps),
+    "run.cost_usd": Figure(unit="USD", says="rent of the run", of=_cost),
+    "bottleneck.term": Figure(unit="", says="the longest term of the ledger", of=_term),
+    "bottleneck.share": Figure(
+        unit="%", says="its share of the step", of=lambda p: np.max(p.seconds, axis=0) / p.estimate.step_time
+    ),
+    "bottleneck.cause": Figure(
+        unit="", says="what takes most of the step", of=lambda p: main_cause(p.estimate, p.plan, p.island, p.count)[0]
+    ),
+    "bottleneck.cause_share": Figure(
+        unit="%",
+        says="its share of the step",
+        of=lambda p: main_cause(p.estimate, p.plan, p.island, p.count)[1] / p.estimate.step_time,
+    ),
+}
+"""Every column, by its name in the JSON of `predict`."""
+DEFAULT = (
+    "fits", "step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "mfu", "memory.peak_gib", "run.cost_usd",
+    "bottleneck.term", "bottleneck.cause",
+)  # fmt: skip
+"""Columns where none are asked for."""
+TEXTS = frozenset({"bottleneck.term", "bottleneck.cause"})
+"""Columns that hold words."""
+
+
+def figure(name: str, point: Point) -> Column:
+    """One figure of every point: an array of words, of truth values, or of numbers with NaN for null."""
+    found = FIGURES[name].of(point)
+    return np.full(point.count, np.nan) if found is None else point.wide(found)

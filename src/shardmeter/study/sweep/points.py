@@ -1,0 +1,246 @@
+"""One chunk of a sweep as columns: rows that share their names are evaluated as arrays, whatever illegal is a row with
+its reason, and every row is what `predict` says of that point alone, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.record import changed, field_names, record, structure
+from shardmeter.engine.evaluate import evaluate
+from shardmeter.scenario.resolve import Parts
+from shardmeter.scenario.together import Array, lay_out, reason
+from shardmeter.specs import Island, Model, Plan, Run, Stack
+from shardmeter.study.sweep.figures import TEXTS, Column, Point, figure
+from shardmeter.study.sweep.islands import stands_apart, together
+from shardmeter.study.sweep.space import Space
+
+FITS, FITS_NOT, ILLEGAL = "ok", "does not fit", "illegal"
+"""What `status` starts with."""
+BLOCK = 8192
+"""Points of one evaluation: arrays that stay in the cache."""
+_KEPT = 20_000
+"""Parts that a worker remembers from chunk to chunk."""
+Rows = npt.NDArray[np.int64]
+
+
+@record
+class _Lot:
+    """Points of one set of names: their rows in the chunk, and records with one number for all of them or one for
+    each."""
+
+    rows: Rows
+    model: Model
+    island: Island
+    plan: Plan
+    run: Run
+    stack: Stack
+
+
+class Evaluator:
+    """Evaluates the chunks of one space; it remembers what it has resolved."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.moving = space.moving()
+        self.apart = [i for i, axis in enumerate(space.axes) if all(map(stands_apart, axis.fields))]
+        self._parts: dict[tuple[int, ...], Parts | str] = {}
+
+    def chunk(self, number: int) -> dict[str, Column]:
+        """The figures of one chunk by column, `status` first; NaN and None stand for null.
+
+        The columns of the axes are not among them: they follow from the row's number (`places`)."""
+        places = self.places(number)
+        count = len(places[0])
+        columns: dict[str, Column] = {"status": np.full(count, "", dtype=object)}
+        for name in self.space.columns:
+            words = name in TEXTS or name == "fits"
+            columns[name] = np.full(count, None, dtype=object) if words else np.full(count, np.nan)
+        for lots in self._grouped(self._lots(places, columns["status"])):
+            for rows, point in _evaluated(lots):
+                columns["status"][rows] = np.where(point.fits, FITS, FITS_NOT)
+                for name in self.space.columns:
+                    columns[name][rows] = figure(name, point)
+        return columns
+
+    def places(self, number: int) -> tuple[Rows, ...]:
+        """The place on every axis of every row of a chunk."""
+        first, after = self.space.span(number)
+        return tuple(np.unravel_index(np.arange(first, after), self.space.shape))
+
+    def _lots(self, places: Sequence[Rows], status: Column) -> list[_Lot]:
+        """The legal points in lots; the status of the others is written."""
+        moving = {
+            field: column[places[position]]
+            for position, columns in self.moving.items()
+            for field, column in columns.items()
+        }
+        key = np.stack([np.zeros_like(at) if i in self.moving else at for i, at in enumerate(places)])
+        if "plan.tp" in moving:
+            position = next(i for i, columns in self.moving.items() if "plan.tp" in columns)
+            tp = self.moving[position]["plan.tp"]
+            key[position] = np.where(moving["plan.tp"] == 1.0, np.argmax(tp == 1.0), np.argmax(tp != 1.0))
+        apart = np.isin(np.arange(len(places)), self.apart)
+        made: list[_Lot] = []
+        for rows in _alike(np.where(apart[:, None], 0, key)):
+            island = self._island(key[:, rows])
+            for some in [rows] if island is not None else [rows[one] for one in _alike(key[:, rows])]:
+                parts = self._resolved(key[:, some[0]] if island is None else np.where(apart, 0, key[:, some[0]]))
+                if isinstance(parts, str):
+                    status[some] = f"{ILLEGAL}: {parts}"
+                    continue
+                here = {field: column[some] for field, column in moving.items()}
+                found = self._together(parts, island or parts.island, some, here, status)
+                made += self._one_by_one(some, places, status) if found is None else found
+        return made
+
+    def _island(self, key: Rows) -> Island | None:
+        """The island of some rows that differ in numbers of its links and its price alone; None where that is not all."""
+        base = key[:, 0].copy()
+        base[self.apart] = 0
+        parts = self._resolved(base)
+        axes: list[tuple[list[Island], Rows]] = []
+        for position in self.apart:
+            made: list[Island] = []
+            values, at = np.unique(key[position], return_inverse=True)
+            for value in values:
+                one = self._resolved(np.where(np.arange(len(base)) == position, value, base))
+                if isinstance(one, str):
+                    return None
+                made.append(one.island)
+            axes.append((made, at))
+        return None if isinstance(parts, str) or not axes else together(parts.island, axes)
+
+    def _resolved(self, key: Rows) -> Parts | str:
+        """The parts at these places on the axes, read once."""
+        places = tuple(map(int, key))
+        found = self._parts.get(places)
+        if found is None:
+            if len(self._parts) >= _KEPT:
+                self._parts.clear()
+            found = self._parts[places] = self.space.parts(places)
+        return found
+
+    def _together(
+        self, parts: Parts, island: Island, rows: Rows, moving: Mapping[str, Array], status: Column
+    ) -> list[_Lot] | None:
+        """The legal rows of some parts on an island, or None if their numbers cannot be laid out as arrays."""
+        laid = lay_out(parts, moving)
+        if laid is None or parts.model is None or parts.stack is None:
+            return None
+        reasons = np.broadcast_to(laid.reasons, rows.shape)
+        illegal = reasons != ""
+        status[rows[illegal]] = [f"{ILLEGAL}: {text}" for text in reasons[illegal]]
+        if np.all(illegal):
+            return []
+        return [
+            _Lot(
+                rows=rows[~illegal],
+                model=parts.model,
+                island=_where(island, ~illegal),
+                plan=_where(laid.plan, ~illegal),
+                run=_where(laid.run, ~illegal),
+                stack=parts.stack,
+            )
+        ]
+
+    def _one_by_one(self, rows: Rows, places: Sequence[Rows], status: Column) -> list[_Lot]:
+        made = []
+        for row in rows:
+            try:
+                one = self.space.scenario([int(at[row]) for at in places])
+            except ShardMeterError as error:
+                status[row] = f"{ILLEGAL}: {reason(error)}"
+                continue
+            island = one.fleet.islands[0]
+            made.append(
+                _Lot(rows=np.array([row]), model=one.model, island=island, plan=one.plan, run=one.run, stack=one.stack)
+            )
+        return made
+
+    @staticmethod
+    def _grouped(lots: Sequence[_Lot]) -> list[list[_Lot]]:
+        """Lots whose names are equal, so that their numbers can be arrays together."""
+        groups: dict[Any, list[_Lot]] = {}
+        for lot in lots:
+            names = tuple(structure(_plain(one)) for one in (lot.island, lot.plan, lot.run))
+            groups.setdefault((repr(lot.model), repr(lot.stack), names), []).append(lot)
+        return list(groups.values())
+
+
+def _alike(key: Rows) -> list[Rows]:
+    """The positions of equal columns."""
+    _, group = np.unique(key, axis=1, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+
+
+def _evaluated(lots: Sequence[_Lot]) -> list[tuple[Rows, Point]]:
+    """The lots of one set of names, evaluated block by block: the rows and the points of each."""
+    counts = [len(lot.rows) for lot in lots]
+    rows = np.concatenate([lot.rows for lot in lots])
+    island, plan, run = (_joined([getattr(lot, name) for lot in lots], counts) for name in ("island", "plan", "run"))
+    made = []
+    for first in range(0, len(rows), BLOCK):
+        block = slice(first, first + BLOCK)
+        here: dict[str, Any] = {"island": _where(island, block), "plan": _where(plan, block), "run": _where(run, block)}
+        estimate = evaluate(model=lots[0].model, stack=lots[0].stack, **here)
+        made.append((rows[block], Point(estimate=estimate, count=len(rows[block]), **here)))
+    return made
+
+
+def _where(instance: Any, some: Any) -> Any:
+    """A record with every array cut to some of its numbers."""
+    return _each(instance, lambda value: value[some] if isinstance(value, np.ndarray) else value)
+
+
+def _plain(instance: Any) -> Any:
+    """A record with a number in the place of every array."""
+    return _each(instance, lambda value: 0.0 if isinstance(value, np.ndarray) else value)
+
+
+def _each(instance: Any, made: Any) -> Any:
+    """A record with a function applied to its values, those of records and tuples of records inside it too."""
+    changes: dict[str, Any] = {}
+    for name in field_names(type(instance)):  # type: ignore[arg-type]
+        value = getattr(instance, name)
+        if is_dataclass(value):
+            inner: Any = _each(value, made)
+        elif isinstance(value, tuple) and value and is_dataclass(value[0]):
+            inner = tuple(_each(one, made) for one in value)
+            inner = value if all(new is old for new, old in zip(inner, value, strict=True)) else inner
+        else:
+            inner = made(value)
+        if inner is not value:
+            changes[name] = inner
+    return changed(instance, **changes) if changes else instance
+
+
+def _joined(records: Sequence[Any], counts: Sequence[int]) -> Any:
+    """Records of equal structure as one whose numbers are arrays over the points of all; what is equal stays one
+    number."""
+    if len(records) == 1:
+        return records[0]
+    merged: dict[str, Any] = {}
+    for name in field_names(type(records[0])):  # type: ignore[arg-type]
+        values = [getattr(one, name) for one in records]
+        head = values[0]
+        if all(value is head for value in values):
+            continue
+        if any(isinstance(value, np.ndarray) for value in values):
+            wide = [np.broadcast_to(np.asarray(v, dtype=float), (n,)) for v, n in zip(values, counts, strict=True)]
+            merged[name] = np.concatenate(wide)
+        elif is_dataclass(head):
+            merged[name] = _joined(values, counts)
+        elif isinstance(head, tuple) and head and is_dataclass(head[0]):
+            merged[name] = tuple(_joined(column, counts) for column in zip(*values, strict=True))
+        elif all(value == head for value in values):
+            continue
+        else:
+            merged[name] = np.repeat(np.array(values, dtype=float), counts)
+    return changed(records[0], **merged)

@@ -103,8 +103,13 @@ class Model:
     """Tokens that a recurrent layer's kernels take at a time."""
     step_rank: Count = 0.0
     """Selective scan: width of the latent that the step of every channel is made from (Jamba: `mamba_dt_rank`)."""
+    scan_norms: bool = True
+    """Selective scan: norms of the step's latent, of keys and of queries (Jamba has them, Mamba has not)."""
     conv_width: Count = 4.0
     """Tokens that the short convolution of a recurrent layer spans."""
+    extra: Count = 0.0
+    """Small parameters that no other field names and no product uses (a mask token, the end of an image's row, learned
+    activations); held with the embedding."""
     tied: bool = False
     """Whether the head shares the embedding matrix."""
     head_bias: bool = False

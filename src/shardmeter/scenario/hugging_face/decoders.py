@@ -1,0 +1,204 @@
+"""Dense decoders of the library and of code published beside checkpoints: one row a model type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from shardmeter.scenario.hugging_face.config import Config
+from shardmeter.scenario.hugging_face.decoder import Decoder, count, either, flag, times, unless, without
+from shardmeter.scenario.hugging_face.layers import Fields, above, alternate, every, everywhere, mixers
+
+LLAMA = {
+    "attention_bias": flag("attention_bias"),
+    "output_bias": flag("attention_bias"),
+    "mlp_bias": flag("mlp_bias"),
+}
+"""Biases as Llama has them: one flag for all four projections, one for the MLP."""
+ATTENTION = {"attention_bias": flag("attention_bias"), "output_bias": flag("attention_bias")}
+QUERY_BIAS = {"attention_bias": flag("attention_bias")}
+"""One flag for queries, keys and values; no bias on the output (GLM)."""
+GPT = {
+    "mlp": "plain", "norm": "layer", "positions": "learned", "attention_bias": True, "output_bias": True, "mlp_bias": True,
+    "kv_heads": lambda _, found: found["heads"], "head_dim": lambda c, found: _even(c, found), "ffn": times(4.0),
+}  # fmt: skip
+"""GPT-2 and what follows it."""
+ROTATED = {**GPT, "positions": "rope"}
+SANDWICH = {"norms_per_layer": 4.0}
+HEADS = {"qk_norm": "head"}
+
+
+def _even(c: Config, found: Fields) -> float:
+    """Width of a head where it is hidden/heads and nothing else is possible."""
+    each = found["hidden"] / found["heads"]
+    if each == each and each != int(each):
+        says = f"{found['heads']:g} heads do not divide a hidden size of {found['hidden']:g}"
+        c.refuse("num_attention_heads", says, rule="a head is hidden_size/heads wide")
+    return each if each == each and each == int(each) else 1.0
+
+
+def _offset(rows: float) -> Callable[[Config, Fields], float]:
+    """Rows of a table of learned positions that keeps some in front (OPT)."""
+    return lambda c, _: c.count("max_position_embeddings") + rows
+
+
+def _falcon(c: Config, found: Fields) -> Fields:
+    """Key-value heads, norms and positions of Falcon's three architectures."""
+    new, heads = c.flag("new_decoder_architecture"), found["heads"]
+    one = not new and c.flag("multi_query")
+    shared = 1.0 if one else c.count("num_kv_heads", heads, "= num_attention_heads") if new else heads
+    parallel = c.flag("parallel_attn")
+    norms = c.count("num_ln_in_parallel_attn", 2.0) if new else 1.0 if parallel else 2.0
+    bias = c.flag("bias")
+    return {
+        "kv_heads": shared, "norms_per_layer": norms, "attention_bias": bias, "output_bias": bias, "mlp_bias": bias,
+        "positions": "alibi" if c.flag("alibi") else "rope",
+    }  # fmt: skip
+
+
+def _mpt(c: Config, found: Fields) -> Fields:
+    """What MPT keeps in `attn_config`, and its biases."""
+    inside = c.inside("attn_config")
+    learned, alibi = c.flag("learned_pos_emb"), inside.flag("alibi")
+    biased = not c.flag("no_bias")
+    shared = {"multiquery_attention": 1.0, "grouped_query_attention": inside.data.get("kv_n_heads")}.get(
+        inside.word("attn_type", "multihead_attention"), found["heads"]
+    )  # fmt: skip
+    norms = inside.flag("qk_ln") or inside.flag("qk_gn")
+    if norms:
+        inside.refuse("qk_ln", "norms of queries and keys of MPT are not modelled")
+    return {
+        "positions": "alibi" if alibi or not learned else "learned", "kv_heads": float(shared or found["heads"]),
+        "norm": "layer" if biased else "layer_no_bias", "attention_bias": biased, "output_bias": biased, "mlp_bias": biased,
+    }  # fmt: skip
+
+
+def _neo(c: Config, found: Fields) -> Fields:
+    """GPT-Neo: layers by turns, as `attention_types` says: [[["global", "local"], 12]]."""
+    given = c.items("attention_types")
+    if given is None:
+        c.report.assume(c.label("attention_types"), "global and local by turns", "class default")
+        return {"mixers": "fw", "window": c.count("window_size")}
+    try:
+        letters = "".join("".join("w" if kind == "local" else "f" for kind in kinds) * times for kinds, times in given)
+    except (TypeError, ValueError):
+        c.refuse("attention_types", "is no list of [kinds of layers, how many times]")
+        return {}
+    if len(letters) != found["layers"]:
+        c.refuse("attention_types", f"{len(letters)} layers listed, but num_layers is {found['layers']:g}")
+    return {"mixers": letters, "window": c.count("window_size")} if "w" in letters else {}
+
+
+def _stablelm(c: Config, found: Fields) -> Fields:  # noqa: ARG001
+    """Norms of StableLM: one where attention and MLP run side by side, weights alone for each head's."""
+    parallel = c.flag("use_parallel_residual")
+    return {"norms_per_layer": 1.0 if parallel else 2.0, "attention_bias": c.flag("use_qkv_bias")}
+
+
+def _chatglm(c: Config, found: Fields) -> Fields:
+    """ChatGLM 2 to 4: key-value heads only where `multi_query_attention` says so; biases by two flags."""
+    shared = c.count("multi_query_group_num") if c.flag("multi_query_attention") else found["heads"]
+    linear = c.flag("add_bias_linear")
+    return {
+        "kv_heads": shared, "attention_bias": linear or c.flag("add_qkv_bias"), "output_bias": linear, "mlp_bias": linear,
+        "norm": "rms" if c.flag("rmsnorm", True) else "layer",
+    }  # fmt: skip
+
+
+def _qwen1(c: Config, found: Fields) -> Fields:  # noqa: ARG001
+    """Qwen of 2023: `intermediate_size` counts both halves of the gated MLP."""
+    return {"ffn": c.count("intermediate_size") / 2.0, "tied": c.flag("tie_word_embeddings", False)}
+
+
+def _baichuan(c: Config, found: Fields) -> Fields:
+    """Baichuan: the 13B has a bias by distance in place of a rotation, and says its length otherwise."""
+    wide = "model_max_length" in c.data and found["hidden"] >= 5120.0
+    return {"positions": "alibi" if wide else "rope", "context": c.several(("max_position_embeddings", "model_max_length"), 0.0)}
+
+
+def _untied(c: Config, found: Fields) -> bool:  # noqa: ARG001
+    """Tied only where the file says so: code published beside checkpoints seldom leaves it to the base class."""
+    return c.flag("tie_word_embeddings", False)
+
+
+ROWS: Mapping[str, Decoder] = {
+    # Llama and its like
+    "llama": Decoder(LLAMA),
+    "mistral": Decoder({}, (mixers(everywhere),)),
+    "ministral": Decoder({}, (mixers(everywhere),)),
+    "ministral3": Decoder({}, (mixers(everywhere),)),
+    "qwen2": Decoder({"attention_bias": True}, (mixers(above),)),
+    "qwen3": Decoder({**ATTENTION, **HEADS}, (mixers(above),)),
+    "smollm3": Decoder(LLAMA, (mixers(above),)),
+    "seed_oss": Decoder({"attention_bias": flag("attention_bias"), "output_bias": flag("attention_out_bias"),
+                         "mlp_bias": flag("mlp_bias")}),
+    "granite": Decoder(LLAMA),
+    "cwm": Decoder({}, (mixers(every("sliding_window_pattern", 4)),)),
+    "iquestcoder": Decoder(LLAMA),
+    "helium": Decoder({"attention_bias": flag("attention_bias"), "mlp_bias": flag("mlp_bias")}),
+    "arcee": Decoder({**LLAMA, "mlp": "plain"}),
+    "apertus": Decoder({**ATTENTION, **HEADS, "mlp": "plain", "extra": lambda _, found: 2.0 * found["layers"]}),
+    "ernie4_5": Decoder({"attention_bias": flag("use_bias"), "output_bias": flag("use_bias"), "mlp_bias": flag("use_bias")}),
+    "hunyuan_v1_dense": Decoder({**ATTENTION, **HEADS}),
+    "internlm3": Decoder({"attention_bias": flag("qkv_bias"), "output_bias": flag("bias"), "mlp_bias": flag("bias")}),
+    "exaone": Decoder(LLAMA),
+    "exaone4": Decoder(HEADS, (mixers(every("sliding_window_pattern", 4)),)),
+    "jais2": Decoder({**LLAMA, "mlp": "plain", "norm": "layer"}),
+    "nanochat": Decoder({"mlp": "plain", "norm": "layer_plain", **ATTENTION}),
+    # Gemma
+    "gemma": Decoder(ATTENTION),
+    "gemma2": Decoder({**ATTENTION, **SANDWICH}, (mixers(alternate),)),
+    "gemma3_text": Decoder({**ATTENTION, **HEADS, **SANDWICH}, (mixers(every("sliding_window_pattern", 6)),)),
+    "vaultgemma": Decoder(ATTENTION, (mixers(alternate),)),
+    # OLMo, Cohere, GLM, Phi
+    "olmo": Decoder({**ATTENTION, "norm": "layer_plain"}, (without("clip_qkv", (None,), "") ,)[:0]),
+    "olmo2": Decoder({**ATTENTION, "qk_norm": "full"}),
+    "olmo3": Decoder({**ATTENTION, "qk_norm": "full"}, (mixers(every("sliding_window_pattern", 4)),)),
+    "cohere": Decoder({**ATTENTION, "norm": "layer_no_bias", "norms_per_layer": 1.0,
+                       "qk_norm": either(lambda c: c.flag("use_qk_norm"), "full", "none")}),
+    "cohere2": Decoder({**ATTENTION, "norm": "layer_no_bias", "norms_per_layer": 1.0},
+                       (mixers(every("sliding_window_pattern", 4)),)),
+    "glm": Decoder(QUERY_BIAS),
+    "glm4": Decoder({**QUERY_BIAS, **SANDWICH}),
+    "phi": Decoder({"mlp": "plain", "norm": "layer", "attention_bias": True, "output_bias": True, "mlp_bias": True,
+                    "norms_per_layer": 1.0, "head_bias": True},
+                   (without("qk_layernorm", (False,), "norms of queries and keys with biases"),)),
+    "phi3": Decoder({}, (mixers(everywhere),)),
+    "nemotron": Decoder({**LLAMA, "mlp": "plain", "norm": "layer"}),
+    "stablelm": Decoder({"norm": "layer"}, (_stablelm, without("qk_layernorm", (False,), "norms of each head's own"))),
+    "starcoder2": Decoder({"mlp": "plain", "norm": "layer", "attention_bias": flag("use_bias"),
+                           "output_bias": flag("use_bias"), "mlp_bias": flag("use_bias")}, (mixers(everywhere),)),
+    "persimmon": Decoder({**ROTATED, "ffn": count("intermediate_size")},
+                         (without("qk_layernorm", (False,), "norms of queries and keys with biases"),)),
+    # GPT and its like
+    "gpt2": Decoder(GPT, (without("add_cross_attention", (False,), "attention over an encoder"),)),
+    "openai-gpt": Decoder({**GPT, "final_norm": False}),
+    "gpt_bigcode": Decoder({**GPT, "kv_heads": either(lambda c: c.flag("multi_query"), 1.0, None)},),
+    "gpt_neo": Decoder({**GPT, "attention_bias": False}, (_neo,)),
+    "gptj": Decoder({**ROTATED, "attention_bias": False, "output_bias": False, "norms_per_layer": 1.0, "head_bias": True}),
+    "codegen": Decoder({**ROTATED, "attention_bias": False, "output_bias": False, "norms_per_layer": 1.0, "head_bias": True}),
+    "gpt_neox": Decoder({**ROTATED, "ffn": count("intermediate_size"), **ATTENTION}),
+    "opt": Decoder({**GPT, "ffn": count("intermediate_size"), "context": _offset(2.0),
+                    "attention_bias": flag("enable_bias", True), "output_bias": flag("enable_bias", True),
+                    "mlp_bias": flag("enable_bias", True),
+                    "norm": either(lambda c: c.flag("layer_norm_elementwise_affine", True), "layer", "layer_plain")},
+                   (without("do_layer_norm_before", (True,), "norms after each part, and none at the end"),)),
+    "biogpt": Decoder({**GPT, "ffn": count("intermediate_size"), "context": _offset(2.0)}),
+    "xglm": Decoder({**GPT, "ffn": count("ffn_dim"), "positions": "none", "heads": count("attention_heads")}),
+    "bloom": Decoder({**GPT, "ffn": lambda _, found: 4.0 * found["hidden"], "positions": "alibi", "embedding_norm": True,
+                      "context": lambda c, _: c.count("seq_length", 2048.0, least=0.0)}),
+    "falcon": Decoder({**ROTATED, "ffn": times(4.0, key="ffn_hidden_size")}, (_falcon,)),
+    "mpt": Decoder({**GPT, "ffn": lambda c, found: c.count("expansion_ratio", 4.0) * found["hidden"]}, (_mpt,)),
+    # code published beside checkpoints
+    "internlm": Decoder({"attention_bias": flag("bias", True), "output_bias": flag("bias", True), "tied": _untied}),
+    "internlm2": Decoder({"attention_bias": flag("bias"), "output_bias": flag("bias"), "tied": _untied}),
+    "baichuan": Decoder({"tied": _untied}, (_baichuan,)),
+    "chatglm": Decoder({"tied": _untied}, (_chatglm,)),
+    "qwen": Decoder({"attention_bias": True, "output_bias": unless("no_bias", True), "kv_heads": lambda _, m: m["heads"]},
+                    (_qwen1,)),
+    "minicpm": Decoder({**ATTENTION}),
+    "yi": Decoder(LLAMA),
+    "aquila": Decoder({"tied": _untied}),
+    "orion": Decoder({"norm": "layer", "tied": _untied}),
+    "xverse": Decoder({"tied": _untied}),
+    "stablelm_epoch": Decoder({"norm": "layer", "tied": _untied, "attention_bias": flag("use_qkv_bias")}),
+}  # fmt: skip

@@ -1,0 +1,36 @@
+"""Model types: which function reads each, which are the same thing under another name, which are refused and why."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shardmeter.scenario.hugging_face.config import Config
+
+Reader = Callable[[Config], dict[str, Any]]
+
+SAME: Mapping[str, str] = {
+    "gpt-sw3": "gpt2", "RefinedWeb": "falcon", "RefinedWebModel": "falcon", "gemma3n_text_only": "gemma3_text",
+    "kimi_k2": "deepseek_v3", "moonlight": "deepseek_v3", "phi-msft": "phi", "stablelm-epoch": "stablelm_epoch",
+    "Yi": "yi", "InternLM": "internlm", "hunyuan": "hunyuan_v1_dense", "bailing_moe_lite": "bailing_moe",
+    "mixformer-sequential": "phi", "codellama": "llama", "qwen2_5": "qwen2",
+}  # fmt: skip
+"""Model types that are another one under an older or a vendor's name."""
+
+
+@functools.cache
+def readers() -> Mapping[str, Reader]:
+    """What reads each model type."""
+    from shardmeter.scenario.hugging_face import decoders, hybrids, latents, mixtures
+
+    found: dict[str, Reader] = {}
+    for group in (decoders, mixtures, latents, hybrids):
+        found |= group.ROWS
+    return found
+
+
+def library_types() -> tuple[str, ...]:
+    """Model types whose classes the table of defaults should have."""
+    return tuple(sorted(readers()))

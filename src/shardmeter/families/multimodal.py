@@ -5,7 +5,7 @@ The model's own numbers are the decoder's, `vision` is the image tower. The proj
 text and images together. What is trained is the plan's word: [decoder, projector], say, leaves the tower frozen, which then
 runs forward only. All layers of the tower run, also where the last one's output is not used (LLaVA). Leaves out: images of
 unlike sizes or numbers in one batch, crops, an attention mask without order over the image (PaliGemma's prefix: the causal half
-is counted). Sources: Liu 2023 (LLaVA), 2024 (LLaVA-1.5 §3.2); Wang 2024 (Qwen2-VL §2); Beyer 2024 (PaliGemma).
+is counted). The norms of a projector count as parameters, not as time. Sources: Liu 2023 (LLaVA), 2024 (LLaVA-1.5 §3.2); Wang 2024 (Qwen2-VL §2); Beyer 2024 (PaliGemma).
 """
 
 from __future__ import annotations
@@ -35,11 +35,16 @@ def inside(model: Model) -> Count:
 
 
 def products(model: Model) -> tuple[tuple[str, Count, Count], ...]:
-    """Matrices of the projector, each (label, inputs, outputs)."""
-    wide, hidden = tower(model).hidden * model.merge**2, model.hidden
+    """Matrices of one projector, each (label, inputs, outputs)."""
+    narrow, hidden = tower(model).hidden, model.hidden
+    wide = narrow * model.merge**2
+    between = hidden if isinstance(model.projector_ffn, float) and model.projector_ffn == 0.0 else model.projector_ffn
     return {
         "linear": (("projector", wide, hidden),),
-        "mlp": (("projector up", wide, hidden), ("projector down", hidden, hidden)),
+        "mlp": (("projector up", wide, between), ("projector down", between, hidden)),
+        "mean": (("projector", narrow, hidden),),
+        "pooled": (("merging", wide, narrow), ("projector up", narrow, hidden), ("projector down", hidden, hidden)),
+        "adapter": (("projector up", wide, between), ("projector", between, between), ("projector down", between, hidden)),
         "merger": (("projector up", wide, wide), ("projector down", wide, hidden)),
     }.get(model.projector, ())
 
@@ -53,7 +58,9 @@ def blocks(model: Model) -> tuple[Block, ...]:
         part = changed(block, name=name, of="vision", part=tower(model), per_sample=model.images, outputs=0.0)
         images = (*images, changed(part, before=words_before(images)))
     norm = decoder.norm_vectors(tower(model), tower(model).hidden) if model.projector == "merger" else 0.0
-    vectors = norm + sum((wide * narrow + narrow for _, wide, narrow in products(model)), 0.0)
+    biases = 1.0 if model.projector_bias else 0.0
+    each = norm + sum((wide * narrow + biases * narrow for _, wide, narrow in products(model)), 0.0)
+    vectors = model.projectors * each + model.projector_vectors
     projector = Block(
         name=PROJECTOR, count=1, matrices=0.0, vectors=vectors, of="projector", seq=image_tokens(model),
         per_sample=model.images, pairs=0.0, before=words_before(images),
@@ -80,7 +87,7 @@ def training_flops(model: Model, tokens: Count, seq: Count) -> Flop:
     image tower for each image of tokens/seq samples, and 6 × the projector's matrices for each of its tokens."""
     images = tokens / seq * model.images
     matrices = sum((wide * narrow for _, wide, narrow in products(model)), 0.0)
-    projected = 3.0 * FLOP_PER_MAC * images * image_tokens(model) * matrices
+    projected = 3.0 * FLOP_PER_MAC * images * model.projectors * image_tokens(model) * matrices
     return decoder.training_flops(model, tokens, seq) + vision.training_flops(tower(model), images, 1.0) + projected
 
 
@@ -91,6 +98,7 @@ def operations(model: Model, block: str, tokens: Count, seq: Count, kernels: str
     if block != PROJECTOR:
         return decoder.operations(model, block, tokens, seq, kernels)
     plain = decoder.PASSES[kernels][3]
+    tokens = tokens * model.projectors
     found: tuple[Compute, ...] = ()
     for at, (label, wide, narrow) in enumerate(products(model)):
         between = streamed("projector activation", tokens * wide, *plain, "none") if at else ()
@@ -112,7 +120,8 @@ def activation_bytes(model: Model, kernels: str, scores: bool, seq: Count, block
         return vision.activation_bytes(tower(model), kernels, scores, seq, IMAGE[block])
     if block != PROJECTOR:
         return decoder.activation_bytes(model, kernels, scores, seq, block)
-    return 2.0 * sum((wide * (1.0 if at == 0 else 2.0) for at, (_, wide, _) in enumerate(products(model))), 0.0), 0.0
+    kept = sum((wide * (1.0 if at == 0 else 2.0) for at, (_, wide, _) in enumerate(products(model))), 0.0)
+    return 2.0 * model.projectors * kept, 0.0
 
 
 routed_bytes = decoder.routed_bytes

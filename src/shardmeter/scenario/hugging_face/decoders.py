@@ -36,6 +36,23 @@ def _even(c: Config, found: Fields) -> float:
     return each if each == each and each == int(each) else 1.0
 
 
+def _square(c: Config, found: Fields) -> Fields:
+    """Refuses heads that are not as wide together as the model, where the output projection takes that for granted."""
+    if found["heads"] * found["head_dim"] != found["hidden"]:
+        says = f"{found['heads']:g} heads of {found['head_dim']:g} are not {found['hidden']:g}, as the output projection needs"
+        c.refuse("head_dim", says)
+    return {}
+
+
+def _embedding(c: Config, found: Fields) -> Fields:
+    """Refuses an embedding narrower than the model (OPT-350m, small ELECTRA)."""
+    width = c.several(("word_embed_proj_dim", "embedding_size"), found["hidden"])
+    if width != found["hidden"]:
+        says = f"an embedding {width:g} wide in a model of {found['hidden']:g}: projections between them are not modelled"
+        c.refuse("word_embed_proj_dim" if "word_embed_proj_dim" in c.data else "embedding_size", says)
+    return {}
+
+
 def _offset(rows: float) -> Callable[[Config, Fields], float]:
     """Rows of a table of learned positions that keeps some in front (OPT)."""
     return lambda c, _: c.count("max_position_embeddings") + rows
@@ -46,8 +63,8 @@ def _falcon(c: Config, found: Fields) -> Fields:
     new, heads = c.flag("new_decoder_architecture"), found["heads"]
     one = not new and c.flag("multi_query")
     shared = 1.0 if one else c.count("num_kv_heads", heads, "= num_attention_heads") if new else heads
-    parallel = c.flag("parallel_attn")
-    norms = c.count("num_ln_in_parallel_attn", 2.0) if new else 1.0 if parallel else 2.0
+    beside = c.count("num_ln_in_parallel_attn", 2.0 if new else 1.0)
+    norms = 2.0 if beside == 2.0 or not c.flag("parallel_attn") else 1.0
     bias = c.flag("bias")
     return {
         "kv_heads": shared, "norms_per_layer": norms, "attention_bias": bias, "output_bias": bias, "mlp_bias": bias,
@@ -56,10 +73,11 @@ def _falcon(c: Config, found: Fields) -> Fields:
 
 
 def _mpt(c: Config, found: Fields) -> Fields:
-    """What MPT keeps in `attn_config`, and its biases."""
+    """What MPT keeps in `attn_config`."""
     inside = c.inside("attn_config")
-    learned, alibi = c.flag("learned_pos_emb"), inside.flag("alibi")
-    biased = not c.flag("no_bias")
+    learned, alibi = c.flag("learned_pos_emb"), inside.flag("alibi", True)
+    if not c.flag("no_bias", True) or c.raw("expansion_ratio", 4) != 4:
+        c.refuse("no_bias", "MPT with biases or another expansion_ratio than 4: transformers builds it without and with 4")
     shared = {"multiquery_attention": 1.0, "grouped_query_attention": inside.data.get("kv_n_heads")}.get(
         inside.word("attn_type", "multihead_attention"), found["heads"]
     )  # fmt: skip
@@ -68,7 +86,6 @@ def _mpt(c: Config, found: Fields) -> Fields:
         inside.refuse("qk_ln", "norms of queries and keys of MPT are not modelled")
     return {
         "positions": "alibi" if alibi or not learned else "learned", "kv_heads": float(shared or found["heads"]),
-        "norm": "layer" if biased else "layer_no_bias", "attention_bias": biased, "output_bias": biased, "mlp_bias": biased,
     }  # fmt: skip
 
 
@@ -132,9 +149,9 @@ ROWS: Mapping[str, Decoder] = {
     "seed_oss": Decoder({"attention_bias": flag("attention_bias"), "output_bias": flag("attention_out_bias"),
                          "mlp_bias": flag("mlp_bias")}),
     "granite": Decoder(LLAMA),
-    "cwm": Decoder({}, (mixers(every("sliding_window_pattern", 4)),)),
+    "cwm": Decoder({"mlp_bias": flag("mlp_bias")}, (mixers(every("sliding_window_pattern", 4)),)),
     "iquestcoder": Decoder(LLAMA),
-    "helium": Decoder({"attention_bias": flag("attention_bias"), "mlp_bias": flag("mlp_bias")}),
+    "helium": Decoder({"attention_bias": flag("attention_bias"), "mlp_bias": flag("mlp_bias")}, (_square,)),
     "arcee": Decoder({**LLAMA, "mlp": "plain"}),
     "apertus": Decoder({**ATTENTION, **HEADS, "mlp": "plain", "extra": lambda _, found: 2.0 * found["layers"]}),
     "ernie4_5": Decoder({"attention_bias": flag("use_bias"), "output_bias": flag("use_bias"), "mlp_bias": flag("use_bias")}),
@@ -150,7 +167,7 @@ ROWS: Mapping[str, Decoder] = {
     "gemma3_text": Decoder({**ATTENTION, **HEADS, **SANDWICH}, (mixers(every("sliding_window_pattern", 6)),)),
     "vaultgemma": Decoder(ATTENTION, (mixers(alternate),)),
     # OLMo, Cohere, GLM, Phi
-    "olmo": Decoder({**ATTENTION, "norm": "layer_plain"}, (without("clip_qkv", (None,), "") ,)[:0]),
+    "olmo": Decoder({**ATTENTION, "norm": "layer_plain"}),
     "olmo2": Decoder({**ATTENTION, "qk_norm": "full"}),
     "olmo3": Decoder({**ATTENTION, "qk_norm": "full"}, (mixers(every("sliding_window_pattern", 4)),)),
     "cohere": Decoder({**ATTENTION, "norm": "layer_no_bias", "norms_per_layer": 1.0,
@@ -172,7 +189,7 @@ ROWS: Mapping[str, Decoder] = {
     # GPT and its like
     "gpt2": Decoder(GPT, (without("add_cross_attention", (False,), "attention over an encoder"),)),
     "openai-gpt": Decoder({**GPT, "final_norm": False}),
-    "gpt_bigcode": Decoder({**GPT, "kv_heads": either(lambda c: c.flag("multi_query"), 1.0, None)},),
+    "gpt_bigcode": Decoder({**GPT, "kv_heads": lambda c, found: 1.0 if c.flag("multi_query") else found["heads"]}),
     "gpt_neo": Decoder({**GPT, "attention_bias": False}, (_neo,)),
     "gptj": Decoder({**ROTATED, "attention_bias": False, "output_bias": False, "norms_per_layer": 1.0, "head_bias": True}),
     "codegen": Decoder({**ROTATED, "attention_bias": False, "output_bias": False, "norms_per_layer": 1.0, "head_bias": True}),
@@ -181,13 +198,14 @@ ROWS: Mapping[str, Decoder] = {
                     "attention_bias": flag("enable_bias", True), "output_bias": flag("enable_bias", True),
                     "mlp_bias": flag("enable_bias", True),
                     "norm": either(lambda c: c.flag("layer_norm_elementwise_affine", True), "layer", "layer_plain")},
-                   (without("do_layer_norm_before", (True,), "norms after each part, and none at the end"),)),
+                   (_embedding, without("do_layer_norm_before", (True,), "norms after each part, and none at the end"),)),
     "biogpt": Decoder({**GPT, "ffn": count("intermediate_size"), "context": _offset(2.0)}),
     "xglm": Decoder({**GPT, "ffn": count("ffn_dim"), "positions": "none", "heads": count("attention_heads")}),
     "bloom": Decoder({**GPT, "ffn": lambda _, found: 4.0 * found["hidden"], "positions": "alibi", "embedding_norm": True,
                       "context": lambda c, _: c.count("seq_length", 2048.0, least=0.0)}),
     "falcon": Decoder({**ROTATED, "ffn": times(4.0, key="ffn_hidden_size")}, (_falcon,)),
-    "mpt": Decoder({**GPT, "ffn": lambda c, found: c.count("expansion_ratio", 4.0) * found["hidden"]}, (_mpt,)),
+    "mpt": Decoder({**GPT, "ffn": lambda _, found: 4.0 * found["hidden"], "norm": "layer_no_bias", "attention_bias": False,
+                    "output_bias": False, "mlp_bias": False}, (_mpt,)),
     # code published beside checkpoints
     "internlm": Decoder({"attention_bias": flag("bias", True), "output_bias": flag("bias", True), "tied": _untied}),
     "internlm2": Decoder({"attention_bias": flag("bias"), "output_bias": flag("bias"), "tied": _untied}),

@@ -20,7 +20,8 @@ MAMBA_UNBIASED = without("mamba_proj_bias", (False,), "biases on the projections
 MAMBA_CONVOLUTION = without("mamba_conv_bias", (True,), "a short convolution without biases")
 PATTERN = {"M": "m-", "*": "f-", "-": "-d", "E": "-e"}
 """Letters of `hybrid_override_pattern`: mixer and MLP of a layer that has one of the two."""
-WORDS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
+WORDS = {"mamba": "M", "linear_attention": "M", "attention": "*", "full_attention": "*", "mlp": "-", "moe": "E"}
+"""The library's words for the same layers, older ones first."""
 
 
 def _delta(c: Config, found: Fields) -> Fields:
@@ -86,12 +87,12 @@ def _state(c: Config, found: Fields) -> Fields:
 
 def _bamba(c: Config, found: Fields) -> Fields:
     places = c.items("attn_layer_indices") or []
-    return mixers(lambda _, place: "f" if place in places else "m")(c, found) | _state(c, found)
+    return mixers(lambda _, place: "f" if place in places else "m", linear="m")(c, found) | _state(c, found)
 
 
 def _granite(c: Config, found: Fields) -> Fields:
     """Granite 4: Mamba-2 and attention; experts with a shared one, or that one alone as a dense MLP."""
-    made = mixers(lambda _, place: "m")(c, found)  # noqa: ARG005
+    made = mixers(lambda _, place: "m", linear="m")(c, found)  # noqa: ARG005
     routed = experts.routed(shared="shared_intermediate_size")(c, found)
     dense: Fields = {} if routed else {"ffn": c.count("shared_intermediate_size")}
     states = _state(c, found) if set(made.get("mixers", "")) & {"m"} else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from shardmeter.scenario.hugging_face.config import Config
-from shardmeter.scenario.hugging_face.decoder import Decoder, without
+from shardmeter.scenario.hugging_face.decoder import Decoder, flag, without
 from shardmeter.scenario.hugging_face.experts import first, routed
 from shardmeter.scenario.hugging_face.layers import Fields, layer_count, mlps
 
@@ -58,7 +58,9 @@ def listed(usual_dense: int) -> object:
 
 LATENT = {"head_dim": _head, "kv_heads": lambda _, found: found["heads"]}
 EXPERTS = routed("moe_intermediate_size", each="n_shared_experts")
-DEEPSEEK = Decoder(LATENT, (_latent, PLAIN, EXPERTS, first(), predicting))
+DEEPSEEK = Decoder(
+    LATENT, (_latent, PLAIN, without("mlp_bias", (False,), "biases of dense layers alone"), EXPERTS, first(), predicting)
+)
 LISTED = Decoder(LATENT, (_latent, PLAIN, EXPERTS, listed(1), predicting))  # type: ignore[arg-type]
 
 ROWS: Mapping[str, Decoder] = {
@@ -67,5 +69,5 @@ ROWS: Mapping[str, Decoder] = {
     "kimi_k2": DEEPSEEK,
     "glm4_moe_lite": LISTED,
     "youtu": Decoder(LATENT, (_latent, PLAIN)),
-    "minicpm3": Decoder(LATENT, (_latent, PLAIN)),
+    "minicpm3": Decoder({**LATENT, "mlp_bias": flag("mlp_bias")}, (_latent, PLAIN)),
 }

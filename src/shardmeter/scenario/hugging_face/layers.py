@@ -12,7 +12,7 @@ Fields = dict[str, Any]
 Fact = Callable[[Config, Fields], Any]
 MIXERS = {
     "full_attention": "f", "attention": "f", "global": "f", "sliding_attention": "w", "local": "w",
-    "chunked_attention": "c", "linear_attention": "d", "mamba": "m", "mamba2": "m",
+    "chunked_attention": "c", "mamba": "m", "mamba2": "m",
 }  # fmt: skip
 """The library's words for what mixes the tokens of a layer."""
 MOST_LAYERS = 10_000
@@ -31,14 +31,15 @@ def repeated(letters: str) -> str:
     )  # fmt: skip
 
 
-def mixers(rule: Callable[[Config, int], str] | None = None, window: str = "sliding_window") -> Fact:
-    """Fields `mixers` and `window`: from `layer_types` where the file has it, else by a rule of (config, place) → letter."""
+def mixers(rule: Callable[[Config, int], str] | None = None, window: str = "sliding_window", linear: str = "d") -> Fact:
+    """Fields `mixers` and `window`: from `layer_types` where the file has it, else by a rule of (config, place) → letter.
+    `linear` is the letter of what the library calls linear attention in that model: a delta rule, or Mamba-2."""
 
     def read(c: Config, found: Fields) -> Fields:
         count = layer_count(found)
-        listed = c.items("layer_types") if c.data.get("layer_types") or c.data.get("layers_block_type") else None
+        listed = c.items("layer_types") if any(c.data.get(name) for name in c.names("layer_types")) else None
         if listed is not None:
-            letters = "".join(_letter(c, word) for word in listed)
+            letters = "".join(linear if word == "linear_attention" else _letter(c, word) for word in listed)
             if len(letters) != count:
                 c.refuse("layer_types", f"{len(letters)} layers listed, but num_hidden_layers is {count}")
         else:

@@ -23,14 +23,16 @@ SAME: Mapping[str, str] = {
 @functools.cache
 def readers() -> Mapping[str, Reader]:
     """What reads each model type."""
-    from shardmeter.scenario.hugging_face import decoders, hybrids, latents, mixtures
+    from shardmeter.scenario.hugging_face import decoders, diffusers, encoders, hybrids, images, latents, mixtures, multimodal
 
     found: dict[str, Reader] = {}
-    for group in (decoders, mixtures, latents, hybrids):
+    for group in (decoders, mixtures, latents, hybrids, encoders, images, multimodal, diffusers):
         found |= group.ROWS
     return found
 
 
 def library_types() -> tuple[str, ...]:
     """Model types whose classes the table of defaults should have."""
-    return tuple(sorted(readers()))
+    from shardmeter.scenario.hugging_face.images import TOWERS
+
+    return tuple(sorted({*readers(), *TOWERS, "clip_text_model", "siglip_text_model"}))

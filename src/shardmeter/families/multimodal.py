@@ -19,8 +19,8 @@ from shardmeter.specs.demands import Compute
 from shardmeter.specs.model import Model
 
 LAYER = decoder.LAYER
-IMAGE = {"vision embedding": "embedding", "vision layer": "layer", "vision head": "head"}
-"""Blocks of the image tower, each with its name in `vision`."""
+IMAGE = "vision "
+"""What stands before the name of a block of the image tower."""
 PROJECTOR = "projector"
 
 
@@ -54,7 +54,8 @@ def blocks(model: Model) -> tuple[Block, ...]:
     text = [changed(block, of="decoder") for block in decoder.blocks(model)]
     embedding, head = changed(text[0], before=()), text[-1]
     images: tuple[Block, ...] = ()
-    for name, block in zip(IMAGE, vision.blocks(tower(model)), strict=True):
+    for block in vision.blocks(tower(model)):
+        name = f"{IMAGE}{block.name}"
         part = changed(block, name=name, of="vision", part=tower(model), per_sample=model.images, outputs=0.0)
         images = (*images, changed(part, before=words_before(images)))
     norm = decoder.norm_vectors(tower(model), tower(model).hidden) if model.projector == "merger" else 0.0
@@ -93,8 +94,8 @@ def training_flops(model: Model, tokens: Count, seq: Count) -> Flop:
 
 def operations(model: Model, block: str, tokens: Count, seq: Count, kernels: str) -> tuple[Compute, ...]:
     """All phases of one piece of `block` for `tokens` of its tokens in sequences of `seq`, before any sharding."""
-    if block in IMAGE:
-        return vision.operations(tower(model), IMAGE[block], tokens, seq, kernels)
+    if block.startswith(IMAGE):
+        return vision.operations(tower(model), block.removeprefix(IMAGE), tokens, seq, kernels)
     if block != PROJECTOR:
         return decoder.operations(model, block, tokens, seq, kernels)
     plain = decoder.PASSES[kernels][3]
@@ -108,16 +109,16 @@ def operations(model: Model, block: str, tokens: Count, seq: Count, kernels: str
 
 def linear_inputs(model: Model, block: str) -> tuple[Count, Count]:
     """Elements per token that the linear layers of a block keep as inputs: (outside, inside) the tensor-parallel region."""
-    if block in IMAGE:
-        return vision.linear_inputs(tower(model), IMAGE[block])
+    if block.startswith(IMAGE):
+        return vision.linear_inputs(tower(model), block.removeprefix(IMAGE))
     return decoder.linear_inputs(model, block)
 
 
 def activation_bytes(model: Model, kernels: str, scores: bool, seq: Count, block: str = LAYER) -> tuple[Bytes, Bytes]:
     """Bytes a piece keeps for its backward per token of its own at 2-byte activations: (outside, inside) the tensor-parallel
     region. The projector keeps the inputs of its products and of its activation."""
-    if block in IMAGE:
-        return vision.activation_bytes(tower(model), kernels, scores, seq, IMAGE[block])
+    if block.startswith(IMAGE):
+        return vision.activation_bytes(tower(model), kernels, scores, seq, block.removeprefix(IMAGE))
     if block != PROJECTOR:
         return decoder.activation_bytes(model, kernels, scores, seq, block)
     kept = sum((wide * (1.0 if at == 0 else 2.0) for at, (_, wide, _) in enumerate(products(model))), 0.0)

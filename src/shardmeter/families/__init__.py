@@ -13,7 +13,9 @@ import re
 from types import ModuleType
 
 from shardmeter.core.errors import UnknownName
+from shardmeter.core.record import changed
 from shardmeter.core.units import Count
+from shardmeter.families.operations import Block
 from shardmeter.specs.model import Model
 
 UNBUILT: tuple[tuple[str, str], ...] = (
@@ -66,6 +68,26 @@ def sample(model: Model) -> str:
 def assumed(model: Model) -> tuple[str, ...]:
     """What is taken for granted of every model of a family (`ASSUMED`), one sentence each."""
     found: tuple[str, ...] = getattr(family(model.family), "ASSUMED", ())
+    return found
+
+
+def parameters(model: Model) -> Count:
+    """All parameters, a tied matrix counted once, without prediction modules: the count that models are known by."""
+    return sum((block.count * block.parameters for block in _counted(model)), 0.0)
+
+
+def active_parameters(model: Model) -> Count:
+    """Parameters that one token passes: of routed experts those it is sent to, of all else everything, embedding included."""
+    total: Count = 0.0
+    for block in _counted(model):
+        part = block.part or model
+        idle = block.experts * (1.0 - part.top_k / part.experts) if block.routed else 0.0
+        total = total + block.count * (block.parameters - idle)
+    return total
+
+
+def _counted(model: Model) -> tuple[Block, ...]:
+    found: tuple[Block, ...] = family(model.family).blocks(changed(model, mtp=0))
     return found
 
 

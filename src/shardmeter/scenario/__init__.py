@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shardmeter.core.errors import BadScenario, kind_of
 from shardmeter.scenario.override import Overrides, apply_options, apply_overrides
-from shardmeter.scenario.read import read
+from shardmeter.scenario.read import checkpoint, read
 
 if TYPE_CHECKING:
     from shardmeter.scenario.parts import Rows
@@ -24,7 +24,8 @@ def load(
     catalog: Rows | str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Scenario:
-    """A resolved scenario from a file, a YAML text, a mapping, or None (options only).
+    """A resolved scenario from a file, a YAML text, a mapping, or None (options only). A Hugging Face config.json, or a folder
+    that holds one, is a scenario that names its model and nothing else.
 
     `options` are the shortcuts of the command line (model, stack, gpus, instance, fabric, price, plan, seq or seq_len,
     micro_batch, global_batch, tokens); `overrides` are `a.b=VALUE` texts, or values by path, and win over them. `catalog` is a catalog, a folder of
@@ -35,7 +36,7 @@ def load(
 
     if options is not None and not isinstance(options, Mapping):
         raise BadScenario(f"options: {kind_of(options)}, where a mapping such as {{'model': 'llama-3.1-8b'}} belongs")
-    document = read(source)
+    document = checkpoint(source) or read(source)
     if not hasattr(catalog, "accelerator"):
         from shardmeter.scenario.catalog import catalog_of
 

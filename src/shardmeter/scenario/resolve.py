@@ -14,6 +14,7 @@ from shardmeter.engine.rules import listed, near
 from shardmeter.families import assumed, family, given_sequence, names
 from shardmeter.families.operations import is_layer
 from shardmeter.scenario.fleet import overridden, resolve_island
+from shardmeter.scenario.hugging_face.files import is_config
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
 from shardmeter.scenario.read import SUFFIXES, Document
 from shardmeter.scenario.schema import RunInput, ScenarioInput, validate, what_is_left
@@ -34,10 +35,8 @@ def resolve(document: Document, rows: Rows) -> Scenario:
     Raises UnknownName for one unknown name and nothing else wrong, BadScenario with every violation otherwise.
     """
     found = Findings(document)
-    if "model_type" in document.data or "architectures" in document.data:
-        found.refuse(
-            (), "this is a Hugging Face config.json, which is not read yet", "write the model's numbers inline"
-        )
+    if is_config(document.data):
+        found.refuse((), "this is a Hugging Face config.json without its file", "name the file: model: ./config.json")
         found.stop()
     given, bad = validate(ScenarioInput, document)
     if given is None:

@@ -41,8 +41,7 @@ GROUPS: tuple[tuple[str, str], ...] = (
                 r"|.*_config_version|train_.*|language|languages|reserved_.*|hf_.*|use_stable_embedding|bias_dropout_fusion"),
 )  # fmt: skip
 """(group, pattern of the whole key)."""
-_COMPILED = tuple((name, re.compile(pattern)) for name, pattern in GROUPS)
-_SHAPES = re.compile(
+_SHAPES = (
     r"size|dim\b|dim_|_dim|num|layer|head|rank|width|depth|expert|bias|norm|proj|conv|mlp|ffn|tie|kernel|patch|channel|"
     r"block|pattern|embed|hidden|vocab|group|state|window|adapter|lora|config"
 )
@@ -50,11 +49,11 @@ _SHAPES = re.compile(
 
 def group(key: str) -> str:
     """The group of a key that does not matter; empty for one that may."""
-    return next((name for name, pattern in _COMPILED if pattern.fullmatch(key)), "")
+    return next((name for name, pattern in GROUPS if re.fullmatch(pattern, key)), "")
 
 
 def could_change_shapes(key: str, value: object) -> bool:
     """Whether a key that nothing here knows sounds as if it changed a size: by its name, and by a value that says something."""
     if value is None or value is False or value in (0, [], {}, "", "none"):
         return False
-    return bool(_SHAPES.search(key.lower()))
+    return bool(re.search(_SHAPES, key.lower()))

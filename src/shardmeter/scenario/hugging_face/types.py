@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shardmeter.scenario.hugging_face.config import Config
+from shardmeter.scenario.hugging_face.defaults import table
 
 Reader = Callable[[Config], dict[str, Any]]
 
@@ -29,6 +30,33 @@ def readers() -> Mapping[str, Reader]:
     for group in (decoders, mixtures, latents, hybrids, encoders, images, multimodal, diffusers):
         found |= group.ROWS
     return found
+
+
+_ENDS = re.compile(
+    r"(For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|WithLMHead\w*|Model|Backbone)$"
+)
+
+
+def by_architecture(data: Mapping[str, Any]) -> str:
+    """The model type that an architecture's name tells, where the file names no type: `Qwen2MoeForCausalLM` is qwen2_moe."""
+    named = data.get("architectures")
+    name = named[0] if isinstance(named, list) and named else named
+    if not isinstance(name, str):
+        return ""
+    wanted = _plain(_ENDS.sub("", name))
+    spelled = {_plain(kind): kind for kind in readers()}
+    if name.endswith("ForCausalLM") and f"{wanted}text" in spelled:
+        return spelled[f"{wanted}text"]
+    return spelled.get(wanted, "")
+
+
+def _plain(text: str) -> str:
+    return "".join(c for c in text.lower() if c.isalnum())
+
+
+def in_library(kind: str) -> bool:
+    """Whether the library has a class of a model type that nothing here reads."""
+    return kind in table()["others"] or kind in table()["types"]
 
 
 def library_types() -> tuple[str, ...]:

@@ -1,0 +1,94 @@
+"""Files of a checkpoint: which one is the configuration, and what the others are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from shardmeter.core.errors import BadScenario, shown
+from shardmeter.core.files import file_name
+
+CONFIG = "config.json"
+WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".onnx")
+SHAPES = ("hidden_size", "num_hidden_layers", "n_embd", "n_layer", "n_layers", "d_model", "num_attention_heads")
+"""Keys that only a configuration has, whether or not it names its model type."""
+NAME_IT = "name the config.json beside it"
+
+
+def is_config(data: Mapping[str, Any]) -> bool:
+    """Whether a mapping is a configuration of the library, or another file of a checkpoint."""
+    return bool({"model_type", "architectures", "_class_name"} & set(data)) or bool(set(SHAPES) & set(data)) or bool(other(data))
+
+
+def other(data: Mapping[str, Any]) -> str:
+    """What a JSON of a checkpoint is that is no configuration of a model; empty for one that may be."""
+    if "peft_type" in data or "base_model_name_or_path" in data:
+        base = data.get("base_model_name_or_path")
+        where = f": its base is {shown(base)}" if isinstance(base, str) and base else ""
+        rank = data.get("r")
+        lora = f", with trainable: lora(r={rank})" if isinstance(rank, int) and not isinstance(rank, bool) else ""
+        return f"the configuration of a LoRA adapter, which has no sizes of its own{where}; name the base's config.json{lora}"
+    if "weight_map" in data:
+        return f"the index of the weights' files; {NAME_IT}"
+    if "tokenizer_class" in data and "hidden_size" not in data and "model_type" not in data:
+        return f"the configuration of a tokenizer; {NAME_IT}"
+    if "model" in data and isinstance(data["model"], Mapping) and ("pre_tokenizer" in data or "added_tokens" in data):
+        return f"a tokenizer; {NAME_IT}"
+    if {"image_processor_type", "feature_extractor_type", "processor_class"} & set(data) and "model_type" not in data:
+        return f"the configuration of a preprocessor; {NAME_IT}"
+    if "_from_model_config" in data or ({"temperature", "top_p", "do_sample"} & set(data) and not set(SHAPES) & set(data)):
+        return f"the configuration of generation; {NAME_IT}"
+    if {"dim", "n_layers", "n_heads"} <= set(data) and "model_type" not in data:
+        return f"the parameters of a release in its maker's own form; {NAME_IT}, or convert it"
+    if "log_history" in data or "zero_optimization" in data or "distributed_type" in data:
+        return f"the configuration or log of a trainer; {NAME_IT}"
+    return ""
+
+
+def named_like_a_path(text: str) -> bool:
+    """Whether a text can only be a path: it begins with a dot, a slash or a tilde."""
+    return text in (".", "..") or text.startswith(("./", "../", "/", "~", ".\\", "..\\"))
+
+
+def configuration(path: Path) -> Path:
+    """The configuration that a folder holds, or the file itself. Raises BadScenario for what holds or is none."""
+    name = file_name(path)
+    path = path.expanduser()
+    try:
+        folder = path.is_dir()
+        inside = sorted(entry.name for entry in path.iterdir()) if folder else []
+    except OSError as error:
+        raise BadScenario(f"{name}: cannot be read ({error.strerror or 'no reason is given'})") from None
+    except ValueError:
+        raise BadScenario(f"{name}: no file can have this name") from None
+    if not folder:
+        if path.suffix.lower() in WEIGHTS:
+            raise BadScenario(f"{name}: holds weights, which are not read; {NAME_IT}")
+        if not path.exists():
+            raise BadScenario(f"{name}: no such file or folder")
+        return path
+    if CONFIG in inside:
+        return path / CONFIG
+    if "transformer" in inside and (path / "transformer" / CONFIG).is_file():
+        return path / "transformer" / CONFIG
+    raise BadScenario(f"{name}: a folder without {CONFIG}; {_holds(inside)}")
+
+
+def _holds(inside: list[str]) -> str:
+    if "adapter_config.json" in inside:
+        return "it holds a LoRA adapter (adapter_config.json): name the folder of its base model"
+    if "params.json" in inside:
+        return "it holds params.json, the maker's own form: convert it, or write its numbers as a model"
+    return f"it holds {', '.join(map(file_name, inside[:4]))}" if inside else "it is empty"
+
+
+def model_name(data: Mapping[str, Any], path: Path) -> str:
+    """What a model is called: as the file says, else by its folder, else by its own name."""
+    said = data.get("_name_or_path") or data.get("name_or_path")
+    if isinstance(said, str) and said.strip(" ./"):
+        return said.rstrip("/").rpartition("/")[2][:100] or said[:100]
+    if path.name != CONFIG:
+        return path.stem
+    folder = path.parent if path.parent.name not in ("", ".") else path.parent.absolute()
+    return folder.name or path.stem

@@ -15,7 +15,6 @@ from types import ModuleType
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count
-from shardmeter.families.operations import Block
 from shardmeter.specs.model import Model
 
 UNBUILT: tuple[tuple[str, str], ...] = (
@@ -73,22 +72,14 @@ def assumed(model: Model) -> tuple[str, ...]:
 
 def parameters(model: Model) -> Count:
     """All parameters, a tied matrix counted once, without prediction modules: the count that models are known by."""
-    return sum((block.count * block.parameters for block in _counted(model)), 0.0)
+    blocks = family(model.family).blocks(changed(model, mtp=0))
+    return sum((block.count * block.parameters for block in blocks), 0.0)
 
 
 def active_parameters(model: Model) -> Count:
-    """Parameters that one token passes: of routed experts those it is sent to, of all else everything, embedding included."""
-    total: Count = 0.0
-    for block in _counted(model):
-        part = block.part or model
-        idle = block.experts * (1.0 - part.top_k / part.experts) if block.routed else 0.0
-        total = total + block.count * (block.parameters - idle)
-    return total
-
-
-def _counted(model: Model) -> tuple[Block, ...]:
-    found: tuple[Block, ...] = family(model.family).blocks(changed(model, mtp=0))
-    return found
+    """Parameters that one token passes, the embedding whole: those of the same model with no other experts than the token is sent
+    to. So the rows that the router keeps for the others are not counted, though they are multiplied (some 0.1 %)."""
+    return parameters(changed(model, experts=model.top_k))
 
 
 def image_tokens(model: Model) -> Count | None:

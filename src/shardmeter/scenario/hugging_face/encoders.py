@@ -131,8 +131,11 @@ def _stacks(c: Config) -> Fields:
     }  # fmt: skip
 
 
-def _bart(offset: float = 2.0, final: bool = False, embedded: bool = True) -> Callable[[Config], Fields]:
-    """BART and its like: learned positions with rows in front, norms after each part (or before, and one at the end)."""
+def _bart(
+    offset: float = 2.0, final: bool = False, embedded: bool = True, positions: str = "learned"
+) -> Callable[[Config], Fields]:
+    """BART and its like: positions that are learned, with rows in front, or fixed; norms after each part, or before each and one
+    at the end."""
 
     def read(c: Config) -> Fields:
         found = _stacks(c)
@@ -144,7 +147,7 @@ def _bart(offset: float = 2.0, final: bool = False, embedded: bool = True) -> Ca
                 c.refuse(f"decoder_{what}", says)
         return found | {
             "ffn": widths[0], "context": c.count("max_position_embeddings") + offset, "mlp": "plain", "norm": "layer",
-            "positions": "learned", "attention_bias": True, "output_bias": True, "mlp_bias": True,
+            "positions": positions, "attention_bias": True, "output_bias": True, "mlp_bias": True,
             "embedding_norm": embedded, "final_norm": final, "tied": c.flag("tie_word_embeddings", True),
         }  # fmt: skip
 
@@ -159,5 +162,8 @@ ROWS: Mapping[str, Callable[[Config], Fields]] = {
     "modernbert": Decoder({"family": "encoder", "mlp_bias": flag("mlp_bias"), "final_norm": True},
                           (_modern, _modern_head)),
     "t5": _t5, "mt5": _t5,
-    "bart": _bart(), "mbart": _bart(final=True),
+    "bart": _bart(), "mbart": _bart(final=True), "blenderbot": _bart(0.0, final=True, embedded=False),
+    "blenderbot-small": _bart(0.0), "pegasus": _bart(0.0, final=True, embedded=False, positions="none"),
+    "m2m_100": _bart(0.0, final=True, embedded=False, positions="none"),
+    "marian": _bart(0.0, embedded=False, positions="none"),
 }  # fmt: skip

@@ -53,6 +53,12 @@ class Config:
             self.report.assume(self.label(key), default, "class default")
         return default
 
+    def take(self, values: Mapping[str, Any], why: str) -> None:
+        """Values in place of what the file leaves out, each said with its `why`."""
+        for key, value in values.items():
+            self.report.assume(self.label(key), value, why)
+        self.library = Class(self.library.known, {**self.library.defaults, **values}, self.library.aliases, self.library.inside)
+
     def label(self, key: str) -> str:
         """A key with the mappings around it: `text_config.hidden_size`."""
         return ".".join((*self.path, key))
@@ -146,7 +152,8 @@ class Config:
             self.refuse(key, f"{shown(value)} is {kind_of(value)}, where a mapping belongs")
         data = value if isinstance(value, Mapping) else {}
         named = data.get("model_type")
-        own = named if isinstance(named, str) and named else self.library.inside.get(key, "") or kind
+        usual = self.library.inside.get(key, "") or kind
+        own = named if isinstance(named, str) and named not in ("", self.kind) else usual  # Qwen3-VL's tower says qwen3_vl
         made = Config(data, own, self.report, (*self.path, key))
         made.asked.add("model_type")
         self.report.parts.append(made)

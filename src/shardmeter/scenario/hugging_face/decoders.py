@@ -1,4 +1,4 @@
-"""Dense decoders of the library and of code published beside checkpoints: one row a model type."""
+"""Dense decoders of the library: one row a model type."""
 
 from __future__ import annotations
 
@@ -60,9 +60,10 @@ def _offset(rows: float) -> Callable[[Config, Fields], float]:
 
 def _falcon(c: Config, found: Fields) -> Fields:
     """Key-value heads, norms and positions of Falcon's three architectures."""
-    new, heads = c.flag("new_decoder_architecture"), found["heads"]
+    new = c.flag("new_decoder_architecture") or c.data.get("model_type") == "RefinedWeb"  # the 40B, as first published
+    heads = found["heads"]
     one = not new and c.flag("multi_query")
-    shared = 1.0 if one else c.count("num_kv_heads", heads, "= num_attention_heads") if new else heads
+    shared = 1.0 if one else c.several(("num_kv_heads", "n_head_kv"), heads) if new else heads
     beside = c.count("num_ln_in_parallel_attn", 2.0 if new else 1.0)
     norms = 2.0 if beside == 2.0 or not c.flag("parallel_attn") else 1.0
     bias = c.flag("bias")
@@ -105,36 +106,17 @@ def _neo(c: Config, found: Fields) -> Fields:
     return {"mixers": letters, "window": c.count("window_size")} if "w" in letters else {}
 
 
+def _normed(c: Config, found: Fields) -> Fields:
+    """Norms of queries and keys with biases, where `qk_layernorm` says so (Phi, Persimmon)."""
+    if not c.flag("qk_layernorm"):
+        return {}
+    return {"qk_norm": "head", "extra": 2.0 * found["layers"] * found["head_dim"]}
+
+
 def _stablelm(c: Config, found: Fields) -> Fields:  # noqa: ARG001
     """Norms of StableLM: one where attention and MLP run side by side, weights alone for each head's."""
     parallel = c.flag("use_parallel_residual")
     return {"norms_per_layer": 1.0 if parallel else 2.0, "attention_bias": c.flag("use_qkv_bias")}
-
-
-def _chatglm(c: Config, found: Fields) -> Fields:
-    """ChatGLM 2 to 4: key-value heads only where `multi_query_attention` says so; biases by two flags."""
-    shared = c.count("multi_query_group_num") if c.flag("multi_query_attention") else found["heads"]
-    linear = c.flag("add_bias_linear")
-    return {
-        "kv_heads": shared, "attention_bias": linear or c.flag("add_qkv_bias"), "output_bias": linear, "mlp_bias": linear,
-        "norm": "rms" if c.flag("rmsnorm", True) else "layer",
-    }  # fmt: skip
-
-
-def _qwen1(c: Config, found: Fields) -> Fields:  # noqa: ARG001
-    """Qwen of 2023: `intermediate_size` counts both halves of the gated MLP."""
-    return {"ffn": c.count("intermediate_size") / 2.0, "tied": c.flag("tie_word_embeddings", False)}
-
-
-def _baichuan(c: Config, found: Fields) -> Fields:
-    """Baichuan: the 13B has a bias by distance in place of a rotation, and says its length otherwise."""
-    wide = "model_max_length" in c.data and found["hidden"] >= 5120.0
-    return {"positions": "alibi" if wide else "rope", "context": c.several(("max_position_embeddings", "model_max_length"), 0.0)}
-
-
-def _untied(c: Config, found: Fields) -> bool:  # noqa: ARG001
-    """Tied only where the file says so: code published beside checkpoints seldom leaves it to the base class."""
-    return c.flag("tie_word_embeddings", False)
 
 
 ROWS: Mapping[str, Decoder] = {
@@ -155,7 +137,8 @@ ROWS: Mapping[str, Decoder] = {
     "arcee": Decoder({**LLAMA, "mlp": "plain"}),
     "apertus": Decoder({**ATTENTION, **HEADS, "mlp": "plain", "extra": lambda _, found: 2.0 * found["layers"]}),
     "ernie4_5": Decoder({"attention_bias": flag("use_bias"), "output_bias": flag("use_bias"), "mlp_bias": flag("use_bias")}),
-    "hunyuan_v1_dense": Decoder({**ATTENTION, **HEADS}),
+    "hunyuan_v1_dense": Decoder({**ATTENTION, "qk_norm": either(lambda c: c.flag("use_qk_norm", True), "head", "none")},
+                                (without("use_cla", (False,), "keys and values that neighbouring layers share"),)),
     "internlm3": Decoder({"attention_bias": flag("qkv_bias"), "output_bias": flag("bias"), "mlp_bias": flag("bias")}),
     "exaone": Decoder(LLAMA),
     "exaone4": Decoder(HEADS, (mixers(every("sliding_window_pattern", 4)),)),
@@ -177,15 +160,13 @@ ROWS: Mapping[str, Decoder] = {
     "glm": Decoder(QUERY_BIAS),
     "glm4": Decoder({**QUERY_BIAS, **SANDWICH}),
     "phi": Decoder({"mlp": "plain", "norm": "layer", "attention_bias": True, "output_bias": True, "mlp_bias": True,
-                    "norms_per_layer": 1.0, "head_bias": True},
-                   (without("qk_layernorm", (False,), "norms of queries and keys with biases"),)),
+                    "norms_per_layer": 1.0, "head_bias": True, "ffn": times(4.0)}, (_normed,)),
     "phi3": Decoder({}, (mixers(everywhere),)),
     "nemotron": Decoder({**LLAMA, "mlp": "plain", "norm": "layer"}),
-    "stablelm": Decoder({"norm": "layer"}, (_stablelm, without("qk_layernorm", (False,), "norms of each head's own"))),
+    "stablelm": Decoder({"norm": "layer", "qk_norm": either(lambda c: c.flag("qk_layernorm"), "full", "none")}, (_stablelm,)),
     "starcoder2": Decoder({"mlp": "plain", "norm": "layer", "attention_bias": flag("use_bias"),
                            "output_bias": flag("use_bias"), "mlp_bias": flag("use_bias")}, (mixers(everywhere),)),
-    "persimmon": Decoder({**ROTATED, "ffn": count("intermediate_size")},
-                         (without("qk_layernorm", (False,), "norms of queries and keys with biases"),)),
+    "persimmon": Decoder({**ROTATED, "ffn": count("intermediate_size")}, (_normed,)),
     # GPT and its like
     "gpt2": Decoder(GPT, (without("add_cross_attention", (False,), "attention over an encoder"),)),
     "openai-gpt": Decoder({**GPT, "final_norm": False}),
@@ -206,17 +187,4 @@ ROWS: Mapping[str, Decoder] = {
     "falcon": Decoder({**ROTATED, "ffn": times(4.0, key="ffn_hidden_size")}, (_falcon,)),
     "mpt": Decoder({**GPT, "ffn": lambda _, found: 4.0 * found["hidden"], "norm": "layer_no_bias", "attention_bias": False,
                     "output_bias": False, "mlp_bias": False}, (_mpt,)),
-    # code published beside checkpoints
-    "internlm": Decoder({"attention_bias": flag("bias", True), "output_bias": flag("bias", True), "tied": _untied}),
-    "internlm2": Decoder({"attention_bias": flag("bias"), "output_bias": flag("bias"), "tied": _untied}),
-    "baichuan": Decoder({"tied": _untied}, (_baichuan,)),
-    "chatglm": Decoder({"tied": _untied}, (_chatglm,)),
-    "qwen": Decoder({"attention_bias": True, "output_bias": unless("no_bias", True), "kv_heads": lambda _, m: m["heads"]},
-                    (_qwen1,)),
-    "minicpm": Decoder({**ATTENTION}),
-    "yi": Decoder(LLAMA),
-    "aquila": Decoder({"tied": _untied}),
-    "orion": Decoder({"norm": "layer", "tied": _untied}),
-    "xverse": Decoder({"tied": _untied}),
-    "stablelm_epoch": Decoder({"norm": "layer", "tied": _untied, "attention_bias": flag("use_qkv_bias")}),
 }  # fmt: skip

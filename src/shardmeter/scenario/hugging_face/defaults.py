@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "num_hidden_layers": ("n_layer", "n_layers", "num_layers", "num_decoder_layers"),
-    "hidden_size": ("n_embd", "d_model", "dim", "model_dim"),
+    "hidden_size": ("n_embd", "n_embed", "d_model", "dim", "model_dim"),
     "num_attention_heads": ("n_head", "n_heads", "num_heads", "encoder_attention_heads"),
     "num_key_value_heads": ("num_kv_heads", "n_head_kv", "n_kv_heads", "multi_query_group_num", "num_query_groups"),
     "head_dim": ("kv_channels", "attention_head_dim", "d_kv", "d_head"),
@@ -20,7 +20,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "max_position_embeddings": ("n_positions", "n_ctx", "seq_length", "max_seq_len", "max_sequence_length"),
     "num_local_experts": ("num_experts", "n_routed_experts", "moe_num_experts", "num_routed_experts"),
     "num_experts_per_tok": ("num_experts_per_token", "moe_k", "moe_topk", "moe_top_k", "top_k_experts"),
-    "num_nextn_predict_layers": ("num_mtp_layers", "mtp_num_hidden_layers", "mtp_num_layers"),
+    "num_nextn_predict_layers": ("num_mtp_layers", "mtp_num_hidden_layers", "mtp_num_layers", "num_mtp_modules"),
     "layer_types": ("layers_block_type", "layer_type"),
 }
 """Other names of a key, whatever the class: the library's own names of one thing, and those of code outside it."""

@@ -37,7 +37,7 @@ def other(data: Mapping[str, Any]) -> str:
         return f"a tokenizer; {NAME_IT}"
     if {"image_processor_type", "feature_extractor_type", "processor_class"} & set(data) and "model_type" not in data:
         return f"the configuration of a preprocessor; {NAME_IT}"
-    if "_from_model_config" in data or ({"temperature", "top_p", "do_sample"} & set(data) and not set(SHAPES) & set(data)):
+    if {"_from_model_config", "temperature", "top_p", "do_sample"} & set(data) and not {"model_type", *SHAPES} & set(data):
         return f"the configuration of generation; {NAME_IT}"
     if {"dim", "n_layers", "n_heads"} <= set(data) and "model_type" not in data:
         return f"the parameters of a release in its maker's own form; {NAME_IT}, or convert it"

@@ -172,9 +172,19 @@ def pixtral_tower(c: Config) -> Fields:
 
 
 def llama4_tower(c: Config) -> Fields:
-    """Llama 4's: a class token, learned positions and rotations, norms before and after."""
+    """Llama 4's: a class token, learned positions and rotations, norms before and after. Where the file leaves the whole tower
+    out, the one that all released models share: the class's own sizes do not fit together."""
+    if not c.data:
+        c.take(LLAMA4, "as in all released Llama 4")
     return sizes(c, class_tokens=1.0, embedding_norm=True, patch_bias=False)
 
+
+LLAMA4 = {
+    "hidden_size": 1408, "num_hidden_layers": 34, "num_attention_heads": 16, "intermediate_size": 5632, "patch_size": 14,
+    "image_size": 336, "pixel_shuffle_ratio": 0.5, "projector_input_dim": 4096, "projector_output_dim": 4096,
+    "vision_output_dim": 4096,
+}  # fmt: skip
+"""The image tower of Scout and Maverick."""
 
 TOWERS: Mapping[str, Callable[[Config], Fields]] = {
     "clip_vision_model": clip_tower, "siglip_vision_model": siglip_tower, "idefics3_vision": idefics_tower,

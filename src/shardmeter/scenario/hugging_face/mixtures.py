@@ -45,9 +45,20 @@ def _arctic(c: Config, found: Fields) -> Fields:
 
 
 def _hunyuan(c: Config, found: Fields) -> Fields:
-    """Experts as wide as `intermediate_size`, one shared beside them."""
-    made = experts.routed("intermediate_size")(c, found)
-    return made | ({"shared_ffn": made["moe_ffn"]} if made else {})
+    """Experts as wide as `moe_intermediate_size`, else `intermediate_size`; one shared beside them."""
+    without("use_cla", (False,), "keys and values that neighbouring layers share")(c, found)
+    made = experts.routed("moe_intermediate_size" if c.data.get("moe_intermediate_size") else "intermediate_size")(c, found)
+    shared = c.count("num_shared_expert", 1.0, least=0.0) if c.flag("use_mixed_mlp_moe", True) else 0.0
+    return made | ({"shared_ffn": shared * made["moe_ffn"]} if made else {})
+
+
+def _residual(c: Config, found: Fields) -> Fields:
+    """Grok 2: a dense MLP beside the experts, which are of a width of their own."""
+    return experts.routed("moe_intermediate_size")(c, found) | {"shared_ffn": found["ffn"]}
+
+
+QK = {"qk_norm": either(lambda c: c.flag("use_qk_norm", True), "head", "none")}
+"""Norms of queries and keys that a flag may take away (Hunyuan)."""
 
 
 def _prefix(key: str) -> object:
@@ -96,12 +107,13 @@ ROWS: Mapping[str, Decoder] = {
     "hy_v3": Decoder({**ATTENTION, **HEADS}, (experts.routed("moe_intermediate_size", each="num_shared_experts"), listed(1),
                                               without("mlp_bias", (False,), "biases of dense layers alone"))),
     "ernie4_5_moe": Decoder({"attention_bias": flag("use_bias"), "output_bias": flag("use_bias")},
-                            (experts.routed("moe_intermediate_size", each="moe_num_shared_experts"), experts.between,
+                            (predicting, experts.routed("moe_intermediate_size", each="moe_num_shared_experts"), experts.between,
                              without("use_bias", (False,), "biases of some projections alone"))),
-    "hunyuan_v1_moe": Decoder({**ATTENTION, **HEADS}, (_hunyuan,)),
+    "hunyuan_v1_moe": Decoder({**ATTENTION, **QK}, (_hunyuan,)),
     "llama4_text": Decoder(ATTENTION, (experts.interleaved, _limited)),
     # code published beside checkpoints
     "deepseek": Decoder(LLAMA, (SHARED, experts.first())),
     "arctic": Decoder({}, (_arctic,)),
     "grok-1": Decoder({"norms_per_layer": 4.0}, (experts.routed(),)),
+    "grok-2": Decoder({"norms_per_layer": 4.0, "tied": flag("tie_word_embeddings")}, (_residual,)),
 }  # fmt: skip

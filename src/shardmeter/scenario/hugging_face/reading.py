@@ -95,9 +95,9 @@ def _reader(data: Mapping[str, Any], report: Report) -> tuple[str, Any]:
         refuse(Violation(field="model_type", says=f"{shown(said)} is no name of a model type"))
         return "", None
     kind = said or types.by_architecture(data)
-    if kind and not said:
-        report.assume("model_type", kind, "by its architecture")
-    found = types.SAME.get(kind, kind)
+    found = types.named(data, kind)
+    if found and not said:
+        report.assume("model_type", found, "by its architecture" if kind else "by its keys")
     if found in known:
         return found, known[found]
     return _unknown(data, kind, report)

@@ -15,7 +15,7 @@ Reader = Callable[[Config], dict[str, Any]]
 SAME: Mapping[str, str] = {
     "gpt-sw3": "gpt2", "RefinedWeb": "falcon", "RefinedWebModel": "falcon", "gemma3n_text_only": "gemma3_text",
     "kimi_k2": "deepseek_v3", "moonlight": "deepseek_v3", "phi-msft": "phi", "stablelm-epoch": "stablelm_epoch",
-    "Yi": "yi", "InternLM": "internlm", "hunyuan": "hunyuan_v1_dense", "bailing_moe_lite": "bailing_moe",
+    "Yi": "yi", "InternLM": "internlm", "OLMo": "hf_olmo", "bailing_moe_lite": "bailing_moe",
     "mixformer-sequential": "phi", "codellama": "llama", "qwen2_5": "qwen2",
 }  # fmt: skip
 """Model types that are another one under an older or a vendor's name."""
@@ -24,12 +24,25 @@ SAME: Mapping[str, str] = {
 @functools.cache
 def readers() -> Mapping[str, Reader]:
     """What reads each model type."""
-    from shardmeter.scenario.hugging_face import decoders, diffusers, encoders, hybrids, images, latents, mixtures, multimodal
+    from shardmeter.scenario.hugging_face import decoders, diffusers, encoders, hybrids, images, latents, mixtures, multimodal, published
 
     found: dict[str, Reader] = {}
-    for group in (decoders, mixtures, latents, hybrids, encoders, images, multimodal, diffusers):
+    for group in (decoders, published, mixtures, latents, hybrids, encoders, images, multimodal, diffusers):
         found |= group.ROWS
     return found
+
+
+def named(data: Mapping[str, Any], said: str) -> str:
+    """The model type under which a file is read that says `said`: another one where that name stands for several things, or where
+    the file's own form has no name."""
+    if "ssm_cfg" in data and not said:
+        return "state-spaces"  # Mamba as its makers write it
+    if said == "hunyuan":
+        experts = data.get("num_experts", 1)
+        return "hunyuan_v1_moe" if isinstance(experts, int) and experts > 1 else "hunyuan_v1_dense"
+    if said == "git" and data.get("residual_moe"):
+        return "grok-2"  # its file has the type of another model
+    return SAME.get(said, said)
 
 
 _ENDS = re.compile(

@@ -32,9 +32,9 @@ def class_row(kind: str) -> dict[str, Any] | None:
             value = field.default_factory()
         value = list(value) if isinstance(value, tuple) else value
         plain = isinstance(value, PLAIN) or (isinstance(value, list) and len(value) < 65)
-        if plain and not keys.group(field.name):
+        if plain and keys.group(field.name) in ("", *keys.KEPT):
             defaults[field.name] = value
-    aliases = {usual: own for usual, own in getattr(found, "attribute_map", {}).items() if not keys.group(usual)}
+    aliases = {usual: own for usual, own in getattr(found, "attribute_map", {}).items() if keys.group(usual) in ("", *keys.KEPT)}
     inside = {
         key: nested.model_type for key, nested in getattr(found, "sub_configs", {}).items() if getattr(nested, "model_type", "")
     }  # fmt: skip

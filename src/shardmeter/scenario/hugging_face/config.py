@@ -17,8 +17,19 @@ from shardmeter.scenario.hugging_face.report import Report
 
 ABSENT: Any = object()
 """What a key is that neither the file nor the class has."""
+REQUIRED = frozenset({
+    "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size", "num_experts_per_tok",
+})  # fmt: skip
+"""Sizes that the library always writes at the top of a file: one that is not there is a damage, not a default."""
 MOST = 1e9
 """The largest number that any size of a model has."""
+
+
+def told(value: Any) -> str:
+    """A value of the wrong kind, and what kind it is."""
+    if isinstance(value, str):
+        return f"{shown(value)} is {kind_of(value)}"
+    return str(value).lower() if isinstance(value, bool) else f"holds {kind_of(value)}"
 
 
 class Config:
@@ -65,10 +76,15 @@ class Config:
 
     def refuse(self, key: str, says: str, way_out: str = "", rule: str = "") -> None:
         """Note one violation at a key."""
-        self.report.violations.append(Violation(field=self.label(key), says=says, way_out=way_out, rule=rule))
+        made = Violation(field=self.label(key), says=says, way_out=way_out, rule=rule)
+        if made not in self.report.violations:
+            self.report.violations.append(made)
 
     def count(self, key: str, otherwise: float | None = None, why: str = "", least: float = 1.0) -> float:
         """A whole number of at least `least`. Left out or null: `otherwise`, said with its `why`; else a violation."""
+        if key in REQUIRED and otherwise is None and not self.path and key not in self:
+            self._lacks(key, ABSENT)
+            return math.nan
         value = self.raw(key)
         if value is ABSENT or value is None:
             if otherwise is not None:
@@ -81,7 +97,9 @@ class Config:
 
     def _lacks(self, key: str, value: Any) -> None:
         says = "is missing" if value is ABSENT else "is null"
-        self.refuse(key, f"{says}, and nothing else tells it", f"write {key}: N")
+        default = next((self.library.defaults[n] for n in self.names(key) if self.library.defaults.get(n) is not None), None)
+        of_class = "" if default is None else f" (the class {self.kind} takes {shown(default)} for a model built anew)"
+        self.refuse(key, f"{says}, and nothing else tells it{of_class}", f"write {key}: N")
 
     def whole(self, key: str, value: Any, least: float = 1.0) -> float:
         """A value as a whole number; nan after noting that it is none."""
@@ -90,7 +108,7 @@ class Config:
         says = ""
         if isinstance(value, bool) or not isinstance(value, int | float):
             looks = isinstance(value, str) and value.strip().lstrip("-").isdigit()
-            says = f"{shown(value)} is {kind_of(value)}, where a whole number belongs"
+            says = f"{told(value)}, where a whole number belongs"
             if isinstance(value, list) and value and all(isinstance(item, int) for item in value):
                 says = f"a list of unlike numbers ({', '.join(map(str, value[:4]))}…), where all layers have one here"
             way_out = f"write {value.strip()}, without quotes" if isinstance(value, str) and looks else ""
@@ -110,6 +128,7 @@ class Config:
     def several(self, keys: Iterable[str], otherwise: float | None = None, least: float = 1.0) -> float:
         """The count of the first of several keys that the file has, or else that the class has."""
         tried = tuple(keys)
+        self.asked.update(tried)
         known = [key for key in tried if key in self and any(self.data.get(n) is not None for n in self.names(key))]
         known += [key for key in tried if any(self.library.defaults.get(n) is not None for n in self.names(key))]
         return self.count((*known, tried[0])[0], otherwise, least=least)
@@ -121,7 +140,7 @@ class Config:
             return bool(value)
         if isinstance(value, int) and value in (0, 1):
             return bool(value)
-        self.refuse(key, f"{shown(value)} is {kind_of(value)}, where true or false belongs")
+        self.refuse(key, f"{told(value)}, where true or false belongs")
         return False
 
     def word(self, key: str, otherwise: str = "") -> str:
@@ -131,7 +150,7 @@ class Config:
             return otherwise
         if isinstance(value, str):
             return value
-        self.refuse(key, f"{shown(value)} is {kind_of(value)}, where a text belongs")
+        self.refuse(key, f"{told(value)}, where a text belongs")
         return otherwise
 
     def items(self, key: str) -> list[Any] | None:
@@ -139,7 +158,7 @@ class Config:
         value = self.raw(key, None)
         if value is None or isinstance(value, list):
             return value
-        self.refuse(key, f"{shown(value)} is {kind_of(value)}, where a list belongs")
+        self.refuse(key, f"{told(value)}, where a list belongs")
         return None
 
     def inside(self, *keys: str, kind: str = "") -> Config:
@@ -149,8 +168,12 @@ class Config:
         value = self.data.get(key)
         self.asked.add(key)
         if value is not None and not isinstance(value, Mapping):
-            self.refuse(key, f"{shown(value)} is {kind_of(value)}, where a mapping belongs")
+            self.refuse(key, f"{told(value)}, where a mapping belongs")
         data = value if isinstance(value, Mapping) else {}
+        older = self.data.get(f"{key}_dict")  # CLIP writes a part twice: the older name wins
+        if isinstance(older, Mapping):
+            data = {**data, **older}
+        self.asked.add(f"{key}_dict")
         named = data.get("model_type")
         usual = self.library.inside.get(key, "") or kind
         own = named if isinstance(named, str) and named not in ("", self.kind) else usual  # Qwen3-VL's tower says qwen3_vl

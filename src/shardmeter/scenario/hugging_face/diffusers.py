@@ -27,6 +27,7 @@ def _dit(c: Config) -> Fields:
     if out != 2.0 * channels:
         c.refuse("out_channels", f"{out:g}, where {2.0 * channels:g} are modelled: noise and its variance")
     own = FREQUENCIES * hidden + hidden * hidden + 2.0 * hidden + (classes + 1.0) * hidden
+    c.asked |= {"activation_fn", "norm_num_groups"}
     c.report.notes.append(
         f"diffusers gives every layer a time-step and class embedding of its own: {(layers - 1.0) * own:,.0f} parameters more "
         f"than the released DiT, which shares one (--set model.extra=0)"
@@ -40,4 +41,12 @@ def _dit(c: Config) -> Fields:
     }  # fmt: skip
 
 
-ROWS: Mapping[str, Callable[[Config], Fields]] = {"DiTTransformer2DModel": _dit}
+def _older(c: Config) -> Fields:
+    """The class that DiT was published with, which is also a piece of U-Nets."""
+    if c.raw("norm_type", "layer_norm") != "ada_norm_zero" or c.raw("cross_attention_dim", None) is not None:
+        c.refuse("_class_name", "only DiT's own layers are modelled of this class (norm_type ada_norm_zero, no cross-attention)")
+        return {}
+    return _dit(c)
+
+
+ROWS: Mapping[str, Callable[[Config], Fields]] = {"DiTTransformer2DModel": _dit, "Transformer2DModel": _older}

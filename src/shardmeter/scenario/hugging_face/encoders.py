@@ -121,6 +121,9 @@ def _t5(c: Config) -> Fields:
 
 def _stacks(c: Config) -> Fields:
     """Sizes that encoder and decoder share."""
+    named = architecture(c)
+    if re.search(r"Encoder|Decoder|ForCausalLM|For(Sequence|Token)Classification|ForQuestionAnswering", named):
+        c.refuse("architectures", f"{named}: one stack alone, or another head, is not modelled", "…ForConditionalGeneration")
     hidden, heads = c.count("hidden_size"), c.count("num_attention_heads")
     encoder = c.count("num_hidden_layers")
     decoder = c.count("num_decoder_layers", encoder) if c.kind.endswith("t5") else c.count("decoder_layers")

@@ -41,6 +41,10 @@ def other(data: Mapping[str, Any]) -> str:
         return f"the configuration of generation; {NAME_IT}"
     if {"dim", "n_layers", "n_heads"} <= set(data) and "model_type" not in data:
         return f"the parameters of a release in its maker's own form; {NAME_IT}, or convert it"
+    if "pretrained_cfg" in data or ("architecture" in data and "num_classes" in data):
+        named = data.get("architecture")
+        which = f" ({shown(named)})" if isinstance(named, str) else ""
+        return f"the configuration of a model of timm{which}, which names an architecture without its sizes"
     if "log_history" in data or "zero_optimization" in data or "distributed_type" in data:
         return f"the configuration or log of a trainer; {NAME_IT}"
     return ""

@@ -37,8 +37,12 @@ def _delta(c: Config, found: Fields) -> Fields:
 
 def _mamba2(c: Config, found: Fields) -> Fields:  # noqa: ARG001
     """A stack of Mamba-2 alone."""
+    wide = _wide(c, found, "expand")
+    heads, each = c.count("num_heads"), c.count("head_dim")
+    if heads * each != wide:
+        c.refuse("num_heads", f"{heads:g} heads of {each:g} are not expand × hidden_size = {wide:g}")
     return {
-        "mixers": "m", "mlps": "-", "state_heads": c.count("num_heads"), "state_head_dim": c.count("head_dim"),
+        "mixers": "m", "mlps": "-", "state_heads": heads, "state_head_dim": each,
         "state_dim": c.count("state_size"), "state_groups": c.count("n_groups"), "state_chunk": c.count("chunk_size"),
         "conv_width": c.count("conv_kernel"),
     }  # fmt: skip

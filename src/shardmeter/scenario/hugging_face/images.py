@@ -163,10 +163,20 @@ def intern_tower(c: Config) -> Fields:
     )  # fmt: skip
 
 
+def intern_vit(c: Config) -> Fields:
+    """InternViT in its own form: biases on queries, keys and values by `qkv_bias`, norms of queries and keys in the largest."""
+    return sizes(
+        c, class_tokens=1.0, layer_scale=True, attention_bias=c.flag("qkv_bias"), final_norm=False,
+        qk_norm="full" if c.flag("qk_normalization", True) else "none",
+        norm="layer" if c.word("norm_type", "rms_norm") == "layer_norm" else "rms",
+    )  # fmt: skip
+
+
 def pixtral_tower(c: Config) -> Fields:
     """Pixtral's: a decoder's layers without biases, a norm before them and none after."""
+    own = {"head_dim": c.count("head_dim")} if c.data.get("head_dim") is not None else {}
     return sizes(
-        c, class_tokens=0.0, mlp="gated", norm="rms", positions="rope", attention_bias=False, output_bias=False,
+        c, **own, class_tokens=0.0, mlp="gated", norm="rms", positions="rope", attention_bias=False, output_bias=False,
         mlp_bias=False, patch_bias=False, embedding_norm=True, final_norm=False,
     )  # fmt: skip
 
@@ -192,6 +202,7 @@ TOWERS: Mapping[str, Callable[[Config], Fields]] = {
     "qwen2_5_vl_vision": qwen2_5_tower, "qwen2_5_vl": qwen2_5_tower, "qwen3_vl_vision": qwen3_tower, "qwen3_vl": qwen3_tower,
     "qwen3_vl_moe_vision": qwen3_tower, "qwen3_vl_moe": qwen3_tower, "qwen3_5_vision": qwen3_tower,
     "qwen3_5_moe_vision": qwen3_tower, "qwen3_5": qwen3_tower, "qwen3_5_moe": qwen3_tower, "internvl_vision": intern_tower,
+    "intern_vit_6b": intern_vit,
     "pixtral": pixtral_tower, "llama4_vision_model": llama4_tower, "mlcd_vision_model": clip_tower,
 }  # fmt: skip
 """What reads an image tower, by its model type."""

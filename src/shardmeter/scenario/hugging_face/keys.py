@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 GROUPS: tuple[tuple[str, str], ...] = (
-    ("positions", r".*rope.*|rotary.*|partial_rotary_factor|.*_theta|original_max_position.*|use_mrope|mrope_.*"
+    ("positions", r"(?!qk_rope_head_dim).*rope.*|rotary.*|partial_rotary_factor|.*_theta|original_max_position.*|use_mrope|mrope_.*"
                   r"|position_embedding_type|alibi_bias_max|use_dynamic_ntk|use_logn_attn|longrope.*|.*yarn.*"
                   r"|position_ids_start|rope_interleave|use_position_embedding"),
     ("tokens", r".*token_id|.*token_ids|.*token_index|.*_token|image_token.*|video_token.*|.*_id_begin|.*_id_end|.*_tokenizer.*"
@@ -31,6 +31,17 @@ GROUPS: tuple[tuple[str, str], ...] = (
                    r"length_penalty|early_stopping|no_repeat_ngram.*|num_return_sequences|max_new_tokens|forced_.*|bad_words.*|"
                    r"output_(attentions|hidden_states|scores)|return_dict.*|typical_p|diversity_penalty|num_logits_to_keep|"
                    r"encoder_no_repeat.*|exponential_decay.*|remove_invalid_values|is_decoder|use_return_dict|decoder_start.*"),
+    ("windows not in use", r"max_window_layers|use_sliding_window|sliding_window.*|_sliding_window.*|layer_switch|full_attn_mod|use_swa"
+                           r"|order_of_interleaved_layers|attn_type_list|attention_layers|spatial_patch_size|interpolate_factor"
+                           r"|initial_context_length|n_ctx|global_attn_every_n"),
+    ("said by the class", r"normalize_before|add_final_layer_norm|static_position_embeddings|add_bias_logits|skip_bias_add.*"
+                          r"|apply_residual_connection_post_layernorm|masked_softmax_fusion|offset_alibi|use_rmsnorm|fuse_.*"
+                          r"|use_gated_activation|use_(embedding_sharing|parallel_(block|embedding))|norm_before_gate|rms_norm"
+                          r"|parallel_attn_mlp_res|mamba_inner_layernorms|qk_norm_type|attn_output_gate|output_gate_type|output_past"
+                          r"|mtp_.*|use_mtp|multi_token_pred.*|moe_(gate|capacity|use_aux_free|drop_.*|random_.*|layer_num_.*)"
+                          r"|pad_vocab_size_multiple|is_composition|class_num|pool_type|num_image_tokens|ignore_index|org_vocab_size|verbose"),
+    ("images", r"dynamic_image_size|(min|max)_dynamic_patch|use_thumbnail|template|use_(backbone|llm)_lora|force_image_size"
+               r"|image_grid_pinpoints|image_aspect_ratio|use_image_newline_parameter|image_seq_length|num_media_embeds|vit_.*"),
     ("labels and tasks", r"id2label|label2id|finetuning_task|problem_type|num_labels|summary_.*|classifier_.*|pooler_.*"
                          r"|sentence_.*|.*pooling.*|auxiliary_.*|semantic_.*|cls_token_.*|add_pooling_layer|gradient_.*"),
     ("library and kernels", r"_name_or_path|name_or_path|architectures|auto_map|transformers_version|_.*|model_type|pretraining_tp|"
@@ -41,6 +52,8 @@ GROUPS: tuple[tuple[str, str], ...] = (
                 r"|.*_config_version|train_.*|language|languages|reserved_.*|hf_.*|use_stable_embedding|bias_dropout_fusion"),
 )  # fmt: skip
 """(group, pattern of the whole key)."""
+KEPT = ("windows not in use", "said by the class", "images")
+"""Groups whose keys matter to the models that ask for them: their class defaults are kept."""
 _SHAPES = (
     r"size|dim\b|dim_|_dim|num|layer|head|rank|width|depth|expert|bias|norm|proj|conv|mlp|ffn|tie|kernel|patch|channel|"
     r"block|pattern|embed|hidden|vocab|group|state|window|adapter|lora|config"

@@ -39,7 +39,7 @@ def mixers(rule: Callable[[Config, int], str] | None = None, window: str = "slid
         count = layer_count(found)
         listed = c.items("layer_types") if any(c.data.get(name) for name in c.names("layer_types")) else None
         if listed is not None:
-            letters = "".join(linear if word == "linear_attention" else _letter(c, word) for word in listed)
+            letters = _letters(c, listed, linear)
             if len(letters) != count:
                 c.refuse("layer_types", f"{len(letters)} layers listed, but num_hidden_layers is {count}")
         else:
@@ -57,11 +57,13 @@ def _windows(c: Config, letters: str, window: str) -> Fields:
     return {"window": c.count("attention_chunk_size")} if "c" in letters else {}
 
 
-def _letter(c: Config, word: Any) -> str:
-    letter = MIXERS.get(word) if isinstance(word, str) else None
-    if letter is None:
-        c.refuse("layer_types", f"layers of kind {shown(word)} are not modelled", f"kinds: {', '.join(MIXERS)}")
-    return letter or "f"
+def _letters(c: Config, listed: list[Any], linear: str) -> str:
+    """One letter a layer; words that are none are noted once, all of them."""
+    known = {**MIXERS, "linear_attention": linear}
+    bad = list(dict.fromkeys(shown(word) for word in listed if not isinstance(word, str) or word not in known))
+    if bad:
+        c.refuse("layer_types", f"layers of kind {', '.join(bad[:4])} are not modelled", f"kinds: {', '.join(known)}")
+    return "".join(known.get(word, "f") if isinstance(word, str) else "f" for word in listed)
 
 
 def everywhere(c: Config, place: int) -> str:  # noqa: ARG001

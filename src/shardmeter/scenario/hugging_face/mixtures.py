@@ -47,6 +47,7 @@ def _arctic(c: Config, found: Fields) -> Fields:
 def _hunyuan(c: Config, found: Fields) -> Fields:
     """Experts as wide as `moe_intermediate_size`, else `intermediate_size`; one shared beside them."""
     without("use_cla", (False,), "keys and values that neighbouring layers share")(c, found)
+    without("norm_type", ("rms",), "other norms than RMS")(c, found)
     made = experts.routed("moe_intermediate_size" if c.data.get("moe_intermediate_size") else "intermediate_size")(c, found)
     shared = c.count("num_shared_expert", 1.0, least=0.0) if c.flag("use_mixed_mlp_moe", True) else 0.0
     return made | ({"shared_ffn": shared * made["moe_ffn"]} if made else {})

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from shardmeter.core.errors import shown
-from shardmeter.scenario.hugging_face import decoders, hybrids, latents, mixtures
+from shardmeter.scenario.hugging_face import decoders, hybrids, latents, mixtures, published
 from shardmeter.scenario.hugging_face.config import ABSENT, Config
+from shardmeter.scenario.hugging_face.decoder import without
 from shardmeter.scenario.hugging_face.decoders import GPT
 from shardmeter.scenario.hugging_face.images import TOWERS, clip_tower, siglip_tower
 from shardmeter.scenario.hugging_face.layers import Fields
 from shardmeter.specs import Model
 
-TEXTS = {**decoders.ROWS, **mixtures.ROWS, **latents.ROWS, **hybrids.ROWS}
+TEXTS = {**decoders.ROWS, **published.ROWS, **mixtures.ROWS, **latents.ROWS, **hybrids.ROWS}
 SAME_TEXT = {
     "qwen2_vl_text": "qwen2", "qwen2_5_vl_text": "qwen2", "qwen3_vl_text": "qwen3", "qwen3_vl_moe_text": "qwen3_moe",
     "qwen2_vl": "qwen2", "qwen2_5_vl": "qwen2",
 }  # fmt: skip
 """Decoders inside a model of images that are those of another model type."""
+NAMED_ONLY = (
+    "an image tower that is named, not described: the form of LLaVA's own code",
+    "name a checkpoint in the library's form (…-hf), which has a vision_config",
+)
+"""(what is wrong, the way out) where a file leaves its image tower to another checkpoint."""
 Projector = Callable[[Config, Config, Fields, Fields], Fields]
 """(whole, image tower's config, tower, text) → fields of the projector."""
 
@@ -68,9 +74,15 @@ def _whole(projector: Projector, text: str = "", images: str = "") -> Callable[[
     file names none."""
 
     def read(c: Config) -> Fields:
+        if "mm_vision_tower" in c.data:
+            c.refuse("mm_vision_tower", *NAMED_ONLY)
+            return {}
         inner = c.inside("vision_config", kind=images)
         nested = next((key for key in ("text_config", "llm_config", "language_config") if key in c.data), "")
         words = c.inside(nested, kind=text) if nested or "hidden_size" not in c.data else _flat(c, text)
+        if nested:  # what the whole says once more
+            c.asked |= {"vocab_size", "hidden_size", "num_hidden_layers", *words.data}
+        inner.asked |= {"vocab_size", "tie_word_embeddings"}
         kind = SAME_TEXT.get(words.kind, words.kind)
         reader, sight = TEXTS.get(kind), TOWERS.get(inner.kind)
         if reader is None:
@@ -98,10 +110,10 @@ def _flat(c: Config, kind: str) -> Config:
 
 
 def _tied(c: Config, text: Config) -> bool:
-    """Whether the head is tied: what the whole says, else what its text says, else the whole's class."""
-    for one in (c, text):
-        if one.data.get("tie_word_embeddings") is not None:
-            return one.flag("tie_word_embeddings")
+    """Whether the head is tied: if the whole or its text says so; where neither says anything, as the whole's class has it."""
+    said = [one.flag("tie_word_embeddings") for one in (c, text) if one.data.get("tie_word_embeddings") is not None]
+    if said:
+        return any(said)
     return c.flag("tie_word_embeddings", text.raw("tie_word_embeddings", True) is not False)
 
 
@@ -155,6 +167,15 @@ def _intern(c: Config, inner: Config, tower: Fields, found: Fields) -> Fields:  
     return {"projector": "mlp", "merge": float(merge), "projector_vectors": 2.0 * tower["hidden"] * merge**2}
 
 
+def _intern_chat(c: Config, inner: Config, tower: Fields, found: Fields) -> Fields:
+    """The same in InternVL's own form, which may leave out the last layers of its tower."""
+    layer = c.raw("select_layer", -1)
+    if layer != -1:
+        c.refuse("select_layer", f"{shown(layer)} is not modelled: the tower's last layer is taken", "-1")
+    without("ps_version", ("v2", "v1"), "another shuffle of patches")(c, found)
+    return _intern(c, inner, tower, found)
+
+
 def _mean(c: Config, inner: Config, tower: Fields, found: Fields) -> Fields:  # noqa: ARG001
     """Patches averaged to `mm_tokens_per_image`, a norm, one matrix (Gemma 3)."""
     side, tokens = tower["image_size"] / tower["patch"], c.count("mm_tokens_per_image") ** 0.5
@@ -197,6 +218,7 @@ ROWS: Mapping[str, Callable[[Config], Fields]] = {
     "qwen3_5": _whole(_merger(), "qwen3_5_text", "qwen3_5_vision"),
     "qwen3_5_moe": _whole(_merger(), "qwen3_5_moe_text", "qwen3_5_moe_vision"),
     "internvl": _whole(_intern, "qwen2", "internvl_vision"),
+    "internvl_chat": _whole(_intern_chat, "internlm2", "intern_vit_6b"),
     "gemma3": _whole(_mean, "gemma3_text", "siglip_vision_model"),
     "mistral3": _whole(_pooled, "mistral", "pixtral"),
     "llama4": _whole(_adapter, "llama4_text", "llama4_vision_model"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from shardmeter.scenario.hugging_face import experts
 from shardmeter.scenario.hugging_face.config import Config
 from shardmeter.scenario.hugging_face.decoder import Decoder, either, flag, unless, without
-from shardmeter.scenario.hugging_face.decoders import ATTENTION, LLAMA
+from shardmeter.scenario.hugging_face.decoders import ATTENTION, GPT, LLAMA
 from shardmeter.scenario.hugging_face.hybrids import ALONE
 from shardmeter.scenario.hugging_face.latents import predicting
 from shardmeter.scenario.hugging_face.layers import Fields, above, mixers
@@ -81,6 +82,9 @@ def _state_spaces(c: Config, found: Fields) -> Fields:
     }  # fmt: skip
 
 
+BAILING = {"attention_bias": flag("use_qkv_bias"), "output_bias": flag("use_bias"), "tied": _untied}
+"""Ling of 2025."""
+
 ROWS: Mapping[str, Decoder] = {
     "internlm": Decoder({"attention_bias": flag("bias", True), "output_bias": flag("bias", True), "tied": _untied}),
     "internlm2": Decoder({"attention_bias": flag("bias"), "output_bias": flag("bias"), "tied": _untied}),
@@ -89,7 +93,12 @@ ROWS: Mapping[str, Decoder] = {
                         "ffn": lambda c, _: c.several(("intermediate_size", "inner_hidden_size"))}, (_chatglm,)),
     "qwen": Decoder({"attention_bias": True, "output_bias": unless("no_bias", True), "kv_heads": lambda _, m: m["heads"]},
                     (_qwen1,)),
-    "minicpm": Decoder({**ATTENTION}),
+    "minicpm": Decoder(ATTENTION, (experts.routed(),)),
+    "jais": Decoder({**GPT, "positions": "alibi", "mlp": either(lambda c: c.word("activation_function") == "swiglu", "gated", "plain")},
+                    (without("position_embedding_type", ("alibi",), "positions that are learned"),)),
+    "bailing_moe": Decoder({**BAILING}, (experts.routed("moe_intermediate_size", each="num_shared_experts"), experts.first())),
+    "bailing_moe_v2": Decoder({**BAILING, "qk_norm": either(lambda c: c.flag("use_qk_norm", True), "head", "none")},
+                              (experts.routed("moe_intermediate_size", each="num_shared_experts"), experts.first(), predicting)),
     "yi": Decoder(LLAMA),
     "aquila": Decoder({"tied": _untied}),
     "orion": Decoder({"norm": "layer", "tied": _untied}),
@@ -98,6 +107,7 @@ ROWS: Mapping[str, Decoder] = {
         "vocab": lambda c, _: c.several(("embedding_size", "vocab_size")), "tied": flag("weight_tying"),
         "ffn": _olmo_width, "norm": either(lambda c: c.flag("layer_norm_with_affine"), "layer_no_bias", "layer_plain"),
     }, (without("block_type", ("sequential",), "another order of a layer's parts"),
+        without("layer_norm_type", ("default", "rms"), "another norm"), without("activation_type", ("swiglu",), "another MLP"),
         without("include_bias", (False,), "biases on some projections alone"),
         without("attention_layer_norm", (False,), "norms of queries and keys of the first OLMo"),
         without("multi_query_attention", (False,), "one key-value head of the first OLMo"))),

@@ -18,6 +18,12 @@ from shardmeter.specs import Model
 
 NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
 """Sizes without which a decoder of an unknown type is not read."""
+KEYS = {
+    "layers": "num_hidden_layers", "hidden": "hidden_size", "heads": "num_attention_heads", "kv_heads": "num_key_value_heads",
+    "ffn": "intermediate_size", "vocab": "vocab_size", "experts": "num_local_experts", "top_k": "num_experts_per_tok",
+    "moe_ffn": "moe_intermediate_size", "window": "sliding_window", "context": "max_position_embeddings",
+}  # fmt: skip
+"""Keys that fields of a model come from: a fault of a field is told at its key."""
 TELLING = re.compile(r".*expert.*|.*lora_rank|.*ssm.*|mamba.*|.*conv.*|linear_.*|.*vision.*|.*audio.*|.*_config|rwkv.*|index_.*")
 """Keys of an unknown type that tell of layers other than Llama's."""
 
@@ -66,7 +72,7 @@ def read(data: Mapping[str, Any], name: str, source: str) -> Reading:
     report.kind = kind
     fields = _fields(reader, c)
     _say_the_rest(c, report)
-    _check(fields, report)
+    _check(fields, c)
     if report.violations:
         return Reading(None, report)
     return Reading(Model(name=printable(name), source=source, **fields), report)
@@ -163,7 +169,7 @@ def _say_the_rest(c: Config, report: Report) -> None:
                 doubtful.append(label)
     report.ignored = {group: tuple(dict.fromkeys(found)) for group, found in ignored.items()}
     report.unknown = tuple(dict.fromkeys(unknown))
-    if doubtful:
+    if doubtful and not report.violations:
         listed = ", ".join(printable(key) for key in dict.fromkeys(doubtful))
         report.warnings.append(
             f"{report.source}: nothing here knows the key{'s' if len(doubtful) > 1 else ''} {listed}: if one changes a size, the "
@@ -182,15 +188,20 @@ def _method(data: Mapping[str, Any]) -> str:
     return method if isinstance(method, str) and method else "quantization_config"
 
 
-def _check(fields: dict[str, Any], report: Report) -> None:
+def _check(fields: dict[str, Any], c: Config) -> None:
     """Bounds of every number, and what no model can be; not asked where a fault is noted already."""
-    if report.violations:
+    if c.report.violations:
         return
     for name, value in fields.items():
         if isinstance(value, float | int) and not isinstance(value, bool):
             says, way_out = broken(float(value), bound(name, "count")) if math.isfinite(value) else ("is no number", "")
             if says:
-                report.violations.append(Violation(field=name, says=says, way_out=way_out))
+                c.refuse(_key(c, name), says, way_out)
     for name, says, way_out in model_faults(fields):
         if says:
-            report.violations.append(Violation(field=name, says=says, way_out=way_out))
+            c.refuse(_key(c, name), says, way_out)
+
+
+def _key(c: Config, field: str) -> str:
+    """The key of the file that a field comes from; the field itself where it is made of several."""
+    return next((name for name in c.names(KEYS.get(field, field)) if name in c.data), field)

@@ -38,9 +38,12 @@ REASONS: tuple[tuple[str, str], ...] = (
      "a perceiver or query transformer between image and text"),
     (r"aya_vision|cohere2_vision|cohere_compass|glm4v.*|glm46v|glm_ocr.*|lfm.*_vl|molmo2.*|ovis2.*|perception_lm|fast_vlm|"
      r"deepseek_vl.*|got_ocr2.*|janus.*|chameleon.*|emu3.*|florence.*|hunyuan_vl.*|ernie4_5_vl.*|video_llama.*|minicpmv.*|"
-     r"kimi_vl|kimi_k25.*|phi3_v|internvl_chat|granite4_vision.*|vipllava|llava_next_video|video_llava|paddleocr_vl.*|molmo|"
+     r"kimi_vl|kimi_k25.*|phi3_v|granite4_vision.*|vipllava|llava_next_video|video_llava|paddleocr_vl.*|molmo|"
      r"deepseek_ocr.*|nvlm_d|moondream.*|qwen_vl|cogvlm.*|minicpm_ocr.*|shieldgemma2|colpali|colqwen2|siglip2.*",
      "an image tower or projector of another make"),
+    (r"llava_.+|bunny.*|mgm.*|.*_llava|tinyllava.*", "an image tower that is named, not described: the form of LLaVA's own code"),
+    (r"clip_text_model|siglip_text_model|.*_text_model", "one tower of a pair, without the other"),
+    (r"phi3small", "blocks of sparse attention"),
     (r"bitnet", "norms inside attention and MLP, and ternary weights"),
     (r"deberta.*|mpnet|nezha", "attention by distance in an encoder"),
     (r"albert", "layers that share one set of weights"),

@@ -34,7 +34,11 @@ def class_row(kind: str) -> dict[str, Any] | None:
         plain = isinstance(value, PLAIN) or (isinstance(value, list) and len(value) < 65)
         if plain and keys.group(field.name) in ("", *keys.KEPT):
             defaults[field.name] = value
-    aliases = {usual: own for usual, own in getattr(found, "attribute_map", {}).items() if keys.group(usual) in ("", *keys.KEPT)}
+    aliases = {
+        usual: own
+        for usual, own in getattr(found, "attribute_map", {}).items()
+        if keys.group(usual) in ("", *keys.KEPT)
+    }
     inside = {
         key: nested.model_type for key, nested in getattr(found, "sub_configs", {}).items() if getattr(nested, "model_type", "")
     }  # fmt: skip
@@ -57,7 +61,9 @@ def main() -> None:
         "retrieved": str(datetime.date.today()),
         "others": sorted(set(CONFIG_MAPPING) - set(types)),
     }  # fmt: skip
-    lines = ",\n".join(f"  {json.dumps(kind)}: {json.dumps(types[kind], separators=(',', ':'))}" for kind in sorted(types))
+    lines = ",\n".join(
+        f"  {json.dumps(kind)}: {json.dumps(types[kind], separators=(',', ':'))}" for kind in sorted(types)
+    )
     head = json.dumps(table, separators=(",", ":"))[:-1]
     TARGET.write_text(f'{head},\n"types": {{\n{lines}\n}}}}\n', encoding="utf-8")
     print(f"{len(types)} classes, {TARGET.stat().st_size} bytes")

@@ -17,6 +17,7 @@ from shardmeter.cli.catalog import catalog
 from shardmeter.cli.explain import explain
 from shardmeter.cli.output import PipeClosedError, UnwritableError, prepare, say, silence, written
 from shardmeter.cli.predict import predict
+from shardmeter.cli.show import show
 from shardmeter.cli.solve import solve
 from shardmeter.cli.trace import trace
 from shardmeter.cli.validate import validate
@@ -35,7 +36,7 @@ def cli(debug: bool) -> None:
     """How fast, how much memory, how long and how much: transformer training on any GPUs and any sharding."""
 
 
-for _command in (predict, explain, solve, trace, validate, catalog):
+for _command in (predict, explain, solve, trace, validate, catalog, show):
     cli.add_command(_command)
 
 

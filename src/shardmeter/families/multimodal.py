@@ -44,7 +44,11 @@ def products(model: Model) -> tuple[tuple[str, Count, Count], ...]:
         "mlp": (("projector up", wide, between), ("projector down", between, hidden)),
         "mean": (("projector", narrow, hidden),),
         "pooled": (("merging", wide, narrow), ("projector up", narrow, hidden), ("projector down", hidden, hidden)),
-        "adapter": (("projector up", wide, between), ("projector", between, between), ("projector down", between, hidden)),
+        "adapter": (
+            ("projector up", wide, between),
+            ("projector", between, between),
+            ("projector down", between, hidden),
+        ),
         "merger": (("projector up", wide, wide), ("projector down", wide, hidden)),
     }.get(model.projector, ())
 

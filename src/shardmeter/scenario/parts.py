@@ -186,8 +186,9 @@ def _from_checkpoint(given: str, found: Findings, path: Path) -> Model | None:
         plain = Violation(field=field, says=error.message, where=found.document.where(path))
         found.violations += error.violations or (plain,)
         return None
-    sentence = read.report.sentence()
-    found.assumptions += [*([sentence] if sentence else []), *read.report.notes]
+    report = read.report
+    found.assumptions += [f"the model is {report.source}, read as {report.kind}: `shardmeter show FILE` tells how"]
+    found.assumptions += [line for line in (report.sentence(), *report.notes) if line]
     found.warnings += read.report.warnings
     return read.model
 

@@ -68,7 +68,9 @@ class Config:
         """Values in place of what the file leaves out, each said with its `why`."""
         for key, value in values.items():
             self.report.assume(self.label(key), value, why)
-        self.library = Class(self.library.known, {**self.library.defaults, **values}, self.library.aliases, self.library.inside)
+        self.library = Class(
+            self.library.known, {**self.library.defaults, **values}, self.library.aliases, self.library.inside
+        )
 
     def label(self, key: str) -> str:
         """A key with the mappings around it: `text_config.hidden_size`."""
@@ -97,7 +99,9 @@ class Config:
 
     def _lacks(self, key: str, value: Any) -> None:
         says = "is missing" if value is ABSENT else "is null"
-        default = next((self.library.defaults[n] for n in self.names(key) if self.library.defaults.get(n) is not None), None)
+        default = next(
+            (self.library.defaults[n] for n in self.names(key) if self.library.defaults.get(n) is not None), None
+        )
         of_class = "" if default is None else f" (the class {self.kind} takes {shown(default)} for a model built anew)"
         self.refuse(key, f"{says}, and nothing else tells it{of_class}", f"write {key}: N")
 
@@ -134,7 +138,7 @@ class Config:
         return self.count((*known, tried[0])[0], otherwise, least=least)
 
     def flag(self, key: str, otherwise: bool = False) -> bool:
-        """true or false; null is false."""
+        """True or false; null is false."""
         value = self.raw(key, otherwise)
         if value is None or isinstance(value, bool):
             return bool(value)
@@ -176,7 +180,9 @@ class Config:
         self.asked.add(f"{key}_dict")
         named = data.get("model_type")
         usual = self.library.inside.get(key, "") or kind
-        own = named if isinstance(named, str) and named not in ("", self.kind) else usual  # Qwen3-VL's tower says qwen3_vl
+        own = (
+            named if isinstance(named, str) and named not in ("", self.kind) else usual
+        )  # Qwen3-VL's tower says qwen3_vl
         made = Config(data, own, self.report, (*self.path, key))
         made.asked.add("model_type")
         self.report.parts.append(made)

@@ -51,7 +51,7 @@ def count(key: str, otherwise: float | None = None, least: float = 1.0) -> Fact:
 
 
 def flag(key: str, otherwise: bool = False) -> Fact:
-    """true or false under a key."""
+    """True or false under a key."""
     return lambda c, _: c.flag(key, otherwise)
 
 

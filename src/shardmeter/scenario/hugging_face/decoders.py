@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from shardmeter.scenario.hugging_face.config import Config
-from shardmeter.scenario.hugging_face.decoder import Decoder, count, either, flag, times, unless, without
+from shardmeter.scenario.hugging_face.decoder import Decoder, count, either, flag, times, without
 from shardmeter.scenario.hugging_face.layers import Fields, above, alternate, every, everywhere, mixers
 
 LLAMA = {
@@ -48,7 +48,9 @@ def _embedding(c: Config, found: Fields) -> Fields:
     """Refuses an embedding narrower than the model (OPT-350m, small ELECTRA)."""
     width = c.several(("word_embed_proj_dim", "embedding_size"), found["hidden"])
     if width != found["hidden"]:
-        says = f"an embedding {width:g} wide in a model of {found['hidden']:g}: projections between them are not modelled"
+        says = (
+            f"an embedding {width:g} wide in a model of {found['hidden']:g}: projections between them are not modelled"
+        )
         c.refuse("word_embed_proj_dim" if "word_embed_proj_dim" in c.data else "embedding_size", says)
     return {}
 
@@ -78,7 +80,9 @@ def _mpt(c: Config, found: Fields) -> Fields:
     inside = c.inside("attn_config")
     learned, alibi = c.flag("learned_pos_emb"), inside.flag("alibi", True)
     if not c.flag("no_bias", True) or c.raw("expansion_ratio", 4) != 4:
-        c.refuse("no_bias", "MPT with biases or another expansion_ratio than 4: transformers builds it without and with 4")
+        c.refuse(
+            "no_bias", "MPT with biases or another expansion_ratio than 4: transformers builds it without and with 4"
+        )
     shared = {"multiquery_attention": 1.0, "grouped_query_attention": inside.data.get("kv_n_heads")}.get(
         inside.word("attn_type", "multihead_attention"), found["heads"]
     )  # fmt: skip
@@ -180,7 +184,7 @@ ROWS: Mapping[str, Decoder] = {
                     "attention_bias": flag("enable_bias", True), "output_bias": flag("enable_bias", True),
                     "mlp_bias": flag("enable_bias", True),
                     "norm": either(lambda c: c.flag("layer_norm_elementwise_affine", True), "layer", "layer_plain")},
-                   (_embedding, without("do_layer_norm_before", (True,), "norms after each part, and none at the end"),)),
+                   (_embedding, without("do_layer_norm_before", (True,), "norms after each part, and none at the end"))),
     "biogpt": Decoder({**GPT, "ffn": count("intermediate_size"), "context": _offset(2.0)}),
     "xglm": Decoder({**GPT, "ffn": count("ffn_dim"), "positions": "none", "heads": count("attention_heads")}),
     "bloom": Decoder({**GPT, "ffn": lambda _, found: 4.0 * found["hidden"], "positions": "alibi", "embedding_norm": True,

@@ -13,8 +13,14 @@ FREQUENCIES = 256.0
 
 def _dit(c: Config) -> Fields:
     """DiT: every layer with a time-step and class embedding of its own, which the released code shares."""
-    heads, each = c.count("num_attention_heads", 16.0, "class default"), c.count("attention_head_dim", 72.0, "class default")
-    layers, classes = c.count("num_layers", 28.0, "class default"), c.count("num_embeds_ada_norm", 1000.0, "class default")
+    heads, each = (
+        c.count("num_attention_heads", 16.0, "class default"),
+        c.count("attention_head_dim", 72.0, "class default"),
+    )
+    layers, classes = (
+        c.count("num_layers", 28.0, "class default"),
+        c.count("num_embeds_ada_norm", 1000.0, "class default"),
+    )
     channels = c.count("in_channels", 4.0, "class default")
     hidden = heads * each
     out = c.count("out_channels", channels, "= in_channels")
@@ -44,7 +50,10 @@ def _dit(c: Config) -> Fields:
 def _older(c: Config) -> Fields:
     """The class that DiT was published with, which is also a piece of U-Nets."""
     if c.raw("norm_type", "layer_norm") != "ada_norm_zero" or c.raw("cross_attention_dim", None) is not None:
-        c.refuse("_class_name", "only DiT's own layers are modelled of this class (norm_type ada_norm_zero, no cross-attention)")
+        c.refuse(
+            "_class_name",
+            "only DiT's own layers are modelled of this class (norm_type ada_norm_zero, no cross-attention)",
+        )
         return {}
     return _dit(c)
 

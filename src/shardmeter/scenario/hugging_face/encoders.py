@@ -56,7 +56,9 @@ def head(pooler: str = "pooler") -> Fact:
             return {"head": "classifier", "classes": labels(c) if kind == "classifier" else 1.0, "tied": True}
         if kind == "bare":
             return {"head": pooler, "tied": True}
-        c.refuse("architectures", f"{named}: a head on every token of an encoder is not modelled", "…ForMaskedLM, …Model")
+        c.refuse(
+            "architectures", f"{named}: a head on every token of an encoder is not modelled", "…ForMaskedLM, …Model"
+        )
         return {}
 
     return read
@@ -77,8 +79,14 @@ def _modern(c: Config, found: Fields) -> Fields:
     made = mixers(lambda _, place: "f" if place % step == 0 else "w", window="local_attention")(c, found)
     bias = c.flag("attention_bias")
     if c.flag("classifier_bias") or not c.flag("decoder_bias", True):
-        c.refuse("decoder_bias", "ModernBERT is modelled with a bias on its logits and none on the dense layer before them")
-    return made | {"attention_bias": bias, "output_bias": bias, "norm": "layer" if c.flag("norm_bias") else "layer_no_bias"}
+        c.refuse(
+            "decoder_bias", "ModernBERT is modelled with a bias on its logits and none on the dense layer before them"
+        )
+    return made | {
+        "attention_bias": bias,
+        "output_bias": bias,
+        "norm": "layer" if c.flag("norm_bias") else "layer_no_bias",
+    }
 
 
 def _modern_head(c: Config, found: Fields) -> Fields:
@@ -101,7 +109,8 @@ ALONE = without("add_cross_attention", (False,), "attention over another encoder
 
 
 BERTS = {
-    name: Decoder(BERT, (head(), ABSOLUTE, ALONE)) for name in ("bert", "roberta", "xlm-roberta", "camembert", "data2vec-text")
+    name: Decoder(BERT, (head(), ABSOLUTE, ALONE))
+    for name in ("bert", "roberta", "xlm-roberta", "camembert", "data2vec-text")
 }
 
 
@@ -123,7 +132,9 @@ def _stacks(c: Config) -> Fields:
     """Sizes that encoder and decoder share."""
     named = architecture(c)
     if re.search(r"Encoder|Decoder|ForCausalLM|For(Sequence|Token)Classification|ForQuestionAnswering", named):
-        c.refuse("architectures", f"{named}: one stack alone, or another head, is not modelled", "…ForConditionalGeneration")
+        c.refuse(
+            "architectures", f"{named}: one stack alone, or another head, is not modelled", "…ForConditionalGeneration"
+        )
     hidden, heads = c.count("hidden_size"), c.count("num_attention_heads")
     encoder = c.count("num_hidden_layers")
     decoder = c.count("num_decoder_layers", encoder) if c.kind.endswith("t5") else c.count("decoder_layers")

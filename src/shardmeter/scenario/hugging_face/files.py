@@ -18,7 +18,11 @@ NAME_IT = "name the config.json beside it"
 
 def is_config(data: Mapping[str, Any]) -> bool:
     """Whether a mapping is a configuration of the library, or another file of a checkpoint."""
-    return bool({"model_type", "architectures", "_class_name"} & set(data)) or bool(set(SHAPES) & set(data)) or bool(other(data))
+    return (
+        bool({"model_type", "architectures", "_class_name"} & set(data))
+        or bool(set(SHAPES) & set(data))
+        or bool(other(data))
+    )
 
 
 def other(data: Mapping[str, Any]) -> str:
@@ -37,7 +41,9 @@ def other(data: Mapping[str, Any]) -> str:
         return f"a tokenizer; {NAME_IT}"
     if {"image_processor_type", "feature_extractor_type", "processor_class"} & set(data) and "model_type" not in data:
         return f"the configuration of a preprocessor; {NAME_IT}"
-    if {"_from_model_config", "temperature", "top_p", "do_sample"} & set(data) and not {"model_type", *SHAPES} & set(data):
+    if {"_from_model_config", "temperature", "top_p", "do_sample"} & set(data) and not {"model_type", *SHAPES} & set(
+        data
+    ):
         return f"the configuration of generation; {NAME_IT}"
     if {"dim", "n_layers", "n_heads"} <= set(data) and "model_type" not in data:
         return f"the parameters of a release in its maker's own form; {NAME_IT}, or convert it"

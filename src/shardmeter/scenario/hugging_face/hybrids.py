@@ -35,7 +35,7 @@ def _delta(c: Config, found: Fields) -> Fields:
     }  # fmt: skip
 
 
-def _mamba2(c: Config, found: Fields) -> Fields:  # noqa: ARG001
+def _mamba2(c: Config, found: Fields) -> Fields:
     """A stack of Mamba-2 alone."""
     wide = _wide(c, found, "expand")
     heads, each = c.count("num_heads"), c.count("head_dim")
@@ -119,13 +119,17 @@ def _pattern(c: Config) -> str:
     if listed is not None:
         bad = [word for word in listed if word not in WORDS]
         if bad:
-            c.refuse("layers_block_type", f"layers of kind {shown(bad[0])} are not modelled", f"kinds: {', '.join(WORDS)}")
+            c.refuse(
+                "layers_block_type", f"layers of kind {shown(bad[0])} are not modelled", f"kinds: {', '.join(WORDS)}"
+            )
             return ""
         return "".join(WORDS[word] for word in listed)
     pattern = c.word("hybrid_override_pattern")
     wrong = sorted(set(pattern) - set(PATTERN))
     if wrong:
-        c.refuse("hybrid_override_pattern", f"{shown(''.join(wrong))} is no kind of layer", f"letters: {' '.join(PATTERN)}")
+        c.refuse(
+            "hybrid_override_pattern", f"{shown(''.join(wrong))} is no kind of layer", f"letters: {' '.join(PATTERN)}"
+        )
         return ""
     if not pattern:
         says = "is missing: the order of mixers and MLPs of a hybrid stack is not to be guessed"

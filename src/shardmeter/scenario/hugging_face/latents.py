@@ -59,7 +59,8 @@ def listed(usual_dense: int) -> object:
 LATENT = {"head_dim": _head, "kv_heads": lambda _, found: found["heads"]}
 EXPERTS = routed("moe_intermediate_size", each="n_shared_experts")
 DEEPSEEK = Decoder(
-    LATENT, (_latent, PLAIN, without("mlp_bias", (False,), "biases of dense layers alone"), EXPERTS, first(), predicting)
+    LATENT,
+    (_latent, PLAIN, without("mlp_bias", (False,), "biases of dense layers alone"), EXPERTS, first(), predicting),
 )
 LISTED = Decoder(LATENT, (_latent, PLAIN, EXPERTS, listed(1), predicting))  # type: ignore[arg-type]
 
@@ -68,6 +69,7 @@ ROWS: Mapping[str, Decoder] = {
     "deepseek_v3": DEEPSEEK,
     "kimi_k2": DEEPSEEK,
     "glm4_moe_lite": LISTED,
+    "mistral4": DEEPSEEK,
     "youtu": Decoder(LATENT, (_latent, PLAIN)),
     "minicpm3": Decoder({**LATENT, "mlp_bias": flag("mlp_bias")}, (_latent, PLAIN)),
 }

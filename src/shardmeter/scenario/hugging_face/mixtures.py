@@ -9,7 +9,16 @@ from shardmeter.scenario.hugging_face.config import Config
 from shardmeter.scenario.hugging_face.decoder import Decoder, either, flag, without
 from shardmeter.scenario.hugging_face.decoders import ATTENTION, HEADS, LLAMA, QUERY_BIAS
 from shardmeter.scenario.hugging_face.latents import listed, predicting
-from shardmeter.scenario.hugging_face.layers import Fields, above, alternate, every, everywhere, layer_count, mixers, mlps
+from shardmeter.scenario.hugging_face.layers import (
+    Fields,
+    above,
+    alternate,
+    every,
+    everywhere,
+    layer_count,
+    mixers,
+    mlps,
+)
 
 SHARED = experts.routed("moe_intermediate_size", each="n_shared_experts")
 
@@ -29,7 +38,7 @@ def _limited(c: Config, found: Fields) -> Fields:
     given = c.items("no_rope_layers")
     step = experts.whole(c, "no_rope_layer_interval", 4)
     count = layer_count(found)
-    rotated = given if given else [int((place + 1) % max(1, step) != 0) for place in range(count)]
+    rotated = given or [int((place + 1) % max(1, step) != 0) for place in range(count)]
     letters = "".join("c" if rotates else "f" for rotates in rotated)
     return mixers(lambda _, place: letters[place] if place < len(letters) else "f")(c, found)
 
@@ -48,7 +57,9 @@ def _hunyuan(c: Config, found: Fields) -> Fields:
     """Experts as wide as `moe_intermediate_size`, else `intermediate_size`; one shared beside them."""
     without("use_cla", (False,), "keys and values that neighbouring layers share")(c, found)
     without("norm_type", ("rms",), "other norms than RMS")(c, found)
-    made = experts.routed("moe_intermediate_size" if c.data.get("moe_intermediate_size") else "intermediate_size")(c, found)
+    made = experts.routed("moe_intermediate_size" if c.data.get("moe_intermediate_size") else "intermediate_size")(
+        c, found
+    )
     shared = c.count("num_shared_expert", 1.0, least=0.0) if c.flag("use_mixed_mlp_moe", True) else 0.0
     return made | ({"shared_ffn": shared * made["moe_ffn"]} if made else {})
 

@@ -62,7 +62,10 @@ def _clip(c: Config) -> Fields:
 
 def _siglip(c: Config) -> Fields:
     """SigLIP: attention pooling of images, a projection with a bias of texts that see all of themselves, a sigmoid."""
-    images, texts = c.inside("vision_config", kind="siglip_vision_model"), c.inside("text_config", kind="siglip_text_model")
+    images, texts = (
+        c.inside("vision_config", kind="siglip_vision_model"),
+        c.inside("text_config", kind="siglip_text_model"),
+    )
     tower = siglip_tower(images)
     found = _texts(texts, contrast="sigmoid", causal=False, head_bias=True)
     width = texts.count("projection_size", found["hidden"], "= hidden_size")

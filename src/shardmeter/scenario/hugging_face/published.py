@@ -42,7 +42,10 @@ def _qwen1(c: Config, found: Fields) -> Fields:  # noqa: ARG001
 def _baichuan(c: Config, found: Fields) -> Fields:
     """Baichuan: the 13B has a bias by distance in place of a rotation, and says its length otherwise."""
     wide = "model_max_length" in c.data and found["hidden"] >= 5120.0
-    return {"positions": "alibi" if wide else "rope", "context": c.several(("max_position_embeddings", "model_max_length"), 0.0)}
+    return {
+        "positions": "alibi" if wide else "rope",
+        "context": c.several(("max_position_embeddings", "model_max_length"), 0.0),
+    }
 
 
 def _untied(c: Config, found: Fields) -> bool:  # noqa: ARG001

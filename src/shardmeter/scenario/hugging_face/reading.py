@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation, nearest, printable, shown
+from shardmeter.families import active_parameters, parameters
 from shardmeter.scenario.bounds import bound, broken, model_faults
 from shardmeter.scenario.hugging_face import files, keys
 from shardmeter.scenario.hugging_face.config import Config
@@ -24,7 +25,9 @@ KEYS = {
     "moe_ffn": "moe_intermediate_size", "window": "sliding_window", "context": "max_position_embeddings",
 }  # fmt: skip
 """Keys that fields of a model come from: a fault of a field is told at its key."""
-TELLING = re.compile(r".*expert.*|.*lora_rank|.*ssm.*|mamba.*|.*conv.*|linear_.*|.*vision.*|.*audio.*|.*_config|rwkv.*|index_.*")
+TELLING = re.compile(
+    r".*expert.*|.*lora_rank|.*ssm.*|mamba.*|.*conv.*|linear_.*|.*vision.*|.*audio.*|.*_config|rwkv.*|index_.*"
+)
 """Keys of an unknown type that tell of layers other than Llama's."""
 
 
@@ -34,6 +37,38 @@ class Reading:
 
     model: Model | None
     report: Report
+
+    def answer(self) -> dict[str, Any]:
+        """The model with its counts, and the report, as plain data. Only where there is a model."""
+        model, report = self.model, self.report
+        if model is None:
+            raise ValueError("nothing was read")
+        return {
+            "source": report.source,
+            "model_type": report.kind,
+            "model": {
+                "name": model.name, "parameters": parameters(model), "active_parameters": active_parameters(model),
+                "fields": _fields_said(model),
+            },
+            "understood": report.understood,
+            "assumed": {key: {"value": value, "why": why} for key, (value, why) in report.assumed.items()},
+            "ignored": {group: list(found) for group, found in report.ignored.items()},
+            "unknown": list(report.unknown),
+            "notes": report.notes,
+            "assumptions": [sentence for sentence in (report.sentence(), *report.notes) if sentence],
+            "warnings": report.warnings,
+        }  # fmt: skip
+
+
+def _fields_said(model: Model) -> dict[str, Any]:
+    """Fields of a model that differ from what a model has that says nothing: keys of a scenario's `model:`."""
+    usual = {field.name: field.default for field in fields(Model)}
+    found = {}
+    for name, default in usual.items():
+        value = getattr(model, name)
+        if name not in ("name", "source", "retrieved", "parameters") and value != default:
+            found[name] = _fields_said(value) if isinstance(value, Model) else value
+    return found
 
 
 def open_model(path: Path) -> Reading:
@@ -70,12 +105,12 @@ def read(data: Mapping[str, Any], name: str, source: str) -> Reading:
     c = Config(data, kind, report)
     c.asked.add("model_type")
     report.kind = kind
-    fields = _fields(reader, c)
+    made = _fields(reader, c)
     _say_the_rest(c, report)
-    _check(fields, c)
+    _check(made, c)
     if report.violations:
         return Reading(None, report)
-    return Reading(Model(name=printable(name), source=source, **fields), report)
+    return Reading(Model(name=printable(name), source=source, **made), report)
 
 
 def _fields(reader: Any, c: Config) -> dict[str, Any]:
@@ -129,7 +164,11 @@ def _unknown(data: Mapping[str, Any], kind: str, report: Report) -> tuple[str, A
     lacking = [key for key in NEEDED if key not in probe]
     named = data.get("architectures")
     causal = isinstance(named, list) and bool(named) and isinstance(named[0], str) and named[0].endswith("ForCausalLM")
-    telling = [key for key in data if TELLING.fullmatch(key) and not keys.group(key) and data[key] not in (None, False, 0, [], {})]
+    telling = [
+        key
+        for key in data
+        if TELLING.fullmatch(key) and not keys.group(key) and data[key] not in (None, False, 0, [], {})
+    ]
     way_out = "write its sizes as a model (docs/scenario.md) if a family has its layers"
     if why:
         says = f"{shown(kind)} is not modelled: {why}"
@@ -144,7 +183,13 @@ def _unknown(data: Mapping[str, Any], kind: str, report: Report) -> tuple[str, A
         )
         return kind, types.readers()["llama"]
     else:
-        because = f"it has {', '.join(telling[:4])}" if telling else f"{', '.join(lacking)} missing" if lacking else "no …ForCausalLM"
+        because = (
+            f"it has {', '.join(telling[:4])}"
+            if telling
+            else f"{', '.join(lacking)} missing"
+            if lacking
+            else "no …ForCausalLM"
+        )
         says = f"unknown model type {shown(kind)} ({because}: not to be read as a Llama); the nearest are: {close}"
     report.violations.append(Violation(field="model_type", says=says, way_out=way_out))
     return kind, None
@@ -188,16 +233,16 @@ def _method(data: Mapping[str, Any]) -> str:
     return method if isinstance(method, str) and method else "quantization_config"
 
 
-def _check(fields: dict[str, Any], c: Config) -> None:
+def _check(made: dict[str, Any], c: Config) -> None:
     """Bounds of every number, and what no model can be; not asked where a fault is noted already."""
     if c.report.violations:
         return
-    for name, value in fields.items():
+    for name, value in made.items():
         if isinstance(value, float | int) and not isinstance(value, bool):
             says, way_out = broken(float(value), bound(name, "count")) if math.isfinite(value) else ("is no number", "")
             if says:
                 c.refuse(_key(c, name), says, way_out)
-    for name, says, way_out in model_faults(fields):
+    for name, says, way_out in model_faults(made):
         if says:
             c.refuse(_key(c, name), says, way_out)
 

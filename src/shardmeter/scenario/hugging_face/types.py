@@ -24,7 +24,17 @@ SAME: Mapping[str, str] = {
 @functools.cache
 def readers() -> Mapping[str, Reader]:
     """What reads each model type."""
-    from shardmeter.scenario.hugging_face import decoders, diffusers, encoders, hybrids, images, latents, mixtures, multimodal, published
+    from shardmeter.scenario.hugging_face import (
+        decoders,
+        diffusers,
+        encoders,
+        hybrids,
+        images,
+        latents,
+        mixtures,
+        multimodal,
+        published,
+    )
 
     found: dict[str, Reader] = {}
     for group in (decoders, published, mixtures, latents, hybrids, encoders, images, multimodal, diffusers):
@@ -45,9 +55,7 @@ def named(data: Mapping[str, Any], said: str) -> str:
     return SAME.get(said, said)
 
 
-_ENDS = re.compile(
-    r"(For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|WithLMHead\w*|Model|Backbone)$"
-)
+_ENDS = re.compile(r"(For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|WithLMHead\w*|Model|Backbone)$")
 
 
 def by_architecture(data: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ left out. Needs transformers and diffusers; keys that change no size (`hugging_f
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def main() -> None:
             waiting += row.get("inside", {}).values()
     table = {
         "source": f"configuration classes of transformers {transformers.__version__}",
-        "retrieved": str(datetime.date.today()),
+        "retrieved": str(dt.datetime.now(dt.UTC).date()),
         "others": sorted(set(CONFIG_MAPPING) - set(types)),
     }  # fmt: skip
     lines = ",\n".join(

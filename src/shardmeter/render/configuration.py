@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shardmeter.render.document import Column as C
-from shardmeter.render.document import Document, Fact, Facts, Notes, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Section, Table
 
 Answer = Mapping[str, Any]
 
@@ -29,7 +28,7 @@ def document(answer: Answer) -> Document:
         verdict=f"{answer['source']}, read as {answer['model_type']}",
         sections=tuple(section for section in sections if section is not None),
         data=answer,
-        flat=({"name": model["name"], "model_type": answer["model_type"], **_plain(model["fields"]),
+        flat=({"name": model["name"], "model_type": answer["model_type"], **dict(_flat(model["fields"])),
                "parameters": model["parameters"], "active_parameters": model["active_parameters"]},),
     )  # fmt: skip
 
@@ -38,14 +37,14 @@ def _model(model: Answer) -> Facts:
     counts = [Fact(label="parameters", value=f"{model['parameters']:,.0f}")]
     if model["active_parameters"] != model["parameters"]:
         counts.append(Fact(label="active parameters", value=f"{model['active_parameters']:,.0f}"))
-    said = [Fact(label=key, value=_brief(value)) for key, value in model["fields"].items()]
+    said = [Fact(label=key, value=_brief(value)) for key, value in _flat(model["fields"])]
     return Facts(title="The model (keys of a scenario's model:)", facts=(*counts, *said))
 
 
 def _table(title: str, columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Section | None:
     if not rows:
         return None
-    shown = tuple(C(key=key, title=key, wide=at > 0) for at, key in enumerate(columns))
+    shown = tuple(Column(key=key, title=key, wide=at > 0) for at, key in enumerate(columns))
     return Table(title=title, columns=shown, rows=tuple(dict(zip(columns, row, strict=True)) for row in rows))
 
 
@@ -70,5 +69,9 @@ LONGEST = 60
 """Characters of a text that are shown."""
 
 
-def _plain(fields: Answer) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if not isinstance(value, Mapping)}
+def _flat(fields: Answer, before: str = "") -> list[tuple[str, Any]]:
+    """Fields with those of the image tower among them: `vision.hidden`."""
+    found: list[tuple[str, Any]] = []
+    for key, value in fields.items():
+        found += _flat(value, f"{key}.") if isinstance(value, Mapping) else [(f"{before}{key}", value)]
+    return found

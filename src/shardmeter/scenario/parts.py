@@ -115,7 +115,7 @@ def part(record: type[R], given: str | BaseModel, rows: Rows, path: Path, found:
         return _from_file(record, given, rows, path, found)
     if isinstance(given, str):
         if record is Model and _in_the_file_system(given, rows, found):
-            return _from_checkpoint(given, found, path)  # type: ignore[return-value]
+            return _from_checkpoint(given, found, path)
         looked_up = lookup(record, given, rows, path, found)
         return looked_up if isinstance(looked_up, record) else None
     return _from_mapping(record, given, rows, path, found)
@@ -144,7 +144,7 @@ def _from_file(record: type[R], name: str, rows: Rows, path: Path, found: Findin
             found.violations.append(changed(violation, field=violation.field or field))
         return None
     if record is Model and is_config(document.data):
-        return _from_checkpoint(name, found, path)  # type: ignore[return-value]
+        return _from_checkpoint(name, found, path)
     given, bad = validate(inline(record), document)
     found.violations += bad
     if given is None:

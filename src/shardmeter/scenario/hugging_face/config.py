@@ -25,6 +25,11 @@ MOST = 1e9
 """The largest number that any size of a model has."""
 
 
+def known(number: float) -> bool:
+    """Whether a number was read: nan stands for one that is missing or wrong, which is noted."""
+    return not math.isnan(number)
+
+
 def told(value: Any) -> str:
     """A value of the wrong kind, and what kind it is."""
     if isinstance(value, str):

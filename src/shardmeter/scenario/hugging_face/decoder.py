@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardmeter.scenario.hugging_face.config import Config
+from shardmeter.scenario.bounds import heads
+from shardmeter.scenario.hugging_face.config import Config, known
 from shardmeter.scenario.hugging_face.layers import Fact, Fields
 
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context", "tied")
@@ -83,7 +84,11 @@ def without(key: str, allowed: tuple[Any, ...], why: str) -> Fact:
 
 
 def _key_value_heads(c: Config, found: Fields) -> float:
-    return c.count("num_key_value_heads", found["heads"], "= num_attention_heads")
+    shared = c.count("num_key_value_heads", found["heads"], "= num_attention_heads")
+    says, way_out = heads({"heads": found["heads"], "kv_heads": shared}) if known(found["heads"] + shared) else ("", "")
+    if says:
+        c.refuse("num_key_value_heads", says, way_out)
+    return shared
 
 
 def _head_dim(c: Config, found: Fields) -> float:
@@ -95,7 +100,7 @@ def whole_heads(c: Config, found: Fields, each: float) -> float | None:
     """hidden/heads where nothing says the width of a head; None after noting that it is no whole number."""
     said = c.data.get("head_dim", c.library.defaults.get("head_dim"))
     if math.isnan(each) or said is not None or each == int(each):
-        return each if each == each and each == int(each) else 1.0
+        return each if known(each) and each == int(each) else 1.0
     c.refuse(
         "num_attention_heads", f"{found['heads']:g} heads do not divide hidden_size = {found['hidden']:g}",
         f"say head_dim, or {_nearest_divisor(found['hidden'], found['heads'])} heads", "head_dim = hidden_size/heads",
@@ -130,4 +135,4 @@ USUAL: dict[str, Fact] = {
 def _layers(c: Config) -> int | float:
     """Layers as an int; nan where that is a violation."""
     layers = c.count("num_hidden_layers")
-    return int(layers) if layers == layers else layers
+    return int(layers) if known(layers) else layers

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shardmeter.scenario.hugging_face.config import Config
+from shardmeter.scenario.hugging_face.config import Config, known
 from shardmeter.scenario.hugging_face.decoder import Decoder, count, either, flag, times, without
 from shardmeter.scenario.hugging_face.layers import Fields, above, alternate, every, everywhere, mixers
+
+
+def even(c: Config, found: Fields) -> float:
+    """Width of a head where it is hidden/heads and nothing else is possible."""
+    each = found["hidden"] / found["heads"]
+    if known(each) and each != int(each):
+        says = f"{found['heads']:g} heads do not divide a hidden size of {found['hidden']:g}"
+        c.refuse("num_attention_heads", says, rule="a head is hidden_size/heads wide")
+    return each if known(each) and each == int(each) else 1.0
+
 
 LLAMA = {
     "attention_bias": flag("attention_bias"),
@@ -19,21 +29,12 @@ QUERY_BIAS = {"attention_bias": flag("attention_bias")}
 """One flag for queries, keys and values; no bias on the output (GLM)."""
 GPT = {
     "mlp": "plain", "norm": "layer", "positions": "learned", "attention_bias": True, "output_bias": True, "mlp_bias": True,
-    "kv_heads": lambda _, found: found["heads"], "head_dim": lambda c, found: _even(c, found), "ffn": times(4.0),
+    "kv_heads": lambda _, found: found["heads"], "head_dim": even, "ffn": times(4.0),
 }  # fmt: skip
 """GPT-2 and what follows it."""
 ROTATED = {**GPT, "positions": "rope"}
 SANDWICH = {"norms_per_layer": 4.0}
 HEADS = {"qk_norm": "head"}
-
-
-def _even(c: Config, found: Fields) -> float:
-    """Width of a head where it is hidden/heads and nothing else is possible."""
-    each = found["hidden"] / found["heads"]
-    if each == each and each != int(each):
-        says = f"{found['heads']:g} heads do not divide a hidden size of {found['hidden']:g}"
-        c.refuse("num_attention_heads", says, rule="a head is hidden_size/heads wide")
-    return each if each == each and each == int(each) else 1.0
 
 
 def _square(c: Config, found: Fields) -> Fields:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shardmeter.scenario.hugging_face.config import Config
+from shardmeter.scenario.hugging_face.config import Config, known
 from shardmeter.scenario.hugging_face.decoder import without
 from shardmeter.scenario.hugging_face.layers import Fields
 
@@ -39,7 +39,7 @@ def _dit(c: Config) -> Fields:
         f"than the released DiT, which shares one (--set model.extra=0)"
     )
     return {
-        "family": "diffusion", "layers": int(layers) if layers == layers else 1, "hidden": hidden, "heads": heads,
+        "family": "diffusion", "layers": int(layers) if known(layers) else 1, "hidden": hidden, "heads": heads,
         "kv_heads": heads, "head_dim": each, "ffn": 4.0 * hidden, "vocab": classes, "mlp": "plain", "norm": "layer_plain",
         "positions": "none", "attention_bias": True, "output_bias": True, "mlp_bias": True,
         "image_size": c.count("sample_size", 32.0, "class default"), "patch": c.count("patch_size", 2.0, "class default"),

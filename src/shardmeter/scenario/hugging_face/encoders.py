@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shardmeter.scenario.hugging_face.config import Config
+from shardmeter.scenario.hugging_face.config import Config, known
 from shardmeter.scenario.hugging_face.decoder import Decoder, count, flag, without
 from shardmeter.scenario.hugging_face.decoders import GPT, _embedding
-from shardmeter.scenario.hugging_face.layers import Fact, Fields, mixers
+from shardmeter.scenario.hugging_face.layers import Fields, Part, mixers
 
 HEADS: tuple[tuple[str, str], ...] = (
     (r"For(MaskedLM|PreTraining)$", "usual"), (r"ForSequenceClassification$", "classifier"),
@@ -36,7 +36,7 @@ def labels(c: Config, usual: float = 2.0) -> float:
     return usual
 
 
-def head(pooler: str = "pooler") -> Fact:
+def head(pooler: str = "pooler") -> Part:
     """The head of an encoder; `pooler` is what a bare model of that type ends in."""
 
     def read(c: Config, found: Fields) -> Fields:
@@ -139,8 +139,8 @@ def _stacks(c: Config) -> Fields:
     encoder = c.count("num_hidden_layers")
     decoder = c.count("num_decoder_layers", encoder) if c.kind.endswith("t5") else c.count("decoder_layers")
     return {
-        "family": "encoder_decoder", "encoder_layers": int(encoder) if encoder == encoder else 1,
-        "layers": int(decoder) if decoder == decoder else 1, "hidden": hidden, "heads": heads, "kv_heads": heads,
+        "family": "encoder_decoder", "encoder_layers": int(encoder) if known(encoder) else 1,
+        "layers": int(decoder) if known(decoder) else 1, "hidden": hidden, "heads": heads, "kv_heads": heads,
         "vocab": c.count("vocab_size"), "head_dim": hidden / heads,
     }  # fmt: skip
 

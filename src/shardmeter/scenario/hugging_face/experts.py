@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardmeter.scenario.hugging_face.config import Config
-from shardmeter.scenario.hugging_face.layers import Fact, Fields, layer_count, mlps
+from shardmeter.scenario.hugging_face.config import Config, known
+from shardmeter.scenario.hugging_face.layers import Fields, Part, layer_count, mlps
 
 
-def routed(width: str = "intermediate_size", *, shared: str = "", each: str = "", gate: bool = False) -> Fact:
+def routed(width: str = "intermediate_size", *, shared: str = "", each: str = "", gate: bool = False) -> Part:
     """Routed experts of the width that the key `width` says; shared ones of the width `shared`, or `each` of them as wide as a
     routed one. No experts in the file: a dense model."""
 
@@ -16,10 +16,10 @@ def routed(width: str = "intermediate_size", *, shared: str = "", each: str = ""
         count = c.several(("num_local_experts",), 0.0, least=0.0)
         if count == 0.0:
             return {}
-        top = c.raw("num_experts_per_tok")
-        if isinstance(top, list) and top and all(item == top[0] for item in top):
-            top = top[0]
         made: Fields = {"experts": count, "top_k": c.count("num_experts_per_tok"), "moe_ffn": c.count(width)}
+        if made["top_k"] > count:
+            says = f"{made['top_k']:g} experts for a token, but there are {count:g}"
+            c.refuse("num_experts_per_tok", says, f"{count:g} or fewer")
         if shared:
             made["shared_ffn"] = c.count(shared, 0.0, least=0.0)
         elif each:
@@ -37,10 +37,10 @@ def whole(c: Config, key: str, usual: int) -> int:
     if value is None:
         return usual
     number = c.whole(key, value, least=0.0 if usual == 0 else -1.0)
-    return int(number) if number == number else usual
+    return int(number) if known(number) else usual
 
 
-def first(key: str = "first_k_dense_replace", step: str = "moe_layer_freq") -> Fact:
+def first(key: str = "first_k_dense_replace", step: str = "moe_layer_freq") -> Part:
     """The first layers dense, then experts in all, or in every n-th counted from the start (DeepSeek); or one flag a layer."""
 
     def read(c: Config, found: Fields) -> Fields:

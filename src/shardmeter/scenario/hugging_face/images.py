@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from shardmeter.scenario.hugging_face.config import Config
+from shardmeter.scenario.hugging_face.config import Config, known
 from shardmeter.scenario.hugging_face.encoders import architecture, labels
 from shardmeter.scenario.hugging_face.layers import Fields, repeated
 
@@ -30,7 +30,7 @@ def sizes(c: Config, **own: Any) -> Fields:
     if hidden % heads:
         c.refuse("num_attention_heads", f"{heads:g} heads do not divide hidden_size = {hidden:g}")
     found: Fields = {
-        "family": "vision", "layers": int(layers) if layers == layers else 1, "hidden": hidden, "heads": heads,
+        "family": "vision", "layers": int(layers) if known(layers) else 1, "hidden": hidden, "heads": heads,
         "kv_heads": heads, "head_dim": max(1.0, hidden // heads), "vocab": 0.0, "mlp": "plain", "norm": "layer",
         "positions": "learned", "attention_bias": True, "output_bias": True, "mlp_bias": True, "head": "none",
         "patch": square(c, "patch_size"), "channels": c.count("num_channels", 3.0), "image_size": 0.0,
@@ -47,12 +47,12 @@ def sizes(c: Config, **own: Any) -> Fields:
 def _whole_patches(c: Config, found: Fields) -> None:
     """Pixels that no patch covers are left out, as a convolution does."""
     size, patch = found["image_size"], found["patch"]
-    if size == size and patch == patch and size % patch:
+    if known(size) and known(patch) and size % patch:
         found["image_size"] = size - size % patch
         c.report.notes.append(f"images of {size:g} pixels in patches of {patch:g}: {found['image_size']:g} are used")
 
 
-def _classified(c: Config, found: Fields, usual: str) -> Fields:
+def _classified(c: Config, usual: str) -> Fields:
     """The head of a vision transformer: a classifier, or the bare model's (`usual`)."""
     named = architecture(c)
     if named.endswith("ForImageClassification") or (not named and usual == "classifier"):
@@ -66,7 +66,7 @@ def _classified(c: Config, found: Fields, usual: str) -> Fields:
 def _vit(tokens: float, pooled: str = "classifier") -> Callable[[Config], Fields]:
     def read(c: Config) -> Fields:
         found = sizes(c, class_tokens=tokens, attention_bias=c.flag("qkv_bias", True))
-        return found | _classified(c, found, pooled)
+        return found | _classified(c, pooled)
 
     return read
 
@@ -133,7 +133,7 @@ def qwen2_5_tower(c: Config) -> Fields:
     patch, window = c.count("patch_size"), c.count("window_size")
     layers = c.count("num_hidden_layers")
     full = c.items("fullatt_block_indexes") or []
-    letters = "".join("f" if place in full else "c" for place in range(int(layers) if layers == layers else 1))
+    letters = "".join("f" if place in full else "c" for place in range(int(layers) if known(layers) else 1))
     c.report.assume(c.label("image_size"), QWEN_IMAGE, "any size: that many pixels a side are taken")
     return _qwen(
         c, mlp="gated", norm="rms", positions="rope", patch_bias=False, image_size=QWEN_IMAGE, mixers=repeated(letters),
@@ -144,7 +144,7 @@ def qwen2_5_tower(c: Config) -> Fields:
 def qwen3_tower(c: Config) -> Fields:
     """Qwen3-VL's: a table of positions for a square image, which is taken for the image's size."""
     rows = c.count("num_position_embeddings")
-    side = round(rows**0.5) if rows == rows else 1
+    side = round(rows**0.5) if known(rows) else 1
     if side * side != rows:
         c.refuse("num_position_embeddings", f"{rows:g} is no square number")
     size = side * c.count("patch_size")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from shardmeter.scenario.hugging_face.config import Config
 from shardmeter.scenario.hugging_face.decoder import Decoder, flag, without
 from shardmeter.scenario.hugging_face.experts import first, routed
-from shardmeter.scenario.hugging_face.layers import Fields, layer_count, mlps
+from shardmeter.scenario.hugging_face.layers import Fields, Part, layer_count, mlps
 
 PLAIN = without("attention_bias", (False,), "biases on the projections down to the latents")
 
@@ -39,7 +39,7 @@ def predicting(c: Config, found: Fields) -> Fields:  # noqa: ARG001
     return {"mtp": int(modules)}
 
 
-def listed(usual_dense: int) -> object:
+def listed(usual_dense: int) -> Part:
     """Dense and sparse layers as `mlp_layer_types` lists them; left out, the first few dense."""
 
     def read(c: Config, found: Fields) -> Fields:
@@ -62,7 +62,7 @@ DEEPSEEK = Decoder(
     LATENT,
     (_latent, PLAIN, without("mlp_bias", (False,), "biases of dense layers alone"), EXPERTS, first(), predicting),
 )
-LISTED = Decoder(LATENT, (_latent, PLAIN, EXPERTS, listed(1), predicting))  # type: ignore[arg-type]
+LISTED = Decoder(LATENT, (_latent, PLAIN, EXPERTS, listed(1), predicting))
 
 ROWS: Mapping[str, Decoder] = {
     "deepseek_v2": DEEPSEEK,

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from shardmeter.core.errors import shown
-from shardmeter.scenario.hugging_face.config import Config
+from shardmeter.scenario.hugging_face.config import Config, known
 
 Fields = dict[str, Any]
 Fact = Callable[[Config, Fields], Any]
+"""One field of a model, from the config and the fields before it."""
+Part = Callable[[Config, Fields], Fields]
+"""Several fields at once."""
 MIXERS = {
     "full_attention": "f", "attention": "f", "global": "f", "sliding_attention": "w", "local": "w",
     "chunked_attention": "c", "mamba": "m", "mamba2": "m",
@@ -21,7 +24,7 @@ MOST_LAYERS = 10_000
 def layer_count(found: Fields) -> int:
     """Layers, where they are read; 1 where that is a violation already."""
     layers = found.get("layers", 1)
-    return int(layers) if layers == layers and layers <= MOST_LAYERS else 1
+    return int(layers) if known(layers) and layers <= MOST_LAYERS else 1
 
 
 def repeated(letters: str) -> str:
@@ -31,7 +34,7 @@ def repeated(letters: str) -> str:
     )  # fmt: skip
 
 
-def mixers(rule: Callable[[Config, int], str] | None = None, window: str = "sliding_window", linear: str = "d") -> Fact:
+def mixers(rule: Callable[[Config, int], str] | None = None, window: str = "sliding_window", linear: str = "d") -> Part:
     """Fields `mixers` and `window`: from `layer_types` where the file has it, else by a rule of (config, place) → letter.
     `linear` is the letter of what the library calls linear attention in that model: a delta rule, or Mamba-2."""
 

@@ -11,6 +11,7 @@ from shardmeter.scenario.hugging_face.decoders import ATTENTION, HEADS, LLAMA, Q
 from shardmeter.scenario.hugging_face.latents import listed, predicting
 from shardmeter.scenario.hugging_face.layers import (
     Fields,
+    Part,
     above,
     alternate,
     every,
@@ -61,7 +62,7 @@ def _hunyuan(c: Config, found: Fields) -> Fields:
         c, found
     )
     shared = c.count("num_shared_expert", 1.0, least=0.0) if c.flag("use_mixed_mlp_moe", True) else 0.0
-    return made | ({"shared_ffn": shared * made["moe_ffn"]} if made else {})
+    return {**made, "shared_ffn": shared * made["moe_ffn"]} if made else {}
 
 
 def _residual(c: Config, found: Fields) -> Fields:
@@ -73,7 +74,7 @@ QK = {"qk_norm": either(lambda c: c.flag("use_qk_norm", True), "head", "none")}
 """Norms of queries and keys that a flag may take away (Hunyuan)."""
 
 
-def _prefix(key: str) -> object:
+def _prefix(key: str) -> Part:
     """The first layers dense, as many as a key says."""
 
     def read(c: Config, found: Fields) -> Fields:

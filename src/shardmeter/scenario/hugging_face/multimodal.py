@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from shardmeter.core.errors import shown
 from shardmeter.scenario.hugging_face import decoders, hybrids, latents, mixtures, published
-from shardmeter.scenario.hugging_face.config import ABSENT, Config
+from shardmeter.scenario.hugging_face.config import ABSENT, Config, known
 from shardmeter.scenario.hugging_face.decoder import without
 from shardmeter.scenario.hugging_face.decoders import GPT
 from shardmeter.scenario.hugging_face.images import TOWERS, clip_tower, siglip_tower
@@ -46,7 +46,7 @@ def _texts(c: Config, **own: object) -> Fields:
     if found["hidden"] % found["heads"]:
         c.refuse("num_attention_heads", f"{found['heads']:g} heads do not divide hidden_size = {found['hidden']:g}")
     return found | {
-        "layers": int(layers) if layers == layers else 1, "kv_heads": found["heads"],
+        "layers": int(layers) if known(layers) else 1, "kv_heads": found["heads"],
         "head_dim": max(1.0, found["hidden"] // found["heads"]), **own,
     }  # fmt: skip
 
@@ -96,6 +96,8 @@ def _whole(projector: Projector, text: str = "", images: str = "") -> Callable[[
             return {}
         found, tower = reader(words), sight(inner)
         found["tied"] = _tied(c, words)
+        if c.data.get("tie_word_embeddings") is not None:
+            c.report.assumed.pop(words.label("tie_word_embeddings"), None)
         joined = projector(c, inner, tower, found)
         record = tower_of(c, tower, c.kind)
         if found.get("mtp"):
@@ -150,7 +152,7 @@ def _shuffled(c: Config, inner: Config, tower: Fields, found: Fields) -> Fields:
 def _merger(extra_norms: bool = False) -> Projector:
     """Qwen-VL's merger; with `deepstack_visual_indexes` one more for each of those layers, each with a wider norm."""
 
-    def join(c: Config, inner: Config, tower: Fields, found: Fields) -> Fields:
+    def join(c: Config, inner: Config, tower: Fields, found: Fields) -> Fields:  # noqa: ARG001
         merge = inner.count("spatial_merge_size")
         named = "hidden_size" if "embed_dim" in inner.library.defaults else "out_hidden_size"
         out = inner.count(named)

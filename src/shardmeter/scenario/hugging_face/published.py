@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from shardmeter.scenario.hugging_face import experts
-from shardmeter.scenario.hugging_face.config import Config
+from shardmeter.scenario.hugging_face.config import Config, known
 from shardmeter.scenario.hugging_face.decoder import Decoder, either, flag, unless, without
 from shardmeter.scenario.hugging_face.decoders import ATTENTION, GPT, LLAMA
 from shardmeter.scenario.hugging_face.hybrids import ALONE
@@ -62,7 +62,7 @@ def _padded(c: Config, found: Fields) -> float:  # noqa: ARG001
     """Rows of an embedding that is padded to a multiple."""
     step = c.count("pad_vocab_size_multiple", 8.0)
     rows = c.count("vocab_size")
-    return math.ceil(rows / step) * step if rows == rows and step == step else rows
+    return math.ceil(rows / step) * step if known(rows) and known(step) else rows
 
 
 def _state_spaces(c: Config, found: Fields) -> Fields:

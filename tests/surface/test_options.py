@@ -28,6 +28,7 @@ OPTIONS = {
     "solve": SCENARIO | {"question"},
     "trace": SCENARIO | {"-o", "--out", "--svg", "--steps", "--ranks", "--straggle", "--seed"},
     "validate": {"file", "--bars", "--catalog", "--format"},
+    "show": {"file", "--format"},
     "catalog": {"kind", "name", "--catalog", "--format"},
 }
 

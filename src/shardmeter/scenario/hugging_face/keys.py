@@ -39,7 +39,7 @@ GROUPS: tuple[tuple[str, str], ...] = (
                           r"|use_gated_activation|use_(embedding_sharing|parallel_(block|embedding))|norm_before_gate|rms_norm"
                           r"|parallel_attn_mlp_res|mamba_inner_layernorms|qk_norm_type|use_qk_norm|attn_output_gate|output_gate_type|output_past"
                           r"|mtp_.*|use_mtp|multi_token_pred.*|moe_(gate|capacity|use_aux_free|drop_.*|random_.*|layer_num_.*)"
-                          r"|pad_vocab_size_multiple|is_composition|class_num|pool_type|num_image_tokens|ignore_index|org_vocab_size|verbose")),
+                          r"|pad_vocab_size_multiple|embd_layer|architecture|is_composition|class_num|pool_type|num_image_tokens|ignore_index|org_vocab_size|verbose")),
     ("images", (r"dynamic_image_size|(min|max)_dynamic_patch|use_thumbnail|template|use_(backbone|llm)_lora|force_image_size"
                r"|image_grid_pinpoints|image_aspect_ratio|use_image_newline_parameter|image_seq_length|num_media_embeds|vit_.*")),
     ("labels and tasks", (r"id2label|label2id|finetuning_task|problem_type|num_labels|summary_.*|classifier_.*|pooler_.*"

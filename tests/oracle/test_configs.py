@@ -70,7 +70,9 @@ def test_a_size_that_is_left_out_is_not_guessed(row):
 def test_the_table_of_classes_has_every_class_that_the_library_has():
     missing = [kind for kind in library_types() if kind in table()["others"]]
     assert not missing, "run scripts/config_classes.py"
-    assert {*readers(), *TOWERS} >= {row["config"].get("model_type", "") for row in READ if row["counted"] == "transformers"}
+    assert {*readers(), *TOWERS} >= {
+        row["config"].get("model_type", "") for row in READ if row["counted"] == "transformers"
+    }
 
 
 @pytest.mark.slow
@@ -85,4 +87,6 @@ def test_the_library_still_counts_what_the_table_says():
         with torch.device("meta"):
             network = getattr(transformers, named)._from_config(mapping[config["model_type"]].from_dict(config))
         network.tie_weights()
-        assert sum(one.numel() for one in set(network.parameters()) if one.requires_grad) == row["parameters"], row["name"]
+        assert sum(one.numel() for one in set(network.parameters()) if one.requires_grad) == row["parameters"], row[
+            "name"
+        ]

@@ -108,7 +108,13 @@ def test_folders_of_other_kinds(tmp_path):
     assert "holds weights" in refused(tmp_path / "model.safetensors")
     pipeline = tmp_path / "pipeline"
     write(pipeline, {"_class_name": "DiTPipeline"}, "model_index.json")
-    dit = {"num_attention_heads": 16, "attention_head_dim": 72, "num_layers": 28, "out_channels": 8, "norm_type": "ada_norm_zero"}
+    dit = {
+        "num_attention_heads": 16,
+        "attention_head_dim": 72,
+        "num_layers": 28,
+        "out_channels": 8,
+        "norm_type": "ada_norm_zero",
+    }
     write(pipeline / "transformer", {"_class_name": "Transformer2DModel", **dit})
     found = open_model(pipeline)
     assert found.model is not None
@@ -179,7 +185,14 @@ def test_a_damaged_file_is_refused_with_what_is_wrong(tmp_path, capsys, data, sa
 
 
 def test_all_faults_are_told_at_once_and_where(tmp_path):
-    bad = but(MIXTURE, num_hidden_layers="x", vocab_size=-1, num_key_value_heads=5, num_experts_per_tok=9, attention_dropout=0.0)
+    bad = but(
+        MIXTURE,
+        num_hidden_layers="x",
+        vocab_size=-1,
+        num_key_value_heads=5,
+        num_experts_per_tok=9,
+        attention_dropout=0.0,
+    )
     said = refused(write(tmp_path, json.dumps(bad, indent=1)))
     assert "4 problems" in said
     for key in ("num_hidden_layers", "vocab_size", "num_key_value_heads", "num_experts_per_tok"):

@@ -23,6 +23,8 @@ REQUIRED = frozenset({
 """Sizes that the library always writes at the top of a file: one that is not there is a damage, not a default."""
 MOST = 1e9
 """The largest number that any size of a model has."""
+MOST_LAYERS = 10_000
+"""The most layers that a model has: they set the length of lists."""
 
 
 def known(number: float) -> bool:
@@ -114,7 +116,7 @@ class Config:
         """A value as a whole number; nan after noting that it is none."""
         if isinstance(value, list) and value and all(item == value[0] for item in value):
             value = value[0]  # one number a layer, all the same
-        says = ""
+        says, most = "", MOST_LAYERS if key.endswith("layers") else MOST
         if isinstance(value, bool) or not isinstance(value, int | float):
             looks = isinstance(value, str) and value.strip().lstrip("-").isdigit()
             says = f"{told(value)}, where a whole number belongs"
@@ -127,8 +129,8 @@ class Config:
             says, way_out = f"{value} is no whole number", ""
         elif value < least:
             says, way_out = f"{value} is too small", f"at least {least:g}"
-        elif value > MOST:
-            says, way_out = f"{shown(value)} is beyond reason", f"at most {MOST:g}"
+        elif value > most:
+            says, way_out = f"{shown(value)} is beyond reason", f"at most {most:g}"
         if says:
             self.refuse(key, says, way_out)
             return math.nan

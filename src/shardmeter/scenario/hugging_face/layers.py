@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from shardmeter.core.errors import shown
-from shardmeter.scenario.hugging_face.config import Config, known
+from shardmeter.scenario.hugging_face.config import MOST_LAYERS, Config, known
 
 Fields = dict[str, Any]
 Fact = Callable[[Config, Fields], Any]
@@ -18,7 +18,6 @@ MIXERS = {
     "chunked_attention": "c", "mamba": "m", "mamba2": "m",
 }  # fmt: skip
 """The library's words for what mixes the tokens of a layer."""
-MOST_LAYERS = 10_000
 
 
 def layer_count(found: Fields) -> int:

@@ -242,6 +242,8 @@ def _check(made: dict[str, Any], c: Config) -> None:
             says, way_out = broken(float(value), bound(name, "count")) if math.isfinite(value) else ("is no number", "")
             if says:
                 c.refuse(_key(c, name), says, way_out)
+    if c.report.violations:
+        return
     for name, says, way_out in model_faults(made):
         if says:
             c.refuse(_key(c, name), says, way_out)

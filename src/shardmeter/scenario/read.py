@@ -17,7 +17,7 @@ from typing import Any
 
 from shardmeter.core.errors import BadScenario, UnknownName, Violation, cut, kind_of, printable, shown
 from shardmeter.core.files import read_text
-from shardmeter.scenario.hugging_face.files import is_config
+from shardmeter.scenario.hugging_face.files import is_checkpoint, is_config
 from shardmeter.scenario.yaml_reader import NESTING, VALUES, Path, read_yaml
 
 LARGEST_FILE = 1_000_000
@@ -81,11 +81,11 @@ def checkpoint(source: object) -> Document | None:
     """The scenario that names a checkpoint and nothing else, where `source` is a folder or a file that holds a Hugging Face
     configuration; None for anything else."""
     source = os.fspath(source) if isinstance(source, os.PathLike) else source
-    if not isinstance(source, str) or "\n" in source or source.lstrip().startswith("{"):
+    if not isinstance(source, str) or not source.strip() or "\n" in source or source.lstrip().startswith("{"):
         return None
     try:
         path = FilePath(source).expanduser()
-        folder, file = path.is_dir(), path.suffix.lower() == ".json" and path.is_file()
+        folder, file = path.is_dir() and is_checkpoint(path), path.suffix.lower() == ".json" and path.is_file()
     except (OSError, ValueError, RuntimeError):
         return None
     if folder or (file and is_config(read_file(path).data)):

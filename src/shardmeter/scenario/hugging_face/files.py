@@ -11,6 +11,8 @@ from shardmeter.core.files import file_name
 
 CONFIG = "config.json"
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".onnx")
+TELLING = frozenset({CONFIG, "adapter_config.json", "params.json", "model_index.json"})
+"""Files that only a checkpoint's folder has."""
 SHAPES = ("hidden_size", "num_hidden_layers", "n_embd", "n_layer", "n_layers", "d_model", "num_attention_heads")
 """Keys that only a configuration has, whether or not it names its model type."""
 NAME_IT = "name the config.json beside it"
@@ -59,6 +61,12 @@ def other(data: Mapping[str, Any]) -> str:
 def named_like_a_path(text: str) -> bool:
     """Whether a text can only be a path: it begins with a dot, a slash or a tilde."""
     return text in (".", "..") or text.startswith(("./", "../", "/", "~", ".\\", "..\\"))
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Whether a folder holds a checkpoint, or a part of one. Raises OSError."""
+    inside = [entry.name for entry in folder.iterdir()]
+    return bool(TELLING & set(inside)) or any(name.lower().endswith(WEIGHTS) for name in inside)
 
 
 def configuration(path: Path) -> Path:

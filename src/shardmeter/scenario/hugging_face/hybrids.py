@@ -8,7 +8,7 @@ from typing import Any
 
 from shardmeter.core.errors import shown
 from shardmeter.scenario.hugging_face import experts
-from shardmeter.scenario.hugging_face.config import Config, known
+from shardmeter.scenario.hugging_face.config import MOST, Config, known
 from shardmeter.scenario.hugging_face.decoder import Decoder, either, without
 from shardmeter.scenario.hugging_face.decoders import ATTENTION, HEADS, LLAMA
 from shardmeter.scenario.hugging_face.latents import predicting
@@ -62,14 +62,15 @@ def _wide(c: Config, found: Fields, factor: str, stated: str = "") -> float:
         return c.count(stated)
     expand = c.raw(factor, 2)
     wide = expand * found["hidden"] if isinstance(expand, int | float) and not isinstance(expand, bool) else math.nan
-    if known(wide) and wide != int(wide):
-        c.refuse(factor, f"{expand} × hidden_size = {wide:g} is no whole number")
+    if known(wide) and not (math.isfinite(wide) and wide == int(wide) and 0.0 < wide < MOST):
+        c.refuse(factor, f"{expand} × hidden_size = {wide:g} is no size")
+        return 1.0
     return float(int(wide)) if known(wide) else 1.0
 
 
 def _rank(c: Config, found: Fields, key: str) -> float:
     if c.raw(key, "auto") == "auto":
-        rank = math.ceil(found["hidden"] / 16.0) if found["hidden"] == found["hidden"] else 1
+        rank = math.ceil(found["hidden"] / 16.0) if known(found["hidden"]) else 1
         c.report.assume(c.label(key), rank, "auto: hidden_size/16")
         return float(rank)
     return c.count(key)

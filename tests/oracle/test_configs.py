@@ -30,6 +30,7 @@ def by_name(row):
 def test_total_and_active_parameters_are_exact(row):
     found = read(row["config"], row["name"], "config.json")
     assert not found.report.violations
+    assert found.model is not None
     assert families.parameters(found.model) == row["parameters"]
     assert families.active_parameters(found.model) == row.get("active", row["parameters"])
 

@@ -21,7 +21,7 @@ LLAMA: dict[str, Any] = {
 }  # fmt: skip
 MIXTURE = {**LLAMA, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "sliding_window": None}
 GEMMA = {**LLAMA, "model_type": "gemma3_text", "head_dim": 128, "sliding_window": 512}
-LLAVA = {
+LLAVA: dict[str, Any] = {
     "model_type": "llava", "text_config": {**LLAMA, "vocab_size": 32064},
     "vision_config": {"model_type": "clip_vision_model", "hidden_size": 1024, "num_attention_heads": 16, "patch_size": 14},
 }  # fmt: skip
@@ -122,9 +122,23 @@ def test_folders_of_other_kinds(tmp_path):
     assert any("shares one" in note for note in found.report.notes)
 
 
+def test_the_cache_of_the_library(tmp_path):
+    cache = tmp_path / "models--maker--llama-8b"
+    write(cache / "snapshots" / "0123abcd", LLAMA)
+    for path in (cache, cache / "snapshots" / "0123abcd"):
+        found = open_model(path)
+        assert found.model is not None
+        assert found.model.name == "llama-8b"
+    write(cache / "snapshots" / "4567cdef", LLAMA)
+    assert "a cache with 2 snapshots" in refused(cache)
+    (tmp_path / "bare" / "snapshots").mkdir(parents=True)
+    assert "no snapshot with a config.json" in refused(tmp_path / "bare")
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [
+        ({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "FP8"}}, "a quantisation"),
         ({"tokenizer_class": "LlamaTokenizer", "model_max_length": 4096}, "a tokenizer"),
         ({"_from_model_config": True, "bos_token_id": 1}, "generation"),
         ({"do_sample": True, "temperature": 0.6}, "generation"),

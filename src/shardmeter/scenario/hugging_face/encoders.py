@@ -114,18 +114,28 @@ BERTS = {
 }
 
 
+BUCKETS = 32.0
+"""Distances that T5 tells apart."""
+
+
 def _t5(c: Config) -> Fields:
     """T5 and its like. The sizes of both stacks are one; `feed_forward_proj` tells the MLP."""
     found = _stacks(c)
     wide = c.word("feed_forward_proj", "relu")
     buckets = c.count("relative_attention_num_buckets")
-    if buckets != 32.0:
+    if buckets != BUCKETS:
         c.refuse("relative_attention_num_buckets", f"{buckets:g}: only 32 distances are modelled")
     return found | {
         "ffn": c.count("d_ff"), "head_dim": c.count("d_kv"), "context": c.count("n_positions", 512.0, "as pre-trained"),
         "mlp": "gated" if wide.startswith("gated") else "plain", "norm": "rms", "positions": "relative",
         "tied": c.flag("tie_word_embeddings", True),
     }  # fmt: skip
+
+
+def _umt5(c: Config) -> Fields:
+    """UMT5: T5 whose every layer, not only the first of a stack, has a bias by distance."""
+    found = _t5(c)
+    return found | {"extra": BUCKETS * found["heads"] * (found["layers"] + found["encoder_layers"] - 2.0)}
 
 
 def _stacks(c: Config) -> Fields:
@@ -175,7 +185,7 @@ ROWS: Mapping[str, Callable[[Config], Fields]] = {
     "electra": Decoder(BERT, (_embedding, _electra, ABSOLUTE, ALONE)),
     "modernbert": Decoder({"family": "encoder", "mlp_bias": flag("mlp_bias"), "final_norm": True},
                           (_modern, _modern_head)),
-    "t5": _t5, "mt5": _t5,
+    "t5": _t5, "mt5": _t5, "umt5": _umt5,
     "bart": _bart(), "mbart": _bart(final=True), "blenderbot": _bart(0.0, final=True, embedded=False),
     "blenderbot-small": _bart(0.0), "pegasus": _bart(0.0, final=True, embedded=False, positions="none"),
     "m2m_100": _bart(0.0, final=True, embedded=False, positions="none"),

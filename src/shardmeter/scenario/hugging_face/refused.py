@@ -53,7 +53,6 @@ REASONS: tuple[tuple[str, str], ...] = (
     (r"albert", "layers that share one set of weights"),
     (r"openelm|OpenELM|decilm|nemotron-nas|nemotron_nas", "layers of unlike widths"),
     (r"switch_transformers|nllb-moe", "encoder-decoders with routed experts"),
-    (r"umt5", "a bias by distance in every layer"),
     ((r"longt5|led|longformer|big_?bird.*|reformer|nystromformer|funnel|convbert|squeezebert|fnet|xlnet|transfo-xl|ctrl|canine|"
      r"yoso|mra|rembert|mobilebert|ibert|luke|lxmert|visual_bert|bridgetower.*|flava.*|vilt|tapas|layoutlm.*|markuplm|roformer"),
      "an encoder of another make (sparse, factored or convolved)"),

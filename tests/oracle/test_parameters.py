@@ -39,7 +39,7 @@ def test_parameters_are_exactly_those_torch_counts(name):
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_active_parameters_are_all_of_them_but_the_experts_a_token_is_not_sent_to(name):
     model = load_catalog().model(name)
-    counted = int(PARAMETERS[name]["parameters"])
+    counted = int(PARAMETERS[name]["body"])
     active = active_parameters(model)
     assert active == int(active)
     assert (active < counted) == bool(model.experts)

@@ -418,7 +418,9 @@ def test_a_part_in_a_file_is_checked_like_the_scenario(tmp_path: Path) -> None:
     write(tmp_path, "base: llama-3.1-8b\nlayers: 4\n", "mine.yaml")
     assert load(file).model.layers == 4
     write(tmp_path, json.dumps({"model_type": "llama", "hidden_size": 8}), "config.json")
-    assert "Hugging Face" in refused(write(tmp_path, FILE.replace("llama-3.1-8b", "config.json"), "hf.yaml"))
+    said = refused(write(tmp_path, FILE.replace("llama-3.1-8b", "config.json"), "hf.yaml"))
+    assert "num_hidden_layers: is missing" in said
+    assert "vocab_size: is missing" in said
 
 
 def test_sources_that_are_no_scenario() -> None:

@@ -31,6 +31,7 @@ OPTIONS = {
     | {"--over", "--columns", "-o", "--out", "--overwrite", "--engine", "--workers", "--shard", "--join"},
     "trace": SCENARIO | {"-o", "--out", "--svg", "--steps", "--ranks", "--straggle", "--seed"},
     "validate": {"file", "--bars", "--catalog", "--format"},
+    "show": {"file", "--format"},
     "catalog": {"kind", "name", "--catalog", "--format"},
 }
 

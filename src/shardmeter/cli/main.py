@@ -18,6 +18,7 @@ from shardmeter.cli.explain import explain
 from shardmeter.cli.output import PipeClosedError, UnwritableError, prepare, say, silence, written
 from shardmeter.cli.plan import plan
 from shardmeter.cli.predict import predict
+from shardmeter.cli.show import show
 from shardmeter.cli.solve import solve
 from shardmeter.cli.sweep import sweep
 from shardmeter.cli.trace import trace
@@ -37,7 +38,7 @@ def cli(debug: bool) -> None:
     """How fast, how much memory, how long and how much: transformer training on any GPUs and any sharding."""
 
 
-for _command in (predict, explain, plan, solve, sweep, trace, validate, catalog):
+for _command in (predict, explain, plan, solve, sweep, trace, validate, catalog, show):
     cli.add_command(_command)
 
 

@@ -39,7 +39,7 @@ SCENARIO_OPTIONS = (
     click.option(
         "--model",
         metavar="NAME|FILE",
-        help="A model of the catalog, or a file with its numbers (a Hugging Face config.json is not read yet).",
+        help="A model of the catalog, a Hugging Face config.json or a folder with one, or a file with its numbers.",
     ),
     click.option("--gpus", metavar="NxNAME", help="One island of N accelerators, as in 64xH100-SXM5-80GB."),
     click.option(

@@ -13,6 +13,7 @@ import re
 from types import ModuleType
 
 from shardmeter.core.errors import UnknownName
+from shardmeter.core.record import changed
 from shardmeter.core.units import Count
 from shardmeter.specs.model import Model
 
@@ -45,19 +46,6 @@ def family(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name}")
 
 
-def active_parameters(model: Model) -> Count:
-    """Parameters that one token meets, exact: of routed experts the `top_k` that it is sent to, of everything else (embeddings,
-    towers and prediction modules too) all. Raises UnknownName for a family that is not built."""
-    total: Count = 0.0
-    for block in family(model.family).blocks(model):
-        met = block.experts
-        if block.routed:
-            part = block.part or model
-            met = met / part.experts * part.top_k
-        total = total + block.count * (block.matrices + block.vectors + met)
-    return total
-
-
 def sized(model: Model, seq: Count) -> Model:
     """The model with the lengths that only the run knows, for families that ask for them (`sized(model, seq)`)."""
     own = getattr(family(model.family), "sized", None)
@@ -81,6 +69,18 @@ def assumed(model: Model) -> tuple[str, ...]:
     """What is taken for granted of every model of a family (`ASSUMED`), one sentence each."""
     found: tuple[str, ...] = getattr(family(model.family), "ASSUMED", ())
     return found
+
+
+def parameters(model: Model) -> Count:
+    """All parameters, a tied matrix counted once, without prediction modules: the count that models are known by."""
+    blocks = family(model.family).blocks(changed(model, mtp=0))
+    return sum((block.count * block.parameters for block in blocks), 0.0)
+
+
+def active_parameters(model: Model) -> Count:
+    """Parameters that one token passes, the embedding whole: those of the same model with no other experts than the token is sent
+    to. So the rows that the router keeps for the others are not counted, though they are multiplied (some 0.1 %)."""
+    return parameters(changed(model, experts=model.top_k))
 
 
 def image_tokens(model: Model) -> Count | None:

@@ -70,9 +70,10 @@ def matrices(model: Model, mixer: str) -> Count:
 def vectors(model: Model, mixer: str) -> Count:
     """Convolution (with a bias in Mamba-2), decay and step bias of each head (and a skip weight in Mamba-2), norm of the result:
     over all values in Mamba-2, one for all heads in the delta rule. The selective scan: a decay for every element of the state, and
-    norms of the step's latent, keys and queries."""
+    (Jamba's) norms of the step's latent, keys and queries."""
     if mixer == SCAN:
-        return inner(model) * (model.conv_width + 3.0 + model.state_dim) + _chosen(model)
+        norms = _chosen(model) if model.scan_norms else 0.0
+        return inner(model) * (model.conv_width + 3.0 + model.state_dim) + norms
     if mixer == MAMBA:
         return _convolved(model, mixer) * (model.conv_width + 1.0) + 3.0 * model.state_heads + inner(model)
     return _convolved(model, mixer) * model.conv_width + 2.0 * model.state_heads + model.state_head_dim

@@ -117,13 +117,12 @@ def _shared(model: Model, kind: Kind) -> bool:
 def blocks(model: Model) -> tuple[Block, ...]:
     """Embedding, layers, head. A tied head owns no matrix (its copy on a later stage is the pipeline's business)."""
     rows = model.context if model.positions == "learned" else 0.0
-    embedding_norm = norm_vectors(model, model.hidden) if model.embedding_norm else 0.0
+    norm = norm_vectors(model, model.hidden)
+    small = (norm if model.embedding_norm else 0.0) + model.extra
     head = 0.0 if model.tied else model.vocab * model.hidden
-    head_vectors = norm_vectors(model, model.hidden) + (model.vocab if model.head_bias else 0.0)
+    head_vectors = (norm if model.final_norm else 0.0) + (model.vocab if model.head_bias else 0.0)
     return (
-        Block(
-            name="embedding", count=1, matrices=model.vocab * model.hidden + rows * model.hidden, vectors=embedding_norm
-        ),
+        Block(name="embedding", count=1, matrices=model.vocab * model.hidden + rows * model.hidden, vectors=small),
         *layers(model),
         Block(name="head", count=1, matrices=head, vectors=head_vectors, outputs=model.vocab),
     )
@@ -199,8 +198,9 @@ def operations(model: Model, block: str, tokens: Count, seq: Count, kernels: str
 
 
 def _head(model: Model, tokens: Count, norm: tuple[float, float]) -> tuple[Compute, ...]:
+    last = streamed("final norm", tokens * model.hidden, *norm, "sequence") if model.final_norm else ()
     return (
-        *streamed("final norm", tokens * model.hidden, *norm, "sequence"),
+        *last,
         *matmul("logits", tokens, model.hidden, model.vocab, "column"),
         *streamed("loss", tokens * model.vocab, 1.0, 1.0, "heads"),  # bytes per logit: `strategies.loss`
     )

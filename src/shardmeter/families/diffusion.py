@@ -52,6 +52,7 @@ def blocks(model: Model) -> tuple[Block, ...]:
     """Patch, time-step and class embedding; layers; head. Modulations, embedding and head are whole on every rank."""
     own, hidden = sequence(model), model.hidden
     embedding = vision.patch_matrix(model) + conditioning(model) + 3.0 * hidden + (model.vocab + 1.0) * hidden
+    embedding = embedding + model.extra
     modulation = MODULATIONS * (hidden * hidden + hidden)
     head = LAST * (hidden * hidden + hidden) + (hidden + 1.0) * outputs(model)
     return (

@@ -1,10 +1,10 @@
 """Encoders of text: BERT, RoBERTa and their like. A decoder's layer whose attention sees every token, and a head that guesses
 masked tokens.
 
-The head (`usual`) is a dense layer as wide as the model, an activation, a norm and the logits of every position, masked or not;
-other heads are those of two towers (`dual_encoder`). Layers have their norms before or after: the count is the same, but after
-such layers there is no final norm. Leaves out: the classifier of sentence pairs and its pooler, logits of the masked
-positions alone, batches without padding. Sources: Devlin 2019; Liu 2019 (RoBERTa).
+The head (`usual`) is a dense layer as wide as the model, an activation, a norm and the logits of every position, masked or not.
+Others look at one token: `pooler`, a dense layer; `classifier`, a dense layer and `classes` logits; `none`. Layers have their norms before or after: the count is the same, but after
+such layers there is no final norm. Leaves out: the classifier of sentence pairs beside the usual head, logits of the
+masked positions alone, batches without padding. Sources: Devlin 2019; Liu 2019 (RoBERTa).
 """
 
 from __future__ import annotations
@@ -28,13 +28,22 @@ def final_norm(model: Model) -> Count:
 def blocks(model: Model) -> tuple[Block, ...]:
     """Embedding (tokens, positions, segments), layers, head. The transform before the logits is whole on every rank."""
     embedding, *layers, head = decoder.blocks(model)
-    transform = model.hidden * model.hidden + (model.hidden if model.mlp_bias else 0.0)
-    vectors = final_norm(model) + transform + decoder.norm_vectors(model, model.hidden)
-    return (
-        changed(embedding, matrices=embedding.matrices + model.segments * model.hidden),
-        *layers,
-        changed(head, vectors=vectors + (model.vocab if model.head_bias else 0.0)),
-    )
+    biased = 1.0 if model.mlp_bias else 0.0
+    vectors = final_norm(model)
+    if model.head != "none":
+        vectors = vectors + model.hidden * model.hidden + biased * model.hidden
+    if guesses(model):
+        vectors = vectors + decoder.norm_vectors(model, model.hidden) + (model.vocab if model.head_bias else 0.0)
+        head = changed(head, vectors=vectors)
+    else:
+        vectors = vectors + model.classes * (model.hidden + 1.0)
+        head = changed(head, matrices=0.0, vectors=vectors, seq=1.0, pairs=0.0, outputs=model.classes)
+    return (changed(embedding, matrices=embedding.matrices + model.segments * model.hidden), *layers, head)
+
+
+def guesses(model: Model) -> bool:
+    """Whether the head guesses masked tokens: the usual one."""
+    return model.head == "usual"
 
 
 def order(model: Model) -> tuple[tuple[str, int], ...]:
@@ -48,24 +57,44 @@ def parameters(model: Model) -> Count:
 
 
 def training_flops(model: Model, tokens: Count, seq: Count) -> Flop:
-    """FLOPs of forward and backward by mfu's count: 6 × matmul parameters (the head's transform and logits included, the
-    embedding not) per token, and attention: 12 · layers · seq · query width per token."""
-    matrices = decoder.active_matrices(model) + model.hidden * (model.vocab + model.hidden)
+    """FLOPs of forward and backward by mfu's count: 6 × matmul parameters (the head's included, of one token's head for each
+    sequence; the embedding not) per token, and attention: 12 · layers · seq · query width per token."""
+    matrices = decoder.active_matrices(model)
+    if guesses(model):
+        matrices = matrices + model.hidden * (model.vocab + model.hidden)
+    elif model.head != "none":
+        matrices = matrices + model.hidden * (model.classes + model.hidden) / seq
     attention = model.layers * seq * decoder.query_width(model)
     return tokens * (3.0 * FLOP_PER_MAC * matrices + 6.0 * FLOP_PER_MAC * attention)
 
 
 def operations(model: Model, block: str, tokens: Count, seq: Count, kernels: str) -> tuple[Compute, ...]:
     """All phases of one piece of `block` for `tokens` tokens in sequences of `seq`, before any sharding."""
-    found = unmasked(decoder.operations(model, block, tokens, seq, kernels))
-    if block != "head":
-        return found
     plain = decoder.PASSES[kernels][3]
+    if block != "head":
+        return unmasked(decoder.operations(model, block, tokens, seq, kernels))
+    if not guesses(model):
+        return _one_token(model, tokens, plain)
+    found = decoder.operations(changed(model, final_norm=True), block, tokens, seq, kernels)  # the transform's own norm
     return (
         *matmul("transform", tokens, model.hidden, model.hidden, "tokens"),
         *streamed("transform activation", tokens * model.hidden, *plain, "sequence"),
         *found,
     )
+
+
+def _one_token(model: Model, samples: Count, plain: tuple[float, float]) -> tuple[Compute, ...]:
+    """What looks at one token of each of `samples` sequences. The last norm of all tokens, where there is one, is left out."""
+    if model.head == "none":
+        return ()
+    found = (
+        *matmul("pooler", samples, model.hidden, model.hidden, "none"),
+        *streamed("pooler activation", samples * model.hidden, *plain, "none"),
+    )
+    if model.head != "classifier":
+        return found
+    logits = matmul("logits", samples, model.hidden, model.classes, "none")
+    return (*found, *logits, *streamed("loss", samples * model.classes, 1.0, 1.0, "none"))
 
 
 def linear_inputs(model: Model, block: str) -> tuple[Count, Count]:

@@ -64,7 +64,7 @@ def blocks(model: Model) -> tuple[Block, ...]:
         Block(name="encoder head", count=1, matrices=0.0, vectors=last, pairs=0.0),
     )
     own = (
-        Block(name="decoder embedding", count=1, matrices=rows, vectors=table.vectors + bias, seq=length),
+        Block(name="decoder embedding", count=1, matrices=rows, vectors=table.vectors - model.extra + bias, seq=length),
         Block(
             name=LAYER, count=model.layers, matrices=decoder.layer_matrices(model, KIND) + attention_matrices(model),
             vectors=crossed, seq=length, pairs=3.0,

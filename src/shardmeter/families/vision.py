@@ -2,7 +2,7 @@
 
 One product embeds the patches; class tokens and learned positions are added; layers are an encoder's. The head: `classifier`
 (the class token, or the mean, times one matrix), `projection` (into the space of two towers: CLIP), `pooling` (attention with
-one learned query and an MLP: SigLIP), `none`. The sequence is (image/patch)² and the class tokens: the model gives it, the run
+one learned query and an MLP: SigLIP), `pooler` (a dense layer on one token), `none`. The sequence is (image/patch)² and the class tokens: the model gives it, the run
 does not. Leaves out: windows and pyramids (Swin), images of unlike sizes, augmentation and decoding of images, a second head
 for distillation. Sources: Dosovitskiy 2021 §3.1; Touvron 2021 (DeiT), 2022 (DeiT III); Zhai 2023 (SigLIP's pooling).
 """
@@ -12,6 +12,8 @@ from __future__ import annotations
 from shardmeter.core.record import changed
 from shardmeter.core.units import Bytes, Count, Flop
 from shardmeter.families import decoder
+from shardmeter.families._attention import keys_seen
+from shardmeter.families._kinds import placed
 from shardmeter.families.operations import (
     FLOP_PER_MAC,
     Block,
@@ -52,6 +54,7 @@ def blocks(model: Model) -> tuple[Block, ...]:
     rows = patches(model) + (model.class_tokens if model.class_position else 0.0)
     norm = decoder.norm_vectors(model, model.hidden)
     embedding = patch_matrix(model) + model.class_tokens * model.hidden + (model.hidden if model.patch_bias else 0.0)
+    embedding = embedding + model.extra
     if model.positions == "learned":
         embedding = embedding + rows * model.hidden
     scale = 2.0 * model.hidden if model.layer_scale else 0.0
@@ -79,7 +82,8 @@ def head_matrices(model: Model) -> Count:
         return model.hidden * model.vocab
     width = decoder.query_width(model)
     pooling = 4.0 * model.hidden * width + 2.0 * model.hidden * model.ffn
-    return {"projection": model.hidden * model.projection, "pooling": pooling}.get(model.head, 0.0)
+    pooler = model.hidden * model.hidden
+    return {"projection": model.hidden * model.projection, "pooling": pooling, "pooler": pooler}.get(model.head, 0.0)
 
 
 def head_vectors(model: Model) -> Count:
@@ -88,6 +92,8 @@ def head_vectors(model: Model) -> Count:
     total = norm if model.final_norm else 0.0
     if classifies(model) and model.head_bias:
         total = total + model.vocab
+    if model.head == "pooler":
+        total = total + model.hidden
     if model.head == "pooling":
         total = total + model.hidden + 3.0 * decoder.query_width(model) + model.hidden + norm + model.ffn + model.hidden
     return total
@@ -105,10 +111,12 @@ def parameters(model: Model) -> Count:
 
 def training_flops(model: Model, tokens: Count, seq: Count) -> Flop:
     """FLOPs of forward and backward by mfu's count, for tokens/seq images: 6 × the patch matrix for each patch, 6 × the layers'
-    matrices for each token, 6 × the head's for each image, and 12 · layers · sequence² · query width of attention."""
+    matrices for each token, 6 × the head's for each image, and 12 · layers · sequence · keys seen · query width of attention."""
     own, width = sequence(model), decoder.query_width(model)
     image = patches(model) * patch_matrix(model) + own * decoder.active_matrices(model) + head_matrices(model)
-    attention = model.layers * own * own * width
+    attention: Count = 0.0
+    for kind, places in placed(model):
+        attention = attention + len(places) * own * keys_seen(model, kind.mixer, own)[0] * width
     if model.head == "pooling":  # keys and values of every token, queries of one
         image = image + (own - 1.0) * 2.0 * model.hidden * width
         attention = attention + own * width
@@ -141,8 +149,9 @@ def _head(model: Model, images: Count, plain: tuple[float, float]) -> tuple[Comp
     if classifies(model):
         logits = matmul("logits", images, hidden, model.vocab, "none")
         return (*logits, *streamed("loss", images * model.vocab, 1.0, 1.0, "none"))
-    if model.head == "projection":
-        return matmul("projection", images, hidden, model.projection, "none")
+    if model.head in ("projection", "pooler"):
+        wide = model.projection if model.head == "projection" else hidden
+        return matmul(model.head, images, hidden, wide, "none")
     if model.head != "pooling":
         return ()
     return (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from shardmeter.core.errors import BadScenario, kind_of
 from shardmeter.scenario.override import Overrides, apply_options, apply_overrides
-from shardmeter.scenario.read import Document, read, within
+from shardmeter.scenario.read import Document, checkpoint, read, within
 
 if TYPE_CHECKING:
     from shardmeter.scenario.parts import Rows
@@ -26,7 +26,8 @@ def load(
     begins: Collection[str] = (),
     planning: bool = False,
 ) -> Scenario:
-    """A resolved scenario from a file, a YAML text, a mapping, or None (options only).
+    """A resolved scenario from a file, a YAML text, a mapping, or None (options only). A Hugging Face config.json, or a folder
+    that holds one, is a scenario that names its model and nothing else.
 
     `options` are the shortcuts of the command line (model, stack, gpus, instance, fabric, price, plan, seq or seq_len,
     micro_batch, global_batch, tokens); `overrides` are `a.b=VALUE` texts, or values by path, and win over them. `catalog` is a catalog, a folder of
@@ -56,7 +57,7 @@ def opened(
 
     if options is not None and not isinstance(options, Mapping):
         raise BadScenario(f"options: {kind_of(options)}, where a mapping such as {{'model': 'llama-3.1-8b'}} belongs")
-    document = within(read(source))
+    document = checkpoint(source) or within(read(source))
     if not hasattr(catalog, "accelerator"):
         from shardmeter.scenario.catalog import catalog_of
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from shardmeter.core.errors import BadScenario, UnknownName, Violation, cut, kind_of, nearest, shown
 from shardmeter.scenario.grammar import SYNC_ALIASES, parse_plan
+from shardmeter.scenario.hugging_face.files import named_like_a_path
 from shardmeter.scenario.ranges import value as read_value
 from shardmeter.scenario.read import SUFFIXES, Document, plain
 from shardmeter.scenario.yaml_reader import NESTING, Path
@@ -180,7 +181,7 @@ def _set(document: Document, path: tuple[str, ...], value: Any, where: str) -> N
         document.data["fleet"] = {"islands": [{"gpus": document.data.pop("gpus")}]}
     if path[:1] == ("plan",):
         _win_over_islands(document, path, where)
-    if path[-1] in _NAMED and isinstance(value, str) and value.lower().endswith(SUFFIXES):
+    if path[-1] in (*_NAMED, "base") and isinstance(value, str) and _is_file(value):
         value = _from_here(document, value)
     inner: Any = document.data
     reached: list[str | int] = []
@@ -208,6 +209,16 @@ def _set(document: Document, path: tuple[str, ...], value: Any, where: str) -> N
     for known in [p for p in document.places if p[: len(done)] == done]:
         del document.places[known]
     document.places[done] = where
+
+
+def _is_file(value: str) -> bool:
+    """Whether a value names a file or a folder: by its ending, by how it is written, or because such a folder is here."""
+    if value.lower().endswith(SUFFIXES) or named_like_a_path(value):
+        return True
+    try:
+        return "/" in value and FilePath(value).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def _from_here(document: Document, name: str) -> str:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from shardmeter.core.errors import BadData, BadScenario, UnknownName, Violation, printable
 from shardmeter.core.record import changed
 from shardmeter.scenario.bounds import model_faults
+from shardmeter.scenario.hugging_face.files import WEIGHTS, is_config, named_like_a_path
 from shardmeter.scenario.inline import inline
 from shardmeter.scenario.read import SUFFIXES, Document, read_file
 from shardmeter.scenario.schema import validate
@@ -113,10 +114,12 @@ class Findings:
 
 
 def part(record: type[R], given: str | BaseModel, rows: Rows, path: Path, found: Findings) -> R | None:
-    """The record of a name, a file or an inline mapping; None after noting why there is none."""
+    """The record of a name, a file, a checkpoint's folder or an inline mapping; None after noting why there is none."""
     if isinstance(given, str) and given.lower().endswith(SUFFIXES):
         return _from_file(record, given, rows, path, found)
     if isinstance(given, str):
+        if record is Model and _in_the_file_system(given, rows, found):
+            return _from_checkpoint(given, found, path)
         looked_up = lookup(record, given, rows, path, found)
         return looked_up if isinstance(looked_up, record) else None
     return _from_mapping(record, given, rows, path, found)
@@ -144,10 +147,8 @@ def _from_file(record: type[R], name: str, rows: Rows, path: Path, found: Findin
         ):
             found.violations.append(changed(violation, field=violation.field or field))
         return None
-    if "model_type" in document.data or "architectures" in document.data:
-        way_out = "write its numbers as a model file: layers, hidden, ffn, heads, kv_heads, vocab"
-        found.refuse(path, f"{name}: reading a Hugging Face config.json is not modelled yet", way_out)
-        return None
+    if record is Model and is_config(document.data):
+        return _from_checkpoint(name, found, path)
     given, bad = validate(inline(record), document)
     found.violations += bad
     if given is None:
@@ -159,6 +160,42 @@ def _from_file(record: type[R], name: str, rows: Rows, path: Path, found: Findin
     found.assumptions += inner.assumptions
     found.said += [(path + below, key) for below, key in inner.said]
     return made
+
+
+def _in_the_file_system(given: str, rows: Rows, found: Findings) -> bool:
+    """Whether the name of a model is a path: written like one, or a folder (or a file of weights) that no row is called."""
+    if named_like_a_path(given) or given.lower().endswith(WEIGHTS):
+        return True
+    try:
+        folder = (found.document.folder / given).is_dir()
+    except (OSError, ValueError):
+        return False
+    if not folder:
+        return False
+    try:
+        rows.model(given)
+    except UnknownName:
+        return True
+    return False
+
+
+def _from_checkpoint(given: str, found: Findings, path: Path) -> Model | None:
+    """The model of a Hugging Face config.json, or of a folder that holds one, with what it leaves out among the assumptions."""
+    from shardmeter.scenario.hugging_face.reading import open_model
+
+    file = FilePath(given).expanduser()
+    try:
+        read = open_model(file if file.is_absolute() else found.document.folder / file)
+    except BadScenario as error:
+        field = ".".join(map(str, path))
+        plain = Violation(field=field, says=error.message, where=found.document.where(path))
+        found.violations += error.violations or (plain,)
+        return None
+    report = read.report
+    found.assumptions += [f"the model is {report.source}, read as {report.kind}: `shardmeter show FILE` tells how"]
+    found.assumptions += [line for line in (report.sentence(), *report.notes) if line]
+    found.warnings += read.report.warnings
+    return read.model
 
 
 def _from_mapping(
@@ -174,7 +211,7 @@ def _from_mapping(
         own["vision"] = tower
     base = own.pop("base", None)
     if base is not None:
-        row = lookup(record, base, rows, (*path, "base"), found)
+        row = part(record, base, rows, (*path, "base"), found)
         return None if row is None else _overridden(row, own, name, path, found)
     if record is Model:
         own = _model_defaults(own, path, found)

@@ -17,6 +17,7 @@ from typing import Any
 
 from shardmeter.core.errors import BadScenario, UnknownName, Violation, cut, kind_of, printable, shown
 from shardmeter.core.files import read_text
+from shardmeter.scenario.hugging_face.files import is_checkpoint, is_config
 from shardmeter.scenario.yaml_reader import NESTING, VALUES, Path, read_yaml
 
 LARGEST_FILE = 1_000_000
@@ -76,6 +77,28 @@ def read(source: object, *, what: str = "scenario") -> Document:
             raise BadScenario(f"a text of {len(source)} characters is no {what}; at most {LARGEST_FILE}")
         return _document(source, what, ".yaml", FilePath())
     return read_file(FilePath(source))
+
+
+def checkpoint(source: object) -> Document | None:
+    """The scenario that names a checkpoint and nothing else, where `source` is a folder or a file that holds a Hugging Face
+    configuration; None for anything else."""
+    source = os.fspath(source) if isinstance(source, os.PathLike) else source
+    if not isinstance(source, str) or not source.strip() or "\n" in source or source.lstrip().startswith("{"):
+        return None
+    try:
+        path = FilePath(source).expanduser()
+        folder, file = path.is_dir() and is_checkpoint(path), path.suffix.lower() == ".json" and path.is_file()
+    except (OSError, ValueError, RuntimeError):
+        return None
+    if folder or (file and is_config(read_file(path).data)):
+        return Document({"model": path_text(path)}, source)
+    return None
+
+
+def path_text(path: FilePath) -> str:
+    """A path as a model's text says it: never to be taken for a name."""
+    text = str(path)
+    return text if path.is_absolute() or text.startswith(".") else f"./{text}"
 
 
 def read_file(path: FilePath) -> Document:

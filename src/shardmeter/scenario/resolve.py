@@ -18,6 +18,7 @@ from shardmeter.families import assumed, family, given_sequence, names
 from shardmeter.families.operations import is_layer
 from shardmeter.scenario.choices import Asked, chosen, unasked
 from shardmeter.scenario.fleet import overridden, resolve_island
+from shardmeter.scenario.hugging_face.files import is_config
 from shardmeter.scenario.ignored import ignored
 from shardmeter.scenario.parts import SAME, Findings, Rows, check_names, part
 from shardmeter.scenario.read import Document
@@ -89,10 +90,8 @@ def read_parts(found: Findings, rows: Rows) -> Parts:
 
     Raises as `resolve` does where the rest cannot be asked: no shape that can be read, no island."""
     document = found.document
-    if "model_type" in document.data or "architectures" in document.data:
-        found.refuse(
-            (), "this is a Hugging Face config.json, which is not read yet", "write the model's numbers inline"
-        )
+    if is_config(document.data):
+        found.refuse((), "this is a Hugging Face config.json without its file", "name the file: model: ./config.json")
         found.stop()
     given, bad = validate(ScenarioInput, document)
     if given is None:

@@ -10,8 +10,8 @@ WORDS: dict[str, tuple[str, ...]] = {
     "norm": ("rms", "layer", "layer_no_bias", "layer_plain"),
     "positions": ("rope", "learned", "alibi", "relative", "none"),
     "qk_norm": ("none", "head", "full"),
-    "head": ("usual", "classifier", "projection", "pooling", "none"),
-    "projector": ("none", "linear", "mlp", "merger"),
+    "head": ("usual", "classifier", "projection", "pooling", "pooler", "none"),
+    "projector": ("none", "linear", "mlp", "merger", "mean", "pooled", "adapter"),
     "contrast": ("none", "softmax", "sigmoid"),
 }
 """The words each named field of a model may hold."""
@@ -103,8 +103,13 @@ class Model:
     """Tokens that a recurrent layer's kernels take at a time."""
     step_rank: Count = 0.0
     """Selective scan: width of the latent that the step of every channel is made from (Jamba: `mamba_dt_rank`)."""
+    scan_norms: bool = True
+    """Selective scan: norms of the step's latent, of keys and of queries (Jamba has them, Mamba has not)."""
     conv_width: Count = 4.0
     """Tokens that the short convolution of a recurrent layer spans."""
+    extra: Count = 0.0
+    """Small parameters that no other field names and no product uses (a mask token, the end of an image's row, learned
+    activations); held with the embedding."""
     tied: bool = False
     """Whether the head shares the embedding matrix."""
     head_bias: bool = False
@@ -128,8 +133,11 @@ class Model:
     segments: Count = 0.0
     """Rows of the segment embedding (BERT: 2)."""
     head: str = "usual"
-    """What stands at the end: usual (of the family), classifier (`vocab` classes), projection (into the joint space), pooling
-    (attention with one learned query: SigLIP), none."""
+    """What stands at the end: usual (of the family), classifier (of an image: `vocab` classes; of a text: a dense layer and
+    `classes`), projection (into the joint space), pooling (attention with one learned query: SigLIP), pooler (a dense layer on one
+    token: BERT alone), none."""
+    classes: Count = 0.0
+    """Classes of a text that an encoder's classifier tells apart."""
     projection: Count = 0.0
     """Width of the space that two towers share."""
     causal: bool = True
@@ -137,7 +145,16 @@ class Model:
     contrast: str = "none"
     """Contrastive loss over the batch of all replicas: softmax (CLIP), sigmoid (SigLIP), none."""
     projector: str = "none"
-    """From the image tower into the text: linear, mlp (two matrices: LLaVA), merger (patches side by side, then two: Qwen-VL)."""
+    """From the image tower into the text: linear, mlp (two matrices: LLaVA), merger (patches side by side, a norm, then two:
+    Qwen-VL), mean (patches averaged, then one: Gemma 3), pooled (a matrix merges patches, then two: Mistral 3), adapter (three:
+    Llama 4)."""
+    projector_ffn: Count = 0.0
+    """Width between the matrices of a projector of kind mlp or adapter; 0 = `hidden`."""
+    projector_bias: bool = True
+    projector_vectors: Count = 0.0
+    """Parameters of the projector's norms, beside that of a merger."""
+    projectors: Count = 1.0
+    """Projectors of that kind: more than one where deeper layers are fed too (Qwen3-VL's deepstack)."""
     merge: Count = 1.0
     """Patches of one side that the projector makes one token of."""
     images: Count = 1.0

@@ -9,7 +9,7 @@ import numpy as np
 from shardmeter.core.record import record
 from shardmeter.core.units import GIB, Number
 from shardmeter.engine.evaluate import evaluate
-from shardmeter.families import sample
+from shardmeter.families import active_parameters, parameters, sample
 from shardmeter.physics import money
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.fleet import Island
@@ -78,6 +78,12 @@ class Prediction:
         run = self._run(island)
         ways = () if self.fits else ways_out(self.scenario, e)
         return {
+            "model": {
+                "name": self.scenario.model.name,
+                "family": self.scenario.model.family,
+                "parameters": _number(parameters(self.scenario.model)),
+                "active_parameters": _number(active_parameters(self.scenario.model)),
+            },
             "fits": self.fits,
             "fits_probability": trust.fits_probability(
                 self.scenario, _number(e.memory_peak), _number(e.memory_limit), _number(e.memory_exact)

@@ -27,6 +27,7 @@ UNSTATED: dict[str, str] = {
     "mcore-2025": "zero1",
     "bridge-2025": "zero1",
     "bridge-2026": "zero1",
+    "bridge-2026-graphs": "zero1",
     "mlperf-nemo": "zero1",
     "misc-small": "ddp",
     "torchtune-2025": "fsdp",

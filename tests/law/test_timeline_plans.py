@@ -22,7 +22,8 @@ from shardmeter.specs import Island, Model, Plan, Run, Stack, Tier
 CATALOG = load_catalog()
 MODELS = tuple(CATALOG.model(name) for name in ("llama-3.1-8b", "gpt2-xl", "llama-3.2-1b"))
 DEVICES = tuple(CATALOG.accelerator(name) for name in ("H100-SXM5-80GB", "A100-SXM4-80GB", "A10G"))
-STACKS = tuple(CATALOG.stack(name) for name in CATALOG.names("stacks"))
+STACKS = tuple(changed(CATALOG.stack(name), batch_overlap=False) for name in CATALOG.names("stacks"))
+"""Merged turns are not drawn."""
 NETWORKS = {"one switch": 0.0, "ndr400": 50e9, "hdr200": 25e9, "100 GbE": 12.5e9, "10 GbE": 1.25e9}
 PLANS = 800
 Asked = tuple[Model, Island, Plan, Run, Stack]

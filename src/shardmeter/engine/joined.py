@@ -30,6 +30,9 @@ from shardmeter.strategies.pipeline import Stage
 MERGED = ("1f1b", "interleaved")
 """Schedules that alternate one forward and one backward, which a stack may merge."""
 
+TINY = 1e-30
+"""Seconds: keeps a stage without a backward from dividing by nothing."""
+
 
 @record
 class Joint:
@@ -82,7 +85,7 @@ def merged(
 
 def _shorter(slot: Slot, saved: Seconds) -> Slot:
     """A slot whose backward lasts less; its virtual stages share that by their length."""
-    chunks = tuple(_shorter(chunk, saved * (chunk.backward / slot.backward)) for chunk in slot.chunks)
+    chunks = tuple(_shorter(chunk, saved * (chunk.backward / np.maximum(slot.backward, TINY))) for chunk in slot.chunks)
     return changed(slot, input_grad=slot.input_grad - saved, chunks=chunks)
 
 

@@ -19,7 +19,7 @@ from shardmeter.core.record import changed, field_names, record
 from shardmeter.engine.constraints import CONSTRAINTS
 from shardmeter.engine.rules import Case
 from shardmeter.families import given_sequence
-from shardmeter.scenario.resolve import LOOKS_AT, Parts, laid_plan, laid_run, whole_batch
+from shardmeter.scenario.layout import LOOKS_AT, Parts, laid_plan, laid_run, whole_batch
 from shardmeter.scenario.schema import PlanInput, RunInput
 from shardmeter.specs import Plan, Run
 

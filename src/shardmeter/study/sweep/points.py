@@ -13,7 +13,7 @@ import numpy.typing as npt
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.record import changed, field_names, record, structure
 from shardmeter.engine.evaluate import evaluate
-from shardmeter.scenario.resolve import Parts
+from shardmeter.scenario.layout import Parts
 from shardmeter.scenario.together import Array, lay_out, reason
 from shardmeter.specs import Island, Model, Plan, Run, Stack
 from shardmeter.study.sweep.figures import TEXTS, Column, Point, figure

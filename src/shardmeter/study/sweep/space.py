@@ -19,11 +19,12 @@ from shardmeter.core.record import changed, record
 from shardmeter.data import DATA_DATE
 from shardmeter.scenario.catalog import KINDS, Catalog
 from shardmeter.scenario.choices import left_open
+from shardmeter.scenario.layout import Parts
 from shardmeter.scenario.override import apply_overrides
 from shardmeter.scenario.parts import Findings, Rows
 from shardmeter.scenario.ranges import Axis, Over, axes
 from shardmeter.scenario.read import SUFFIXES
-from shardmeter.scenario.resolve import Parts, read_parts, resolve
+from shardmeter.scenario.resolve import read_parts, resolve
 from shardmeter.scenario.together import Array, numbers, reason
 from shardmeter.study.sweep.figures import DEFAULT, FIGURES
 from shardmeter.study.sweep.islands import stands_apart

@@ -152,3 +152,25 @@ def test_layers_without_experts_have_nothing_to_hide() -> None:
     case = case_of(*asked)
     assert all(joint.saved == 0.0 for joint in joined.line(case.work, case.pieces, asked[2], asked[4]))
     assert abs(error(asked)) <= 0.01
+
+
+@pytest.mark.parametrize(("pp", "name", "virtual"), [(1, "1f1b", 1), (4, "1f1b", 1), (2, "interleaved", 3)])
+def test_merged_turns_hide_all_but_the_warm_up_and_hold_one_micro_batch_more(pp: int, name: str, virtual: int) -> None:
+    """The last stage, which has the head and is the slowest, has one turn without a partner, and its virtual stages' round."""
+    merged = changed(STACK, batch_overlap=True)
+    plain = ask(RATES["shorter"], pp=pp, schedule=name, virtual_stages=virtual)
+    asked = ask(RATES["shorter"], stack=merged, pp=pp, schedule=name, virtual_stages=virtual)
+    shown, hidden = term(asked)
+    paired = 1.0 - (1.0 + (virtual - 1.0) * pp) / (16.0 * virtual)
+    assert shown + hidden == pytest.approx(term(plain)[0], rel=1e-9), "the same exchanges"
+    assert hidden == pytest.approx(paired * term(plain)[0], rel=1e-6)
+    assert evaluate(*asked).memory_peak > evaluate(*plain).memory_peak
+    assert evaluate(*asked).step_time < evaluate(*plain).step_time
+
+
+def test_a_schedule_that_cannot_merge_is_left_as_it_is() -> None:
+    asked, plain = (
+        ask(RATES["shorter"], schedule="gpipe", stack=changed(STACK, batch_overlap=on)) for on in (True, False)
+    )
+    assert evaluate(*asked).step_time == evaluate(*plain).step_time
+    assert evaluate(*asked).memory_peak == evaluate(*plain).memory_peak

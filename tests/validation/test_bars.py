@@ -115,22 +115,24 @@ def test_paths_that_lead_nowhere_are_refused(tmp_path, path):
 
 SWEEP = "nanotron/ultrascale-playbook"
 ACCURACY = {
+    "metrics.step_time.loso_mape": 0.13,
+    "metrics.step_time.mape": 0.08,
     "by_source[mosaicml/llm-foundry].step_time.mape": 0.045,
     "by_source[Megatron SC21 Table 1 (arXiv 2104.04473)].step_time.mape": 0.035,
     "by_source[Aleph Alpha layouts sweep (arXiv 2311.05610)].step_time.mape": 0.055,
     "by_source[NVIDIA NeMo 24.07 performance page].step_time.mape": 0.045,
     "by_source[NVIDIA NeMo-Framework-Launcher tables].step_time.mape": 0.10,
-    "by_source[NVIDIA Megatron-Bridge performance summary].step_time.mape": 0.13,
+    "by_source[NVIDIA Megatron-Bridge performance summary].step_time.mape": 0.11,
     "by_source[pytorch/torchtitan].step_time.mape": 0.05,
     "by_source[Zero Bubble PP (arXiv 2401.10241) Table 4].step_time.mape": 0.03,
     "by_source[Zero Bubble PP (arXiv 2401.10241) Table 4].memory.mape": 0.08,
-    "by_source[AI-Hypercomputer/maxtext TPU tables].step_time.mape": 0.09,
-    "by_source[timm train benchmark RTX3090].step_time.mape": 0.065,
+    "by_source[AI-Hypercomputer/maxtext TPU tables].step_time.mape": 0.045,
+    "by_source[timm train benchmark RTX3090].step_time.mape": 0.04,
     "by_group['task:finetune'].step_time.mape": 0.10,
     f"by_group['layout:pp=1,tp<=8'].by_source[{SWEEP}].step_time.mape": 0.05,
     f"by_group['layout:pp>1,tp<=8'].by_source[{SWEEP}].step_time.mape": 0.05,
 }
-"""Largest error in sample, by path."""
+"""Largest error, by path: in sample but for the first, that of sources left out of the fit."""
 TITAN = ("pytorch/torchtitan", "pytorch/ao + torchtitan float8/mxfp8 tables")
 
 

@@ -62,7 +62,7 @@ def copies_share(units: Count, copies: Count) -> Ratio:
 
     `copies` receivers drawn from `units` equal units lie in units·(1 − (1 − 1/units)^copies) of them on average. Leaves out:
     receivers drawn from few units on purpose (routing limited to groups), receivers that are never the same."""
-    return units * (1.0 - (1.0 - 1.0 / units) ** copies) / copies
+    return units * (1.0 - np.maximum(1.0 - 1.0 / units, 0.0) ** copies) / copies
 
 
 @formula(cite="nccl-tuning")

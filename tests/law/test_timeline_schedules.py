@@ -129,8 +129,8 @@ def kind(asked: Asked) -> str:
     unlike = len(kinds) > 1 or len(next(iter(kinds))) > 1 or left or (plan.virtual_stages > 1 and per_chunk == 1)
     if split and unlike:
         return "unlike stages, dualpipe" if plan.schedule == "dualpipe" else "unlike stages"
-    copied = split and float(plan.dp_replicate) > 1.0 and stack.contention > 0.0
-    if copied and (fsdp.applies(plan) or data.reduces_each(plan, stack.accumulate)):
+    lag = stack.contention > 0.0 if fsdp.applies(plan) else data.reduces_each(plan, stack.accumulate)
+    if split and float(plan.dp_replicate) > 1.0 and lag:
         return "sums that lag"
     if plan.schedule == "dualpipe":
         return "dualpipe, experts" if model.experts else "dualpipe"

@@ -49,7 +49,7 @@ def plan(
 ) -> int:
     """Find the best plans for SCENARIO: degrees, micro-batch, recompute, schedule, sharding and what else is left open."""
     limits = (("objective", objective), ("deadline", deadline), ("budget", budget))
-    asked["overrides"] = (*asked["overrides"], *(f"run.{name}={said}" for name, said in limits if said is not None))
+    asked["overrides"] = (*(f"run.{name}={said}" for name, said in limits if said is not None), *asked["overrides"])
     scenario = resolve(asked, planning=True)
     from shardmeter.render import planning
     from shardmeter.study.planning.plans import plan as plans_of

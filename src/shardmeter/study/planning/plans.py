@@ -15,7 +15,7 @@ from shardmeter.study import intervals, trust
 from shardmeter.study.planning import dead_ends
 from shardmeter.study.planning.block import Question, complexity
 from shardmeter.study.planning.objective import Goal, cost, duration, goal_of, joules, value
-from shardmeter.study.planning.relaxed import Relaxed, relaxed
+from shardmeter.study.planning.relaxed import Relaxed, relaxed, within
 from shardmeter.study.planning.scenarios import differing, document_of, told
 from shardmeter.study.planning.search import Progress, Stop, search
 from shardmeter.study.planning.space import Space, space_of
@@ -234,7 +234,11 @@ def _missed(space: Space, goal: Goal, tally: Tally) -> tuple[Ranked | None, tupl
         return None, ()
     found = predict(space.point(tally.miss[-1]))
     value = _value(goal, found)
-    ways = relaxed(found, goal) if found.fits else ways_out(found.scenario, found.estimate)
+    ways: tuple[Outcome | Relaxed, ...] = (
+        relaxed(found, goal, space.choices)
+        if found.fits
+        else within(ways_out(found.scenario, found.estimate), found.scenario, goal, space.choices)
+    )
     return _ranked(space, found, value, value), ways
 
 

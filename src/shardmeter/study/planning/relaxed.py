@@ -1,17 +1,31 @@
-"""Where a deadline or a budget rules out every plan: what would do, evaluated for the plan that comes nearest."""
+"""Where a deadline or a budget rules out every plan: what would do, evaluated as it is written for the plan that comes nearest."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import Any
+
+from shardmeter.core.errors import BadQuantity
+from shardmeter.core.quantity import quantity
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Seconds
 from shardmeter.engine.constraints import violations
-from shardmeter.specs import Scenario
+from shardmeter.physics import money
+from shardmeter.specs import Choices, Island, Plan, Scenario
 from shardmeter.study import moves
 from shardmeter.study.planning.objective import Goal, cost, duration
+from shardmeter.study.planning.space import batch_on
 from shardmeter.study.predict import Prediction, predict
+from shardmeter.study.relief import Outcome
 
 TIMES = (2.0, 4.0, 8.0, 16.0, 32.0)
-"""So many times the GPUs are tried, at the same global batch."""
+"""So many times the GPUs are tried."""
+MARGIN = 1e-9
+"""Share by which a limit is kept, so that another order of the same sums keeps it too."""
+PERIODS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0))
+SUFFIXES = (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3))
 
 
 @record
@@ -28,55 +42,176 @@ class Relaxed:
         return {"change": self.says, "set": list(self.sets), "wall_clock_s": self.wall_clock, "cost_usd": self.cost}
 
 
-def relaxed(missed: Prediction, goal: Goal) -> tuple[Relaxed, ...]:
-    """A later deadline or a larger budget that the plan keeps, fewer tokens, and the fewest times the nodes with which it keeps
-    both as they are."""
-    scenario = missed.scenario
+@record
+class _Raised:
+    """The limits that a run breaks, raised until it keeps them."""
+
+    says: tuple[str, ...]
+    sets: tuple[str, ...]
+
+
+def relaxed(missed: Prediction, goal: Goal, choices: Choices) -> tuple[Relaxed, ...]:
+    """The deadline and the budget that the plan keeps, fewer tokens or steps, and the fewest times the GPUs with which it keeps
+    both limits, or the deadline with a larger budget. Each of them mends all that is missed; none is offered that does not."""
     lasts, paid = _spent(missed)
+    raised = _raised(lasts, paid, goal)
+    found = [] if raised is None else [_relaxed("", raised, lasts, paid)]
+    return (*found, *_shorter(missed.scenario, lasts, paid, goal), *_larger(missed.scenario, goal, choices))
+
+
+def within(ways: Iterable[Outcome], scenario: Scenario, goal: Goal, choices: Choices) -> tuple[Outcome, ...]:
+    """Changes that make a plan fit, each with the limits that its run then breaks raised; what no limit can hold is left out."""
+    hsdp = "hsdp" in choices.plan.get("sharding", ())
     found = []
-    shares = [goal.deadline / lasts] if goal.deadline is not None and lasts > goal.deadline else []
-    if shares:
-        later = f"{lasts * 1.001 / 86400.0:.4g} d"
-        found.append(
-            Relaxed(says=f"a deadline of {later}", sets=(f"run.deadline={later}",), wall_clock=lasts, cost=paid)
-        )
-    if goal.budget is not None and paid is not None and paid > goal.budget:
-        shares.append(goal.budget / paid)
-        more = f"${paid * 1.001:,.0f}"
-        found.append(Relaxed(says=f"a budget of {more}", sets=(f"run.budget={more}",), wall_clock=lasts, cost=paid))
-    if shares and scenario.run.tokens is not None:
-        tokens = float(f"{float(scenario.run.tokens) * min(shares) * 0.999:.3g}")
-        share = tokens / float(scenario.run.tokens)
-        part = None if paid is None else paid * share
-        found.append(
-            Relaxed(says=f"{tokens:.3g} tokens", sets=(f"run.tokens={tokens:g}",), wall_clock=lasts * share, cost=part)
-        )
-    found += filter(None, [_larger(scenario, goal)])
+    for one in ways:
+        lasts, paid = _of_outcome(one, scenario)
+        raised = _raised(lasts, paid, goal)
+        if raised is not None:
+            says = ", ".join(filter(None, (one.says, " and ".join(raised.says))))
+            own = {text.partition("=")[0] for text in one.sets}
+            named = hsdp and "plan.dp_shard" in own and "plan.sharding" not in own  # hsdp says dp_shard by itself
+            sets = ("plan.sharding=fsdp",) if named else ()
+            found.append(changed(one, says=says, sets=(*sets, *one.sets, *raised.sets)))
     return tuple(found)
 
 
-def _larger(scenario: Scenario, goal: Goal) -> Relaxed | None:
-    """The same plan over the fewest times the nodes with which it keeps both limits; None where none of `TIMES` does."""
+def _of_outcome(one: Outcome, scenario: Scenario) -> tuple[float, float | None]:
+    run, island = scenario.run, scenario.fleet.islands[0]
+    lasts = float(duration(run, one.step_time, one.tokens_per_s * one.step_time))
+    return lasts, None if island.price is None else float(money.rent(one.gpus, lasts, island.price))
+
+
+def _raised(lasts: float, paid: float | None, goal: Goal) -> _Raised | None:
+    """The limits to raise, none where all are kept; None where one would have to be beyond what can be said."""
+    says, sets = [], []
+    if not _keeps(lasts, goal.deadline):
+        says.append(f"a deadline of {period(lasts)}")
+        sets.append(f"run.deadline={period(lasts)}")
+    if paid is not None and not _keeps(paid, goal.budget):
+        says.append(f"a budget of {dollars(paid)}")
+        sets.append(f"run.budget={dollars(paid)}")
+    sayable = all(_read(text.partition("=")[2], "time" if "deadline" in text else "money") for text in sets)
+    return _Raised(says=tuple(says), sets=tuple(sets)) if sayable else None
+
+
+def _shorter(scenario: Scenario, lasts: float, paid: float | None, goal: Goal) -> list[Relaxed]:
+    """As many tokens, or steps, as both limits leave time and money for; none where that is not even one."""
+    run, field = scenario.run, "steps" if scenario.run.steps is not None else "tokens"
+    shares = [goal.deadline / lasts] if goal.deadline is not None else []
+    shares += [goal.budget / paid] if goal.budget is not None and paid else []
+    whole = float(getattr(run, field))
+    left = float(whole * (1.0 - MARGIN) * min(shares))
+    if left < 1.0:
+        return []
+    text = count(left) if field == "tokens" else _digits(math.floor(left), 3, ROUND_FLOOR)
+    share = quantity(text, "count") / whole
+    part = None if paid is None else paid * share
+    if not (_keeps(lasts * share, goal.deadline) and _keeps(part, goal.budget)):
+        return []
+    return [Relaxed(says=f"{text} {field}", sets=(f"run.{field}={text}",), wall_clock=lasts * share, cost=part)]
+
+
+def _larger(scenario: Scenario, goal: Goal, choices: Choices) -> list[Relaxed]:
+    """The same plan over the fewest times the GPUs with which it keeps both limits; where none of `TIMES` does, those with which it
+    keeps the deadline, and the budget that this takes."""
+    dearer: list[Relaxed] = []
     for times in TIMES:
-        moved = moves.more_nodes(times)(scenario.plan, scenario.fleet.islands[0])
-        if moved is None:
+        tried = _grown(scenario, times, choices)
+        if tried is None or not tried.fits:
             continue
-        plan, island = moved
-        if violations(scenario.model, island, plan, scenario.run, scenario.stack):
-            continue
-        tried = predict(changed(scenario, plan=plan, fleet=changed(scenario.fleet, islands=(island,))))
+        island = tried.scenario.fleet.islands[0]
         lasts, paid = _spent(tried)
-        dear = goal.budget is not None and paid is not None and paid > goal.budget
-        if tried.fits and not dear and (goal.deadline is None or lasts <= goal.deadline):
-            text = moves.island_text(island, moves.catalog_row(island.accelerator))
-            sets = () if text is None else (f"fleet.islands.0={text}",)
-            return Relaxed(says=f"{float(island.gpus):,.0f} GPUs", sets=sets, wall_clock=lasts, cost=paid)
-    return None
+        raised = _raised(lasts, paid, goal)
+        if raised is None or not _keeps(lasts, goal.deadline):
+            continue
+        text = moves.island_text(island, moves.catalog_row(island.accelerator))
+        sets = () if text is None else (*_unpinned(tried.scenario.plan, choices), f"fleet.islands.0={text}")
+        says = f"{float(island.gpus):,.0f} GPUs"
+        if not raised.sets:
+            return [Relaxed(says=says, sets=sets, wall_clock=lasts, cost=paid)]
+        dearer.append(_relaxed(says, changed(raised, sets=(*sets, *raised.sets) if sets else ()), lasts, paid))
+    lasts, _ = _spent(predict(scenario))
+    return [] if _keeps(lasts, goal.deadline) else dearer[:1]
+
+
+def _grown(scenario: Scenario, times: float, choices: Choices) -> Prediction | None:
+    """The plan over so many times the GPUs, at the batch that the search would take there; None where there is no such plan."""
+    plan, island = scenario.plan, scenario.fleet.islands[0]
+    moved = moves.more_nodes(times)(plan, island)
+    if moved is None:
+        return None
+    grown, larger = moved
+    if _copies(plan, choices):
+        grown = changed(plan, dp_replicate=float(plan.dp_replicate) * times)
+    run = changed(scenario.run, global_batch=batch_on(choices, scenario.run, larger))
+    if violations(scenario.model, larger, grown, run, scenario.stack):
+        return None
+    return predict(changed(scenario, plan=grown, run=run, fleet=changed(scenario.fleet, islands=(larger,))))
+
+
+def _copies(plan: Plan, choices: Choices) -> bool:
+    """Whether more ranks are more copies: where what shards is pinned, and copies are not."""
+    sharding = choices.plan.get("sharding", ())
+    kept = "dp_shard" in choices.plan or ("hsdp" in sharding and "fsdp" not in sharding)
+    return kept and "dp_replicate" not in choices.plan and plan.sharding in ("fsdp", "zero3")
+
+
+def _unpinned(plan: Plan, choices: Choices) -> tuple[str, ...]:
+    """A pin that the plan no longer keeps, said anew."""
+    pins = choices.plan.get("dp_shard", ())
+    return (f"plan.dp_shard={float(plan.dp_shard):g}",) if pins and plan.dp_shard not in pins else ()
+
+
+def _relaxed(says: str, raised: _Raised, lasts: float, paid: float | None) -> Relaxed:
+    words = " and ".join(filter(None, (says, *raised.says)))
+    return Relaxed(says=words, sets=raised.sets, wall_clock=lasts, cost=paid)
 
 
 def _spent(prediction: Prediction) -> tuple[float, float | None]:
     """How long a run takes, and what it costs."""
     scenario = prediction.scenario
+    island: Island = scenario.fleet.islands[0]
     lasts = float(duration(scenario.run, prediction.step_time, float(prediction.estimate.tokens)))
-    paid = cost(scenario.fleet.islands[0], lasts)
+    paid = cost(island, lasts)
     return lasts, None if paid is None else float(paid)
+
+
+def _keeps(spent: float | None, most: Any) -> bool:
+    return most is None or spent is None or spent <= float(most)
+
+
+def _read(text: str, dimension: str) -> bool:
+    """Whether a scenario can say it."""
+    try:
+        quantity(text, dimension)
+    except BadQuantity:
+        return False
+    return True
+
+
+def period(seconds: float) -> str:
+    """A time that is at least as long, in four digits: `99.35 d`."""
+    name, size = next(((name, size) for name, size in PERIODS if seconds >= 2.0 * size), ("s", 1.0))
+    return f"{_digits(seconds * (1.0 + MARGIN) / size, 4, ROUND_CEILING)} {name}"
+
+
+def dollars(amount: float) -> str:
+    """An amount that is at least as large: whole dollars from 1,000 on, four digits below and from a million on: `$1.526M`."""
+    amount *= 1.0 + MARGIN
+    if 1e3 <= amount < 999_999.0:
+        return f"${math.ceil(amount):,}"
+    name, size = next(((name, size) for name, size in SUFFIXES[:3] if amount >= 0.999999 * size), ("", 1.0))
+    return f"${_digits(amount / size, 4, ROUND_CEILING)}{name}"
+
+
+def count(number: float) -> str:
+    """A whole count that is at most as large, in three digits: `1.2T`."""
+    name, size = next(((name, size) for name, size in SUFFIXES if number >= size), ("", 1.0))
+    return f"{_digits(number / size if name else math.floor(number), 3, ROUND_FLOOR)}{name}"
+
+
+def _digits(value: float, digits: int, rounding: str) -> str:
+    """So many significant digits of a number, none of them an exponent."""
+    exact = Decimal(value)
+    rounded = exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=rounding)
+    return f"{rounded.normalize():f}"

@@ -215,6 +215,13 @@ def _batches(choices: Choices) -> npt.NDArray[np.float64]:
     )
 
 
+def batch_on(choices: Choices, run: Run, island: Island) -> float:
+    """The global batch of one of the choices' runs, were this island all that there is: one in tokens depends on its GPUs."""
+    seq = choices.seq_len.index(float(run.seq_len))
+    place = int(np.argmin(np.abs(_batches(choices)[seq] - float(run.global_batch))))
+    return float(_batches(changed(choices, islands=(island,)))[seq, place])
+
+
 def in_sequences(tokens: float, seq_len: float, gpus: float) -> float:
     """So many tokens as whole sequences: of the numbers within 5 %, the nearest of those that most divisors of the GPUs divide."""
     wanted = tokens / seq_len

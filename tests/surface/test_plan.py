@@ -40,7 +40,7 @@ KEYS = {
 ENTRY = {
     "scenario", "plan", "line", "gpus", "seq_len", "global_batch", "step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "mfu",
     "micro_batches", "memory_peak_gib", "memory_limit_gib", "fits", "fits_probability", "wall_clock_s", "gpu_hours", "cost_usd",
-    "energy_kwh", "behind", "tie", "complexity", "differs", "intervals",
+    "energy_kwh", "cost_usd_per_token", "energy_j_per_token", "behind", "tie", "complexity", "differs", "intervals",
 }  # fmt: skip
 
 

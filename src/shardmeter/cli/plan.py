@@ -6,13 +6,17 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from shardmeter.cli.options import command_line, resolve, scenario_options
 from shardmeter.cli.output import say, warn, write
 from shardmeter.cli.progress import counter
+from shardmeter.specs import Choices
+
+if TYPE_CHECKING:
+    from shardmeter.study.planning.plans import Ranked
 
 INTERRUPTED = 130
 EPILOG = """Examples:
@@ -60,15 +64,27 @@ def plan(
     warn(answer["warnings"])
     if found.stopped:
         say(f"interrupted: the best of the first {found.tally.evaluated:,} plans is shown")
-    command = command_line("predict", _same(asked), ()) if len(found.space.choices.islands) == 1 else ""
+    command = "" if found.best is None else command_line("predict", *_same(asked, found.best, found.space.choices))
     write(planning.document(answer, planning.title(scenario), command=command), asked["output"])
     return INTERRUPTED if found.stopped else 0 if found.ranked else 1
 
 
-def _same(asked: dict[str, Any]) -> dict[str, Any]:
-    """The question without what only the planner is asked, and what it has chosen."""
-    overrides = tuple(text for text in asked["overrides"] if not text.strip().startswith(_CHOSEN))
-    return {**asked, **dict.fromkeys(("plan", "seq", "micro_batch", "global_batch")), "overrides": overrides}
+def _same(asked: dict[str, Any], best: Ranked, choices: Choices) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The question without what only the planner is asked, and what it has chosen; and the size that it has chosen, if there was a
+    choice."""
+    same = {**asked, **dict.fromkeys(("plan", "seq", "micro_batch", "global_batch"))}
+    left, more = list(_CHOSEN), []
+    if len(choices.islands) > 1:
+        fleet, island = best.document.get("fleet"), best.scenario.fleet.islands[0]
+        said = best.document if fleet is None else fleet["islands"][0]
+        size = next(name for name in ("nodes", "gpus") if name in said)
+        left += ["gpus=", f"fleet.islands.0.{size}"]
+        if asked["gpus"] is not None or fleet is None:
+            same["gpus"] = f"{float(island.gpus):.0f}x{island.accelerator.name}"
+        else:
+            more = [f"fleet.islands.0.{size}={said[size]}"]
+    same["overrides"] = tuple(text for text in asked["overrides"] if not text.strip().startswith(tuple(left)))
+    return same, tuple(more)
 
 
 _CHOSEN = ("plan.", "run.objective", "run.deadline", "run.budget", "run.seq_len", "run.global_batch")

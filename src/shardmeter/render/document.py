@@ -24,6 +24,8 @@ class Column:
     bar: bool = False
     wide: bool = False
     """Whether its texts may wrap when the line is too short; names and labels never do."""
+    wrap: str = ""
+    """Of a wide column without spaces: the character after which a line may end."""
     drop: int = 0
     """0 = always shown; else left out when the line is too short, 1 before 2 before 3."""
 

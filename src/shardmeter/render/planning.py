@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from shardmeter.render import cells
 from shardmeter.render.csv_text import flatten
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
-from shardmeter.render.prediction import options
+from shardmeter.render.prediction import SURE, borderline, options
 from shardmeter.specs import Scenario
 
 Answer = Mapping[str, Any]
@@ -35,7 +36,7 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
     notes = answer["warnings"] if short else answer["assumptions"]
     sections: list[Section | None] = [
         _plans(answer) if plans else None,
-        _front(answer) if len(front) > 1 else None,
+        _front(answer) if len(front) > 1 else _alone(answer) if front and len(answer["objective"]) > 1 else None,
         _yours(answer),
         _miss(answer["nearest_miss"]),
         _ways(answer["way_out"]) if answer["nearest_miss"] else None,
@@ -47,7 +48,7 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
         title=heading,
         verdict=_verdict(answer),
         good=bool(plans),
-        sure=bool(answer["space"]["optimal"]),
+        sure=bool(answer["space"]["optimal"]) and not (plans and borderline(plans[0])),
         sections=tuple(section for section in sections if section is not None),
         data={**answer, "command": _again(answer, command) if plans and command else ""},
         flat=tuple(_flat(answer)),
@@ -67,23 +68,47 @@ def _verdict(answer: Answer) -> str:
     alike = (
         f", {ties} of the {len(answer['plans'])} listed within what measured runs can tell apart" if ties > 1 else ""
     )
-    return f"Best: {first['line']} ({how}: {counted}, {space['feasible']:,} feasible{alike})."
+    best = f"Best: {first['line']} ({how}: {counted}, {space['feasible']:,} feasible{alike})."
+    return " ".join(filter(None, (best, _doubt(answer["plans"]))))
+
+
+def _doubt(plans: Sequence[Answer]) -> str:
+    """Whether the best, or others that are listed, may not fit after all."""
+    doubtful = sum(1 for one in plans if borderline(one))
+    if plans and borderline(plans[0]):
+        verb = "is" if doubtful == 2 else "are"
+        others = f"; so {verb} {doubtful - 1} of the {len(plans) - 1} others" if doubtful > 1 else ""
+        return f"It is borderline, with a chance of {_percent(plans[0]['fits_probability'])} to fit{others}."
+    if not doubtful:
+        return ""
+    verb = "is" if doubtful == 1 else "are"
+    return f"{doubtful} of the {len(plans)} listed {verb} borderline (a chance below {_percent(SURE)} to fit)."
+
+
+def _percent(chance: float) -> str:
+    return "> 99 %" if chance > 0.99 else "< 1 %" if chance < 0.01 else f"{math.floor(100 * chance)} %"
 
 
 def _columns(answer: Answer) -> tuple[Column, ...]:
-    """The columns of plans: what was asked for, and what always counts."""
+    """The columns of plans: what was asked for, and what always counts; what one does not decide on makes room first."""
+    asked = answer["objective"]
+    lasts = any(one["wall_clock_s"] is not None for one in answer["plans"])
+    doubt = any(borderline(one) for one in (*answer["plans"], *answer["pareto"]))
+    energy = ("energy_kwh", "energy", "kWh") if lasts else ("energy_j_per_token", "energy/token", "W*s")
     return (
         Column(key="rank", title=""),
-        Column(key="line", title="plan"),
+        Column(key="line", title="plan", wide=True, wrap=","),
         *(Column(key=name, title=text) for name, text in _varying(answer)),
-        Column(key="step_time_s", title="step", unit="s"),
-        Column(key="tokens_per_s", title="tokens/s"),
-        Column(key="behind", title="behind", unit="%"),
+        Column(key="step_time_s", title="step", unit="s", drop=4 if lasts else 0),
+        Column(key="tokens_per_s", title="tokens/s", drop=0 if "throughput" in asked else 3),
+        Column(key="behind", title="behind", unit="%", drop=2),
         Column(key="wall_clock_s", title="run", unit="s"),
         Column(key="cost_usd", title="cost", unit="USD"),
-        *((Column(key="energy_kwh", title="energy", unit="kWh"),) if "energy" in answer["objective"] else ()),
-        Column(key="mfu", title="MFU", unit="%", drop=1),
-        Column(key="memory_peak_gib", title="peak", unit="GiB", drop=2),
+        *((Column(key="cost_per_m", title="cost/M tokens", unit="USD"),) if "cost" in asked and not lasts else ()),
+        *((Column(key=energy[0], title=energy[1], unit=energy[2]),) if "energy" in asked else ()),
+        Column(key="mfu", title="MFU", unit="%", drop=5),
+        Column(key="memory_peak_gib", title="peak", unit="GiB", drop=6),
+        *((Column(key="fit", title="fit"),) if doubt else ()),
         Column(key="mark", title=""),
     )
 
@@ -98,25 +123,40 @@ def _varying(answer: Answer) -> Sequence[tuple[str, str]]:
 def _row(one: Answer, rank: int) -> Row:
     keys = (
         "line", "gpus", "seq_len", "global_batch", "step_time_s", "tokens_per_s", "wall_clock_s", "cost_usd", "energy_kwh",
-        "mfu", "memory_peak_gib", "behind",
+        "energy_j_per_token", "mfu", "memory_peak_gib", "behind",
     )  # fmt: skip
-    return {"rank": str(rank), **{key: one[key] for key in keys}, "mark": "tie" if one["tie"] and rank > 1 else ""}
+    each, chance = one["cost_usd_per_token"], one["fits_probability"]
+    return {
+        "rank": str(rank), **{key: one[key] for key in keys}, "cost_per_m": None if each is None else 1e6 * each,
+        "fit": None if chance is None else _percent(chance), "mark": "tie" if one["tie"] and rank > 1 else "",
+    }  # fmt: skip
 
 
 def _plans(answer: Answer) -> Table:
     rows = [_row(one, rank) for rank, one in enumerate(answer["plans"], start=1)]
     limit = answer["plans"][0]["memory_limit_gib"]
+    columns = _shown(_columns(answer), rows)
+    fit = "; fit: the chance to fit" if any(column.key == "fit" for column in columns) else ""
     return Table(
         title=f"The best plans, by {answer['objective'][0]} (within 1 % the simpler one first)",
-        columns=_shown(_columns(answer), rows),
+        columns=columns,
         rows=tuple(rows),
-        caption=f"of {limit:.1f} GiB; tie: measured runs leave open which of it and the best is ahead",
+        caption=f"of {limit:.1f} GiB{fit}; tie: measured runs leave open which of it and the best is ahead",
     )
 
 
 def _shown(columns: tuple[Column, ...], rows: list[Row]) -> tuple[Column, ...]:
     """Columns that have something in them."""
     return tuple(one for one in columns if any(row.get(one.key) not in (None, "") for row in rows))
+
+
+def _alone(answer: Answer) -> Notes:
+    """A front of one."""
+    words = " and ".join(answer["objective"])
+    return Notes(
+        title=f"Which no other one beats in {words}: 1",
+        lines=(f"one plan is best in all: {answer['pareto'][0]['line']}",),
+    )
 
 
 def _front(answer: Answer) -> Table:
@@ -127,10 +167,10 @@ def _front(answer: Answer) -> Table:
     rows = [_row(one, rank) for rank, one in enumerate(picked, start=1)]
     bars = []
     for word in answer["objective"]:
-        key = _FIGURE[word]
-        most = max((one[key] or 0.0) for one in picked) or 1.0
-        rows = [{**row, f"bar {word}": (one[key] or 0.0) / most} for row, one in zip(rows, picked, strict=True)]
-        bars.append(Column(key=f"bar {word}", title=word, bar=True, drop=3))
+        figures = [_figure(one, word) for one in picked]
+        most = max(figures) or 1.0
+        rows = [{**row, f"bar {word}": figure / most} for row, figure in zip(rows, figures, strict=True)]
+        bars.append(Column(key=f"bar {word}", title=word, bar=True, drop=1))
     left = f"{len(picked)} of {len(front)} (all in --format json)" if step > 1 else f"{len(front)}"
     return Table(
         title=f"Which no other one beats in {' and '.join(answer['objective'])}: {left}",
@@ -139,7 +179,12 @@ def _front(answer: Answer) -> Table:
     )
 
 
-_FIGURE = {"time": "wall_clock_s", "cost": "cost_usd", "throughput": "tokens_per_s", "energy": "energy_kwh"}
+def _figure(one: Answer, word: str) -> float:
+    """What a plan takes, or does, for each token: as it does for all tokens of a run."""
+    rate = float(one["tokens_per_s"])
+    if word in ("time", "throughput"):
+        return rate if word == "throughput" else 1.0 / rate
+    return float(one["cost_usd_per_token" if word == "cost" else "energy_j_per_token"] or 0.0)
 
 
 def _yours(answer: Answer) -> Facts | None:

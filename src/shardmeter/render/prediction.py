@@ -38,7 +38,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
         title=title,
         verdict=_verdict(answer),
         good=bool(answer["fits"]),
-        sure=not _borderline(answer),
+        sure=not borderline(answer),
         sections=tuple(section for section in sections if section is not None),
         data=answer,
         flat=(flatten({key: value for key, value in answer.items() if key != "intervals"} | _bounds(answer)),),
@@ -48,7 +48,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
 def _verdict(answer: Answer) -> str:
     memory = answer["memory"]
     peak, limit = memory["peak_gib"], memory["limit_gib"]
-    if _borderline(answer):
+    if borderline(answer):
         chance = f"a chance of {100 * answer['fits_probability']:.0f} % to fit"
         counted = "counted as fitting" if answer["fits"] else f"{peak - limit:.1f} short, counted as not fitting"
         return f"Borderline: {peak:.1f} of {limit:.1f} GiB on the fullest GPU, {chance} ({counted})."
@@ -59,7 +59,8 @@ def _verdict(answer: Answer) -> str:
     )
 
 
-def _borderline(answer: Answer) -> bool:
+def borderline(answer: Answer) -> bool:
+    """Whether it is open if a plan fits."""
     chance = answer.get("fits_probability")
     return chance is not None and 1.0 - SURE <= chance <= SURE
 

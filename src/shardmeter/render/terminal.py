@@ -81,7 +81,9 @@ def _section(console: Console, section: Section, *, plain: bool) -> None:
     else:
         columns = _columns(console, section, plain=plain)
         console.print(Padding(_grid(console, section, columns, plain=plain), (0, 0, 0, INDENT)))
-        hidden = [column.title for column in section.columns if column not in columns and column.title]
+        hidden = [
+            column.title for column in section.columns if column not in columns and column.title and not column.bar
+        ]
         for line in (section.caption, f"left out for lack of room: {', '.join(hidden)}" if hidden else ""):
             if line:
                 _sentence(console, line, style="dim", indent=INDENT)
@@ -117,8 +119,9 @@ def _grid(console: Console, table: Table, columns: tuple[Column, ...], *, plain:
             no_wrap=(whole and not column.wide) or column.bar,
             overflow="fold",
         )
+    room = console.width - _needed(table, tuple(column for column in columns if not column.wrap), plain=plain) - GAP
     for row in table.rows:
-        grid.add_row(*(escape(_cell(row, column, plain=plain)) for column in columns))
+        grid.add_row(*(escape(_folded(_cell(row, column, plain=plain), column, room)) for column in columns))
     if table.total is not None:
         grid.add_section()
         grid.add_row(*(escape(_cell(table.total, column, plain=plain)) for column in columns), style="bold")
@@ -130,9 +133,33 @@ def _needed(table: Table, columns: tuple[Column, ...], *, plain: bool) -> int:
     rows = [*table.rows, table.total] if table.total is not None else list(table.rows)
     width = INDENT
     for column in columns:
-        longest = max([len(column.title), *(len(_cell(row, column, plain=plain)) for row in rows)])
-        width += GAP + (min(longest, WIDE_LEAST) if column.wide else longest)
+        texts = [column.title, *(_cell(row, column, plain=plain) for row in rows)]
+        longest = max(map(len, texts))
+        least = max(_piece(text, column) for text in texts) if column.wrap else WIDE_LEAST
+        width += GAP + (min(longest, least) if column.wide else longest)
     return width
+
+
+def _piece(text: str, column: Column) -> int:
+    """Characters of the longest part of a text that no line may end in."""
+    return max(map(len, _pieces(text, column)))
+
+
+def _pieces(text: str, column: Column) -> list[str]:
+    *first, last = text.split(column.wrap)
+    return [*(f"{one}{column.wrap}" for one in first), last]
+
+
+def _folded(text: str, column: Column, room: int) -> str:
+    """A text in lines that end where its column may be wrapped, each as long as there is room."""
+    if not column.wrap or len(text) <= room:
+        return text
+    lines = [""]
+    for piece in _pieces(text, column):
+        if lines[-1] and len(lines[-1]) + len(piece) > room:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(lines)
 
 
 def _cell(row: Row, column: Column, *, plain: bool) -> str:

@@ -55,6 +55,8 @@ class Ranked:
         lasts = float(duration(run, p.step_time, float(e.tokens)))
         whole = run.tokens is not None or run.steps is not None
         paid, drawn = cost(island, lasts), joules(island, lasts)
+        each = p.step_time / float(e.tokens)
+        paid_each, drawn_each = cost(island, each), joules(island, each)
         peak, limit = float(e.memory_peak), float(e.memory_limit)
         spread = trust.spread(scenario, p.step_time, float(e.tokens), peak, float(e.memory_exact))
         return {
@@ -77,6 +79,8 @@ class Ranked:
             "gpu_hours": lasts * float(island.gpus) / HOUR if whole else None,
             "cost_usd": float(paid) if whole and paid is not None else None,
             "energy_kwh": float(drawn) / KWH if whole and drawn is not None else None,
+            "cost_usd_per_token": None if paid_each is None else float(paid_each),
+            "energy_j_per_token": None if drawn_each is None else float(drawn_each),
             "behind": self.behind,
             "tie": self.tie,
             "complexity": self.level,

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import shardmeter
-from shardmeter.cli import main
+from shardmeter.cli import main, progress
 from shardmeter.study.planning import search
 
 ROOT = Path(__file__).parents[2]
@@ -175,6 +175,24 @@ def test_a_pin_sets_the_plan_of_the_file_aside(capsys):
     assert {one["plan"]["tp"] for one in data["plans"]} == {2}
     assert data["yours"] is None
     assert any("set aside" in text for text in data["assumptions"])
+    assert any("set aside" in text for text in data["warnings"])
+
+
+def test_a_plan_set_aside_is_warned_of(capsys):
+    assert main(["plan", *MODEL, "--plan", "fsdp,tp=4", "--set", "plan.tp=2", "--set", "plan.pp=1", "--top", "1"]) == 0
+    said = capsys.readouterr().err
+    assert "warning: the scenario's own plan is set aside: plan.tp, plan.pp narrow the plans to choose from" in said
+    assert main(["plan", *MODEL, "--plan", "fsdp,tp=4", "--top", "1"]) == 0
+    assert "set aside" not in capsys.readouterr().err
+
+
+def test_progress_counts_points(capsys, monkeypatch):
+    """The answer counts plans: a point is none where the degrees do not divide, or another point means the same."""
+    monkeypatch.setattr(progress, "QUIET", -1.0)
+    assert main(["plan", *MODEL, "--top", "1"]) == 0
+    said = capsys.readouterr().err
+    assert said.startswith("points: ")
+    assert "/s, at most " in said
 
 
 def test_several_objectives_give_the_front(capsys):
@@ -280,7 +298,12 @@ def test_in_python():
 
 BAD = {
     "contradictory pins": (["--set", "plan.tp=8", "--set", "plan.pp=8"], ["no legal plan", "drop or widen", "tp=8", "tp 8 · pp 8 = 64 on 8 GPUs"]),
-    "tp of nothing": (["--set", "plan.tp=3"], ["no legal plan", "tp=3"]),
+    "tp of nothing": (["--set", "plan.tp=3"], ["no legal plan with tp=3", "tp 3 does not divide 8 GPUs", "tp=2 or tp=4"]),
+    "two of nothing": (["--set", "plan.tp=3", "--set", "plan.pp=5,7"], ["tp 3 does not divide 8", "pp 5 | 7 does not divide 8"]),
+    "lists of nothing": (["--set", "plan.tp=4,8", "--set", "plan.pp=4,8"], ["tp 4 · pp 4 = 16 on 8 GPUs", "tp=[4, 8] or pp=[4, 8]"]),
+    "speed": (["--objective", "speed"], ["speed", "did you mean 'throughput'?"]),
+    "tokens/s": (["--objective", "time,tokens/s"], ["did you mean 'throughput'?"]),
+    "price": (["--objective", "price"], ["did you mean 'cost'?"]),
     "unknown field": (["--set", "plan.tensor_paralel=8"], ["tensor_paralel"]),
     "unknown word": (["--set", "plan.recompute=nnone,full"], ["nnone", "none"]),
     "log from zero": (["--set", "run.global_batch=0..64:log5"], ["log range has no 0"]),
@@ -346,7 +369,7 @@ def test_an_interrupt_of_two_processes():
     killer = threading.Timer(300, running.kill)
     killer.start()
     assert running.stderr is not None
-    assert running.stderr.readline().startswith("plans: ")
+    assert running.stderr.readline().startswith("points: ")
     os.killpg(running.pid, signal.SIGINT)
     out, said = running.communicate()
     killer.cancel()

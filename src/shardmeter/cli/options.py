@@ -92,7 +92,7 @@ def _planned(scenario: Scenario) -> Scenario:
     from shardmeter.cli.progress import counter
     from shardmeter.study.planning.automatic import settled
 
-    with counter("plan: auto") as report:
+    with counter("plan: auto, points", shortens=True) as report:
         return settled(scenario, processes=None, progress=report)
 
 

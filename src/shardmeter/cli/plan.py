@@ -58,7 +58,7 @@ def plan(
     from shardmeter.render import planning
     from shardmeter.study.planning.plans import plan as plans_of
 
-    with counter("plans") as report, _stoppable() as stop:
+    with counter("points", shortens=True) as report, _stoppable() as stop:
         found = plans_of(scenario, top=top, processes=processes, progress=report, stop=stop)
     answer = found.to_dict()
     warn(answer["warnings"])

@@ -30,10 +30,10 @@ def progress(label: str) -> Iterator[None]:
 
 
 @contextmanager
-def counter(label: str) -> Iterator[Callable[[Counted], None]]:
+def counter(label: str, *, shortens: bool = False) -> Iterator[Callable[[Counted], None]]:
     """A function to call with how far the work is: a line with rate and remaining time, kept moving on a terminal, now and
-    then elsewhere; nothing for what takes less than a second."""
-    person = sys.stderr.isatty()
+    then elsewhere; nothing for what takes less than a second. `shortens`: the rest goes faster than what is done."""
+    person, most = sys.stderr.isatty(), "at most " if shortens else ""
     every, last, width = (0.1 if person else 10.0), time.monotonic() + QUIET, 0
 
     def report(now: Counted) -> None:
@@ -41,7 +41,7 @@ def counter(label: str) -> Iterator[Callable[[Counted], None]]:
         if time.monotonic() < last or not now.rate:
             return
         left = (now.total - now.rows) / now.rate
-        line = f"{label}: {now.rows:,} done ({now.rows / now.total:.0%}), {now.rate:,.0f}/s, {_left(left)} left"
+        line = f"{label}: {now.rows:,} done ({now.rows / now.total:.0%}), {now.rate:,.0f}/s, {most}{_left(left)} left"
         width = max(width, len(line))
         _show(f"\r{line.ljust(width)}" if person else f"{line}\n")
         last = time.monotonic() + every

@@ -26,6 +26,8 @@ from shardmeter.specs import Choices, Island, Scenario
 
 ANY = "any"
 """The word for every value of a field that can be modelled, where a planner would choose among what is usual."""
+ASIDE = "the scenario's own plan is set aside"
+"""How the assumption starts that a plan is not compared, because fields of it are set."""
 SINGLE = ("trainable", "rank_order", "placement", "sync")
 """Fields of a plan that have one value, whatever else is open: lists are one value there, or they change what is trained."""
 ARITHMETIC = ("precision", "gather_dtype", "reduce_dtype", "optimizer", "master_dtype", "expert_skew")
@@ -106,7 +108,8 @@ def set_aside(document: Document, overrides: Iterable[str] | Mapping[str, Any]) 
         return
     kept = {name: value for name, value in plan.items() if name in (*ARITHMETIC, *SINGLE)}
     _put_plan(document, {**kept, AUTO: True})
-    document.notes.append(f"the scenario's own plan is set aside: {', '.join(pins)} narrows the plans to choose from")
+    narrow = "narrows" if len(pins) == 1 else "narrow"
+    document.notes.append(f"{ASIDE}: {', '.join(pins)} {narrow} the plans to choose from")
 
 
 def _plan_of(document: Document) -> dict[str, Any] | None:

@@ -113,6 +113,19 @@ Money: TypeAlias = Annotated[
 """US dollars."""
 OBJECTIVES = ("time", "cost", "throughput", "energy")
 """What a planner looks for: least time, least cost, most tokens a second, least energy."""
+_MEANT = {
+    **dict.fromkeys(("speed", "tokens", "tokens_per_s", "tokens_per_second", "tps", "rate", "mfu"), "throughput"),
+    **dict.fromkeys(("price", "money", "usd", "budget", "rent", "cheap"), "cost"),
+    **dict.fromkeys(("duration", "latency", "step", "step_time", "wall_clock", "deadline", "fast"), "time"),
+    **dict.fromkeys(("power", "kwh", "joules", "watts"), "energy"),
+}
+"""Other words for an objective, which are hinted at and not taken."""
+
+
+def objectives_near(word: str) -> tuple[str, ...]:
+    """The objectives that a word may mean, the likeliest first."""
+    plain = word.strip().lower().replace("-", "_").replace("/", "_per_").replace(" ", "_")
+    return tuple(dict.fromkeys((*filter(None, [_MEANT.get(plain)]), *nearest(word, OBJECTIVES))))[:3]
 
 
 def _objectives(value: Any) -> tuple[str, ...]:
@@ -120,7 +133,12 @@ def _objectives(value: Any) -> tuple[str, ...]:
     if not isinstance(asked, list) or not asked or not all(isinstance(one, str) for one in asked):
         raise refused(f"{shown(value, 40)} is no objective", f"{', '.join(OBJECTIVES)}, or a list of them")
     words = [word.strip() for one in asked for word in one.split(",")]
-    return tuple(dict.fromkeys(check_word(word, OBJECTIVES) for word in words))
+    for word in words:
+        if word not in OBJECTIVES:
+            raise refused(
+                f"unknown word {shown(word, 40)}", meant(objectives_near(word)), rule=f"one of {', '.join(OBJECTIVES)}"
+            )
+    return tuple(dict.fromkeys(words))
 
 
 Objectives: TypeAlias = Annotated[

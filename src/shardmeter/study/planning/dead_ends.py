@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed
 from shardmeter.engine.constraints import violations
+from shardmeter.engine.rules import divisors
 from shardmeter.scenario.choices import ANY
 from shardmeter.specs import Choices, Scenario
 from shardmeter.specs.plan import AXES
@@ -16,8 +19,55 @@ from shardmeter.study.planning.block import DEGREES, Question, legal_somewhere
 from shardmeter.study.planning.space import Space, space_of
 from shardmeter.study.planning.tally import Tally
 
+GRID = ("tp", "pp", "cp", "dp_shard", "dp_replicate")
+"""Degrees that multiply to the GPUs."""
 LISTED = 4
 """Reasons that a message lists."""
+
+
+MOST_CROSSED = 100_000
+"""Crossings of pinned degrees that are held against the GPUs before a search; it counts what is more."""
+
+
+def undivided(space: Space) -> None:
+    """Raise BadScenario where the pinned degrees alone leave no way to place them on the GPUs, before anything is searched."""
+    pins = {name: values for name in GRID if (values := space.choices.plan.get(name))}
+    sizes = sorted({float(island.gpus) for island in space.choices.islands})
+    found = [
+        Violation(field=f"plan.{name}", says=f"{name} {_either(values)} does not divide {_gpus(sizes)}", rule=DEGREES,
+                  way_out=_divisors(name, values, sizes))
+        for name, values in pins.items() if not _place({name: values}, sizes)
+    ]  # fmt: skip
+    if not found and math.prod(map(len, pins.values())) <= MOST_CROSSED and not _place(pins, sizes):
+        freeing = [name for name in pins if _place({key: one for key, one in pins.items() if key != name}, sizes)]
+        widen = " or ".join(f"{name}={_text(pins[name])}" for name in freeing)
+        way_out = f"drop or widen {widen}" if widen else "drop two or more of the pins"
+        found = [Violation(field="plan", says=_product(space), rule=DEGREES, way_out=way_out)]
+    if found:
+        held = ", ".join(f"{name}={_text(values)}" for name, values in pins.items())
+        raise BadScenario(f"{space.scenario.name}: no legal plan with {held}", found)
+
+
+def _place(pins: Mapping[str, tuple[Any, ...]], sizes: list[float]) -> bool:
+    """Whether some crossing of the degrees divides some number of GPUs."""
+    products = {math.prod(map(float, one)) for one in itertools.product(*pins.values())}
+    return any(size % product == 0.0 for size in sizes for product in products if product >= 1.0)
+
+
+def _divisors(name: str, values: tuple[Any, ...], sizes: list[float]) -> str:
+    """The divisors next to the first of the values."""
+    first, known = float(values[0]), sorted({one for size in sizes for one in divisors(size)})
+    below, above = [one for one in known if one < first], [one for one in known if one > first]
+    near = " or ".join(f"{name}={one:g}" for one in (*below[-1:], *above[:1]))
+    return f"say {near}, or leave it out"
+
+
+def _either(values: tuple[Any, ...]) -> str:
+    return " | ".join(_word(one) for one in values[:6]) + (" | …" if len(values) > 6 else "")
+
+
+def _gpus(sizes: list[float]) -> str:
+    return f"{' | '.join(f'{one:,.0f}' for one in sizes[:6])} GPUs"
 
 
 def empty(question: Question, tally: Tally) -> BadScenario:

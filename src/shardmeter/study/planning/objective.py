@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardmeter.core.errors import BadScenario, Violation, nearest, shown
+from shardmeter.core.errors import BadScenario, Violation, shown
 from shardmeter.core.record import record
 from shardmeter.core.units import Joules, Number, Seconds, Usd
 from shardmeter.physics import energy, money
-from shardmeter.scenario.values import OBJECTIVES
+from shardmeter.scenario.values import OBJECTIVES, objectives_near
 from shardmeter.specs import Choices, Island, Run, Scenario
 
 UNITS = {"time": "s", "cost": "USD", "throughput": "tokens/s", "energy": "J"}
@@ -66,7 +66,7 @@ def goal_of(scenario: Scenario, choices: Choices, objectives: tuple[str, ...] = 
             field="run.objective",
             says=f"unknown objective {shown(word, 40)}",
             rule=f"one of {', '.join(OBJECTIVES)}",
-            way_out=f"did you mean {nearest(word, OBJECTIVES, 1)[0]}?",
+            way_out=f"did you mean {objectives_near(word)[0]}?",
         )
         for word in asked
         if word not in OBJECTIVES

@@ -10,6 +10,7 @@ from typing import Any
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB
+from shardmeter.scenario.choices import ASIDE
 from shardmeter.specs import Scenario
 from shardmeter.study import intervals, trust
 from shardmeter.study.planning import dead_ends
@@ -142,7 +143,8 @@ class Plans:
         run = self.scenario.run
         asked = run.tokens is not None or run.steps is not None
         own = [text for text in self.scenario.warnings if asked or NO_COST not in text]
-        warned = [*own, *(() if best is None else trust.warnings(best.scenario))]
+        aside = [text for text in self.scenario.assumptions if text.startswith(ASIDE)]
+        warned = [*aside, *own, *(() if best is None else trust.warnings(best.scenario))]
         return {
             "objective": list(self.goal.objectives),
             "deadline_s": self.goal.deadline,
@@ -199,6 +201,7 @@ def plan(
     if scenario.choices is None:
         raise ShardMeterError("nothing is left to choose: say plan: auto")
     space, goal = space_of(scenario), goal_of(scenario, scenario.choices, tuple(objectives))
+    dead_ends.undivided(space)
     own = compare if compare is not None else scenario if scenario.choices.stated else None
     stated = None if own is None else _stated(space, own)
     worth = None if stated is None else _value(goal, stated)

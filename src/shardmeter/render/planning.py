@@ -76,8 +76,9 @@ def _doubt(plans: Sequence[Answer]) -> str:
     """Whether the best, or others that are listed, may not fit after all."""
     doubtful = sum(1 for one in plans if borderline(one))
     if plans and borderline(plans[0]):
-        verb = "is" if doubtful == 2 else "are"
-        others = f"; so {verb} {doubtful - 1} of the {len(plans) - 1} others" if doubtful > 1 else ""
+        verb = "is" if doubtful == 2 < len(plans) else "are"
+        how_many = "the" if doubtful == len(plans) else f"{doubtful - 1} of the {len(plans) - 1}"
+        others = f"; so {verb} {how_many} others" if doubtful > 1 else ""
         return f"It is borderline, with a chance of {_percent(plans[0]['fits_probability'])} to fit{others}."
     if not doubtful:
         return ""

@@ -120,6 +120,11 @@ def _objectives(value: Any) -> tuple[str, ...]:
     if not isinstance(asked, list) or not asked or not all(isinstance(one, str) for one in asked):
         raise refused(f"{shown(value, 40)} is no objective", f"{', '.join(OBJECTIVES)}, or a list of them")
     words = [word.strip() for one in asked for word in one.split(",")]
+    unknown = [word for word in dict.fromkeys(words) if word not in OBJECTIVES]
+    if len(unknown) > 1:
+        close = dict.fromkeys(nearest(word, OBJECTIVES, 1)[0] for word in unknown)
+        says = f"unknown words {', '.join(shown(word, 40) for word in unknown[:6])}"
+        raise refused(says, f"did you mean {' and '.join(close)}?", rule=f"one or several of {', '.join(OBJECTIVES)}")
     return tuple(dict.fromkeys(check_word(word, OBJECTIVES) for word in words))
 
 

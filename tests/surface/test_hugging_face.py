@@ -39,6 +39,8 @@ def write(folder: Path, data: object, name: str = "config.json") -> Path:
 MOE = {**LLAMA, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 768}
 MAMBA2 = {"model_type": "mamba2", "hidden_size": 768, "num_hidden_layers": 24, "vocab_size": 50288}
 BAMBA = {**LLAMA, "model_type": "bamba", "mamba_n_heads": 128, "attn_layer_indices": [9]}
+NEO = {"model_type": "gpt_neo", "hidden_size": 768, "num_layers": 12, "num_heads": 12, "vocab_size": 50257}
+MPT = {"model_type": "mpt", "d_model": 768, "n_layers": 12, "n_heads": 12, "vocab_size": 50432}
 ENDLESS = 10**400
 
 
@@ -199,6 +201,11 @@ def test_what_is_no_model_that_is_built_is_refused_by_name(tmp_path, data, says)
         (but(MOE, decoder_sparse_step=0), "decoder_sparse_step: 0 is too small (a step from one such layer to the next)"),
         (but(MOE, mlp_only_layers=["x"]), "mlp_only_layers: holds what is no number of a layer"),
         (but(GEMMA, sliding_window_pattern=-6), "sliding_window_pattern: -6 is too small"),
+        (but(NEO, attention_types=[[["global", "local"], 10**12]]), "26 layers listed, but num_layers is 12"),
+        (
+            but(MPT, attn_config={"attn_type": "grouped_query_attention", "kv_n_heads": "x"}),
+            "attn_config.kv_n_heads: 'x' is a text, where a whole number belongs",
+        ),
         (json.dumps(LLAMA)[:200], "not readable as JSON"),
         ("[1, 2]", "holds a list at the top"),
         ("", 'empty; a config.json has at least `"model_type"`'),

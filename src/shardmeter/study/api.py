@@ -71,11 +71,13 @@ def plan(
     return plans_of(made, objectives=words, top=top, processes=processes)
 
 
-MOST_TOP, MOST_PROCESSES = 1000, 256
+MOST_PROCESSES = 256
 
 
 def _asked(objective: object, top: object, processes: object) -> tuple[str, ...]:
     """The words of an objective. Raises BadScenario with everything that is wrong with what a planner is asked for."""
+    from shardmeter.study.planning.plans import MOST_TOP
+
     found: list[Violation] = []
     for name, value, most in (("top", top, MOST_TOP), ("processes", processes, MOST_PROCESSES)):
         whole = hasattr(value, "__index__") and not isinstance(value, bool)

@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as `typing` has it, without its import: a command that starts can be interrupted the sooner
 if TYPE_CHECKING:
+    from typing import Any
+
     from shardmeter.core.errors import BadData, BadQuantity, BadScenario, ShardMeterError, Unavailable, UnknownName
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+import shardmeter
+from shardmeter.cli import main
 from shardmeter.core.errors import ShardMeterError, UnknownName
 from shardmeter.scenario import load
 
@@ -821,3 +823,51 @@ def test_a_tower_takes_from_the_base_of_its_model_what_it_does_not_say() -> None
     assert found.vision is not None
     assert usual.vision is not None
     assert (found.vision.patch, found.vision.layers) == (28.0, usual.vision.layers)
+
+
+FLEET = ["--model", "llama-3.1-8b", "--gpus", "8xH100-SXM5-80GB"]
+
+
+def test_a_long_list_of_faults_is_cut(capsys):
+    fleet = ["--model", "llama-3.1-8b", "--gpus", "8..2048:+1xH100-SXM5-80GB"]
+    assert main(["plan", *fleet, "--set", "plan.tp=1"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "error: scenario: 1785 problems"
+    assert said[-1] == "  … and 1,765 more"
+    assert len(said) == 22
+
+
+def test_a_number_of_many_digits_is_cut(capsys):
+    assert main(["plan", *FLEET, "--set", "plan.tp=1..1e308"]) == 2
+    assert "1e+308 points (at most 1,000,000 on one axis)" in capsys.readouterr().err
+
+
+def test_every_unknown_objective_is_told(capsys):
+    assert main(["plan", *FLEET, "--objective", "time,tiem,cots"]) == 2
+    said = capsys.readouterr().err
+    assert "unknown words 'tiem', 'cots' (one or several of time, cost, throughput, energy); did you mean" in said
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"top": "5"}, "top: '5' is no number of plans to list; a whole number from 1 to 1,000"),
+        ({"top": 2.5}, "top: 2.5 is no number of plans to list"),
+        ({"top": None}, "top: nothing is no number of plans to list"),
+        ({"top": True}, "top: True is no number of plans to list"),
+        ({"processes": "2"}, "processes: '2' is no number of processes; a whole number from 1 to 256, or None"),
+        ({"processes": 1e9}, "processes: 1000000000.0 is no number of processes"),
+        ({"processes": 0}, "processes: 0 is no number of processes"),
+        ({"processes": -1}, "processes: -1 is no number of processes"),
+        ({"processes": 10**400}, "processes: a whole number of about 401 digits is no number of processes"),
+        ({"objective": 5}, "objective: 5 is no objective; a word such as 'time', or a list of words"),
+        ({"objective": None}, "objective: nothing is no objective"),
+        ({"objective": [1]}, "objective: a list is no objective"),
+        ({"objective": b"time"}, "objective: bytes is no objective"),
+        ({"objective": 5, "top": 0, "processes": 0}, "plan: 3 problems"),
+    ],
+)
+def test_what_a_planner_is_asked_for_in_python(asked, says):
+    with pytest.raises(shardmeter.BadScenario) as caught:
+        shardmeter.plan(model="llama-3.1-8b", gpus="8xH100-SXM5-80GB", **asked)
+    assert says in str(caught.value)

@@ -88,6 +88,30 @@ def test_a_fault_of_ours_is_one_line(monkeypatch, capsys):
     assert "Traceback" in capsys.readouterr().err
 
 
+WHILE_IMPORTING = """
+import signal, sys
+from shardmeter.__main__ import main
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "shardmeter.cli":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.exit(main())
+"""
+
+
+def test_interrupted_while_it_starts():
+    done = subprocess.run([sys.executable, "-c", WHILE_IMPORTING], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
+
+
+def test_what_runs_before_an_interrupt_is_heeded_is_little():
+    source = str(Path(main.__code__.co_filename).parents[2])
+    code = f"import sys; sys.path.insert(0, {source!r}); import shardmeter.__main__; print('typing' in sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_interrupted(monkeypatch, capsys):
     def interrupt(scenario):
         raise KeyboardInterrupt

@@ -36,6 +36,14 @@ def write(folder: Path, data: object, name: str = "config.json") -> Path:
     return path
 
 
+MOE = {**LLAMA, "model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 768}
+MAMBA2 = {"model_type": "mamba2", "hidden_size": 768, "num_hidden_layers": 24, "vocab_size": 50288}
+BAMBA = {**LLAMA, "model_type": "bamba", "mamba_n_heads": 128, "attn_layer_indices": [9]}
+NEO = {"model_type": "gpt_neo", "hidden_size": 768, "num_layers": 12, "num_heads": 12, "vocab_size": 50257}
+MPT = {"model_type": "mpt", "d_model": 768, "n_layers": 12, "n_heads": 12, "vocab_size": 50432}
+ENDLESS = 10**400
+
+
 def refused(path: Path) -> str:
     with pytest.raises(BadScenario) as caught:
         open_model(path)
@@ -183,10 +191,26 @@ def test_what_is_no_model_that_is_built_is_refused_by_name(tmp_path, data, says)
         (but(LLAMA, tie_word_embeddings="no"), "where true or false belongs"),
         ({**LLAVA, "vision_config": {**LLAVA["vision_config"], "patch_size": None}}, "vision_config.patch_size: is null"),
         ({**LLAVA, "vision_config": [1]}, "vision_config: holds a list, where a mapping belongs"),
+        (but(MAMBA2, expand=ENDLESS), "expand: a whole number of about 401 digits is beyond reason"),
+        (but(BAMBA, mamba_expand=-ENDLESS), "mamba_expand: a whole number of about 401 digits is beyond reason"),
+        (but(BAMBA, attn_layer_indices=[1, ENDLESS]), "attn_layer_indices.1: a whole number of about 401 digits"),
+        (but(LLAMA, rope_theta=ENDLESS), "rope_theta: a whole number of about 401 digits is beyond reason"),
+        (but(MAMBA2, expand=1e200), "expand: 1e+200 is beyond reason"),
+        (but(MAMBA2, expand="2"), "expand: '2' is a text, where a number belongs"),
+        (but(MAMBA2, expand=float("nan")), "expand: nan is no number"),
+        (but(MOE, decoder_sparse_step=0), "decoder_sparse_step: 0 is too small (a step from one such layer to the next)"),
+        (but(MOE, mlp_only_layers=["x"]), "mlp_only_layers: holds what is no number of a layer"),
+        (but(GEMMA, sliding_window_pattern=-6), "sliding_window_pattern: -6 is too small"),
+        (but(NEO, attention_types=[[["global", "local"], 10**12]]), "26 layers listed, but num_layers is 12"),
+        (
+            but(MPT, attn_config={"attn_type": "grouped_query_attention", "kv_n_heads": "x"}),
+            "attn_config.kv_n_heads: 'x' is a text, where a whole number belongs",
+        ),
         (json.dumps(LLAMA)[:200], "not readable as JSON"),
         ("[1, 2]", "holds a list at the top"),
-        ("", "empty"),
-        ('{"model_type": "llama", "model_type": "gpt2"}', "duplicate key 'model_type'"),
+        ("", 'empty; a config.json has at least `"model_type"`'),
+        ("[]", 'where a mapping belongs; a config.json has at least `"model_type"`'),
+        ('{"model_type": "llama", "model_type": "gpt2"}', "config.json:1:25: duplicate key 'model_type' (first at"),
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_refused_with_what_is_wrong(tmp_path, capsys, data, says):
@@ -196,6 +220,22 @@ def test_a_damaged_file_is_refused_with_what_is_wrong(tmp_path, capsys, data, sa
     printed = capsys.readouterr()
     assert says in printed.err
     assert not printed.out
+
+
+def test_layers_that_there_are_not_are_told(tmp_path, capsys):
+    for places in ([999], [-1]):
+        assert main(["show", str(write(tmp_path, but(MOE, mlp_only_layers=places)))]) == 0
+        assert (
+            f"mlp_only_layers names layers that there are not ({places[0]}; the last is 31)" in capsys.readouterr().err
+        )
+
+
+def test_a_home_that_nobody_has_is_no_file(capsys):
+    assert main(["show", "~nouser/x"]) == 2
+    assert "no such file" in capsys.readouterr().err
+    for option in ("~nouser/x", "~nouser/x.json"):
+        assert main(["predict", "--model", option, *GPUS]) == 2
+        assert main(["predict", option, *GPUS]) == 2
 
 
 def test_all_faults_are_told_at_once_and_where(tmp_path):

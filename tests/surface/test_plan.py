@@ -11,6 +11,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -356,6 +359,17 @@ def test_an_interrupt_shows_what_was_found(capsys, monkeypatch):
     assert data["plans"]
     assert len(calls) == 3
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_workers_that_are_busy_are_ended_at_once():
+    pool = ProcessPoolExecutor(2, mp_context=get_context("spawn"))
+    for _ in range(8):
+        pool.submit(time.sleep, 60.0)
+    workers = list(pool._processes.values())
+    begun = time.monotonic()
+    search._end(pool)
+    assert time.monotonic() - begun < 20.0
+    assert not any(worker.is_alive() for worker in workers)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of a terminal")

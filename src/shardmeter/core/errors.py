@@ -21,6 +21,8 @@ from dataclasses import dataclass
 
 LONGEST_SHOWN = 60
 """Characters of a user's text that a message repeats."""
+MOST_SHOWN = 20
+"""Violations that a message lists; the error itself carries all."""
 LISTED = ("accelerator", "fabric", "instance", "model", "stack")
 """Kinds of names that `shardmeter catalog` lists."""
 
@@ -92,7 +94,9 @@ class ShardMeterError(Exception):
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        lines = [self.message, *(f"  - {violation}" for violation in self.violations)]
+        lines = [self.message, *(f"  - {violation}" for violation in self.violations[:MOST_SHOWN])]
+        if len(self.violations) > MOST_SHOWN:
+            lines.append(f"  … and {len(self.violations) - MOST_SHOWN:,} more")
         return "\n".join(line for line in lines if line)
 
 

@@ -29,6 +29,14 @@ def file_name(path: object) -> str:
     return printable(text if is_path else cut(text))
 
 
+def at_home(path: Path) -> Path:
+    """A path whose `~` is written out; as it stands where no such user, or no home, is known."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
+
+
 def read_text(path: Path, what: str, most: int, error: type[ShardMeterError], suffixes: tuple[str, ...] = ()) -> str:
     """The text of a file that should hold `what` and at most `most` bytes. Raises `error` with one sentence.
 

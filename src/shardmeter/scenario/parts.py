@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel
 
 from shardmeter.core.errors import BadData, BadScenario, UnknownName, Violation, printable
+from shardmeter.core.files import at_home
 from shardmeter.core.record import changed
 from shardmeter.scenario.bounds import model_faults
 from shardmeter.scenario.hugging_face.files import WEIGHTS, is_config, named_like_a_path
@@ -137,7 +138,7 @@ def lookup(record: type[Any], name: str, rows: Rows, path: Path, found: Findings
 
 
 def _from_file(record: type[R], name: str, rows: Rows, path: Path, found: Findings) -> R | None:
-    file = FilePath(name)
+    file = at_home(FilePath(name))
     field = ".".join(map(str, path))
     try:
         document = read_file(file if file.is_absolute() else found.document.folder / file)
@@ -183,7 +184,7 @@ def _from_checkpoint(given: str, found: Findings, path: Path) -> Model | None:
     """The model of a Hugging Face config.json, or of a folder that holds one, with what it leaves out among the assumptions."""
     from shardmeter.scenario.hugging_face.reading import open_model
 
-    file = FilePath(given).expanduser()
+    file = at_home(FilePath(given))
     try:
         read = open_model(file if file.is_absolute() else found.document.folder / file)
     except BadScenario as error:

@@ -392,14 +392,19 @@ def _steps(start: float, stop: float, step: float, wrong: Callable[..., None]) -
 
 def _few(count: int, wrong: Callable[..., None]) -> bool:
     if count > MOST:
-        wrong(f"{count:,} points", "larger steps, or fewer points", f"at most {MOST:,} on one axis")
+        wrong(f"{_many(count)} points", "larger steps, or fewer points", f"at most {MOST:,} on one axis")
     return count <= MOST
 
 
 def _count(field: str, count: int) -> Violation:
     if count == 0:
         return Violation(field=field, says="has no values", way_out=FORMS)
-    return Violation(field=field, says=f"{count:,} points", rule=f"at most {MOST:,} on one axis")
+    return Violation(field=field, says=f"{_many(count)} points", rule=f"at most {MOST:,} on one axis")
+
+
+def _many(count: float) -> str:
+    """A count with all of its digits, unless they are too many to be read."""
+    return f"{count:,}" if count < 1e15 else f"{count:.3g}"
 
 
 def _written(number: float, end: _End | None) -> Any:

@@ -16,12 +16,14 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, UnknownName, Violation, cut, kind_of, printable, shown
-from shardmeter.core.files import read_text
-from shardmeter.scenario.hugging_face.files import is_checkpoint, is_config
+from shardmeter.core.files import at_home, read_text
+from shardmeter.scenario.hugging_face.files import CONFIG, is_checkpoint, is_config
+from shardmeter.scenario.hugging_face.files import LEAST as LEAST_OF_CONFIG
 from shardmeter.scenario.yaml_reader import NESTING, VALUES, Path, read_yaml
 
 LARGEST_FILE = 1_000_000
 """Bytes of the largest file that is read as a scenario."""
+LEAST = "has at least `model:` and `gpus:`"
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 
 
@@ -86,9 +88,9 @@ def checkpoint(source: object) -> Document | None:
     if not isinstance(source, str) or not source.strip() or "\n" in source or source.lstrip().startswith("{"):
         return None
     try:
-        path = FilePath(source).expanduser()
+        path = at_home(FilePath(source))
         folder, file = path.is_dir() and is_checkpoint(path), path.suffix.lower() == ".json" and path.is_file()
-    except (OSError, ValueError, RuntimeError):
+    except (OSError, ValueError):
         return None
     if folder or (file and is_config(read_file(path).data)):
         return Document({"model": path_text(path)}, source)
@@ -101,13 +103,16 @@ def path_text(path: FilePath) -> str:
     return text if path.is_absolute() or text.startswith(".") else f"./{text}"
 
 
-def read_file(path: FilePath) -> Document:
-    """Read one file by its suffix (.yaml, .yml, .json, .toml; any other is tried as YAML). Raises BadScenario."""
-    text = read_text(path, "a scenario", LARGEST_FILE, BadScenario, SUFFIXES)
+def read_file(path: FilePath, what: str = "a scenario", least: str = LEAST) -> Document:
+    """Read one file by its suffix (.yaml, .yml, .json, .toml; any other is tried as YAML). `what` it should be and what such a
+    file holds at `least` are for the messages. Raises BadScenario."""
+    if path.name == CONFIG:
+        what, least = f"a {CONFIG}", LEAST_OF_CONFIG
+    text = read_text(path, what, LARGEST_FILE, BadScenario, SUFFIXES)
     name = str(path)
     if any(ord(c) < 32 and c not in "\t\n\r\f" for c in text) or "\x7f" in text:
-        raise BadScenario(f"{name}: binary (control characters inside); a scenario is YAML, JSON or TOML")
-    return _document(text, name, path.suffix.lower(), path.parent)
+        raise BadScenario(f"{name}: binary (control characters inside); {what} is text")
+    return _document(text, name, path.suffix.lower(), path.parent, f"{what} {least}")
 
 
 def plain_mapping(source: Mapping[Any, Any], what: str) -> dict[str, Any]:
@@ -156,9 +161,9 @@ def _text(text: str) -> str:
     return text if text.isprintable() else "".join(c if c in "\n\t" else printable(c) for c in text)
 
 
-def _document(text: str, name: str, suffix: str, folder: FilePath) -> Document:
+def _document(text: str, name: str, suffix: str, folder: FilePath, rule: str = f"a scenario {LEAST}") -> Document:
     if not text.strip():
-        raise BadScenario(f"{name}: empty; a scenario has at least `model:` and `gpus:`")
+        raise BadScenario(f"{name}: empty; {rule}")
     places: dict[Path, str] = {}
     if suffix == ".json":
         data = _json(text, name)
@@ -167,7 +172,7 @@ def _document(text: str, name: str, suffix: str, folder: FilePath) -> Document:
     else:
         data, places = read_yaml(text, name)
     if not isinstance(data, dict):
-        raise BadScenario(f"{name}: holds {kind_of(data)} at the top; a scenario is a mapping such as `model: …`")
+        raise BadScenario(f"{name}: holds {kind_of(data)} at the top, where a mapping belongs; {rule}")
     return Document(plain_mapping(data, name), name, folder, places, text)
 
 
@@ -195,7 +200,7 @@ def _json(text: str, name: str) -> Any:
         made: dict[str, Any] = {}
         for key, value in found:
             if key in made:
-                raise BadScenario(f"{name}: duplicate key {shown(key)}; keep one of the two")
+                raise _duplicate(text, name, key)
             made[key] = value
         return made
 
@@ -207,6 +212,16 @@ def _json(text: str, name: str) -> Any:
         raise BadScenario(f"{name}: not readable as JSON", [found]) from None
     except (ValueError, RecursionError):
         raise BadScenario(f"{name}: not readable as JSON (a number of too many digits, or too deep)") from None
+
+
+def _duplicate(text: str, name: str, key: str) -> BadScenario:
+    """The refusal of a key that is there twice, with both places where the text reads as YAML too."""
+    try:
+        read_yaml(text, name)
+    except BadScenario as error:
+        if any(one.says.startswith("duplicate key") for one in error.violations):
+            return error
+    return BadScenario(f"{name}: duplicate key {shown(key)}; keep one of the two")
 
 
 def _toml(text: str, name: str) -> Any:

@@ -133,11 +133,14 @@ def _objectives(value: Any) -> tuple[str, ...]:
     if not isinstance(asked, list) or not asked or not all(isinstance(one, str) for one in asked):
         raise refused(f"{shown(value, 40)} is no objective", f"{', '.join(OBJECTIVES)}, or a list of them")
     words = [word.strip() for one in asked for word in one.split(",")]
-    for word in words:
-        if word not in OBJECTIVES:
-            raise refused(
-                f"unknown word {shown(word, 40)}", meant(objectives_near(word)), rule=f"one of {', '.join(OBJECTIVES)}"
-            )
+    unknown = [word for word in dict.fromkeys(words) if word not in OBJECTIVES]
+    if len(unknown) == 1:
+        says = f"unknown word {shown(unknown[0], 40)}"
+        raise refused(says, meant(objectives_near(unknown[0])), rule=f"one of {', '.join(OBJECTIVES)}")
+    if unknown:
+        close = dict.fromkeys(objectives_near(word)[0] for word in unknown)
+        says = f"unknown words {', '.join(shown(word, 40) for word in unknown[:6])}"
+        raise refused(says, f"did you mean {' and '.join(close)}?", rule=f"one or several of {', '.join(OBJECTIVES)}")
     return tuple(dict.fromkeys(words))
 
 

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from shardmeter.core.errors import BadScenario, Violation
+from shardmeter.core.errors import BadScenario, Violation, shown
 from shardmeter.core.record import changed, field_names
 from shardmeter.specs import Choices, Scenario
 
@@ -62,13 +62,40 @@ def plan(
     from shardmeter.scenario import load
     from shardmeter.study.planning.plans import plan as plans_of
 
+    words = _asked(objective, top, processes)
     if isinstance(scenario, Scenario):
         _alone(overrides, options)
         made = scenario if scenario.choices is not None else alone(checked(scenario))
     else:
         made = load(scenario, overrides=overrides, catalog=catalog, options=dict(options), planning=True)
-    words = tuple(objective.split(",")) if isinstance(objective, str) else tuple(objective)
-    return plans_of(made, objectives=tuple(word.strip() for word in words), top=top, processes=processes)
+    return plans_of(made, objectives=words, top=top, processes=processes)
+
+
+MOST_PROCESSES = 256
+
+
+def _asked(objective: object, top: object, processes: object) -> tuple[str, ...]:
+    """The words of an objective. Raises BadScenario with everything that is wrong with what a planner is asked for."""
+    from shardmeter.study.planning.plans import MOST_TOP
+
+    found: list[Violation] = []
+    for name, value, most in (("top", top, MOST_TOP), ("processes", processes, MOST_PROCESSES)):
+        whole = hasattr(value, "__index__") and not isinstance(value, bool)
+        if not (whole and 1 <= value <= most) and not (name == "processes" and value is None):  # type: ignore[operator]
+            out = f"a whole number from 1 to {most:,}" + (", or None" if name == "processes" else "")
+            found.append(Violation(field=name, says=f"{shown(value)} is no number of {NUMBERED[name]}", way_out=out))
+    given = [objective] if isinstance(objective, str) else objective
+    if isinstance(given, Sequence) and all(isinstance(word, str) for word in given):
+        words = [word.strip() for one in given for word in one.split(",")]
+    else:
+        out = "a word such as 'time', or a list of words"
+        found.append(Violation(field="objective", says=f"{shown(objective)} is no objective", way_out=out))
+    if found:
+        raise BadScenario(f"plan: {len(found)} problem{'s' if len(found) > 1 else ''}", found)
+    return tuple(words)
+
+
+NUMBERED = {"top": "plans to list", "processes": "processes"}
 
 
 def solve(

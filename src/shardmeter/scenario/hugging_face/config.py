@@ -112,7 +112,7 @@ class Config:
         of_class = "" if default is None else f" (the class {self.kind} takes {shown(default)} for a model built anew)"
         self.refuse(key, f"{says}, and nothing else tells it{of_class}", f"write {key}: N")
 
-    def whole(self, key: str, value: Any, least: float = 1.0) -> float:
+    def whole(self, key: str, value: Any, least: float = 1.0, rule: str = "") -> float:
         """A value as a whole number; nan after noting that it is none."""
         if isinstance(value, list) and value and all(item == value[0] for item in value):
             value = value[0]  # one number a layer, all the same
@@ -128,13 +128,27 @@ class Config:
         elif value != int(value):
             says, way_out = f"{value} is no whole number", ""
         elif value < least:
-            says, way_out = f"{value} is too small", f"at least {least:g}"
+            says, way_out = f"{shown(value)} is too small", f"at least {least:g}"
         elif value > most:
             says, way_out = f"{shown(value)} is beyond reason", f"at most {most:g}"
         if says:
-            self.refuse(key, says, way_out)
+            self.refuse(key, says, way_out, rule)
             return math.nan
         return float(value)
+
+    def number(self, key: str, otherwise: float) -> float:
+        """A number between -`MOST` and `MOST`, whole or not; null is `otherwise`. nan after noting that it is none."""
+        value = self.raw(key, otherwise)
+        if value is None:
+            return otherwise
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.refuse(key, f"{told(value)}, where a number belongs")
+        elif not abs(value) <= MOST:
+            beyond = isinstance(value, int) or math.isfinite(value)
+            self.refuse(key, f"{shown(value)} is {'beyond reason' if beyond else 'no number'}", f"at most {MOST:g}")
+        else:
+            return float(value)
+        return math.nan
 
     def several(self, keys: Iterable[str], otherwise: float | None = None, least: float = 1.0) -> float:
         """The count of the first of several keys that the file has, or else that the class has."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from shardmeter.scenario.hugging_face.config import Config, known
 from shardmeter.scenario.hugging_face.decoder import Decoder, count, either, flag, times, without
-from shardmeter.scenario.hugging_face.layers import Fields, above, alternate, every, everywhere, mixers
+from shardmeter.scenario.hugging_face.layers import Fields, above, alternate, every, everywhere, layer_count, mixers
 
 
 def even(c: Config, found: Fields) -> float:
@@ -80,18 +80,17 @@ def _mpt(c: Config, found: Fields) -> Fields:
     """What MPT keeps in `attn_config`."""
     inside = c.inside("attn_config")
     learned, alibi = c.flag("learned_pos_emb"), inside.flag("alibi", True)
-    if not c.flag("no_bias", True) or c.raw("expansion_ratio", 4) != 4:
+    if not c.flag("no_bias", True) or c.number("expansion_ratio", 4.0) != 4.0:
         c.refuse(
             "no_bias", "MPT with biases or another expansion_ratio than 4: transformers builds it without and with 4"
         )
-    shared = {"multiquery_attention": 1.0, "grouped_query_attention": inside.data.get("kv_n_heads")}.get(
-        inside.word("attn_type", "multihead_attention"), found["heads"]
-    )  # fmt: skip
+    kind = inside.word("attn_type", "multihead_attention")
+    several = inside.count("kv_n_heads", found["heads"]) if kind == "grouped_query_attention" else found["heads"]
     norms = inside.flag("qk_ln") or inside.flag("qk_gn")
     if norms:
         inside.refuse("qk_ln", "norms of queries and keys of MPT are not modelled")
     return {
-        "positions": "alibi" if alibi or not learned else "learned", "kv_heads": float(shared or found["heads"]),
+        "positions": "alibi" if alibi or not learned else "learned", "kv_heads": 1.0 if kind == "multiquery_attention" else several,
     }  # fmt: skip
 
 
@@ -102,7 +101,10 @@ def _neo(c: Config, found: Fields) -> Fields:
         c.report.assume(c.label("attention_types"), "global and local by turns", "class default")
         return {"mixers": "fw", "window": c.count("window_size")}
     try:
-        letters = "".join("".join("w" if kind == "local" else "f" for kind in kinds) * times for kinds, times in given)
+        most = layer_count(found) + 1
+        letters = "".join(
+            "".join("w" if kind == "local" else "f" for kind in kinds) * min(times, most) for kinds, times in given
+        )
     except (TypeError, ValueError):
         c.refuse("attention_types", "is no list of [kinds of layers, how many times]")
         return {}

@@ -9,7 +9,7 @@ from typing import Any
 from shardmeter.scenario.hugging_face.config import Config, known
 from shardmeter.scenario.hugging_face.decoder import Decoder, count, flag, without
 from shardmeter.scenario.hugging_face.decoders import GPT, _embedding
-from shardmeter.scenario.hugging_face.layers import Fields, Part, mixers
+from shardmeter.scenario.hugging_face.layers import Fields, Part, every_nth, mixers
 
 HEADS: tuple[tuple[str, str], ...] = (
     (r"For(MaskedLM|PreTraining)$", "usual"), (r"ForSequenceClassification$", "classifier"),
@@ -74,8 +74,7 @@ def _electra(c: Config, found: Fields) -> Fields:
 
 def _modern(c: Config, found: Fields) -> Fields:
     """ModernBERT: windows between layers of full attention. The first layer's norm is the embedding's."""
-    every_nth = c.raw("global_attn_every_n_layers", 3)
-    step = every_nth if isinstance(every_nth, int) and every_nth > 0 else 3
+    step = every_nth(c, "global_attn_every_n_layers", 3)
     made = mixers(lambda _, place: "f" if place % step == 0 else "w", window="local_attention")(c, found)
     bias = c.flag("attention_bias")
     if c.flag("classifier_bias") or not c.flag("decoder_bias", True):

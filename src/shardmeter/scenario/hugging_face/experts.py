@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from shardmeter.scenario.hugging_face.config import Config, known
-from shardmeter.scenario.hugging_face.layers import Fields, Part, layer_count, mlps
+from shardmeter.scenario.hugging_face.config import Config
+from shardmeter.scenario.hugging_face.layers import Fields, Part, every_nth, layer_count, mlps, places, whole
 
 
 def routed(width: str = "intermediate_size", *, shared: str = "", each: str = "", gate: bool = False) -> Part:
@@ -31,15 +29,6 @@ def routed(width: str = "intermediate_size", *, shared: str = "", each: str = ""
     return read
 
 
-def whole(c: Config, key: str, usual: int) -> int:
-    """A whole number that places layers; what is none is noted."""
-    value = c.raw(key, usual)
-    if value is None:
-        return usual
-    number = c.whole(key, value, least=0.0 if usual == 0 else -1.0)
-    return int(number) if known(number) else usual
-
-
 def first(key: str = "first_k_dense_replace", step: str = "moe_layer_freq") -> Part:
     """The first layers dense, then experts in all, or in every n-th counted from the start (DeepSeek); or one flag a layer."""
 
@@ -53,7 +42,7 @@ def first(key: str = "first_k_dense_replace", step: str = "moe_layer_freq") -> P
             if len(flags) != count or not all(flag in (0, 1) for flag in flags):
                 c.refuse(step, f"a list of {len(flags)}, where {count} flags of 0 or 1 belong, one a layer")
             return mlps((place for place, flag in enumerate(flags) if not flag), count)
-        until, each = whole(c, key, 0), max(1, whole(c, step, 1))
+        until, each = whole(c, key, 0), every_nth(c, step, 1)
         return mlps((place for place in range(count) if place < until or place % each), count)
 
     return read
@@ -63,24 +52,16 @@ def sparse(c: Config, found: Fields) -> Fields:
     """Experts in every `decoder_sparse_step`-th layer but those of `mlp_only_layers` (Qwen)."""
     if not found.get("experts"):
         return {}
-    each, dense = max(1, whole(c, "decoder_sparse_step", 1)), _places(c, "mlp_only_layers")
     count = layer_count(found)
+    each, dense = every_nth(c, "decoder_sparse_step", 1), places(c, "mlp_only_layers", count)
     return mlps((place for place in range(count) if place in dense or (place + 1) % each), count)
-
-
-def _places(c: Config, key: str) -> set[Any]:
-    found = c.items(key) or []
-    bad = [item for item in found if isinstance(item, bool) or not isinstance(item, int)]
-    if bad:
-        c.refuse(key, "holds what is no number of a layer")
-    return set(found) if not bad else set()
 
 
 def interleaved(c: Config, found: Fields) -> Fields:
     """Experts in every `interleave_moe_layer_step`-th layer or those of `moe_layers`, one shared as wide as a routed one, dense
     layers of a width of their own (Llama 4)."""
     count, step = layer_count(found), whole(c, "interleave_moe_layer_step", 1)
-    given = _places(c, "moe_layers") if c.data.get("moe_layers") else None
+    given = places(c, "moe_layers", count) if c.data.get("moe_layers") else None
     chosen = given if given is not None else set(range(step - 1, count, step)) if step > 0 else set()
     if not chosen:
         return {"ffn": c.count("intermediate_size_mlp")}
@@ -96,7 +77,7 @@ def between(c: Config, found: Fields) -> Fields:
     if not found.get("experts"):
         return {}
     count = layer_count(found)
-    start, each = whole(c, "moe_layer_start_index", 0), max(1, whole(c, "moe_layer_interval", 1))
+    start, each = whole(c, "moe_layer_start_index", 0), every_nth(c, "moe_layer_interval", 1)
     end = whole(c, "moe_layer_end_index", -1)
     last = count - 1 if end < 0 else end
     return mlps((at for at in range(count) if not (start <= at <= last and (at + 1) % each == 0)), count)
@@ -107,7 +88,7 @@ def periodic(c: Config, found: Fields) -> Fields:
     count, one = layer_count(found), c.count("num_local_experts")
     if one <= 1.0:  # one expert is a dense layer
         return {}
-    period, offset = max(1, whole(c, "expert_layer_period", 2)), whole(c, "expert_layer_offset", 1)
+    period, offset = every_nth(c, "expert_layer_period", 2), whole(c, "expert_layer_offset", 1)
     return {
         "experts": one, "top_k": c.count("num_experts_per_tok"), "moe_ffn": c.count("intermediate_size"),
         **mlps((place for place in range(count) if (place - offset) % period), count),

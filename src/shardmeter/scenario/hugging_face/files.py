@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, shown
-from shardmeter.core.files import file_name
+from shardmeter.core.files import at_home, file_name
 
 CONFIG = "config.json"
+LEAST = 'has at least `"model_type"` and the sizes of its model, as in {"model_type": "llama", "hidden_size": 4096, …}'
 WEIGHTS = (".safetensors", ".bin", ".gguf", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".onnx")
 TELLING = frozenset({CONFIG, "adapter_config.json", "params.json", "model_index.json", "snapshots"})
 """Files that only a checkpoint's folder has."""
@@ -71,7 +72,7 @@ def is_checkpoint(folder: Path) -> bool:
 def configuration(path: Path) -> Path:
     """The configuration that a folder holds, or the file itself. Raises BadScenario for what holds or is none."""
     name = file_name(path)
-    path = path.expanduser()
+    path = at_home(path)
     try:
         folder = path.is_dir()
         inside = sorted(entry.name for entry in path.iterdir()) if folder else []

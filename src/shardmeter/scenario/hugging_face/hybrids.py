@@ -12,7 +12,16 @@ from shardmeter.scenario.hugging_face.config import MOST, Config, known
 from shardmeter.scenario.hugging_face.decoder import Decoder, either, without
 from shardmeter.scenario.hugging_face.decoders import ATTENTION, HEADS, LLAMA
 from shardmeter.scenario.hugging_face.latents import predicting
-from shardmeter.scenario.hugging_face.layers import Fields, every, layer_count, mixers, repeated
+from shardmeter.scenario.hugging_face.layers import (
+    Fields,
+    every,
+    every_nth,
+    layer_count,
+    mixers,
+    places,
+    repeated,
+    whole,
+)
 
 CONVOLUTION = without("use_conv_bias", (True,), "a short convolution without biases")
 UNBIASED = without("use_bias", (False,), "biases on the projections of a recurrence")
@@ -60,12 +69,12 @@ def _scan(c: Config, found: Fields) -> Fields:
 def _wide(c: Config, found: Fields, factor: str, stated: str = "") -> float:
     if stated and stated in c.data:
         return c.count(stated)
-    expand = c.raw(factor, 2)
-    wide = expand * found["hidden"] if isinstance(expand, int | float) and not isinstance(expand, bool) else math.nan
-    if known(wide) and not (math.isfinite(wide) and wide == int(wide) and 0.0 < wide < MOST):
-        c.refuse(factor, f"{expand} × hidden_size = {wide:g} is no size")
+    expand = c.number(factor, 2.0)
+    wide = expand * found["hidden"]
+    if known(wide) and not (wide == int(wide) and 0.0 < wide < MOST):
+        c.refuse(factor, f"{expand:g} × hidden_size = {wide:g} is no size")
         return 1.0
-    return float(int(wide)) if known(wide) else 1.0
+    return wide if known(wide) else 1.0
 
 
 def _rank(c: Config, found: Fields, key: str) -> float:
@@ -91,8 +100,8 @@ def _state(c: Config, found: Fields) -> Fields:
 
 
 def _bamba(c: Config, found: Fields) -> Fields:
-    places = c.items("attn_layer_indices") or []
-    return mixers(lambda _, place: "f" if place in places else "m", linear="m")(c, found) | _state(c, found)
+    full = places(c, "attn_layer_indices", layer_count(found))
+    return mixers(lambda _, place: "f" if place in full else "m", linear="m")(c, found) | _state(c, found)
 
 
 def _granite(c: Config, found: Fields) -> Fields:
@@ -105,7 +114,7 @@ def _granite(c: Config, found: Fields) -> Fields:
 
 
 def _jamba(c: Config, found: Fields) -> Fields:
-    period, offset = max(1, experts.whole(c, "attn_layer_period", 8)), experts.whole(c, "attn_layer_offset", 4)
+    period, offset = every_nth(c, "attn_layer_period", 8), whole(c, "attn_layer_offset", 4)
     letters = "".join("f" if (place - offset) % period == 0 else "s" for place in range(layer_count(found)))
     return {
         "mixers": repeated(letters), "state_heads": _wide(c, found, "mamba_expand"), "state_head_dim": 1.0,

@@ -7,7 +7,7 @@ from typing import Any
 
 from shardmeter.scenario.hugging_face.config import Config, known
 from shardmeter.scenario.hugging_face.encoders import architecture, labels
-from shardmeter.scenario.hugging_face.layers import Fields, repeated
+from shardmeter.scenario.hugging_face.layers import Fields, places, repeated
 
 IMAGENET = 1000.0
 QWEN_IMAGE = 448.0
@@ -132,8 +132,9 @@ def qwen2_5_tower(c: Config) -> Fields:
     """Qwen2.5-VL's: gated MLPs, windows of `window_size` pixels in all layers but a few."""
     patch, window = c.count("patch_size"), c.count("window_size")
     layers = c.count("num_hidden_layers")
-    full = c.items("fullatt_block_indexes") or []
-    letters = "".join("f" if place in full else "c" for place in range(int(layers) if known(layers) else 1))
+    count = int(layers) if known(layers) else 1
+    full = places(c, "fullatt_block_indexes", count)
+    letters = "".join("f" if place in full else "c" for place in range(count))
     c.report.assume(c.label("image_size"), QWEN_IMAGE, "any size: that many pixels a side are taken")
     return _qwen(
         c, mlp="gated", norm="rms", positions="rope", patch_bias=False, image_size=QWEN_IMAGE, mixers=repeated(letters),

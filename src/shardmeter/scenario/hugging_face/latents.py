@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from shardmeter.scenario.hugging_face.config import Config
 from shardmeter.scenario.hugging_face.decoder import Decoder, flag, without
 from shardmeter.scenario.hugging_face.experts import first, routed
-from shardmeter.scenario.hugging_face.layers import Fields, Part, layer_count, mlps
+from shardmeter.scenario.hugging_face.layers import Fields, Part, layer_count, mlps, whole
 
 PLAIN = without("attention_bias", (False,), "biases on the projections down to the latents")
 
@@ -47,8 +47,8 @@ def listed(usual_dense: int) -> Part:
             return {}
         count, words = layer_count(found), c.items("mlp_layer_types")
         if words is None:
-            until = c.raw("first_k_dense_replace", usual_dense)
-            return mlps(range(until if isinstance(until, int) else usual_dense), count)
+            until = whole(c, "first_k_dense_replace", usual_dense)
+            return mlps(range(min(until, count)), count)
         if len(words) != count or not set(words) <= {"dense", "sparse"}:
             c.refuse("mlp_layer_types", f"a list of {len(words)}, where {count} words dense or sparse belong")
         return mlps((place for place, word in enumerate(words) if word == "dense"), count)

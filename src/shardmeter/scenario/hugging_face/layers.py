@@ -77,8 +77,8 @@ def above(c: Config, place: int) -> str:
     """A window in the layers above the first `max_window_layers`, where `use_sliding_window` says so (Qwen2)."""
     if not c.flag("use_sliding_window") or not c.raw("sliding_window", None):
         return "f"
-    first = c.raw("max_window_layers", 0)
-    return "w" if place >= (first if isinstance(first, int) else 0) else "f"
+    first = c.number("max_window_layers", 0.0)
+    return "w" if not place < first else "f"
 
 
 def every(period: str, usual: int) -> Callable[[Config, int], str]:
@@ -88,8 +88,7 @@ def every(period: str, usual: int) -> Callable[[Config, int], str]:
         given = c.raw(period, usual)
         if isinstance(given, str) and given:  # a pattern of letters: L a window, G full
             return "w" if given[place % len(given)].upper() == "L" else "f"
-        step = given if isinstance(given, int) and not isinstance(given, bool) and given > 0 else usual
-        return "f" if (place + 1) % step == 0 else "w"
+        return "f" if (place + 1) % every_nth(c, period, usual) == 0 else "w"
 
     return letter
 
@@ -97,6 +96,37 @@ def every(period: str, usual: int) -> Callable[[Config, int], str]:
 def alternate(c: Config, place: int) -> str:  # noqa: ARG001
     """A window in every other layer, from the first (Gemma 2, GPT-OSS)."""
     return "f" if place % 2 else "w"
+
+
+def whole(c: Config, key: str, usual: int) -> int:
+    """A whole number that places layers; what is none is noted."""
+    value = c.raw(key, usual)
+    if value is None:
+        return usual
+    number = c.whole(key, value, least=0.0 if usual == 0 else -1.0)
+    return int(number) if known(number) else usual
+
+
+def every_nth(c: Config, key: str, usual: int) -> int:
+    """A step from layer to layer: 1 or more; what is none is noted."""
+    value = c.raw(key, usual)
+    if value is None:
+        return usual
+    number = c.whole(key, value, rule="a step from one such layer to the next")
+    return int(number) if known(number) else usual
+
+
+def places(c: Config, key: str, count: int) -> set[int]:
+    """Layers that a list names by their number, from 0; of those beyond the `count` that there are, a warning tells."""
+    found = c.items(key) or []
+    if any(isinstance(item, bool) or not isinstance(item, int) for item in found):
+        c.refuse(key, "holds what is no number of a layer")
+        return set()
+    beyond = [shown(place) for place in dict.fromkeys(found) if not 0 <= place < count]
+    says = f"{c.label(key)} names layers that there are not ({', '.join(beyond[:4])}; the last is {count - 1}): they change nothing"
+    if beyond and says not in c.report.warnings:
+        c.report.warnings.append(says)
+    return set(found)
 
 
 def mlps(dense: Iterable[int], count: int) -> Fields:

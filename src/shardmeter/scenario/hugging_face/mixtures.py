@@ -15,10 +15,12 @@ from shardmeter.scenario.hugging_face.layers import (
     above,
     alternate,
     every,
+    every_nth,
     everywhere,
     layer_count,
     mixers,
     mlps,
+    whole,
 )
 
 SHARED = experts.routed("moe_intermediate_size", each="n_shared_experts")
@@ -37,16 +39,16 @@ def _dbrx(c: Config, found: Fields) -> Fields:  # noqa: ARG001
 def _limited(c: Config, found: Fields) -> Fields:
     """Chunks where a layer rotates, full attention where it does not (Llama 4)."""
     given = c.items("no_rope_layers")
-    step = experts.whole(c, "no_rope_layer_interval", 4)
+    step = every_nth(c, "no_rope_layer_interval", 4)
     count = layer_count(found)
-    rotated = given or [int((place + 1) % max(1, step) != 0) for place in range(count)]
+    rotated = given or [int((place + 1) % step != 0) for place in range(count)]
     letters = "".join("c" if rotates else "f" for rotates in rotated)
     return mixers(lambda _, place: letters[place] if place < len(letters) else "f")(c, found)
 
 
 def _arctic(c: Config, found: Fields) -> Fields:
     """Arctic: a residual MLP as wide as the model beside the experts, with a norm of its own."""
-    step = max(1, experts.whole(c, "moe_layer_frequency", 2))
+    step = every_nth(c, "moe_layer_frequency", 2)
     made = experts.routed("intermediate_size")(c, found)
     if step != 1:
         c.refuse("moe_layer_frequency", f"{step}: only layers that all have experts are modelled", "1")
@@ -78,7 +80,9 @@ def _prefix(key: str) -> Part:
     """The first layers dense, as many as a key says."""
 
     def read(c: Config, found: Fields) -> Fields:
-        return mlps(range(experts.whole(c, key, 0)), layer_count(found)) if found.get("experts") else {}
+        return (
+            mlps(range(min(whole(c, key, 0), layer_count(found))), layer_count(found)) if found.get("experts") else {}
+        )
 
     return read
 

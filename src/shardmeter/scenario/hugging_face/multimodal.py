@@ -165,11 +165,20 @@ def _merger(extra_norms: bool = False) -> Projector:
     return join
 
 
+def _inverse(c: Config, key: str) -> float:
+    """Patches a side that become one: one over a ratio of 1/64 to 1, a half where it is left out; 1 after noting that it is none."""
+    ratio = c.number(key, 0.5)
+    if 1.0 / 64.0 <= ratio <= 1.0:
+        return 1.0 / ratio
+    if known(ratio):
+        c.refuse(key, f"{ratio:g} is no ratio of a side", "0.5", "more than 1/64, 1 at most")
+    return 1.0
+
+
 def _intern(c: Config, inner: Config, tower: Fields, found: Fields) -> Fields:  # noqa: ARG001
     """A norm of patches side by side, then two matrices (InternVL)."""
-    ratio = c.raw("downsample_ratio", 0.5)
-    merge = round(1.0 / ratio) if isinstance(ratio, int | float) and 0.0 < ratio <= 1.0 else 2
-    return {"projector": "mlp", "merge": float(merge), "projector_vectors": 2.0 * tower["hidden"] * merge**2}
+    merge = float(round(_inverse(c, "downsample_ratio")))
+    return {"projector": "mlp", "merge": merge, "projector_vectors": 2.0 * tower["hidden"] * merge**2}
 
 
 def _intern_chat(c: Config, inner: Config, tower: Fields, found: Fields) -> Fields:
@@ -200,8 +209,7 @@ def _pooled(c: Config, inner: Config, tower: Fields, found: Fields) -> Fields:  
 
 def _adapter(c: Config, inner: Config, tower: Fields, found: Fields) -> Fields:  # noqa: ARG001
     """Patches side by side, two matrices, and one into the text (Llama 4)."""
-    ratio = inner.raw("pixel_shuffle_ratio", 0.5)
-    merge = 1.0 / ratio if isinstance(ratio, int | float) and ratio > 0 else 2.0
+    merge = _inverse(inner, "pixel_shuffle_ratio")
     wide = inner.count("projector_input_dim")
     others = inner.count("projector_output_dim"), inner.count("vision_output_dim")
     if any(other != wide for other in others) or tower["ffn"] != tower["hidden"] * merge**2:

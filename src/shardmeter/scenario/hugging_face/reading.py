@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,9 @@ TELLING = re.compile(
     r".*expert.*|.*lora_rank|.*ssm.*|mamba.*|.*conv.*|linear_.*|.*vision.*|.*audio.*|.*_config|rwkv.*|index_.*"
 )
 """Keys of an unknown type that tell of layers other than Llama's."""
+
+LONGEST = 1023
+"""Bits of the largest whole number that is a float for certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ def open_model(path: Path) -> Reading:
     from shardmeter.scenario.read import read_file
 
     file = files.configuration(path)
-    document = read_file(file)
+    document = read_file(file, f"a {files.CONFIG}", files.LEAST)
     found = read(document.data, files.model_name(document.data, file), str(file))
     if found.model is None:
         bad = [_placed(one, document.where(tuple(one.field.split(".")))) for one in found.report.violations]
@@ -105,12 +108,26 @@ def read(data: Mapping[str, Any], name: str, source: str) -> Reading:
     c = Config(data, kind, report)
     c.asked.add("model_type")
     report.kind = kind
-    made = _fields(reader, c)
+    for where, value in _endless(data, ()):
+        refuse(Violation(field=where, says=f"{shown(value)} is beyond reason", way_out="a number below 1e308"))
+    made = {} if report.violations else _fields(reader, c)
     _say_the_rest(c, report)
     _check(made, c)
     if report.violations:
         return Reading(None, report)
     return Reading(Model(name=printable(name), source=source, **made), report)
+
+
+def _endless(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+    """Whole numbers anywhere in a file that no float holds, with where they stand: arithmetic with one would fail."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _endless(item, (*path, str(key)))
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from _endless(item, (*path, str(place)))
+    elif isinstance(value, int) and value.bit_length() > LONGEST:
+        yield ".".join(path), value
 
 
 def _fields(reader: Any, c: Config) -> dict[str, Any]:

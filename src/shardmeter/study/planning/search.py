@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import TypeAlias
@@ -161,11 +161,10 @@ def _run(
     pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin, initargs=(question,))
     try:
         running: dict[Future[Tally], list[Task]] = {}
-        for batch in batches:
-            with (
-                _uninterrupted()
-            ):  # a process that starts is not to be ended by an interrupt that is the parent's business
-                running[pool.submit(_share, batch, _hint(question, known))] = batch
+        for place, batch in enumerate(batches):
+            hint = _hint(question, known)
+            with _uninterrupted() if place < processes else nullcontext():  # later ones start no process
+                running[pool.submit(_share, batch, hint)] = batch
             if len(running) >= 2 * processes:
                 yield from _finished(running)
         while running:
@@ -175,12 +174,20 @@ def _run(
             "a process of the search was ended from outside (short of memory?); --processes 1 takes one"
         ) from None
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        with _uninterrupted():
+            _end(pool)
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """Stop the workers at once: what they are at is not needed. The pool's thread ends with the last of them."""
+    for process in list((getattr(pool, "_processes", None) or {}).values()):
+        process.terminate()
+    pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Start processes that ignore interrupts from their first moment on; only the main thread can say so."""
+    """Start processes that ignore interrupts from their first moment on, or end them; only the main thread can say so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -78,7 +78,7 @@ def _asked(given: ScenarioInput, found: Findings) -> tuple[IslandInput | None, P
         short = f"{given.gpus[0]:.15g}x{given.gpus[1]}"
         return IslandInput.model_validate({"gpus": short}), ("gpus",)
     elif not islands:
-        found.refuse(("gpus",), "no GPUs are named", "say gpus: 64xH100-SXM5-80GB, or fleet.islands")
+        found.refuse(("gpus",), "no GPUs are named", "say gpus: 64xH100-SXM5-80GB (--gpus), or fleet.islands")
     elif len(islands) > 1:
         names = ", ".join(island.name or "unnamed" for island in islands)
         found.refuse(("fleet", "islands"), f"several islands ({names}) are not modelled yet", "keep one island")
@@ -171,11 +171,12 @@ def _price(asked: IslandInput, machines: _Machines, path: Path, found: Findings)
     if instance is None:
         if asked.spot:
             found.refuse((*path, "spot"), "spot prices belong to an instance", "name an instance, or say price")
-        found.warnings.append("no price is known: the cost is null (say price: $2.10/gpu/h)")
+        found.warnings.append("no price is known: the cost is null (say price: $2.10/gpu/h, or --price '$2.10/gpu/h')")
         return None, ""
     kind, amount_of = ("spot", instance.spot) if asked.spot else ("on demand", instance.price)
     if amount_of is None:
-        found.warnings.append(f"{instance.name} has no {kind} price: the cost is null (say price: $98.32/node/h)")
+        says = f"{instance.name} has no {kind} price: the cost is null"
+        found.warnings.append(f"{says} (say price: $98.32/node/h, or --price '$98.32/node/h')")
         return None, ""
     each = float(amount_of / instance.accelerators)
     found.assumptions.append(

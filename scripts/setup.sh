@@ -35,7 +35,7 @@ install() {
     uv pip install --python "$venv/bin/python" "$@" >&2 && return
     echo "uv did not do it: trying pip" >&2
   fi
-  PIP_DISABLE_PIP_VERSION_CHECK=1 "$venv/bin/python" -m pip install --progress-bar auto "$@" >&2
+  PIP_DISABLE_PIP_VERSION_CHECK=1 "$venv/bin/python" -m pip install "$@" >&2
 }
 
 echo "installing ShardMeter ($kind) and what it needs into $venv (about a minute)" >&2

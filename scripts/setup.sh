@@ -31,13 +31,14 @@ if ! "$venv/bin/python" -c "$recent" 2>/dev/null; then
 fi
 
 install() {
-  if command -v uv >/dev/null && uv pip install --quiet --python "$venv/bin/python" "$@" 2>/dev/null; then
-    return
+  if command -v uv >/dev/null; then
+    uv pip install --python "$venv/bin/python" "$@" >&2 && return
+    echo "uv did not do it: trying pip" >&2
   fi
-  PIP_DISABLE_PIP_VERSION_CHECK=1 "$venv/bin/python" -m pip install --quiet --quiet "$@"
+  PIP_DISABLE_PIP_VERSION_CHECK=1 "$venv/bin/python" -m pip install "$@" >&2
 }
 
-echo "installing ShardMeter ($kind) into $venv" >&2
+echo "installing ShardMeter ($kind) and what it needs into $venv (about a minute)" >&2
 if [[ "$kind" == dev ]]; then
   "$venv/bin/python" - >"$venv/dev-requirements.txt" <<'PY'
 import pathlib, tomllib

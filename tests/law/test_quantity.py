@@ -188,3 +188,12 @@ def test_near_misses_never_break(text: str) -> None:
             assert quantity(text, dimension) >= 0
         except BadQuantity:
             continue
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(2.0, "2.00 s"), (14.9, "14.9 s"), (16.0, "16.0 s"), (0.41, "410 ms"), (0.005, "5.00 ms"), (0.0, "0 s"), (86400.0, "24.0 h"),
+     (9.999, "10.0 s"), (1e9, "11600 d")],
+)  # fmt: skip
+def test_a_column_of_seconds_keeps_its_zeros(seconds: float, text: str) -> None:
+    assert show(seconds, "s", padded=True) == text

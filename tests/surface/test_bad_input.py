@@ -447,8 +447,8 @@ def test_sources_that_are_no_scenario() -> None:
         ("fleet.islands.7.nodes=3", "there are"),
         ("run.seq_len.x=3", "which has no fields"),
         ("run.seq_len=[1", "--set"),
-        ("plan.tp=-1", "--set plan.tp=-1: plan.tp: -1 is negative"),
-        ("stack.launch_overhead=6", "--set stack.launch_overhead=6: stack.launch_overhead"),
+        ("plan.tp=-1", "--set plan.tp=-1: -1 is negative"),
+        ("stack.launch_overhead=6", "--set stack.launch_overhead=6: 6 has no unit"),
         (".".join("a" * 100) + "=1", "no a.b=VALUE"),
     ],
 )
@@ -613,7 +613,7 @@ def test_everything_wrong_at_once() -> None:
     for part in ("run.tokens", "--set nope", "unknown model 'nollama'", "run.sequence", "64/(3·1·1·1)"):
         assert part in text, text
     names = refused(None, options={"model": "m9", "gpus": "8xH999", "stack": "s9", "micro_batch": "0"})
-    for part in ("unknown model", "unknown accelerator", "unknown stack", "plan.micro_batch"):
+    for part in ("unknown model", "unknown accelerator", "unknown stack", "--micro-batch: 0"):
         assert part in names, names
 
 
@@ -800,14 +800,14 @@ def test_a_large_catalog_is_read_in_linear_time_and_an_endless_one_is_refused(tm
 def test_short_cuts_of_the_fleet_that_do_not_apply(options: dict[str, Any], says: str) -> None:
     text = refused(GOOD, options=options | {"micro_batch": "0"})
     assert says in text, text
-    assert "plan.micro_batch" in text, "with everything else that is wrong"
+    assert "--micro-batch: 0" in text, "with everything else that is wrong"
     assert "no GPUs are named" not in text
 
 
 @pytest.mark.parametrize(
     ("model", "change", "says"),
     [
-        ("vit-base-patch16-224", "model.patch=0", "model.patch: must be given in a model of family vision"),
+        ("vit-base-patch16-224", "model.patch=0", "model.patch=0: must be given in a model of family vision"),
         ("llama-7b", "model.family=multimodal", "model.vision: must be given in a model of family multimodal"),
         ("llama-7b", "model.family=vision", "model.image_size: must be given in a model of family vision"),
         ("clip-vit-b-32", "model.vision=llama-7b", "llama-7b is of family decoder; name a row of family vision"),
@@ -871,3 +871,35 @@ def test_what_a_planner_is_asked_for_in_python(asked, says):
     with pytest.raises(shardmeter.BadScenario) as caught:
         shardmeter.plan(model="llama-3.1-8b", gpus="8xH100-SXM5-80GB", **asked)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"model": "lama", "seq": "1x"}, "--model: unknown model"),
+        ({"gpus": "foo"}, "--gpus: 'foo' is no NxNAME"),
+        ({"plan": "bogus"}, "--plan: unknown plan"),
+        ({"fabric": "foo", "seq": "1x"}, "--fabric: unknown fabric"),
+        ({"seq": "1x"}, "--seq: run.seq_len: '1x'"),
+    ],
+)
+def test_an_option_that_names_its_field_says_it_once(options: dict[str, Any], says: str) -> None:
+    assert f"  - {says}" in refused(None, options={"model": "llama-3.1-8b", "gpus": "8xH100-SXM5-80GB"} | options)
+
+
+def test_a_price_that_is_missing_names_the_option() -> None:
+    found = load(None, options={"model": "llama-3.1-8b", "gpus": "8xH100-SXM5-80GB"}).warnings
+    assert any("--price '$2.10/gpu/h'" in text for text in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"model_type": "llama",\n "num_hid', "2:10: the file breaks off here"),
+        ('{"model_type": "llama",\n "a": 3,\n', "2:9: the file breaks off here"),
+        ('{"model_type": "llama",\n "a": }', "2:7: Expecting value"),
+    ],
+)
+def test_a_file_that_was_cut_off_is_said_to_be(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    assert f"config.json:{says}" in refused(str(tmp_path / "config.json"))

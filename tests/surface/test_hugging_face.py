@@ -257,6 +257,32 @@ def test_all_faults_are_told_at_once_and_where(tmp_path):
 # unknown types
 
 
+FALCON = {
+    "model_type": "falcon", "hidden_size": 4224, "num_hidden_layers": 4, "num_attention_heads": 32, "vocab_size": 65024,
+    "new_decoder_architecture": True, "num_kv_heads": 8, "parallel_attn": True, "bias": False, "alibi": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("data", "way_out"),
+    [
+        (but(LLAMA, hidden_size=4224, num_attention_heads=33, num_key_value_heads=8), "num_key_value_heads: 3 or 11"),
+        (but(FALCON, num_attention_heads=33, num_kv_heads=8), "num_kv_heads: 3 or 11"),
+    ],
+)
+def test_a_way_out_speaks_of_the_keys_of_the_file(tmp_path, data, way_out):
+    text = refused(write(tmp_path, data))
+    assert way_out in text
+    assert " kv_heads" not in text
+
+
+def test_the_rows_of_a_classifier_are_classes(tmp_path, capsys):
+    vit = {"model_type": "vit", "architectures": ["ViTForImageClassification"], "hidden_size": 768, "num_hidden_layers": 12,
+           "num_attention_heads": 12, "intermediate_size": 3072, "image_size": 224, "patch_size": 16, "num_labels": 5}  # fmt: skip
+    assert main(["show", str(write(tmp_path, vit))]) == 0
+    assert any(line.split() == ["vocab", "(classes)", "5"] for line in capsys.readouterr().out.splitlines())
+
+
 def test_an_unknown_type_is_read_like_a_llama_only_where_all_sizes_are_there(tmp_path):
     found = open_model(write(tmp_path, {**LLAMA, "model_type": "lamma", "architectures": ["LammaForCausalLM"]}))
     assert found.model is not None

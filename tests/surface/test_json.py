@@ -108,6 +108,13 @@ def test_the_terms_are_the_totals(capsys):
     assert (data["memory"]["peak_gib"] <= data["memory"]["limit_gib"]) == data["fits"]
 
 
+def test_the_steps_of_a_run_are_whole_and_enough_for_its_tokens(capsys):
+    _, data = answer(capsys, "predict", *QUESTION)
+    run, each = data["run"], data["tokens_per_s"] * data["step_time_s"]
+    assert run["steps"] == math.ceil(run["tokens"] / each)
+    assert run["wall_clock_s"] == pytest.approx(run["tokens"] / data["tokens_per_s"])
+
+
 def test_no_tokens_no_run(capsys):
     _, data = answer(capsys, "predict", *QUESTION[:-2])
     assert data["run"] is None

@@ -16,12 +16,17 @@ import pytest
 
 import shardmeter
 from shardmeter.cli import main
+from shardmeter.scenario import opened
+from shardmeter.scenario.resolve import read_parts
+from shardmeter.study.sweep import space
 from shardmeter.study.sweep.figures import FIGURES
+from shardmeter.study.sweep.kinds import telling
 from shardmeter.study.sweep.points import Evaluator
 
 SCENARIO = ["--model", "llama-3.1-8b", "--gpus", "16xH100-SXM5-80GB", "--price", "$2/gpu/h", "--tokens", "1B"]
 OVER = ["--over", "plan.tp=1,2,3", "--over", "plan.recompute=none,full", "--over", "plan.micro_batch=1,8"]
 MANY = ["--over", "plan.tp=1,2,4", "--over", "run.global_batch=64..1024:+16", "--over", "plan.micro_batch=1..24"]
+FLEET = {"islands": [{"accelerator": "H100-SXM5-80GB", "nodes": 2}]}
 ROWS = {"csv": 12, "json": 12, "parquet": 12}
 
 
@@ -126,7 +131,7 @@ def test_in_python():
         (["--over", "plan.tp=1,2", "--over", "plan.tp=4,8"], "is on two axes"),
         (["--over", "model=lama-3.1-8b,llama-3.1-8b"], "the nearest are: llama-3.1-8b"),
         (["--over", "fleet.islands.3.nodes=1,2"], "no item '3'"),
-        (["--over", "plan.micro_batch=-100..1"], "81 more"),
+        (["--over", "plan.micro_batch=-30..1"], "11 more"),
         (["--over", "run.seq_len=1..1000", "--over", "plan.micro_batch=1..1000", "--over", "plan.tp=1..999"], "at most 100,000,000"),
         (["--over", "plan.tp=1,2", "--over", "plan=fsdp,zero1"], "comes after it; plan first"),
         (["--over", "plan.tp=1,2", "--columns", "mfv"], "the nearest are mfu"),
@@ -238,6 +243,84 @@ def test_shards_in_any_order_make_the_same_file(capsys, tmp_path):
     swept(capsys, *MANY, "-o", str(out), "--shard", "2/3", "--workers", "1")
     assert out.read_bytes() == whole.read_bytes()
     assert sorted(tmp_path.iterdir()) == [out, whole]
+
+
+def test_a_shard_without_chunks_says_whether_the_file_is_joined(capsys, tmp_path):
+    out = tmp_path / "small.csv"
+    assert "has 1 chunk" in swept(capsys, *OVER, "-o", str(out), "--shard", "2/2")
+    swept(capsys, *OVER, "-o", str(out), "--shard", "1/2", "--workers", "1")
+    page = swept(capsys, *OVER, "-o", str(out), "--shard", "2/2")
+    assert "is already joined." in page
+    assert " fit" not in page
+    assert "when all shards" not in page
+
+
+def test_a_join_that_is_too_early_says_which_shards_are_missing(capsys, tmp_path):
+    out = tmp_path / "a.csv"
+    swept(capsys, *MANY, "-o", str(out), "--shard", "2/3", "--workers", "1")
+    assert "missing: shard 1/3, 3/3" in swept(capsys, *MANY, "-o", str(out), "--join", code=1)
+
+
+def test_the_page_of_a_file_has_the_reasons_of_every_chunk(capsys, tmp_path):
+    over = ["--over", "run.global_batch=64..1024:+16", "--over", "plan.micro_batch=1..24", "--over", "plan.tp=1,3"]
+    out = tmp_path / "a.csv"
+    swept(capsys, *over, "-o", str(out), "--shard", "1/2", "--workers", "1")
+    page = swept(capsys, *over, "-o", str(out), "--workers", "1")
+    reason = "16/(3·1·1·1) = 5.33333 is no whole number of 1 or more"
+    assert f"{61 * 24:,}  plan: GPUs/(tp·pp·cp·dp_replicate) = {reason}" in page
+    assert (
+        page.partition("Illegal points")[2]
+        == swept(capsys, *over).partition("Illegal points")[2].partition("\n\n")[0] + "\n"
+    )
+
+
+@pytest.mark.parametrize(("chunks", "says"), [(0, "no chunk was finished yet"), (1, "1 finished chunk is kept")])
+def test_an_interruption_says_what_is_kept(capsys, tmp_path, monkeypatch, chunks, says):
+    one_chunk = Evaluator.chunk
+
+    def interrupted(self, number):
+        if number >= chunks:
+            raise KeyboardInterrupt
+        return one_chunk(self, number)
+
+    monkeypatch.setattr(Evaluator, "chunk", interrupted)
+    assert main(["sweep", *SCENARIO, *MANY, "-o", str(tmp_path / "a.csv"), "--workers", "1"]) == 130
+    assert says in capsys.readouterr().err
+
+
+def test_many_numbers_are_looked_at_by_their_ends(monkeypatch):
+    looked = []
+
+    def counted(found, rows):
+        looked.append(found)
+        return read_parts(found, rows)
+
+    monkeypatch.setattr(space, "read_parts", counted)
+    over = {"model.layers": "1..2000", "fleet.islands.0.fabric.bandwidth": "50Gbps..800Gbps:lin40000"}
+    space.space_of(*opened({"model": "llama-3.1-8b", "fleet": FLEET}), over)
+    assert len(looked) < 12
+
+
+@pytest.mark.parametrize(
+    ("points", "places"),
+    [
+        ([(n,) for n in range(64)], list(range(64))),
+        ([(n,) for n in range(100)], [0, 99]),
+        ([(f"{n}Gbps",) for n in (*range(50, 100), *range(50), *range(100, 120))], [50, 119]),
+        ([(n / 2,) for n in range(100)], [0, 1, 98, 99]),
+        ([*((n,) for n in range(98)), ("auto",), (None,)], [0, 97, 98, 99]),
+        ([(n, "a" if n else "b") for n in range(100)], [0, 1, 99]),
+    ],
+)
+def test_values_that_tell_what_is_wrong(points, places):
+    assert telling(points) == places
+
+
+def test_a_file_that_is_there_is_refused_before_a_value_is_read(capsys, tmp_path, monkeypatch):
+    out = tmp_path / "a.csv"
+    out.write_text("mine\n")
+    monkeypatch.setattr(space, "read_parts", pytest.fail)
+    assert "a.csv exists" in refused(capsys, *OVER, "-o", str(out))
 
 
 @pytest.fixture

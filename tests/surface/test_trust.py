@@ -56,16 +56,31 @@ def test_three_verdicts(micro_batch):
     data = answer(plan=f"fsdp,micro_batch={micro_batch}", global_batch=64 * micro_batch)
     page = prediction.document(data)
     chance = data["fits_probability"]
-    word = "Borderline" if 0.1 <= chance <= 0.9 else "Fits" if data["fits"] else "Does not fit"
+    near = data["memory"]["peak_gib"] <= 1.1 * data["memory"]["limit_gib"]
+    word = "Borderline" if 0.1 <= chance <= 0.9 and near else "Fits" if data["fits"] else "Does not fit"
     assert page.verdict.startswith(word)
     assert page.good == data["fits"]
     assert ("counted as" in page.verdict) == (word == "Borderline")
 
 
+def test_an_estimate_far_above_the_limit_is_not_borderline():
+    data = answer(plan="fsdp,micro_batch=1", global_batch=64)
+    data |= {
+        "fits": False,
+        "fits_probability": 0.21,
+        "memory": {**data["memory"], "peak_gib": 164.3, "limit_gib": 80.0},
+    }
+    page = prediction.document(data)
+    assert page.verdict.startswith("Does not fit by this estimate (a chance of 21 % that it does): needs 164.3 GiB")
+    assert not page.good
+    data["memory"]["peak_gib"] = 87.9
+    assert prediction.document(data).verdict.startswith("Borderline: 87.9 of 80.0 GiB")
+
+
 def test_the_three_verdicts_all_occur():
     words = {
-        prediction.document(answer(plan=f"fsdp,micro_batch={m}", global_batch=64 * m)).verdict.split()[0]
-        for m in (1, 2, 8)
+        prediction.document(answer(plan=plan, global_batch=768)).verdict.split()[0]
+        for plan in ("fsdp", "fsdp,recompute=selective,micro_batch=3", "fsdp,micro_batch=12")
     }
     assert words == {"Fits:", "Borderline:", "Does"}
 

@@ -15,7 +15,7 @@ import click
 
 from shardmeter.cli.options import opened, scenario_options
 from shardmeter.cli.output import say, warn, write
-from shardmeter.cli.progress import counter
+from shardmeter.cli.progress import counter, progress
 from shardmeter.core.errors import ShardMeterError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ EPILOG = """Examples:
 Values are lists (1,2,4 or none,full), ranges (1..64; 1..64:x2; 1..64:+8; 1Gbps..400Gbps:log20; 40ms..2s:lin20), or both;
 several fields with a comma between them move together. The last axis moves fastest. With -o, finished chunks lie in
 FILE.parts: after an interruption the same command goes on, and the file is the same byte for byte. Exit code 1 when no
-point fits."""
+point fits, and of --join when a shard is missing: the page says which."""
 
 
 @click.command(epilog=EPILOG)
@@ -56,7 +56,11 @@ point fits."""
 @click.option(
     "--shard", metavar="I/N", help="Evaluate the I-th of N parts, for job arrays; the last one to end joins them."
 )
-@click.option("--join", is_flag=True, help="Evaluate nothing: join the chunks of finished shards.")
+@click.option(
+    "--join",
+    is_flag=True,
+    help="Evaluate nothing: join the chunks of finished shards; exit code 1, and which are missing, if some are.",
+)
 def sweep(over: tuple[str, ...], columns: str | None, out: str | None, **asked: Any) -> int:
     """Predict SCENARIO at every point of the product of its axes."""
     if out is None and (asked["shard"] or asked["join"] or asked["overwrite"]):
@@ -66,9 +70,15 @@ def sweep(over: tuple[str, ...], columns: str | None, out: str | None, **asked: 
     names = [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else []
     shard = _shard(asked["shard"])
     document, rows = opened(asked)
-    from shardmeter.study.sweep import space_of
+    from shardmeter.study.sweep import refuse_existing, space_of
+    from shardmeter.study.sweep import suffix as format_of
 
-    points = space_of(document, rows, over, names)
+    if out is not None:
+        format_of(Path(out))
+        if shard == (1, 1) and not asked["overwrite"]:
+            refuse_existing(Path(out))
+    with progress("reading the values of the axes"):
+        points = space_of(document, rows, over, names)
     warn(points.warnings)
     workers = asked["workers"] or _cores()
     if out is None:
@@ -92,6 +102,7 @@ def _shown(points: Space, engine: str, workers: int, output: str) -> int:
 def _written(points: Space, out: Path, shard: tuple[int, int], workers: int, asked: dict[str, Any]) -> int:
     """All rows to a file, what became of it on standard output."""
     from shardmeter.render import sweeping
+    from shardmeter.study.sweep import chunks_kept
     from shardmeter.study.sweep import write as written
 
     start = time.monotonic()
@@ -102,12 +113,22 @@ def _written(points: Space, out: Path, shard: tuple[int, int], workers: int, ask
                 join_only=asked["join"], report=report,
             )  # fmt: skip
     except KeyboardInterrupt:
-        say(f"finished chunks are kept in {out}.parts: the same command goes on from there")
+        say(_kept(chunks_kept(out), out))
         raise
     write(sweeping.written(answer, points, time.monotonic() - start), asked["output"])
-    if not answer.complete:  # a shard has done its part; --join has not
-        return 1 if asked["join"] else 0
+    if asked["join"] and not answer.complete:
+        return 1
+    if answer.idle or not answer.complete:  # a shard has done its part, or had none
+        return 0
     return 0 if answer.counts[0] else 1
+
+
+def _kept(chunks: int, out: Path) -> str:
+    """What an interruption leaves."""
+    if not chunks:
+        return "no chunk was finished yet: the same command starts anew"
+    are = "1 finished chunk is" if chunks == 1 else f"{chunks:,} finished chunks are"
+    return f"{are} kept in {out}.parts: the same command goes on from there"
 
 
 @contextmanager

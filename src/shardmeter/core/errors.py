@@ -79,10 +79,15 @@ class Violation:
 
     def __str__(self) -> str:
         place = f"{printable(self.where)}: " if self.where else ""
-        name = f"{printable(self.field)}: " if self.field else ""
+        name = f"{printable(self.field)}: " if self.field and not self._is_placed() else ""
         rule = f" ({self.rule})" if self.rule else ""
         out = f"; {self.way_out}" if self.way_out else ""
         return f"{place}{name}{printable(self.says)}{printable(rule)}{printable(out)}"
+
+    def _is_placed(self) -> bool:
+        """Whether the place is an option that names the field itself: `--model`, `--set plan.tp=0`."""
+        last = self.field.rpartition(".")[2].replace("_", "-")
+        return self.where == f"--{last}" or (self.where.startswith("--") and f" {self.field}=" in self.where)
 
 
 class ShardMeterError(Exception):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 
 from shardmeter.core.errors import BadQuantity, kind_of, shown
 
@@ -273,8 +274,9 @@ _LADDERS: dict[str, tuple[tuple[float, str], ...]] = {
 _COUNTS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e4, "k"))
 
 
-def show(value: float | None, unit: str) -> str:
-    """A number of SI `unit` as people read it: three significant digits and always its unit.
+def show(value: float | None, unit: str, *, padded: bool = False) -> str:
+    """A number of SI `unit` as people read it: three significant digits (`padded`: zeros at the end too, as in a column of
+    seconds) and always its unit.
 
     `unit` is a symbol of `core.units` (s, B, B/s, FLOP, FLOP/s, W, W*s, USD, USD/s, USD/B, 1), "%" for a fraction, or a
     word for a count ("tokens"). None and what is not finite read "n/a".
@@ -282,7 +284,7 @@ def show(value: float | None, unit: str) -> str:
     if value is None or not math.isfinite(value):
         return "n/a"
     if value < 0:
-        return "-" + show(-value, unit)
+        return "-" + show(-value, unit, padded=padded)
     value = float(value)
     if unit == "USD":
         return _show_money(value)
@@ -293,7 +295,7 @@ def show(value: float | None, unit: str) -> str:
     if unit == "%":
         return f"{_digits(value * 100)}%"
     if unit in _LADDERS:
-        return _show_ladder(value, unit)
+        return _show_ladder(value, unit, _padded if padded else _digits)
     word = "" if unit in ("", "1") else f" {unit}"
     for size, suffix in _COUNTS:
         if _rounded(value) >= size:
@@ -301,17 +303,17 @@ def show(value: float | None, unit: str) -> str:
     return (f"{value:.0f}" if value == round(value) else _digits(value)) + word
 
 
-def _show_ladder(value: float, unit: str) -> str:
+def _show_ladder(value: float, unit: str, digits: Callable[[float], str]) -> str:
     ladder = _LADDERS[unit]
     sizes = {"d": 86400.0, "h": 3600.0, "min": 60.0}
     for threshold, name in ladder:
         size = sizes.get(name, threshold) if unit == "s" else threshold
         if _rounded(value / size) >= threshold / size:
-            return f"{_digits(value / size)} {name}"
+            return f"{digits(value / size)} {name}"
     if value == 0.0:
         return f"0 {unit.replace('W*s', 'J')}"
     size, name = ladder[-1]
-    return f"{_digits(value / size)} {name}"
+    return f"{digits(value / size)} {name}"
 
 
 def _show_money(value: float) -> str:
@@ -325,6 +327,12 @@ def _show_money(value: float) -> str:
 
 def _rounded(value: float) -> float:
     return float(f"{value:.3g}")
+
+
+def _padded(value: float) -> str:
+    """Three significant digits with the zeros at their end: 2.00, 14.0, 410."""
+    rounded = _rounded(value)
+    return f"{rounded:#.3g}".rstrip(".") if 1e-3 <= rounded < 1e3 else _digits(value)
 
 
 def _digits(value: float) -> str:

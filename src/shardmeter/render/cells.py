@@ -12,7 +12,7 @@ SCALED = frozenset({"s", "B", "B/s", "FLOP", "FLOP/s", "W", "W*s", "USD", "USD/s
 MISSING = "–"
 EIGHTHS = " ▏▎▍▌▋▊▉"
 SHORTEST = 1e-6
-"""Seconds below which a time is no news; formulas (`exact`) are shown whole."""
+"""Seconds below which a time is no news; formulas (`exact`) are shown whole, and without zeros at the end."""
 
 
 def text(value: Value, unit: str = "", *, exact: bool = False) -> str:
@@ -34,7 +34,7 @@ def text(value: Value, unit: str = "", *, exact: bool = False) -> str:
     if unit == "s" and 0 < value < SHORTEST and not exact:
         return "< 1 us"
     if unit in SCALED:
-        return show(value, unit)
+        return show(value, unit, padded=unit == "s" and not exact)
     return f"{number(value)} {unit}".rstrip()
 
 

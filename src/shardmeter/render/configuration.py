@@ -37,7 +37,8 @@ def _model(model: Answer) -> Facts:
     counts = [Fact(label="parameters", value=f"{model['parameters']:,.0f}")]
     if model["active_parameters"] != model["parameters"]:
         counts.append(Fact(label="active parameters", value=f"{model['active_parameters']:,.0f}"))
-    said = [Fact(label=key, value=_brief(value)) for key, value in _flat(model["fields"])]
+    labels = {"vocab": "vocab (classes)"} if model["fields"].get("family") in ("vision", "diffusion") else {}
+    said = [Fact(label=labels.get(key, key), value=_brief(value)) for key, value in _flat(model["fields"])]
     return Facts(title="The model (keys of a scenario's model:)", facts=(*counts, *said))
 
 

@@ -16,7 +16,10 @@ NO_WAY_OUT = (
     "a larger batch over more GPUs, larger GPUs, or a smaller model"
 )
 SURE = 0.9
-"""Probability above which a plan is said to fit, and below one minus which it is said not to; between them it is borderline."""
+"""Probability above which a plan is said to fit, and below one minus which it is said not to; between them it is borderline,
+unless the estimate misses by more than `NEAR`."""
+NEAR = 0.1
+"""Share of the limit by which the estimate of a borderline plan may exceed it."""
 BEST_PLANS = 3
 WORTH = 0.01
 MFU = "MFU: full attention counted, causal hardware does half; HFU: recomputation counted too"
@@ -54,13 +57,22 @@ def _verdict(answer: Answer) -> str:
         return f"Borderline: {peak:.1f} of {limit:.1f} GiB on the fullest GPU, {chance} ({counted})."
     if answer["fits"]:
         return f"Fits: {peak:.1f} of {limit:.1f} GiB on the fullest GPU."
+    if _doubtful(answer):
+        chance = f"a chance of {100 * answer['fits_probability']:.0f} % that it does"
+        needs = f"needs {peak:.1f} GiB on the fullest GPU, which has {limit:.1f} GiB ({peak - limit:.1f} short)"
+        return f"Does not fit by this estimate ({chance}): {needs}."
     return (
         f"Does not fit: needs {peak:.1f} GiB on the fullest GPU, which has {limit:.1f} GiB ({peak - limit:.1f} short)."
     )
 
 
 def borderline(answer: Answer) -> bool:
-    """Whether it is open if a plan fits."""
+    """Whether the chance to fit is neither high nor low, and the estimate itself fits or misses by little."""
+    memory = answer["memory"]
+    return _doubtful(answer) and memory["peak_gib"] <= (1.0 + NEAR) * memory["limit_gib"]
+
+
+def _doubtful(answer: Answer) -> bool:
     chance = answer.get("fits_probability")
     return chance is not None and 1.0 - SURE <= chance <= SURE
 

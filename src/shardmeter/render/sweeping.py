@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
-from shardmeter.study.sweep import FIGURES, ILLEGAL, Sweep, Written
+from shardmeter.study.sweep import FIGURES, Sweep, Written
 from shardmeter.study.sweep.space import Space
 
 SHOWN = 100
@@ -30,7 +29,7 @@ def document(answer: Sweep, *, full: bool) -> Document:
     shown = [{**row, "status": str(row["status"]).partition(":")[0]} for row in rows[:SHOWN]]
     caption = "" if total <= SHOWN else f"The first {SHOWN} of {total:,}: --format csv or -o FILE.csv has all"
     sections: list[Section] = [Table(title="Points", columns=_columns(space), rows=tuple(shown), caption=caption)]
-    reasons = _reasons(answer)
+    reasons = _reasons(answer.reasons)
     if reasons:
         sections.append(reasons)
     if space.assumptions:
@@ -49,10 +48,9 @@ def written(answer: Written, space: Space, seconds: float) -> Document:
     """What became of a sweep that goes to a file."""
     fits, fits_not, illegal = answer.counts
     fresh = answer.chunks - answer.resumed
-    facts = [
-        Fact(label="file", value=str(answer.out), note="" if answer.complete else "when all shards are done"),
-        Fact(label="chunks done", value=f"{answer.chunks:,} of {space.chunks:,}"),
-    ]
+    facts = [Fact(label="file", value=str(answer.out), note=_state(answer))]
+    if not answer.idle:
+        facts.append(Fact(label="chunks done", value=f"{answer.chunks:,} of {space.chunks:,}"))
     if answer.resumed:
         facts.append(Fact(label="of those, done before", value=f"{answer.resumed:,}"))
     facts.append(Fact(label="time", value=seconds, unit="s"))
@@ -73,22 +71,36 @@ def written(answer: Written, space: Space, seconds: float) -> Document:
         "assumptions": list(space.assumptions),
         "warnings": list(space.warnings),
     }
+    reasons = _reasons(answer.reasons)
+    facts_of = Facts(title="Sweep", facts=tuple(facts))
     return Document(
         title=f"{space.points:,} points: {_over(space)}",
-        verdict=_verdict(answer.counts),
-        good=fits > 0,
-        sections=(Facts(title="Sweep", facts=tuple(facts)),),
+        verdict=_nothing_to_do(answer, space) if answer.idle else _verdict(answer.counts),
+        good=fits > 0 or answer.idle,
+        sections=(facts_of,) if reasons is None else (facts_of, reasons),
         data=data,
         flat=({name: value for name, value in data.items() if not isinstance(value, list)},),
     )
 
 
-def _reasons(answer: Sweep) -> Table | None:
+def _state(answer: Written) -> str:
+    if answer.complete:
+        return "already joined" if answer.idle else ""
+    return f"missing: shard {', '.join(answer.missing)}" if answer.missing else "when all shards are done"
+
+
+def _nothing_to_do(answer: Written, space: Space) -> str:
+    chunks = "1 chunk, which is" if space.chunks == 1 else f"{space.chunks:,} chunks, all"
+    joined = f"; {answer.out} is already joined" if answer.complete else ""
+    return f"Nothing to do in this shard: the sweep has {chunks} of shards before it{joined}."
+
+
+def _reasons(illegal: Mapping[str, int]) -> Table | None:
     """What makes points illegal, the commonest first."""
-    illegal = Counter(text.partition(": ")[2] for text in answer.columns["status"] if text.startswith(ILLEGAL))
     if not illegal:
         return None
-    rows = [{"points": f"{count:,}", "reason": reason} for reason, count in illegal.most_common(REASONS)]
+    commonest = sorted(illegal.items(), key=lambda one: (-one[1], one[0]))[:REASONS]
+    rows = [{"points": f"{count:,}", "reason": reason} for reason, count in commonest]
     caption = f"{len(illegal) - REASONS:,} more reasons" if len(illegal) > REASONS else ""
     columns = (Column(key="points", title="points"), Column(key="reason", title="why illegal", wide=True))
     return Table(title="Illegal points", columns=columns, rows=tuple(rows), caption=caption)

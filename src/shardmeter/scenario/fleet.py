@@ -7,6 +7,7 @@ from typing import Any
 from shardmeter.core.errors import BadScenario
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
+from shardmeter.core.units import Count, UsdPerS
 from shardmeter.scenario.bounds import GPUS
 from shardmeter.scenario.islands import TierInput, build_island
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
@@ -36,7 +37,7 @@ def resolve_island(given: ScenarioInput, rows: Rows, found: Findings) -> tuple[I
     if machines is None or len(found.violations) > before:
         return None, asked
     price, basis = _price(asked, machines, path, found)
-    tiers = _tiers(asked, path, found)
+    tiers = upper_tiers(asked, path, found)
     gpus = machines.nodes * machines.gpus_per_node
     if gpus > GPUS:
         found.refuse((*path, "nodes"), f"{gpus:g} GPUs are beyond reason", f"at most {GPUS:g}")
@@ -77,7 +78,7 @@ def _asked(given: ScenarioInput, found: Findings) -> tuple[IslandInput | None, P
         short = f"{given.gpus[0]:.15g}x{given.gpus[1]}"
         return IslandInput.model_validate({"gpus": short}), ("gpus",)
     elif not islands:
-        found.refuse(("gpus",), "no GPUs are named", "say gpus: 64xH100-SXM5-80GB, or fleet.islands")
+        found.refuse(("gpus",), "no GPUs are named", "say gpus: 64xH100-SXM5-80GB (--gpus), or fleet.islands")
     elif len(islands) > 1:
         names = ", ".join(island.name or "unnamed" for island in islands)
         found.refuse(("fleet", "islands"), f"several islands ({names}) are not modelled yet", "keep one island")
@@ -120,7 +121,7 @@ def _short_form(asked: IslandInput, rows: Rows, path: Path, found: Findings) -> 
     at = path if path == ("gpus",) else (*path, "gpus")
     accelerator = part(Accelerator, name, rows, at, found)
     if asked.nodes is not None or asked.gpus_per_node is not None:
-        found.refuse(at, "gpus: NxNAME already says nodes and gpus_per_node", "use accelerator, nodes, gpus_per_node")
+        found.refuse(at, "NxNAME already says nodes and gpus_per_node", "use accelerator, nodes, gpus_per_node")
     if accelerator is None:
         return None
     size = float(accelerator.node_size)
@@ -159,23 +160,23 @@ def _fabric(asked: IslandInput, machines: _Machines, rows: Rows, path: Path, fou
     return fabric
 
 
-def _price(asked: IslandInput, machines: _Machines, path: Path, found: Findings) -> tuple[float | None, str]:
+def _price(asked: IslandInput, machines: _Machines, path: Path, found: Findings) -> tuple[UsdPerS | None, str]:
     """USD/s per accelerator and where it comes from."""
     instance = machines.instance
     if asked.price is not None:
         amount, basis = asked.price
         if asked.spot:
             found.refuse((*path, "spot"), "both price and spot are given", "keep one of the two")
-        each = amount if basis == "gpu" else amount / machines.gpus_per_node
-        return each, f"given per {basis}"
+        return price_each(amount, basis, machines.gpus_per_node), f"given per {basis}"
     if instance is None:
         if asked.spot:
             found.refuse((*path, "spot"), "spot prices belong to an instance", "name an instance, or say price")
-        found.warnings.append("no price is known: the cost is null (say price: $2.10/gpu/h)")
+        found.warnings.append("no price is known: the cost is null (say price: $2.10/gpu/h, or --price '$2.10/gpu/h')")
         return None, ""
     kind, amount_of = ("spot", instance.spot) if asked.spot else ("on demand", instance.price)
     if amount_of is None:
-        found.warnings.append(f"{instance.name} has no {kind} price: the cost is null (say price: $98.32/node/h)")
+        says = f"{instance.name} has no {kind} price: the cost is null"
+        found.warnings.append(f"{says} (say price: $98.32/node/h, or --price '$98.32/node/h')")
         return None, ""
     each = float(amount_of / instance.accelerators)
     found.assumptions.append(
@@ -184,7 +185,13 @@ def _price(asked: IslandInput, machines: _Machines, path: Path, found: Findings)
     return each, f"{instance.name} {kind}"
 
 
-def _tiers(asked: IslandInput, path: Path, found: Findings) -> tuple[TierInput, ...]:
+def price_each(amount: UsdPerS, basis: str, gpus_per_node: Count) -> UsdPerS:
+    """A price per "gpu" or per "node" as one per accelerator."""
+    return amount if basis == "gpu" else amount / gpus_per_node
+
+
+def upper_tiers(asked: IslandInput, path: Path, found: Findings) -> tuple[TierInput, ...]:
+    """The levels above the node that an island asks for."""
     made = []
     for position, tier in enumerate(asked.tiers or ()):
         if tier.nodes is None:

@@ -6,6 +6,7 @@ import math
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import record
+from shardmeter.core.units import BytesPerS, Count, UsdPerS
 from shardmeter.specs import Accelerator, Fabric, Island, Tier, TorusAxis
 
 
@@ -29,7 +30,7 @@ def build_island(
     name: str = "island",
     nics: float | None = None,
     tiers: tuple[TierInput, ...] = (),
-    price: float | None = None,
+    price: UsdPerS | None = None,
     price_basis: str = "",
     region: str = "",
 ) -> Island:
@@ -39,7 +40,7 @@ def build_island(
     over all accelerators, or over one unit of the first of `tiers`; each further tier is what leaves such a unit, with the
     oversubscriptions on the way multiplied; a tier that changes neither rate nor start is none. One domain has no fabric. `price` is USD/s per accelerator. Rates are B/s per
     accelerator: the fabric's NIC rate, × NICs / gpus_per_node where `nics` (or the fabric's row) counts them per node.
-    Raises BadScenario for a missing fabric and for tiers that do not nest.
+    The numbers of the fabric and the price may be arrays. Raises BadScenario for a missing fabric and for tiers that do not nest.
     """
     gpus = float(nodes * gpus_per_node)
     domain = min(float(accelerator.scale_up_domain), gpus)
@@ -107,10 +108,10 @@ def _even_factors(number: int, count: int) -> tuple[int, ...]:
     return min(found, key=lambda lengths: (lengths[-1], [-n for n in lengths]))
 
 
-def fabric_rate(fabric: Fabric, gpus_per_node: float, nics: float | None = None) -> float:
+def fabric_rate(fabric: Fabric, gpus_per_node: float, nics: Count | None = None) -> BytesPerS:
     """Wire rate per accelerator, one direction, in B/s."""
     count = fabric.nics_per_node if nics is None else nics
-    return float(fabric.bandwidth if count is None else fabric.bandwidth * count / gpus_per_node)
+    return fabric.bandwidth if count is None else fabric.bandwidth * count / gpus_per_node
 
 
 def _fabric_tiers(
@@ -124,7 +125,9 @@ def _fabric_tiers(
 ) -> list[Tier]:
     _check_nesting(tiers, domain / gpus_per_node, gpus / gpus_per_node, island)
     tiers = tuple(tier for tier in tiers if tier.oversubscription != 1.0 or tier.latency is not None)
-    rate, latency, name = fabric_rate(fabric, gpus_per_node, nics), float(fabric.latency), fabric.name
+    rate, latency, name = fabric_rate(fabric, gpus_per_node, nics), fabric.latency, fabric.name
+    count = fabric.nics_per_node if nics is None else nics
+    is_shared = count is not None and bool(count < gpus_per_node)
     levels: list[Tier] = []
     for unit in (*tiers, None):
         size = gpus if unit is None else min(unit.nodes * gpus_per_node, gpus)
@@ -133,7 +136,7 @@ def _fabric_tiers(
                 name=name,
                 size=size,
                 bandwidth=rate,
-                adapter=float(fabric.bandwidth) if fabric.bandwidth > rate else None,
+                adapter=fabric.bandwidth if is_shared else None,
                 share=fabric.share,
                 latency=latency,
                 latency_base=fabric.latency_base,

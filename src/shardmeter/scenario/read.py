@@ -208,7 +208,10 @@ def _json(text: str, name: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=pairs)
     except json.JSONDecodeError as error:
-        found = Violation(field="", says=error.msg, where=f"{name}:{error.lineno}:{error.colno}")
+        found = Violation(field="", says=error.msg.removesuffix(" at"), where=f"{name}:{error.lineno}:{error.colno}")
+        if error.msg.startswith("Unterminated string") or not text[error.pos :].strip():
+            line, column = text.rstrip().count("\n") + 1, len(text.rstrip().rpartition("\n")[2]) + 1
+            found = Violation(field="", says="the file breaks off here", where=f"{name}:{line}:{column}")
         raise BadScenario(f"{name}: not readable as JSON", [found]) from None
     except (ValueError, RecursionError):
         raise BadScenario(f"{name}: not readable as JSON (a number of too many digits, or too deep)") from None

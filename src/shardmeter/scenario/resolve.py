@@ -104,7 +104,7 @@ def read_parts(found: Findings, rows: Rows) -> Parts:
 
 def _model(given: ScenarioInput, rows: Rows, found: Findings) -> Model | None:
     if given.model is None:
-        found.refuse(("model",), "no model is named", "say model: llama-3.1-8b, a file, or its numbers")
+        found.refuse(("model",), "no model is named", "say model: llama-3.1-8b (--model), a file, or its numbers")
         return None
     return part(Model, given.model, rows, ("model",), found)
 

@@ -181,7 +181,7 @@ class Prediction:
             "wall_clock_s": _number(duration),
             "gpu_hours": _number(duration * e.gpus) / HOUR,
             "tokens": _number(steps * e.tokens),
-            "steps": _number(steps),
+            "steps": _number(np.ceil(steps)),  # the last one may be partial
             "goodput": None,
             "cost_usd": cost,
             "cost_terms": terms,

@@ -83,6 +83,10 @@ class Config:
         """A key with the mappings around it: `text_config.hidden_size`."""
         return ".".join((*self.path, key))
 
+    def own(self, key: str) -> str:
+        """The name that the file has for a key, or the key."""
+        return next((name for name in self.names(key) if name in self.data), key)
+
     def refuse(self, key: str, says: str, way_out: str = "", rule: str = "") -> None:
         """Note one violation at a key."""
         made = Violation(field=self.label(key), says=says, way_out=way_out, rule=rule)

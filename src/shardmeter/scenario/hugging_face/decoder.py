@@ -87,7 +87,8 @@ def _key_value_heads(c: Config, found: Fields) -> float:
     shared = c.count("num_key_value_heads", found["heads"], "= num_attention_heads")
     says, way_out = heads({"heads": found["heads"], "kv_heads": shared}) if known(found["heads"] + shared) else ("", "")
     if says:
-        c.refuse("num_key_value_heads", says, way_out)
+        own = c.own("num_key_value_heads")
+        c.refuse(own, says.replace("kv_heads", own), way_out.replace("kv_heads", own))
     return shared
 
 

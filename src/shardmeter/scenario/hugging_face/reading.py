@@ -263,9 +263,15 @@ def _check(made: dict[str, Any], c: Config) -> None:
         return
     for name, says, way_out in model_faults(made):
         if says:
-            c.refuse(_key(c, name), says, way_out)
+            c.refuse(_key(c, name), _in_keys(c, says), _in_keys(c, way_out))
 
 
 def _key(c: Config, field: str) -> str:
     """The key of the file that a field comes from; the field itself where it is made of several."""
-    return next((name for name in c.names(KEYS.get(field, field)) if name in c.data), field)
+    own = c.own(KEYS.get(field, field))
+    return own if own in c.data else field
+
+
+def _in_keys(c: Config, text: str) -> str:
+    """A text about fields (kv_heads, top_k) as one about the keys of the file."""
+    return re.sub(r"\b[a-z]+_[a-z]+\b", lambda word: _key(c, word[0]) if word[0] in KEYS else word[0], text)

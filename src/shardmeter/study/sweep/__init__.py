@@ -15,12 +15,23 @@ from shardmeter.core.record import record
 from shardmeter.study.sweep.engines import LOCAL, check, evaluated
 from shardmeter.study.sweep.figures import FIGURES, Column
 from shardmeter.study.sweep.files import FORMATS, json_head, json_rows
-from shardmeter.study.sweep.points import FITS, FITS_NOT, ILLEGAL
+from shardmeter.study.sweep.points import FITS, FITS_NOT, ILLEGAL, reasons_of
 from shardmeter.study.sweep.space import Space, space_of
-from shardmeter.study.sweep.store import Store
+from shardmeter.study.sweep.store import Store, chunks_kept, is_joined, refuse_existing
 from shardmeter.study.sweep.work import Done
 
-__all__ = ["FIGURES", "ILLEGAL", "Progress", "Sweep", "Written", "space_of", "sweep", "write"]
+__all__ = [
+    "FIGURES",
+    "ILLEGAL",
+    "Progress",
+    "Sweep",
+    "Written",
+    "chunks_kept",
+    "refuse_existing",
+    "space_of",
+    "sweep",
+    "write",
+]
 
 
 @record
@@ -65,6 +76,11 @@ class Sweep:
         fits, fits_not = int(np.sum(status == FITS)), int(np.sum(status == FITS_NOT))
         return fits, fits_not, len(status) - fits - fits_not
 
+    @property
+    def reasons(self) -> Mapping[str, int]:
+        """Why points are illegal, and how many for each."""
+        return reasons_of(self.columns["status"])
+
     def rows(self, first: int = 0, after: int | None = None) -> list[dict[str, Any]]:
         """Some rows as mappings, null for what a point does not have."""
         return json_rows({name: column[first:after] for name, column in self.columns.items()})
@@ -99,6 +115,12 @@ class Written:
     """Chunks that were done before."""
     counts: tuple[int, int, int]
     """Points that fit, that do not, that are illegal, among what is done."""
+    reasons: Mapping[str, int]
+    """Why points are illegal among what is done, and how many for each."""
+    missing: tuple[str, ...] = ()
+    """Shards whose chunks are not all there, where that is known."""
+    idle: bool = False
+    """Whether the shard has no chunks: there are fewer than shards."""
 
 
 def write(
@@ -120,20 +142,28 @@ def write(
     check(engine)
     store = Store(space, out, suffix(out))
     if shard[0] > space.chunks:  # more parts than chunks: this one has none
-        return Written(out=out, complete=False, chunks=0, resumed=0, counts=(0, 0, 0))
+        complete = is_joined(out)
+        return Written(out=out, complete=complete, chunks=0, resumed=0, counts=(0, 0, 0), reasons={}, idle=True)
     with store.opened(shard, anew=not join_only, overwrite=overwrite):
         there = {number: counts for number, (_, counts) in store.parts().items()}
         resumed = len(there)
         todo = [] if join_only else [n for n in range(shard[0] - 1, space.chunks, shard[1]) if n not in there]
         before = sum(map(sum, there.values()))
+        reasons = store.reasons()
         for one in _reported(evaluated(space, todo, store.kind, engine, workers), space, before, report):
             if not store.put(one):
                 break
             there[one.number] = one.counts
+            reasons += one.reasons
+        reasons = store.reasons() or reasons
         there = {number: counts for number, (_, counts) in store.parts().items()} or there
+        missing = store.missing()
         complete = store.join()
     fits, fits_not, illegal = (sum(counts[i] for counts in there.values()) for i in range(3))
-    return Written(out=out, complete=complete, chunks=len(there), resumed=resumed, counts=(fits, fits_not, illegal))
+    return Written(
+        out=out, complete=complete, chunks=len(there), resumed=resumed, counts=(fits, fits_not, illegal), reasons=reasons,
+        missing=() if complete else missing,
+    )  # fmt: skip
 
 
 def suffix(out: Path) -> str:

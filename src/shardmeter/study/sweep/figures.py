@@ -65,6 +65,10 @@ def _mfu(flops: str) -> Callable[[Point], Any]:
     return lambda p: getattr(p.estimate, flops) / (p.estimate.step_time * p.estimate.peak_flops)
 
 
+def _whole_steps(point: Point) -> Number | None:
+    return None if point.steps is None else np.ceil(point.steps)
+
+
 def _duration(point: Point) -> Number | None:
     steps = point.steps
     return None if steps is None else money.run_time(steps, point.estimate.step_time)
@@ -119,7 +123,7 @@ FIGURES: Mapping[str, Figure] = {
     "run.wall_clock_s": Figure(unit="s", says="the whole run", of=_duration),
     "run.gpu_hours": Figure(unit="h", says="GPU time of the run", of=_gpu_hours),
     "run.tokens": Figure(unit="", says="tokens of the run", of=_tokens),
-    "run.steps": Figure(unit="", says="steps of the run", of=lambda p: p.steps),
+    "run.steps": Figure(unit="", says="steps of the run, the last one partial", of=_whole_steps),
     "run.cost_usd": Figure(unit="USD", says="rent of the run", of=_cost),
     "bottleneck.term": Figure(unit="", says="the longest term of the ledger", of=_term),
     "bottleneck.share": Figure(

@@ -3,6 +3,7 @@ its reason, and every row is what `predict` says of that point alone, bit for bi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any
@@ -14,10 +15,10 @@ from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.record import changed, field_names, record, structure
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.scenario.layout import Parts
+from shardmeter.scenario.links import linked
 from shardmeter.scenario.together import Array, lay_out, reason
 from shardmeter.specs import Island, Model, Plan, Run, Stack
 from shardmeter.study.sweep.figures import TEXTS, Column, Point, figure
-from shardmeter.study.sweep.islands import stands_apart, together
 from shardmeter.study.sweep.space import Space
 
 FITS, FITS_NOT, ILLEGAL = "ok", "does not fit", "illegal"
@@ -48,7 +49,7 @@ class Evaluator:
     def __init__(self, space: Space) -> None:
         self.space = space
         self.moving = space.moving()
-        self.apart = [i for i, axis in enumerate(space.axes) if all(map(stands_apart, axis.fields))]
+        self.links = space.links()
         self._parts: dict[tuple[int, ...], Parts | str] = {}
 
     def chunk(self, number: int) -> dict[str, Column]:
@@ -80,41 +81,33 @@ class Evaluator:
             for position, columns in self.moving.items()
             for field, column in columns.items()
         }
-        key = np.stack([np.zeros_like(at) if i in self.moving else at for i, at in enumerate(places)])
+        arrays = self.moving.keys() | self.links.keys()
+        key = np.stack([np.zeros_like(at) if i in arrays else at for i, at in enumerate(places)])
         if "plan.tp" in moving:
             position = next(i for i, columns in self.moving.items() if "plan.tp" in columns)
             tp = self.moving[position]["plan.tp"]
             key[position] = np.where(moving["plan.tp"] == 1.0, np.argmax(tp == 1.0), np.argmax(tp != 1.0))
-        apart = np.isin(np.arange(len(places)), self.apart)
         made: list[_Lot] = []
-        for rows in _alike(np.where(apart[:, None], 0, key)):
-            island = self._island(key[:, rows])
-            for some in [rows] if island is not None else [rows[one] for one in _alike(key[:, rows])]:
-                parts = self._resolved(key[:, some[0]] if island is None else np.where(apart, 0, key[:, some[0]]))
-                if isinstance(parts, str):
-                    status[some] = f"{ILLEGAL}: {parts}"
-                    continue
-                here = {field: column[some] for field, column in moving.items()}
-                found = self._together(parts, island or parts.island, some, here, status)
-                made += self._one_by_one(some, places, status) if found is None else found
+        for rows in _alike(key):
+            parts = self._resolved(key[:, rows[0]])
+            if isinstance(parts, str):
+                status[rows] = f"{ILLEGAL}: {parts}"
+                continue
+            here = {field: column[rows] for field, column in moving.items()}
+            found = self._together(parts, self._island(parts, [at[rows] for at in places]), rows, here, status)
+            made += self._one_by_one(rows, places, status) if found is None else found
         return made
 
-    def _island(self, key: Rows) -> Island | None:
-        """The island of some rows that differ in numbers of its links and its price alone; None where that is not all."""
-        base = key[:, 0].copy()
-        base[self.apart] = 0
-        parts = self._resolved(base)
-        axes: list[tuple[list[Island], Rows]] = []
-        for position in self.apart:
-            made: list[Island] = []
-            values, at = np.unique(key[position], return_inverse=True)
-            for value in values:
-                one = self._resolved(np.where(np.arange(len(base)) == position, value, base))
-                if isinstance(one, str):
-                    return None
-                made.append(one.island)
-            axes.append((made, at))
-        return None if isinstance(parts, str) or not axes else together(parts.island, axes)
+    def _island(self, parts: Parts, places: Sequence[Rows]) -> Island:
+        """The island of rows of the same parts, with the numbers of links and prices that they have."""
+        return linked(
+            parts,
+            [
+                changed(one, values=one.values[places[position]])
+                for position, columns in self.links.items()
+                for one in columns
+            ],
+        )
 
     def _resolved(self, key: Rows) -> Parts | str:
         """The parts at these places on the axes, read once."""
@@ -171,6 +164,12 @@ class Evaluator:
             names = tuple(structure(_plain(one)) for one in (lot.island, lot.plan, lot.run))
             groups.setdefault((repr(lot.model), repr(lot.stack), names), []).append(lot)
         return list(groups.values())
+
+
+def reasons_of(status: Column) -> Counter[str]:
+    """Why rows are illegal, and how many for each reason."""
+    counted = Counter(text for text in status.tolist() if text.startswith(ILLEGAL))
+    return Counter({text.partition(": ")[2]: count for text, count in counted.items()})
 
 
 def _alike(key: Rows) -> list[Rows]:

@@ -20,6 +20,7 @@ from shardmeter.data import DATA_DATE
 from shardmeter.scenario.catalog import KINDS, Catalog
 from shardmeter.scenario.choices import left_open
 from shardmeter.scenario.layout import Parts
+from shardmeter.scenario.links import LinkNumbers, link_numbers
 from shardmeter.scenario.override import apply_overrides
 from shardmeter.scenario.parts import Findings, Rows
 from shardmeter.scenario.ranges import Axis, Over, axes
@@ -27,7 +28,7 @@ from shardmeter.scenario.read import SUFFIXES
 from shardmeter.scenario.resolve import read_parts, resolve
 from shardmeter.scenario.together import Array, numbers, reason
 from shardmeter.study.sweep.figures import DEFAULT, FIGURES
-from shardmeter.study.sweep.islands import stands_apart
+from shardmeter.study.sweep.kinds import telling
 
 if TYPE_CHECKING:
     from shardmeter.scenario.read import Document
@@ -130,6 +131,17 @@ class Space:
                 made[position] = {field: column for field, column in columns.items() if column is not None}
         return made
 
+    def links(self) -> dict[int, tuple[LinkNumbers, ...]]:
+        """Axes of numbers of links and prices, by position: those of each of their fields. Empty where two axes reach the
+        same one."""
+        made: dict[int, tuple[LinkNumbers, ...]] = {}
+        for position, axis in enumerate(self.axes):
+            columns = [link_numbers(field, [point[i] for point in axis.points]) for i, field in enumerate(axis.fields)]
+            if all(column is not None for column in columns):
+                made[position] = tuple(column for column in columns if column is not None)
+        names = [one.name for columns in made.values() for one in columns]
+        return made if len(set(names)) == len(names) else {}
+
     def identity(self) -> dict[str, Any]:
         """What makes two sweeps the same, in parts, each a text or a hash: the version, the scenario, the files that it
         names, the catalog, the axes in their order."""
@@ -183,7 +195,7 @@ def _rows_of(rows: Rows) -> dict[str, Any]:
 
 
 def space_of(document: Document, rows: Rows, over: Over, columns: Iterable[str] = ()) -> Space:
-    """The space of a document and its axes, after a look at every value of every axis.
+    """The space of a document and its axes, after a look at the values of every axis (of many numbers, at their ends).
 
     Raises BadScenario with everything that is wrong with the scenario, an axis, or a column: unknown fields and names,
     malformed values, what every point would be refused for. What is only illegal together is a row of the answer."""
@@ -201,10 +213,8 @@ def space_of(document: Document, rows: Rows, over: Over, columns: Iterable[str] 
 def _rows_of_a_chunk(made: Space) -> int:
     """A power of two: so many chunks that work can be shared out and lost, so many rows that arrays pay, and not more
     parts to resolve than take a few seconds."""
-    moving = made.moving()
-    together = math.prod(
-        len(axis.points) for i, axis in enumerate(made.axes) if i in moving or all(map(stands_apart, axis.fields))
-    )
+    arrays = {*made.moving(), *made.links()}
+    together = math.prod(len(axis.points) for i, axis in enumerate(made.axes) if i in arrays)
     most = min(_MOST_ROWS, _LEAST_ROWS * together)
     wanted = 1 << math.ceil(math.log2(max(made.points / _CHUNKS, 1)))
     return min(1 << math.floor(math.log2(most)), max(_LEAST_ROWS, wanted))
@@ -248,8 +258,8 @@ def _misplaced(made: Space) -> list[Violation]:
 
 
 def _look(made: Space) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Read the parts of the scenario at every value of every axis, the others at their first: what all assume, and warn
-    of.
+    """Read the parts of the scenario at every value of every axis that differs in kind, the others at their first: what all
+    assume, and warn of.
 
     Raises what is malformed in any, and what is wrong in all."""
     malformed: dict[tuple[str, str], Violation] = {}
@@ -275,11 +285,11 @@ def _look(made: Space) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _each_value(made: Space) -> Iterator[Document]:
-    """The document at every value of every axis that is not an array, the other axes at their first; once of those that
-    are."""
+    """The document at every value of every axis that differs in kind, the other axes at their first; once of those that
+    are arrays."""
     moving = made.moving()
     for position, axis in enumerate(made.axes):
-        for place in range(1 if position in moving else len(axis.points)):
+        for place in (0,) if position in moving else telling(axis.points):
             yield made.at([place if other == position else 0 for other in range(len(made.axes))])
 
 

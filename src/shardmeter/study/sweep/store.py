@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -24,6 +25,8 @@ from shardmeter.study.sweep.work import Done
 MANIFEST = "sweep.json"
 _PART = re.compile(r"(\d{6,9})\.(\d+)-(\d+)-(\d+)")
 """Number of the chunk; rows that fit, that do not, that are illegal."""
+_WHY = ".why"
+"""How the name of a file ends that says why rows of a chunk are illegal: counts by reason."""
 _NAMES = {
     "version": "the version of shardmeter", "data": "the shipped data", "scenario": "the scenario",
     "files": "a file that it names", "catalog": "the catalog", "axes": "what it goes over", "order": "the order of the axes",
@@ -34,12 +37,37 @@ _HASHED = ("scenario", "catalog")
 Parts: TypeAlias = dict[int, tuple[Path, tuple[int, int, int]]]
 
 
+def parts_of(out: Path) -> Path:
+    """The folder of the finished chunks of a file."""
+    return out.with_name(f"{out.name}.parts")
+
+
+def is_joined(out: Path) -> bool:
+    """Whether a file is there, and no chunks that wait to be joined to it."""
+    with suppress(OSError):  # a name that is too long
+        return out.exists() and not (parts_of(out) / MANIFEST).exists()
+    return False
+
+
+def refuse_existing(out: Path) -> None:
+    """Raise BadScenario for a file (no folder) that is there, unless chunks wait beside it."""
+    if is_joined(out) and not out.is_dir():
+        raise BadScenario(f"{file_name(out)} exists; --overwrite replaces it, or name another file")
+
+
+def chunks_kept(out: Path) -> int:
+    """How many finished chunks wait to be joined to a file."""
+    with suppress(OSError):
+        return sum(_PART.fullmatch(path.name) is not None for path in parts_of(out).iterdir())
+    return 0
+
+
 class Store:
     """The chunks of one sweep that is written to `out`."""
 
     def __init__(self, space: Space, out: Path, kind: str) -> None:
         self.space, self.out, self.kind = space, out, kind
-        self.folder = out.with_name(f"{out.name}.parts")
+        self.folder = parts_of(out)
         self.identity = {**space.identity(), "format": kind}
 
     @contextmanager
@@ -64,8 +92,8 @@ class Store:
         """A folder with a manifest, whole; one that is there is left as it is. (What OUT holds stays until it is joined.)"""
         if (self.folder / MANIFEST).exists():
             return
-        if self.out.exists() and not overwrite:
-            raise BadScenario(f"{file_name(self.out)} exists; --overwrite replaces it, or name another file")
+        if not overwrite:
+            refuse_existing(self.out)
         if not anew:
             raise BadScenario(f"{file_name(self.folder)} is not there: no chunk is done yet")
         self._refuse_foreign()
@@ -144,11 +172,34 @@ class Store:
                     made[int(match[1])] = path, (fits, fits_not, illegal)
         return made
 
+    def missing(self) -> tuple[str, ...]:
+        """The shards whose chunks are not all there, as I/N; none where no shard, or shards of several N, have begun."""
+        numbers = set()
+        with suppress(OSError):
+            numbers = {int(lock.stem.rpartition("-of-")[2]) for lock in self.folder.glob(".*-of-*.lock")} - {1}
+        if len(numbers) != 1:
+            return ()
+        (of,) = numbers
+        there = self.parts()
+        lacking = sorted({number % of + 1 for number in range(self.space.chunks) if number not in there})
+        return tuple(f"{shard}/{of}" for shard in lacking)
+
+    def reasons(self) -> Counter[str]:
+        """Why rows of the chunks that are there are illegal, and how many for each."""
+        made: Counter[str] = Counter()
+        for path in self.folder.glob(f"*{_WHY}"):
+            with suppress(OSError, ValueError):
+                made.update(json.loads(path.read_bytes()))
+        return made
+
     def put(self, one: Done) -> bool:
         """Keep a chunk; False where another process has joined all of them in the meantime."""
         name = f"{one.number:06d}.{'-'.join(map(str, one.counts))}"
+        why = json.dumps(one.reasons).encode()
         with self._guarded():
             try:
+                if one.reasons:
+                    self._write(self.folder / f"{one.number:06d}{_WHY}", lambda stream: stream.write(why), synced=False)
                 self._write(self.folder / name, lambda stream: stream.write(one.fragment))
             except FileNotFoundError:
                 if self.folder.exists() or not self.out.exists():
@@ -194,14 +245,15 @@ class Store:
             why = "its folder does not exist" if not self.out.parent.is_dir() else error.strerror or str(error)
             raise Unavailable(f"{file_name(self.out)} cannot be written ({why}){says}") from None
 
-    def _write(self, path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-        """A whole file or none."""
+    def _write(self, path: Path, write: Callable[[IO[bytes]], Any], *, synced: bool = True) -> None:
+        """A whole file or none, whatever fails if it is `synced`."""
         beside = self.folder / f".{uuid.uuid4().hex}.tmp"
         try:
             with beside.open("wb") as stream:
                 write(stream)
                 stream.flush()
-                os.fsync(stream.fileno())
+                if synced:
+                    os.fsync(stream.fileno())
             beside.replace(path)
         except BaseException:
             beside.unlink(missing_ok=True)

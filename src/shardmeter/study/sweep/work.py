@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from itertools import islice
@@ -13,7 +14,7 @@ import numpy as np
 from shardmeter.core.record import record
 from shardmeter.study.sweep.figures import Column
 from shardmeter.study.sweep.files import FORMATS, axis_columns
-from shardmeter.study.sweep.points import FITS, FITS_NOT, Evaluator
+from shardmeter.study.sweep.points import FITS, FITS_NOT, Evaluator, reasons_of
 from shardmeter.study.sweep.space import Space
 
 PATIENCE = 10.0
@@ -32,6 +33,8 @@ class Done:
     columns: dict[str, Column] | None
     counts: tuple[int, int, int]
     """Rows that fit, that do not, that are illegal."""
+    reasons: Counter[str]
+    """Why rows are illegal, and how many for each."""
 
 
 def done(evaluator: Evaluator, number: int, kind: str | None) -> Done:
@@ -45,6 +48,7 @@ def done(evaluator: Evaluator, number: int, kind: str | None) -> Done:
         fragment=b"" if kind is None else FORMATS[kind].fragment(evaluator.space, columns),
         columns=columns if kind is None else None,
         counts=(fits, fits_not, len(status) - fits - fits_not),
+        reasons=reasons_of(status),
     )
 
 

@@ -62,6 +62,14 @@ def named_like_a_path(text: str) -> bool:
     return text in (".", "..") or text.startswith(("./", "../", "/", "~", ".\\", "..\\"))
 
 
+def expanded(path: Path) -> Path:
+    """A path with the user's folder in the place of its tilde; as it is where there is no such user."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
+
+
 def is_checkpoint(folder: Path) -> bool:
     """Whether a folder holds a checkpoint, or a part of one. Raises OSError."""
     inside = [entry.name for entry in folder.iterdir()]
@@ -71,7 +79,7 @@ def is_checkpoint(folder: Path) -> bool:
 def configuration(path: Path) -> Path:
     """The configuration that a folder holds, or the file itself. Raises BadScenario for what holds or is none."""
     name = file_name(path)
-    path = path.expanduser()
+    path = expanded(path)
     try:
         folder = path.is_dir()
         inside = sorted(entry.name for entry in path.iterdir()) if folder else []

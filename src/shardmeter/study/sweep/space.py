@@ -20,10 +20,10 @@ from shardmeter.data import DATA_DATE
 from shardmeter.scenario.catalog import KINDS, Catalog
 from shardmeter.scenario.choices import left_open
 from shardmeter.scenario.layout import Parts
-from shardmeter.scenario.override import apply_overrides
+from shardmeter.scenario.named import named_files
+from shardmeter.scenario.override import apply_overrides, placed
 from shardmeter.scenario.parts import Findings, Rows
 from shardmeter.scenario.ranges import Axis, Over, axes
-from shardmeter.scenario.read import SUFFIXES
 from shardmeter.scenario.resolve import read_parts, resolve
 from shardmeter.scenario.together import Array, numbers, reason
 from shardmeter.study.sweep.figures import DEFAULT, FIGURES
@@ -72,10 +72,22 @@ class Space:
         return tuple(field for axis in self.axes for field in axis.fields)
 
     def _files(self) -> dict[str, str]:
-        """What is in the files that the scenario (beside it) or an axis (where the command runs) names."""
-        named = {name: self.document.folder / name for name in _file_names(self.document.data)}
-        named |= {name: FilePath(name) for axis in self.axes for name in _file_names(axis.points)}
+        """What is in the files, those of checkpoints' folders too, that the scenario (beside it) or an axis (where the
+        command runs) names."""
+        named = dict(named_files(self.document.data, self.document.folder, self.rows))
+        moving = self.moving()  # numbers, which name nothing
+        for axis in (axis for at, axis in enumerate(self.axes) if at not in moving):
+            for position, field in enumerate(axis.fields):
+                for point in axis.points:
+                    named |= self._named_by(tuple(step.strip() for step in field.split(".")), point[position])
         return {name: _hash_of(path) for name, path in named.items()}
+
+    def _named_by(self, path: tuple[str, ...], value: Any) -> dict[str, FilePath]:
+        """The files that one value of an axis names, by the name as written."""
+        value = placed(self.document, path, value)
+        for step in reversed(path):
+            value = {step: value}
+        return dict(named_files(value, self.document.folder, self.rows))
 
     @property
     def chunks(self) -> int:
@@ -152,17 +164,6 @@ def _plain_copy(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain_copy(one) for key, one in value.items()}
     return [_plain_copy(one) for one in value] if isinstance(value, list) else value
-
-
-def _file_names(value: Any) -> Iterator[str]:
-    """The texts inside plain data that end as the name of a file does."""
-    if isinstance(value, str):
-        yield from [value] if value.lower().endswith(SUFFIXES) else []
-    elif isinstance(value, dict):
-        yield from _file_names(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _file_names(one)
 
 
 def _hash_of(path: FilePath) -> str:

@@ -285,14 +285,6 @@ def test_another_version_is_not_resumed(capsys, half_done, monkeypatch):
     assert "the version of shardmeter (0." in capsys.readouterr().err
 
 
-def test_a_damaged_manifest_is_said(capsys, half_done):
-    command, folder = half_done
-    (folder / "a.csv.parts" / "sweep.json").write_text("{")
-    assert main(command) == 2
-    assert "is no manifest of a sweep; --overwrite replaces it" in capsys.readouterr().err
-    assert main([*command, "--overwrite"]) == 0
-
-
 def test_two_sweeps_on_one_folder(capsys, half_done):
     fcntl = pytest.importorskip("fcntl")
     command, folder = half_done

@@ -104,9 +104,10 @@ def _written(points: Space, out: Path, shard: tuple[int, int], workers: int, ask
     except KeyboardInterrupt:
         say(f"finished chunks are kept in {out}.parts: the same command goes on from there")
         raise
+    warn(answer.warnings)
     write(sweeping.written(answer, points, time.monotonic() - start), asked["output"])
-    if not answer.complete:  # a shard has done its part; --join has not
-        return 1 if asked["join"] else 0
+    if not answer.complete:  # a shard has done its part; --join, and a sweep of which a chunk broke, have not
+        return 0 if asked["shard"] else 1
     return 0 if answer.counts[0] else 1
 
 

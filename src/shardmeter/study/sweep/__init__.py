@@ -99,6 +99,8 @@ class Written:
     """Chunks that were done before."""
     counts: tuple[int, int, int]
     """Points that fit, that do not, that are illegal, among what is done."""
+    warnings: tuple[str, ...] = ()
+    """What was amiss among the chunks: those that were damaged, and files that are none."""
 
 
 def write(
@@ -116,24 +118,29 @@ def write(
 
     `shard` (i, N) evaluates the i-th of N parts of the chunks; whoever finds all chunks done joins them. `join_only`
     evaluates nothing. Raises BadScenario for a file that is there or belongs to another sweep, Unavailable for a disk,
-    a folder or an engine that does not do it: chunks that are done are kept."""
+    a folder or an engine that does not do it: chunks that are done are kept. One that is damaged is evaluated again."""
     check(engine)
     store = Store(space, out, suffix(out))
     if shard[0] > space.chunks:  # more parts than chunks: this one has none
         return Written(out=out, complete=False, chunks=0, resumed=0, counts=(0, 0, 0))
     with store.opened(shard, anew=not join_only, overwrite=overwrite):
-        there = {number: counts for number, (_, counts) in store.parts().items()}
+        mine = range(shard[0] - 1, space.chunks, shard[1])
+        store.drop_damaged(mine)
+        there = {number: part.counts for number, part in store.parts().items()}
         resumed = len(there)
-        todo = [] if join_only else [n for n in range(shard[0] - 1, space.chunks, shard[1]) if n not in there]
+        todo = [] if join_only else [number for number in mine if number not in there]
         before = sum(map(sum, there.values()))
         for one in _reported(evaluated(space, todo, store.kind, engine, workers), space, before, report):
             if not store.put(one):
                 break
             there[one.number] = one.counts
-        there = {number: counts for number, (_, counts) in store.parts().items()} or there
+        there = {number: part.counts for number, part in store.parts().items()} or there
         complete = store.join()
     fits, fits_not, illegal = (sum(counts[i] for counts in there.values()) for i in range(3))
-    return Written(out=out, complete=complete, chunks=len(there), resumed=resumed, counts=(fits, fits_not, illegal))
+    return Written(
+        out=out, complete=complete, chunks=len(there), resumed=resumed, counts=(fits, fits_not, illegal),
+        warnings=tuple(store.warnings),
+    )  # fmt: skip
 
 
 def suffix(out: Path) -> str:

@@ -121,6 +121,7 @@ def test_in_python():
     [
         (["--over", "plan.tp=0..4:log3"], "a log range has no 0"),
         (["--over", "plan.tp="], "has no values"),
+        (["--over", "name=\udcff,b", "-o", "a.csv"], r"'\udcff' is no text of Unicode characters"),
         (["--over", "plan.tp=8..1"], "a range ascends"),
         (["--over", "plan.tq=1,2"], "did you mean 'tp'?"),
         (["--over", "plan.tp=1,2", "--over", "plan.tp=4,8"], "is on two axes"),

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import TypeAlias
 
 from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.interrupts import ignore_interrupts, uninterrupted
 from shardmeter.study.planning import boxes
 from shardmeter.study.planning.block import CHUNK, Question, search_box
 from shardmeter.study.planning.space import NUMBERS, Picked
@@ -162,9 +161,7 @@ def _run(
     try:
         running: dict[Future[Tally], list[Task]] = {}
         for batch in batches:
-            with (
-                _uninterrupted()
-            ):  # a process that starts is not to be ended by an interrupt that is the parent's business
+            with uninterrupted():
                 running[pool.submit(_share, batch, _hint(question, known))] = batch
             if len(running) >= 2 * processes:
                 yield from _finished(running)
@@ -176,19 +173,6 @@ def _run(
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Start processes that ignore interrupts from their first moment on; only the main thread can say so."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _finished(running: dict[Future[Tally], list[Task]]) -> Iterator[tuple[list[Task], Tally]]:
@@ -203,7 +187,7 @@ _QUESTION: list[Question] = []
 
 def _begin(question: Question) -> None:
     """A worker keeps the question; an interrupt is the parent's business."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_interrupts()
     _QUESTION[:] = [question]
 
 

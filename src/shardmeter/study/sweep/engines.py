@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.process import BaseProcess
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Unavailable, shown
+from shardmeter.core.interrupts import ignore_interrupts, uninterrupted
 from shardmeter.study.sweep.points import Evaluator
 from shardmeter.study.sweep.space import Space
 from shardmeter.study.sweep.work import AHEAD, Done, done, job, streamed, work
@@ -62,7 +62,7 @@ _JOB: list[bytes] = []
 
 def _start(pickled: bytes) -> None:
     """Begin a worker process: Ctrl-C is the parent's business, and without a parent there is nothing to do."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_interrupts()
     _JOB[:] = [pickled]
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -82,12 +82,16 @@ def _in_processes(space: Space, numbers: Sequence[int], kind: str | None, worker
     pool = ProcessPoolExecutor(
         workers, multiprocessing.get_context("spawn"), initializer=_start, initargs=(job(space, kind),)
     )
+
+    def submit(number: int) -> Future[Done]:
+        with uninterrupted():  # it may start a process
+            return pool.submit(_work_here, number)
+
     try:
-        yield from streamed(
-            lambda number: pool.submit(_work_here, number), numbers, lambda: AHEAD * workers, lambda: None
-        )
+        yield from streamed(submit, numbers, lambda: AHEAD * workers, lambda: None)
     finally:
-        _end(pool)
+        with uninterrupted():
+            _end(pool)
 
 
 def _end(pool: ProcessPoolExecutor) -> None:

@@ -64,6 +64,8 @@ def sweep(over: tuple[str, ...], columns: str | None, out: str | None, **asked: 
     if sum(map(bool, (asked["shard"], asked["join"], asked["overwrite"]))) > 1:
         raise click.UsageError("one of --shard, --join and --overwrite: each is of the whole, or of one part")
     names = [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else []
+    if columns is not None and not names:
+        raise click.UsageError("--columns names no figure; as in --columns step_time_s,mfu, or leave it out")
     shard = _shard(asked["shard"])
     document, rows = opened(asked)
     from shardmeter.study.sweep import space_of

@@ -71,6 +71,9 @@ def axes(over: Over) -> tuple[Axis, ...]:
     """The axes in the order given. Raises BadScenario with every fault of all of them."""
     made: list[Axis] = []
     found: list[Violation] = []
+    if isinstance(over, str | bytes) or not isinstance(over, Iterable):
+        says = f"{shown(over)} is no list of axes, and no mapping"
+        raise BadScenario(f"{says}; as in ['plan.tp=1,2,4'], or {{'plan.tp': [1, 2, 4]}}")
     pairs = over.items() if isinstance(over, Mapping) else (_parted(text, found) for text in over)
     for pair in pairs:
         if pair is not None:

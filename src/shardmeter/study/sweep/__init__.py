@@ -77,8 +77,8 @@ class Sweep:
 def sweep(space: Space, *, engine: str = LOCAL, workers: int = 1, report: Report | None = None) -> Sweep:
     """Evaluate a space and keep its columns here.
 
-    Raises Unavailable for an engine that cannot be reached."""
-    check(engine)
+    Raises BadScenario for an engine or workers that are none, Unavailable for an engine that cannot be reached."""
+    check(engine, workers)
     found: dict[int, Done] = {}
     for one in _reported(evaluated(space, range(space.chunks), None, engine, workers), space, 0, report):
         found[one.number] = one
@@ -119,7 +119,7 @@ def write(
     `shard` (i, N) evaluates the i-th of N parts of the chunks; whoever finds all chunks done joins them. `join_only`
     evaluates nothing. Raises BadScenario for a file that is there or belongs to another sweep, Unavailable for a disk,
     a folder or an engine that does not do it: chunks that are done are kept. One that is damaged is evaluated again."""
-    check(engine)
+    check(engine, workers)
     store = Store(space, out, suffix(out))
     if shard[0] > space.chunks:  # more parts than chunks: this one has none
         return Written(out=out, complete=False, chunks=0, resumed=0, counts=(0, 0, 0))

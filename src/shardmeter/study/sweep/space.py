@@ -19,6 +19,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.data import DATA_DATE
 from shardmeter.scenario.catalog import KINDS, Catalog
 from shardmeter.scenario.choices import left_open
+from shardmeter.scenario.grammar import AUTO
 from shardmeter.scenario.layout import Parts
 from shardmeter.scenario.named import named_files
 from shardmeter.scenario.override import apply_overrides, placed
@@ -188,15 +189,25 @@ def space_of(document: Document, rows: Rows, over: Over, columns: Iterable[str] 
 
     Raises BadScenario with everything that is wrong with the scenario, an axis, or a column: unknown fields and names,
     malformed values, what every point would be refused for. What is only illegal together is a row of the answer."""
-    if left_open(copy.deepcopy(document), planning=False) is not None:
+    made = Space(document=document, rows=rows, axes=axes(over), columns=_columns(columns))
+    if left_open(copy.deepcopy(document), planning=False) is not None or _goes_over_open_plans(made):
         says = "plan: auto leaves the plan open, and a sweep predicts one plan at every point"
         raise BadScenario(f"{says}: state it (shardmeter plan finds one), or go over its fields (--over plan.tp=1,2,4)")
-    made = Space(document=document, rows=rows, axes=axes(over), columns=_columns(columns))
     found = _misplaced(made)
     if found:
         raise BadScenario(f"{_problems(len(found))} in what to go over", found)
     assumptions, warnings = _look(made)
     return changed(made, chunk=_rows_of_a_chunk(made), assumptions=assumptions, warnings=warnings)
+
+
+def _goes_over_open_plans(made: Space) -> bool:
+    """Whether a value of an axis is a plan that is left open."""
+    plans = [
+        (axis, at) for axis in made.axes for at, name in enumerate(axis.fields) if name in ("plan", "plan.sharding")
+    ]
+    texts = [point[at] for axis, at in plans for point in axis.points]
+    texts += [one.get("sharding") for one in texts if isinstance(one, dict)]
+    return any(isinstance(one, str) and AUTO in map(str.strip, one.split(",")) for one in texts)
 
 
 def _rows_of_a_chunk(made: Space) -> int:
@@ -212,7 +223,12 @@ def _rows_of_a_chunk(made: Space) -> int:
 
 
 def _columns(asked: Iterable[str]) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(asked)) or DEFAULT
+    if isinstance(asked, str | bytes) or not isinstance(asked, Iterable):
+        raise BadScenario(f"columns: {shown(asked)} is no list of figures; as in ['step_time_s', 'mfu']")
+    given: list[Any] = list(asked)
+    if wrong := [one for one in given if not isinstance(one, str)]:
+        raise BadScenario(f"columns: {shown(wrong[0])} is no name of a figure; as in 'mfu'")
+    names = tuple(dict.fromkeys(given)) or DEFAULT
     unknown = [name for name in names if name not in FIGURES]
     if unknown:
         raise BadScenario(

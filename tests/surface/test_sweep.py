@@ -126,6 +126,7 @@ def test_in_python():
     [
         (["--over", "plan.tp=0..4:log3"], "a log range has no 0"),
         (["--over", "plan.tp="], "has no values"),
+        (["--over", "name=\udcff,b", "-o", "a.csv"], r"'\udcff' is no text of Unicode characters"),
         (["--over", "plan.tp=8..1"], "a range ascends"),
         (["--over", "plan.tq=1,2"], "did you mean 'tp'?"),
         (["--over", "plan.tp=1,2", "--over", "plan.tp=4,8"], "is on two axes"),
@@ -136,6 +137,12 @@ def test_in_python():
         (["--over", "plan.tp=1,2", "--over", "plan=fsdp,zero1"], "comes after it; plan first"),
         (["--over", "plan.tp=1,2", "--columns", "mfv"], "the nearest are mfu"),
         (["--over", "plan.tp=1,2", "--engine", "spark"], "local, dask"),
+        (["--over", "plan.tp=1,2", "--engine", "dask://127.0.0.1"], "is no dask://HOST:PORT"),
+        (["--over", "plan.tp=1,2", "--engine", "dask://[::1"], "is no dask://HOST:PORT"),
+        (["--over", "plan.tp=1,2", "--engine", "dask://a:99999"], "is no dask://HOST:PORT"),
+        (["--over", "plan.tp=1,2", "--columns", ","], "names no figure"),
+        (["--over", "plan=auto,fsdp"], "shardmeter plan finds one"),
+        (["--over", "plan.sharding=fsdp,auto"], "shardmeter plan finds one"),
         (["--over", "plan.tp=1,2", "--shard", "3/2", "-o", "a.csv"], "as in 3/8"),
         (["--over", "plan.tp=1,2", "--shard", "1/2"], "go with -o FILE"),
         (["--over", "plan.tp=1,2", "--shard", "1/2", "--overwrite", "-o", "a.csv"], "one of --shard, --join"),
@@ -152,6 +159,26 @@ def test_malformed(capsys, tmp_path, monkeypatch, arguments, says):
     (tmp_path / "folder.csv").mkdir()
     assert says in refused(capsys, *arguments)
     assert [path.name for path in tmp_path.iterdir()] == ["folder.csv"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"over": None}, "nothing is no list of axes"),
+        ({"over": 5}, "5 is no list of axes"),
+        ({"over": "plan.tp=1,2"}, "'plan.tp=1,2' is no list of axes"),
+        ({"columns": 5}, "columns: 5 is no list of figures"),
+        ({"columns": [5]}, "columns: 5 is no name of a figure"),
+        ({"columns": "mfu"}, "columns: 'mfu' is no list of figures"),
+        ({"engine": 5}, "unknown engine 5"),
+        *(({"workers": workers}, "is no whole number from 1 to 1024") for workers in ("2", 0, -3, 1.5, True, None)),
+    ],
+    ids=str,
+)
+def test_malformed_in_python(given, says):
+    with pytest.raises(shardmeter.BadScenario) as raised:
+        shardmeter.sweep(model="llama-3.1-8b", gpus="8xH100-SXM5-80GB", **{"over": {"plan.tp": [1]}, **given})
+    assert says in str(raised.value)
 
 
 @pytest.mark.parametrize("out", ["no-such-folder/a.csv", "a-file/a.csv", f"{'a' * 300}.csv"])
@@ -366,14 +393,6 @@ def test_another_version_is_not_resumed(capsys, half_done, monkeypatch):
     monkeypatch.setattr("shardmeter.study.sweep.space.__version__", "99.0")
     assert main(command) == 2
     assert "the version of shardmeter (0." in capsys.readouterr().err
-
-
-def test_a_damaged_manifest_is_said(capsys, half_done):
-    command, folder = half_done
-    (folder / "a.csv.parts" / "sweep.json").write_text("{")
-    assert main(command) == 2
-    assert "is no manifest of a sweep; --overwrite replaces it" in capsys.readouterr().err
-    assert main([*command, "--overwrite"]) == 0
 
 
 def test_two_sweeps_on_one_folder(capsys, half_done):

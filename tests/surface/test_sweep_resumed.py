@@ -15,6 +15,8 @@ from itertools import chain
 
 import pytest
 
+from shardmeter.core.interrupts import uninterrupted
+
 COMMAND = [sys.executable, "-m", "shardmeter", "sweep", "--model", "llama-3.1-8b", "--gpus", "16xH100-SXM5-80GB"]
 SMALL = ("plan.tp=1,2", "plan.recompute=none,full", "run.global_batch=64..1024:+16", "plan.micro_batch=1..48")
 MILLION = (
@@ -60,8 +62,8 @@ def begun(out, arguments, chunks):
 
 def workers_of(process):
     """The processes that a process started, by id."""
-    children = subprocess.run(
-        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(process.pid)], capture_output=True, text=True, check=True
+    children = subprocess.run(  # it fails where there are none yet
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(process.pid)], capture_output=True, text=True, check=False
     )
     return [int(line.split()[0]) for line in children.stdout.splitlines() if "spawn_main" in line]
 
@@ -97,6 +99,37 @@ def test_killed_and_resumed(tmp_path, whole, engine, how):
     assert 2 <= done["chunks_resumed"] < done["chunks"]
     assert digest(out) == whole
     assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("engine", [PROCESSES, DASK])
+def test_interrupted_twice_while_workers_start(tmp_path, engine):
+    out = tmp_path / "a.csv"
+    with begun(out, command(out, engine), chunks=0) as process:
+        while not workers_of(process):
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGINT)
+        time.sleep(0.2)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert "interrupted" in said
+    assert "Traceback" not in said
+
+
+def test_an_interrupt_that_has_to_wait_is_not_lost():
+    reached = []
+
+    def start():
+        with uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+            reached.append("the end")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert reached == ["the end"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_worker_that_is_killed(tmp_path, whole):

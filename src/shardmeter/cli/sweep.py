@@ -68,6 +68,8 @@ def sweep(over: tuple[str, ...], columns: str | None, out: str | None, **asked: 
     if sum(map(bool, (asked["shard"], asked["join"], asked["overwrite"]))) > 1:
         raise click.UsageError("one of --shard, --join and --overwrite: each is of the whole, or of one part")
     names = [name.strip() for name in columns.split(",") if name.strip()] if columns is not None else []
+    if columns is not None and not names:
+        raise click.UsageError("--columns names no figure; as in --columns step_time_s,mfu, or leave it out")
     shard = _shard(asked["shard"])
     document, rows = opened(asked)
     from shardmeter.study.sweep import refuse_existing, space_of
@@ -115,11 +117,12 @@ def _written(points: Space, out: Path, shard: tuple[int, int], workers: int, ask
     except KeyboardInterrupt:
         say(_kept(chunks_kept(out), out))
         raise
+    warn(answer.warnings)
     write(sweeping.written(answer, points, time.monotonic() - start), asked["output"])
-    if asked["join"] and not answer.complete:
-        return 1
-    if answer.idle or not answer.complete:  # a shard has done its part, or had none
+    if answer.idle:  # a shard without chunks
         return 0
+    if not answer.complete:  # a shard has done its part; --join, and a sweep of which a chunk broke, have not
+        return 0 if asked["shard"] else 1
     return 0 if answer.counts[0] else 1
 
 

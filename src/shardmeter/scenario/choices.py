@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path as FilePath
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation
@@ -17,9 +16,10 @@ from shardmeter.core.record import changed, record
 from shardmeter.families import given_sequence
 from shardmeter.scenario.fleet import resolve_island
 from shardmeter.scenario.grammar import AUTO, parse_plan
+from shardmeter.scenario.named import rooted
 from shardmeter.scenario.parts import Findings, Rows
 from shardmeter.scenario.ranges import is_range, values
-from shardmeter.scenario.read import SUFFIXES, Document
+from shardmeter.scenario.read import Document
 from shardmeter.scenario.schema import PlanInput, RunInput, ScenarioInput, validate_data
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Choices, Island, Scenario
@@ -228,7 +228,7 @@ def chosen(
         seq_len=seq_lens if seq_lens and own is None else (float(scenario.run.seq_len),),
         global_batch=batches,
         islands=tuple(one for one in islands if one is not None),
-        said=_documents(document, asked),
+        said=_documents(document, asked, rows),
         stated=asked.stated,
         objectives=run.objective or (),
         deadline=run.deadline,
@@ -268,21 +268,17 @@ def _island(document: Document, fleet: Mapping[str, Any], rows: Rows, found: Fin
     return island
 
 
-def _documents(document: Document, asked: Asked) -> tuple[Mapping[str, Any], ...]:
+def _documents(document: Document, asked: Asked, rows: Rows) -> tuple[Mapping[str, Any], ...]:
     """The document with every fleet, without what a plan adds to it; files are named from the root."""
     said = {key: value for key, value in document.data.items() if key not in ("plan", "gpus", "fleet", "name")}
     asks = ("seq_len", "global_batch", "objective", "deadline", "budget")
     if isinstance(said.get("run"), dict):
         said["run"] = {key: value for key, value in said["run"].items() if key not in asks}
-    return tuple(_rooted({**said, **fleet}, document.folder) for fleet in asked.fleets)
+    return tuple(rooted(_planless({**said, **fleet}), document.folder, rows) for fleet in asked.fleets)
 
 
-def _rooted(value: Any, folder: FilePath) -> Any:
-    """The same data with every name of a file made absolute."""
+def _planless(value: Any) -> Any:
+    """The same data without the plans that its islands have of their own."""
     if isinstance(value, dict):
-        return {key: _rooted(one, folder) for key, one in value.items() if key != "plan"}
-    if isinstance(value, list):
-        return [_rooted(one, folder) for one in value]
-    if isinstance(value, str) and value.lower().endswith(SUFFIXES):
-        return str((folder / value).resolve())
-    return value
+        return {key: _planless(one) for key, one in value.items() if key != "plan"}
+    return [_planless(one) for one in value] if isinstance(value, list) else value

@@ -12,6 +12,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from shardmeter.core.errors import BadScenario, UnknownName, Violation, cut, kind_of, nearest, shown
+from shardmeter.core.files import at_home
 from shardmeter.scenario.grammar import SYNC_ALIASES, parse_plan
 from shardmeter.scenario.hugging_face.files import named_like_a_path
 from shardmeter.scenario.ranges import value as read_value
@@ -181,8 +182,7 @@ def _set(document: Document, path: tuple[str, ...], value: Any, where: str) -> N
         document.data["fleet"] = {"islands": [{"gpus": document.data.pop("gpus")}]}
     if path[:1] == ("plan",):
         _win_over_islands(document, path, where)
-    if path[-1] in (*_NAMED, "base") and isinstance(value, str) and _is_file(value):
-        value = _from_here(document, value)
+    value = placed(document, path, value)
     inner: Any = document.data
     reached: list[str | int] = []
     for position, step in enumerate(path):
@@ -211,6 +211,12 @@ def _set(document: Document, path: tuple[str, ...], value: Any, where: str) -> N
     document.places[done] = where
 
 
+def placed(document: Document, path: tuple[str, ...], value: Any) -> Any:
+    """A value of an override as the document takes it: names of files are found from where the command runs."""
+    is_name = path[-1] in (*_NAMED, "base") and isinstance(value, str)
+    return _from_here(document, value) if is_name and _is_file(value) else value
+
+
 def _is_file(value: str) -> bool:
     """Whether a value names a file or a folder: by its ending, by how it is written, or because such a folder is here."""
     if value.lower().endswith(SUFFIXES) or named_like_a_path(value):
@@ -224,7 +230,7 @@ def _is_file(value: str) -> bool:
 def _from_here(document: Document, name: str) -> str:
     """A file named on the command line lies where the command runs, not beside the scenario."""
     here = FilePath.cwd()
-    return name if FilePath(name).is_absolute() or document.folder.resolve() == here else str(here / name)
+    return name if at_home(FilePath(name)).is_absolute() or document.folder.resolve() == here else str(here / name)
 
 
 def _win_over_islands(document: Document, path: tuple[str, ...], where: str) -> None:

@@ -119,7 +119,7 @@ def part(record: type[R], given: str | BaseModel, rows: Rows, path: Path, found:
     if isinstance(given, str) and given.lower().endswith(SUFFIXES):
         return _from_file(record, given, rows, path, found)
     if isinstance(given, str):
-        if record is Model and _in_the_file_system(given, rows, found):
+        if record is Model and is_checkpoint_name(given, found.document.folder, rows):
             return _from_checkpoint(given, found, path)
         looked_up = lookup(record, given, rows, path, found)
         return looked_up if isinstance(looked_up, record) else None
@@ -163,15 +163,16 @@ def _from_file(record: type[R], name: str, rows: Rows, path: Path, found: Findin
     return made
 
 
-def _in_the_file_system(given: str, rows: Rows, found: Findings) -> bool:
-    """Whether the name of a model is a path: written like one, or a folder (or a file of weights) that no row is called."""
+def is_checkpoint_name(given: str, folder: FilePath, rows: Rows) -> bool:
+    """Whether the name of a model, in a scenario of this folder, is a path: written like one, or a folder (or a file of weights)
+    that no row is called."""
     if named_like_a_path(given) or given.lower().endswith(WEIGHTS):
         return True
     try:
-        folder = (found.document.folder / given).is_dir()
+        is_folder = (folder / given).is_dir()
     except (OSError, ValueError):
         return False
-    if not folder:
+    if not is_folder:
         return False
     try:
         rows.model(given)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from shardmeter.core.errors import BadQuantity, BadScenario, Violation, cut, kind_of, nearest, shown
 from shardmeter.core.quantity import EXAMPLES, counted, quantity
 from shardmeter.core.record import record
-from shardmeter.scenario.yaml_reader import read_yaml, scalar
+from shardmeter.scenario.yaml_reader import NESTING, read_yaml, scalar
 
 MOST = 1_000_000
 """Points of the longest axis."""
@@ -71,6 +71,9 @@ def axes(over: Over) -> tuple[Axis, ...]:
     """The axes in the order given. Raises BadScenario with every fault of all of them."""
     made: list[Axis] = []
     found: list[Violation] = []
+    if isinstance(over, str | bytes) or not isinstance(over, Iterable):
+        says = f"{shown(over)} is no list of axes, and no mapping"
+        raise BadScenario(f"{says}; as in ['plan.tp=1,2,4'], or {{'plan.tp': [1, 2, 4]}}")
     pairs = over.items() if isinstance(over, Mapping) else (_parted(text, found) for text in over)
     for pair in pairs:
         if pair is not None:
@@ -165,7 +168,18 @@ def _axis(name: object, given: object, found: list[Violation]) -> Axis | None:
             found.append(Violation(field=field, says=says, way_out="as in plan.tp,plan.dp_shard=(1,8),(2,4)"))
             break
         points.append(point)
+    unwritten = [one for point in points for one in point if not _is_unicode(one)][:3]
+    found += [Violation(field=field, says=f"{shown(one)} is no text of Unicode characters") for one in unwritten]
     return None if len(found) > before else Axis(fields=fields, points=tuple(points), spacing=spacing)
+
+
+def _is_unicode(value: Any, deeper: int = NESTING) -> bool:
+    """Whether every text of a value can be written to a file: bytes of a command line that are no UTF-8 cannot."""
+    if isinstance(value, str):
+        return value.isascii() or not re.search("[\ud800-\udfff]", value)
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    return not isinstance(value, list | tuple) or deeper == 0 or all(_is_unicode(one, deeper - 1) for one in value)
 
 
 def _values(text: str, field: str, found: list[Violation], *, tied: bool = False) -> tuple[list[Any], str]:

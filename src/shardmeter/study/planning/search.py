@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import TypeAlias
 
 from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.interrupts import ignore_interrupts, uninterrupted
 from shardmeter.study.planning import boxes
 from shardmeter.study.planning.block import CHUNK, Question, search_box
 from shardmeter.study.planning.space import NUMBERS, Picked
@@ -163,7 +162,7 @@ def _run(
         running: dict[Future[Tally], list[Task]] = {}
         for place, batch in enumerate(batches):
             hint = _hint(question, known)
-            with _uninterrupted() if place < processes else nullcontext():  # later ones start no process
+            with uninterrupted() if place < processes else nullcontext():  # later ones start no process
                 running[pool.submit(_share, batch, hint)] = batch
             if len(running) >= 2 * processes:
                 yield from _finished(running)
@@ -174,7 +173,7 @@ def _run(
             "a process of the search was ended from outside (short of memory?); --processes 1 takes one"
         ) from None
     finally:
-        with _uninterrupted():
+        with uninterrupted():
             _end(pool)
 
 
@@ -183,19 +182,6 @@ def _end(pool: ProcessPoolExecutor) -> None:
     for process in list((getattr(pool, "_processes", None) or {}).values()):
         process.terminate()
     pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Start processes that ignore interrupts from their first moment on, or end them; only the main thread can say so."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _finished(running: dict[Future[Tally], list[Task]]) -> Iterator[tuple[list[Task], Tally]]:
@@ -210,7 +196,7 @@ _QUESTION: list[Question] = []
 
 def _begin(question: Question) -> None:
     """A worker keeps the question; an interrupt is the parent's business."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_interrupts()
     _QUESTION[:] = [question]
 
 

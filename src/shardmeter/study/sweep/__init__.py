@@ -93,8 +93,8 @@ class Sweep:
 def sweep(space: Space, *, engine: str = LOCAL, workers: int = 1, report: Report | None = None) -> Sweep:
     """Evaluate a space and keep its columns here.
 
-    Raises Unavailable for an engine that cannot be reached."""
-    check(engine)
+    Raises BadScenario for an engine or workers that are none, Unavailable for an engine that cannot be reached."""
+    check(engine, workers)
     found: dict[int, Done] = {}
     for one in _reported(evaluated(space, range(space.chunks), None, engine, workers), space, 0, report):
         found[one.number] = one
@@ -121,6 +121,8 @@ class Written:
     """Shards whose chunks are not all there, where that is known."""
     idle: bool = False
     """Whether the shard has no chunks: there are fewer than shards."""
+    warnings: tuple[str, ...] = ()
+    """What was amiss among the chunks: those that were damaged, and files that are none."""
 
 
 def write(
@@ -138,16 +140,18 @@ def write(
 
     `shard` (i, N) evaluates the i-th of N parts of the chunks; whoever finds all chunks done joins them. `join_only`
     evaluates nothing. Raises BadScenario for a file that is there or belongs to another sweep, Unavailable for a disk,
-    a folder or an engine that does not do it: chunks that are done are kept."""
-    check(engine)
+    a folder or an engine that does not do it: chunks that are done are kept. One that is damaged is evaluated again."""
+    check(engine, workers)
     store = Store(space, out, suffix(out))
     if shard[0] > space.chunks:  # more parts than chunks: this one has none
         complete = is_joined(out)
         return Written(out=out, complete=complete, chunks=0, resumed=0, counts=(0, 0, 0), reasons={}, idle=True)
     with store.opened(shard, anew=not join_only, overwrite=overwrite):
-        there = {number: counts for number, (_, counts) in store.parts().items()}
+        mine = range(shard[0] - 1, space.chunks, shard[1])
+        store.drop_damaged(mine)
+        there = {number: part.counts for number, part in store.parts().items()}
         resumed = len(there)
-        todo = [] if join_only else [n for n in range(shard[0] - 1, space.chunks, shard[1]) if n not in there]
+        todo = [] if join_only else [number for number in mine if number not in there]
         before = sum(map(sum, there.values()))
         reasons = store.reasons()
         for one in _reported(evaluated(space, todo, store.kind, engine, workers), space, before, report):
@@ -156,13 +160,13 @@ def write(
             there[one.number] = one.counts
             reasons += one.reasons
         reasons = store.reasons() or reasons
-        there = {number: counts for number, (_, counts) in store.parts().items()} or there
+        there = {number: part.counts for number, part in store.parts().items()} or there
         missing = store.missing()
         complete = store.join()
     fits, fits_not, illegal = (sum(counts[i] for counts in there.values()) for i in range(3))
     return Written(
         out=out, complete=complete, chunks=len(there), resumed=resumed, counts=(fits, fits_not, illegal), reasons=reasons,
-        missing=() if complete else missing,
+        missing=() if complete else missing, warnings=tuple(store.warnings),
     )  # fmt: skip
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
+import re
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.process import BaseProcess
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Unavailable, shown
+from shardmeter.core.interrupts import ignore_interrupts, uninterrupted
 from shardmeter.study.sweep.points import Evaluator
 from shardmeter.study.sweep.space import Space
 from shardmeter.study.sweep.work import AHEAD, Done, done, job, streamed, work
@@ -20,12 +21,22 @@ LOCAL, DASK, SCHEME = "local", "dask", "dask://"
 NO_DASK = "the engine dask needs dask.distributed: pip install 'shardmeter[dask]'; or leave --engine out"
 
 
-def check(engine: str) -> None:
-    """Raises BadScenario for an engine that is none."""
-    if engine not in (LOCAL, DASK) and not (engine.startswith(SCHEME) and len(engine) > len(SCHEME)):
+_ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%\w+)?\]|[^\s\[\]:/@?#]+):([0-9]{1,5})")
+"""HOST:PORT, an IPv6 address in brackets."""
+MOST_WORKERS = 1024
+
+
+def check(engine: object, workers: object = 1) -> None:
+    """Raises BadScenario for an engine that is none, and for a number of workers that no machine has."""
+    if not isinstance(engine, str) or not (engine in (LOCAL, DASK) or engine.startswith(SCHEME)):
         raise BadScenario(
             f"unknown engine {shown(engine)}; local, dask (a cluster on this machine), or dask://HOST:PORT"
         )
+    address = _ADDRESS.fullmatch(engine.removeprefix(SCHEME)) if engine.startswith(SCHEME) else None
+    if engine.startswith(SCHEME) and (address is None or not 1 <= int(address[1]) <= 65535):
+        raise BadScenario(f"the engine {shown(engine)} is no dask://HOST:PORT; as in dask://10.0.0.1:8786")
+    if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MOST_WORKERS:
+        raise BadScenario(f"workers: {shown(workers)} is no whole number from 1 to {MOST_WORKERS}")
 
 
 def evaluated(space: Space, numbers: Sequence[int], kind: str | None, engine: str, workers: int) -> Iterator[Done]:
@@ -62,7 +73,7 @@ _JOB: list[bytes] = []
 
 def _start(pickled: bytes) -> None:
     """Begin a worker process: Ctrl-C is the parent's business, and without a parent there is nothing to do."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_interrupts()
     _JOB[:] = [pickled]
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -82,12 +93,16 @@ def _in_processes(space: Space, numbers: Sequence[int], kind: str | None, worker
     pool = ProcessPoolExecutor(
         workers, multiprocessing.get_context("spawn"), initializer=_start, initargs=(job(space, kind),)
     )
+
+    def submit(number: int) -> Future[Done]:
+        with uninterrupted():  # it may start a process
+            return pool.submit(_work_here, number)
+
     try:
-        yield from streamed(
-            lambda number: pool.submit(_work_here, number), numbers, lambda: AHEAD * workers, lambda: None
-        )
+        yield from streamed(submit, numbers, lambda: AHEAD * workers, lambda: None)
     finally:
-        _end(pool)
+        with uninterrupted():
+            _end(pool)
 
 
 def _end(pool: ProcessPoolExecutor) -> None:

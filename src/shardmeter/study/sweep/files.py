@@ -8,8 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -30,7 +29,7 @@ class Format:
     file."""
 
     fragment: Callable[[Space, Mapping[str, Column]], bytes]
-    join: Callable[[Space, Sequence[Path], IO[bytes]], None]
+    join: Callable[[Space, Iterable[bytes], IO[bytes]], None]
     check: Callable[[], None] = lambda: None
     """Raises ShardMeterError where the format cannot be written here."""
 
@@ -83,12 +82,12 @@ def _csv_cell(typed: tuple[type, Any]) -> str:
     return out.getvalue()
 
 
-def _csv_join(space: Space, parts: Sequence[Path], out: IO[bytes]) -> None:
+def _csv_join(space: Space, fragments: Iterable[bytes], out: IO[bytes]) -> None:
     header = io.StringIO()
     csv.writer(header, lineterminator="\n").writerow([*space.fields, "status", *space.columns])
     out.write(header.getvalue().encode())
-    for part in parts:
-        out.write(part.read_bytes())
+    for fragment in fragments:
+        out.write(fragment)
 
 
 def json_rows(columns: Mapping[str, Column]) -> list[dict[str, Any]]:
@@ -124,11 +123,11 @@ def json_head(space: Space) -> dict[str, Any]:
     }
 
 
-def _json_join(space: Space, parts: Sequence[Path], out: IO[bytes]) -> None:
+def _json_join(space: Space, fragments: Iterable[bytes], out: IO[bytes]) -> None:
     head = json.dumps(json_head(space), ensure_ascii=False, indent=2)
     out.write((head[: head.rindex("\n}")] + ',\n  "rows": [\n').encode())
-    for position, part in enumerate(parts):
-        out.write((b",\n" if position else b"") + part.read_bytes())
+    for position, fragment in enumerate(fragments):
+        out.write((b",\n" if position else b"") + fragment)
     out.write(b"\n]}\n")
 
 
@@ -175,12 +174,12 @@ def _parquet_rows(space: Space, columns: Mapping[str, Column]) -> bytes:
     return out.getvalue()
 
 
-def _parquet_join(space: Space, parts: Sequence[Path], out: IO[bytes]) -> None:
+def _parquet_join(space: Space, fragments: Iterable[bytes], out: IO[bytes]) -> None:
     import pyarrow.parquet as pq
 
     with pq.ParquetWriter(out, _schema(space)) as writer:
-        for part in parts:
-            writer.write_table(pq.read_table(io.BytesIO(part.read_bytes())))
+        for fragment in fragments:
+            writer.write_table(pq.read_table(io.BytesIO(fragment)))
 
 
 FORMATS: Mapping[str, Format] = {

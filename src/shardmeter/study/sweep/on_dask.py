@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import distributed
@@ -14,6 +13,7 @@ from distributed.scheduler import KilledWorker
 
 from shardmeter import __version__
 from shardmeter.core.errors import Unavailable
+from shardmeter.core.interrupts import ignore_interrupts, uninterrupted
 from shardmeter.study.sweep.engines import DASK, SCHEME
 from shardmeter.study.sweep.space import Space
 from shardmeter.study.sweep.work import AHEAD, PATIENCE, Done, job, streamed, work
@@ -64,11 +64,15 @@ def _quiet() -> Iterator[None]:
 @contextmanager
 def _client(engine: str, workers: int) -> Iterator[Any]:
     if engine == DASK:
-        cluster = distributed.LocalCluster(
-            n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
-        )
-        with cluster, distributed.Client(cluster) as client:
-            client.run(_ignore_interrupts)
+        with ExitStack() as held:
+            with uninterrupted():
+                cluster = distributed.LocalCluster(
+                    n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL
+                )
+                held.callback(_close, cluster)
+                client = distributed.Client(cluster)
+                held.callback(_close, client)
+                client.run(ignore_interrupts)
             yield client
         return
     try:
@@ -77,13 +81,16 @@ def _client(engine: str, workers: int) -> Iterator[Any]:
         why = str(error).split("\n")[0][:120] or type(error).__name__
         says = f"no scheduler answers within {PATIENCE:g} s ({why})"
         raise Unavailable(f"{engine}: {says}; is it running, on this port?") from None
-    with client:
+    try:
         yield client
+    finally:
+        _close(client)
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C reaches every process of a terminal; what it means is the business of the first."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _close(what: Any) -> None:
+    """Close a client or a cluster, whatever else is pressed meanwhile."""
+    with uninterrupted():
+        what.close()
 
 
 def _version() -> str:

@@ -19,12 +19,13 @@ from shardmeter.core.record import changed, record
 from shardmeter.data import DATA_DATE
 from shardmeter.scenario.catalog import KINDS, Catalog
 from shardmeter.scenario.choices import left_open
+from shardmeter.scenario.grammar import AUTO
 from shardmeter.scenario.layout import Parts
 from shardmeter.scenario.links import LinkNumbers, link_numbers
-from shardmeter.scenario.override import apply_overrides
+from shardmeter.scenario.named import named_files
+from shardmeter.scenario.override import apply_overrides, placed
 from shardmeter.scenario.parts import Findings, Rows
 from shardmeter.scenario.ranges import Axis, Over, axes
-from shardmeter.scenario.read import SUFFIXES
 from shardmeter.scenario.resolve import read_parts, resolve
 from shardmeter.scenario.together import Array, numbers, reason
 from shardmeter.study.sweep.figures import DEFAULT, FIGURES
@@ -73,10 +74,22 @@ class Space:
         return tuple(field for axis in self.axes for field in axis.fields)
 
     def _files(self) -> dict[str, str]:
-        """What is in the files that the scenario (beside it) or an axis (where the command runs) names."""
-        named = {name: self.document.folder / name for name in _file_names(self.document.data)}
-        named |= {name: FilePath(name) for axis in self.axes for name in _file_names(axis.points)}
+        """What is in the files, those of checkpoints' folders too, that the scenario (beside it) or an axis (where the
+        command runs) names."""
+        named = dict(named_files(self.document.data, self.document.folder, self.rows))
+        moving = self.moving()  # numbers, which name nothing
+        for axis in (axis for at, axis in enumerate(self.axes) if at not in moving):
+            for position, field in enumerate(axis.fields):
+                for point in axis.points:
+                    named |= self._named_by(tuple(step.strip() for step in field.split(".")), point[position])
         return {name: _hash_of(path) for name, path in named.items()}
+
+    def _named_by(self, path: tuple[str, ...], value: Any) -> dict[str, FilePath]:
+        """The files that one value of an axis names, by the name as written."""
+        value = placed(self.document, path, value)
+        for step in reversed(path):
+            value = {step: value}
+        return dict(named_files(value, self.document.folder, self.rows))
 
     @property
     def chunks(self) -> int:
@@ -166,17 +179,6 @@ def _plain_copy(value: Any) -> Any:
     return [_plain_copy(one) for one in value] if isinstance(value, list) else value
 
 
-def _file_names(value: Any) -> Iterator[str]:
-    """The texts inside plain data that end as the name of a file does."""
-    if isinstance(value, str):
-        yield from [value] if value.lower().endswith(SUFFIXES) else []
-    elif isinstance(value, dict):
-        yield from _file_names(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _file_names(one)
-
-
 def _hash_of(path: FilePath) -> str:
     try:
         return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
@@ -199,15 +201,25 @@ def space_of(document: Document, rows: Rows, over: Over, columns: Iterable[str] 
 
     Raises BadScenario with everything that is wrong with the scenario, an axis, or a column: unknown fields and names,
     malformed values, what every point would be refused for. What is only illegal together is a row of the answer."""
-    if left_open(copy.deepcopy(document), planning=False) is not None:
+    made = Space(document=document, rows=rows, axes=axes(over), columns=_columns(columns))
+    if left_open(copy.deepcopy(document), planning=False) is not None or _goes_over_open_plans(made):
         says = "plan: auto leaves the plan open, and a sweep predicts one plan at every point"
         raise BadScenario(f"{says}: state it (shardmeter plan finds one), or go over its fields (--over plan.tp=1,2,4)")
-    made = Space(document=document, rows=rows, axes=axes(over), columns=_columns(columns))
     found = _misplaced(made)
     if found:
         raise BadScenario(f"{_problems(len(found))} in what to go over", found)
     assumptions, warnings = _look(made)
     return changed(made, chunk=_rows_of_a_chunk(made), assumptions=assumptions, warnings=warnings)
+
+
+def _goes_over_open_plans(made: Space) -> bool:
+    """Whether a value of an axis is a plan that is left open."""
+    plans = [
+        (axis, at) for axis in made.axes for at, name in enumerate(axis.fields) if name in ("plan", "plan.sharding")
+    ]
+    texts = [point[at] for axis, at in plans for point in axis.points]
+    texts += [one.get("sharding") for one in texts if isinstance(one, dict)]
+    return any(isinstance(one, str) and AUTO in map(str.strip, one.split(",")) for one in texts)
 
 
 def _rows_of_a_chunk(made: Space) -> int:
@@ -221,7 +233,12 @@ def _rows_of_a_chunk(made: Space) -> int:
 
 
 def _columns(asked: Iterable[str]) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(asked)) or DEFAULT
+    if isinstance(asked, str | bytes) or not isinstance(asked, Iterable):
+        raise BadScenario(f"columns: {shown(asked)} is no list of figures; as in ['step_time_s', 'mfu']")
+    given: list[Any] = list(asked)
+    if wrong := [one for one in given if not isinstance(one, str)]:
+        raise BadScenario(f"columns: {shown(wrong[0])} is no name of a figure; as in 'mfu'")
+    names = tuple(dict.fromkeys(given)) or DEFAULT
     unknown = [name for name in names if name not in FIGURES]
     if unknown:
         raise BadScenario(

@@ -42,7 +42,7 @@ def half_done(capsys, tmp_path):
         assert main([*command(out), "--shard", "1/2"]) == 0
         capsys.readouterr()
         folder = tmp_path / f"a.{kind}.parts"
-        return out, folder, sorted(folder.glob("[0-9]*"))
+        return out, folder, sorted(folder.glob("[0-9]*.*.*"))
 
     return begin
 
@@ -138,7 +138,7 @@ def test_a_manifest_of_another_kind_stays(capsys, half_done, text, more):
     _, said = swept(capsys, *command(out), *more, code=2)
     assert "sweep.json is no manifest of a sweep: the folder is left as it is" in said
     assert (folder / "sweep.json").read_text() == text
-    assert sorted(folder.glob("[0-9]*")) == chunks
+    assert sorted(folder.glob("[0-9]*.*.*")) == chunks
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes are files of POSIX")

@@ -16,6 +16,7 @@ from itertools import chain
 import pytest
 
 from shardmeter.core.interrupts import uninterrupted
+from shardmeter.study.sweep import chunks_kept
 
 COMMAND = [sys.executable, "-m", "shardmeter", "sweep", "--model", "llama-3.1-8b", "--gpus", "16xH100-SXM5-80GB"]
 SMALL = ("plan.tp=1,2", "plan.recompute=none,full", "run.global_batch=64..1024:+16", "plan.micro_batch=1..48")
@@ -50,7 +51,7 @@ def begun(out, arguments, chunks):
     try:
         for _ in range(6000):
             assert process.poll() is None, process.stderr and process.stderr.read()
-            if len(list(out.with_name(f"{out.name}.parts").glob("[0-9]*"))) >= chunks:
+            if chunks_kept(out) >= chunks:
                 break
             time.sleep(0.02)
         yield process

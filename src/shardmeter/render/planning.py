@@ -10,7 +10,7 @@ from typing import Any
 from shardmeter.render import cells
 from shardmeter.render.csv_text import flatten
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
-from shardmeter.render.prediction import SURE, borderline, options
+from shardmeter.render.prediction import SURE, doubtful, options
 from shardmeter.specs import Scenario
 
 Answer = Mapping[str, Any]
@@ -48,7 +48,7 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
         title=heading,
         verdict=_verdict(answer),
         good=bool(plans),
-        sure=bool(answer["space"]["optimal"]) and not (plans and borderline(plans[0])),
+        sure=bool(answer["space"]["optimal"]) and not (plans and doubtful(plans[0])),
         sections=tuple(section for section in sections if section is not None),
         data={**answer, "command": _again(answer, command) if plans and command else ""},
         flat=tuple(_flat(answer)),
@@ -74,16 +74,16 @@ def _verdict(answer: Answer) -> str:
 
 def _doubt(plans: Sequence[Answer]) -> str:
     """Whether the best, or others that are listed, may not fit after all."""
-    doubtful = sum(1 for one in plans if borderline(one))
-    if plans and borderline(plans[0]):
-        verb = "is" if doubtful == 2 < len(plans) else "are"
-        how_many = "the" if doubtful == len(plans) else f"{doubtful - 1} of the {len(plans) - 1}"
-        others = f"; so {verb} {how_many} others" if doubtful > 1 else ""
+    open_ones = sum(1 for one in plans if doubtful(one))
+    if plans and doubtful(plans[0]):
+        verb = "is" if open_ones == 2 < len(plans) else "are"
+        how_many = "the" if open_ones == len(plans) else f"{open_ones - 1} of the {len(plans) - 1}"
+        others = f"; so {verb} {how_many} others" if open_ones > 1 else ""
         return f"It is borderline, with a chance of {_percent(plans[0]['fits_probability'])} to fit{others}."
-    if not doubtful:
+    if not open_ones:
         return ""
-    verb = "is" if doubtful == 1 else "are"
-    return f"{doubtful} of the {len(plans)} listed {verb} borderline (a chance below {_percent(SURE)} to fit)."
+    verb = "is" if open_ones == 1 else "are"
+    return f"{open_ones} of the {len(plans)} listed {verb} borderline (a chance below {_percent(SURE)} to fit)."
 
 
 def _percent(chance: float) -> str:
@@ -94,7 +94,7 @@ def _columns(answer: Answer) -> tuple[Column, ...]:
     """The columns of plans: what was asked for, and what always counts; what one does not decide on makes room first."""
     asked = answer["objective"]
     lasts = any(one["wall_clock_s"] is not None for one in answer["plans"])
-    doubt = any(borderline(one) for one in (*answer["plans"], *answer["pareto"]))
+    doubt = any(doubtful(one) for one in (*answer["plans"], *answer["pareto"]))
     energy = ("energy_kwh", "energy", "kWh") if lasts else ("energy_j_per_token", "energy/token", "W*s")
     return (
         Column(key="rank", title=""),

@@ -41,7 +41,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
         title=title,
         verdict=_verdict(answer),
         good=bool(answer["fits"]),
-        sure=not borderline(answer),
+        sure=not _borderline(answer),
         sections=tuple(section for section in sections if section is not None),
         data=answer,
         flat=(flatten({key: value for key, value in answer.items() if key != "intervals"} | _bounds(answer)),),
@@ -51,13 +51,13 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
 def _verdict(answer: Answer) -> str:
     memory = answer["memory"]
     peak, limit = memory["peak_gib"], memory["limit_gib"]
-    if borderline(answer):
+    if _borderline(answer):
         chance = f"a chance of {100 * answer['fits_probability']:.0f} % to fit"
         counted = "counted as fitting" if answer["fits"] else f"{peak - limit:.1f} short, counted as not fitting"
         return f"Borderline: {peak:.1f} of {limit:.1f} GiB on the fullest GPU, {chance} ({counted})."
     if answer["fits"]:
         return f"Fits: {peak:.1f} of {limit:.1f} GiB on the fullest GPU."
-    if _doubtful(answer):
+    if doubtful(answer):
         chance = f"a chance of {100 * answer['fits_probability']:.0f} % that it does"
         needs = f"needs {peak:.1f} GiB on the fullest GPU, which has {limit:.1f} GiB ({peak - limit:.1f} short)"
         return f"Does not fit by this estimate ({chance}): {needs}."
@@ -66,13 +66,14 @@ def _verdict(answer: Answer) -> str:
     )
 
 
-def borderline(answer: Answer) -> bool:
+def _borderline(answer: Answer) -> bool:
     """Whether the chance to fit is neither high nor low, and the estimate itself fits or misses by little."""
     memory = answer["memory"]
-    return _doubtful(answer) and memory["peak_gib"] <= (1.0 + NEAR) * memory["limit_gib"]
+    return doubtful(answer) and memory["peak_gib"] <= (1.0 + NEAR) * memory["limit_gib"]
 
 
-def _doubtful(answer: Answer) -> bool:
+def doubtful(answer: Answer) -> bool:
+    """Whether the chance to fit is neither high nor low."""
     chance = answer.get("fits_probability")
     return chance is not None and 1.0 - SURE <= chance <= SURE
 

@@ -201,10 +201,10 @@ def test_a_shared_stream_serves_what_is_ready_first() -> None:
 
 
 def test_four_thousand_tasks_take_milliseconds() -> None:
-    from time import perf_counter
+    from time import process_time
 
     slots = equal(16, 1.0, 1.0, 1.0)
     program = pipeline("1f1b", slots, 128, 1, 0.0)
-    began = perf_counter()
+    began = process_time()
     assert simulate(program).makespan == pytest.approx(429.0)
-    assert perf_counter() - began < 0.2
+    assert process_time() - began < 0.2

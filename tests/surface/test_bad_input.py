@@ -770,10 +770,10 @@ def test_a_large_catalog_is_read_in_linear_time_and_an_endless_one_is_refused(tm
     from shardmeter.scenario.rows import MOST_ROWS, Row, read_rows
 
     table = _Table("fabrics")
-    begun = time.perf_counter()
+    begun = time.process_time()
     for i in range(30_000):
         table.put(Row({"name": f"f{i % 20_000}", "aliases": f"a{i}"}, "x", i))
-    assert time.perf_counter() - begun < 5.0
+    assert time.process_time() - begun < 5.0
     assert (len(table.rows), table.index["a25000"], "a5000" in table.index) == (20_000, "f5000", False)
     lines = "name\n" + "".join(f"f{i}\n" for i in range(MOST_ROWS + 1))
     assert "no catalog" in str(read_rows(lines, "x.csv", ["name"], ["name"])[1][0])

@@ -299,6 +299,6 @@ def test_the_quick_rule_for_the_slow_mode_is_the_slow_one(drawn):
 
 def test_many_runs_of_a_sweep_take_no_square_of_time():
     pool = [changed(RUN, id=str(i), tp=float(2 ** (i % 4)), step_time=5.0 + i * 1e-4) for i in range(60_000)]
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert len(regimes(pool)) == 60_000
-    assert time.perf_counter() - begun < 10.0
+    assert time.process_time() - begun < 10.0

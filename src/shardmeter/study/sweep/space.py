@@ -8,8 +8,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
 MOST = 100_000_000
 """Points of the largest sweep."""
-_MOST_SAID = 20
-"""Violations in one message."""
 _LEAST_ROWS, _MOST_ROWS, _CHUNKS = 1024, 16384, 32
 """Rows of a chunk, and how many chunks there should be at least where that leaves a chunk enough rows."""
 
@@ -295,7 +292,7 @@ def _look(made: Space) -> tuple[tuple[str, ...], tuple[str, ...]]:
         warnings.also(found.warnings)
         wrong.also(f"{one.field}: {one.says}" for one in found.violations)
     if malformed:
-        raise BadScenario(f"{_problems(len(malformed))} in the scenario or what to go over", _few(malformed.values()))
+        raise BadScenario(f"{_problems(len(malformed))} in the scenario or what to go over", list(malformed.values()))
     if first is not None and wrong.texts:
         raise first
     return tuple(assumptions.texts or ()), tuple(warnings.texts or ())
@@ -324,13 +321,6 @@ class _Common:
 
 def _problems(count: int) -> str:
     return f"{count} problem{'s' if count > 1 else ''}"
-
-
-def _few(found: Collection[Violation]) -> list[Violation]:
-    """The first of many violations, and how many more there are."""
-    more = len(found) - _MOST_SAID
-    says = f"{more:,} more, of the same or another kind"
-    return [*islice(found, _MOST_SAID), *([Violation(field="", says=says)] if more > 0 else [])]
 
 
 def _malformed(found: Findings) -> list[Violation]:

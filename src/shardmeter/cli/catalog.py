@@ -43,12 +43,11 @@ def _counted(kind: str, record: Any) -> dict[str, int]:
     """Parameters of a model as its family counts them, prediction modules apart as publishers have it; nothing for other kinds."""
     if kind != "models":
         return {}
-    from shardmeter.core.record import changed
-    from shardmeter.families import active_parameters, family
+    from shardmeter.families import active_parameters, family, parameters
 
-    body, count = changed(record, mtp=0), family(record.family).parameters
+    body = parameters(record)
     return {
-        "parameters": int(count(body)),
-        "active_parameters": int(active_parameters(body)),
-        "prediction_parameters": int(count(record) - count(body)),
+        "parameters": int(body),
+        "active_parameters": int(active_parameters(record)),
+        "prediction_parameters": int(family(record.family).parameters(record) - body),
     }

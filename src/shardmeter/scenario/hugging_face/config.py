@@ -44,7 +44,7 @@ class Config:
 
     def __init__(self, data: Mapping[str, Any], kind: str, report: Report, path: tuple[str, ...] = ()) -> None:
         self.data, self.kind, self.report, self.path = data, kind, report, path
-        self.library: Class = class_of(kind)
+        self.model_class: Class = class_of(kind)
         self.asked: set[str] = set()
 
     def __contains__(self, key: str) -> bool:
@@ -53,7 +53,7 @@ class Config:
 
     def names(self, key: str) -> tuple[str, ...]:
         """The key and its aliases: what the class calls it comes first."""
-        own = self.library.aliases.get(key)
+        own = self.model_class.aliases.get(key)
         return tuple(dict.fromkeys((*((own,) if own else ()), key, *ALIASES.get(key, ()))))
 
     def raw(self, key: str, otherwise: Any = ABSENT) -> Any:
@@ -64,7 +64,9 @@ class Config:
             value = next((self.data[name] for name in found if self.data[name] is not None), None)
             self.report.understood[self.label(found[0])] = value
             return value
-        default = next((self.library.defaults[n] for n in self.names(key) if n in self.library.defaults), ABSENT)
+        default = next(
+            (self.model_class.defaults[n] for n in self.names(key) if n in self.model_class.defaults), ABSENT
+        )
         if default is ABSENT:
             return otherwise
         if default is not None:
@@ -75,8 +77,11 @@ class Config:
         """Values in place of what the file leaves out, each said with its `why`."""
         for key, value in values.items():
             self.report.assume(self.label(key), value, why)
-        self.library = Class(
-            self.library.known, {**self.library.defaults, **values}, self.library.aliases, self.library.inside
+        self.model_class = Class(
+            self.model_class.known,
+            {**self.model_class.defaults, **values},
+            self.model_class.aliases,
+            self.model_class.inside,
         )
 
     def label(self, key: str) -> str:
@@ -111,7 +116,8 @@ class Config:
     def _lacks(self, key: str, value: Any) -> None:
         says = "is missing" if value is ABSENT else "is null"
         default = next(
-            (self.library.defaults[n] for n in self.names(key) if self.library.defaults.get(n) is not None), None
+            (self.model_class.defaults[n] for n in self.names(key) if self.model_class.defaults.get(n) is not None),
+            None,
         )
         of_class = "" if default is None else f" (the class {self.kind} takes {shown(default)} for a model built anew)"
         self.refuse(key, f"{says}, and nothing else tells it{of_class}", f"write {key}: N")
@@ -159,7 +165,7 @@ class Config:
         tried = tuple(keys)
         self.asked.update(tried)
         known = [key for key in tried if key in self and any(self.data.get(n) is not None for n in self.names(key))]
-        known += [key for key in tried if any(self.library.defaults.get(n) is not None for n in self.names(key))]
+        known += [key for key in tried if any(self.model_class.defaults.get(n) is not None for n in self.names(key))]
         return self.count((*known, tried[0])[0], otherwise, least=least)
 
     def flag(self, key: str, otherwise: bool = False) -> bool:
@@ -204,7 +210,7 @@ class Config:
             data = {**data, **older}
         self.asked.add(f"{key}_dict")
         named = data.get("model_type")
-        usual = self.library.inside.get(key, "") or kind
+        usual = self.model_class.inside.get(key, "") or kind
         own = (
             named if isinstance(named, str) and named not in ("", self.kind) else usual
         )  # Qwen3-VL's tower says qwen3_vl

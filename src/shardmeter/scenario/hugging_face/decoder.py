@@ -99,7 +99,7 @@ def _head_dim(c: Config, found: Fields) -> float:
 
 def whole_heads(c: Config, found: Fields, each: float) -> float | None:
     """hidden/heads where nothing says the width of a head; None after noting that it is no whole number."""
-    said = c.data.get("head_dim", c.library.defaults.get("head_dim"))
+    said = c.data.get("head_dim", c.model_class.defaults.get("head_dim"))
     if math.isnan(each) or said is not None or each == int(each):
         return each if known(each) and each == int(each) else 1.0
     c.refuse(

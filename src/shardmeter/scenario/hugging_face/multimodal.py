@@ -154,7 +154,7 @@ def _merger(extra_norms: bool = False) -> Projector:
 
     def join(c: Config, inner: Config, tower: Fields, found: Fields) -> Fields:  # noqa: ARG001
         merge = inner.count("spatial_merge_size")
-        named = "hidden_size" if "embed_dim" in inner.library.defaults else "out_hidden_size"
+        named = "hidden_size" if "embed_dim" in inner.model_class.defaults else "out_hidden_size"
         out = inner.count(named)
         if out != found["hidden"]:
             inner.refuse(named, f"{out:g}, but the text is {found['hidden']:g} wide", "the two are one number")

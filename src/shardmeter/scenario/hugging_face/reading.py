@@ -223,7 +223,7 @@ def _say_the_rest(c: Config, report: Report) -> None:
             if key in part.asked or label in report.understood:
                 continue
             group = keys.group(key)
-            if group or key in part.library.defaults or key in part.library.inside:
+            if group or key in part.model_class.defaults or key in part.model_class.inside:
                 ignored.setdefault(group or "no change of size", []).append(label)
                 continue
             unknown.append(label)

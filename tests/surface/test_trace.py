@@ -192,3 +192,20 @@ def test_a_folder_is_no_file(capsys: Any, tmp_path: Path) -> None:
     seen = capsys.readouterr()
     assert "cannot be written" in seen.err
     assert not seen.out
+
+
+def test_merged_turns_are_refused_with_the_way_out(capsys):
+    asked = [
+        "trace",
+        "--model",
+        "mixtral-8x7b",
+        "--gpus",
+        "8xGB200",
+        "--plan",
+        "zero1,ep=8",
+        "--stack",
+        "bridge-2026-graphs",
+    ]
+    assert main(asked) == 2
+    assert "stack.batch_overlap=false draws them apart" in capsys.readouterr().err
+    assert main([*asked, "--global-batch", "16", "--set", "stack.batch_overlap=false"]) == 0

@@ -96,7 +96,7 @@ def trace(scenario: Scenario, *, steps: int = 1, straggle: float | None = None, 
         raise BadScenario(f"{says}; leave it out, and trace draws the step of the trained model alone")
     if scenario.stack.batch_overlap and bool(np.any(np.greater(scenario.model.experts, 0.0))):
         raise BadScenario(
-            "stack.batch_overlap: merged turns are not drawn yet; `stack.batch_overlap: false`, or dualpipe, is"
+            "stack.batch_overlap: merged turns are not drawn yet; stack.batch_overlap=false draws them apart"
         )
     jitter = float(scenario.stack.jitter) if straggle is None else straggle
     asked = (scenario.model, island, plan, scenario.run, changed(scenario.stack, jitter=jitter))

@@ -10,14 +10,17 @@ from shardmeter.specs.estimate import Estimate, MemoryTerm, Term
 from shardmeter.specs.fleet import Fabric, Fleet, Instance, Island, Tier, TorusAxis
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan, Sync
+from shardmeter.specs.round import Crossing, Replica, Round
 from shardmeter.specs.run import Run
 from shardmeter.specs.scenario import Scenario
 from shardmeter.specs.stack import Stack
+from shardmeter.specs.wan import Wan
 
 __all__ = [
     "Accelerator",
     "Choices",
     "Compute",
+    "Crossing",
     "Estimate",
     "Fabric",
     "Fleet",
@@ -27,7 +30,9 @@ __all__ = [
     "Model",
     "Plan",
     "Progress",
+    "Replica",
     "Resident",
+    "Round",
     "Run",
     "Scenario",
     "Stack",
@@ -36,4 +41,5 @@ __all__ = [
     "Tier",
     "TorusAxis",
     "Transfer",
+    "Wan",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from shardmeter.core.record import record
 from shardmeter.core.units import BytesPerS, Count, Fraction, Ratio, Seconds, UsdPerS
 from shardmeter.specs.accelerator import Accelerator
+from shardmeter.specs.wan import Wan
 
 
 @record
@@ -110,9 +111,11 @@ class Island:
 
 @record
 class Fleet:
-    """One or more islands. Wide-area links between them are not built yet: a fleet holds one island."""
+    """One or more islands, and what joins them."""
 
     islands: tuple[Island, ...]
+    wan: Wan | None = None
+    """None for one island."""
 
     @property
     def gpus(self) -> Count:

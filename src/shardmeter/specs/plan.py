@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Count, Fraction, Ratio
+from shardmeter.core.units import Count, Fraction, Ratio, Seconds
 
 AXES = ("tp", "cp", "dp_shard", "dp_replicate", "pp")
 EXPERT_AXES = ("etp", "ep", "edp")
@@ -15,14 +15,33 @@ SHARDINGS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
 
 @record
 class Sync:
-    """Synchronisation across islands; one island needs none."""
+    """Synchronisation across islands; one island needs none. Which fields a method reads is said by its file in `sync/`."""
 
     method: str = "every_step"
     sync_every: Count = 1.0
+    """Inner steps of a round (H)."""
     num_fragments: int = 1
+    """Parts in which the parameters are sent (P)."""
     fragment_sync_delay: Count = 0.0
+    """Inner steps between sending and applying (τ)."""
     fragment_update_alpha: Fraction = 0.0
+    """Weight of the local parameters when what was sent is applied (α)."""
     bits: Count = 16.0
+    """Of one value on the wire."""
+    top_k: Fraction = 1.0
+    """Share of the values that is sent; their positions cost extra."""
+    lead: Fraction = 0.0
+    """Share of the last inner step behind which the outer message may pass already."""
+    outer_state: str = "device"
+    """Where the outer copy and momentum lie: device or host."""
+    topology: str = "auto"
+    """How messages pass: ring, tree, star, sharded_star, all_gather, or auto (the method's own, the fastest ring order)."""
+    hierarchical: bool = True
+    """Reduce inside islands first, every node sending its part across; false = one ring through all accelerators."""
+    grace: Seconds = 0.0
+    """What a deadline method waits for late islands after a round."""
+    split: str = "speed"
+    """How the batch is shared among unlike islands: speed, or equal."""
 
 
 @record
@@ -61,8 +80,9 @@ class Plan:
     """all, lora(r=16), or blocks joined by +: embedding, layer, head, layer:24-31."""
     rank_order: tuple[str, ...] = AXES
     """Mesh axes, innermost (neighbouring ranks) first."""
-    placement: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(axis, islands it crosses) pairs; empty inside one island."""
+    placement: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = ()
+    """(axis, cells) pairs, a cell being the islands that the axis crosses, in order; an island listed k times takes k steps of the
+    axis. Empty where every island is a cell of its own."""
     sync: Sync = Sync()
 
     @property

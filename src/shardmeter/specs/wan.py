@@ -1,0 +1,41 @@
+"""What joins islands: links as matrices over (from, to) islands, and what a site's own connection takes and gives."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from shardmeter.core.record import record
+from shardmeter.core.units import Bytes, BytesPerS, Count, Fraction, Seconds, UsdPerByte
+
+Matrix: TypeAlias = Any
+"""A float, or an array of shape (islands, islands): row = from, column = to. The diagonal is not read."""
+TRANSPORTS = ("tcp", "rdma", "lossless")
+"""tcp: windows and loss of TCP streams; rdma: go-back-N over a lossy path; lossless: neither window nor loss bind."""
+
+
+@record
+class Wan:
+    """Wide-area network of a fleet. Every matrix has the shape (islands, islands), every row of a site (islands,)."""
+
+    islands: tuple[str, ...]
+    """Names, in the order of the fleet."""
+    bandwidth: BytesPerS
+    """Capacity of a pair's link, one direction, everything that shares it together."""
+    rtt: Seconds
+    loss: Fraction
+    window: Bytes
+    """Bytes that one stream has under way (no more than so many a round trip)."""
+    streams: Count
+    """Streams that a transfer between two islands opens."""
+    lanes: Count
+    """Equal parts of the capacity that cannot use one another's (nodes or accelerators with a limit of their own); 1 = none."""
+    egress: UsdPerByte
+    """Paid by the sender; NaN where no price is known."""
+    up: BytesPerS
+    """(islands,): what leaves a site, all its transfers together; inf = no limit of its own."""
+    down: BytesPerS
+    """(islands,): what comes into a site."""
+    transport: tuple[str, ...]
+    """Per island: how it sends, a word of TRANSPORTS; a pair has the weaker of its two ends."""
+    basis: tuple[tuple[str, str, str], ...] = ()
+    """(from, to, where the numbers come from) of the pairs that no scenario gave."""

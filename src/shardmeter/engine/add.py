@@ -31,6 +31,10 @@ CAUSES: dict[str, str] = {
     "optimizer": "optimizer",
     "stragglers": "stragglers",
     "software": "software",
+    "gradients across islands": "wide-area link",
+    "outer synchronisation": "wide-area link",
+    "outer update": "memory bandwidth",
+    "wait": "wait",
 }
 """Ledger order, and the cause of each term."""
 BUSY = ("matrix products", "core attention", "memory-bound kernels", "recompute")

@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from typing import TypeAlias
 
+import numpy as np
+
 from shardmeter.core.formula import within
 from shardmeter.core.record import changed
-from shardmeter.core.units import Bytes, Seconds
+from shardmeter.core.units import Bytes, Count, Seconds
 from shardmeter.engine import add, demand, host, memory
 from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import Piece, piece
@@ -19,16 +21,16 @@ from shardmeter.engine.price import Prices, prices
 from shardmeter.engine.reference import LABEL, Reference, reference
 from shardmeter.engine.reference import resident as reference_memory
 from shardmeter.engine.step import least, step
-from shardmeter.families import sized
+from shardmeter.families import parameters, sized
 from shardmeter.families.operations import is_layer
 from shardmeter.schedules import traits
-from shardmeter.specs.estimate import Estimate, Term
+from shardmeter.specs.estimate import Ends, Estimate, Term
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import precision
+from shardmeter.strategies import fsdp, precision
 
 Priced: TypeAlias = tuple[Work, Prices, dict[str, Piece], list[MicroBatch]]
 """Demands of one step, their prices, one piece of every block at these, and the micro-batch of every kind of stage."""
@@ -84,7 +86,40 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
         compute_seconds=busy,
         gpus=island.gpus,
         peak_flops=island.gpus * device.peak.get("bf16", device.peak.get("fp16", math.nan)),
+        ends=ends(model, ready, terms, plan),
     )
+
+
+def ends(model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan) -> Ends:
+    """How a step ends. Leaves out: stages whose last gradients are further behind than the first one's."""
+    work, _, _, stages = ready
+    first = stages[work.runs[0][0]]
+    shown: Seconds = 0.0
+    for term in terms:
+        if term.label == "gradient reduction":
+            shown = shown + term.seconds
+    shard: Count = 0.0
+    for held, part in demand.devices(work, plan):
+        shard = np.maximum(shard, demand.owned(work, plan, held, part)[0])
+    return Ends(
+        backward=first.slot.backward + first.slot.ending,
+        pieces=float(max(first.stage.layers, 1)),
+        late=shown / (work.micro_batches if fsdp.applies(plan) else 1.0),
+        shard=shard,
+        trained=_trained(model, work, plan),
+    )
+
+
+def _trained(model: Model, work: Work, plan: Plan) -> Count:
+    """Trained parameters of the whole model. Leaves out, where only a part is trained, that ranks of tensor parallelism each hold
+    a copy of its norms (they are counted as often)."""
+    if plan.trainable == "all":
+        return parameters(model)
+    total: Count = 0.0
+    for one in work.blocks.values():
+        own = one.trained * plan.tp + one.experts_trained * plan.ep * plan.etp
+        total = total + float(one.block.count) * own
+    return total
 
 
 def timed(ready: Priced, plan: Plan, run: Run, stack: Stack) -> tuple[tuple[Term, ...], Seconds, Reference | None]:

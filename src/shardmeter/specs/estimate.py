@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, Flop, Number, Seconds
+from shardmeter.core.units import Bytes, Count, Flop, Number, Seconds
 
 
 @record
@@ -24,6 +24,22 @@ class MemoryTerm:
     label: str
     size: Bytes
     exactness: str
+
+
+@record
+class Ends:
+    """The end of a step on the first pipeline stage, which ends last: what gradients on their way to other islands pass behind."""
+
+    backward: Seconds = 0.0
+    """Of the last micro-batch, all layers of the stage."""
+    pieces: Count = 1.0
+    """Layers of the stage: its gradients leave in so many parts."""
+    late: Seconds = 0.0
+    """What of the island's own reduction of that backward shows after it."""
+    shard: Count = 0.0
+    """Trained parameters that the fullest rank updates."""
+    trained: Count = 0.0
+    """Trained parameters of the whole model."""
 
 
 @record
@@ -53,6 +69,8 @@ class Estimate:
     gpus: Number
     peak_flops: Number
     """Sum of dense bf16 peaks."""
+    ends: Ends
+    """How the step ends, for what leaves the island then."""
 
     @property
     def memory_exact(self) -> Bytes:

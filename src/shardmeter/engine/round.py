@@ -1,0 +1,183 @@
+"""Round scope: inner steps of several cells, and the messages between them, folded into one round.
+
+A cell takes inner steps by itself (an island, or several that a placed axis joins). Every per-cell number has the cells as its
+last axis; numbers of the plan broadcast against the axes before it. The seconds of messages come from the price of the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shardmeter.core.record import record
+from shardmeter.core.units import Count, Fraction, Number, Seconds
+from shardmeter.engine import hide
+from shardmeter.specs.round import Crossing, Round
+
+
+@record
+class Pace:
+    """How cells take an inner step, whatever joins them: each field of shape (…, cells)."""
+
+    step: Seconds
+    tokens: Count
+    backward: Seconds = 0.0
+    """Of the last micro-batch: what gradients pass behind on their way out, `pieces` layers one by one."""
+    pieces: Count = 1.0
+    late: Seconds = 0.0
+    """What of a cell's own reduction shows after that backward: the last piece leaves so much later."""
+    update: Seconds = 0.0
+    """The outer update of the cell's parameters, once a round."""
+
+
+@record
+class Folded:
+    """One round. Fields without cells have the shape (…), the others (…, cells)."""
+
+    seconds: Seconds
+    """From one synchronisation to the next; of methods that wait for nobody, that of the fastest cell."""
+    inner: Seconds
+    """(…, cells): what each computes of it."""
+    steps: Count
+    """(…, cells): inner steps that each takes in it."""
+    counted: Fraction
+    """(…, cells): share of its steps that the others get to see."""
+    tokens: Count
+    """That count, of all cells."""
+    exposed: tuple[Seconds, ...]
+    """Of every crossing, on the critical cell."""
+    hidden: tuple[Seconds, ...]
+    update: Seconds
+    """Of the critical cell."""
+    wait: Seconds
+    """(…, cells): what each waits for slower cells."""
+    critical: Count
+    """Index of the cell that sets the round."""
+
+
+def fold(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Seconds = 0.0) -> Folded:
+    """A round in the steady state. `across` holds, per crossing, the seconds of one message: of shape (…) where all cells take
+    part in one collective (pace barrier), (…, cells) where each has a message of its own (deadline, own).
+
+    Leaves out: the first round and the last, jitter of steps beyond what a cell's own step holds, several crossings that
+    share a link (each is taken alone)."""
+    pace = _spread(pace)
+    if round_.pace == "deadline":
+        return _deadline(round_, pace, across, grace)
+    if round_.pace == "own":
+        return _own(round_, pace, across)
+    return _barrier(round_, pace, across)
+
+
+def _barrier(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
+    """All cells take H steps and meet. What a message hides behind are the steps of the slowest."""
+    critical = np.argmax(pace.step, axis=-1)
+    slow = _at(pace, critical)
+    compute = round_.steps * slow.step
+    exposed, hidden = [], []
+    for crossing, seconds in zip(round_.crossings, across, strict=True):
+        shown = exposure(crossing, round_.steps, slow, seconds)
+        exposed.append(shown)
+        hidden.append(crossing.messages * seconds - shown)
+    update = np.max(pace.update, axis=-1)
+    total = compute + sum(exposed) + update
+    steps = np.broadcast_to(_along(round_.steps), np.broadcast_shapes(np.shape(_along(round_.steps)), pace.step.shape))
+    inner = steps * pace.step
+    wait = _along(compute) - inner + _along(update) - pace.update
+    return Folded(
+        seconds=total, inner=inner, steps=steps, counted=np.ones_like(inner), tokens=np.sum(steps * pace.tokens, axis=-1),
+        exposed=tuple(exposed), hidden=tuple(hidden), update=update, wait=np.maximum(wait, 0.0), critical=critical,
+    )  # fmt: skip
+
+
+def exposure(crossing: Crossing, steps: Count, pace: Pace, seconds: Seconds) -> Seconds:
+    """What a round waits for the messages of one crossing, `seconds` each, at the pace of one cell."""
+    if crossing.behind == "backward":
+        return released(seconds, pace)
+    spacing = steps / crossing.messages * pace.step
+    window = (crossing.window + crossing.lead) * pace.step
+    return crossing.messages * hide.periodic(seconds, spacing, window)
+
+
+def released(seconds: Seconds, pace: Pace) -> Seconds:
+    """What shows of gradients that leave layer by layer behind the last backward, beyond what the cell's own reduction shows:
+    as `hide.tail`, with the last piece leaving only when that is done. Nothing for nothing."""
+    alone = hide.tail(seconds, pace.backward / pace.pieces, pace.pieces)
+    return np.maximum(seconds / pace.pieces, alone - pace.late)
+
+
+def _deadline(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Seconds) -> Folded:
+    """Rounds of H steps of the fastest cell. Nobody waits: a slower cell takes as many steps as the time holds, what it is in the
+    middle of goes on in the next round, and what it sends counts if its messages come within their window and `grace`."""
+    critical = np.argmin(pace.step, axis=-1)
+    fast = _at(pace, critical)
+    total = round_.steps * fast.step
+    steps = _along(total) / pace.step
+    counted: Number = np.ones_like(steps)
+    for crossing, seconds in zip(round_.crossings, across, strict=True):
+        spacing = _along(round_.steps / crossing.messages * fast.step)
+        window = _along((crossing.window + crossing.lead) * fast.step + grace)
+        in_time = np.less_equal(seconds, np.minimum(window, spacing))
+        counted = np.where(in_time, counted, 0.0)
+    none = tuple(0.0 * total for _ in across)
+    sent = tuple(c.messages * np.max(s, axis=-1) for c, s in zip(round_.crossings, across, strict=True))
+    return Folded(
+        seconds=total, inner=steps * pace.step, steps=steps, counted=counted, tokens=np.sum(counted * steps * pace.tokens, axis=-1),
+        exposed=none, hidden=sent, update=0.0 * total, wait=np.zeros_like(steps), critical=critical,
+    )  # fmt: skip
+
+
+def _own(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
+    """Every cell goes on when its own exchange is done. A slower one takes fewer steps between two of them, in proportion and at
+    least one (Liu 2024, dynamic local updates); tokens are those of all cells in the time of the fastest cell's round."""
+    critical = np.argmin(pace.step, axis=-1)
+    fast = _at(pace, critical)
+    steps = np.maximum(np.floor(_along(round_.steps * fast.step) / pace.step + ROUNDING), 1.0)
+    lasts = steps * pace.step + pace.update
+    shown = []
+    for crossing, seconds in zip(round_.crossings, across, strict=True):
+        spacing, window = steps / crossing.messages * pace.step, (crossing.window + crossing.lead) * pace.step
+        shown.append(crossing.messages * hide.periodic(seconds, spacing, window))
+        lasts = lasts + shown[-1]
+    total = _pick(lasts, critical)
+    often = _along(total) / lasts
+    exposed = tuple(_pick(np.broadcast_to(one, lasts.shape), critical) for one in shown)
+    hidden = tuple(
+        _pick(np.broadcast_to(c.messages * s, lasts.shape), critical) - e
+        for c, s, e in zip(round_.crossings, across, exposed, strict=True)
+    )
+    return Folded(
+        seconds=total, inner=often * steps * pace.step, steps=often * steps, counted=np.ones_like(lasts),
+        tokens=np.sum(often * steps * pace.tokens, axis=-1), exposed=exposed, hidden=hidden, update=fast.update,
+        wait=np.zeros_like(lasts), critical=critical,
+    )  # fmt: skip
+
+
+ROUNDING = 1e-9
+"""So that a cell exactly as fast as the fastest takes all its steps."""
+
+
+def _spread(pace: Pace) -> Pace:
+    """Every field with the cells as its last axis."""
+    shape = np.broadcast_shapes(*(np.shape(getattr(pace, name)) for name in _FIELDS))
+    return Pace(**{name: np.broadcast_to(np.asarray(getattr(pace, name), dtype=float), shape) for name in _FIELDS})
+
+
+_FIELDS = ("step", "tokens", "backward", "pieces", "late", "update")
+
+
+def _at(pace: Pace, index: Number) -> Pace:
+    """The pace of one cell, without the axis."""
+    return Pace(**{name: _pick(getattr(pace, name), index) for name in _FIELDS})
+
+
+def _pick(values: Number, index: Number) -> Number:
+    """One cell of the last axis."""
+    where = np.broadcast_to(np.asarray(index), np.shape(values)[:-1])[..., None]
+    return np.take_along_axis(np.asarray(values), where, axis=-1)[..., 0]
+
+
+def _along(number: Number) -> Number:
+    """A number of the plan, ready to broadcast against cells."""
+    return np.asarray(number)[..., None]

@@ -1,0 +1,99 @@
+"""The global batch over unlike cells: whole micro-batches, so that the slowest cell is as fast as it can be."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+
+from shardmeter.core.record import record
+from shardmeter.core.units import Count, Seconds
+
+
+@record
+class Share:
+    """What a cell can take of a batch: `least` sequences, then any multiple of `unit`."""
+
+    unit: float
+    least: float
+    start: float
+    """Seconds of a step however few sequences it takes."""
+    each: float
+    """Seconds that every further sequence adds."""
+
+    def lasts(self, sequences: float) -> float:
+        """Seconds of a step of so many sequences."""
+        return self.start + self.each * sequences
+
+
+def by_speed(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
+    """Sequences of every cell that add to the batch and make the longest step shortest; None if no whole units do.
+
+    Exact where all units are equal (the next unit goes to whoever ends first with it); where they are not, the same with the
+    largest units first, and what is then left given to those whose unit fits it. Equal cells take equal parts, the earlier ones
+    the rest."""
+    given = [share.least for share in shares]
+    left = batch - sum(given)
+    if left < 0.0:
+        return None
+    _level(given, shares, left)
+    left = batch - sum(given)
+    queue = [(share.lasts(given[at] + share.unit), at) for at, share in enumerate(shares)]
+    heapq.heapify(queue)
+    while queue and left > 0.0:
+        _, at = heapq.heappop(queue)
+        unit = shares[at].unit
+        if unit <= left:
+            given[at], left = given[at] + unit, left - unit
+            heapq.heappush(queue, (shares[at].lasts(given[at] + unit), at))
+    return tuple(given) if left == 0.0 else _repaired(given, left, shares)
+
+
+def equally(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
+    """The same number of sequences for every cell; None if that is no whole number of each one's units."""
+    part = batch / len(shares)
+    fits = all(part >= share.least and part % share.unit == 0.0 for share in shares)
+    return (part,) * len(shares) if fits else None
+
+
+def nearest(batch: float, shares: Sequence[Share]) -> tuple[float, ...]:
+    """Batches near one that cannot be split which can."""
+    least = sum(share.least for share in shares)
+    unit = min(share.unit for share in shares)
+    below = least + np.floor(max(batch - least, 0.0) / unit) * unit
+    return tuple(sorted({one for one in (below, below + unit) if one >= least}))
+
+
+def _level(given: list[float], shares: Sequence[Share], left: float) -> None:
+    """Bring every cell, in place, to just below the level at which all would end together: the bulk of a batch in one go."""
+    low, high = 0.0, max(share.lasts(given[at] + left) for at, share in enumerate(shares))
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        if sum(_room(given[at], share, middle) for at, share in enumerate(shares)) <= left:
+            low = middle
+        else:
+            high = middle
+    for at, share in enumerate(shares):
+        given[at] += _room(given[at], share, low)
+
+
+def _room(has: float, share: Share, level: Seconds) -> Count:
+    """Whole units that a cell may still take to end by a level."""
+    more = (float(level) - share.lasts(has)) / share.each
+    return max(float(np.floor(more / share.unit)), 0.0) * share.unit
+
+
+def _repaired(given: list[float], left: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
+    """What is left over given by taking units back from one cell to fill another's: the first exchange that comes out even."""
+    for at, share in enumerate(shares):
+        for other, taker in enumerate(shares):
+            if other == at:
+                continue
+            for back in range(1, int(taker.unit // np.gcd(int(share.unit), int(taker.unit))) + 1):
+                freed = left + back * share.unit
+                if given[at] - back * share.unit >= share.least and freed % taker.unit == 0.0:
+                    given[at] -= back * share.unit
+                    given[other] += freed
+                    return tuple(given)
+    return None

@@ -1,7 +1,16 @@
 """Synchronous data parallelism across islands: the gradients of every step are averaged over all cells (Li 2020 §3.2).
 
 Whatever shards the parameters inside a cell (DDP, FSDP, HSDP) is not touched: each rank averages its own part with its peers of
-the other cells, so that a cell sends and receives 2·(M − 1)/M of the gradients, layer by layer behind the last backward.
+the other cells.
+
+Bytes: the gradients, `gradient_bytes` each; an all-reduce, so that a cell sends and receives 2·(M − 1)/M of them.
+Period: one step. `topology` and `hierarchical` say how the all-reduce passes, `split` how the batch is shared among cells.
+Window: layer by layer behind the last backward of the step; the next step waits for the last layer.
+Memory: nothing beside inner training.
+Compute: nothing beside inner training.
+Convergence: replicas 1, period 1, delay 0, bits those of a gradient: one step of the whole batch.
+Source: Li 2020 §3.2.
+Leaves out: compression of gradients.
 """
 
 from __future__ import annotations
@@ -14,9 +23,7 @@ SOURCE = "li2020"
 
 
 def round_of(replica: Replica, sync: Sync) -> Round:
-    """One step is a round. `replica.gradient_bytes` is what one gradient takes on the wire.
-
-    Leaves out: compression of gradients."""
+    """One step is a round. `replica.gradient_bytes` is what one gradient takes on the wire."""
     message = Crossing(
         label="gradients across islands",
         collective="all_reduce",

@@ -137,19 +137,19 @@ def _own(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
     lasts = steps * pace.step + pace.update
     shown = []
     for crossing, seconds in zip(round_.crossings, across, strict=True):
-        spacing, window = steps / crossing.messages * pace.step, (crossing.window + crossing.lead) * pace.step
-        shown.append(crossing.messages * hide.periodic(seconds, spacing, window))
+        often, ahead = _along(crossing.messages), _along(crossing.window + crossing.lead)
+        shown.append(often * hide.periodic(seconds, steps / often * pace.step, ahead * pace.step))
         lasts = lasts + shown[-1]
     total = _pick(lasts, critical)
-    often = _along(total) / lasts
+    rounds = _along(total) / lasts
     exposed = tuple(_pick(np.broadcast_to(one, lasts.shape), critical) for one in shown)
     hidden = tuple(
-        _pick(np.broadcast_to(c.messages * s, lasts.shape), critical) - e
+        _pick(np.broadcast_to(_along(c.messages) * s, lasts.shape), critical) - e
         for c, s, e in zip(round_.crossings, across, exposed, strict=True)
     )
     return Folded(
-        seconds=total, inner=often * steps * pace.step, steps=often * steps, counted=np.ones_like(lasts),
-        tokens=np.sum(often * steps * pace.tokens, axis=-1), exposed=exposed, hidden=hidden, update=fast.update,
+        seconds=total, inner=rounds * steps * pace.step, steps=rounds * steps, counted=np.ones_like(lasts),
+        tokens=np.sum(rounds * steps * pace.tokens, axis=-1), exposed=exposed, hidden=hidden, update=fast.update,
         wait=np.zeros_like(lasts), critical=critical,
     )  # fmt: skip
 

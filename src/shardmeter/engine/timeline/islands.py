@@ -1,0 +1,124 @@
+"""Rounds of several cells, task by task: the oracle that `engine.round` is held to where all cells wait for each other.
+
+A compute stream per cell and one stream for the network between them. A message starts when every cell has released it and the
+one before is through; a step waits for the messages that are due at its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from shardmeter.core.record import record
+from shardmeter.engine.round import Pace
+from shardmeter.engine.timeline.simulate import Program, Timeline, simulate
+from shardmeter.specs.round import Crossing, Round
+
+NETWORK = "network"
+
+
+@record
+class Rounds:
+    """A timeline of rounds, and when each of them was over."""
+
+    timeline: Timeline
+    ends: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of one round in the steady state: the mean of the second half."""
+        half = len(self.ends) // 2
+        return (self.ends[-1] - self.ends[half - 1]) / (len(self.ends) - half)
+
+
+def run(round_: Round, paces: Sequence[Pace], across: Sequence[float], rounds: int) -> Rounds:
+    """So many rounds of cells that meet (pace barrier), plain numbers. `across` as for `engine.round.fold`.
+
+    Leaves out: late parts of a cell's own reduction (`Pace.late`), the transfer of two crossings at once."""
+    steps = round(float(round_.steps))
+    made = _Made(round_, paces, across)
+    marks = [made.step(at) for at in range(steps * rounds)]
+    timeline = simulate(made.program)
+    last = [marks[(number + 1) * steps - 1] for number in range(rounds)]
+    return Rounds(timeline=timeline, ends=tuple(max(timeline.end[task] for task in tasks) for tasks in last))
+
+
+class _Made:
+    """The program under construction."""
+
+    def __init__(self, round_: Round, paces: Sequence[Pace], across: Sequence[float]) -> None:
+        self.round, self.paces, self.across = round_, paces, across
+        self.steps = round(float(round_.steps))
+        self.program = Program()
+        self.streams = [self.program.stream("compute", cell) for cell in range(len(paces))]
+        self.network = self.program.stream(NETWORK, len(paces))
+        self.due: dict[int, list[int]] = {}
+        """Messages by the step that waits for them."""
+
+    def step(self, at: int) -> list[int]:
+        """An inner step of every cell, and the messages released in it; returns what ends it: the cells' outer updates where it
+        closes a round."""
+        outs = [
+            (crossing, float(seconds))
+            for crossing, seconds in zip(self.round.crossings, self.across, strict=True)
+            for _ in range(self._released(crossing, at))
+        ]
+        waits = self.due.pop(at, [])
+        parts = [self._cell(cell, [crossing for crossing, _ in outs], waits, at) for cell in range(len(self.paces))]
+        for crossing, seconds in outs:
+            self._message(crossing, seconds, parts, at)
+        ends = [tasks[1.0] for tasks in parts]
+        if (at + 1) % self.steps == 0:
+            held = self.due.pop(at + 1, [])
+            ends = [
+                self.program.add("outer update", stream, float(pace.update), [*held, end], "optimizer")
+                for stream, pace, end in zip(self.streams, self.paces, ends, strict=True)
+            ]
+            self.due[at + 1] = held
+        return ends
+
+    def _released(self, crossing: Crossing, at: int) -> int:
+        """Messages of a crossing that step `at` releases: they are spread evenly, the last at the end of the round."""
+        often = round(float(crossing.messages))
+        inside = at % self.steps
+        return (inside + 1) * often // self.steps - inside * often // self.steps
+
+    def _cell(self, cell: int, outs: Sequence[Crossing], waits: list[int], at: int) -> dict[float, int]:
+        """The tasks of one step of a cell, cut where messages are released: share of the step done → task."""
+        pace = self.paces[cell]
+        length, back = float(pace.step), float(pace.backward)
+        cuts = {1.0}
+        for crossing in outs:
+            if crossing.behind == "backward":
+                cuts |= set(self._pieces(pace))
+            else:
+                cuts.add(1.0 - float(crossing.lead))
+        found: dict[float, int] = {}
+        for begin, end in pairwise((0.0, *sorted(cut for cut in cuts if cut > 0.0))):
+            kind = "backward" if back and begin >= 1.0 - back / length - ROUNDING else "forward"
+            after = waits if begin == 0.0 else []
+            found[end] = self.program.add(f"step {at}", self.streams[cell], (end - begin) * length, after, kind, turn=at)
+        return found
+
+    def _pieces(self, pace: Pace) -> list[float]:
+        """Shares of the step at which layers' gradients are ready; the last at its end."""
+        count, share = round(float(pace.pieces)), float(pace.backward / pace.step)
+        return [*(1.0 - share * (1.0 - done / count) for done in range(1, count)), 1.0]
+
+    def _message(self, crossing: Crossing, seconds: float, parts: Sequence[dict[float, int]], at: int) -> None:
+        """One message on the network, layer by layer where it follows a backward, and the step that waits for it."""
+        if crossing.behind == "backward":
+            ready = [self._pieces(pace) for pace in self.paces]
+            for piece in range(len(ready[0])):
+                after = [tasks[row[piece]] for tasks, row in zip(parts, ready, strict=True)]
+                last = self.program.add(
+                    crossing.label, self.network, seconds / len(ready[0]), after, "replicate", turn=at
+                )
+            self.due.setdefault(at + 1, []).append(last)
+            return
+        after = [tasks[1.0 - float(crossing.lead)] for tasks in parts]
+        task = self.program.add(crossing.label, self.network, seconds, after, "replicate", turn=at)
+        self.due.setdefault(at + 1 + round(float(crossing.window)), []).append(task)
+
+
+ROUNDING = 1e-12

@@ -1,0 +1,125 @@
+"""Rounds of several cells: closed form against the event run, limits, and what never gets slower."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shardmeter.core.record import changed
+from shardmeter.engine.round import Pace, exposure, fold, released
+from shardmeter.engine.timeline.islands import run
+from shardmeter.specs import Crossing, Round
+
+STEP = st.floats(0.1, 30.0)
+
+
+def paces(step: tuple[float, ...], backward: float = 0.0, pieces: float = 1.0) -> list[Pace]:
+    return [Pace(step=one, tokens=1.0, backward=backward * one, pieces=pieces) for one in step]
+
+
+def together(rows: list[Pace]) -> Pace:
+    fields = ("step", "tokens", "backward", "pieces", "late", "update")
+    return Pace(**{name: np.array([float(getattr(one, name)) for one in rows]) for name in fields})
+
+
+@settings(max_examples=80)
+@given(
+    st.lists(STEP, min_size=2, max_size=4),
+    st.floats(0.0, 40.0),
+    st.sampled_from([(1, 1), (4, 1), (6, 2), (12, 4), (12, 12), (30, 5)]),
+    st.integers(0, 6),
+    st.sampled_from([0.0, 0.3, 0.55]),
+)
+def test_a_steady_round_is_what_the_timeline_takes(steps, seconds, shape, window, lead):
+    period, parts = shape
+    crossing = Crossing(label="m", collective="all_reduce", size=1.0, messages=parts, window=window, lead=lead)
+    asked = Round(steps=float(period), crossings=(crossing,))
+    rows = paces(tuple(steps))
+    closed = fold(asked, together(rows), [seconds])
+    drawn = run(asked, rows, [seconds], rounds=24)
+    assert float(closed.seconds) == pytest.approx(drawn.seconds, rel=1e-6)
+
+
+@settings(max_examples=60)
+@given(STEP, st.floats(0.0, 60.0), st.floats(0.2, 0.7), st.integers(1, 40))
+def test_gradients_behind_a_backward_take_what_the_timeline_takes(step, seconds, backward, pieces):
+    crossing = Crossing(label="g", collective="all_reduce", size=1.0, behind="backward")
+    asked = Round(steps=1.0, crossings=(crossing,))
+    rows = paces((step, step / 2), backward, float(pieces))
+    closed = fold(asked, together(rows), [seconds])
+    assert float(closed.seconds) == pytest.approx(run(asked, rows, [seconds], rounds=4).seconds, rel=1e-9)
+
+
+def test_the_published_form_of_gradients_behind_a_backward():
+    """max(T + C/L, T/3 + 2T/(3L) + C), with a backward of two thirds of the step (Douillard 2025, simulator)."""
+    for work in (0.0, 0.01, 0.4, 0.9, 5.0):
+        pace = Pace(step=1.0, tokens=1.0, backward=2.0 / 3.0, pieces=24.0)
+        longer = max(1.0 + work / 24, 1 / 3 + 2 / 3 / 24 + work)
+        assert 1.0 + float(released(work, pace)) == pytest.approx(longer)
+
+
+@given(st.lists(STEP, min_size=2, max_size=5), st.floats(0.1, 20.0))
+def test_a_long_period_costs_nothing(steps, seconds):
+    crossing = Crossing(label="m", collective="all_reduce", size=1.0)
+    pace = together(paces(tuple(steps)))
+    costs = [
+        float(fold(Round(steps=h, crossings=(crossing,)), pace, [seconds]).seconds) / h - max(steps)
+        for h in (1.0, 1e2, 1e4, 1e6)
+    ]
+    assert all(after < before for before, after in zip(costs, costs[1:], strict=False))
+    assert costs[-1] < 1e-4 * seconds
+
+
+@given(st.lists(STEP, min_size=1, max_size=5), STEP, st.floats(0.0, 1.0), st.floats(0.01, 10.0))
+def test_a_cell_that_meets_the_deadline_never_lowers_the_total(steps, added, tokens, seconds):
+    crossing = Crossing(label="f", collective="star", size=1.0, messages=4.0, window=2.0)
+    asked = Round(steps=8.0, crossings=(crossing,), pace="deadline")
+
+    def rate(rows: list[float], weights: list[float]) -> tuple[float, np.ndarray]:
+        pace = Pace(step=np.array(rows), tokens=np.array(weights))
+        found = fold(asked, pace, [np.full(len(rows), seconds)])
+        return float(found.tokens / found.seconds), np.asarray(found.counted)
+
+    before, counted = rate(steps, [1.0] * len(steps))
+    after, now = rate([*steps, added], [1.0] * len(steps) + [tokens])
+    if now.all() and counted.all():
+        assert after >= before * (1 - 1e-12)
+
+
+@given(st.lists(STEP, min_size=2, max_size=5), st.randoms(use_true_random=False), st.floats(0.0, 50.0))
+def test_relabelling_cells_changes_nothing(steps, random, seconds):
+    crossing = Crossing(label="m", collective="all_reduce", size=1.0, messages=2.0, window=1.0)
+    mixed = list(steps)
+    random.shuffle(mixed)
+    for pace in ("barrier", "deadline", "own"):
+        asked = Round(steps=10.0, crossings=(crossing,), pace=pace)
+        first, second = (fold(asked, together(paces(tuple(one))), [seconds]) for one in (steps, mixed))
+        assert float(first.seconds) == pytest.approx(float(second.seconds), rel=1e-12)
+        assert float(first.tokens) == pytest.approx(float(second.tokens), rel=1e-12)
+
+
+def test_numbers_of_the_plan_broadcast_against_cells():
+    periods, seconds = np.array([1.0, 10.0, 100.0]), np.array([[5.0], [1.0]])
+    crossing = Crossing(label="m", collective="all_reduce", size=1.0, messages=2.0, window=np.array([0.0, 1.0, 2.0]))
+    pace = together(paces((1.0, 2.5)))
+    for word in ("barrier", "own", "deadline"):
+        asked = Round(steps=periods, crossings=(crossing,), pace=word)
+        across = [seconds] if word == "barrier" else [seconds[..., None] * np.ones(2)]
+        found = fold(asked, pace, across)
+        for row, column in np.ndindex(2, 3):
+            alone = changed(crossing, window=float(crossing.window[column]))
+            one = Round(steps=float(periods[column]), crossings=(alone,), pace=word)
+            each = float(seconds[row, 0])
+            scalar = fold(one, pace, [each] if word == "barrier" else [np.full(2, each)])
+            assert float(scalar.seconds) == np.broadcast_to(found.seconds, (2, 3))[row, column]
+            assert float(scalar.tokens) == np.broadcast_to(found.tokens, (2, 3))[row, column]
+
+
+def test_windows_that_overlap_are_counted_once():
+    """Four messages a round whose windows span three spacings hide no more than the round has."""
+    pace = Pace(step=1.0, tokens=1.0)
+    crossing = Crossing(label="m", collective="all_reduce", size=1.0, messages=4.0, window=6.0)
+    assert float(exposure(crossing, 8.0, pace, 2.5)) == pytest.approx(4 * 0.5)
+    assert math.isclose(float(exposure(crossing, 8.0, pace, 2.0)), 0.0, abs_tol=1e-12)

@@ -1,5 +1,6 @@
 """Rounds of several cells: closed form against the event run, limits, and what never gets slower."""
 
+import itertools
 import math
 
 import numpy as np
@@ -68,7 +69,7 @@ def test_a_long_period_costs_nothing(steps, seconds):
         float(fold(Round(steps=h, crossings=(crossing,)), pace, [seconds]).seconds) / h - max(steps)
         for h in (1.0, 1e2, 1e4, 1e6)
     ]
-    assert all(after < before for before, after in zip(costs, costs[1:], strict=False))
+    assert all(after < before for before, after in itertools.pairwise(costs))
     assert costs[-1] < 1e-4 * seconds
 
 

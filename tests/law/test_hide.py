@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shardmeter.core.record import changed
-from shardmeter.engine.hide import Fold, chain, scan, slowed, tail, train_stall
+from shardmeter.engine.hide import Fold, chain, periodic, scan, slowed, tail, train_stall
 from shardmeter.engine.price import Charge
 from shardmeter.engine.whole import Released, behind
 from shardmeter.scenario.catalog import load_catalog
@@ -33,6 +33,44 @@ def test_train_stall_is_the_scan_per_period(gather: float, scatter: float, perio
     deadline = [period * (j + 1) for j in range(layers) for _ in range(2)]
     exposed = scan(release, deadline, [gather, scatter] * layers, ["nic"] * 2 * layers)
     assert train_stall(period, (gather + scatter,)) * layers == pytest.approx(sum(exposed), rel=1e-9, abs=1e-9)
+
+
+def stalled(works: list[float], spacing: float, window: float) -> list[float]:
+    """What a train of messages has stalled after each: one released per spacing, each due a window later."""
+    release = [spacing * k for k in range(len(works))]
+    exposed = scan(release, [opens + window for opens in release], works, ["wan"] * len(works))
+    return [float(total) for total in np.cumsum(exposed)]
+
+
+@given(work=seconds, spacing=st.floats(0.05, 5.0), window=st.floats(0.0, 20.0))
+@example(work=3.0, spacing=1.0, window=7.5)
+@example(work=2.0, spacing=1.0, window=1.0)
+@example(work=1.0, spacing=1.0, window=4.0)
+def test_periodic_is_the_scan_of_a_long_train(work: float, spacing: float, window: float) -> None:
+    count = 40
+    total = stalled([work] * count, spacing, window)
+    each, ahead = periodic(work, spacing, window), max(window - spacing, 0.0)
+    assert total[-1] == pytest.approx(max(count * each - ahead, 0.0), rel=1e-9, abs=1e-9)
+    if count // 2 * each > ahead:  # steady by half of it
+        assert total[-1] - total[count // 2 - 1] == pytest.approx(count / 2 * each, rel=1e-9, abs=1e-9)
+
+
+@given(
+    works=st.lists(seconds, min_size=2, max_size=5), spacing=st.floats(0.5, 5.0), windows=st.floats(0.0, 8.0)
+)
+@example(works=[4.0, 0.0, 0.0], spacing=1.0, windows=1.0)
+@example(works=[4.0, 0.0, 0.0], spacing=1.0, windows=4.0)
+def test_unlike_messages_stall_between_their_mean_and_their_sum(
+    works: list[float], spacing: float, windows: float
+) -> None:
+    parts, rounds = len(works), 12
+    window = windows * spacing
+    total = stalled(works * rounds, spacing, window)[-1]
+    mean, most = sum(works) / parts, sum(periodic(work, spacing, window) for work in works)
+    ahead = max(window - spacing, 0.0)
+    assert rounds * parts * periodic(mean, spacing, window) - ahead - 1e-9 <= total <= rounds * most + 1e-9
+    if window <= spacing:
+        assert total == pytest.approx(rounds * most, rel=1e-9, abs=1e-9)
 
 
 @given(

@@ -2,7 +2,7 @@
 
 Releases and deadlines are positions on the compute clock without stalls:
 finish_k = max(release_k + stall(release_k), finish of the channel's previous) + work_k; stall_k = max(stall_{k−1},
-finish_k − deadline_k). `scan` is that rule as written; `train_stall`, `tail` and `chain` are its closed forms for the patterns
+finish_k − deadline_k). `scan` is that rule as written; `train_stall`, `periodic`, `tail` and `chain` are its closed forms for the patterns
 that training makes over and over, held to it by tests. A scope folded by these rules hands a `Fold` to the next.
 """
 
@@ -66,6 +66,20 @@ def train_stall(period: Seconds, channels: Sequence[Seconds]) -> Seconds:
     for work in channels:
         longest = np.maximum(longest, work)
     return np.maximum(longest - period, 0.0)
+
+
+def periodic(work: Seconds, spacing: Seconds, window: Seconds) -> Seconds:
+    """Steady stall per message of an endless train of equal messages of `work` on one channel, one released per `spacing`
+    of compute and due `window` of compute after that.
+
+    window < spacing: a message is waited for before the next is released, so each finds the channel idle and shows what
+    its window does not hide, work − window. window ≥ spacing: no stall while work ≤ spacing, since each passes before the
+    next is released. Else the channel never rests: it does a message per `work`, compute is held to that pace, and every
+    message shows work − spacing; a longer window only puts off when that begins. After n messages all have shown
+    max(0, n·(work − min(window, spacing)) − max(window − spacing, 0)).
+    Leaves out: the messages that pass before the steady state. Of unlike messages the stall of the mean is the least, the
+    sum of their own the most."""
+    return np.maximum(work - np.minimum(window, spacing), 0.0)
 
 
 def stall(work: Seconds, period: Seconds, pieces: int) -> tuple[Seconds, Seconds]:

@@ -8,7 +8,7 @@ Its docstring says in lines of their own what crosses (Bytes), how often (Period
 written from them.
 
 One cell moves nothing: `round_of` sizes every message of a single cell to zero, whatever its collective. What the method
-keeps and works stays: an outer step of one cell is still a step of the optimizer (Charles 2025 §4).
+keeps and works stays: an outer step of one cell is still a step of the optimizer (Charles 2025, Table 4).
 
 Quantised messages count `bits` a value. Leaves out: their scales, 32 bits for every tensor (a table of 256 values) or block;
 one of 16 bits for 128 values would add 0.125 bit a value.

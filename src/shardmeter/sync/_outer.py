@@ -39,19 +39,24 @@ def under_way(replica: Replica, sync: Sync, window: Count) -> Resident:
     return Resident(label="outer messages under way", size=message(replica, sync) / parts * pending, exactness="modelled")
 
 
+def passes(replica: Replica, numbers: Count) -> Bytes:
+    """Bytes through device memory of a round: `numbers` fp32 numbers a parameter, read or written."""
+    return numbers * WIDTH * replica.parameters
+
+
 def traffic(replica: Replica, sync: Sync, numbers: Count) -> Bytes:
-    """Bytes through device memory of a round: `numbers` fp32 numbers a parameter read or written, the message written once
-    and its mean read once. Where the state lies on hosts the parameters are read and written, and the rest is done there."""
+    """The same with the message written once and its mean read once. Where the outer state lies on hosts the parameters are
+    read and written, and the rest is done there."""
     if sync.outer_state == "host":
-        return 2.0 * WIDTH * replica.parameters
-    return numbers * WIDTH * replica.parameters + 2.0 * message(replica, sync)
+        return passes(replica, 2.0)
+    return passes(replica, numbers) + 2.0 * message(replica, sync)
+
+
+COUNTED = "the outer update's passes over device memory are counted from its algorithm, not published"
 
 
 def notes(sync: Sync, *said: str) -> tuple[str, ...]:
-    """What a round takes for granted: what its method says, and what holds for every outer update."""
-    where = (
-        "the outer update on the hosts and its copies to and from them are not priced"
-        if sync.outer_state == "host"
-        else "the outer update's passes over device memory are counted from its algorithm, not published"
-    )
-    return (*said, where)
+    """What a round takes for granted: what its method says, and how its outer update is counted."""
+    if sync.outer_state == "host":
+        return (*said, "the outer update on the hosts and its copies to and from them are not priced")
+    return (*said, COUNTED)

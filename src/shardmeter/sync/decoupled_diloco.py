@@ -12,7 +12,7 @@ Memory: as Streaming DiLoCo (derived): outer copy and outer momentum, 4 + 4 byte
 Compute: as Streaming DiLoCo: 32 + bits/4 bytes a parameter and round; on hosts 8.
 Convergence: replicas M, period H, delay τ, bits; `fragment_update_alpha` is the weight of the local parameters where a
     fragment is applied. Published: 64.1 against 64.4 points of accuracy. Tokens of late cells are lost, not late.
-Source: Douillard 2026, abstract and §3 (24 fragments, H = 24, τ = 2).
+Source: Douillard 2026 (24 fragments, H = 24, τ = 2).
 Leaves out: quorums of fewer than all that meet the deadline; the adaptation of the grace window; vector clocks, whose bytes
     are nothing beside a fragment.
 """

@@ -11,7 +11,7 @@ Memory: outer copy of the parameters and outer momentum, 4 + 4 bytes a parameter
 Compute: the message takes θ₀ and θ (2 numbers read) and is written; the update reads its mean, θ₀ and momentum and writes
     θ₀, momentum and θ (5 numbers): 28 + bits/4 bytes a parameter and round; on hosts 8, θ out and back.
 Convergence: replicas M, period H, delay 0, bits. Published at H = 30: loss ∝ M^0.0116 (Charles 2025).
-Source: Douillard 2023, Algorithm 1; H = 500 as there and in OpenDiLoCo (Jaghouar 2024 §3); INTELLECT-1 (Jaghouar 2024b).
+Source: Douillard 2023, Algorithm 1; H = 500 as there and in OpenDiLoCo (Jaghouar 2024); INTELLECT-1 (Jaghouar 2024b).
 Leaves out: cells that join or fail within a round; retries of an all-reduce.
 """
 

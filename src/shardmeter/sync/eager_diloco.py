@@ -14,7 +14,7 @@ Compute: as DiLoCo, and the own outer gradient of the last round read, that of t
     parameter and round; on hosts 8.
 Convergence: replicas M, period H, delay H, bits. Published at 1B: 2.69 nats against 2.66 with one step of overlap (delayed,
     25B tokens, 4 bits); eager close to DiLoCo.
-Source: Kale 2025 §3 and Table 1 (H = 100, 4 bits).
+Source: Kale 2025, Table 1 (H = 100, 4 bits).
 Leaves out: what lies between one step and one round of overlap; that is Streaming DiLoCo's `fragment_sync_delay`.
 """
 

@@ -14,7 +14,7 @@ Compute: the sum of the outer gradient and the decayed buffer is formed (θ₀, 
     update reads that and θ₀ and writes θ₀ and θ: 40 + 8·M·top_k bytes a parameter and round; on hosts 8.
 Convergence: replicas M, period H, delay 0, bits a parameter. Published: 1–3 % of the values at 2 bits can beat dense DiLoCo
     (512M to 2B).
-Source: Sarfi 2025 §3; H = 30 and 64 of 4,096 at 2 bits as in Covenant-72B (Templar 2026).
+Source: Sarfi 2025; H = 30 and 64 of 4,096 at 2 bits as in Covenant-72B (arXiv 2603.08163).
 Leaves out: a cap on the peers that are merged; masks in place of positions, fewer bits where more than a twelfth is sent;
     scales of the values.
 """
@@ -62,5 +62,5 @@ def round_of(replica: Replica, sync: Sync) -> Round:
 
 def _traffic(replica: Replica, sync: Sync) -> Bytes:
     if sync.outer_state == "host":
-        return 2.0 * _outer.WIDTH * replica.parameters
-    return (NUMBERS + 2.0 * replica.cells * sync.top_k) * _outer.WIDTH * replica.parameters
+        return _outer.passes(replica, 2.0)
+    return _outer.passes(replica, NUMBERS + 2.0 * replica.cells * sync.top_k)

@@ -11,7 +11,7 @@ Compute: as DiLoCo, and the local parameters read once more to be mixed in: 32 +
     hosts 8.
 Convergence: replicas M, period H, delay τ, bits. Published: τ < 5 and 4 bits cost nothing visible with
     `fragment_update_alpha` 0.5, the weight of the local parameters where a fragment is applied; it moves no bytes.
-Source: Douillard 2025 §3 and Table 1 (H = 100, τ = 1, 4 bits, α = 0.5; fragments of three layers: 8 of a 24-layer model).
+Source: Douillard 2025, Tables 1 and 4 (H = 100, τ = 1, 4 bits, α = 0.5; fragments of three layers: 8 of a 24-layer model).
 Leaves out: fragments of unequal size (embedding and head); fragments in strides or in sequence, which move the same bytes.
 """
 

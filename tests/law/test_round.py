@@ -110,7 +110,7 @@ def test_numbers_of_the_plan_broadcast_against_cells():
         across = [seconds] if word == "barrier" else [seconds[..., None] * np.ones(2)]
         found = fold(asked, pace, across)
         for row, column in np.ndindex(2, 3):
-            alone = changed(crossing, window=float(crossing.window[column]))
+            alone = changed(crossing, window=float(np.asarray(crossing.window)[column]))
             one = Round(steps=float(periods[column]), crossings=(alone,), pace=word)
             each = float(seconds[row, 0])
             scalar = fold(one, pace, [each] if word == "barrier" else [np.full(2, each)])

@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 import shardmeter
 from shardmeter.core.record import changed
 from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.fleet import alone
 from shardmeter.study.predict import Prediction
 
 CASES: dict[str, dict[str, Any]] = YAML(typ="safe").load(Path(__file__).with_name("cases.yaml"))
@@ -62,7 +63,15 @@ def rate_of(case: dict[str, Any]) -> tuple[float, float]:
         outer = tuple(changed(tier, bandwidth=tier.bandwidth * parts, adapter=None) for tier in island.tiers[1:])
         wide = changed(island, tiers=(island.tiers[0], *outer))
     estimate = evaluate(scenario.model, wide, scenario.plan, scenario.run, scenario.stack)
-    seen = np.broadcast_to(figure(Prediction(scenario=scenario, estimate=estimate), case["quantity"]), parts.shape)
+    seen = np.broadcast_to(
+        figure(
+            Prediction(
+                scenario=scenario, whole=alone(scenario.fleet.islands[0], scenario.plan, scenario.run, estimate)
+            ),
+            case["quantity"],
+        ),
+        parts.shape,
+    )
     at = int(np.argmin(np.abs(np.log(seen / case["observed"]))))
     assert 0 < at < len(parts) - 1, f"no rate gives {case['observed']}: {seen[0]:.4g} to {seen[-1]:.4g}"
     return float(parts[at]) * believed, float(figure(shardmeter.predict(scenario), case["quantity"]))

@@ -15,11 +15,12 @@ from shardmeter.core.record import changed, record, stacked, structure
 from shardmeter.core.units import Bytes, Number, Seconds
 from shardmeter.engine import add, crossing, split
 from shardmeter.engine import round as rounds
+from shardmeter.engine.crossing import Crossed
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.round import Folded, Pace
 from shardmeter.physics import memory_bound
 from shardmeter.schedules import traits
-from shardmeter.specs import Estimate, Fleet, Island, MemoryTerm, Model, Plan, Replica, Round, Run, Stack
+from shardmeter.specs import Estimate, Fleet, Island, MemoryTerm, Model, Plan, Replica, Round, Run, Stack, Wan
 from shardmeter.strategies.precision import WIDTH
 from shardmeter.sync import round_of
 
@@ -49,10 +50,14 @@ class Whole:
     round: Round | None = None
     """None for one island."""
     folded: Folded | None = None
+    priced: tuple[Crossed, ...] = ()
+    """What one message of each crossing takes."""
     sent: tuple[Bytes, ...] = ()
     """Bytes that each island sends to others in a round."""
-    narrowest: tuple[str, ...] = ()
-    """What holds each crossing back, in words."""
+    critical: int = 0
+    """The island that sets the pace."""
+    inner: tuple[Estimate, ...] = ()
+    """The islands' inner steps without what the round adds to their memory."""
 
 
 def evaluate_fleet(model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stack, plans: Sequence[Plan] = ()) -> Whole:
@@ -62,19 +67,27 @@ def evaluate_fleet(model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stac
     `plan.sync` may be arrays (all but `num_fragments`); of the rest, plain numbers. One island is `evaluate` exactly."""
     own = tuple(plans) or (plan,) * len(fleet.islands)
     if len(fleet.islands) == 1:
-        alone = evaluate(model, fleet.islands[0], own[0], run, stack)
-        return Whole(
-            parts=(Part(island=fleet.islands[0], plan=own[0], run=run, estimate=alone, cell=0),), estimate=alone
-        )
+        return alone(fleet.islands[0], own[0], run, evaluate(model, fleet.islands[0], own[0], run, stack))
     runs = shared(model, fleet.islands, own, run, stack, plan.sync.split)
-    found = each(model, fleet.islands, own, runs, stack)
-    asked = round_of(replica(model, plan, found[0], len(found)), plan.sync)
-    found = tuple(with_outer_state(one, asked) for one in found)
+    inner = each(model, fleet.islands, own, runs, stack)
     parts = tuple(
         Part(island=i, plan=p, run=r, estimate=e, cell=at)
-        for at, (i, p, r, e) in enumerate(zip(fleet.islands, own, runs, found, strict=True))
+        for at, (i, p, r, e) in enumerate(zip(fleet.islands, own, runs, inner, strict=True))
     )
-    return _joined(parts, asked, fleet, plan)
+    return joined(model, parts, fleet.wan, plan)
+
+
+def joined(model: Model, parts: Sequence[Part], wan: Wan | None, plan: Plan) -> Whole:
+    """A fleet whose islands' inner steps are known, joined by a network and a method. Raises UnknownName."""
+    inner = tuple(part.estimate for part in parts)
+    asked = round_of(replica(model, plan, inner[0], len(parts)), plan.sync)
+    held = tuple(changed(part, estimate=with_outer_state(part.estimate, asked)) for part in parts)
+    return changed(_joined(held, asked, wan, plan), inner=inner)
+
+
+def alone(island: Island, plan: Plan, run: Run, estimate: Estimate) -> Whole:
+    """A fleet of one island."""
+    return Whole(parts=(Part(island=island, plan=plan, run=run, estimate=estimate, cell=0),), estimate=estimate)
 
 
 def replica(model: Model, plan: Plan, one: Estimate, cells: int) -> Replica:
@@ -107,8 +120,8 @@ def each(
         if len(ats) == 1:
             found[members[0]] = evaluate(model, bare[ats[0]], plans[ats[0]], runs[ats[0]], stack)
             continue
-        island, plan, run = (stacked([rows[at] for at in ats]) for rows in (bare, plans, runs))
-        batch = evaluate(model, island, plan, run, stack)
+        island, plan = stacked([bare[at] for at in ats]), stacked([plans[at] for at in ats])
+        batch = evaluate(model, island, plan, stacked([runs[at] for at in ats]), stack)
         found |= {number: taken(batch, at) for at, number in enumerate(members)}
     return tuple(found[number] for number in place)
 
@@ -124,7 +137,8 @@ def _key(island: Island, plan: Plan, run: Run) -> Any:
 
 def taken(batch: Estimate, at: int) -> Estimate:
     """One of a batch of estimates."""
-    return _taken(batch, at)
+    found: Estimate = _taken(batch, at)
+    return found
 
 
 def _taken(value: Any, at: int) -> Any:
@@ -251,9 +265,9 @@ def pace_of(parts: Sequence[Part], asked: Round) -> Pace:
     )
 
 
-def _joined(parts: tuple[Part, ...], asked: Round, fleet: Fleet, plan: Plan) -> Whole:
+def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) -> Whole:
     """The round of islands that are a cell each."""
-    wan, cells = fleet.wan, tuple((at,) for at in range(len(parts)))
+    cells = tuple((at,) for at in range(len(parts)))
     if wan is None:
         raise ValueError("several islands and no network between them")
     priced = tuple(crossing.price(one, wan, cells, plan.sync, own=asked.pace != "barrier") for one in asked.crossings)
@@ -268,7 +282,8 @@ def _joined(parts: tuple[Part, ...], asked: Round, fleet: Fleet, plan: Plan) -> 
         round=asked,
         folded=folded,
         sent=tuple(np.moveaxis(np.asarray(sent), -1, 0)),
-        narrowest=tuple(one.narrowest for one in priced),
+        priced=priced,
+        critical=_critical(parts, folded),
     )
 
 
@@ -276,9 +291,15 @@ def _last(number: Number) -> Number:
     return np.asarray(number)[..., None]
 
 
+def _critical(parts: Sequence[Part], folded: Folded) -> int:
+    """The island that sets the pace, the first of its cell."""
+    cell = int(np.asarray(folded.critical).flat[0])
+    return next(at for at, part in enumerate(parts) if part.cell == cell)
+
+
 def _estimate(parts: Sequence[Part], asked: Round, folded: Folded) -> Estimate:
     """One inner step of the fleet: the critical cell's ledger, and a step's part of what the round adds to it."""
-    critical = parts[int(np.asarray(folded.critical).flat[0])].estimate
+    critical = parts[_critical(parts, folded)].estimate
     fullest = max((part.estimate for part in parts), key=lambda one: float(np.max(one.memory_peak / one.memory_limit)))
     exposed = {term.label: term.seconds for term in critical.terms}
     hidden = {term.label: term.hidden for term in critical.terms}

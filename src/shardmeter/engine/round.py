@@ -82,7 +82,7 @@ def _barrier(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
         hidden.append(crossing.messages * seconds - shown)
     update = np.max(pace.update, axis=-1)
     total = compute + sum(exposed) + update
-    steps = np.broadcast_to(_along(round_.steps), np.broadcast_shapes(np.shape(_along(round_.steps)), pace.step.shape))
+    steps = _along(round_.steps) * np.ones_like(pace.step)
     inner = steps * pace.step
     wait = _along(compute) - inner + _along(update) - pace.update
     return Folded(

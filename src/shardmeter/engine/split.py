@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from shardmeter.core.record import record
-from shardmeter.core.units import Count, Seconds
 
 
 @record
@@ -61,7 +59,7 @@ def nearest(batch: float, shares: Sequence[Share]) -> tuple[float, ...]:
     """Batches near one that cannot be split which can."""
     least = sum(share.least for share in shares)
     unit = min(share.unit for share in shares)
-    below = least + np.floor(max(batch - least, 0.0) / unit) * unit
+    below = least + math.floor(max(batch - least, 0.0) / unit) * unit
     return tuple(sorted({one for one in (below, below + unit) if one >= least}))
 
 
@@ -78,10 +76,10 @@ def _level(given: list[float], shares: Sequence[Share], left: float) -> None:
         given[at] += _room(given[at], share, low)
 
 
-def _room(has: float, share: Share, level: Seconds) -> Count:
+def _room(has: float, share: Share, level: float) -> float:
     """Whole units that a cell may still take to end by a level."""
-    more = (float(level) - share.lasts(has)) / share.each
-    return max(float(np.floor(more / share.unit)), 0.0) * share.unit
+    more = (level - share.lasts(has)) / share.each
+    return max(math.floor(more / share.unit), 0) * share.unit
 
 
 def _repaired(given: list[float], left: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
@@ -90,7 +88,7 @@ def _repaired(given: list[float], left: float, shares: Sequence[Share]) -> tuple
         for other, taker in enumerate(shares):
             if other == at:
                 continue
-            for back in range(1, int(taker.unit // np.gcd(int(share.unit), int(taker.unit))) + 1):
+            for back in range(1, int(taker.unit) // math.gcd(int(share.unit), int(taker.unit)) + 1):
                 freed = left + back * share.unit
                 if given[at] - back * share.unit >= share.least and freed % taker.unit == 0.0:
                     given[at] -= back * share.unit

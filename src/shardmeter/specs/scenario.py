@@ -20,6 +20,8 @@ class Scenario:
     stack: Stack
     fleet: Fleet
     plan: Plan
+    plans: tuple[Plan, ...] = ()
+    """Of every island, where there are several: the plan laid over that island."""
     run: Run
     assumptions: tuple[str, ...] = ()
     """What was not said and taken from a default: one sentence each."""

@@ -8,17 +8,15 @@ import numpy as np
 
 from shardmeter.core.record import record
 from shardmeter.core.units import GIB, Number
-from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.fleet import Whole, evaluate_fleet
 from shardmeter.families import active_parameters, parameters, sample
-from shardmeter.physics import money
 from shardmeter.specs.estimate import Estimate
-from shardmeter.specs.fleet import Island
 from shardmeter.specs.scenario import Scenario
-from shardmeter.study import trust
+from shardmeter.study import islands, relief_islands, trust
 from shardmeter.study.causes import cause_of, causes
+from shardmeter.study.course import course
 from shardmeter.study.relief import Outcome, advice, batch_unsaid, relief, ways_out
 
-HOUR = 3600.0
 NO_COST = "the cost is null"
 """What every warning about a missing price says."""
 
@@ -30,7 +28,7 @@ class Prediction:
     `print` shows it as a page; `to_dict` is the JSON, with what would relieve the plan, which takes some 20 evaluations."""
 
     scenario: Scenario
-    estimate: Estimate
+    whole: Whole
 
     def __repr__(self) -> str:
         """One line."""
@@ -44,9 +42,14 @@ class Prediction:
         return shardmeter.page(self)
 
     @property
+    def estimate(self) -> Estimate:
+        """One inner step of the whole fleet."""
+        return self.whole.estimate
+
+    @property
     def fits(self) -> bool:
-        """Whether the peak of the worst rank is within the device."""
-        return bool(self.estimate.memory_peak <= self.estimate.memory_limit)
+        """Whether the peak of the worst rank of every island is within its device."""
+        return all(bool(part.estimate.memory_peak <= part.estimate.memory_limit) for part in self.whole.parts)
 
     @property
     def step_time(self) -> float:
@@ -73,10 +76,9 @@ class Prediction:
         """The `predict` JSON: SI units as each key says, fractions for shares, null for what is not built or not asked."""
         e = self.estimate
         rate, mfu, step = self.tokens_per_s, self.mfu, self.step_time
-        gpus = _number(e.gpus)
-        island = self.scenario.fleet.islands[0]
-        run = self._run(island)
-        ways = () if self.fits else ways_out(self.scenario, e)
+        gpus, first = _number(e.gpus), islands.critical(self.whole)
+        run = course(self.scenario, self.whole)
+        ways = () if self.fits else self._ways()
         return {
             "model": {
                 "name": self.scenario.model.name,
@@ -88,7 +90,7 @@ class Prediction:
             "fits_probability": trust.fits_probability(
                 self.scenario, _number(e.memory_peak), _number(e.memory_limit), _number(e.memory_exact)
             ),
-            "step_time_s": step,
+            "step_time_s": None if self._nobody_waits else step,
             "tokens_per_s": rate,
             "tokens_per_s_per_gpu": rate / gpus,
             "samples_per_s": _number(e.samples / e.step_time),
@@ -98,25 +100,15 @@ class Prediction:
             "tflops_per_gpu": _number(e.model_flops / (e.step_time * e.gpus)) / 1e12,
             "gpus": gpus,
             "memory": self._memory(),
-            "islands": [
-                {
-                    "name": island.name,
-                    "gpus": gpus,
-                    "step_time_s": step,
-                    "tokens_per_s": rate,
-                    "tokens_per_s_per_gpu": rate / gpus,
-                    "mfu": mfu,
-                    "memory_peak_gib": _number(e.memory_peak) / GIB,
-                    "compute_utilization": _number(e.compute_seconds / e.step_time),
-                }
-            ],
+            "islands": islands.entries(self.whole),
+            "sync": islands.synchronisation(self.whole, self.scenario),
             "ledger": [
                 {
                     "term": t.label,
                     "seconds": _number(t.seconds),
                     "share": _number(t.seconds / e.step_time),
                     "hidden_seconds": _number(t.hidden),
-                    "cause": cause_of(t.label, t.cause, self.scenario.plan, island),
+                    "cause": cause_of(t.label, t.cause, first.plan, first.island),
                 }
                 for t in e.terms
             ],
@@ -126,9 +118,21 @@ class Prediction:
                 self.scenario, step, _number(e.tokens), _number(e.memory_peak), _number(e.memory_exact)
             ),
             "way_out": [one.to_dict() for one in ways],
-            "assumptions": list(self.scenario.assumptions),
+            "assumptions": [*self.scenario.assumptions, *(self.whole.round.notes if self.whole.round else ())],
             "warnings": self._warnings(asked=run is not None),
         }
+
+    @property
+    def _nobody_waits(self) -> bool:
+        """Whether there is no step that all islands take."""
+        round_ = self.whole.round
+        return round_ is not None and round_.pace == islands.WAITS_FOR_NOBODY
+
+    def _ways(self) -> tuple[Outcome, ...]:
+        """What would fit."""
+        if self.whole.round is None:
+            return ways_out(self.scenario, self.estimate)
+        return relief_islands.ways_out(self.scenario, self.whole)
 
     def _memory(self) -> dict[str, Any]:
         e = self.estimate
@@ -140,10 +144,12 @@ class Prediction:
         }
 
     def _bottleneck(self, ways: tuple[Outcome, ...]) -> dict[str, Any]:
-        e, island = self.estimate, self.scenario.fleet.islands[0]
+        e, part = self.estimate, islands.critical(self.whole)
         worst = max(e.terms, key=lambda t: float(t.seconds))
-        first = causes(e, self.scenario.plan, island)[0]
-        found = relief(self.scenario, e)
+        first = causes(e, part.plan, part.island)[0]
+        found = (
+            relief(self.scenario, e) if self.whole.round is None else relief_islands.relief(self.scenario, self.whole)
+        )
         return {
             "term": worst.label,
             "share": _number(worst.seconds / e.step_time),
@@ -157,8 +163,11 @@ class Prediction:
 
     def _warnings(self, *, asked: bool) -> list[str]:
         """The scenario's, without a missing price where no run was asked, and what a reader may overlook."""
-        plan, run = self.scenario.plan, self.scenario.run
+        part = islands.critical(self.whole)
+        plan, run = part.plan, part.run
         found = [text for text in self.scenario.warnings if asked or NO_COST not in text]
+        price = unpriced(self.scenario, self.whole) if asked else None
+        found += [price] if price else []
         passes = float(run.global_batch) / float(plan.dp * plan.micro_batch)
         if plan.pp > passes and batch_unsaid(self.scenario):
             found.append(
@@ -167,38 +176,14 @@ class Prediction:
             )
         return [*found, *trust.warnings(self.scenario)]
 
-    def _run(self, island: Island) -> dict[str, Any] | None:
-        e, run = self.estimate, self.scenario.run
-        steps = run.steps if run.steps is not None else None
-        if steps is None and run.tokens is not None:
-            steps = run.tokens / e.tokens
-        if steps is None:
-            return None
-        duration = money.run_time(steps, e.step_time)
-        cost = None if island.price is None else _number(money.rent(e.gpus, duration, island.price))
-        terms = [] if cost is None else [{"term": "accelerators", "usd": cost, "basis": island.price_basis}]
-        return {
-            "wall_clock_s": _number(duration),
-            "gpu_hours": _number(duration * e.gpus) / HOUR,
-            "tokens": _number(steps * e.tokens),
-            "steps": _number(np.ceil(steps)),  # the last one may be partial
-            "goodput": None,
-            "cost_usd": cost,
-            "cost_terms": terms,
-            "energy_kwh": None,
-            "carbon_kg": None,
-            "loss": None,
-        }
-
 
 def predict(scenario: Scenario) -> Prediction:
     """Predict a resolved scenario.
 
     Raises ShardMeterError for what cannot be answered; a plan that does not fit is answered. Leaves out: failures, checkpoints
     and evaluation (the run's `goodput` is null), energy."""
-    island = scenario.fleet.islands[0]
-    estimate = evaluate(scenario.model, island, scenario.plan, scenario.run, scenario.stack)
-    return Prediction(scenario=scenario, estimate=estimate)
+    whole = evaluate_fleet(scenario.model, scenario.fleet, scenario.plan, scenario.run, scenario.stack, scenario.plans)
+    return Prediction(scenario=scenario, whole=whole)
 
 
 def _number(value: Number) -> float:

@@ -11,6 +11,7 @@ from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import record
 from shardmeter.core.units import GIB
 from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.fleet import alone
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study import inverse, moves, trust
@@ -221,7 +222,7 @@ def solve(name: str, scenario: Scenario) -> Solution:
     next_one = next(((one, e) for one, _, e in rows if one == further), None)
     return Solution(
         question=question, scenario=scenario, legal=legal, answer=answer, likely=tuple(likely),
-        prediction=Prediction(scenario=placed, estimate=estimate), further=next_one, neighbours=tuple(rows), fastest=fastest,
+        prediction=Prediction(scenario=placed, whole=alone(placed.fleet.islands[0], placed.plan, placed.run, estimate)), further=next_one, neighbours=tuple(rows), fastest=fastest,
     )  # fmt: skip
 
 

@@ -97,7 +97,9 @@ class _Made:
         for begin, end in pairwise((0.0, *sorted(cut for cut in cuts if cut > 0.0))):
             kind = "backward" if back and begin >= 1.0 - back / length - ROUNDING else "forward"
             after = waits if begin == 0.0 else []
-            found[end] = self.program.add(f"step {at}", self.streams[cell], (end - begin) * length, after, kind, turn=at)
+            found[end] = self.program.add(
+                f"step {at}", self.streams[cell], (end - begin) * length, after, kind, turn=at
+            )
         return found
 
     def _pieces(self, pace: Pace) -> list[float]:

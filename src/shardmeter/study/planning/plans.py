@@ -13,6 +13,7 @@ from shardmeter.core.units import GIB
 from shardmeter.scenario.choices import ASIDE
 from shardmeter.specs import Scenario
 from shardmeter.study import intervals, trust
+from shardmeter.study.course import HOUR
 from shardmeter.study.planning import dead_ends
 from shardmeter.study.planning.block import Question, complexity
 from shardmeter.study.planning.objective import Goal, cost, duration, goal_of, joules, value
@@ -21,7 +22,7 @@ from shardmeter.study.planning.scenarios import differing, document_of, told
 from shardmeter.study.planning.search import Progress, Stop, search
 from shardmeter.study.planning.space import Space, space_of
 from shardmeter.study.planning.tally import BAND, Tally
-from shardmeter.study.predict import HOUR, NO_COST, Prediction, predict
+from shardmeter.study.predict import NO_COST, Prediction, predict
 from shardmeter.study.relief import Outcome, ways_out
 
 TOP, MOST_TOP = 10, 1000

@@ -1,0 +1,120 @@
+"""What a fleet's answer says of its islands and of the round that joins them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from shardmeter.core.units import GIB, Number
+from shardmeter.engine.fleet import Part, Whole
+from shardmeter.specs.round import Round
+from shardmeter.specs.scenario import Scenario
+
+WAITS_FOR_NOBODY = "own"
+"""Pace of methods without a common step."""
+
+
+def critical(whole: Whole) -> Part:
+    """The island that sets the pace: the slowest where all wait, the fastest where nobody does; the only one of one."""
+    return whole.parts[whole.critical]
+
+
+def entries(whole: Whole) -> list[dict[str, Any]]:
+    """`islands[]` of the answer: figures of each island's own inner step, and what the round makes of it."""
+    return [_entry(whole, at, part) for at, part in enumerate(whole.parts)]
+
+
+def _entry(whole: Whole, at: int, part: Part) -> dict[str, Any]:
+    e, folded = part.estimate, whole.folded
+    gpus, rate = _plain(e.gpus), _plain(e.tokens / e.step_time)
+    own: dict[str, Any] = {
+        "name": part.island.name,
+        "gpus": gpus,
+        "step_time_s": _plain(e.step_time),
+        "tokens_per_s": rate,
+        "tokens_per_s_per_gpu": rate / gpus,
+        "mfu": _plain(e.model_flops / (e.step_time * e.peak_flops)),
+        "memory_peak_gib": _plain(e.memory_peak) / GIB,
+        "compute_utilization": _plain(e.compute_seconds / e.step_time),
+    }
+    if folded is None or whole.round is None:
+        return own
+    seconds, steps, counted = _plain(folded.seconds), _of(folded.steps, part), _of(folded.counted, part)
+    mine = _plain(e.tokens) * steps / seconds
+    return own | {
+        "tokens_per_s": mine * counted,
+        "tokens_per_s_per_gpu": mine * counted / gpus,
+        "mfu": own["mfu"] * _plain(e.step_time) * steps * counted / seconds,
+        "compute_utilization": _plain(e.compute_seconds) * steps / seconds,
+        "accelerator": part.island.accelerator.name,
+        "region": part.island.region or None,
+        "global_batch": _plain(part.run.global_batch),
+        "memory_limit_gib": _plain(e.memory_limit) / GIB,
+        "fits": bool(e.memory_peak <= e.memory_limit),
+        "steps_per_round": steps,
+        "counted": counted,
+        "wait_s": _of(folded.wait, part),
+        "sent_bytes": _plain(whole.sent[at]),
+        "sets_the_pace": at == whole.critical,
+    }
+
+
+def synchronisation(whole: Whole, scenario: Scenario) -> dict[str, Any] | None:
+    """`sync` of the answer: the round, its messages and what they hide behind; None for one island."""
+    round_, folded = whole.round, whole.folded
+    if round_ is None or folded is None:
+        return None
+    seconds = _plain(folded.seconds)
+    inner = _of(folded.inner, critical(whole))
+    return {
+        "method": scenario.plan.sync.method,
+        "pace": round_.pace,
+        "period_steps": _plain(round_.steps),
+        "round_s": seconds,
+        "inner_s": inner,
+        "utilization": inner / seconds,
+        "exposed_s": sum(_plain(one) for one in folded.exposed),
+        "hidden_s": sum(_plain(one) for one in folded.hidden),
+        "update_s": _plain(folded.update),
+        "sent_bytes": sum(_plain(one) for one in whole.sent),
+        "crossings": [
+            {
+                "label": one.label, "collective": one.collective, "bytes": _plain(one.size), "messages": _plain(one.messages),
+                "seconds": _plain(priced.seconds), "window_steps": _plain(one.window), "exposed_s": _plain(shown),
+                "hidden_s": _plain(behind), "narrowest": priced.narrowest,
+            }
+            for one, priced, shown, behind in zip(
+                round_.crossings, whole.priced, folded.exposed, folded.hidden, strict=True
+            )
+        ],
+        "progress": _progress(round_),
+    }  # fmt: skip
+
+
+def _progress(round_: Round) -> dict[str, float]:
+    """What the optimizer sees."""
+    seen = round_.progress
+    return {name: _plain(getattr(seen, name)) for name in ("replicas", "period", "delay", "bits")}
+
+
+def egress(whole: Whole) -> tuple[float, float | None]:
+    """(bytes sent between islands, USD they cost) of one inner step; None where no price of a pair that sends is known."""
+    if whole.round is None:
+        return 0.0, 0.0
+    steps = _plain(whole.round.steps)
+    cost = sum(
+        _plain(one.messages) * _plain(p.egress) for one, p in zip(whole.round.crossings, whole.priced, strict=True)
+    )
+    sent = sum(_plain(one) for one in whole.sent)
+    return sent / steps, cost / steps if np.isfinite(cost) else None
+
+
+def _of(value: Number, part: Part) -> float:
+    """What one island's cell has of a number per cell."""
+    return _plain(np.asarray(value)[..., part.cell])
+
+
+def _plain(value: Number) -> float:
+    """A plain float; of per-cell seconds (methods in which each has a message of its own) the longest."""
+    return float(np.max(value))

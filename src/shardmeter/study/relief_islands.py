@@ -1,0 +1,204 @@
+"""What would relieve a fleet, and what would make it fit: changes of the method, the network, the islands and their plans, evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+from shardmeter.core.record import changed
+from shardmeter.engine.constraints import violations
+from shardmeter.engine.fleet import IndivisibleBatch, Whole, evaluate_fleet, joined
+from shardmeter.specs import Plan, Scenario, Sync
+from shardmeter.study import moves
+from shardmeter.study.moves import Move
+from shardmeter.study.relief import HARDWARE, PLAN, WAYS, Outcome
+
+SyncMove: TypeAlias = Callable[[Sync], tuple[str, dict[str, str]] | None]
+"""What a change of the method is called and the fields of `plan.sync` that make it; None where it means nothing."""
+MOST_DISTINCT = 8
+"""Islands of unlike plans or machines up to which changes of their plans are tried: each is evaluated anew."""
+
+
+def relief(scenario: Scenario, whole: Whole) -> tuple[Outcome, ...]:
+    """Single changes, the largest gain first. Those of the method and the network keep the islands' inner steps."""
+    found = [*_of_method(scenario, whole), *_of_network(scenario, whole)]
+    if len({(id(p.island.accelerator), p.island.nodes, p.plan) for p in whole.parts}) <= MOST_DISTINCT:
+        plan = whole.parts[0].plan
+        tried = (
+            moves.micro_batch(2.0), moves.micro_batch(0.5), *moves.recompute_steps(plan), moves.degree("tp", 2.0),
+            moves.degree("tp", 0.5), moves.narrow_reduction,
+        )  # fmt: skip
+        found += [one for move in tried if (one := _of_plans(scenario, whole, move)) is not None]
+    return tuple(sorted(found, key=lambda one: -one.gain))
+
+
+def ways_out(scenario: Scenario, whole: Whole) -> tuple[Outcome, ...]:
+    """What makes every island fit: single changes of all islands' plans, and the outer state on the hosts; the fastest first."""
+    plan = whole.parts[0].plan
+    tried: list[Move] = [
+        *moves.recompute_steps(plan),
+        moves.recompute("full"),
+        moves.micro_batch(0.5),
+        moves.micro_batch(0.25),
+    ]
+    tried += [moves.sharding("fsdp"), moves.small_states, *(moves.degree("tp", factor) for factor in (2.0, 4.0, 8.0))]
+    found = [one for move in tried if (one := _of_plans(scenario, whole, move)) is not None]
+    found += [one for one in (_method(scenario, whole, _to_hosts),) if one is not None]
+    fitting = {one.says: one for one in found if one.fits}
+    return tuple(sorted(fitting.values(), key=lambda one: (not one.trains_alike, -one.gain)))[:WAYS]
+
+
+# ---- the method -----------------------------------------------------------------------------------------------------------------
+
+
+def _of_method(scenario: Scenario, whole: Whole) -> list[Outcome]:
+    tried: tuple[SyncMove, ...] = (_rarely, _narrow, _streamed, _later, _periodically)
+    return [one for move in tried if (one := _method(scenario, whole, move)) is not None]
+
+
+def _method(scenario: Scenario, whole: Whole, move: SyncMove) -> Outcome | None:
+    """One change of the method."""
+    found = move(scenario.plan.sync)
+    if found is None:
+        return None
+    says, fields = found
+    sync = _with(scenario.plan.sync, fields)
+    inner = [changed(part, estimate=e) for part, e in zip(whole.parts, whole.inner, strict=True)]
+    plan = changed(scenario.plan, sync=sync)
+    after = joined(scenario.model, inner, scenario.fleet.wan, plan)
+    sets = tuple(f"plan.sync.{name}={value}" for name, value in fields.items())
+    return _outcome(whole, after, PLAN, says, sets, alike=set(fields) == {"outer_state"})
+
+
+def _with(sync: Sync, fields: dict[str, str]) -> Sync:
+    words = {"method", "outer_state", "topology", "split"}
+    numbers = {
+        name: value if name in words else int(value) if name == "num_fragments" else float(value)
+        for name, value in fields.items()
+    }
+    return changed(sync, **numbers)
+
+
+def _rarely(sync: Sync) -> tuple[str, dict[str, str]] | None:
+    period = float(sync.sync_every)
+    return (f"a synchronisation every {2 * period:g} steps", {"sync_every": f"{2 * period:g}"}) if period > 1 else None
+
+
+def _narrow(sync: Sync) -> tuple[str, dict[str, str]] | None:
+    bits = float(sync.bits)
+    if sync.method in ("every_step", "sparse_loco") or bits <= 4.0:
+        return None
+    half = 8.0 if bits > 8.0 else 4.0
+    return f"{half:g} bits a parameter across islands", {"bits": f"{half:g}"}
+
+
+def _streamed(sync: Sync) -> tuple[str, dict[str, str]] | None:
+    if sync.method != "diloco" or sync.sync_every < STREAMED:
+        return None
+    fields = {"method": "streaming_diloco", "num_fragments": f"{STREAMED}", "fragment_sync_delay": "1"}
+    return f"{STREAMED} fragments, each one step behind (Streaming DiLoCo)", fields
+
+
+STREAMED = 8
+
+
+def _later(sync: Sync) -> tuple[str, dict[str, str]] | None:
+    delay = float(sync.fragment_sync_delay)
+    if sync.method != "streaming_diloco" or delay >= LATEST:
+        return None
+    return f"{delay + 1:g} steps between sending and applying a fragment", {"fragment_sync_delay": f"{delay + 1:g}"}
+
+
+LATEST = 5.0
+"""Inner steps of delay up to which no loss was seen (Douillard 2025 §4)."""
+
+
+def _periodically(sync: Sync) -> tuple[str, dict[str, str]] | None:
+    if sync.method != "every_step":
+        return None
+    return "an outer step every 100 instead of gradients every step (DiLoCo)", {"method": "diloco", "sync_every": "100"}
+
+
+def _to_hosts(sync: Sync) -> tuple[str, dict[str, str]] | None:
+    if sync.method == "every_step" or sync.outer_state == "host":
+        return None
+    return "outer state in the hosts' memory", {"outer_state": "host"}
+
+
+# ---- network, islands, plans ------------------------------------------------------------------------------------------------
+
+
+def _of_network(scenario: Scenario, whole: Whole) -> list[Outcome]:
+    """Twice the bandwidth, half the round trip; without the slowest island."""
+    wan = scenario.fleet.wan
+    if wan is None:
+        return []
+    inner = [changed(part, estimate=e) for part, e in zip(whole.parts, whole.inner, strict=True)]
+    wider = changed(wan, bandwidth=wan.bandwidth * 2.0, up=wan.up * 2.0, down=wan.down * 2.0, streams=wan.streams * 2.0)
+    nearer = changed(wan, rtt=wan.rtt / 2.0)
+    found = [
+        _outcome(whole, joined(scenario.model, inner, network, scenario.plan), HARDWARE, says, ())
+        for says, network in (
+            ("twice the bandwidth between islands", wider),
+            ("half the round trip between islands", nearer),
+        )
+    ]
+    return found
+
+
+def _of_plans(scenario: Scenario, whole: Whole, move: Move) -> Outcome | None:
+    """One move made by every island's plan; None where it means nothing for one of them, or is illegal there."""
+    plans: list[Plan] = []
+    for part in whole.parts:
+        moved = move(part.plan, part.island)
+        if moved is None or moved[1] is not part.island:
+            return None
+        plan = moves.resolved(moved[0], float(part.plan.tp), scenario.stack)
+        if plan == part.plan or violations(
+            scenario.model, part.island, plan, part.run, scenario.stack, skip=BATCH_RULES
+        ):
+            return None
+        plans.append(plan)
+    try:
+        after = evaluate_fleet(
+            scenario.model,
+            scenario.fleet,
+            changed(plans[0], sync=scenario.plan.sync),
+            scenario.run,
+            scenario.stack,
+            plans,
+        )
+    except IndivisibleBatch:
+        return None
+    fields = moves.plan_fields(whole.parts[0].plan, plans[0])
+    says = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in fields.items()) + " everywhere"
+    alike = plans[0].optimizer == whole.parts[0].plan.optimizer
+    return _outcome(whole, after, PLAN, says, _sets(scenario, fields), alike=alike)
+
+
+BATCH_RULES = frozenset({"global_batch", "interleaved_rounds"})
+"""Rules of the batch: islands share it anew."""
+
+
+def _sets(scenario: Scenario, fields: dict[str, str]) -> tuple[str, ...]:
+    """Overrides that say it, where no island has a plan of its own."""
+    same = all(plan == scenario.plans[0] for plan in scenario.plans)
+    return tuple(f"plan.{name}={value}" for name, value in fields.items() if name != "dp_shard") if same else ()
+
+
+def _outcome(before: Whole, after: Whole, kind: str, says: str, sets: Iterable[str], *, alike: bool = False) -> Outcome:
+    e, old = after.estimate, before.estimate
+    step, per_token = float(e.step_time), float(old.step_time / old.tokens)
+    fullest = max((p.estimate for p in after.parts), key=lambda one: float(one.memory_peak / one.memory_limit))
+    return Outcome(
+        kind=kind,
+        says=says,
+        sets=tuple(sets),
+        step_time=step,
+        tokens_per_s=float(e.tokens) / step,
+        peak=float(fullest.memory_peak),
+        gpus=float(e.gpus),
+        fits=all(bool(p.estimate.memory_peak <= p.estimate.memory_limit) for p in after.parts),
+        trains_alike=alike,
+        gain=1.0 - step / float(e.tokens) / per_token,
+    )

@@ -39,7 +39,7 @@ def stalled(works: list[float], spacing: float, window: float) -> list[float]:
     """What a train of messages has stalled after each: one released per spacing, each due a window later."""
     release = [spacing * k for k in range(len(works))]
     exposed = scan(release, [opens + window for opens in release], works, ["wan"] * len(works))
-    return [float(total) for total in np.cumsum(exposed)]
+    return [float(total) for total in np.cumsum(np.array(exposed))]
 
 
 @given(work=seconds, spacing=st.floats(0.05, 5.0), window=st.floats(0.0, 20.0))
@@ -55,9 +55,7 @@ def test_periodic_is_the_scan_of_a_long_train(work: float, spacing: float, windo
         assert total[-1] - total[count // 2 - 1] == pytest.approx(count / 2 * each, rel=1e-9, abs=1e-9)
 
 
-@given(
-    works=st.lists(seconds, min_size=2, max_size=5), spacing=st.floats(0.5, 5.0), windows=st.floats(0.0, 8.0)
-)
+@given(works=st.lists(seconds, min_size=2, max_size=5), spacing=st.floats(0.5, 5.0), windows=st.floats(0.0, 8.0))
 @example(works=[4.0, 0.0, 0.0], spacing=1.0, windows=1.0)
 @example(works=[4.0, 0.0, 0.0], spacing=1.0, windows=4.0)
 def test_unlike_messages_stall_between_their_mean_and_their_sum(

@@ -36,7 +36,9 @@ def under_way(replica: Replica, sync: Sync, window: Count) -> Resident:
     Leaves out: a second buffer of collectives that cannot work in place; fragments that arrive later than they are due."""
     parts = float(sync.num_fragments)
     pending = np.clip(np.ceil(window * parts / sync.sync_every), 1.0, parts)
-    return Resident(label="outer messages under way", size=message(replica, sync) / parts * pending, exactness="modelled")
+    return Resident(
+        label="outer messages under way", size=message(replica, sync) / parts * pending, exactness="modelled"
+    )
 
 
 def passes(replica: Replica, numbers: Count) -> Bytes:

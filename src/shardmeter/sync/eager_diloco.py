@@ -49,5 +49,7 @@ def round_of(replica: Replica, sync: Sync) -> Round:
         host_residents=host,
         traffic=_outer.traffic(replica, sync, NUMBERS),
         progress=Progress(replicas=replica.cells, period=sync.sync_every, delay=sync.sync_every, bits=sync.bits),
-        notes=_outer.notes(sync, "the own outer gradient is kept in fp32 until its mean arrives: derived, not published"),
+        notes=_outer.notes(
+            sync, "the own outer gradient is kept in fp32 until its mean arrives: derived, not published"
+        ),
     )

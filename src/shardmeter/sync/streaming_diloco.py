@@ -17,6 +17,7 @@ Leaves out: fragments of unequal size (embedding and head); fragments in strides
 
 from __future__ import annotations
 
+from shardmeter.core.units import Count
 from shardmeter.specs import Crossing, Progress, Replica, Resident, Round, Sync
 from shardmeter.sync import _outer, diloco
 
@@ -57,7 +58,7 @@ def round_of(replica: Replica, sync: Sync) -> Round:
     )
 
 
-def residents(replica: Replica, sync: Sync, window: float) -> tuple[tuple[Resident, ...], tuple[Resident, ...]]:
+def residents(replica: Replica, sync: Sync, window: Count) -> tuple[tuple[Resident, ...], tuple[Resident, ...]]:
     """(on devices, on hosts): outer state, fragments under way for `window` inner steps, and on devices the state of the
     fragment that is updated where the rest lies on hosts."""
     state = _outer.kept(replica, *diloco.STATE)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from shardmeter import sync
 from shardmeter.cli import cli, main
 from shardmeter.core.record import field_names
 from shardmeter.scenario import load
@@ -37,6 +38,13 @@ def test_every_command_is_documented(command):
 
 def test_the_command_reference_is_fresh():
     assert (DOCS / "commands.md").read_text(encoding="utf-8") == script("command_reference").page()
+
+
+def test_the_page_of_sync_methods_is_fresh_and_has_every_method():
+    text = (DOCS / "sync.md").read_text(encoding="utf-8")
+    assert text == script("sync_page").page()
+    assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == list(sync.names())
+    assert re.findall(r"^\| \[(\w+)\]\(#\w+\) \|", text, re.MULTILINE) == list(sync.names())
 
 
 def test_the_accuracy_page_is_fresh():

@@ -39,7 +39,7 @@ def stalled(works: list[float], spacing: float, window: float) -> list[float]:
     """What a train of messages has stalled after each: one released per spacing, each due a window later."""
     release = [spacing * k for k in range(len(works))]
     exposed = scan(release, [opens + window for opens in release], works, ["wan"] * len(works))
-    return [float(total) for total in np.cumsum(exposed)]
+    return [float(total) for total in np.cumsum(np.array(exposed))]
 
 
 @given(work=seconds, spacing=st.floats(0.05, 5.0), window=st.floats(0.0, 20.0))

@@ -83,6 +83,10 @@ class Progress:
     """What the optimizer sees: the numbers that convergence prices."""
 
     replicas: Count = 1.0
+    """Cells that step apart between two syncs; 1 = one batch, one optimizer."""
     period: Count = 1.0
+    """Inner steps from one sync of a parameter to its next (H)."""
     delay: Count = 0.0
+    """Inner steps by which what is applied is older than the parameters that it is applied to (τ)."""
     bits: Count = 32.0
+    """On the wire, a parameter and sync."""

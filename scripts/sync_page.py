@@ -1,0 +1,116 @@
+"""Writes docs/sync.md from the sync methods themselves; `--check` fails when the page is not what would be written.
+
+The table is read off the round that a method demands at its defaults, the sections off its docstring.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from shardmeter import sync
+from shardmeter.core.units import Count
+from shardmeter.scenario.catalog import load_catalog
+from shardmeter.specs import Replica, Resident
+
+PAGE = Path(__file__).parent.parent / "docs" / "sync.md"
+WIDTH = 120
+CELLS = 4.0
+SHOWN = Replica(parameters=1e9, gradient_bytes=2.0, layers=24.0, cells=CELLS)
+COLUMNS = (
+    "method", "steps a round", "crosses, bits a parameter", "smaller than every_step's", "messages a round",
+    "hides behind", "waits", "memory, B a parameter (device + host)", "update, B a parameter", "delay, steps", "source",
+)  # fmt: skip
+HEAD = f"""# Keeping islands together
+
+Written by `make docs` from the methods' own docstrings and demands; do not edit.
+
+`sync.method` of a plan says how the islands of a run are kept together. A *cell* takes inner steps by itself: an island, or
+several that a placed axis joins; M is how many there are, H how many steps a round has, P in how many fragments a model is
+sent, θ the parameters. Every method says what crosses, when it is due, what it keeps and works, and what the optimizer sees of
+it. What a method costs in loss it does not say: it hands on the numbers of cells, steps, delay and bits.
+
+The table is each method at its defaults, for {CELLS:.0f} cells that send 16-bit gradients where nothing else is said. Sizes are what one
+cell holds of a message and compared per inner step; how often it passes is the collective's: 2·(M − 1)/M of an all_reduce each
+way, M − 1 messages down for one up in an all_gather, one each way between a cell and a server in a star.
+"""
+PACES = {"barrier": "for the slowest", "deadline": "until the deadline", "own": "for nobody"}
+LABEL = re.compile(r"^(Bytes|Period|Window|Memory|Compute|Convergence|Source|Leaves out): ", re.MULTILINE)
+
+
+def page() -> str:
+    """The whole page."""
+    rows = [row(name) for name in sync.names()]
+    table = [_line(COLUMNS), _line("---" for _ in COLUMNS), *(_line(one) for one in rows)]
+    return "\n".join([HEAD, *table, "", *(part for name in sync.names() for part in section(name))])
+
+
+def row(name: str) -> tuple[str, ...]:
+    """One method at its defaults."""
+    demands, every = (sync.round_of(SHOWN, sync.defaults(one)) for one in (name, "every_step"))
+    message = demands.crossings[0]
+    held, gradients = message.size * message.messages, every.crossings[0].size
+    behind = "the last backward" if message.behind else _steps(message.window) if message.window else "nothing"
+    device, host = (_each(terms) for terms in (demands.residents, demands.host_residents))
+    return (
+        f"[{name}](#{name})", f"{demands.steps:g}",
+        f"{message.collective}, {held * 8.0 / SHOWN.parameters:g}", f"{gradients * demands.steps / held:,.0f} ×",
+        f"{message.messages:g}", behind, PACES[demands.pace], f"{device:.3g} + {host:.3g}",
+        f"{demands.traffic / SHOWN.parameters:.3g}", f"{demands.progress.delay:g}", _source(name),
+    )  # fmt: skip
+
+
+def section(name: str) -> Iterator[str]:
+    """The docstring of a method as a section of the page."""
+    module = sync.method(name)
+    head, *parts = LABEL.split(inspect.getdoc(module) or "")
+    yield f"## {name}\n"
+    for paragraph in head.strip().split("\n\n"):
+        yield _wrapped(paragraph) + "\n"
+    for label, text in zip(parts[::2], parts[1::2], strict=True):
+        yield _wrapped(f"* **{label}**: {text}", "  ")
+    defaults = ", ".join(f"`{field}: {value:g}`" for field, value in module.DEFAULTS.items())
+    yield _wrapped(f"* **Fields**: {', '.join(f'`{field}`' for field in module.FIELDS)}.", "  ")
+    yield _wrapped(f"* **Defaults**: {defaults or 'those of the plan'}.", "  ") + "\n"
+
+
+def _source(name: str) -> str:
+    found = load_catalog().citation(sync.method(name).SOURCE)
+    return f"{found.authors.split(',')[0]} {found.year}, {found.where}"
+
+
+def _steps(count: Count) -> str:
+    return "1 step" if count == 1.0 else f"{count:g} steps"
+
+
+def _each(terms: tuple[Resident, ...]) -> Count:
+    return sum(one.size for one in terms) / SHOWN.parameters
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    joined = " ".join(text.split())
+    return textwrap.fill(joined, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    wanted = page()
+    if "--check" not in sys.argv[1:]:
+        PAGE.write_text(wanted, encoding="utf-8")
+        return 0
+    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != wanted:
+        print(f"{PAGE.name} is not up to date: run `make docs`", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

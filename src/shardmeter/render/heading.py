@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+
 from shardmeter.core.units import Count
-from shardmeter.specs import Plan, Scenario
+from shardmeter.specs import Island, Plan, Scenario, Sync
 
 USUAL = {"precision": "bf16", "optimizer": "adamw", "trainable": "all"}
 """Words that are said where they differ."""
@@ -12,13 +15,33 @@ DEGREES = ("tp", "pp", "cp", "ep", "etp", "dp_shard", "dp_replicate")
 
 def heading(scenario: Scenario) -> str:
     """`llama-3.1-8b on 64 × H100-SXM5-80GB · fsdp, dp_shard 64, micro-batch 1 · seq 8,192, batch 64 · titan-compile`."""
-    fleet = " + ".join(f"{_count(island.gpus)} × {island.accelerator.name}" for island in scenario.fleet.islands)
+    fleet = _fleet(scenario.fleet.islands)
     run = f"seq {_count(scenario.run.seq_len)}, batch {_count(scenario.run.global_batch)}"
     if scenario.run.document_len is not None:
         run = f"{run}, documents of {_count(scenario.run.document_len)}"
     if scenario.run.reference is not None:
         run = f"{run}, reference {scenario.run.reference.name}"
-    return f"{scenario.model.name} on {fleet} · {plan_text(scenario.plan)} · {run} · {scenario.stack.name}"
+    plans = dict.fromkeys(scenario.plans or (scenario.plan,))
+    laid = plan_text(scenario.plan if not scenario.plans else scenario.plans[0])
+    laid = f"{laid} (and {len(plans) - 1} more plans)" if len(plans) > 1 else laid
+    joined = f" · {sync_text(scenario.plan.sync)}" if scenario.plans else ""
+    return f"{scenario.model.name} on {fleet} · {laid}{joined} · {run} · {scenario.stack.name}"
+
+
+def _fleet(islands: Sequence[Island]) -> str:
+    """`64 × H100`, and of several islands how many of each kind: `14 islands of 8 × H100`."""
+    kinds = Counter(f"{_count(island.gpus)} × {island.accelerator.name}" for island in islands)
+    return " + ".join(kind if count == 1 else f"{count} islands of {kind}" for kind, count in kinds.items())
+
+
+def sync_text(sync: Sync) -> str:
+    """`diloco, every 100 steps, 8 bits`: the method, and what of it is not as in every step."""
+    if sync.method == "every_step":
+        return sync.method
+    said = [sync.method, f"every {_count(sync.sync_every)} steps"]
+    if sync.num_fragments > 1:
+        said.append(f"{sync.num_fragments} fragments")
+    return ", ".join([*said, f"{_count(sync.bits)} bits"])
 
 
 def plan_text(plan: Plan) -> str:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shardmeter.render import cells
+from shardmeter.render import cells, islands
 from shardmeter.render.csv_text import flatten
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 
@@ -27,7 +27,7 @@ MFU = "MFU: full attention counted, causal hardware does half; HFU: recomputatio
 
 def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:
     """A `predict` JSON as a document; `title` names the question. `short` leaves out what was assumed."""
-    speed: list[Section | None] = [_speed(answer), _ledger(answer), *_bottleneck(answer)]
+    speed: list[Section | None] = [_speed(answer), *islands.sections(answer), _ledger(answer), *_bottleneck(answer)]
     memory: list[Section | None] = [_memory(answer)]
     ways: list[Section | None] = [_ways(answer.get("way_out") or ())]
     sections: list[Section | None] = [
@@ -132,8 +132,10 @@ def _ledger(answer: Answer) -> Table:
         {**{key: entry.get(key) for key in ("term", "seconds", "share", "cause")}, "hidden_seconds": _hidden(entry)}
         for entry in answer["ledger"]
     ]
+    step = answer["step_time_s"] or sum(entry["seconds"] for entry in answer["ledger"])
+    pacing = next((one["name"] for one in answer["islands"] if one.get("sets_the_pace")), "")
     return Table(
-        title="Where a step goes",
+        title=f"Where an inner step of {pacing} goes" if pacing else "Where a step goes",
         columns=(
             Column(key="term", title="term"),
             Column(key="seconds", title="exposed", unit="s"),
@@ -143,7 +145,7 @@ def _ledger(answer: Answer) -> Table:
             Column(key="cause", title="cause", drop=2),
         ),
         rows=tuple(_with_bars(rows)),
-        total={"term": "step", "seconds": answer["step_time_s"], "share": 1.0 if answer["step_time_s"] else None},
+        total={"term": "step", "seconds": step, "share": 1.0 if step else None},
     )
 
 

@@ -14,7 +14,7 @@ from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study import islands, relief_islands, trust
 from shardmeter.study.causes import cause_of, causes
-from shardmeter.study.course import course
+from shardmeter.study.course import course, unpriced
 from shardmeter.study.relief import Outcome, advice, batch_unsaid, relief, ways_out
 
 NO_COST = "the cost is null"

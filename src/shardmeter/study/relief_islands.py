@@ -136,14 +136,13 @@ def _of_network(scenario: Scenario, whole: Whole) -> list[Outcome]:
     inner = [changed(part, estimate=e) for part, e in zip(whole.parts, whole.inner, strict=True)]
     wider = changed(wan, bandwidth=wan.bandwidth * 2.0, up=wan.up * 2.0, down=wan.down * 2.0, streams=wan.streams * 2.0)
     nearer = changed(wan, rtt=wan.rtt / 2.0)
-    found = [
+    return [
         _outcome(whole, joined(scenario.model, inner, network, scenario.plan), HARDWARE, says, ())
         for says, network in (
             ("twice the bandwidth between islands", wider),
             ("half the round trip between islands", nearer),
         )
     ]
-    return found
 
 
 def _of_plans(scenario: Scenario, whole: Whole, move: Move) -> Outcome | None:

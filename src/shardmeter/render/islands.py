@@ -1,0 +1,129 @@
+"""The part of a prediction's page that tells of several islands: who does what, who waits, what crosses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from shardmeter.render.document import Column, Fact, Facts, Row, Section, Table
+
+Answer = Mapping[str, Any]
+PACES = {
+    "barrier": "all islands meet, the slowest sets the pace",
+    "deadline": "rounds end on time, late messages do not count",
+    "own": "nobody waits",
+}
+MOST = 40
+"""Islands that are listed one by one; more are listed by kind."""
+
+
+def sections(answer: Answer) -> tuple[Section, ...]:
+    """The round and the islands; nothing for one island."""
+    sync = answer.get("sync")
+    if not sync:
+        return ()
+    return (_round(sync), _crossings(sync), _islands(answer["islands"], sync))
+
+
+def _round(sync: Answer) -> Facts:
+    steps = sync["period_steps"]
+    seen = sync["progress"]
+    facts = [
+        Fact(label="method", value=sync["method"], note=PACES[sync["pace"]]),
+        Fact(label="round", value=sync["round_s"], unit="s", note=f"{steps:,g} inner step{'' if steps == 1 else 's'}"),
+        Fact(label="waits for messages", value=sync["exposed_s"], unit="s", note=_hidden(sync)),
+        Fact(label="outer update", value=sync["update_s"] or None, unit="s"),
+        Fact(label="time in inner steps", value=sync["utilization"], unit="%"),
+        Fact(label="sent a round, all islands", value=sync["sent_bytes"], unit="B"),
+        Fact(
+            label="the optimizer sees",
+            value=f"{seen['replicas']:g} replicas, averaged every {seen['period']:g} steps"
+            + (f", {seen['delay']:g} late" if seen["delay"] else "")
+            + f", {seen['bits']:g} bits",
+        ),
+    ]  # fmt: skip
+    return Facts(title="The round", facts=tuple(fact for fact in facts if fact.value is not None))
+
+
+def _hidden(sync: Answer) -> str:
+    hidden = sync["hidden_s"]
+    return f"and {hidden:,.3g} s behind inner steps" if hidden else ""
+
+
+def _crossings(sync: Answer) -> Table:
+    rows: list[Row] = [
+        {
+            "label": one["label"], "bytes": one["bytes"], "messages": one["messages"], "seconds": one["seconds"],
+            "window": one["window_steps"] or None, "exposed": one["exposed_s"], "narrowest": one["narrowest"],
+        }
+        for one in sync["crossings"]
+    ]  # fmt: skip
+    return Table(
+        title="What crosses between islands",
+        columns=(
+            Column(key="label", title="message", wide=True),
+            Column(key="bytes", title="size", unit="B"),
+            Column(key="messages", title="a round"),
+            Column(key="seconds", title="each takes", unit="s"),
+            Column(key="window", title="due after", unit="steps", drop=2),
+            Column(key="exposed", title="waited a round", unit="s"),
+            Column(key="narrowest", title="narrowest", wide=True, drop=1),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _islands(islands: Sequence[Answer], sync: Answer) -> Table:
+    shown = [[one] for one in islands] if len(islands) <= MOST else _kinds(islands)
+    rows: list[Row] = [
+        {
+            "name": group[0]["name"] if len(group) == 1 else f"{len(group)} like {group[0]['name']}",
+            "gpus": f"{group[0]['gpus']:,.0f} × {group[0]['accelerator']}",
+            "batch": group[0]["global_batch"],
+            "step": group[0]["step_time_s"],
+            "steps": group[0]["steps_per_round"],
+            "wait": group[0]["wait_s"] or None,
+            "rate": sum(one["tokens_per_s"] for one in group),
+            "mfu": group[0]["mfu"],
+            "peak": group[0]["memory_peak_gib"],
+            "mark": _mark(group[0], sync),
+        }
+        for group in shown
+    ]
+    return Table(
+        title="Islands",
+        columns=(
+            Column(key="name", title="island"),
+            Column(key="gpus", title="accelerators", drop=4),
+            Column(key="batch", title="batch", drop=5),
+            Column(key="step", title="inner step", unit="s"),
+            Column(key="steps", title="steps a round", drop=3),
+            Column(key="wait", title="waits a round", unit="s"),
+            Column(key="rate", title="tokens/s"),
+            Column(key="mfu", title="MFU", unit="%", drop=2),
+            Column(key="peak", title="peak", unit="GiB", drop=1),
+            Column(key="mark", title=""),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _mark(one: Answer, sync: Answer) -> str:
+    marks = [] if one["fits"] else ["does not fit"]
+    marks += ["too late"] if not one["counted"] else []
+    marks += ["sets the pace"] if one["sets_the_pace"] and sync["pace"] == "barrier" else []
+    return ", ".join(marks)
+
+
+def _kinds(islands: Sequence[Answer]) -> list[list[Answer]]:
+    """Islands with the same figures together, in the order of the first of each."""
+
+    def figures(one: Answer) -> tuple[Any, ...]:
+        return tuple(
+            one[key] for key in ("accelerator", "gpus", "global_batch", "step_time_s", "counted", "memory_peak_gib")
+        )
+
+    order = {key: at for at, key in reversed(list(enumerate(map(figures, islands))))}
+    ordered = sorted(islands, key=lambda one: order[figures(one)])
+    return [list(group) for _, group in groupby(ordered, key=figures)]

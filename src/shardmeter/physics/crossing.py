@@ -13,7 +13,7 @@ from shardmeter.physics.wan import WIRE
 
 RING_CHUNK = 4.0 * 2**20
 """Bytes that a rank of NCCL's ring passes on in one step: two channels, half a buffer of 4 MiB each (NCCL's defaults)."""
-AHEAD = 0.25
+AHEAD = 0.3
 """Share of a whole chunk's own time that is behind the delay already, its first slices travelling while the last are sent: four
 slices would allow 0.75. Fitted on the 6 all-reduce rows of 50 ms (0.25 leaves 1.9 %, 0 leaves 12 %, 0.5 leaves 9 %)."""
 RING_START = 5.3

@@ -266,6 +266,7 @@ _LADDERS: dict[str, tuple[tuple[float, str], ...]] = {
     "s": ((172800.0, "d"), (7200.0, "h"), (120.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")),
     "B": ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B")),
     "B/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")),
+    "bit/s": ((1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")),
     "FLOP": ((1e18, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1.0, "FLOP")),
     "FLOP/s": ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"), (1.0, "FLOP/s")),
     "W": ((1e6, "MW"), (1e3, "kW"), (1.0, "W")),
@@ -278,8 +279,8 @@ def show(value: float | None, unit: str, *, padded: bool = False) -> str:
     """A number of SI `unit` as people read it: three significant digits (`padded`: zeros at the end too, as in a column of
     seconds) and always its unit.
 
-    `unit` is a symbol of `core.units` (s, B, B/s, FLOP, FLOP/s, W, W*s, USD, USD/s, USD/B, 1), "%" for a fraction, or a
-    word for a count ("tokens"). None and what is not finite read "n/a".
+    `unit` is a symbol of `core.units` (s, B, B/s, FLOP, FLOP/s, W, W*s, USD, USD/s, USD/B, 1), "bit/s", "%" for a fraction,
+    or a word for a count ("tokens"). None and what is not finite read "n/a".
     """
     if value is None or not math.isfinite(value):
         return "n/a"

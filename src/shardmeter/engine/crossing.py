@@ -1,25 +1,269 @@
-"""TEMPORARY"""
+"""The price list of the network between islands: what one message between cells takes, what is sent, what is narrowest.
+
+Cells are tuples of islands' places in `Wan.islands`. A cell of several islands holds its message in equal parts, one an island;
+each part passes between the islands of one position, and the slowest position counts. Sizes may be arrays.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 
+from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import record
-from shardmeter.core.units import *
+from shardmeter.core.units import Bytes, Count, Seconds, Usd
+from shardmeter.engine.links import Array, Links, links_of
+from shardmeter.engine.ring import ring_order
+from shardmeter.physics import crossing as collective
+from shardmeter.physics import wan as link
+from shardmeter.specs.plan import Sync
+from shardmeter.specs.round import COLLECTIVES, Crossing
+from shardmeter.specs.wan import Wan
 
 
 @record
 class Crossed:
+    """One message of a crossing."""
+
     seconds: Seconds
+    """Of shape (…), until the last cell has it; (…, cells) where each has its own."""
     sent: Bytes
+    """(…, islands): what leaves each island."""
     egress: Usd
+    """What that costs, all islands together; NaN where a price is not known."""
+    narrowest: str
+    """The pair that is slowest, and why."""
+
+
+@record
+class Message:
+    """A message between the islands of one position, one of each cell."""
+
+    size: Bytes
+    calls: Count
+    links: Links
+    ring: tuple[int, ...]
+    """The order of a ring over them."""
+    rings: Count
+    """Rings side by side, each over one rank of every island."""
+    ranks: Count
+    """Accelerators of all islands together where one ring goes through all of them, else 0."""
+
+    @property
+    def cells(self) -> int:
+        return len(self.links.names)
+
+
+@record
+class Passage:
+    """How a message passes: seconds (…, cells), what goes from where to where over the size (cells, cells), the narrowest."""
+
+    seconds: Seconds
+    shares: Array
     narrowest: str
 
 
-def price(one, wan, cells, sync, own=False):
-    n = len(cells)
-    W = np.min(wan.bandwidth + np.eye(n) * 1e30)
-    s = 2 * (n - 1) / n * one.size / W
-    if own:
-        s = np.full(n, 1.0) * s
-    return Crossed(seconds=s, sent=np.full(n, 2 * (n - 1) / n) * one.size, egress=np.nan, narrowest="x")
+def price(
+    one: Crossing,
+    wan: Wan,
+    cells: Sequence[Sequence[int]],
+    sync: Sync,
+    *,
+    own: bool = False,
+    accelerators: Sequence[Count] = (),
+    segment: Bytes = link.SEGMENT,
+) -> Crossed:
+    """What one message takes, by the topology of `sync` or the collective's own.
+
+    `own`: seconds of every cell, else of the slowest. `accelerators` of every island: hierarchical messages pass in as many rings
+    side by side as the smallest island has; without it as many as the link has lanes. Raises UnknownName for a topology that is
+    none. One cell: nothing. Leaves out: messages of other crossings on the wire."""
+    passing = TOPOLOGIES[topology_of(one, sync)]
+    islands = len(wan.islands)
+    if len(cells) < 2:
+        nothing = 0.0 * np.asarray(one.size, dtype=float)
+        return Crossed(
+            seconds=nothing[..., None] if own else nothing,
+            sent=np.multiply.outer(nothing, np.zeros(islands)),
+            egress=nothing,
+            narrowest="",
+        )
+    links = links_of(wan, segment)
+    positions = max(len(cell) for cell in cells)
+    size = np.asarray(one.size, dtype=float) / positions
+    shares, passages = np.zeros((islands, islands)), []
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for place in range(positions):
+            members = [cell[place * len(cell) // positions] for cell in cells]
+            passage = passing(_message(one, size, links.among(members), sync, [*accelerators], members))
+            passages.append(passage)
+            np.add.at(shares, np.ix_(members, members), passage.shares)
+    seconds = np.maximum.reduce([passage.seconds for passage in passages])
+    slowest = max(passages, key=lambda passage: float(np.max(passage.seconds)))
+    paid = np.where(shares > 0.0, shares * links.egress, 0.0)
+    return Crossed(
+        seconds=seconds if own else np.max(seconds, axis=-1),
+        sent=np.multiply.outer(size, shares.sum(axis=1)),
+        egress=size * paid.sum(),
+        narrowest=slowest.narrowest,
+    )
+
+
+def topology_of(one: Crossing, sync: Sync) -> str:
+    """The word of TOPOLOGIES by which a message passes: a pair's exchange has no other. Raises UnknownName."""
+    if sync.topology not in {"auto", *TOPOLOGIES}:
+        raise UnknownName("topology", sync.topology, ("auto", *TOPOLOGIES))
+    if one.collective not in COLLECTIVES:
+        raise UnknownName("collective", one.collective, COLLECTIVES)
+    own = "ring" if one.collective == "all_reduce" else one.collective
+    return own if sync.topology == "auto" or own == "exchange" else sync.topology
+
+
+def _message(
+    one: Crossing, size: Bytes, links: Links, sync: Sync, accelerators: list[Count], members: list[int]
+) -> Message:
+    counts = [float(np.max(accelerators[at])) for at in members] if accelerators else []
+    lanes = float(np.min(links.lanes))
+    return Message(
+        size=size,
+        calls=one.calls,
+        links=links,
+        ring=ring_order(links.rate, links.rtt),
+        rings=max(min(counts), lanes) if counts else lanes,
+        ranks=0.0 if sync.hierarchical else sum(counts) or float(len(members)),
+    )
+
+
+# ---- how a message passes --------------------------------------------------------------------------------------------------------
+
+
+def _ring(message: Message) -> Passage:
+    """NCCL's ring: all islands at the pace of the narrowest link, or of the round trips."""
+    links, at = message.links, np.array(message.ring)
+    to = np.roll(at, -1)
+    flat = message.ranks > 0.0
+    ranks, rings = (message.ranks, 1.0) if flat else (float(message.cells), message.rings)
+    rate = links.rate[at, to] / (links.lanes[at, to] if flat else 1.0)
+    whole = collective.RING_CHUNK * rings
+    loops = collective.ring_loops(message.size / message.calls, ranks, whole)
+    part = message.size / (message.calls * ranks * loops)
+    hops = collective.ring_hop(_last(part), whole, rate, links.delay[at, to])
+    hop = np.sum(hops, axis=-1) / ranks
+    worst = int(np.argmin(rate))
+    step = collective.ring_step(part, rate[worst], collective.ring_factor(message.calls), hop)
+    seconds = collective.ring_time(ranks, loops, message.calls, step, np.mean(links.delay[at, to]))
+    shares = np.zeros((message.cells, message.cells))
+    shares[at, to] = 2.0 * (ranks - 1.0) / ranks
+    said = links.said(int(at[worst]), int(to[worst]))
+    waits = np.all(hop > collective.ring_factor(message.calls) * part / rate[worst])
+    return _alike(seconds, shares, said + "; round trips set the pace" * bool(waits))
+
+
+def _tree(message: Message) -> Passage:
+    """All to one and back along the tree whose narrowest link is widest; its hops are as long as the ring's on average."""
+    links = message.links
+    shares, source, target = _widest_tree(np.minimum(links.rate, links.rate.T))
+    at = np.array(message.ring)
+    delay = message.calls * np.mean(links.delay[at, np.roll(at, -1)])
+    depth = np.ceil(np.log2(message.cells))
+    rate = min(links.rate[source, target], links.rate[target, source])
+    return _alike(collective.relay_time(message.size, rate, depth, delay), shares, links.said(source, target))
+
+
+def _star(message: Message) -> Passage:
+    """All to the server at once and back; the server is the member from which the slowest is nearest."""
+    links, others = message.links, message.cells - 1
+    inward = link.shared_rate(links.rate, links.down[None, :], float(others))
+    outward = link.shared_rate(links.rate, links.up[:, None], float(others)).T
+    delay = message.calls * (links.delay + links.delay.T) + links.start + links.start.T
+    apart = np.eye(message.cells, dtype=bool)
+    largest = collective.star_time(np.max(message.size), inward, outward, delay)
+    server = int(np.argmin(np.max(np.where(apart, 0.0, largest), axis=0)))
+    seconds = collective.star_time(_last(message.size), inward[:, server], outward[:, server], delay[:, server])
+    shares = np.zeros_like(links.rate)
+    shares[server, :] = shares[:, server] = 1.0
+    shares[server, server] = 0.0
+    slowest = int(np.argmax(np.where(apart, 0.0, largest)[:, server]))
+    said = links.said(slowest, server, coming=others)
+    return Passage(seconds=np.where(apart[server], 0.0, seconds), shares=shares, narrowest=said)
+
+
+def _all_gather(message: Message) -> Passage:
+    """Every member's message up once, all others' down at once."""
+    links, others = message.links, message.cells - 1
+    apart = np.eye(message.cells, dtype=bool)
+    down = np.where(apart, np.inf, link.shared_rate(links.rate, links.down[None, :], float(others)))
+    slowest = np.argmin(down, axis=0)
+    delay = np.max(np.where(apart, 0.0, message.calls * links.delay + links.start), axis=0)
+    inward = down[slowest, np.arange(message.cells)]
+    seconds = collective.gather_time(_last(message.size), np.min(links.up), inward, delay)
+    shares = np.where(apart, 0.0, 1.0 / others)
+    worst = int(np.argmin(inward))
+    return Passage(seconds=seconds, shares=shares, narrowest=links.said(int(slowest[worst]), worst, coming=others))
+
+
+def _sharded_star(message: Message) -> Passage:
+    """Every member serves its part: all to all, and all to all again."""
+    links, others = message.links, message.cells - 1
+    apart = np.eye(message.cells, dtype=bool)
+    shared = link.shared_rate(links.rate, np.minimum(links.up[:, None], links.down[None, :]), float(others))
+    shared = np.where(apart, np.inf, shared)
+    rate = np.minimum(shared.min(axis=0), shared.min(axis=1))
+    delay = np.max(np.where(apart, 0.0, message.calls * links.delay + links.start), axis=0)
+    seconds = collective.sharded_time(_last(message.size), float(message.cells), rate, delay)
+    source, target = np.unravel_index(int(np.argmin(shared)), shared.shape)
+    shares = np.where(apart, 0.0, 2.0 / message.cells)
+    return Passage(seconds=seconds, shares=shares, narrowest=links.said(int(source), int(target), others, others))
+
+
+def _exchange(message: Message) -> Passage:
+    """With one other member, both ways at once: the mean over all that it may be."""
+    links, others = message.links, message.cells - 1
+    apart = np.eye(message.cells, dtype=bool)
+    rate = np.where(apart, np.inf, np.minimum(links.rate, links.rate.T))
+    delay, start = (np.where(apart, 0.0, np.maximum(one, one.T)) for one in (links.delay, links.start))
+    mean = others / np.sum(1.0 / rate, axis=-1)
+    seconds = link.pass_time(
+        _last(message.size), mean, message.calls * np.sum(delay, axis=-1) / others, np.sum(start, axis=-1) / others
+    )
+    source, target = np.unravel_index(int(np.argmin(rate)), rate.shape)
+    shares = np.where(apart, 0.0, 1.0 / others)
+    return Passage(seconds=seconds, shares=shares, narrowest=links.said(int(source), int(target)))
+
+
+TOPOLOGIES: dict[str, Callable[[Message], Passage]] = {
+    "ring": _ring,
+    "tree": _tree,
+    "star": _star,
+    "sharded_star": _sharded_star,
+    "all_gather": _all_gather,
+    "exchange": _exchange,
+}
+
+
+def _alike(seconds: Any, shares: Array, narrowest: str) -> Passage:
+    """The same seconds for every cell."""
+    cells = len(shares)
+    return Passage(seconds=np.repeat(_last(seconds), cells, axis=-1), shares=shares, narrowest=narrowest)
+
+
+def _last(number: Any) -> Array:
+    return np.asarray(number, dtype=float)[..., None]
+
+
+def _widest_tree(rates: Array) -> tuple[Array, int, int]:
+    """What passes between whom (once each way over the links of the tree), and the ends of its narrowest link."""
+    shares = np.zeros_like(rates)
+    joined, best, parent = np.zeros(len(rates), dtype=bool), rates[0].copy(), np.zeros(len(rates), dtype=int)
+    joined[0], narrowest = True, (np.inf, 0, 0)
+    for _ in range(len(rates) - 1):
+        new = int(np.argmax(np.where(joined, -np.inf, best)))
+        old = int(parent[new])
+        shares[old, new] = shares[new, old] = 1.0
+        narrowest = min(narrowest, (float(best[new]), old, new))
+        joined[new] = True
+        closer = rates[new] > best
+        best, parent = np.where(closer, rates[new], best), np.where(closer, new, parent)
+    return shares, narrowest[1], narrowest[2]

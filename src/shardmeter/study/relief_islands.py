@@ -7,7 +7,8 @@ from typing import TypeAlias
 
 from shardmeter.core.record import changed
 from shardmeter.engine.constraints import violations
-from shardmeter.engine.fleet import IndivisibleBatch, Whole, evaluate_fleet, joined
+from shardmeter.engine.fleet import Whole, evaluate_fleet, joined
+from shardmeter.engine.sharing import IndivisibleBatch
 from shardmeter.specs import Plan, Scenario, Sync
 from shardmeter.study import moves
 from shardmeter.study.moves import Move

@@ -1,0 +1,107 @@
+"""What each pair of islands gives one transfer, as matrices from row to column, and which limit it is that binds."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shardmeter.core.quantity import show
+from shardmeter.core.record import record
+from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, UsdPerByte
+from shardmeter.physics import wan as link
+from shardmeter.specs.wan import TRANSPORTS, Wan
+
+Array: TypeAlias = npt.NDArray[Any]
+
+LEAST_RTT = 1e-6
+"""Seconds of a round trip at least: windows are divided by it."""
+
+
+@record
+class Links:
+    """A network, or the part of it that some islands see of one another. Shapes (islands, islands), of sites (islands,)."""
+
+    names: tuple[str, ...]
+    rate: BytesPerS
+    """What a transfer gets that has the pair to itself and uses all its lanes."""
+    limit: Array
+    """Place in LIMITS of what sets it."""
+    delay: Seconds
+    """One way."""
+    rtt: Seconds
+    start: Seconds
+    """What a transfer loses until it has its rate."""
+    up: BytesPerS
+    down: BytesPerS
+    lanes: Count
+    streams: Count
+    egress: UsdPerByte
+
+    def among(self, islands: list[int]) -> Links:
+        """The part of these islands, in this order."""
+        grid, row = np.ix_(islands, islands), np.array(islands)
+        return Links(
+            names=tuple(self.names[at] for at in islands), rate=self.rate[grid], limit=self.limit[grid],
+            delay=self.delay[grid], rtt=self.rtt[grid], start=self.start[grid], up=self.up[row], down=self.down[row],
+            lanes=self.lanes[grid], streams=self.streams[grid], egress=self.egress[grid],
+        )  # fmt: skip
+
+    def said(self, source: int, target: int, leaving: int = 1, coming: int = 1) -> str:
+        """A pair, what a transfer gets of it that is one of so many `leaving` the source and `coming` to the target, and why."""
+        own = float(self.rate[source, target])
+        up, down = float(self.up[source]) / leaving, float(self.down[target]) / coming
+        streams = float(self.streams[source, target])
+        why = LIMITS[int(self.limit[source, target])].format(streams=f"{streams:g} stream{'s' * (streams != 1)}")
+        if min(up, down) < own:
+            why = f"{LIMITS[1]}, {leaving} at once" if up <= down else f"{LIMITS[2]}, {coming} at once"
+        rate = show(min(own, up, down) * 8.0, "bit/s")
+        return f"{self.names[source]} → {self.names[target]} at {rate}, {why}"
+
+
+LIMITS = ("the link", "what leaves the site", "what comes into the site", "window of {streams}", "loss on {streams}")
+"""What can set the rate of a pair."""
+
+
+def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
+    """The price list's matrices. TCP packets carry `segment` bytes.
+
+    Every lane of a pair has streams of its own. The diagonal means nothing."""
+    islands = len(wan.islands)
+    shape = (islands, islands)
+
+    def matrix(numbers: object) -> Array:
+        return np.broadcast_to(np.asarray(numbers, dtype=float), shape)
+
+    rtt = np.maximum(matrix(wan.rtt), LEAST_RTT)
+    bandwidth, loss, window, lanes = (matrix(x) for x in (wan.bandwidth, wan.loss, wan.window, wan.lanes))
+    streams = matrix(wan.streams)
+    up, down = (np.broadcast_to(np.asarray(x, dtype=float), (islands,)) for x in (wan.up, wan.down))
+    sends = np.array([TRANSPORTS.index(word) for word in wan.transport])
+    weaker = np.minimum(sends[:, None], sends[None, :])
+    tcp, rdma = weaker == 0, weaker == 1
+    windowed = np.where(tcp | rdma, link.window_rate(window, rtt), np.inf)
+    stream = np.where(tcp, link.stream_rate(window, rtt, segment, loss), windowed)
+    flows = lanes * streams
+    rate = link.pair_rate(bandwidth, up[:, None], down[None, :], flows, stream)
+    limits = (bandwidth, matrix(up[:, None]), matrix(down), flows * windowed, flows * stream)
+    limit = np.argmin(np.stack(limits), axis=0)
+    under_way = link.packets_under_way(rate / flows, rtt, window, link.PACKET)
+    rate = rate * np.where(rdma, link.go_back_n(loss, under_way), 1.0)
+    start = np.where(tcp, link.slow_start(rate, rtt, link.FIRST * segment * flows), 0.0)
+    return Links(
+        names=wan.islands, rate=rate, limit=limit, delay=rtt / 2.0, rtt=rtt, start=start, up=up, down=down, lanes=lanes,
+        streams=streams, egress=matrix(wan.egress),
+    )  # fmt: skip
+
+
+def rates(wan: Wan) -> Array:
+    """(islands, islands), B/s: what one transfer gets that has its pair of islands to itself, all lanes at work."""
+    return np.asarray(links_of(wan).rate)
+
+
+def send_rates(wan: Wan) -> Array:
+    """The same of a transfer between two nodes, which use one lane."""
+    found = links_of(wan)
+    return np.asarray(found.rate / found.lanes)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.record import changed, record, stacked, structure
-from shardmeter.engine.evaluate import evaluate
+from shardmeter.core.units import Number
+from shardmeter.engine.evaluate import evaluate, step_time
 from shardmeter.engine.placed import placed
 from shardmeter.specs import Estimate, Fleet, Island, Model, Plan, Run, Stack
 
@@ -84,32 +85,65 @@ def each(
     model: Model, islands: Sequence[Island], plans: Sequence[Plan], runs: Sequence[Run], stack: Stack
 ) -> tuple[Estimate, ...]:
     """The inner step of every island, each distinct one evaluated once, those of one structure together."""
-    bare = [changed(one, name="", price=None, price_basis="", region="") for one in islands]
-    distinct: dict[Any, int] = {}
-    place = [distinct.setdefault(_key(*one), len(distinct)) for one in zip(bare, plans, runs, strict=True)]
-    firsts = [place.index(number) for number in range(len(distinct))]
-    groups: dict[Any, list[int]] = {}
-    for number, at in enumerate(firsts):
-        groups.setdefault(tuple(structure(one) for one in (bare[at], plans[at], runs[at])), []).append(number)
+    keys = [
+        (*_key(island, plan), run.seq_len, run.global_batch)
+        for island, plan, run in zip(islands, plans, runs, strict=True)
+    ]
+    place, batches = _batches(islands, plans, keys)
     found: dict[int, Estimate] = {}
-    for members in groups.values():
-        ats = [firsts[number] for number in members]
-        if len(ats) == 1:
-            found[members[0]] = evaluate(model, bare[ats[0]], plans[ats[0]], runs[ats[0]], stack)
-            continue
-        island, plan = stacked([bare[at] for at in ats]), stacked([plans[at] for at in ats])
-        batch = evaluate(model, island, plan, stacked([runs[at] for at in ats]), stack)
-        found |= {number: taken(batch, at) for at, number in enumerate(members)}
+    for numbers, ats, island, plan in batches:
+        sizes = [float(runs[at].global_batch) for at in ats]
+        run = changed(runs[ats[0]], global_batch=np.array(sizes) if len(ats) > 1 else sizes[0])
+        batch = evaluate(model, island, plan, run, stack)
+        found |= {n: taken(batch, at) for at, n in enumerate(numbers)} if len(ats) > 1 else {numbers[0]: batch}
     return tuple(found[number] for number in place)
 
 
-def _key(island: Island, plan: Plan, run: Run) -> Any:
+def step_times(
+    model: Model,
+    islands: Sequence[Island],
+    plans: Sequence[Plan],
+    batches: Sequence[Sequence[float]],
+    run: Run,
+    stack: Stack,
+) -> tuple[tuple[float, ...], ...]:
+    """Seconds of an inner step of every island at several batches: `batches` and the answer are (batch, island)."""
+    columns = list(zip(*batches, strict=True))
+    keys = [(*_key(island, plan), column) for island, plan, column in zip(islands, plans, columns, strict=True)]
+    place, groups = _batches(islands, plans, keys)
+    found: dict[int, Number] = {}
+    for numbers, ats, island, plan in groups:
+        sizes = np.array([columns[at] for at in ats]).T
+        times = step_time(model, island, plan, changed(run, global_batch=sizes), stack)
+        found |= {number: np.broadcast_to(times, sizes.shape)[:, at] for at, number in enumerate(numbers)}
+    return tuple(tuple(float(np.asarray(found[number])[row]) for number in place) for row in range(len(batches)))
+
+
+def _batches(
+    islands: Sequence[Island], plans: Sequence[Plan], keys: Sequence[Any]
+) -> tuple[list[int], list[tuple[list[int], list[int], Island, Plan]]]:
+    """Which distinct island every island is, and those of one structure as one: (numbers of the distinct ones, a place in the fleet
+    for each, island, plan), the last two with arrays where there are several."""
+    distinct: dict[Any, int] = {}
+    place = [distinct.setdefault(key, len(distinct)) for key in keys]
+    firsts = [place.index(number) for number in range(len(distinct))]
+    bare = {at: changed(islands[at], name="", price=None, price_basis="", region="") for at in firsts}
+    groups: dict[Any, list[int]] = {}
+    for number, at in enumerate(firsts):
+        groups.setdefault((structure(bare[at]), structure(plans[at])), []).append(number)
+    made = []
+    for numbers in groups.values():
+        ats = [firsts[number] for number in numbers]
+        if len(ats) == 1:
+            made.append((numbers, ats, bare[ats[0]], plans[ats[0]]))
+        else:
+            made.append((numbers, ats, stacked([bare[at] for at in ats]), stacked([plans[at] for at in ats])))
+    return place, made
+
+
+def _key(island: Island, plan: Plan) -> tuple[Any, ...]:
     """Equal for equal islands (an accelerator is the one object that its row made, or is not shared)."""
-    reference = id(run.reference) if run.reference is not None else 0
-    return (
-        id(island.accelerator), island.nodes, island.gpus_per_node, island.tiers, plan, run.seq_len, run.global_batch,
-        run.document_len, reference,
-    )  # fmt: skip
+    return id(island.accelerator), island.nodes, island.gpus_per_node, island.tiers, plan
 
 
 def taken(batch: Estimate, at: int) -> Estimate:

@@ -122,6 +122,11 @@ def _trained(model: Model, work: Work, plan: Plan) -> Count:
     return total
 
 
+def step_time(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -> Seconds:
+    """`step_time` of `evaluate` and nothing else."""
+    return add.total(timed(priced(model, island, plan, run, stack), plan, run, stack)[0])
+
+
 def timed(ready: Priced, plan: Plan, run: Run, stack: Stack) -> tuple[tuple[Term, ...], Seconds, Reference | None]:
     """The ledger of a priced step, the seconds of compute in it, and what a reference model takes, if there is one."""
     work, price, pieces, stages = ready

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from shardmeter.core.record import changed
 from shardmeter.engine import split
-from shardmeter.engine.cells import Cell, inner_steps
+from shardmeter.engine.cells import Cell, inner_steps, step_times
 from shardmeter.schedules import traits
 from shardmeter.specs import Fleet, Island, Model, Plan, Run, Stack
 
@@ -77,15 +77,28 @@ def _shares(
     ]
     halves = [_rounded(batch / 2.0, *one) for batch, one in zip(batches, units, strict=True)]
     halves = [half if half < batch else batch + one[0] for half, batch, one in zip(halves, batches, units, strict=True)]
-    times = []
-    for some in (batches, halves):
-        runs = [changed(run, global_batch=batch) for batch in some]
-        steps = inner_steps(model, fleet, cells, plans, runs, stack)
-        times.append([float(steps[cell.islands[0]].step_time) for cell in cells])
+    times = _times(model, fleet, cells, plans, (batches, halves), run, stack)
     found = []
     for at, (step, least) in enumerate(units):
         slope = (times[0][at] - times[1][at]) / (batches[at] - halves[at])
         found.append(split.Share(unit=step, least=least, start=times[0][at] - slope * batches[at], each=slope))
+    return found
+
+
+def _times(
+    model: Model, fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan], batches: Sequence[Sequence[float]], run: Run,
+    stack: Stack,
+) -> list[tuple[float, ...]]:  # fmt: skip
+    """Seconds of a step of every cell at several batches: (batch, cell)."""
+    if all(not cell.axis for cell in cells):
+        firsts = [cell.islands[0] for cell in cells]
+        return list(
+            step_times(model, [fleet.islands[at] for at in firsts], [plans[at] for at in firsts], batches, run, stack)
+        )
+    found = []
+    for some in batches:
+        steps = inner_steps(model, fleet, cells, plans, [changed(run, global_batch=batch) for batch in some], stack)
+        found.append(tuple(float(steps[cell.islands[0]].step_time) for cell in cells))
     return found
 
 

@@ -6,6 +6,9 @@ import heapq
 import math
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from shardmeter.core.record import record
 
 
@@ -65,21 +68,23 @@ def nearest(batch: float, shares: Sequence[Share]) -> tuple[float, ...]:
 
 def _level(given: list[float], shares: Sequence[Share], left: float) -> None:
     """Bring every cell, in place, to just below the level at which all would end together: the bulk of a batch in one go."""
-    low, high = 0.0, max(share.lasts(given[at] + left) for at, share in enumerate(shares))
+    units, start, each = (np.array([getattr(share, name) for share in shares]) for name in ("unit", "start", "each"))
+    now = start + each * np.array(given)
+
+    def room(level: float) -> npt.NDArray[np.float64]:
+        """Whole units that each may still take to end by a level."""
+        more: npt.NDArray[np.float64] = np.maximum(np.floor((level - now) / (each * units)), 0.0) * units
+        return more
+
+    low, high = 0.0, float(np.max(now + each * left))
     for _ in range(60):
         middle = (low + high) / 2.0
-        if sum(_room(given[at], share, middle) for at, share in enumerate(shares)) <= left:
+        if room(middle).sum() <= left:
             low = middle
         else:
             high = middle
-    for at, share in enumerate(shares):
-        given[at] += _room(given[at], share, low)
-
-
-def _room(has: float, share: Share, level: float) -> float:
-    """Whole units that a cell may still take to end by a level."""
-    more = (level - share.lasts(has)) / share.each
-    return max(math.floor(more / share.unit), 0) * share.unit
+    for at, more in enumerate(room(low)):
+        given[at] += float(more)
 
 
 def _repaired(given: list[float], left: float, shares: Sequence[Share]) -> tuple[float, ...] | None:

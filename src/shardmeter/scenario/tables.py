@@ -8,7 +8,20 @@ from typing import Any
 
 from shardmeter.core.record import record
 from shardmeter.core.units import Fraction
-from shardmeter.specs import Accelerator, Egress, Fabric, Instance, Line, Model, Pair, Region, Stack, geography, model, stack
+from shardmeter.specs import (
+    Accelerator,
+    Egress,
+    Fabric,
+    Instance,
+    Line,
+    Model,
+    Pair,
+    Region,
+    Stack,
+    geography,
+    model,
+    stack,
+)
 
 KINDS = ("accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress")
 """The tables that have names of their own; `attention` and `citations` hang on to them."""

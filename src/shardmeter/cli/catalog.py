@@ -9,13 +9,15 @@ import click
 from shardmeter.cli.options import catalog_option, format_option, rows
 from shardmeter.cli.output import write
 
-KINDS = ("accelerators", "fabrics", "instances", "models", "stacks")
+KINDS = ("accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress")
 
 EPILOG = """Examples:
 
 \b
   shardmeter catalog accelerators
   shardmeter catalog models llama-3.1-8b
+  shardmeter catalog regions gcp:europe-west4
+  shardmeter catalog pairs aws:us-east-1/aws:us-west-2
   shardmeter catalog stacks --format json"""
 
 
@@ -25,15 +27,18 @@ EPILOG = """Examples:
 @catalog_option
 @format_option
 def catalog(kind: str, name: str | None, catalogs: tuple[str, ...], output: str) -> int:
-    """List the rows of KIND, or show the row NAME with its sources; of a model, its parameters are counted."""
+    """List the rows of KIND, or show the row NAME with its sources; of a model, its parameters are counted.
+
+    links are kinds of lines, pairs what was measured between two regions, egress what traffic costs."""
     from shardmeter.render import listing
     from shardmeter.scenario.catalog import load_catalog
+    from shardmeter.scenario.tables import singular
 
     found = rows(catalogs) or load_catalog()
     if name is None:
         write(listing.several(kind, found.rows(kind)), output)
         return 0
-    record = getattr(found, kind.removesuffix("s"))(name)
+    record = getattr(found, singular(kind))(name)
     row = next(row for row in found.rows(kind) if row["name"] == record.name)
     write(listing.one(kind, row, record, found.where(kind, name), _counted(kind, record)), output)
     return 0

@@ -24,6 +24,7 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "money": (1e-6, 1e15),
     "fraction": (1e-9, 1.0),
     "ratio": (1e-3, 1e3),
+    "length": (1e-3, 1e8),
 }
 """Least (above zero) and largest sensible size of each dimension, in SI units: what lies outside is a misprint. Counts end
 well below 2⁵³, up to where a float holds every whole number."""
@@ -56,6 +57,7 @@ _UNITS: dict[str, dict[str, float]] = {
     "ratio": {"": 1.0},
     "fraction": {"": 1.0, "%": 0.01},
     "money": _SUFFIX,
+    "length": {"m": 1.0, "km": 1e3},
 }
 _WORDS = {
     "token": "tokens", "tokens": "tokens", "step": "steps", "steps": "steps",
@@ -73,6 +75,7 @@ EXAMPLES = {
     "money": "$2M",
     "fraction": "0.9",
     "ratio": "1.25",
+    "length": "300 m or 80 km",
 }
 """How a quantity of each dimension is written: the dimensions that `quantity` knows."""
 _BARE = ("count", "fraction", "ratio")
@@ -90,7 +93,7 @@ _DOUBTFUL = {
 
 
 def quantity(text: object, dimension: str, words: tuple[str, ...] = ()) -> float:
-    """Read `text` as a quantity of `dimension` (a key of `EXAMPLES`) in SI: B/s, B, s, 1, FLOP/s, W, USD/s, USD/B, USD.
+    """Read `text` as a quantity of `dimension` (a key of `EXAMPLES`) in SI: B/s, B, s, 1, FLOP/s, W, USD/s, USD/B, USD, m.
 
     Numbers are taken bare only for count, ratio and fraction. A price comes without its basis (see `price`). `words` may
     follow a count (`8192 tokens`). Raises BadQuantity for what cannot be read, what can be read in two ways, and what lies

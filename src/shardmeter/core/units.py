@@ -36,6 +36,7 @@ Joules: TypeAlias = Annotated[Number, Unit("W*s")]
 Usd: TypeAlias = Annotated[Number, Unit("USD")]
 UsdPerS: TypeAlias = Annotated[Number, Unit("USD/s")]
 UsdPerByte: TypeAlias = Annotated[Number, Unit("USD/B")]
+Degrees: TypeAlias = Annotated[Number, Unit("1")]
 
 GIB = 2.0**30
 """Bytes in one GiB: the unit of every `*_gib` key."""

@@ -23,6 +23,8 @@ class Bound(NamedTuple):
 
 GPUS = 1e7
 """Accelerators of the largest fleet."""
+ISLANDS = 1_000.0
+"""Islands of the largest fleet: what joins them is a table of pairs."""
 STAGES = 10_000.0
 """Layers, pipeline stages and chunks set the length of an axis: there are no more."""
 

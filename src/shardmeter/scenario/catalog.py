@@ -1,4 +1,4 @@
-"""The catalog: rows of accelerators, fabrics, instances, models and stacks, found by name.
+"""The catalog: rows of accelerators, fabrics, instances, models and stacks, of regions and what joins them, found by name.
 
 Shipped rows lie in `shardmeter.data`; a directory of the user's (`--catalog DIR`) with files of the same names and columns
 adds rows and replaces shipped ones of the same name. Tables are read when first asked for, so a prediction pays only
@@ -12,7 +12,6 @@ import functools
 import os
 import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,87 +28,17 @@ from shardmeter.core.errors import (
 )
 from shardmeter.core.files import file_name, read_text
 from shardmeter.core.quantity import price
-from shardmeter.core.record import record
-from shardmeter.core.units import Fraction
 from shardmeter.scenario.bounds import model_faults
 from shardmeter.scenario.rows import Row, cell, native_row, read_fields, read_rows
-from shardmeter.specs import Accelerator, Fabric, Instance, Model, Stack, model, stack
+from shardmeter.scenario.tables import DTYPES, KINDS, LAYOUTS, Citation, singular
+from shardmeter.specs import Accelerator, Egress, Fabric, Instance, Line, Model, Pair, Region, Stack
 
-KINDS = ("accelerators", "fabrics", "instances", "models", "stacks")
-"""The tables that have names of their own; `attention` and `citations` hang on to them."""
-DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
-"""The dtypes of the `peak_*` columns, widest first."""
 DEFAULT_MATMUL_SHARE = 0.80
 """Share of the peak that matrix products sustain where no micro-benchmark is known (H100's, marked in the row)."""
 _SHARE_OF = {"fp32": "bf16", "tf32": "bf16", "fp16": "bf16", "bf16": "fp16", "fp8": "bf16", "fp4": "fp8"}
 """Where the matmul share of a dtype comes from if its own column is blank."""
 _OTHER_ARCH = "default"
-_BUILT = ("peak", "matmul_share", "attention_share")
-"""Fields of an accelerator that are put together from several columns or rows."""
-
-
-@record
-class Attention:
-    """A row of `data/attention.csv`: the share of the dense peak that long-sequence attention reaches."""
-
-    arch: str
-    kernel: str
-    forward: Fraction
-    backward: Fraction
-    notes: str = ""
-    source: str = ""
-    retrieved: str = ""
-
-
-@record
-class Citation:
-    """A row of `data/citations.csv`: what the key in `@formula(cite=…)` stands for."""
-
-    key: str
-    authors: str = ""
-    title: str = ""
-    year: int = 0
-    where: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    record: type[Any]
-    key: tuple[str, ...] = ("name",)
-    extra: tuple[str, ...] = ("aliases", "notes", "source", "retrieved")
-    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        own = [one.name for one in fields(self.record) if one.name not in _BUILT]
-        return tuple(dict.fromkeys((*own, *self.extra)))
-
-
-_COMMON = ("aliases", "notes", "source", "retrieved")
-_LAYOUTS = {
-    "accelerators": _Layout(
-        Accelerator,
-        extra=(
-            *_COMMON, "dense", "matmul_share_basis",
-            *(f"peak_{dtype}" for dtype in DTYPES), *(f"matmul_share_{dtype}" for dtype in DTYPES),
-        ),
-    ),
-    "fabrics": _Layout(Fabric, extra=(*_COMMON, "latency_basis")),
-    "instances": _Layout(Instance),
-    "models": _Layout(
-        Model,
-        choices=model.WORDS,
-    ),
-    "stacks": _Layout(
-        Stack,
-        choices=stack.WORDS,
-    ),
-    "attention": _Layout(Attention, key=("arch", "kernel"), extra=()),
-    "citations": _Layout(Citation, key=("key",), extra=()),
-}  # fmt: skip
-
-
-_FILES = frozenset(f"{kind}.csv" for kind in _LAYOUTS)
+_FILES = frozenset(f"{kind}.csv" for kind in LAYOUTS)
 LARGEST_FILE = 64_000_000
 """Bytes of the largest catalog file."""
 
@@ -135,7 +64,7 @@ class _Table:
 
     def put(self, row: Row) -> None:
         """Add a row, or replace the one of that name; its name and aliases win over older ones."""
-        name = printable(" ".join(row.values[column] for column in _LAYOUTS[self.kind].key))
+        name = printable(" ".join(row.values[column] for column in LAYOUTS[self.kind].key))
         old = self._spelled.get(name.lower())
         if old is not None:
             for text in self._texts.pop(old):
@@ -187,6 +116,22 @@ class Catalog:
         """The software stack of that name or alias, in any case. Raises UnknownName."""
         return self._find("stacks", name)  # type: ignore[no-any-return]
 
+    def region(self, name: str) -> Region:
+        """The cloud region of that name (provider:region) or alias, in any case. Raises UnknownName."""
+        return self._find("regions", name)  # type: ignore[no-any-return]
+
+    def link(self, name: str) -> Line:
+        """The kind of line of that name or alias, in any case. Raises UnknownName."""
+        return self._find("links", name)  # type: ignore[no-any-return]
+
+    def pair(self, name: str) -> Pair:
+        """What was measured between two regions (region/region, in the order of the row). Raises UnknownName."""
+        return self._find("pairs", name)  # type: ignore[no-any-return]
+
+    def egress(self, name: str) -> Egress:
+        """A price of traffic by provider/continent/reach. Raises UnknownName."""
+        return self._find("egress", name)  # type: ignore[no-any-return]
+
     def citation(self, key: str) -> Citation:
         """What a citation key stands for. Raises UnknownName."""
         return self._find("citations", key)  # type: ignore[no-any-return]
@@ -205,8 +150,8 @@ class Catalog:
 
     def _table(self, kind: str) -> _Table:
         if kind not in self._tables:
-            if kind not in _LAYOUTS:
-                raise UnknownName("table", kind, _LAYOUTS)
+            if kind not in LAYOUTS:
+                raise UnknownName("table", kind, LAYOUTS)
             table = _shipped(kind)
             if kind in self._own or (kind == "accelerators" and "attention" in self._own):
                 table = table.copy()
@@ -224,7 +169,7 @@ class Catalog:
             close = {table.index[text]: None for text in nearest(name, table.index, 9)}
             refused = families.unbuilt(name) if kind == "models" else ""
             because = f"by its name: {refused}" if refused else ""
-            raise UnknownName(kind.removesuffix("s"), name, close, because)
+            raise UnknownName(singular(kind), name, close, because)
         return found
 
     def _find(self, kind: str, name: str) -> Any:
@@ -238,7 +183,7 @@ class Catalog:
         return table.records[found]
 
     def _build(self, kind: str, row: Row) -> tuple[Any, list[Violation]]:
-        layout = _LAYOUTS[kind]
+        layout = LAYOUTS[kind]
         build = {
             "accelerators": self._accelerator_fields, "instances": _instance_fields, "models": self._model_fields,
         }.get(kind)  # fmt: skip
@@ -304,7 +249,7 @@ class Catalog:
         inside = sorted(entry.name for entry in directory.iterdir())
         bad = [_misspelt(name, directory) for name in inside if _is_misspelt(name)]
         seen = bool(bad)
-        for kind in _LAYOUTS:
+        for kind in LAYOUTS:
             rows: list[Row] = []
             if f"{kind}.csv" in inside:
                 seen = True
@@ -373,9 +318,9 @@ def _shipped_catalog() -> Catalog:
 
 @functools.cache
 def _shipped(kind: str) -> _Table:
-    file = f"data/{kind}.csv"
+    layout = LAYOUTS[kind]
+    file = f"data/{layout.folder}{kind}.csv"
     text = pkgutil.get_data("shardmeter", file)
-    layout = _LAYOUTS[kind]
     rows, bad = read_rows((text or b"").decode(), file, layout.columns, layout.key)
     if bad:
         raise BadData("a shipped table cannot be read", bad)
@@ -386,7 +331,7 @@ def _shipped(kind: str) -> _Table:
 
 
 def _read_csv(kind: str, path: Path) -> tuple[list[Row], list[Violation]]:
-    layout = _LAYOUTS[kind]
+    layout = LAYOUTS[kind]
     try:
         text = read_text(path, "a catalog file", LARGEST_FILE, BadData)
     except BadData as error:
@@ -397,7 +342,7 @@ def _read_csv(kind: str, path: Path) -> tuple[list[Row], list[Violation]]:
 def _is_misspelt(name: str) -> bool:
     """Whether a file of a catalog's folder nearly has the name of a table, or of the folder of models."""
     stem, dot, suffix = name.lower().rpartition(".")
-    known = [*_LAYOUTS, *(kind.removesuffix("s") for kind in _LAYOUTS)]
+    known = [*LAYOUTS, *(kind.removesuffix("s") for kind in LAYOUTS)]
     if name in _FILES or not (dot and suffix in ("csv", "tsv", "txt", "yaml", "yml", "json")):
         return False
     return bool(difflib.get_close_matches(stem, known, 1, 0.8))
@@ -405,7 +350,7 @@ def _is_misspelt(name: str) -> bool:
 
 def _misspelt(name: str, directory: Path) -> Violation:
     stem = name.lower().rpartition(".")[0]
-    close = nearest(stem, _LAYOUTS, 1)[0]
+    close = nearest(stem, LAYOUTS, 1)[0]
     way_out = f"did you mean {close}.csv?"
     return Violation(field="", says="is no file of a catalog", way_out=way_out, where=file_name(directory / name))
 
@@ -422,7 +367,7 @@ def _read_model(path: Path) -> tuple[Row | None, list[Violation]]:
         document = read_file(path)
     except BadScenario as error:
         return None, list(error.violations) or [Violation(field="", says=error.message)]
-    row, bad = native_row(document.data, str(path), _LAYOUTS["models"].columns, lambda name: document.where((name,)))
+    row, bad = native_row(document.data, str(path), LAYOUTS["models"].columns, lambda name: document.where((name,)))
     return (None if bad else Row({"name": path.stem} | dict(row.values), row.file, row.line)), bad
 
 
@@ -431,7 +376,7 @@ def _repeated(kind: str, rows: Sequence[Row]) -> list[Violation]:
     owner: dict[str, Row] = {}
     bad = []
     for row in rows:
-        name = " ".join(row.values[column] for column in _LAYOUTS[kind].key)
+        name = " ".join(row.values[column] for column in LAYOUTS[kind].key)
         for text in dict.fromkeys(text.lower() for text in (name, *row.aliases())):
             if text in owner:
                 bad.append(row.complaint("name", f"{text!r} is also the name or an alias of {owner[text].where}"))

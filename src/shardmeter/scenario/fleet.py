@@ -1,14 +1,15 @@
-"""The fleet of a scenario: GPUs, instance or short form to one island, with every default said."""
+"""The islands of a scenario: GPUs, instance or short form to an island, with every default said."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from shardmeter.core.errors import BadScenario
+from shardmeter.core.errors import BadScenario, quoted
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, UsdPerS
-from shardmeter.scenario.bounds import GPUS
+from shardmeter.scenario.bounds import GPUS, ISLANDS
 from shardmeter.scenario.islands import TierInput, build_island
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
 from shardmeter.scenario.schema import IslandInput, ScenarioInput
@@ -26,24 +27,76 @@ class _Machines:
     instance: Instance | None
 
 
+@record
+class Entry:
+    """One item of `fleet.islands`: an island, or several that are alike."""
+
+    names: tuple[str, ...]
+    """Of its islands: one, or as many as `count` says."""
+    name: str
+    asked: IslandInput
+    path: Path
+    island: Island | None
+    """The first of them; None where it could not be built, which is noted."""
+
+
 def resolve_island(given: ScenarioInput, rows: Rows, found: Findings) -> tuple[Island | None, IslandInput]:
-    """The one island of the scenario, and what was said about it; None after noting why there is none."""
+    """The first island of the scenario, and what was said about it; None after noting why there is none."""
+    entries = resolve_fleet(given, rows, found)
+    return (entries[0].island, entries[0].asked) if entries else (None, IslandInput())
+
+
+def resolve_fleet(given: ScenarioInput, rows: Rows, found: Findings) -> tuple[Entry, ...]:
+    """What the scenario says of islands, item by item, after noting what is wrong with them; none where nothing is said."""
+    asked = _asked(given, found)
+    items = [(one, path, *named(one, at, len(asked))) for at, (one, path) in enumerate(asked)]
+    _check_names([(path, name, names) for _, path, name, names in items], found)
+    single = len(items) == 1
+    inner = [found if single else found.apart() for _ in items]
+    made = [
+        Entry(name=name, names=names, asked=one, path=path, island=_island(one, path, names[0], rows, each))
+        for (one, path, name, names), each in zip(items, inner, strict=True)
+    ]
+    if not single:
+        found.add_all([(one.name, each) for one, each in zip(made, inner, strict=True)])
+    return tuple(made)
+
+
+def named(asked: IslandInput, position: int, items: int) -> tuple[str, tuple[str, ...]]:
+    """What an item of several is called, and its islands: island, island-2, iowa-1 and iowa-2."""
+    name = asked.name or ("island" if items == 1 else f"island-{position + 1}")
+    count = asked.count or 1
+    return name, (name,) if count == 1 else tuple(f"{name}-{number}" for number in range(1, count + 1))
+
+
+def _check_names(items: Sequence[tuple[Path, str, tuple[str, ...]]], found: Findings) -> None:
+    """Refuse names that two islands have, and more islands than can be joined."""
+    owner: dict[str, Path] = {}
+    for path, name, names in items:
+        taken = next((one for one in dict.fromkeys((name, *names)) if one in owner), None)
+        if taken is not None:
+            first = ".".join(map(str, owner[taken]))
+            found.refuse((*path, "name"), f"{quoted(taken)} is also the name of {first}", "give every island its own")
+        owner |= dict.fromkeys((name, *names), path)
+    islands = sum(len(names) for _, _, names in items)
+    if islands > ISLANDS:
+        found.refuse(("fleet", "islands"), f"{islands} islands are beyond reason", f"at most {ISLANDS:g}")
+
+
+def _island(asked: IslandInput, path: Path, name: str, rows: Rows, found: Findings) -> Island | None:
+    """One island; None after noting why there is none."""
     before = len(found.violations)
-    asked, path = _asked(given, found)
-    if asked is None:
-        return None, IslandInput()
     machines = _machines(asked, rows, path, found)
     fabric = None if machines is None else _fabric(asked, machines, rows, path, found)
     if machines is None or len(found.violations) > before:
-        return None, asked
+        return None
     price, basis = _price(asked, machines, path, found)
     tiers = upper_tiers(asked, path, found)
     gpus = machines.nodes * machines.gpus_per_node
     if gpus > GPUS:
         found.refuse((*path, "nodes"), f"{gpus:g} GPUs are beyond reason", f"at most {GPUS:g}")
     if len(found.violations) > before:
-        return None, asked
-    name = asked.name or "island"
+        return None
     try:
         island = build_island(
             accelerator=machines.accelerator,
@@ -61,30 +114,28 @@ def resolve_island(given: ScenarioInput, rows: Rows, found: Findings) -> tuple[I
         for violation in error.violations:
             field = tuple(int(step) if step.isdigit() else step for step in violation.field.split("."))
             found.refuse((*path, *field), violation.says, violation.way_out, violation.rule)
-        return None, asked
+        return None
     _warn(machines, tiers, found)
     inner = island.tiers[0]
     if inner.torus:
         lengths = " x ".join(f"{axis.length:g}{'' if axis.closed else ' (open)'}" for axis in inner.torus)
         found.assumptions.append(f"{inner.name} of {lengths}: ranks fill its axes in rank_order, the innermost first")
-    return island, asked
+    return island
 
 
-def _asked(given: ScenarioInput, found: Findings) -> tuple[IslandInput | None, Path]:
+def _asked(given: ScenarioInput, found: Findings) -> tuple[tuple[IslandInput, Path], ...]:
+    """The items of the fleet, or that of the short form, with their places."""
     islands = given.fleet.islands if given.fleet else None
     if given.gpus is not None and islands is not None:
         found.refuse(("gpus",), "both gpus and fleet are given", "keep one of the two")
     elif given.gpus is not None:
         short = f"{given.gpus[0]:.15g}x{given.gpus[1]}"
-        return IslandInput.model_validate({"gpus": short}), ("gpus",)
+        return ((IslandInput.model_validate({"gpus": short}), ("gpus",)),)
     elif not islands:
         found.refuse(("gpus",), "no GPUs are named", "say gpus: 64xH100-SXM5-80GB (--gpus), or fleet.islands")
-    elif len(islands) > 1:
-        names = ", ".join(island.name or "unnamed" for island in islands)
-        found.refuse(("fleet", "islands"), f"several islands ({names}) are not modelled yet", "keep one island")
     else:
-        return islands[0], ("fleet", "islands", 0)
-    return None, ()
+        return tuple((one, ("fleet", "islands", at)) for at, one in enumerate(islands))
+    return ()
 
 
 def _machines(asked: IslandInput, rows: Rows, path: Path, found: Findings) -> _Machines | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from shardmeter.engine.constraints import CONSTRAINTS, violations
 from shardmeter.engine.rules import listed, near
 from shardmeter.families import assumed, family, given_sequence
 from shardmeter.families.operations import is_layer
-from shardmeter.scenario.parts import Findings
+from shardmeter.scenario.fleet import Entry
+from shardmeter.scenario.parts import ISLANDS, Findings, Rows
 from shardmeter.scenario.schema import RunInput, ScenarioInput
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Island, Model, Plan, Run, Stack
@@ -35,17 +37,26 @@ class Parts:
     model: Model | None
     stack: Stack | None
     island: Island
+    """The first."""
     reference: Model | None
     said: dict[str, Any]
-    """Fields of the plan that were said, the island's own winning."""
+    """Fields of the plan that were said, the (first) island's own winning."""
     run: RunInput
     found: Findings
+    rows: Rows
+    entries: tuple[Entry, ...] = ()
+    """What the scenario says of islands, item by item."""
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the scenario has a single island."""
+        return sum(len(entry.names) for entry in self.entries) == 1
 
 
 NO_MODEL = Model(name="", layers=1, hidden=1.0, ffn=1.0, heads=1.0, kv_heads=1.0, head_dim=1.0, vocab=1.0)
 NO_STACK = Stack(name="")
 """Stand in for what could not be read, so that the rest of the scenario is still checked."""
-_DEGREES: tuple[Path, ...] = (*(("plan", axis) for axis in (*AXES, "sharding")), ("fleet",))
+_DEGREES: tuple[Path, ...] = (*(("plan", axis) for axis in (*AXES, "sharding")), ISLANDS)
 _BATCH: tuple[Path, ...] = (*_DEGREES, ("plan", "micro_batch"), ("run", "global_batch"), ("run", "seq_len"))
 LOOKS_AT: dict[str, tuple[Path, ...]] = {
     "whole": (),
@@ -73,7 +84,7 @@ LOOKS_AT: dict[str, tuple[Path, ...]] = {
     "expert_tokens": (("plan", "etp"), ("plan", "tp"), ("plan", "sequence_parallel"), ("model",)),
     "context_heads": (("plan", "cp"), ("plan", "tp"), ("plan", "cp_kind"), ("model",)),
     "expert_skew": (("plan", "expert_skew"), ("plan", "ep"), ("model",)),
-    "precision": (("plan", "precision"), ("fleet",)),
+    "precision": (("plan", "precision"), ISLANDS),
     "one_stack": (("plan", "pp"), ("model",)),
     "cut_sequence": (("plan", "cp"), ("model",)),
     "image_heads": (("plan", "tp"), ("model",)),
@@ -83,14 +94,14 @@ LOOKS_AT: dict[str, tuple[Path, ...]] = {
     "reference_family": (("run", "reference"), ("model",)),
 }
 """What each structural rule looks at: it is not asked where a part of that was malformed."""
-_LEFT_OVER = ("degrees", "global_batch", "interleaved_rounds", "unsharded", "experts")
+LEFT_OVER = ("degrees", "global_batch", "interleaved_rounds", "unsharded", "experts")
 """Rules that cannot be asked where the degrees leave no whole number."""
 
 
 def laid_plan(parts: Parts, said: dict[str, Any]) -> tuple[Plan, bool, Findings]:
     """The plan of some parts with other things said: the plan, whether its degrees leave a whole number, and what was found."""
     found = Findings(parts.found.document)
-    plan, left_over = _plan(said, parts.stack or NO_STACK, parts.island, found)
+    plan, left_over = laid(said, parts.stack or NO_STACK, parts.island, found)
     return plan, not left_over, found
 
 
@@ -98,8 +109,9 @@ def laid_run(parts: Parts, said: dict[str, Any], plan: Plan) -> tuple[Run, Findi
     """The run of some parts with a plan, and what is found before and after the rules that `engine.constraints` checks."""
     before, after = Findings(parts.found.document), Findings(parts.found.document)
     model = parts.model or NO_MODEL
-    run = changed(_run(parts.run, model, plan, before), reference=parts.reference)
-    _check_layers(said, plan, model, after)
+    run = laid_lengths(parts.run, model, before, lambda seq_len: _global_batch(parts.run, seq_len, plan, before))
+    run = changed(run, reference=parts.reference)
+    check_layers(said, plan, model, after)
     _check_context(parts.run, run, model, after)
     return run, before, after
 
@@ -116,29 +128,35 @@ def laid_out(
     is_open: bool = False,
 ) -> tuple[Plan, Run]:
     """The plan and the run, after noting every structural rule that they break; of an open plan there is nothing to ask yet."""
-    plan, left_over = _plan(said, stack, island, found)
-    run = changed(_run(asked, model, plan, found), reference=reference)
+    plan, left_over = laid(said, stack, island, found)
+    run = laid_lengths(asked, model, found, lambda seq_len: _global_batch(asked, seq_len, plan, found))
+    run = changed(run, reference=reference)
     if is_open:
         found.assumptions += assumed(model) if model is not NO_MODEL else ()
         _check_context(asked, run, model, found)
         return plan, run
     skip = {name for name, paths in LOOKS_AT.items() if paths and found.touched(*paths)}
     skip |= {c.name for c in CONSTRAINTS if c.name not in LOOKS_AT and found.gone}
-    skip |= (set(_LEFT_OVER) if left_over else set()) | found.document.begins
+    skip |= (set(LEFT_OVER) if left_over else set()) | found.document.begins
     for violation in violations(model, island, plan, run, stack, skip=skip):
         path: Path = tuple(violation.field.split(".")) if "," not in violation.field else ()
         found.violations.append(changed(violation, where=found.document.where(path)))
+    note_the_rest(said, asked, plan, model, run, found)
+    return plan, run
+
+
+def note_the_rest(said: dict[str, Any], asked: RunInput, plan: Plan, model: Model, run: Run, found: Findings) -> None:
+    """What no structural rule asks, and what is taken for granted of a plan and a run."""
     if model is not NO_MODEL:
         found.assumptions += assumed(model)
-    _check_layers(said, plan, model, found)
+    check_layers(said, plan, model, found)
     _check_context(asked, run, model, found)
     _say_what_is_frozen(plan, model, found)
     _say_the_reference(plan, model, run, found)
     _say_what_is_ignored(said, plan, found)
-    return plan, run
 
 
-def _check_layers(said: dict[str, Any], plan: Plan, model: Model, found: Findings) -> None:
+def check_layers(said: dict[str, Any], plan: Plan, model: Model, found: Findings) -> None:
     """Recomputation and schedule against the layers and stages that there are."""
     some = re.fullmatch(r"(?:every-|\d+-of-)(\d+)", plan.recompute)
     if some and int(some.group(1)) > model.layers and not found.touched(("model",)):
@@ -213,8 +231,8 @@ def _say_what_is_ignored(said: dict[str, Any], plan: Plan, found: Findings) -> N
             found.warnings.append(f"plan.{name} changes nothing: {why}")
 
 
-def _plan(said: dict[str, Any], stack: Stack, island: Island, found: Findings) -> tuple[Plan, bool]:
-    """The plan with its defaults, and whether the degrees leave no whole dp_shard (noted as a violation)."""
+def laid(said: dict[str, Any], stack: Stack, island: Island, found: Findings) -> tuple[Plan, bool]:
+    """The plan of one island with its defaults, and whether the degrees leave no whole dp_shard (noted as a violation)."""
     own = {name: value for name, value in said.items() if name not in ("sync", "placement")}
     if "sharding" not in own:
         found.assumptions.append("plan fsdp (no sharding named)")
@@ -325,7 +343,8 @@ def _whole(value: float, path: Path, says: str, way_out: str, found: Findings) -
     return False
 
 
-def _run(given: RunInput, model: Model, plan: Plan, found: Findings) -> Run:
+def laid_lengths(given: RunInput, model: Model, found: Findings, batch: Callable[[float], float]) -> Run:
+    """The run with its lengths; `batch` tells the global batch at a sequence length."""
     seq_len, own = given.seq_len, given_sequence(model) if model is not NO_MODEL else None
     if own is not None:
         seq_len = _own_sequence(seq_len, float(own), model, found)
@@ -339,7 +358,7 @@ def _run(given: RunInput, model: Model, plan: Plan, found: Findings) -> Run:
         found.refuse(
             ("run", "document_len"), says, "documents are packed into sequences: say fewer tokens, or leave it out"
         )
-    global_batch = _global_batch(given, float(seq_len), plan, found)
+    global_batch = batch(float(seq_len))
     if given.tokens is not None and given.steps is not None:
         found.refuse(("run", "steps"), "both tokens and steps are given", "keep one of the two")
     if given.tokens is None and given.steps is None:

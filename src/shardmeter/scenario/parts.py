@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path as FilePath
 from typing import Any, Protocol, TypeVar
@@ -17,13 +18,14 @@ from shardmeter.scenario.inline import inline
 from shardmeter.scenario.read import SUFFIXES, Document, read_file
 from shardmeter.scenario.schema import validate
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Accelerator, Fabric, Instance, Model, Stack
+from shardmeter.specs import Accelerator, Egress, Fabric, Instance, Line, Model, Pair, Region, Stack
 
 INLINE = "inline"
 """Name of a part that has none."""
 R = TypeVar("R", Accelerator, Fabric, Model, Stack)
 KINDS: dict[type[Any], str] = {
     Accelerator: "accelerator", Fabric: "fabric", Model: "model", Stack: "stack", Instance: "instance",
+    Region: "region", Line: "link",
 }  # fmt: skip
 _SHAPE = (
     "layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab", "mlp", "tied", "experts", "moe_ffn", "shared_ffn",
@@ -50,16 +52,45 @@ class Rows(Protocol):
     def stack(self, name: str) -> Stack:
         """A row by name or alias."""
 
+    def region(self, name: str) -> Region:
+        """A row by name or alias."""
+
+    def link(self, name: str) -> Line:
+        """A row by name or alias."""
+
+    def pair(self, name: str) -> Pair:
+        """A row by name."""
+
+    def egress(self, name: str) -> Egress:
+        """A row by name."""
+
     def names(self, kind: str) -> tuple[str, ...]:
         """All names of a kind, in the plural."""
 
 
-_PARTS = ("model", "stack", "fleet")
+_PARTS = ("model", "stack")
 """Parts of which a fault anywhere makes everything else said about them doubtful."""
 
 
-def _of_fleet(path: Path) -> Path:
-    return ("fleet",) if path[:1] == ("gpus",) else path
+MOST_NAMES = 3
+"""Islands that a sentence names one by one."""
+ISLANDS: Path = ("fleet", "islands")
+"""Where islands are said."""
+
+
+def _of_islands(path: Path) -> Path:
+    """A path of the fleet as far as a fault there makes the rest doubtful: one island, or the very field of the network between."""
+    if path[:1] == ("gpus",):
+        return ISLANDS
+    if path[:2] != ISLANDS:
+        return path
+    return (*ISLANDS, *(int(step) if str(step).isdigit() else step for step in path[2:3]))
+
+
+def listed_names(names: Sequence[str]) -> str:
+    """The first few of some names, and how many more there are."""
+    shown = ", ".join(names[:MOST_NAMES])
+    return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"
 
 
 class Findings:
@@ -79,12 +110,33 @@ class Findings:
         """How many of the violations are of the document's shape: unknown fields, malformed values, overrides that do not apply."""
 
     def touched(self, *paths: Path) -> bool:
-        """Whether one of the paths, or a part of it, was taken out. A fleet is what its islands and its GPUs are."""
+        """Whether one of the paths, or a part of it, was taken out. Islands are what their GPUs are."""
         return any(
             gone[:1] == path[:1] if path[0] in _PARTS else gone[: len(path)] == path or path[: len(gone)] == gone
-            for gone in map(_of_fleet, self.gone)
-            for path in map(_of_fleet, paths)
+            for gone in map(_of_islands, self.gone)
+            for path in map(_of_islands, paths)
         )
+
+    def apart(self) -> Findings:
+        """Findings of one part of the scenario, to be told apart before they are added to these (`add`)."""
+        other = Findings(self.document)
+        other.violations, other.unknown, other.assumptions, other.warnings = [], [], [], []
+        other.gone = self.gone
+        return other
+
+    def add_all(self, parts: Sequence[tuple[str, Findings]]) -> None:
+        """Add what was found of several islands (name, `apart`): what holds for all is said once, the rest with their names."""
+        self.violations += [one for _, found in parts for one in found.violations]
+        self.unknown += [one for _, found in parts for one in found.unknown]
+        self.said += [one for _, found in parts for one in found.said]
+        for kind in ("assumptions", "warnings"):
+            said: dict[str, list[str]] = {}
+            for name, found in parts:
+                for text in dict.fromkeys(getattr(found, kind)):
+                    said.setdefault(text, []).append(name)
+            getattr(self, kind).extend(
+                text if len(names) == len(parts) else f"{listed_names(names)}: {text}" for text, names in said.items()
+            )
 
     def refuse(self, path: Path, says: str, way_out: str = "", rule: str = "") -> None:
         """Note one violation at a path of the scenario, unless it may only follow from what was taken out."""

@@ -6,14 +6,17 @@ from shardmeter.core.errors import quoted
 from shardmeter.core.record import changed
 from shardmeter.families import names
 from shardmeter.scenario.choices import Asked, chosen, unasked
-from shardmeter.scenario.fleet import overridden, resolve_island
+from shardmeter.scenario.fleet import overridden, resolve_fleet
 from shardmeter.scenario.hugging_face.files import is_config
 from shardmeter.scenario.ignored import ignored
 from shardmeter.scenario.layout import NO_MODEL, NO_STACK, Parts, laid_out
 from shardmeter.scenario.parts import SAME, Findings, Rows, check_names, part
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.schema import RunInput, ScenarioInput, validate, what_is_left
-from shardmeter.specs import Fleet, Model, Scenario, Stack
+from shardmeter.scenario.several import laid_over_all, unplanned
+from shardmeter.scenario.sync import resolve_sync
+from shardmeter.scenario.wan import resolve_wan
+from shardmeter.specs import Fleet, Model, Scenario, Stack, Sync
 
 DEFAULT_STACK = "titan-compile"
 """The software where none is named."""
@@ -26,7 +29,10 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
     """
     parts = read_parts(Findings(document), rows)
     found, model, stack = parts.found, parts.model, parts.stack
+    if not parts.is_one:
+        return _over_all(parts, left_open)
     is_open = left_open is not None and not left_open.stated
+    _warn_of_one_island(parts)
     plan, run = laid_out(
         parts.said,
         parts.run,
@@ -55,6 +61,44 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
     return changed(made, warnings=(*found.warnings, *ignored(made, found.said)))
 
 
+def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
+    """The scenario of several islands."""
+    found = parts.found
+    if left_open is not None:
+        unplanned(parts)
+    wan = resolve_wan(parts.given.fleet.wan if parts.given.fleet else None, parts.entries, parts.rows, found)
+    plan, plans, run = laid_over_all(parts)
+    found.stop()
+    islands = [changed(one.island, name=name) for one in parts.entries if one.island is not None for name in one.names]
+    made = Scenario(
+        name=parts.given.name or "scenario",
+        model=parts.model or NO_MODEL,
+        stack=parts.stack or NO_STACK,
+        fleet=Fleet(islands=tuple(islands), wan=wan),
+        plan=plan,
+        plans=plans,
+        run=run,
+        assumptions=(*found.assumptions, *unasked(parts.run)),
+    )
+    return changed(made, warnings=(*found.warnings, *ignored(made, found.said)))
+
+
+def _warn_of_one_island(parts: Parts) -> None:
+    """Say that nothing is joined or synchronised where there is one island; what is said must be right all the same."""
+    found, fleet, plan = parts.found, parts.given.fleet, parts.given.plan
+    if fleet is not None and fleet.wan is not None and fleet.wan.model_fields_set:
+        found.warnings.append("fleet.wan changes nothing: there is one island")
+    said = None if plan is None else plan.sync
+    inner = found.apart()
+    sync = resolve_sync(said, ("plan", "sync"), None if parts.model is None else float(parts.model.layers), inner)
+    found.violations += inner.violations
+    found.unknown += inner.unknown
+    if sync != Sync():
+        found.warnings.append("plan.sync changes nothing: there is one island")
+    if parts.said.get("placement"):
+        found.warnings.append("plan.placement changes nothing: there is one island")
+
+
 def read_parts(found: Findings, rows: Rows) -> Parts:
     """The parts of the document of `found`, which notes what is wrong with them.
 
@@ -77,11 +121,12 @@ def read_parts(found: Findings, rows: Rows) -> Parts:
     model = _model(given, rows, found)
     faulty = len(found.violations) > noted
     stack = _stack(given, rows, found)
-    island, asked = resolve_island(given, rows, found)
-    said = overridden(given.plan, asked.plan)
+    entries = resolve_fleet(given, rows, found)
+    island = next((entry.island for entry in entries if entry.island is not None), None)
     if island is None:
         found.stop()
         raise AssertionError  # pragma: no cover  (no island has a violation)
+    said = overridden(given.plan, entries[0].asked.plan)
     if model is not None and (
         model.family not in names() or (model.family != "decoder" and faulty)
     ):  # noted already: parts that do not fit together have no sequence to ask about
@@ -99,6 +144,8 @@ def read_parts(found: Findings, rows: Rows) -> Parts:
         said=said,
         run=given.run or RunInput(),
         found=found,
+        entries=entries,
+        rows=rows,
     )
 
 

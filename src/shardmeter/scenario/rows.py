@@ -20,6 +20,7 @@ DIMENSIONS = {
     "Seconds": "time",
     "Watts": "power",
     "UsdPerS": "price",
+    "UsdPerByte": "egress",
     "Count": "count",
     "Fraction": "fraction",
     "Ratio": "ratio",
@@ -146,6 +147,8 @@ def cell(row: Row, column: str, type_name: str) -> Any:
         return YES_NO[text.lower()]
     if type_name.startswith("tuple[str"):
         return split_names(text)
+    if type_name == "Degrees":
+        return _degrees(text)
     dimension = "count" if type_name == "int" else DIMENSIONS[type_name]
     value = quantity(text, dimension)
     field = "matmul_share" if column.startswith("matmul_share") else column
@@ -153,6 +156,17 @@ def cell(row: Row, column: str, type_name: str) -> Any:
     if says:
         raise BadQuantity(f"{shown(text)}: {says}; {way_out}")
     return int(value) if type_name == "int" else value
+
+
+def _degrees(text: str) -> float:
+    """A latitude or a longitude, south and west below zero."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise BadQuantity(f"{shown(text)} is no angle; write it like -33.9") from None
+    if not -180.0 <= value <= 180.0:
+        raise BadQuantity(f"{shown(text)} is no angle; it lies from -180 to 180")
+    return value
 
 
 def read_fields(

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, ValidationError
 
 from shardmeter.core.errors import Violation, cut, nearest, shown
+from shardmeter.scenario.between import SyncInput, WanInput
 from shardmeter.scenario.grammar import parse_plan
 from shardmeter.scenario.inline import inline
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.values import (
     AutoWhole,
     Batch,
+    Copies,
     Degree,
     Duration,
     Gpus,
@@ -26,6 +28,7 @@ from shardmeter.scenario.values import (
     Offload,
     OverSubscription,
     PerNode,
+    Placement,
     Price,
     Recompute,
     SeqLen,
@@ -73,20 +76,6 @@ else:
     NamedModel, NamedStack, NamedAccelerator, NamedFabric = map(_named, (Model, Stack, Accelerator, Fabric))
 
 
-class SyncInput(Input):
-    """Synchronisation across islands; inside one island every step is synchronous."""
-
-    method: str | None = said("every_step = synchronous data parallelism.", only="every_step")
-    sync_every: Any = said("Inner steps per round (H).", only=1, aliases=("sync_every", "H"))
-    num_fragments: Any = said("Fragments of the parameters (P).", only=1, aliases=("num_fragments", "P"))
-    fragment_sync_delay: Any = said("Inner steps of delay (τ).", only=0, aliases=("fragment_sync_delay", "tau", "τ"))
-    fragment_update_alpha: Any = said(
-        "Mixing of the outer update (α).", only=0, aliases=("fragment_update_alpha", "alpha", "α")
-    )
-    bits: Any = said("Bits per parameter of the outer message.", only=16)
-    should_quantize: Any = said("true = bits 8.", only=False)
-
-
 class PlanInput(Input):
     """How the model is laid over the GPUs of an island: tp·pp·cp·dp_shard·dp_replicate = its GPUs."""
 
@@ -129,7 +118,7 @@ class PlanInput(Input):
         "What is trained: all, lora(r=16), or blocks: embedding, layer, head, layer:24-31."
     )
     rank_order: tuple[str, ...] | None = said("Mesh axes, innermost first.")
-    placement: Any = said("Axes that cross islands.", only="nothing")
+    placement: Placement | None = said("Axes that cross islands: {pp: [oregon, iowa]}, or {pp: [[a, b], [c, d]]}.")
     sync: SyncInput | None = said("Synchronisation across islands.")
 
 
@@ -154,7 +143,7 @@ class IslandInput(Input):
     gpus: Gpus | None = said("Short form of accelerator, nodes and gpus_per_node.")
     nodes: Nodes | None = said("Nodes.")
     gpus_per_node: PerNode | None = said("Accelerators per node; the usual node size if left out.")
-    count: Any = said("Islands like this one.", only=1)
+    count: Copies | None = said("Islands like this one: NAME-1, NAME-2, …")
     fabric: NamedFabric | None = said("Scale-out network; the accelerator's usual one if left out.")
     nics: PerNode | None = said("Network adapters per node, where not one per accelerator.")
     price: Price | None = said("$/gpu/h or $/node/h.")
@@ -167,8 +156,8 @@ class IslandInput(Input):
 class FleetInput(Input):
     """Where the run happens."""
 
-    islands: tuple[IslandInput, ...] | None = said("The islands; this version models one.")
-    wan: Any = said("Links between islands.", only="nothing")
+    islands: tuple[IslandInput, ...] | None = said("The islands.")
+    wan: WanInput | None = said("Links between islands.")
 
 
 class RunInput(Input):

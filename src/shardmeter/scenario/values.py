@@ -22,9 +22,10 @@ from pydantic_core import PydanticCustomError
 from shardmeter.core.errors import BadQuantity, BadScenario, UnknownName, nearest, printable, shown
 from shardmeter.core.files import LONGEST_PATH
 from shardmeter.core.quantity import BOUNDS, EXAMPLES, counted, price, quantity
-from shardmeter.scenario.bounds import GPUS, STAGES, Bound, broken
+from shardmeter.scenario.bounds import GPUS, ISLANDS, STAGES, Bound, broken
 from shardmeter.scenario.grammar import parse_plan
 from shardmeter.scenario.read import SUFFIXES
+from shardmeter.specs.plan import AXES
 from shardmeter.strategies.adapters import NOTHING, trained
 from shardmeter.strategies.offload import KINDS as OFFLOADS
 from shardmeter.strategies.recompute import OPERATIONS
@@ -94,10 +95,11 @@ if TYPE_CHECKING:
     Sequences: TypeAlias = float
     SeqLen: TypeAlias = float
     Stages: TypeAlias = int
+    Copies: TypeAlias = int
 else:
     Degree, Nodes, PerNode = _whole(GPUS), _whole(GPUS), _whole(1e4)
     Sequences, SeqLen = _whole(1e9, "sequences"), _whole(1e9, "tokens")
-    Stages = int_field(Bound(1, STAGES, True))
+    Stages, Copies = int_field(Bound(1, STAGES, True)), int_field(Bound(1, ISLANDS, True))
 Duration: TypeAlias = Annotated[
     float,
     BeforeValidator(_number("time", Bound(0.0, BOUNDS["time"][1]))),
@@ -157,6 +159,37 @@ OverSubscription: TypeAlias = Annotated[
     float, BeforeValidator(_number("ratio", Bound(1.0, 1e3))), WithJsonSchema({"type": "number", "minimum": 1})
 ]
 """A ratio of 1 or more."""
+
+Bandwidth: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_number("bandwidth", Bound(*BOUNDS["bandwidth"]))),
+    WithJsonSchema({"type": "string", "examples": ["10 Gbps", "1.25 GB/s"]}),
+]
+"""Bytes per second, above zero."""
+Size: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_number("size", Bound(*BOUNDS["size"]))),
+    WithJsonSchema({"type": "string", "examples": ["4 MiB"]}),
+]
+"""Bytes, above zero."""
+Distance: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_number("length", Bound(0.0, 4e7))),
+    WithJsonSchema({"type": "string", "examples": ["80 km"]}),
+]
+"""Metres, at most once round the Earth."""
+Traffic: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_number("egress", Bound(0.0, BOUNDS["egress"][1]))),
+    WithJsonSchema({"type": "string", "examples": ["$0.02/GB"]}),
+]
+"""US dollars a byte."""
+
+
+def number(dimension: str, least: float, most: float, *, whole: bool = False) -> Any:
+    """The annotated type of a bare number between two others."""
+    return number_field(dimension, Bound(least, most, whole))
+
 
 Skew: TypeAlias = Annotated[
     float, BeforeValidator(_number("ratio", Bound(1.0, 1e4))), WithJsonSchema({"type": "number", "minimum": 1})
@@ -348,6 +381,40 @@ Trainable: TypeAlias = Annotated[
     WithJsonSchema({"type": ["string", "array"], "items": {"type": "string"}, "examples": ["lora(r=16)", ["head"]]}),
 ]
 """all, lora(r=N), or blocks joined by +."""
+
+
+def _placement(value: Any) -> dict[str, tuple[tuple[str, ...], ...]]:
+    if not isinstance(value, dict):
+        raise refused(f"{shown(value, 40)} is no placement", "as in {pp: [oregon, iowa]}")
+    made = {}
+    for axis, given in value.items():
+        check_word(axis, AXES)
+        cells = [given] if isinstance(given, list | tuple) and any(isinstance(one, str) for one in given) else given
+        if not isinstance(cells, list | tuple) or not cells or not all(_is_cell(one) for one in cells):
+            raise refused(f"{axis}: {shown(given, 40)} names no islands", f"as in {{{axis}: [oregon, iowa]}}")
+        made[axis] = tuple(tuple(printable(name.strip()) for name in cell) for cell in cells)
+    return made
+
+
+def _is_cell(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, str) for one in value)
+
+
+_NAMES_SCHEMA = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+Placement: TypeAlias = Annotated[
+    dict[str, tuple[tuple[str, ...], ...]],
+    BeforeValidator(_placement),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "propertyNames": {"enum": list(AXES)},
+            "additionalProperties": {
+                "anyOf": [_NAMES_SCHEMA, {"type": "array", "items": _NAMES_SCHEMA, "minItems": 1}]
+            },
+        }
+    ),
+]
+"""The cells of every axis that crosses islands, each the names of its islands in order."""
 
 
 def plan_line(value: Any) -> Any:

@@ -8,6 +8,7 @@ from shardmeter.specs.choices import Choices
 from shardmeter.specs.demands import Compute, Progress, Resident, Transfer
 from shardmeter.specs.estimate import Estimate, MemoryTerm, Term
 from shardmeter.specs.fleet import Fabric, Fleet, Instance, Island, Tier, TorusAxis
+from shardmeter.specs.geography import Egress, Line, Pair, Region
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan, Sync
 from shardmeter.specs.round import Crossing, Replica, Round
@@ -21,15 +22,19 @@ __all__ = [
     "Choices",
     "Compute",
     "Crossing",
+    "Egress",
     "Estimate",
     "Fabric",
     "Fleet",
     "Instance",
     "Island",
+    "Line",
     "MemoryTerm",
     "Model",
+    "Pair",
     "Plan",
     "Progress",
+    "Region",
     "Replica",
     "Resident",
     "Round",

@@ -12,6 +12,10 @@ EXPERT_AXES = ("etp", "ep", "edp")
 """A second mesh over the ranks of tp · cp · dp_shard, innermost first: how experts lie on them. `edp` is what is left."""
 SHARDINGS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
 
+OUTER_STATES = ("device", "host")
+TOPOLOGIES = ("auto", "ring", "tree", "star", "sharded_star", "all_gather")
+SPLITS = ("speed", "equal")
+
 
 @record
 class Sync:

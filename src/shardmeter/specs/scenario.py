@@ -20,8 +20,10 @@ class Scenario:
     stack: Stack
     fleet: Fleet
     plan: Plan
+    """Of several islands the first one's, with the whole degree of an axis that crosses islands."""
     plans: tuple[Plan, ...] = ()
-    """Of every island, where there are several: the plan laid over that island."""
+    """Of each of several islands, laid over it: the degrees multiply to its GPUs, and of an axis that crosses islands each has its
+    own steps. Empty where there is one island."""
     run: Run
     assumptions: tuple[str, ...] = ()
     """What was not said and taken from a default: one sentence each."""

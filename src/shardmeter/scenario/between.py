@@ -1,0 +1,110 @@
+"""The shape of what joins islands and keeps them together: links, sites, the synchronisation of a plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pydantic import create_model
+
+from shardmeter.scenario.bounds import STAGES, Bound
+from shardmeter.scenario.values import (
+    Bandwidth,
+    Distance,
+    Duration,
+    Input,
+    Name,
+    Size,
+    Traffic,
+    int_field,
+    number,
+    said,
+)
+from shardmeter.specs.geography import SHARED
+from shardmeter.specs.plan import OUTER_STATES, SPLITS, TOPOLOGIES
+from shardmeter.specs.wan import TRANSPORTS
+
+ROUND = 1e9
+"""Inner steps of the longest round."""
+if TYPE_CHECKING:
+    Loss: TypeAlias = float
+    Streams: TypeAlias = float
+    Share: TypeAlias = float
+    PartOfAll: TypeAlias = float
+    Inner: TypeAlias = float
+    Delay: TypeAlias = float
+    Bits: TypeAlias = float
+    Fragments: TypeAlias = int
+else:
+    Loss, Share, PartOfAll = number("fraction", 0.0, 0.9), number("fraction", 0.0, 1.0), number("fraction", 1e-9, 1.0)
+    Streams, Inner = number("count", 1, 1e6, whole=True), number("count", 1, ROUND, whole=True)
+    Delay, Bits = number("count", 0, ROUND, whole=True), number("count", 1, 32)
+    Fragments = int_field(Bound(1, STAGES, True))
+
+
+class SyncInput(Input):
+    """Synchronisation across islands; inside one island every step is synchronous. A method reads some of these fields; the others
+    contradict it."""
+
+    method: Name | None = said("every_step = synchronous data parallelism; diloco, streaming_diloco, local_sgd, …")
+    sync_every: Inner | None = said("Inner steps per round (H).", aliases=("sync_every", "H"))
+    num_fragments: Fragments | None = said("Fragments of the parameters (P).", aliases=("num_fragments", "P"))
+    fragment_sync_delay: Delay | None = said("Inner steps of delay (τ).", aliases=("fragment_sync_delay", "tau", "τ"))
+    fragment_update_alpha: Share | None = said(
+        "Weight of the local parameters when an update is applied (α).",
+        aliases=("fragment_update_alpha", "alpha", "α"),
+    )
+    bits: Bits | None = said("Bits per value of the outer message.")
+    should_quantize: bool | None = said("true = bits 8.")
+    top_k: PartOfAll | None = said("Share of the values that is sent.")
+    lead: Share | None = said("Share of the last inner step behind which the outer message may pass already.")
+    outer_state: str | None = said("Where the outer copy and momentum lie.", words=OUTER_STATES)
+    topology: str | None = said("How messages pass.", words=TOPOLOGIES)
+    hierarchical: bool | None = said("Reduce inside islands first; false = one ring through all accelerators.")
+    grace: Duration | None = said("What a deadline method waits for late islands after a round.")
+    split: str | None = said("How the batch is shared among unlike islands.", words=SPLITS)
+
+
+class LineInput(Input):
+    """What passes between two islands, one direction."""
+
+    preset: Name | None = said("A kind of line that fills what is left out: shardmeter catalog links.")
+    bandwidth: Bandwidth | None = said("Capacity of one direction.")
+    rtt: Duration | None = said("Round trip.")
+    distance: Distance | None = said("Kilometres in a straight line, from which the round trip follows.")
+    loss: Loss | None = said("Share of the packets that is lost.")
+    streams: Streams | None = said("Streams that one transfer opens; with shared: node, each node.")
+    window: Size | None = said("Bytes that one stream has under way.")
+    transport: str | None = said("How it is sent: lossless = neither window nor loss bind.", words=TRANSPORTS)
+    egress: Traffic | None = said("Paid by the sender.")
+    shared: str | None = said("Whose the bandwidth is: the island's, each node's, each GPU's.", words=SHARED)
+
+
+_Ends: Any = create_model(
+    "_Ends", __base__=LineInput, **{"from": (Name | None, said("The sender, where the link has one direction."))}
+)
+
+
+class LinkInput(_Ends):
+    """A link: `between` two islands both ways, or `from` one `to` another."""
+
+    between: tuple[Name, Name] | None = said("Two islands, both directions.")
+    to: Name | None = said("The receiver, where the link has one direction.")
+
+
+class SiteInput(Input):
+    """An island's own connection to everything else."""
+
+    preset: Name | None = said("A kind of line that fills what is left out: shardmeter catalog links.")
+    up: Bandwidth | None = said("All that leaves the island, together.")
+    down: Bandwidth | None = said("All that comes in, together.")
+    shared: str | None = said("Whose the rates are: the island's, each node's, each GPU's.", words=SHARED)
+    transport: str | None = said("How the island sends.", words=TRANSPORTS)
+
+
+class WanInput(Input):
+    """What joins the islands."""
+
+    default: LineInput | None = said("Every pair, where no link says otherwise.")
+    links: tuple[LinkInput, ...] | None = said("Pairs that differ.")
+    sites: dict[Name, SiteInput] | None = said("Connections that an island's transfers share, by its name.")
+    self: LineInput | None = said("Between the islands of one `count`.")

@@ -1,0 +1,69 @@
+"""Axes of the mesh that cross islands: cells of islands, in the order in which they take the steps of the axis."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from shardmeter.core.record import record
+from shardmeter.scenario.parts import Findings
+from shardmeter.scenario.wan import unknown_island
+from shardmeter.scenario.yaml_reader import Path
+
+Cells: TypeAlias = tuple[tuple[str, ...], ...]
+PLACEMENT: Path = ("plan", "placement")
+
+
+@record
+class Placed:
+    """One axis that crosses islands."""
+
+    axis: str
+    cells: Cells
+    """Names of islands; every cell has as many steps."""
+
+    @property
+    def degree(self) -> int:
+        """Of the whole axis."""
+        return len(self.cells[0])
+
+    def steps(self) -> dict[str, int]:
+        """How many steps of the axis every listed island takes."""
+        return dict(Counter(name for cell in self.cells for name in cell))
+
+
+def resolve_placement(said: Mapping[str, Any], names: Mapping[str, Sequence[str]], found: Findings) -> Placed | None:
+    """The axis that crosses islands, after noting what is wrong with it; None where none does. `names` tells which islands a
+    name means."""
+    asked: Mapping[str, Cells] = said.get("placement") or {}
+    if len(asked) > 1:
+        what = ", ".join(asked)
+        found.refuse(PLACEMENT, f"{what}: several axes across islands are not modelled yet", "place one of them")
+        return None
+    for axis, given in asked.items():
+        path, before = (*PLACEMENT, axis), len(found.violations)
+        for name in dict.fromkeys(name for cell in given for name in cell if name not in names):
+            unknown_island(name, path, list(names), found)
+        cells = tuple(tuple(one for name in cell for one in names.get(name, (name,))) for cell in given)
+        _check_cells(cells, axis, said.get(axis), path, found)
+        return Placed(axis=axis, cells=cells) if len(found.violations) == before else None
+    return None
+
+
+def _check_cells(cells: Cells, axis: str, degree: Any, path: Path, found: Findings) -> None:
+    """Cells are of one length, share no island, and make the degree that is said."""
+    lengths = sorted({len(cell) for cell in cells})
+    if len(lengths) > 1:
+        says = f"cells of {' and '.join(map(str, lengths))} steps"
+        found.refuse(path, says, "list an island as often as it takes steps", "every cell has the whole axis")
+        return
+    owner: dict[str, int] = {}
+    for at, cell in enumerate(cells):
+        for name in dict.fromkeys(cell):
+            if owner.setdefault(name, at) != at:
+                found.refuse(path, f"{name} is in two cells", "an island belongs to one")
+    if degree not in (None, "auto") and degree != lengths[0]:
+        says = f"{axis} = {degree:g}, but the placement lists {lengths[0]} steps"
+        way_out = f"leave {axis} out, or list {degree:g}: an island that is listed twice takes two steps"
+        found.refuse(path, says, way_out, "the degree of an axis across islands counts those that are listed")

@@ -1,0 +1,107 @@
+"""What a plan says of synchronisation to a `specs.Sync`: the method's defaults said, what it does not read refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shardmeter.core.errors import UnknownName, nearest
+from shardmeter.core.record import changed
+from shardmeter.scenario.between import SyncInput
+from shardmeter.scenario.parts import Findings
+from shardmeter.scenario.yaml_reader import Path
+from shardmeter.specs import Sync
+from shardmeter.sync import method, names
+
+ALIASES = {
+    "fedavg": "local_sgd", "federated_averaging": "local_sgd", "post_local_sgd": "local_sgd",
+    "streaming": "streaming_diloco", "eager": "eager_diloco", "overlapped": "eager_diloco",
+    "async": "async_local_sgd", "asynchronous": "async_local_sgd", "decoupled": "decoupled_diloco",
+    "sparse": "sparse_loco", "sparseloco": "sparse_loco",
+    "synchronous": "every_step", "data_parallel": "every_step", "ddp": "every_step",
+}  # fmt: skip
+"""Other words for a method."""
+QUANTISED = 8.0
+"""Bits of `should_quantize: true`."""
+
+
+def method_named(word: str) -> str:
+    """The method that a word means. Raises UnknownName."""
+    plain = word.strip().lower().replace("-", "_").replace(" ", "_")
+    name = ALIASES.get(plain, plain)
+    if name not in names():
+        close = dict.fromkeys(ALIASES.get(one, one) for one in nearest(plain, (*names(), *ALIASES), 6))
+        raise UnknownName("sync method", word, [one for one in close if one in names()][:3] or names())
+    return name
+
+
+def resolve_sync(asked: SyncInput | None, path: Path, layers: float | None, found: Findings) -> Sync:
+    """The synchronisation that is asked for, after noting what contradicts the method. `layers` of the model, if it is known."""
+    said = {name: value for name, value in (asked or SyncInput()).model_dump().items() if value is not None}
+    said |= _bits(said, path, found)
+    try:
+        name = method_named(said.pop("method", "every_step"))
+    except UnknownName as error:
+        found.unknown_name((*path, "method"), error)
+        return Sync()
+    fields, own = method(name).FIELDS, dict(method(name).DEFAULTS)
+    usual = {field: own.get(field, value) for field, value in _values(Sync()).items()}
+    for field, value in said.items():
+        if field not in fields and value != usual[field]:
+            readers = [other for other in names() if field in method(other).FIELDS]
+            way_out = f"leave it out, or method: {' or '.join(nearest(name, readers))}" if readers else "leave it out"
+            rule = f"{name} reads {', '.join(fields)}"
+            found.refuse((*path, field), f"{field} = {_text(value)}, but {name} does not read it", way_out, rule)
+    for field, value in _fitting(own, said, layers).items():
+        if field not in said:
+            own[field] = value
+            found.assumptions.append(f"sync {field} = {_text(value)} (of {name}; left out)")
+    made = changed(Sync(method=name), **{**own, **{f: v for f, v in said.items() if f in fields}})
+    _check(made, path, layers, found)
+    return made
+
+
+def _bits(said: dict[str, Any], path: Path, found: Findings) -> dict[str, Any]:
+    """What `should_quantize` says of the bits; it is taken out of what is said."""
+    if not said.pop("should_quantize", False):
+        return {}
+    if said.get("bits", QUANTISED) != QUANTISED:
+        says = f"should_quantize means bits = {QUANTISED:g}, but bits = {said['bits']:g}"
+        found.refuse((*path, "should_quantize"), says, "keep one of the two")
+        return {}
+    return {"bits": QUANTISED}
+
+
+def _values(sync: Sync) -> dict[str, Any]:
+    return {name: getattr(sync, name) for name in type(sync).__slots__ if name != "method"}
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _fitting(own: dict[str, Any], said: dict[str, Any], layers: float | None) -> dict[str, Any]:
+    """A method's defaults where the model and what is said leave room for them."""
+    made = dict(own)
+    if "num_fragments" in made and layers is not None:
+        made["num_fragments"] = int(min(made["num_fragments"], layers))
+    if "fragment_sync_delay" in made:
+        made["fragment_sync_delay"] = min(
+            made["fragment_sync_delay"], said.get("sync_every", own.get("sync_every", 1.0))
+        )
+    return made
+
+
+def _check(sync: Sync, path: Path, layers: float | None, found: Findings) -> None:
+    """What no round can be."""
+    every, delay, parts = float(sync.sync_every), float(sync.fragment_sync_delay), sync.num_fragments
+    if layers is not None and parts > layers:
+        says = f"num_fragments = {parts}, but the model has {layers:g} layers"
+        found.refuse((*path, "num_fragments"), says, f"{layers:g} or fewer", "a fragment is whole layers")
+    if delay > every and not found.touched((*path, "sync_every")):
+        says = f"fragment_sync_delay = {delay:g}, but a round has sync_every = {every:g} inner steps"
+        found.refuse(
+            (*path, "fragment_sync_delay"),
+            says,
+            f"{every:g} or less",
+            "what is sent is applied before it is sent again",
+        )

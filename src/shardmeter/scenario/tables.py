@@ -1,0 +1,102 @@
+"""The tables of the catalog: which record a row becomes, what names it, which columns it has and where the file lies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from shardmeter.core.record import record
+from shardmeter.core.units import Fraction
+from shardmeter.specs import (
+    Accelerator,
+    Egress,
+    Fabric,
+    Instance,
+    Line,
+    Model,
+    Pair,
+    Region,
+    Stack,
+    geography,
+    model,
+    stack,
+)
+
+KINDS = ("accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress")
+"""The tables that have names of their own; `attention` and `citations` hang on to them."""
+DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
+"""The dtypes of the `peak_*` columns, widest first."""
+
+
+def singular(kind: str) -> str:
+    """What one row of a kind is called: the accelerator of accelerators."""
+    return kind if kind == "egress" else kind.removesuffix("s")
+
+
+BUILT = ("peak", "matmul_share", "attention_share")
+"""Fields of an accelerator that are put together from several columns or rows."""
+
+
+@record
+class Attention:
+    """A row of `data/attention.csv`: the share of the dense peak that long-sequence attention reaches."""
+
+    arch: str
+    kernel: str
+    forward: Fraction
+    backward: Fraction
+    notes: str = ""
+    source: str = ""
+    retrieved: str = ""
+
+
+@record
+class Citation:
+    """A row of `data/citations.csv`: what the key in `@formula(cite=…)` stands for."""
+
+    key: str
+    authors: str = ""
+    title: str = ""
+    year: int = 0
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One table."""
+
+    record: type[Any]
+    key: tuple[str, ...] = ("name",)
+    extra: tuple[str, ...] = ("aliases", "notes", "source", "retrieved")
+    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    folder: str = ""
+    """Of the shipped file, inside `shardmeter.data`."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        own = [one.name for one in fields(self.record) if one.name not in BUILT]
+        return tuple(dict.fromkeys((*own, *self.extra)))
+
+
+_COMMON = ("aliases", "notes", "source", "retrieved")
+LAYOUTS = {
+    "accelerators": Layout(
+        Accelerator,
+        extra=(
+            *_COMMON, "dense", "matmul_share_basis",
+            *(f"peak_{dtype}" for dtype in DTYPES), *(f"matmul_share_{dtype}" for dtype in DTYPES),
+        ),
+    ),
+    "fabrics": Layout(Fabric, extra=(*_COMMON, "latency_basis")),
+    "instances": Layout(Instance),
+    "models": Layout(Model, choices=model.WORDS),
+    "stacks": Layout(Stack, choices=stack.WORDS),
+    "regions": Layout(Region, extra=(*_COMMON, "carbon"), folder="geo/"),
+    "links": Layout(Line, choices=geography.WORDS, folder="geo/"),
+    "pairs": Layout(Pair, folder="geo/"),
+    "egress": Layout(Egress, extra=(*_COMMON, "least", "most"), folder="geo/"),
+    "attention": Layout(Attention, key=("arch", "kernel"), extra=()),
+    "citations": Layout(Citation, key=("key",), extra=()),
+}  # fmt: skip
+"""By kind, the plural of what a row is."""

@@ -1,0 +1,75 @@
+"""What the catalog knows of places and of lines between them: regions, measured pairs, prices of traffic, kinds of lines."""
+
+from __future__ import annotations
+
+from shardmeter.core.record import record
+from shardmeter.core.units import Bytes, BytesPerS, Count, Degrees, Fraction, Seconds, UsdPerByte
+from shardmeter.specs.wan import TRANSPORTS
+
+SHARED = ("island", "node", "gpu")
+"""Whose a rate is: the whole island's, every node's, every accelerator's."""
+WORDS: dict[str, tuple[str, ...]] = {"of": ("site", "link"), "transport": TRANSPORTS, "shared": SHARED}
+"""Vocabularies of a line."""
+
+
+@record
+class Region:
+    """A cloud region: a row of `data/geo/regions.csv`, named provider:region."""
+
+    name: str
+    provider: str
+    city: str
+    continent: str
+    latitude: Degrees
+    longitude: Degrees
+    vm_bandwidth: BytesPerS | None = None
+    """Most that one virtual machine sends to other regions: the provider's cap."""
+    window: Bytes | None = None
+    """What a single TCP stream into it has under way."""
+
+
+@record
+class Pair:
+    """Two regions between which was measured: a row of `data/geo/pairs.csv`, named region/region. Rates are of one virtual machine
+    at each end."""
+
+    name: str
+    rtt: Seconds
+    bandwidth: BytesPerS
+    """From the first to the second."""
+    bandwidth_back: BytesPerS
+    streams: Count
+    date: str = ""
+    source: str = ""
+
+
+@record
+class Egress:
+    """A price of traffic: a row of `data/geo/egress.csv`, named provider/continent of the sender/reach."""
+
+    name: str
+    price: UsdPerByte
+    date: str = ""
+    source: str = ""
+
+
+@record
+class Line:
+    """A kind of line: a row of `data/geo/links.csv`. `of` says whether it is a site's own connection (`up`, `down`) or joins two
+    (`bandwidth`); what it leaves open, whoever names it must say."""
+
+    name: str
+    of: str
+    bandwidth: BytesPerS | None = None
+    up: BytesPerS | None = None
+    down: BytesPerS | None = None
+    rtt: Seconds | None = None
+    """Of a site: to another of the kind, half of it its own."""
+    loss: Fraction | None = None
+    window: Bytes | None = None
+    streams: Count | None = None
+    transport: str | None = None
+    shared: str | None = None
+    egress: UsdPerByte | None = None
+    notes: str = ""
+    source: str = ""

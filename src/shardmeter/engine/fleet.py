@@ -133,8 +133,19 @@ def pace_of(parts: Sequence[Part], asked: Round) -> Pace:
     )
 
 
+def refolded(whole: Whole, plan: Plan, inner: Number, across: Number) -> Folded | None:
+    """The round again with every inner step `inner` times as long and every message `across` times; None for one island."""
+    if whole.round is None:
+        return None
+    pace = pace_of(whole.parts, whole.round)
+    scaled = {name: getattr(pace, name) * inner for name in ("step", "backward", "late", "update")}
+    seconds = tuple(one.seconds * across for one in whole.priced)
+    return rounds.fold(whole.round, changed(pace, **scaled), seconds, plan.sync.grace)
+
+
 def _most(values: Sequence[Number]) -> Number:
-    return np.maximum.reduce([np.asarray(value, dtype=float) for value in values])
+    longest: Number = np.maximum.reduce([np.asarray(value, dtype=float) for value in values])
+    return longest
 
 
 def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) -> Whole:

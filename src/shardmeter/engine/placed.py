@@ -56,10 +56,11 @@ def between(island: Island, cell: Cell, wan: Wan, whole: Count, stack: Stack) ->
     A step of a ring takes a link's delay on the average of the ring; a tree, two for every doubling. The rates hold what
     transports reach, so the stack's own factor for its adapters is taken out again."""
     links = links_of(wan).among(list(cell.islands))
-    order = ring_order(links.rate, links.rtt)
+    rates, trips = np.asarray(links.rate), np.asarray(links.rtt)
+    order = ring_order(rates, trips)
     pairs = [(a, b) for a, b in zip(order, (*order[1:], order[0]), strict=True) if a != b]
-    rate = min(float(links.rate[pair]) for pair in pairs)
-    delay = float(np.mean([links.rtt[pair] for pair in pairs])) / 2.0
+    rate = min(float(rates[pair]) for pair in pairs)
+    delay = float(np.mean([trips[pair] for pair in pairs])) / 2.0
     return Tier(
         name="between islands",
         size=whole,

@@ -8,7 +8,7 @@ import numpy as np
 
 from shardmeter.core.record import record
 from shardmeter.core.units import GIB, Number
-from shardmeter.engine.fleet import Whole, evaluate_fleet
+from shardmeter.engine.fleet import Whole, evaluate_fleet, refolded
 from shardmeter.families import active_parameters, parameters, sample
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.scenario import Scenario
@@ -115,7 +115,12 @@ class Prediction:
             "bottleneck": self._bottleneck(ways),
             "run": run,
             "intervals": trust.spread(
-                self.scenario, step, _number(e.tokens), _number(e.memory_peak), _number(e.memory_exact)
+                self.scenario,
+                step,
+                _number(e.tokens),
+                _number(e.memory_peak),
+                _number(e.memory_exact),
+                None if self.whole.round is None else self._joined,
             ),
             "way_out": [one.to_dict() for one in ways],
             "assumptions": [*self.scenario.assumptions, *(self.whole.round.notes if self.whole.round else ())],
@@ -127,6 +132,13 @@ class Prediction:
         """Whether there is no step that all islands take."""
         round_ = self.whole.round
         return round_ is not None and round_.pace == islands.WAITS_FOR_NOBODY
+
+    def _joined(self, inner: float, across: float) -> tuple[float, float]:
+        """(step, tokens a second) if all inner steps and messages took so many times as long."""
+        folded, round_ = refolded(self.whole, self.scenario.plan, inner, across), self.whole.round
+        if folded is None or round_ is None:  # pragma: no cover  (asked of fleets only)
+            raise AssertionError
+        return _number(folded.seconds / round_.steps), _number(folded.tokens / folded.seconds)
 
     def _ways(self) -> tuple[Outcome, ...]:
         """What would fit."""

@@ -114,14 +114,7 @@ class Prediction:
             ],
             "bottleneck": self._bottleneck(ways),
             "run": run,
-            "intervals": trust.spread(
-                self.scenario,
-                step,
-                _number(e.tokens),
-                _number(e.memory_peak),
-                _number(e.memory_exact),
-                None if self.whole.round is None else self._joined,
-            ),
+            "intervals": self._intervals(),
             "way_out": [one.to_dict() for one in ways],
             "assumptions": [*self.scenario.assumptions, *(self.whole.round.notes if self.whole.round else ())],
             "warnings": self._warnings(asked=run is not None),
@@ -132,6 +125,13 @@ class Prediction:
         """Whether there is no step that all islands take."""
         round_ = self.whole.round
         return round_ is not None and round_.pace == islands.WAITS_FOR_NOBODY
+
+    def _intervals(self) -> dict[str, Any]:
+        e = self.estimate
+        together = None if self.whole.round is None else self._joined
+        numbers = self.step_time, _number(e.tokens), _number(e.memory_peak), _number(e.memory_exact)
+        found = trust.spread(self.scenario, *numbers, together)
+        return found | {"step_time_s": None} if self._nobody_waits else found
 
     def _joined(self, inner: float, across: float) -> tuple[float, float]:
         """(step, tokens a second) if all inner steps and messages took so many times as long."""

@@ -22,6 +22,9 @@ from shardmeter.specs.plan import Sync
 from shardmeter.specs.round import COLLECTIVES, Crossing
 from shardmeter.specs.wan import Wan
 
+WORDS = ("auto", "ring", "tree", "star", "sharded_star", "all_gather")
+"""What `topology` may say."""
+
 
 @record
 class Crossed:
@@ -51,6 +54,7 @@ class Message:
 
     @property
     def cells(self) -> int:
+        """How many cells take part."""
         return len(self.links.names)
 
 
@@ -58,7 +62,7 @@ class Message:
 class Passage:
     """How a message passes: seconds (…, cells), what goes from where to where over the size (cells, cells), the narrowest."""
 
-    seconds: Seconds
+    seconds: Array
     shares: Array
     narrowest: str
 
@@ -111,8 +115,8 @@ def price(
 
 def topology_of(one: Crossing, sync: Sync) -> str:
     """The word of TOPOLOGIES by which a message passes: a pair's exchange has no other. Raises UnknownName."""
-    if sync.topology not in {"auto", *TOPOLOGIES}:
-        raise UnknownName("topology", sync.topology, ("auto", *TOPOLOGIES))
+    if sync.topology not in WORDS:
+        raise UnknownName("topology", sync.topology, WORDS)
     if one.collective not in COLLECTIVES:
         raise UnknownName("collective", one.collective, COLLECTIVES)
     own = "ring" if one.collective == "all_reduce" else one.collective
@@ -152,7 +156,7 @@ def _ring(message: Message) -> Passage:
     return _alike(np.minimum.reduce(times), shares, said + "; round trips set the pace" * bool(waits))
 
 
-def _around(message: Message, ring: Ring) -> Seconds:
+def _around(message: Message, ring: Ring) -> Array:
     """An all-reduce in one order: as rings side by side, or one through all accelerators, of whose hops few cross."""
     flat = message.ranks > 0.0
     ranks, rings = (message.ranks, 1.0) if flat else (float(message.cells), message.rings)
@@ -163,7 +167,7 @@ def _around(message: Message, ring: Ring) -> Seconds:
     delay = ring.rtt / 2.0 / message.cells
     hop = collective.ring_hop(part, whole, rate, delay) * (message.cells / ranks)
     step = collective.ring_step(part, rate, collective.ring_factor(message.calls), hop)
-    return collective.ring_time(ranks, loops, message.calls, step, delay)
+    return np.asarray(collective.ring_time(ranks, loops, message.calls, step, delay))
 
 
 def _tree(message: Message) -> Passage:
@@ -179,8 +183,8 @@ def _tree(message: Message) -> Passage:
 def _star(message: Message) -> Passage:
     """All to the server at once and back; the server is the member from which the slowest is nearest."""
     links, others = message.links, message.cells - 1
-    inward = link.shared_rate(links.rate, links.down[None, :], float(others))
-    outward = link.shared_rate(links.rate, links.up[:, None], float(others)).T
+    inward = np.asarray(link.shared_rate(links.rate, links.down[None, :], float(others)))
+    outward = np.transpose(link.shared_rate(links.rate, links.up[:, None], float(others)))
     apart = np.eye(message.cells, dtype=bool)
 
     def times(size: Bytes, at: Any) -> Array:
@@ -221,7 +225,7 @@ def _sharded_star(message: Message) -> Passage:
     shared = np.where(apart, np.inf, shared)
     rate = np.minimum(shared.min(axis=0), shared.min(axis=1))
     delay = message.calls * np.where(apart, 0.0, links.delay).max(axis=0)
-    seconds = collective.sharded_time(_last(message.size), float(message.cells), rate, delay)
+    seconds = np.asarray(collective.sharded_time(_last(message.size), float(message.cells), rate, delay))
     source, target = np.unravel_index(int(np.argmin(shared)), shared.shape)
     shares = np.where(apart, 0.0, 2.0 / message.cells)
     return Passage(seconds=seconds, shares=shares, narrowest=links.said(int(source), int(target), others, others))
@@ -251,9 +255,9 @@ TOPOLOGIES: dict[str, Callable[[Message], Passage]] = {
 }
 
 
-def _passed(size: Bytes, rate: BytesPerS, rtt: Seconds, first: Bytes, calls: Count) -> Seconds:
+def _passed(size: Bytes, rate: BytesPerS, rtt: Seconds, first: Bytes, calls: Count) -> Array:
     """One transfer, its start included."""
-    return link.pass_time(size, rate, calls * rtt / 2.0, link.slow_start(size, rate, rtt, first))
+    return np.asarray(link.pass_time(size, rate, calls * rtt / 2.0, link.slow_start(size, rate, rtt, first)))
 
 
 def _alike(seconds: Any, shares: Array, narrowest: str) -> Passage:

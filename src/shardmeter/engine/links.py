@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from shardmeter.core.quantity import show
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, UsdPerByte
+from shardmeter.core.units import Bytes
 from shardmeter.physics import wan as link
 from shardmeter.specs.wan import TRANSPORTS, Wan
 
@@ -23,23 +23,23 @@ LEAST_RTT = 1e-6
 
 @record
 class Links:
-    """A network, or the part of it that some islands see of one another. Shapes (islands, islands), of sites (islands,)."""
+    """A network, or the part of it that some islands see of one another: SI units; (islands, islands), of sites (islands,)."""
 
     names: tuple[str, ...]
-    rate: BytesPerS
+    rate: Array
     """What a transfer gets that has the pair to itself and uses all its lanes."""
     limit: Array
     """Place in LIMITS of what sets it."""
-    delay: Seconds
+    delay: Array
     """One way."""
-    rtt: Seconds
-    first: Bytes
+    rtt: Array
+    first: Array
     """What a transfer sends in its first round trip."""
-    up: BytesPerS
-    down: BytesPerS
-    lanes: Count
-    streams: Count
-    egress: UsdPerByte
+    up: Array
+    down: Array
+    lanes: Array
+    streams: Array
+    egress: Array
 
     def among(self, islands: list[int]) -> Links:
         """The part of these islands, in this order."""

@@ -80,8 +80,9 @@ def _kept(rates: bytes, rtt: bytes, members: int) -> tuple[Ring, ...]:
     wide, long = np.frombuffer(rates).reshape(shape), np.frombuffer(rtt).reshape(shape)
     named = _canonical(wide, long)
     inner, outer = wide[np.ix_(named, named)], long[np.ix_(named, named)]
-    find = _every if members <= EVERY else _exact if members <= EXACT else _improved
-    return _front(wide, long, named[find(inner, outer)])
+    if members <= EVERY:
+        return _front(wide, long, named[_orders(members)])
+    return _front(wide, long, named[(_exact if members <= EXACT else _improved)(inner, outer)])
 
 
 def _front(rates: Matrix, rtt: Matrix, orders: Indices) -> tuple[Ring, ...]:
@@ -116,10 +117,6 @@ def _without_diagonal(matrix: Matrix, fill: float = -np.inf) -> Matrix:
 def _orders(members: int) -> Indices:
     rest = list(itertools.permutations(range(1, members)))
     return np.array([(0, *one) for one in rest], dtype=np.intp)
-
-
-def _every(rates: Matrix, rtt: Matrix) -> Indices:
-    return _orders(len(rates))
 
 
 def _exact(rates: Matrix, rtt: Matrix) -> Indices:
@@ -191,10 +188,9 @@ def _improved(rates: Matrix, rtt: Matrix) -> Indices:
             high = middle - 1
     shortest = _reversed(tour, _cost(wide, long, 0.0), 0.0)
     least = float(steps[_narrowest(wide, shortest, steps)])
-    tours = [shortest]
-    for rate in _between(wide, least, float(steps[low])):
-        tours.append(_reversed(tour, _cost(wide, long, rate), 0.0))
-    return np.stack([*tours, *(tour[::-1] for tour in tours)])
+    rates_between = _between(wide, least, float(steps[low]))
+    tours = [shortest, *(_reversed(tour, _cost(wide, long, rate), 0.0) for rate in rates_between)]
+    return np.stack([*tours, *(one[::-1] for one in tours)])
 
 
 def _cost(rates: Matrix, rtt: Matrix, threshold: float) -> Matrix:

@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.errors import UnknownName
-from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, Count, Seconds, Usd
+from shardmeter.core.record import changed, record
+from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, Usd
 from shardmeter.engine.links import Array, Links, links_of
-from shardmeter.engine.ring import ring_order
+from shardmeter.engine.ring import Ring, ring_front
 from shardmeter.physics import crossing as collective
 from shardmeter.physics import wan as link
 from shardmeter.specs.plan import Sync
 from shardmeter.specs.round import COLLECTIVES, Crossing
 from shardmeter.specs.wan import Wan
+
+WORDS = ("auto", "ring", "tree", "star", "sharded_star", "all_gather")
+"""What `topology` may say."""
 
 
 @record
@@ -44,8 +47,6 @@ class Message:
     size: Bytes
     calls: Count
     links: Links
-    ring: tuple[int, ...]
-    """The order of a ring over them."""
     rings: Count
     """Rings side by side, each over one rank of every island."""
     ranks: Count
@@ -53,6 +54,7 @@ class Message:
 
     @property
     def cells(self) -> int:
+        """How many cells take part."""
         return len(self.links.names)
 
 
@@ -60,7 +62,7 @@ class Message:
 class Passage:
     """How a message passes: seconds (…, cells), what goes from where to where over the size (cells, cells), the narrowest."""
 
-    seconds: Seconds
+    seconds: Array
     shares: Array
     narrowest: str
 
@@ -113,8 +115,8 @@ def price(
 
 def topology_of(one: Crossing, sync: Sync) -> str:
     """The word of TOPOLOGIES by which a message passes: a pair's exchange has no other. Raises UnknownName."""
-    if sync.topology not in {"auto", *TOPOLOGIES}:
-        raise UnknownName("topology", sync.topology, ("auto", *TOPOLOGIES))
+    if sync.topology not in WORDS:
+        raise UnknownName("topology", sync.topology, WORDS)
     if one.collective not in COLLECTIVES:
         raise UnknownName("collective", one.collective, COLLECTIVES)
     own = "ring" if one.collective == "all_reduce" else one.collective
@@ -130,7 +132,6 @@ def _message(
         size=size,
         calls=one.calls,
         links=links,
-        ring=ring_order(links.rate, links.rtt),
         rings=max(min(counts), lanes) if counts else lanes,
         ranks=0.0 if sync.hierarchical else sum(counts) or float(len(members)),
     )
@@ -140,33 +141,40 @@ def _message(
 
 
 def _ring(message: Message) -> Passage:
-    """NCCL's ring: all islands at the pace of the narrowest link, or of the round trips."""
-    links, at = message.links, np.array(message.ring)
-    to = np.roll(at, -1)
+    """NCCL's ring, in the order that is fastest: all islands at the pace of its narrowest link, or of its round trips."""
+    front = ring_front(message.links.rate, message.links.rtt)
+    times = [_around(message, ring) for ring in front]
+    best = front[int(np.argmin([np.max(one) for one in times]))]
+    at, to = np.array(best.order), np.roll(best.order, -1)
+    ranks = message.ranks or float(message.cells)
+    shares = np.zeros((message.cells, message.cells))
+    shares[at, to] = 2.0 * (ranks - 1.0) / ranks
+    worst = int(np.argmin(message.links.rate[at, to]))
+    said = message.links.said(int(at[worst]), int(to[worst]))
+    without = _around(message, changed(best, rtt=0.0))
+    waits = np.all(np.greater(np.min(times, axis=0), 2.0 * without))
+    return _alike(np.minimum.reduce(times), shares, said + "; round trips set the pace" * bool(waits))
+
+
+def _around(message: Message, ring: Ring) -> Array:
+    """An all-reduce in one order: as rings side by side, or one through all accelerators, of whose hops few cross."""
     flat = message.ranks > 0.0
     ranks, rings = (message.ranks, 1.0) if flat else (float(message.cells), message.rings)
-    rate = links.rate[at, to] / (links.lanes[at, to] if flat else 1.0)
+    rate = ring.narrowest / (np.max(message.links.lanes) if flat else 1.0)
     whole = collective.RING_CHUNK * rings
     loops = collective.ring_loops(message.size / message.calls, ranks, whole)
     part = message.size / (message.calls * ranks * loops)
-    hops = collective.ring_hop(_last(part), whole, rate, links.delay[at, to])
-    hop = np.sum(hops, axis=-1) / ranks
-    worst = int(np.argmin(rate))
-    step = collective.ring_step(part, rate[worst], collective.ring_factor(message.calls), hop)
-    seconds = collective.ring_time(ranks, loops, message.calls, step, np.mean(links.delay[at, to]))
-    shares = np.zeros((message.cells, message.cells))
-    shares[at, to] = 2.0 * (ranks - 1.0) / ranks
-    said = links.said(int(at[worst]), int(to[worst]))
-    waits = np.all(hop > collective.ring_factor(message.calls) * part / rate[worst])
-    return _alike(seconds, shares, said + "; round trips set the pace" * bool(waits))
+    delay = ring.rtt / 2.0 / message.cells
+    hop = collective.ring_hop(part, whole, rate, delay) * (message.cells / ranks)
+    step = collective.ring_step(part, rate, collective.ring_factor(message.calls), hop)
+    return np.asarray(collective.ring_time(ranks, loops, message.calls, step, delay))
 
 
 def _tree(message: Message) -> Passage:
-    """All to one and back along the tree whose narrowest link is widest; its hops are as long as the ring's on average."""
+    """All to one and back along the tree whose narrowest link is widest; its hops are as long as those of the shortest ring."""
     links = message.links
     shares, source, target = _widest_tree(np.minimum(links.rate, links.rate.T))
-    at = np.array(message.ring)
-    delay = message.calls * np.mean(links.delay[at, np.roll(at, -1)])
+    delay = message.calls * ring_front(links.rate, links.rtt)[-1].rtt / 2.0 / message.cells
     depth = np.ceil(np.log2(message.cells))
     rate = min(links.rate[source, target], links.rate[target, source])
     return _alike(collective.relay_time(message.size, rate, depth, delay), shares, links.said(source, target))
@@ -175,30 +183,35 @@ def _tree(message: Message) -> Passage:
 def _star(message: Message) -> Passage:
     """All to the server at once and back; the server is the member from which the slowest is nearest."""
     links, others = message.links, message.cells - 1
-    inward = link.shared_rate(links.rate, links.down[None, :], float(others))
-    outward = link.shared_rate(links.rate, links.up[:, None], float(others)).T
-    delay = message.calls * (links.delay + links.delay.T) + links.start + links.start.T
+    inward = np.asarray(link.shared_rate(links.rate, links.down[None, :], float(others)))
+    outward = np.transpose(link.shared_rate(links.rate, links.up[:, None], float(others)))
     apart = np.eye(message.cells, dtype=bool)
-    largest = collective.star_time(np.max(message.size), inward, outward, delay)
-    server = int(np.argmin(np.max(np.where(apart, 0.0, largest), axis=0)))
-    seconds = collective.star_time(_last(message.size), inward[:, server], outward[:, server], delay[:, server])
+
+    def times(size: Bytes, at: Any) -> Array:
+        """Of members (rows) to and from servers (columns)."""
+        there = _passed(size, inward[at], links.rtt[at], links.first[at], message.calls)
+        back = _passed(size, outward[at], links.rtt.T[at], links.first.T[at], message.calls)
+        return np.where(apart[at], 0.0, there + back)
+
+    largest = times(np.max(message.size), np.s_[:, :])
+    server = int(np.argmin(np.max(largest, axis=0)))
+    seconds = times(_last(message.size), np.s_[:, server])
     shares = np.zeros_like(links.rate)
     shares[server, :] = shares[:, server] = 1.0
     shares[server, server] = 0.0
-    slowest = int(np.argmax(np.where(apart, 0.0, largest)[:, server]))
-    said = links.said(slowest, server, coming=others)
-    return Passage(seconds=np.where(apart[server], 0.0, seconds), shares=shares, narrowest=said)
+    slowest = int(np.argmax(largest[:, server]))
+    return Passage(seconds=seconds, shares=shares, narrowest=links.said(slowest, server, coming=others))
 
 
 def _all_gather(message: Message) -> Passage:
-    """Every member's message up once, all others' down at once."""
+    """Every member's message up once (to a store that serves it), all others' down at once."""
     links, others = message.links, message.cells - 1
     apart = np.eye(message.cells, dtype=bool)
     down = np.where(apart, np.inf, link.shared_rate(links.rate, links.down[None, :], float(others)))
     slowest = np.argmin(down, axis=0)
-    delay = np.max(np.where(apart, 0.0, message.calls * links.delay + links.start), axis=0)
     inward = down[slowest, np.arange(message.cells)]
-    seconds = collective.gather_time(_last(message.size), np.min(links.up), inward, delay)
+    rtt, first = np.where(apart, 0.0, links.rtt).max(axis=0), np.where(apart, np.inf, links.first).min(axis=0)
+    seconds = _passed(_last(message.size), np.minimum(inward, links.up.min()), rtt, first, message.calls)
     shares = np.where(apart, 0.0, 1.0 / others)
     worst = int(np.argmin(inward))
     return Passage(seconds=seconds, shares=shares, narrowest=links.said(int(slowest[worst]), worst, coming=others))
@@ -211,8 +224,8 @@ def _sharded_star(message: Message) -> Passage:
     shared = link.shared_rate(links.rate, np.minimum(links.up[:, None], links.down[None, :]), float(others))
     shared = np.where(apart, np.inf, shared)
     rate = np.minimum(shared.min(axis=0), shared.min(axis=1))
-    delay = np.max(np.where(apart, 0.0, message.calls * links.delay + links.start), axis=0)
-    seconds = collective.sharded_time(_last(message.size), float(message.cells), rate, delay)
+    delay = message.calls * np.where(apart, 0.0, links.delay).max(axis=0)
+    seconds = np.asarray(collective.sharded_time(_last(message.size), float(message.cells), rate, delay))
     source, target = np.unravel_index(int(np.argmin(shared)), shared.shape)
     shares = np.where(apart, 0.0, 2.0 / message.cells)
     return Passage(seconds=seconds, shares=shares, narrowest=links.said(int(source), int(target), others, others))
@@ -223,11 +236,10 @@ def _exchange(message: Message) -> Passage:
     links, others = message.links, message.cells - 1
     apart = np.eye(message.cells, dtype=bool)
     rate = np.where(apart, np.inf, np.minimum(links.rate, links.rate.T))
-    delay, start = (np.where(apart, 0.0, np.maximum(one, one.T)) for one in (links.delay, links.start))
     mean = others / np.sum(1.0 / rate, axis=-1)
-    seconds = link.pass_time(
-        _last(message.size), mean, message.calls * np.sum(delay, axis=-1) / others, np.sum(start, axis=-1) / others
-    )
+    rtt = np.sum(np.where(apart, 0.0, np.maximum(links.rtt, links.rtt.T)), axis=-1) / others
+    first = np.where(apart, np.inf, links.first).min(axis=-1)
+    seconds = _passed(_last(message.size), mean, rtt, first, message.calls)
     source, target = np.unravel_index(int(np.argmin(rate)), rate.shape)
     shares = np.where(apart, 0.0, 1.0 / others)
     return Passage(seconds=seconds, shares=shares, narrowest=links.said(int(source), int(target)))
@@ -241,6 +253,11 @@ TOPOLOGIES: dict[str, Callable[[Message], Passage]] = {
     "all_gather": _all_gather,
     "exchange": _exchange,
 }
+
+
+def _passed(size: Bytes, rate: BytesPerS, rtt: Seconds, first: Bytes, calls: Count) -> Array:
+    """One transfer, its start included."""
+    return np.asarray(link.pass_time(size, rate, calls * rtt / 2.0, link.slow_start(size, rate, rtt, first)))
 
 
 def _alike(seconds: Any, shares: Array, narrowest: str) -> Passage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -156,6 +157,7 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         [at for at, part in enumerate(parts) if part.cell == number] for number in range(1 + max(p.cell for p in parts))
     ]
     own, gpus = asked.pace != "barrier", [part.island.gpus for part in parts]
+    wan = bounded(wan, [part.island for part in parts])
     priced = tuple(crossing.price(one, wan, cells, plan.sync, own=own, accelerators=gpus) for one in asked.crossings)
     folded = rounds.fold(asked, pace_of(parts, asked), tuple(one.seconds for one in priced), plan.sync.grace)
     sent: Number = np.zeros(len(parts))
@@ -170,6 +172,24 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         sent=tuple(np.moveaxis(np.asarray(sent), -1, 0)),
         critical=_critical(parts, folded),
     )
+
+
+def bounded(wan: Wan, islands: Sequence[Island]) -> Wan:
+    """The network with each site's rates cut to what all adapters of its island carry together. An island whose adapters are not
+    known is not cut."""
+    ports = np.array([_ports(island) for island in islands])
+    return changed(wan, up=np.minimum(wan.up, ports), down=np.minimum(wan.down, ports))
+
+
+def _ports(island: Island) -> float:
+    """B/s out of an island through its own adapters."""
+    if len(island.tiers) > 1:
+        return float(island.tiers[-1].bandwidth * island.tiers[-1].share * island.gpus)
+    fabric = island.outside
+    if fabric is None:
+        return math.inf
+    adapters = island.gpus_per_node if fabric.nics_per_node is None else fabric.nics_per_node
+    return float(fabric.bandwidth * fabric.share * adapters * island.nodes)
 
 
 def _last(number: Number) -> Number:

@@ -9,42 +9,44 @@ import numpy.typing as npt
 
 from shardmeter.core.quantity import show
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, UsdPerByte
+from shardmeter.core.units import Bytes
 from shardmeter.physics import wan as link
 from shardmeter.specs.wan import TRANSPORTS, Wan
 
 Array: TypeAlias = npt.NDArray[Any]
 
+AT_ONCE = 1e30
+"""Bytes that a transfer sends in its first round trip where nothing holds it back."""
 LEAST_RTT = 1e-6
 """Seconds of a round trip at least: windows are divided by it."""
 
 
 @record
 class Links:
-    """A network, or the part of it that some islands see of one another. Shapes (islands, islands), of sites (islands,)."""
+    """A network, or the part of it that some islands see of one another: SI units; (islands, islands), of sites (islands,)."""
 
     names: tuple[str, ...]
-    rate: BytesPerS
+    rate: Array
     """What a transfer gets that has the pair to itself and uses all its lanes."""
     limit: Array
     """Place in LIMITS of what sets it."""
-    delay: Seconds
+    delay: Array
     """One way."""
-    rtt: Seconds
-    start: Seconds
-    """What a transfer loses until it has its rate."""
-    up: BytesPerS
-    down: BytesPerS
-    lanes: Count
-    streams: Count
-    egress: UsdPerByte
+    rtt: Array
+    first: Array
+    """What a transfer sends in its first round trip."""
+    up: Array
+    down: Array
+    lanes: Array
+    streams: Array
+    egress: Array
 
     def among(self, islands: list[int]) -> Links:
         """The part of these islands, in this order."""
         grid, row = np.ix_(islands, islands), np.array(islands)
         return Links(
             names=tuple(self.names[at] for at in islands), rate=self.rate[grid], limit=self.limit[grid],
-            delay=self.delay[grid], rtt=self.rtt[grid], start=self.start[grid], up=self.up[row], down=self.down[row],
+            delay=self.delay[grid], rtt=self.rtt[grid], first=self.first[grid], up=self.up[row], down=self.down[row],
             lanes=self.lanes[grid], streams=self.streams[grid], egress=self.egress[grid],
         )  # fmt: skip
 
@@ -89,9 +91,9 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     limit = np.argmin(np.stack(limits), axis=0)
     under_way = link.packets_under_way(rate / flows, rtt, window, link.PACKET)
     rate = rate * np.where(rdma, link.go_back_n(loss, under_way), 1.0)
-    start = np.where(tcp, link.slow_start(rate, rtt, link.FIRST * segment * flows), 0.0)
+    first = np.where(tcp, link.FIRST * segment * flows, AT_ONCE)
     return Links(
-        names=wan.islands, rate=rate, limit=limit, delay=rtt / 2.0, rtt=rtt, start=start, up=up, down=down, lanes=lanes,
+        names=wan.islands, rate=rate, limit=limit, delay=rtt / 2.0, rtt=rtt, first=first, up=up, down=down, lanes=lanes,
         streams=streams, egress=matrix(wan.egress),
     )  # fmt: skip
 

@@ -1,26 +1,33 @@
-"""Which way round a ring goes over unlike links: the order whose narrowest link is widest, of those the shortest.
+"""Which way round a ring goes over unlike links: by the widest narrowest link, by the least way round, or in between.
 
-Exact for few members (dynamic programming over subsets); for more, threshold by threshold, a tour that is improved by reversals,
-with the bound that no order exceeds beside it (`bottleneck_bound`).
+What a ring takes falls with its narrowest link and grows with its way round, so the best order is one that no other beats in both:
+the front. Every order is weighed for few members, every subset for some more (dynamic programming, at some thresholds); beyond,
+tours are improved by reversals, with the bound that no order exceeds beside them (`bottleneck_bound`).
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from shardmeter.core.units import BytesPerS
+from shardmeter.core.record import record
+from shardmeter.core.units import BytesPerS, Seconds
 
 Matrix: TypeAlias = npt.NDArray[np.float64]
 Indices: TypeAlias = npt.NDArray[np.intp]
 
-EXACT = 12
+EVERY = 8
 """Members up to which every order is weighed."""
+EXACT = 12
+"""Members up to which the widest and the shortest order are exact."""
+BETWEEN = 2
+"""Thresholds between the widest order and the shortest at which the shortest is sought, beyond EVERY members."""
 THRESHOLDS = 8
-"""Rates tried for longer rings where the widest that could be is not reached."""
+"""Rates tried for the widest order, beyond EXACT members."""
 MOVES = 150
 """Reversals tried to shorten a tour."""
 FORBIDDEN = 1e6
@@ -29,20 +36,30 @@ TOLERANCE = 1e-9
 """Seconds that a reversal must gain."""
 
 
-def ring_order(rates: Matrix, rtt: Matrix) -> tuple[int, ...]:
-    """Order in which a ring passes the members: widest narrowest link, ties by the least total round trip.
+@record
+class Ring:
+    """One order of a ring."""
 
-    `rates` (B/s) and `rtt` (s) have the shape (members, members), from row to column; the diagonal is not read. Exact up to
-    EXACT members; beyond, links count as their narrower direction. The order starts at any member; kept for equal matrices."""
+    order: tuple[int, ...]
+    narrowest: BytesPerS
+    """Of its links."""
+    rtt: Seconds
+    """Sum of the round trips of its links."""
+
+
+def ring_order(rates: Matrix, rtt: Matrix) -> tuple[int, ...]:
+    """The order whose narrowest link is widest; ties by the least total round trip. Arguments as of `ring_front`."""
+    return ring_front(rates, rtt)[0].order
+
+
+def ring_front(rates: Matrix, rtt: Matrix) -> tuple[Ring, ...]:
+    """The orders that no other beats in both narrowest link and way round, the widest first.
+
+    `rates` (B/s) and `rtt` (s) have the shape (members, members), from row to column; the diagonal is not read. Beyond EXACT
+    members, links count as their narrower direction. Kept for equal matrices."""
     rates = np.ascontiguousarray(rates, dtype=float)
     rtt = np.ascontiguousarray(rtt, dtype=float)
     return _kept(rates.tobytes(), rtt.tobytes(), len(rates))
-
-
-def bottleneck(rates: Matrix, order: tuple[int, ...]) -> BytesPerS:
-    """The narrowest link of a ring in this order."""
-    at = np.array(order)
-    return float(rates[at, np.roll(at, -1)].min())
 
 
 def bottleneck_bound(rates: Matrix) -> BytesPerS:
@@ -58,15 +75,26 @@ def bottleneck_bound(rates: Matrix) -> BytesPerS:
 
 
 @functools.lru_cache(maxsize=256)
-def _kept(rates: bytes, rtt: bytes, members: int) -> tuple[int, ...]:
+def _kept(rates: bytes, rtt: bytes, members: int) -> tuple[Ring, ...]:
     shape = (members, members)
     wide, long = np.frombuffer(rates).reshape(shape), np.frombuffer(rtt).reshape(shape)
-    if members <= 2:
-        return tuple(range(members))
     named = _canonical(wide, long)
-    wide, long = wide[np.ix_(named, named)], long[np.ix_(named, named)]
-    order = _exact(wide, long) if members <= EXACT else _improved(wide, long)
-    return tuple(int(named[place]) for place in order)
+    inner, outer = wide[np.ix_(named, named)], long[np.ix_(named, named)]
+    if members <= EVERY:
+        return _front(wide, long, named[_orders(members)])
+    return _front(wide, long, named[(_exact if members <= EXACT else _improved)(inner, outer)])
+
+
+def _front(rates: Matrix, rtt: Matrix, orders: Indices) -> tuple[Ring, ...]:
+    """Of some orders (orders, members), those that none beats in both."""
+    after = np.roll(orders, -1, axis=1)
+    narrowest, around = rates[orders, after].min(axis=1), rtt[orders, after].sum(axis=1)
+    found: list[Ring] = []
+    for at in np.lexsort((around, -narrowest)):
+        if not found or around[at] < found[-1].rtt:
+            order = tuple(int(member) for member in orders[at])
+            found.append(Ring(order=order, narrowest=float(narrowest[at]), rtt=float(around[at])))
+    return tuple(found)
 
 
 def _canonical(rates: Matrix, rtt: Matrix) -> Indices:
@@ -82,20 +110,41 @@ def _without_diagonal(matrix: Matrix, fill: float = -np.inf) -> Matrix:
     return copy
 
 
-# Few members: every order, by the best way to have passed a subset and stand at its last member.
+# Few members: every order; some more: the best way to have passed a subset and stand at its last member.
 
 
-def _exact(rates: Matrix, rtt: Matrix) -> list[int]:
+@functools.cache
+def _orders(members: int) -> Indices:
+    rest = list(itertools.permutations(range(1, members)))
+    return np.array([(0, *one) for one in rest], dtype=np.intp)
+
+
+def _exact(rates: Matrix, rtt: Matrix) -> Indices:
     widest, _ = _best_paths(_without_diagonal(rates), np.minimum, np.maximum, -np.inf)
-    closed = np.minimum(widest[-1], rates[1:, 0])
-    allowed = np.where(rates >= closed.max(), rtt, np.inf)
+    most = float(np.minimum(widest[-1], rates[1:, 0]).max())
+    shortest = _shortest(rates, rtt, 0.0)
+    least = float(rates[shortest, np.roll(shortest, -1)].min())
+    return np.stack([shortest, *(_shortest(rates, rtt, rate) for rate in _between(rates, least, most))])
+
+
+def _between(rates: Matrix, least: float, most: float) -> list[float]:
+    """Some of the rates above `least` up to `most`, `most` always."""
+    steps = np.unique(rates[(rates > least) & (rates <= most)])
+    if not len(steps):
+        return []
+    return [float(steps[at]) for at in np.unique(np.linspace(0, len(steps) - 1, BETWEEN + 2).astype(int))]
+
+
+def _shortest(rates: Matrix, rtt: Matrix, threshold: float) -> Indices:
+    """The shortest order without links below the threshold."""
+    allowed = np.where(rates >= threshold, rtt, np.inf)
     shortest, before = _best_paths(_without_diagonal(allowed, fill=np.inf), np.add, np.minimum, np.inf)
     last = int(np.argmin(shortest[-1] + allowed[1:, 0]))
     order, subset = [0], len(shortest) - 1
     while subset:
         order.insert(1, last + 1)
         subset, last = subset & ~(1 << last), int(before[subset, last])
-    return order
+    return np.array(order, dtype=np.intp)
 
 
 def _best_paths(cost: Matrix, join: np.ufunc, better: np.ufunc, worst: float) -> tuple[Matrix, Indices]:
@@ -137,7 +186,11 @@ def _improved(rates: Matrix, rtt: Matrix) -> Indices:
             tour, low = candidate, reached
         if reached < middle:
             high = middle - 1
-    return _better_direction(rates, rtt, _reversed(tour, _cost(wide, long, steps[low]), 0.0))
+    shortest = _reversed(tour, _cost(wide, long, 0.0), 0.0)
+    least = float(steps[_narrowest(wide, shortest, steps)])
+    rates_between = _between(wide, least, float(steps[low]))
+    tours = [shortest, *(_reversed(tour, _cost(wide, long, rate), 0.0) for rate in rates_between)]
+    return np.stack([*tours, *(one[::-1] for one in tours)])
 
 
 def _cost(rates: Matrix, rtt: Matrix, threshold: float) -> Matrix:
@@ -177,11 +230,3 @@ def _reversed(tour: Indices, cost: Matrix, least: float) -> Indices:
             break
         tour[first + 1 : second + 1] = tour[first + 1 : second + 1][::-1]
     return tour
-
-
-def _better_direction(rates: Matrix, rtt: Matrix, tour: Indices) -> Indices:
-    def worth(way: Indices) -> tuple[float, float]:
-        to = np.roll(way, -1)
-        return float(rates[way, to].min()), -float(rtt[way, to].sum())
-
-    return max((tour, tour[::-1]), key=worth)

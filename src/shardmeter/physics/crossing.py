@@ -14,19 +14,19 @@ from shardmeter.physics.wan import WIRE
 RING_CHUNK = 4.0 * 2**20
 """Bytes that a rank of NCCL's ring passes on in one step: two channels, half a buffer of 4 MiB each (NCCL's defaults)."""
 AHEAD = 0.3
-"""Share of a whole chunk's own time that is behind the delay already, its first slices travelling while the last are sent: four
-slices would allow 0.75. Fitted on the 6 all-reduce rows of 50 ms (0.25 leaves 1.9 %, 0 leaves 12 %, 0.5 leaves 9 %)."""
+"""Share of a whole chunk's own time that lies behind its delay, its first slices travelling while its last are sent; four slices
+allow up to 0.75. Fitted on the 6 all-reduce rows of 50 ms (2.6 %; 0 leaves 14 %, 0.5 leaves 8 %)."""
 RING_START = 5.3
-"""Delays that an all-reduce takes to start and to end, for any number of members (24 rows, 3.9 to 5.9)."""
+"""Delays that an all-reduce takes to start and to end, for any number of members: 3.9 to 5.9 in the 24 rows of one all-reduce."""
 BACK_TO_BACK = 1.12
 """Time of a ring's bytes in collectives that follow one another at once, over that of one alone. Fitted on the 24 rows of several
-calls and ≤ 10 ms (1.06 to 1.30 each, more at 5 Gbit/s); its cause is not known."""
+calls and ≤ 10 ms (1.06 to 1.37 each where bandwidth binds); its cause is not known."""
 RELAYED = 1.25
-"""The same of a relay (reduce to one member, broadcast from it): 30 rows, from 1.12 with 4 nodes to 1.36 with 16."""
-RELAY_HOP = 3.0
-"""Delays that every hop of a relay costs: the same rows, 2 to 4."""
+"""The same of a relay (reduce to one member, broadcast from it): 29 rows, from 1.12 with 4 nodes to 1.36 with 16."""
 CROWDED = 1.3
-"""The same where all send to all: 30 rows, 1.13 to 1.45, streams that meet at one receiver."""
+"""The same where all send to all: 29 rows, 1.13 to 1.45; streams that meet at one receiver."""
+PER_HOP = 3.0
+"""Delays that a hop of a relay costs, and a turn of a member that is served both ways: the same rows, 2 to 4."""
 
 
 @formula(cite="yuan2022")
@@ -38,12 +38,11 @@ def ring_loops(size: Bytes, members: Count, chunk: Bytes) -> Count:
 
 
 @formula(cite="yuan2022")
-def ring_hop(part: Bytes, chunk: Bytes, rate: BytesPerS, delay: Seconds) -> Seconds:
-    """Time from a part's start at one member until it may start at the next: its delay, and its own time but for what is ahead.
+def ring_hop(part: Bytes, chunk: Bytes, narrowest: BytesPerS, delay: Seconds) -> Seconds:
+    """Time from a part's start at one member until it may start at the next: the delay, and its own time but for what is ahead.
 
-    A part smaller than the `chunk` has fewer slices that travel ahead.
-    Leaves out: the reduction itself."""
-    return delay + part / rate * (1.0 - AHEAD * part / chunk)
+    A part smaller than the `chunk` has fewer slices that travel ahead. Leaves out: the reduction itself, wider links."""
+    return delay + part / narrowest * (1.0 - AHEAD * part / chunk)
 
 
 @formula(cite="yuan2022")
@@ -76,32 +75,16 @@ def relay_time(size: Bytes, rate: BytesPerS, depth: Count, delay: Seconds) -> Se
     """All to one and back along a chain or tree of `depth` hops: every link passes the whole once each way.
 
     Leaves out: how the members cut the message (the parts of a pipeline are in the two numbers)."""
-    return 2.0 * (RELAYED * size / rate + RELAY_HOP * depth * delay)
+    return 2.0 * (RELAYED * size / rate + PER_HOP * depth * delay)
 
 
 @formula(cite="yuan2022")
 def sharded_time(size: Bytes, members: Count, rate: BytesPerS, delay: Seconds) -> Seconds:
     """Every member serves its part: all parts to their servers, the means back; `rate` is what each of a member's transfers gets.
 
-    The members are served in turn, a turn each way behind the one before: its `delay` (start included) counts once for two.
+    The members are served in turn, a turn each way behind the one before: they cost PER_HOP of its delays.
     Leaves out: unequal parts."""
-    return 2.0 * CROWDED * size / members / rate + (members - 1.0) * delay
-
-
-@formula(cite="shardmeter")
-def star_time(size: Bytes, inward: BytesPerS, outward: BytesPerS, delay: Seconds) -> Seconds:
-    """All to one server at once and back: the slowest inward, then the slowest outward; `delay` has the starts of both ways.
-
-    Leaves out: a server that answers part by part while the rest still comes."""
-    return WIRE * size * (1.0 / inward + 1.0 / outward) + delay
-
-
-@formula(cite="shardmeter")
-def gather_time(size: Bytes, up: BytesPerS, down: BytesPerS, delay: Seconds) -> Seconds:
-    """Every member's message of `size` to all others: up once (to a store that serves them), while each of the others' comes down.
-
-    `down` is what one of the messages gets that a member receives at once. Leaves out: the store's own delay."""
-    return WIRE * size / np.minimum(up, down) + delay
+    return 2.0 * CROWDED * size / members / rate + (members - 1.0) * PER_HOP * delay
 
 
 @formula(cite="shardmeter")

@@ -51,13 +51,7 @@ def predict_row(row: Mapping[str, str]) -> float:
 
 
 def _seconds(kind: str, size: Bytes, nodes: Count, rate: BytesPerS, rtt: Seconds) -> float:
-<<<<<<< HEAD
-    if (
-        kind == "dp_sync_centralized_ps"
-    ):  # a reduce to one node along a chain and a broadcast from it, not n − 1 transfers at once
-=======
     if kind == "dp_sync_centralized_ps":  # NCCL's reduce and broadcast: a chain, not n − 1 transfers at once
->>>>>>> wanprice
         return float(collective.relay_time(size, rate, nodes - 1.0, rtt / 2.0))
     if kind not in SHAPES:
         raise NotModelled(f"{kind} as a collective")

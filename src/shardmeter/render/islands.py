@@ -14,8 +14,6 @@ PACES = {
     "deadline": "rounds end on time, late messages do not count",
     "own": "nobody waits",
 }
-MOST = 40
-"""Islands that are listed one by one; more are listed by kind."""
 
 
 def sections(answer: Answer) -> tuple[Section, ...]:
@@ -75,11 +73,11 @@ def _crossings(sync: Answer) -> Table:
 
 
 def _islands(islands: Sequence[Answer], sync: Answer) -> Table:
-    shown = [[one] for one in islands] if len(islands) <= MOST else _kinds(islands)
+    shown = _kinds(islands)
     rows: list[Row] = [
         {
-            "name": group[0]["name"] if len(group) == 1 else f"{len(group)} like {group[0]['name']}",
-            "gpus": f"{group[0]['gpus']:,.0f} × {group[0]['accelerator']}",
+            "name": group[0]["name"] if len(group) == 1 else f"{group[0]['name']} … {group[-1]['name']}",
+            "gpus": f"{f'{len(group)} of ' if len(group) > 1 else ''}{group[0]['gpus']:,.0f} × {group[0]['accelerator']}",
             "batch": group[0]["global_batch"],
             "step": group[0]["step_time_s"],
             "steps": group[0]["steps_per_round"],
@@ -100,7 +98,7 @@ def _islands(islands: Sequence[Answer], sync: Answer) -> Table:
             Column(key="step", title="inner step", unit="s"),
             Column(key="steps", title="steps a round", drop=3),
             Column(key="wait", title="waits a round", unit="s"),
-            Column(key="rate", title="tokens/s"),
+            Column(key="rate", title="tokens/s, all"),
             Column(key="mfu", title="MFU", unit="%", drop=2),
             Column(key="peak", title="peak", unit="GiB", drop=1),
             Column(key="mark", title=""),
@@ -117,7 +115,7 @@ def _mark(one: Answer, sync: Answer) -> str:
 
 
 def _kinds(islands: Sequence[Answer]) -> list[list[Answer]]:
-    """Islands with the same figures together, in the order of the first of each."""
+    """Islands with the same figures in one line, in the order of the first of each."""
 
     def figures(one: Answer) -> tuple[Any, ...]:
         return tuple(

@@ -15,6 +15,10 @@ NO_WAY_OUT = (
     "none of the changes tried at this global batch, alone or together (up to 32 times the nodes, where their fabric is known): "
     "a larger batch over more GPUs, larger GPUs, or a smaller model"
 )
+NO_WAY_OUT_TOGETHER = (
+    "none of the changes of the islands' plans and of where the outer state lies that were tried, alone or two together: larger GPUs, "
+    "more of them an island, or a smaller model"
+)
 SURE = 0.9
 """Probability above which a plan is said to fit, and below one minus which it is said not to; between them it is borderline,
 unless the estimate misses by more than `NEAR`."""
@@ -29,7 +33,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
     """A `predict` JSON as a document; `title` names the question. `short` leaves out what was assumed."""
     speed: list[Section | None] = [_speed(answer), *islands.sections(answer), _ledger(answer), *_bottleneck(answer)]
     memory: list[Section | None] = [_memory(answer)]
-    ways: list[Section | None] = [_ways(answer.get("way_out") or ())]
+    ways: list[Section | None] = [_ways(answer.get("way_out") or (), alone=not answer.get("sync"))]
     sections: list[Section | None] = [
         *(speed + memory if answer["fits"] else ways + memory + speed),
         _run(answer.get("run")),
@@ -215,9 +219,9 @@ def options(sets: Sequence[str]) -> str:
     return " ".join(f"--set {shlex.quote(text)}" for text in sets)
 
 
-def _ways(entries: Sequence[Answer]) -> Section:
+def _ways(entries: Sequence[Answer], *, alone: bool) -> Section:
     if not entries:
-        return Notes(title="What would fit", lines=(NO_WAY_OUT,))
+        return Notes(title="What would fit", lines=(NO_WAY_OUT if alone else NO_WAY_OUT_TOGETHER,))
     rows: list[Row] = [
         {
             "mark": "take" if position == 0 else "",

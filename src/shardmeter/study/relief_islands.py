@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from shardmeter.core.record import changed
@@ -29,12 +30,13 @@ def relief(scenario: Scenario, whole: Whole) -> tuple[Outcome, ...]:
             moves.micro_batch(2.0), moves.micro_batch(0.5), *moves.recompute_steps(plan), moves.degree("tp", 2.0),
             moves.degree("tp", 0.5), moves.narrow_reduction,
         )  # fmt: skip
-        found += [one for move in tried if (one := _of_plans(scenario, whole, move)) is not None]
+        found += [one for move in tried if (one := _of_plans(scenario, whole, (move,))) is not None]
     return tuple(sorted(found, key=lambda one: -one.gain))
 
 
 def ways_out(scenario: Scenario, whole: Whole) -> tuple[Outcome, ...]:
-    """What makes every island fit: single changes of all islands' plans, and the outer state on the hosts; the fastest first."""
+    """What makes every island fit: single changes of all islands' plans, or the outer state on the hosts; two of them together where
+    no single one does. The fastest first, another optimizer last."""
     plan = whole.parts[0].plan
     tried: list[Move] = [
         *moves.recompute_steps(plan),
@@ -43,10 +45,21 @@ def ways_out(scenario: Scenario, whole: Whole) -> tuple[Outcome, ...]:
         moves.micro_batch(0.25),
     ]
     tried += [moves.sharding("fsdp"), moves.small_states, *(moves.degree("tp", factor) for factor in (2.0, 4.0, 8.0))]
-    found = [one for move in tried if (one := _of_plans(scenario, whole, move)) is not None]
-    found += [one for one in (_method(scenario, whole, _to_hosts),) if one is not None]
-    fitting = {one.says: one for one in found if one.fits}
-    return tuple(sorted(fitting.values(), key=lambda one: (not one.trains_alike, -one.gain)))[:WAYS]
+    to_hosts = _to_hosts(scenario.plan.sync)
+    single = [_of_plans(scenario, whole, (move,)) for move in tried]
+    if to_hosts is not None:
+        single.append(_method(scenario, whole, _to_hosts))
+    found = _fitting(single)
+    if not found and to_hosts is not None:
+        found = _fitting(_of_plans(scenario, whole, (move,), to_hosts[1]) for move in tried)
+    if not found:
+        hosts = to_hosts[1] if to_hosts is not None else {}
+        found = _fitting(_of_plans(scenario, whole, pair, hosts) for pair in itertools.combinations(tried, 2))
+    return tuple(sorted(found.values(), key=lambda one: (not one.trains_alike, -one.gain)))[:WAYS]
+
+
+def _fitting(found: Iterable[Outcome | None]) -> dict[str, Outcome]:
+    return {one.says: one for one in found if one is not None and one.fits}
 
 
 # ---- the method -----------------------------------------------------------------------------------------------------------------
@@ -71,7 +84,7 @@ def _method(scenario: Scenario, whole: Whole, move: SyncMove) -> Outcome | None:
     return _outcome(whole, after, PLAN, says, sets, alike=set(fields) == {"outer_state"})
 
 
-def _with(sync: Sync, fields: dict[str, str]) -> Sync:
+def _with(sync: Sync, fields: Mapping[str, str]) -> Sync:
     words = {"method", "outer_state", "topology", "split"}
     numbers = {
         name: value if name in words else int(value) if name == "num_fragments" else float(value)
@@ -146,14 +159,21 @@ def _of_network(scenario: Scenario, whole: Whole) -> list[Outcome]:
     ]
 
 
-def _of_plans(scenario: Scenario, whole: Whole, move: Move) -> Outcome | None:
-    """One move made by every island's plan; None where it means nothing for one of them, or is illegal there."""
+def _of_plans(
+    scenario: Scenario, whole: Whole, together: Sequence[Move], method: Mapping[str, str] | None = None
+) -> Outcome | None:
+    """Moves made by every island's plan, and fields of the method that change with them; None where they mean nothing for one of
+    the islands, or are illegal there."""
     plans: list[Plan] = []
+    sync = _with(scenario.plan.sync, method or {})
     for part in whole.parts:
-        moved = move(part.plan, part.island)
-        if moved is None or moved[1] is not part.island:
-            return None
-        plan = moves.resolved(moved[0], float(part.plan.tp), scenario.stack)
+        plan = part.plan
+        for move in together:
+            moved = move(plan, part.island)
+            if moved is None or moved[1] is not part.island:
+                return None
+            plan = moved[0]
+        plan = moves.resolved(plan, float(part.plan.tp), scenario.stack)
         if plan == part.plan or violations(
             scenario.model, part.island, plan, part.run, scenario.stack, skip=BATCH_RULES
         ):
@@ -161,19 +181,16 @@ def _of_plans(scenario: Scenario, whole: Whole, move: Move) -> Outcome | None:
         plans.append(plan)
     try:
         after = evaluate_fleet(
-            scenario.model,
-            scenario.fleet,
-            changed(plans[0], sync=scenario.plan.sync),
-            scenario.run,
-            scenario.stack,
-            plans,
+            scenario.model, scenario.fleet, changed(plans[0], sync=sync), scenario.run, scenario.stack, plans
         )
     except IndivisibleBatch:
         return None
     fields = moves.plan_fields(whole.parts[0].plan, plans[0])
     says = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in fields.items()) + " everywhere"
+    says += ", outer state on the hosts" if method else ""
     alike = plans[0].optimizer == whole.parts[0].plan.optimizer
-    return _outcome(whole, after, PLAN, says, _sets(scenario, fields), alike=alike)
+    sets = (*_sets(scenario, fields), *(f"plan.sync.{name}={value}" for name, value in (method or {}).items()))
+    return _outcome(whole, after, PLAN, says, sets, alike=alike)
 
 
 BATCH_RULES = frozenset({"global_batch", "interleaved_rounds"})

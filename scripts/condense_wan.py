@@ -215,6 +215,7 @@ def write(kind: str, rows: Sequence[Mapping[str, str]], columns: Iterable[str]) 
 
 
 def main() -> None:
+    """Condense the tables of the folder that is named."""
     tables = Path(sys.argv[1])
     made = {"regions": regions(tables), "pairs": pairs(tables), "egress": egress(tables)}
     columns = {

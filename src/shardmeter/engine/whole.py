@@ -12,11 +12,11 @@ import numpy as np
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Ratio, Seconds
 from shardmeter.engine import add, demand, hide
+from shardmeter.engine.between import between, passes
 from shardmeter.engine.demand import BlockWork, Held, Work
 from shardmeter.engine.layer import Piece
 from shardmeter.engine.micro_batch import MicroBatch, chunks, parted
 from shardmeter.engine.price import NOTHING, Charge, Prices
-from shardmeter.engine.between import between, passes
 from shardmeter.schedules import Slot, traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Transfer
 from shardmeter.specs.plan import Plan

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shardmeter.core.errors import nearest
+from shardmeter.core.errors import UnknownName
 from shardmeter.core.quantity import show
 from shardmeter.core.record import record
 from shardmeter.scenario import geography
-from shardmeter.scenario.between import LineInput, SiteInput, WanInput
+from shardmeter.scenario.between import LineInput, LinkInput, SiteInput, WanInput
 from shardmeter.scenario.parts import Findings, Rows, listed_names, lookup
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Line, Region, Wan
@@ -104,10 +104,9 @@ def _groups(entries: Sequence[Entry]) -> dict[str, tuple[int, ...]]:
 
 
 def unknown_island(name: str, path: Path, known: Sequence[str], found: Findings) -> None:
-    """Note a name that no island has."""
-    if not found.touched(("fleet", "islands")):
-        close = ", ".join(nearest(name, known))
-        found.refuse(path, f"unknown island {name!r}", f"the nearest are {close}", "names of fleet.islands")
+    """Note a name that no island has, unless the name of one was malformed."""
+    if not any(gone[:2] == ("fleet", "islands") and gone[3:] in ((), ("name",), ("count",)) for gone in found.gone):
+        found.unknown_name(path, UnknownName("island", name, known))
 
 
 # ---- what is said ----------------------------------------------------------------------------------------------------------------
@@ -221,9 +220,9 @@ def _ranked(
         yield cells, link, path
 
 
-def _ends(link: Any, path: Path, found: Findings) -> tuple[str, ...]:
+def _ends(link: LinkInput, path: Path, found: Findings) -> tuple[str, ...]:
     """The two names of a link; none after noting that it has not two."""
-    sender, receiver = getattr(link, "from"), link.to
+    sender, receiver = link.sender, link.to
     if link.between is not None and sender is None and receiver is None:
         return tuple(link.between)
     if link.between is None and sender is not None and receiver is not None:
@@ -332,7 +331,8 @@ def _from_regions(
 def _unlimited(tables: _Tables) -> npt.NDArray[np.bool_]:
     """Pairs whose capacity does not follow from their sites alone, or that have no round trip."""
     follows = ~np.isnan(tables.sites["up"])[:, None] & ~np.isnan(tables.sites["down"])[None, :]
-    return ~follows | np.isnan(tables.pairs["rtt"])
+    unlimited: npt.NDArray[np.bool_] = ~follows | np.isnan(tables.pairs["rtt"])
+    return unlimited
 
 
 def _check_all(sites: Sequence[_Site], tables: _Tables, found: Findings) -> None:

@@ -177,18 +177,22 @@ def _not_asked(one: _Laid, found: Findings) -> set[str]:
 
 
 def _units(of_island: Sequence[tuple[str, _Laid]], placed: Placed | None) -> list[float]:
-    """Sequences that one pass of every cell takes: those of its first island, with the whole of an axis of replicas that crosses
-    islands."""
-    cell_of = {} if placed is None else {name: at for at, cell in enumerate(placed.cells) for name in cell}
+    """Sequences that one pass of every cell takes: those of its first island, with the whole of a dp_shard that crosses islands.
+    Copies across islands (dp_replicate) are cells of their own."""
+    joined = placed is not None and placed.axis != "dp_replicate"
+    cell_of = (
+        {name: at for at, cell in enumerate(placed.cells) for name in cell} if placed is not None and joined else {}
+    )
     units: list[float] = []
     seen: set[int] = set()
     for name, one in of_island:
         cell = cell_of.get(name)
-        if cell is not None and cell in seen:
+        if cell in seen:
             continue
-        seen |= set() if cell is None else {cell}
-        crosses = cell is not None and placed is not None and placed.axis in ("dp_shard", "dp_replicate")
-        whole = changed(one.plan, **{placed.axis: _degree(placed)}) if crosses and placed is not None else one.plan
+        whole = one.plan
+        if placed is not None and cell is not None:
+            seen.add(cell)
+            whole = changed(whole, dp_shard=_degree(placed)) if placed.axis == "dp_shard" else whole
         units.append(float(whole.dp * whole.micro_batch))
     return units
 

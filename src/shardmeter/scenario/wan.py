@@ -427,7 +427,7 @@ def _made(sites: Sequence[_Site], tables: _Tables, transport: tuple[str, ...]) -
         rtt=np.where(diagonal, 0.0, pairs["rtt"]),
         loss=np.where(diagonal, 0.0, pairs["loss"]),
         window=pairs["window"],
-        streams=pairs["streams"] * lanes,
+        streams=pairs["streams"],
         lanes=lanes,
         egress=np.where(diagonal, 0.0, pairs["egress"]),
         up=up,

@@ -75,7 +75,7 @@ def resolve_wan(asked: WanInput | None, entries: Sequence[Entry], rows: Rows, fo
     _say_links(given, entries, groups, tables, rows, found)
     _follow_sites(tables)
     _ask_catalog(sites, tables, rows, found)
-    _check_all(sites, tables, found)
+    _check_all(given, groups, sites, tables, found)
     _fill_defaults(tables, found)
     return _made(sites, tables, _transports([site.name for site in sites], tables, found))
 
@@ -335,25 +335,38 @@ def _unlimited(tables: _Tables) -> npt.NDArray[np.bool_]:
     return unlimited
 
 
-def _check_all(sites: Sequence[_Site], tables: _Tables, found: Findings) -> None:
+def _check_all(
+    given: WanInput, groups: dict[str, tuple[int, ...]], sites: Sequence[_Site], tables: _Tables, found: Findings
+) -> None:
     """Refuse pairs without a capacity or a round trip, unless what would give it was malformed."""
-    if found.touched((*WAN, "default"), (*WAN, "self"), (*WAN, "sites")):
-        return
+    asked = ~np.eye(len(sites), dtype=bool) & ~_doubtful(given, groups, len(sites), found)
     follows = ~np.isnan(tables.sites["up"])[:, None] & ~np.isnan(tables.sites["down"])[None, :]
-    lacks = {
-        "bandwidth": np.isnan(tables.pairs["bandwidth"]) & ~follows,
-        "rtt": np.isnan(tables.pairs["rtt"]),
-    }
-    nothing = lacks["bandwidth"] & lacks["rtt"]
-    if not found.touched((*WAN, "links")):
-        _refuse_pairs(
-            nothing, "no link joins", sites, "links: [{between: [a, b], bandwidth: 10 Gbps, rtt: 40 ms}]", found
-        )
-        for name, example in (("bandwidth", "10 Gbps"), ("rtt", "40 ms")):
-            what = "bandwidth" if name == "bandwidth" else "round trip"
-            _refuse_pairs(lacks[name] & ~nothing, f"no {what} is said of", sites, f"{name}: {example}", found)
-    else:
-        _refuse_pairs(nothing & nothing.T, "no link joins", sites, "default: {bandwidth: 10 Gbps, rtt: 40 ms}", found)
+    no_rate = np.isnan(tables.pairs["bandwidth"]) & ~follows & asked
+    no_rtt = np.isnan(tables.pairs["rtt"]) & asked
+    nothing = no_rate & no_rtt
+    example = "links: [{between: [a, b], bandwidth: 10 Gbps, rtt: 40 ms}]"
+    _refuse_pairs(nothing, "no link joins", sites, example, found)
+    _refuse_pairs(no_rate & ~nothing, "no bandwidth is said of", sites, "bandwidth: 10 Gbps", found)
+    _refuse_pairs(no_rtt & ~nothing, "no round trip is said of", sites, "rtt: 40 ms, or distance: 1000 km", found)
+
+
+def _doubtful(
+    given: WanInput, groups: dict[str, tuple[int, ...]], count: int, found: Findings
+) -> npt.NDArray[np.bool_]:
+    """Pairs of which something malformed was to be said."""
+    cells = np.zeros((count, count), dtype=bool)
+    everyone = tuple(range(count))
+    for kind, *rest in (gone[2:] or ("all",) for gone in found.gone if gone[:2] == WAN):
+        if kind == "sites" and rest:
+            members = groups.get(str(rest[0]), ())
+            cells |= _cells(members, everyone, count) | _cells(everyone, members, count)
+        elif kind == "links" and len(rest) > 1 and rest[1] not in ("between", "from", "to"):
+            link = (given.links or ())[int(rest[0])]
+            one, other = (groups.get(name, ()) for name in link.between or (link.sender or "", link.to or ""))
+            cells |= _cells(one, other, count) | _cells(other, one, count)
+        else:
+            cells[:] = True
+    return cells
 
 
 def _refuse_pairs(
@@ -364,7 +377,7 @@ def _refuse_pairs(
     names += [f"{sites[a].name} → {sites[b].name}" for a, b in np.argwhere(lacking & ~both) if a != b]
     if names:
         rule = "every two islands are joined: by a link, default, or regions that the catalog knows"
-        found.refuse(WAN, f"{what} {listed_names(names)}", f"say fleet.wan.default, or {way_out}", rule)
+        found.note(WAN, f"{what} {listed_names(names)}", f"say fleet.wan.default, or {way_out}", rule)
 
 
 def _fill_defaults(tables: _Tables, found: Findings) -> None:

@@ -55,7 +55,7 @@ oceania aws ap-southeast-2 Sydney -33.9 151.2
 africa aws af-south-1 Cape Town -33.9 18.4
 middle-east aws me-south-1 Bahrain 26.1 50.6
 south-america aws sa-east-1 Sao Paulo -23.5 -46.6
-north-america azure eastus Virginia 37.4 -78.7
+north-america azure eastus N. Virginia 39.0 -77.5
 north-america azure eastus2 Virginia 36.7 -78.4
 north-america azure northcentralus Illinois 41.9 -87.6
 north-america azure southcentralus Texas 29.4 -98.5
@@ -215,6 +215,7 @@ def write(kind: str, rows: Sequence[Mapping[str, str]], columns: Iterable[str]) 
 
 
 def main() -> None:
+    """Condense the tables of the folder that is named."""
     tables = Path(sys.argv[1])
     made = {"regions": regions(tables), "pairs": pairs(tables), "egress": egress(tables)}
     columns = {

@@ -17,7 +17,7 @@ from shardmeter.core.errors import BadData, UnknownName
 from shardmeter.core.formula import REGISTRY
 from shardmeter.scenario.catalog import DTYPES, KINDS, load_catalog
 from shardmeter.scenario.rows import DIMENSIONS
-from shardmeter.specs import Accelerator, Fabric, Instance, Model, Stack
+from shardmeter.specs import Accelerator, Egress, Fabric, Instance, Line, Model, Pair, Region, Stack
 
 CATALOG = load_catalog()
 RECORDS: dict[str, tuple[Callable[[str], Any], type]] = {
@@ -26,8 +26,14 @@ RECORDS: dict[str, tuple[Callable[[str], Any], type]] = {
     "instances": (CATALOG.instance, Instance),
     "models": (CATALOG.model, Model),
     "stacks": (CATALOG.stack, Stack),
+    "regions": (CATALOG.region, Region),
+    "links": (CATALOG.link, Line),
+    "pairs": (CATALOG.pair, Pair),
+    "egress": (CATALOG.egress, Egress),
 }
-FLOOR = {"accelerators": 38, "fabrics": 20, "instances": 40, "models": 45, "stacks": 7}
+FLOOR = {"accelerators": 38, "fabrics": 20, "instances": 40, "models": 45, "stacks": 7} | {
+    "regions": 60, "links": 15, "pairs": 300, "egress": 50,
+}  # fmt: skip
 WIDTH = {"fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "fp4": 4}
 DATE = re.compile(r"20\d\d(-\d\d(-\d\d)?)?")
 EVERY_ROW = [(kind, row) for kind in KINDS for row in CATALOG.rows(kind)]
@@ -78,7 +84,7 @@ def test_every_row_says_where_it_is_from(entry):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_of_a_record_can_be_written_in_a_cell(kind):
-    readable = {*DIMENSIONS, "str", "int", "bool", "tuple[str, ...]"}
+    readable = {*DIMENSIONS, "Degrees", "str", "int", "bool", "tuple[str, ...]"}
     built = {"peak", "matmul_share", "attention_share", "vision"}
     types = {str(one.type).removesuffix(" | None") for one in fields(RECORDS[kind][1]) if one.name not in built}
     assert types <= readable
@@ -93,7 +99,7 @@ def test_names_and_aliases_are_unique(kind):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "accelerators"])
 def test_ids_are_lower_case_slugs(kind):
-    assert all(re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name) for name in CATALOG.names(kind))
+    assert all(re.fullmatch(r"[a-z0-9][a-z0-9._:/-]*", name) for name in CATALOG.names(kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)

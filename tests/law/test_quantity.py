@@ -110,7 +110,9 @@ def test_counts_keep_their_word() -> None:
 
 @pytest.mark.parametrize("dimension", BOUNDS)
 def test_every_dimension_has_sane_bounds(dimension: str) -> None:
-    unit = {"bandwidth": "B/s", "size": "B", "time": "s", "flops_rate": "FLOP/s", "power": "W"}.get(dimension, "")
+    unit = {"bandwidth": "B/s", "size": "B", "time": "s", "flops_rate": "FLOP/s", "power": "W", "length": "m"}.get(
+        dimension, ""
+    )
     pattern = {"price": "${}/gpu/h", "egress": "${}/GB", "money": "${}"}.get(dimension, "{} " + unit)
     least, most = BOUNDS[dimension]
     scale = {"price": 3600.0, "egress": 1e9}.get(dimension, 1.0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from pydantic import create_model
+from pydantic import Field
 
 from shardmeter.scenario.bounds import STAGES, Bound
 from shardmeter.scenario.values import (
@@ -72,22 +72,18 @@ class LineInput(Input):
     rtt: Duration | None = said("Round trip.")
     distance: Distance | None = said("Kilometres in a straight line, from which the round trip follows.")
     loss: Loss | None = said("Share of the packets that is lost.")
-    streams: Streams | None = said("Streams that one transfer opens; with shared: node, each node.")
+    streams: Streams | None = said("Streams that one transfer opens; with shared: node, on every node.")
     window: Size | None = said("Bytes that one stream has under way.")
     transport: str | None = said("How it is sent: lossless = neither window nor loss bind.", words=TRANSPORTS)
     egress: Traffic | None = said("Paid by the sender.")
     shared: str | None = said("Whose the bandwidth is: the island's, each node's, each GPU's.", words=SHARED)
 
 
-_Ends: Any = create_model(
-    "_Ends", __base__=LineInput, **{"from": (Name | None, said("The sender, where the link has one direction."))}
-)
-
-
-class LinkInput(_Ends):
+class LinkInput(LineInput):
     """A link: `between` two islands both ways, or `from` one `to` another."""
 
     between: tuple[Name, Name] | None = said("Two islands, both directions.")
+    sender: Name | None = Field(default=None, alias="from", description="The sender, where the link has one direction.")
     to: Name | None = said("The receiver, where the link has one direction.")
 
 

@@ -261,6 +261,8 @@ def _opened(value: Any, name: str) -> Any:
 def _index(items: list[Any], step: str, path: tuple[str, ...], where: str) -> int:
     """Position of a list item by index or name."""
     names = [str(item.get("name", "")) if isinstance(item, dict) else "" for item in items]
+    if path[:2] == ("fleet", "islands") and len(items) > 1:
+        names = [name or f"island-{position + 1}" for position, name in enumerate(names)]
     if step in names:
         return names.index(step)
     if step.isascii() and step.isdigit() and len(step) < 6 and int(step) < len(items):

@@ -142,9 +142,10 @@ class Findings:
         """Note one violation at a path of the scenario, unless it may only follow from what was taken out."""
         if path and self.touched(path):
             return
-        self._note(path, says, way_out, rule)
+        self.note(path, says, way_out, rule)
 
-    def _note(self, path: Path, says: str, way_out: str = "", rule: str = "") -> None:
+    def note(self, path: Path, says: str, way_out: str = "", rule: str = "") -> None:
+        """Note one violation, whatever was taken out."""
         self.violations.append(
             Violation(
                 field=".".join(map(str, path)), says=says, rule=rule, way_out=way_out, where=self.document.where(path)
@@ -154,7 +155,7 @@ class Findings:
     def unknown_name(self, path: Path, error: UnknownName) -> None:
         """Note a name that no catalog has."""
         self.unknown.append(error)
-        self._note(path, error.message)
+        self.note(path, error.message)
 
     def stop(self) -> None:
         """Raise what was found so far, all of it: UnknownName for a single unknown name, else BadScenario."""

@@ -203,6 +203,8 @@ def json_schema() -> dict[str, Any]:
         plan = owner["properties"]["plan"]
         line = {"type": "string", "description": "NAME[,key=value…]", "examples": ["fsdp,tp=8,recompute=full"]}
         plan["anyOf"] = [*plan.get("anyOf", []), line]
+    link = schema["$defs"]["LinkInput"]["properties"]
+    link["from"] = link.pop("sender")  # no name for a field in Python
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
@@ -319,14 +321,14 @@ SHORTCUTS = _shortcuts()
 
 def _fields(shape: Any, loc: Path) -> tuple[str, ...]:
     """Names of the fields at a place of a model."""
-    models = _models(shape)
+    models, keyed = _models(shape), False
     for step in loc:
-        inner: list[type[BaseModel]] = []
-        for model in models:
-            if isinstance(step, str) and step in model.model_fields:
-                inner += _models(model.model_fields[step].annotation)
-        models = inner or ([] if isinstance(step, str) else models)
-    return tuple(name for model in models for name in model.model_fields)
+        inner = [model.model_fields[step] for model in models if isinstance(step, str) and step in model.model_fields]
+        if isinstance(step, str) and not inner and not keyed:
+            return ()
+        keyed = any("dict[" in str(field.annotation) for field in inner)
+        models = [model for field in inner for model in _models(field.annotation)] if inner else models
+    return tuple(field.alias or name for model in models for name, field in model.model_fields.items())
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

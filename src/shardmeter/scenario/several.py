@@ -98,6 +98,7 @@ def _laid(entry: Entry, steps: int | None, placed: Placed | None, parts: Parts) 
     if entry.island is None:
         raise ValueError("an island that could not be built has no plan")
     found, own, model = parts.found.apart(), entry.asked.plan, parts.model or NO_MODEL
+    found.gone = [gone for gone in found.gone if gone[:2] != ISLANDS or gone[2:3] in ((), entry.path[2:3])]
     for name in OF_ALL:
         if own is not None and getattr(own, name) is not None:
             found.refuse((*entry.path, "plan", name), "is of the fleet, not of one island", f"say plan.{name}")
@@ -134,7 +135,7 @@ def _violations(one: _Laid, placed: Placed | None, parts: Parts, run: Run) -> li
     """The rules that one island breaks: those of its own mesh, then those of the whole pipeline where it crosses islands."""
     model, stack = parts.model or NO_MODEL, parts.stack or NO_STACK
     of_whole = set(_OF_STAGES) if placed is not None and placed.axis == "pp" and one.steps is not None else set()
-    skip = _not_asked(one, parts.found) | set(_OF_BATCH)
+    skip = _not_asked(one) | set(_OF_BATCH)
     bad = violations(model, one.island, one.plan, run, stack, skip=skip | of_whole)
     if placed is not None and of_whole:
         whole = changed(one.plan, **{placed.axis: _degree(placed)})
@@ -162,13 +163,10 @@ def _says_itself(one: _Laid, path: Path) -> bool:
     return own is not None and len(path) > 1 and getattr(own, str(path[1]), None) is not None
 
 
-def _not_asked(one: _Laid, found: Findings) -> set[str]:
+def _not_asked(one: _Laid) -> set[str]:
     """Rules that look at something malformed, or that have nothing to look at."""
-    skip = {
-        name
-        for name, paths in LOOKS_AT.items()
-        if paths and found.touched(*(one.entry.path if path == ISLANDS else path for path in paths))
-    }
+    found = one.found
+    skip = {name for name, paths in LOOKS_AT.items() if paths and found.touched(*paths)}
     skip |= {constraint.name for constraint in CONSTRAINTS if constraint.name not in LOOKS_AT and found.gone}
     return skip | (set() if one.whole else set(layout.LEFT_OVER)) | found.document.begins
 
@@ -177,18 +175,22 @@ def _not_asked(one: _Laid, found: Findings) -> set[str]:
 
 
 def _units(of_island: Sequence[tuple[str, _Laid]], placed: Placed | None) -> list[float]:
-    """Sequences that one pass of every cell takes: those of its first island, with the whole of an axis of replicas that crosses
-    islands."""
-    cell_of = {} if placed is None else {name: at for at, cell in enumerate(placed.cells) for name in cell}
+    """Sequences that one pass of every cell takes: those of its first island, with the whole of a dp_shard that crosses islands.
+    Copies across islands (dp_replicate) are cells of their own."""
+    joined = placed is not None and placed.axis != "dp_replicate"
+    cell_of = (
+        {name: at for at, cell in enumerate(placed.cells) for name in cell} if placed is not None and joined else {}
+    )
     units: list[float] = []
     seen: set[int] = set()
     for name, one in of_island:
         cell = cell_of.get(name)
-        if cell is not None and cell in seen:
+        if cell in seen:
             continue
-        seen |= set() if cell is None else {cell}
-        crosses = cell is not None and placed is not None and placed.axis in ("dp_shard", "dp_replicate")
-        whole = changed(one.plan, **{placed.axis: _degree(placed)}) if crosses and placed is not None else one.plan
+        whole = one.plan
+        if placed is not None and cell is not None:
+            seen.add(cell)
+            whole = changed(whole, dp_shard=_degree(placed)) if placed.axis == "dp_shard" else whole
         units.append(float(whole.dp * whole.micro_batch))
     return units
 

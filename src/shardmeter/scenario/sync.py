@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shardmeter.core.errors import UnknownName, nearest
-from shardmeter.core.record import changed
+from shardmeter.core.record import changed, field_names
 from shardmeter.scenario.between import SyncInput
 from shardmeter.scenario.parts import Findings
 from shardmeter.scenario.yaml_reader import Path
@@ -72,7 +72,7 @@ def _bits(said: dict[str, Any], path: Path, found: Findings) -> dict[str, Any]:
 
 
 def _values(sync: Sync) -> dict[str, Any]:
-    return {name: getattr(sync, name) for name in type(sync).__slots__ if name != "method"}
+    return {name: getattr(sync, name) for name in field_names(Sync) if name != "method"}
 
 
 def _text(value: Any) -> str:

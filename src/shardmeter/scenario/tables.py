@@ -75,6 +75,7 @@ class Layout:
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """Names of the columns, those of the record first."""
         own = [one.name for one in fields(self.record) if one.name not in BUILT]
         return tuple(dict.fromkeys((*own, *self.extra)))
 

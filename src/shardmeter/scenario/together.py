@@ -78,8 +78,8 @@ def lay_out(parts: Parts, moving: Mapping[str, Array]) -> Together | None:
     """Scenarios of the same parts (without a fault) whose `moving` numbers are these; tp is 1 in all of them or in
     none.
 
-    None where a number does more than arrays can follow (hsdp, an image's own sequence, documents that a sequence must
-    hold): such scenarios are resolved one by one."""
+    None where a number does more than arrays can follow (several islands, hsdp, an image's own sequence, documents that a
+    sequence must hold): such scenarios are resolved one by one."""
     own = {name: moving[f"plan.{name}"] for name in _PLAN if f"plan.{name}" in moving}
     asked = {name: moving[f"run.{name}"] for name in _RUN if f"run.{name}" in moving}
     said = parts.said | {name: _first(values) for name, values in own.items()}
@@ -115,7 +115,7 @@ def _follows_more(parts: Parts, said: Mapping[str, Any], asked: Mapping[str, Any
     sequence = "seq_len" in asked and (
         parts.run.document_len is not None or (parts.model is not None and given_sequence(parts.model) is not None)
     )
-    return said.get("sharding") == "hsdp" or sequence
+    return not parts.is_one or said.get("sharding") == "hsdp" or sequence
 
 
 def _degrees(

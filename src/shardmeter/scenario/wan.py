@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shardmeter.core.errors import nearest
+from shardmeter.core.errors import UnknownName
 from shardmeter.core.quantity import show
 from shardmeter.core.record import record
 from shardmeter.scenario import geography
-from shardmeter.scenario.between import LineInput, SiteInput, WanInput
+from shardmeter.scenario.between import LineInput, LinkInput, SiteInput, WanInput
 from shardmeter.scenario.parts import Findings, Rows, listed_names, lookup
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Line, Region, Wan
@@ -75,7 +75,7 @@ def resolve_wan(asked: WanInput | None, entries: Sequence[Entry], rows: Rows, fo
     _say_links(given, entries, groups, tables, rows, found)
     _follow_sites(tables)
     _ask_catalog(sites, tables, rows, found)
-    _check_all(sites, tables, found)
+    _check_all(given, groups, sites, tables, found)
     _fill_defaults(tables, found)
     return _made(sites, tables, _transports([site.name for site in sites], tables, found))
 
@@ -104,10 +104,9 @@ def _groups(entries: Sequence[Entry]) -> dict[str, tuple[int, ...]]:
 
 
 def unknown_island(name: str, path: Path, known: Sequence[str], found: Findings) -> None:
-    """Note a name that no island has."""
-    if not found.touched(("fleet", "islands")):
-        close = ", ".join(nearest(name, known))
-        found.refuse(path, f"unknown island {name!r}", f"the nearest are {close}", "names of fleet.islands")
+    """Note a name that no island has, unless the name of one was malformed."""
+    if not any(gone[:2] == ("fleet", "islands") and gone[3:] in ((), ("name",), ("count",)) for gone in found.gone):
+        found.unknown_name(path, UnknownName("island", name, known))
 
 
 # ---- what is said ----------------------------------------------------------------------------------------------------------------
@@ -221,9 +220,9 @@ def _ranked(
         yield cells, link, path
 
 
-def _ends(link: Any, path: Path, found: Findings) -> tuple[str, ...]:
+def _ends(link: LinkInput, path: Path, found: Findings) -> tuple[str, ...]:
     """The two names of a link; none after noting that it has not two."""
-    sender, receiver = getattr(link, "from"), link.to
+    sender, receiver = link.sender, link.to
     if link.between is not None and sender is None and receiver is None:
         return tuple(link.between)
     if link.between is None and sender is not None and receiver is not None:
@@ -332,28 +331,42 @@ def _from_regions(
 def _unlimited(tables: _Tables) -> npt.NDArray[np.bool_]:
     """Pairs whose capacity does not follow from their sites alone, or that have no round trip."""
     follows = ~np.isnan(tables.sites["up"])[:, None] & ~np.isnan(tables.sites["down"])[None, :]
-    return ~follows | np.isnan(tables.pairs["rtt"])
+    unlimited: npt.NDArray[np.bool_] = ~follows | np.isnan(tables.pairs["rtt"])
+    return unlimited
 
 
-def _check_all(sites: Sequence[_Site], tables: _Tables, found: Findings) -> None:
+def _check_all(
+    given: WanInput, groups: dict[str, tuple[int, ...]], sites: Sequence[_Site], tables: _Tables, found: Findings
+) -> None:
     """Refuse pairs without a capacity or a round trip, unless what would give it was malformed."""
-    if found.touched((*WAN, "default"), (*WAN, "self"), (*WAN, "sites")):
-        return
+    asked = ~np.eye(len(sites), dtype=bool) & ~_doubtful(given, groups, len(sites), found)
     follows = ~np.isnan(tables.sites["up"])[:, None] & ~np.isnan(tables.sites["down"])[None, :]
-    lacks = {
-        "bandwidth": np.isnan(tables.pairs["bandwidth"]) & ~follows,
-        "rtt": np.isnan(tables.pairs["rtt"]),
-    }
-    nothing = lacks["bandwidth"] & lacks["rtt"]
-    if not found.touched((*WAN, "links")):
-        _refuse_pairs(
-            nothing, "no link joins", sites, "links: [{between: [a, b], bandwidth: 10 Gbps, rtt: 40 ms}]", found
-        )
-        for name, example in (("bandwidth", "10 Gbps"), ("rtt", "40 ms")):
-            what = "bandwidth" if name == "bandwidth" else "round trip"
-            _refuse_pairs(lacks[name] & ~nothing, f"no {what} is said of", sites, f"{name}: {example}", found)
-    else:
-        _refuse_pairs(nothing & nothing.T, "no link joins", sites, "default: {bandwidth: 10 Gbps, rtt: 40 ms}", found)
+    no_rate = np.isnan(tables.pairs["bandwidth"]) & ~follows & asked
+    no_rtt = np.isnan(tables.pairs["rtt"]) & asked
+    nothing = no_rate & no_rtt
+    example = "links: [{between: [a, b], bandwidth: 10 Gbps, rtt: 40 ms}]"
+    _refuse_pairs(nothing, "no link joins", sites, example, found)
+    _refuse_pairs(no_rate & ~nothing, "no bandwidth is said of", sites, "bandwidth: 10 Gbps", found)
+    _refuse_pairs(no_rtt & ~nothing, "no round trip is said of", sites, "rtt: 40 ms, or distance: 1000 km", found)
+
+
+def _doubtful(
+    given: WanInput, groups: dict[str, tuple[int, ...]], count: int, found: Findings
+) -> npt.NDArray[np.bool_]:
+    """Pairs of which something malformed was to be said."""
+    cells = np.zeros((count, count), dtype=bool)
+    everyone = tuple(range(count))
+    for kind, *rest in (gone[2:] or ("all",) for gone in found.gone if gone[:2] == WAN):
+        if kind == "sites" and rest:
+            members = groups.get(str(rest[0]), ())
+            cells |= _cells(members, everyone, count) | _cells(everyone, members, count)
+        elif kind == "links" and len(rest) > 1 and rest[1] not in ("between", "from", "to"):
+            link = (given.links or ())[int(rest[0])]
+            one, other = (groups.get(name, ()) for name in link.between or (link.sender or "", link.to or ""))
+            cells |= _cells(one, other, count) | _cells(other, one, count)
+        else:
+            cells[:] = True
+    return cells
 
 
 def _refuse_pairs(
@@ -364,7 +377,7 @@ def _refuse_pairs(
     names += [f"{sites[a].name} → {sites[b].name}" for a, b in np.argwhere(lacking & ~both) if a != b]
     if names:
         rule = "every two islands are joined: by a link, default, or regions that the catalog knows"
-        found.refuse(WAN, f"{what} {listed_names(names)}", f"say fleet.wan.default, or {way_out}", rule)
+        found.note(WAN, f"{what} {listed_names(names)}", f"say fleet.wan.default, or {way_out}", rule)
 
 
 def _fill_defaults(tables: _Tables, found: Findings) -> None:
@@ -427,7 +440,7 @@ def _made(sites: Sequence[_Site], tables: _Tables, transport: tuple[str, ...]) -
         rtt=np.where(diagonal, 0.0, pairs["rtt"]),
         loss=np.where(diagonal, 0.0, pairs["loss"]),
         window=pairs["window"],
-        streams=pairs["streams"] * lanes,
+        streams=pairs["streams"],
         lanes=lanes,
         egress=np.where(diagonal, 0.0, pairs["egress"]),
         up=up,

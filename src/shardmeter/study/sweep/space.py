@@ -16,7 +16,7 @@ from shardmeter import __version__
 from shardmeter.core.errors import BadScenario, ShardMeterError, Violation, cut, nearest, shown
 from shardmeter.core.record import changed, record
 from shardmeter.data import DATA_DATE
-from shardmeter.scenario.catalog import KINDS, Catalog
+from shardmeter.scenario.catalog import Catalog
 from shardmeter.scenario.choices import left_open
 from shardmeter.scenario.grammar import AUTO
 from shardmeter.scenario.layout import Parts
@@ -26,6 +26,7 @@ from shardmeter.scenario.override import apply_overrides, placed
 from shardmeter.scenario.parts import Findings, Rows
 from shardmeter.scenario.ranges import Axis, Over, axes
 from shardmeter.scenario.resolve import read_parts, resolve
+from shardmeter.scenario.tables import KINDS
 from shardmeter.scenario.together import Array, numbers, reason
 from shardmeter.study.sweep.figures import DEFAULT, FIGURES
 from shardmeter.study.sweep.kinds import telling
@@ -128,7 +129,7 @@ class Space:
             found.stop()
         except ShardMeterError as error:
             return reason(error)
-        return made
+        return made if made.is_one else "fleet.islands: sweeps over several islands are not built yet"
 
     def moving(self) -> dict[int, dict[str, Array]]:
         """Axes that can be arrays, by position: the numbers of each of their fields."""

@@ -21,12 +21,12 @@ def sections(answer: Answer) -> tuple[Section, ...]:
     sync = answer.get("sync")
     if not sync:
         return ()
-    return (_round(sync), _crossings(sync), _islands(answer["islands"], sync))
+    crossings = [one for one in sync["crossings"] if one["bytes"]]
+    return (_round(sync), *([_crossings(crossings)] if crossings else []), _islands(answer["islands"], sync))
 
 
 def _round(sync: Answer) -> Facts:
     steps = sync["period_steps"]
-    seen = sync["progress"]
     facts = [
         Fact(label="method", value=sync["method"], note=PACES[sync["pace"]]),
         Fact(label="round", value=sync["round_s"], unit="s", note=f"{steps:,g} inner step{'' if steps == 1 else 's'}"),
@@ -34,14 +34,17 @@ def _round(sync: Answer) -> Facts:
         Fact(label="outer update", value=sync["update_s"] or None, unit="s"),
         Fact(label="time in inner steps", value=sync["utilization"], unit="%"),
         Fact(label="sent a round, all islands", value=sync["sent_bytes"], unit="B"),
-        Fact(
-            label="the optimizer sees",
-            value=f"{seen['replicas']:g} replicas, averaged every {seen['period']:g} steps"
-            + (f", {seen['delay']:g} late" if seen["delay"] else "")
-            + f", {seen['bits']:g} bits",
-        ),
+        Fact(label="the optimizer sees", value=_seen(sync["progress"])),
     ]  # fmt: skip
     return Facts(title="The round", facts=tuple(fact for fact in facts if fact.value is not None))
+
+
+def _seen(seen: Answer) -> str:
+    """What convergence depends on, in words."""
+    if seen["replicas"] == 1.0 and seen["period"] == 1.0:
+        return "one model, averaged every step"
+    late = f", {seen['delay']:g} steps late" if seen["delay"] else ""
+    return f"{seen['replicas']:g} replicas, averaged every {seen['period']:g} steps{late}, {seen['bits']:.3g} bits"
 
 
 def _hidden(sync: Answer) -> str:
@@ -49,13 +52,13 @@ def _hidden(sync: Answer) -> str:
     return f"and {hidden:,.3g} s behind inner steps" if hidden else ""
 
 
-def _crossings(sync: Answer) -> Table:
+def _crossings(crossings: Sequence[Answer]) -> Table:
     rows: list[Row] = [
         {
             "label": one["label"], "bytes": one["bytes"], "messages": one["messages"], "seconds": one["seconds"],
             "window": one["window_steps"] or None, "exposed": one["exposed_s"], "narrowest": one["narrowest"],
         }
-        for one in sync["crossings"]
+        for one in crossings
     ]  # fmt: skip
     return Table(
         title="What crosses between islands",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -10,6 +11,7 @@ from shardmeter.core.record import record
 from shardmeter.scenario.parts import Findings
 from shardmeter.scenario.wan import unknown_island
 from shardmeter.scenario.yaml_reader import Path
+from shardmeter.specs.plan import AXES
 
 Cells: TypeAlias = tuple[tuple[str, ...], ...]
 PLACEMENT: Path = ("plan", "placement")
@@ -21,7 +23,7 @@ class Placed:
 
     axis: str
     cells: Cells
-    """Names of islands; every cell has as many steps."""
+    """Names of islands, one a step of the axis."""
 
     @property
     def degree(self) -> int:
@@ -49,6 +51,28 @@ def resolve_placement(said: Mapping[str, Any], names: Mapping[str, Sequence[str]
         _check_cells(cells, axis, said.get(axis), path, found)
         return Placed(axis=axis, cells=cells) if len(found.violations) == before else None
     return None
+
+
+def filled(placed: Placed, gpus: Mapping[str, float], said: Mapping[str, Mapping[str, Any]]) -> Placed:
+    """The same with islands that are listed once taking as many steps as fill them, where what their plans say of the other axes
+    leaves them more than one each. `gpus` and `said` (the plan's fields) by island."""
+    listed = placed.steps()
+    steps = {name: times if times > 1 else _fill(placed.axis, gpus[name], said[name]) for name, times in listed.items()}
+    if steps == listed:
+        return placed
+    rows = (tuple(dict.fromkeys(cell)) if all(listed[name] == 1 for name in cell) else cell for cell in placed.cells)
+    cells = tuple(tuple(name for name in row for _ in range(steps[name] if listed[name] == 1 else 1)) for row in rows)
+    return Placed(axis=placed.axis, cells=cells)
+
+
+def _fill(axis: str, gpus: float, said: Mapping[str, Any]) -> int:
+    """Steps of an axis that fill an island: one where another axis is what is left, or what is said does not fit."""
+    others = [said.get(name) for name in AXES if name != axis]
+    rest = axis != "dp_shard" and said.get("dp_shard") in (None, "auto")
+    if rest or "auto" in others:
+        return 1
+    steps = gpus / math.prod(float(one) for one in others if one is not None)
+    return int(steps) if steps >= 1.0 and steps == int(steps) else 1
 
 
 def _check_cells(cells: Cells, axis: str, degree: Any, path: Path, found: Findings) -> None:

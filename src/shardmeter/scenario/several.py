@@ -13,7 +13,7 @@ from shardmeter.scenario import layout
 from shardmeter.scenario.fleet import Entry, overridden
 from shardmeter.scenario.layout import LOOKS_AT, NO_MODEL, NO_STACK, Parts
 from shardmeter.scenario.parts import ISLANDS, Findings, listed_names
-from shardmeter.scenario.placement import Cells, Placed, resolve_placement
+from shardmeter.scenario.placement import Cells, Placed, filled, resolve_placement
 from shardmeter.scenario.schema import RunInput
 from shardmeter.scenario.sync import resolve_sync
 from shardmeter.scenario.yaml_reader import Path
@@ -52,6 +52,12 @@ def laid_over_all(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
     placed = resolve_placement(overridden(parts.given.plan, None), _meant(parts.entries), found)
     layers = None if parts.model is None else float(parts.model.layers)
     sync = resolve_sync(parts.given.plan.sync if parts.given.plan else None, ("plan", "sync"), layers, found)
+    if placed is not None:
+        islands = {name: entry for entry in entries for name in entry.names}
+        gpus = {name: float(one.island.gpus) for name, one in islands.items() if one.island is not None}
+        placed = filled(
+            placed, gpus, {name: overridden(parts.given.plan, one.asked.plan) for name, one in islands.items()}
+        )
     steps = placed.steps() if placed is not None else {}
     laid: dict[tuple[int, int | None], _Laid] = {}
     of_island: list[tuple[str, _Laid]] = []

@@ -11,9 +11,11 @@ from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.plan import Plan
 
-FABRIC, SCALE_UP = "fabric", "scale-up link"
+FABRIC, SCALE_UP, WIDE_AREA = "fabric", "scale-up link", "wide-area link"
 _DATA = ("dp_shard", "dp_replicate")
 _AXES = {"tensor parallel": ("tp",), "stage sends": ("pp",), "tied matrix": ("pp",)}
+_CROSSED = _AXES | {"context parallel": ("cp",), "expert all-to-all": ("ep",)}
+"""The same for axes that cross islands."""
 """Mesh axes of the terms that move bytes; those not named run over the data-parallel ranks."""
 
 
@@ -29,9 +31,12 @@ class Cause:
 
 
 def cause_of(label: str, cause: str, plan: Plan, island: Island) -> str:
-    """The cause of a term: for what moves bytes, the fabric where its ranks leave the scale-up domain, else its link."""
+    """The cause of a term: for what moves bytes, the network between islands where its axis is placed across them, the fabric where
+    its ranks leave the scale-up domain, else its link."""
     if cause not in (FABRIC, SCALE_UP):
         return cause
+    if any(axis in _CROSSED.get(label, _DATA) and axis != "dp_replicate" for axis, _ in plan.placement):
+        return WIDE_AREA
     return FABRIC if leaves(label, plan, island) else SCALE_UP
 
 

@@ -24,6 +24,7 @@ from shardmeter.engine.step import least, step
 from shardmeter.families import parameters, sized
 from shardmeter.families.operations import is_layer
 from shardmeter.schedules import traits
+from shardmeter.specs.demands import OPTIMIZER, Transfer
 from shardmeter.specs.estimate import Ends, Estimate, Term
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.model import Model
@@ -107,7 +108,22 @@ def ends(model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan) -> En
         late=shown / (work.micro_batches if fsdp.applies(plan) else 1.0),
         shard=shard,
         trained=_trained(model, work, plan),
+        spread=_spread(ready, plan),
     )
+
+
+def _spread(ready: Priced, plan: Plan) -> Seconds:
+    """An all-gather over the ranks that hold the same parameters, at one byte each of the stage that holds most."""
+    work, price, _, _ = ready
+    sharded = fsdp.applies(plan)
+    axes = ("dp_replicate",) if sharded else ("dp_shard", "dp_replicate")
+    held: Count = 0.0
+    for one in (demand.gradient_parameters(work, stage) for stage in work.stages):
+        held = np.maximum(held, one.sharded(plan) if sharded else one.all)
+    gather = Transfer(
+        label="outer parameters", collective="all_gather", size=held, axes=axes, phase=OPTIMIZER, scope="step"
+    )
+    return price.transfer(gather).seconds
 
 
 def _trained(model: Model, work: Work, plan: Plan) -> Count:

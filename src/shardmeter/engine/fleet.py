@@ -17,7 +17,8 @@ from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.round import Folded, Pace
 from shardmeter.engine.sharing import shared
 from shardmeter.physics import memory_bound
-from shardmeter.specs import Estimate, Fleet, Island, MemoryTerm, Model, Plan, Replica, Round, Run, Stack, Wan
+from shardmeter.physics.crossing import RING_CHUNK, hierarchical_time
+from shardmeter.specs import Crossing, Estimate, Fleet, Island, MemoryTerm, Model, Plan, Replica, Round, Run, Stack, Wan
 from shardmeter.strategies.precision import WIDTH
 from shardmeter.sync import round_of
 
@@ -158,7 +159,10 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
     ]
     own, gpus = asked.pace != "barrier", [part.island.gpus for part in parts]
     wan = bounded(wan, [part.island for part in parts])
-    priced = tuple(crossing.price(one, wan, cells, plan.sync, own=own, accelerators=gpus) for one in asked.crossings)
+    priced = tuple(
+        spread_inside(crossing.price(one, wan, cells, plan.sync, own=own, accelerators=gpus), one, parts)
+        for one in asked.crossings
+    )
     folded = rounds.fold(asked, pace_of(parts, asked), tuple(one.seconds for one in priced), plan.sync.grace)
     sent: Number = np.zeros(len(parts))
     for one, charge in zip(asked.crossings, priced, strict=True):
@@ -172,6 +176,18 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         sent=tuple(np.moveaxis(np.asarray(sent), -1, 0)),
         critical=_critical(parts, folded),
     )
+
+
+def spread_inside(charge: Crossed, one: Crossing, parts: Sequence[Part]) -> Crossed:
+    """A message with what follows inside islands whose ranks hold the same parameters: each received a part, and all gather it, chunk
+    by chunk behind the rest. Gradients of a step are spread by the island's own reduction."""
+    if one.behind:
+        return charge
+    inside = _most([part.estimate.ends.spread / part.estimate.ends.trained for part in parts]) * one.size
+    chunks: Number = np.maximum(np.ceil(one.size / RING_CHUNK), 1.0)
+    if np.ndim(charge.seconds) > np.ndim(inside):  # of every cell
+        inside, chunks = _last(inside), _last(chunks)
+    return changed(charge, seconds=hierarchical_time(0.0, charge.seconds, inside, chunks))
 
 
 def bounded(wan: Wan, islands: Sequence[Island]) -> Wan:

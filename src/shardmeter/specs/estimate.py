@@ -40,6 +40,9 @@ class Ends:
     """Trained parameters that the fullest rank updates."""
     trained: Count = 0.0
     """Trained parameters of the whole model."""
+    spread: Seconds = 0.0
+    """What it takes inside the island to bring one byte of every trained parameter from the rank that received it from outside to
+    all ranks that hold that parameter too."""
 
 
 @record

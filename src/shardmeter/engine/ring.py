@@ -188,8 +188,9 @@ def _improved(rates: Matrix, rtt: Matrix) -> Indices:
             high = middle - 1
     shortest = _reversed(tour, _cost(wide, long, 0.0), 0.0)
     least = float(steps[_narrowest(wide, shortest, steps)])
-    rates_between = _between(wide, least, float(steps[low]))
-    tours = [shortest, *(_reversed(tour, _cost(wide, long, rate), 0.0) for rate in rates_between)]
+    tours = [shortest, _reversed(tour, _cost(wide, long, steps[low]), 0.0)]
+    for rate in _between(wide, least, float(steps[low]))[:-1]:
+        tours.append(_reversed(tours[-1] if len(tours) > 2 else shortest, _cost(wide, long, rate), 0.0))
     return np.stack([*tours, *(one[::-1] for one in tours)])
 
 
@@ -218,15 +219,17 @@ def _greedy(cost: Matrix) -> Indices:
 def _reversed(tour: Indices, cost: Matrix, least: float) -> Indices:
     """The tour after reversals of parts, each the one that gains most, while one gains more than `least` (symmetric costs)."""
     tour, members = tour.copy(), len(tour)
+    laid = cost[tour][:, tour]
     for _ in range(MOVES):
-        tail = np.roll(tour, -1)
-        here = cost[tour, tail]
-        ordered = cost[tour][:, tour]
-        after = np.roll(ordered, (-1, -1), (0, 1))
-        gain = here[:, None] + here[None, :] - ordered - after
-        best = int(np.argmax(gain))
-        first, second = sorted(divmod(best, members))
+        after = np.roll(laid, -1, axis=1)
+        here = after.diagonal()
+        gain = here[:, None] + here - laid
+        gain[:-1] -= after[1:]
+        gain[-1] -= after[0]
+        first, second = sorted(divmod(int(gain.argmax()), members))
         if gain[first, second] <= least + TOLERANCE:
             break
-        tour[first + 1 : second + 1] = tour[first + 1 : second + 1][::-1]
+        part = slice(first + 1, second + 1)
+        tour[part], laid[part] = tour[part][::-1].copy(), laid[part][::-1].copy()
+        laid[:, part] = laid[:, part][:, ::-1].copy()
     return tour

@@ -15,7 +15,7 @@ RING_CHUNK = 4.0 * 2**20
 """Bytes that a rank of NCCL's ring passes on in one step: two channels, half a buffer of 4 MiB each (NCCL's defaults)."""
 AHEAD = 0.3
 """Share of a whole chunk's own time that lies behind its delay, its first slices travelling while its last are sent; four slices
-allow up to 0.75. Fitted on the 6 all-reduce rows of 50 ms (2.6 %; 0 leaves 14 %, 0.5 leaves 8 %)."""
+allow up to 0.75. Fitted on the 6 all-reduce rows of 50 ms (2.6 %; 0 and 0.5 leave 10 and 9 %)."""
 RING_START = 5.3
 """Delays that an all-reduce takes to start and to end, for any number of members: 3.9 to 5.9 in the 24 rows of one all-reduce."""
 BACK_TO_BACK = 1.12

@@ -17,9 +17,11 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from shardmeter.core.errors import UnknownName
+from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
+from shardmeter.schedules._replay import replay
 from shardmeter.schedules._routes import Key, Traits, content, needs
-from shardmeter.schedules._slots import Op, Slot, stages
+from shardmeter.schedules._slots import Hops, Op, Slot, stages
 
 MODULES = {
     "gpipe": "gpipe",
@@ -61,6 +63,21 @@ def owed(module: ModuleType, position: int, pp: int, micro_batches: Count, virtu
     return counted
 
 
+def long_makespan(
+    name: str, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hops: Hops, *, beside: bool
+) -> Seconds:
+    """Duration of one step's micro-batches where stages send over unlike, long links: the schedule's own turns, run as they come.
+
+    `beside`: sends pass beside the turns whatever the code that introduced the schedule does. Exact for the turns of the schedule
+    on equal links: none is moved because a link is long. Leaves out: a last backward that is longer than the others (its part is
+    in all of them). Raises KeyError for schedules whose turns follow from the seconds (zb-2p)."""
+    module = schedule(name)
+    if hasattr(module, "orders"):
+        raise KeyError(name)
+    own = changed(traits(name), blocking=traits(name).blocking and not beside)
+    return replay(module.order, own, slots, micro_batches, virtual_stages, hops)
+
+
 def turns_of(
     module: ModuleType, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Seconds
 ) -> list[tuple[Op, ...]]:
@@ -74,11 +91,13 @@ def turns_of(
 
 __all__ = [
     "MODULES",
+    "Hops",
     "Key",
     "Op",
     "Slot",
     "Traits",
     "content",
+    "long_makespan",
     "names",
     "needs",
     "owed",

@@ -1,7 +1,8 @@
 """Schedules whose turns have no short sum: their own order, run as a max-plus recurrence over numbers or arrays.
 
 A turn begins when the turn before it on its device has ended and what it waits for has come. A send occupies the wire to its
-neighbour, one at a time in the order of the turns or, where sending blocks, the device that sends.
+neighbour, one at a time in the order of the turns or, where sending blocks, the device that sends. Over long links (`Hops`) what was
+sent comes later than the wire is free again.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import numpy as np
 
 from shardmeter.core.units import Seconds
 from shardmeter.schedules._routes import Key, Traits, content, needs
-from shardmeter.schedules._slots import Op, Slot, stages
+from shardmeter.schedules._slots import Hops, Op, Slot, stages
 
 Order = Callable[[int, int, int, int], tuple[Op, ...]]
-Part = tuple[str, int, int, bool]
-"""What a node lasts: (kind, owner's position, chunk, whether a send is in it); kind "send" is a send alone."""
+Part = tuple[str, int, int, int]
+"""What a node lasts: (kind, owner's position, chunk, boundary of the send that is in it or NONE); kind "send" is a send alone, "delay" its
+way."""
+NONE = -1
 JOINED = "joined backward"
 """Kind of a backward that is done together with the forward before it."""
 BLOCK = 4096
@@ -38,14 +41,15 @@ class Graph(NamedTuple):
 
 
 def replay(
-    order: Order, traits: Traits, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Seconds
+    order: Order, traits: Traits, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Seconds | Hops
 ) -> Seconds:
     """Duration of a step of so many micro-batches: the longest span of a device on its own clock, else the whole.
 
     Exact: what the timeline of the same turns takes."""
     held = stages(slots)
-    wired = not traits.blocking and not (np.ndim(hop) == 0 and float(hop) == 0.0)
-    graph = _graph(order, traits, len(held), micro_batches, virtual_stages, wired)
+    long = isinstance(hop, Hops)
+    wired = not traits.blocking and (isinstance(hop, Hops) or not (np.ndim(hop) == 0 and float(hop) == 0.0))
+    graph = _graph(order, traits, len(held), micro_batches, virtual_stages, wired, long)
     parts = [_seconds(held, part, virtual_stages, hop) for part in graph.parts]
     shape = np.broadcast_shapes(*(np.shape(part) for part in parts))
     if not shape:
@@ -59,13 +63,16 @@ def replay(
     return result.reshape(shape)
 
 
-def _seconds(held: Sequence[Slot], part: Part, virtual_stages: int, hop: Seconds) -> Seconds:
-    kind, owner, chunk, sends = part
+def _seconds(held: Sequence[Slot], part: Part, virtual_stages: int, hop: Seconds | Hops) -> Seconds:
+    kind, owner, chunk, boundary = part
+    if kind == "delay" and isinstance(hop, Hops):
+        return hop.delay[boundary]
+    sent: Seconds = hop.wire[boundary] if isinstance(hop, Hops) else hop
     if kind == "send":
-        return hop
+        return sent
     slot = held[owner].chunk(chunk, virtual_stages)
     seconds: Seconds = slot.backward - slot.joined if kind == JOINED else getattr(slot, kind)
-    return seconds + hop if sends else seconds
+    return seconds if boundary == NONE else seconds + sent
 
 
 def _scalar(graph: Graph, parts: Sequence[float]) -> list[float]:
@@ -97,7 +104,9 @@ def _longest(traits: Traits, graph: Graph, end: Sequence[Seconds]) -> Seconds:
 
 
 @functools.lru_cache(maxsize=256)
-def _graph(order: Order, traits: Traits, pp: int, micro_batches: int, virtual_stages: int, wired: bool) -> Graph:
+def _graph(
+    order: Order, traits: Traits, pp: int, micro_batches: int, virtual_stages: int, wired: bool, long: bool
+) -> Graph:
     """All turns and, where wired, sends. Raises ValueError if turns wait for each other in a circle."""
     rows = [order(device, pp, micro_batches, virtual_stages) for device in range(pp)]
     keys = [[(device, op.kind, op.micro_batch, op.chunk) for op in row] for device, row in enumerate(rows)]
@@ -107,6 +116,7 @@ def _graph(order: Order, traits: Traits, pp: int, micro_batches: int, virtual_st
         pp,
         max(virtual_stages, 2),
         wired=wired,
+        long=long,
         goes={source: key[0] for key, source in comes.items() if source is not None},
     )
     moved = True
@@ -149,8 +159,8 @@ def _sources(route: str, pp: int, keys: Sequence[Sequence[Key]]) -> dict[Key, Ke
 class _Made:
     """A graph under construction."""
 
-    def __init__(self, traits: Traits, pp: int, chunks: int, *, wired: bool, goes: dict[Key, int]) -> None:
-        self.traits, self.pp, self.wired, self.goes = traits, pp, wired, goes
+    def __init__(self, traits: Traits, pp: int, chunks: int, *, wired: bool, long: bool, goes: dict[Key, int]) -> None:
+        self.traits, self.pp, self.wired, self.long, self.goes = traits, pp, wired, long, goes
         self.owners = {
             (at, chunk): content(traits.route, (at, chunk), pp) for at in range(pp) for chunk in range(chunks)
         }
@@ -177,16 +187,32 @@ class _Made:
         if device not in self.last:
             self.first[device], self.last[device] = come, 0
         together = JOINED if device in self.waiting else kind
-        part = together, self.owners[device, chunk], chunk, self.traits.blocking and key in self.goes
+        blocks = self.traits.blocking and key in self.goes
+        part = together, self.owners[device, chunk], chunk, self.boundary(device, key) if blocks else NONE
         done = self.last[device] = self.node(part, self.last[device], come)
         if joined:
             self.waiting.setdefault(device, []).append(key)
             return
         for one in (*self.waiting.pop(device, ()), key):
             self.arrived[one] = done
-            if self.wired and one in self.goes:
+            if one not in self.goes:
+                continue
+            boundary = self.boundary(device, one)
+            if self.wired:
                 wire = (device, self.goes[one], one[1] == "forward")
-                self.arrived[one] = self.wires[wire] = self.node(("send", 0, 0, True), done, self.wires.get(wire, 0))
+                self.arrived[one] = self.wires[wire] = self.node(
+                    ("send", 0, 0, boundary), done, self.wires.get(wire, 0)
+                )
+            if self.long:
+                self.arrived[one] = self.node(("delay", 0, 0, boundary), self.arrived[one], 0)
+
+    def boundary(self, device: int, key: Key) -> int:
+        """What a turn's result crosses: the boundary behind the earlier of two neighbours, or behind the last stage; 0 where all
+        are alike."""
+        if not self.long:
+            return 0
+        low, high = sorted((device, self.goes[key]))
+        return low if high == low + 1 else high
 
     def graph(self) -> Graph:
         """All of it."""

@@ -14,6 +14,7 @@ import numpy as np
 from shardmeter.core.record import changed, record, stacked, structure
 from shardmeter.core.units import Number
 from shardmeter.engine.evaluate import evaluate, step_time
+from shardmeter.engine.piped import piped
 from shardmeter.engine.placed import placed
 from shardmeter.specs import Estimate, Fleet, Island, Model, Plan, Run, Stack
 
@@ -28,6 +29,8 @@ class Cell:
     islands: tuple[int, ...]
     axis: str = ""
     """The mesh axis that crosses them; empty for one island."""
+    steps: tuple[int, ...] = ()
+    """The island of every step of that axis."""
 
 
 def cells_of(plan: Plan, islands: Sequence[Island]) -> tuple[Cell, ...]:
@@ -35,7 +38,9 @@ def cells_of(plan: Plan, islands: Sequence[Island]) -> tuple[Cell, ...]:
     copies meet when gradients do, as islands that are cells of their own. Raises KeyError for an island that is not there."""
     place = {island.name: at for at, island in enumerate(islands)}
     found = [
-        Cell(islands=tuple(dict.fromkeys(place[name] for name in names)), axis=axis)
+        Cell(
+            islands=tuple(dict.fromkeys(place[name] for name in names)), axis=axis, steps=tuple(place[n] for n in names)
+        )
         for axis, cells in plan.placement
         if axis != "dp_replicate"
         for names in cells
@@ -63,7 +68,11 @@ def inner_steps(
     for cell, run in zip(cells, runs, strict=True):
         if cell.axis:
             members = [fleet.islands[at] for at in cell.islands]
-            one = placed(model, members, cell, [plans[at] for at in cell.islands], fleet.wan, run, stack)
+            if cell.axis == "pp":
+                of = {at: fleet.islands[at] for at in cell.islands}
+                one = piped(model, of, {at: plans[at] for at in cell.islands}, cell, fleet.wan, run, stack)
+            else:
+                one = placed(model, members, cell, [plans[at] for at in cell.islands], fleet.wan, run, stack)
             found |= dict(zip(cell.islands, _parts(one, members), strict=True))
     return tuple(found[at] for at in range(len(fleet.islands)))
 

@@ -23,7 +23,7 @@ from shardmeter.engine.reference import resident as reference_memory
 from shardmeter.engine.step import least, step
 from shardmeter.families import parameters, sized
 from shardmeter.families.operations import is_layer
-from shardmeter.schedules import traits
+from shardmeter.schedules import Hops, traits
 from shardmeter.specs.demands import OPTIMIZER, Transfer
 from shardmeter.specs.estimate import Ends, Estimate, Term
 from shardmeter.specs.fleet import Island
@@ -35,6 +35,8 @@ from shardmeter.strategies import fsdp, precision
 
 Priced: TypeAlias = tuple[Work, Prices, dict[str, Piece], list[MicroBatch]]
 """Demands of one step, their prices, one piece of every block at these, and the micro-batch of every kind of stage."""
+Timed: TypeAlias = tuple[tuple[Term, ...], Seconds, Reference | None]
+"""The ledger, the seconds of compute in it, and what a reference model takes."""
 
 
 def demands(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
@@ -67,10 +69,24 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
     gives meaningless numbers here, not an error. Leaves out: data loading, evaluation; of a run with a reference model,
     what that one computes is in the step and in no FLOP count."""
     ready = priced(model, island, plan, run, stack)
-    terms, busy, beside = timed(ready, plan, run, stack)
+    return assembled(model, island, plan, run, stack, ready, timed(ready, plan, run, stack))
+
+
+def assembled(
+    model: Model,
+    island: Island,
+    plan: Plan,
+    run: Run,
+    stack: Stack,
+    ready: Priced,
+    time: Timed,
+    held: Work | None = None,
+) -> Estimate:
+    """The estimate of a priced and timed step. `held`: the stages whose memory is asked, where that is not all."""
+    terms, busy, beside = time
     work = ready[0]
     resident = () if beside is None else (beside.memory,)
-    memory_terms, allocated, first = memory.residents(model, work, plan, run, stack, resident)
+    memory_terms, allocated, first = memory.residents(model, held or work, plan, run, stack, resident)
     device = island.accelerator
     return Estimate(
         step_time=add.total(terms),
@@ -143,10 +159,11 @@ def step_time(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) 
     return add.total(timed(priced(model, island, plan, run, stack), plan, run, stack)[0])
 
 
-def timed(ready: Priced, plan: Plan, run: Run, stack: Stack) -> tuple[tuple[Term, ...], Seconds, Reference | None]:
-    """The ledger of a priced step, the seconds of compute in it, and what a reference model takes, if there is one."""
+def timed(ready: Priced, plan: Plan, run: Run, stack: Stack, hops: Hops | None = None) -> Timed:
+    """The ledger of a priced step, the seconds of compute in it, and what a reference model takes, if there is one. `hops` as for
+    `step.step`."""
     work, price, pieces, stages = ready
-    exposed, hidden, _ = step(work, stages, pieces, price, plan, stack)
+    exposed, hidden, _ = step(work, stages, pieces, price, plan, stack, hops)
     busy: Seconds = 0.0
     for label in add.BUSY:
         busy = busy + exposed.get(label, 0.0)

@@ -164,7 +164,7 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         for one in asked.crossings
     )
     folded = rounds.fold(asked, pace_of(parts, asked), tuple(one.seconds for one in priced), plan.sync.grace)
-    sent: Number = np.zeros(len(parts))
+    sent: Number = np.array([float(part.estimate.ends.sent) for part in parts]) * _last(asked.steps)
     for one, charge in zip(asked.crossings, priced, strict=True):
         sent = sent + np.asarray(charge.sent) * _last(one.messages)
     return Whole(

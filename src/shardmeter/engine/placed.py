@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shardmeter.core.record import changed
-from shardmeter.core.units import Count
+from shardmeter.core.units import Bytes, Count, UsdPerByte
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.links import links_of
 from shardmeter.engine.ring import ring_order
 from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack, Tier, Wan
+from shardmeter.strategies.precision import WIDTH
 
 if TYPE_CHECKING:
     from shardmeter.engine.cells import Cell
@@ -33,11 +35,13 @@ def placed(
         laid = spread(plan, cell.axis, members)
         tier = between(island, cell, wan, whole, stack)
         wide = changed(island, nodes=whole / island.gpus_per_node, tiers=(*island.tiers, tier))
-        found.append(evaluate(model, wide, laid, run, stack))
+        one = evaluate(model, wide, laid, run, stack)
+        sent = _sent(one, laid, cell, run)
+        found.append(changed(one, ends=changed(one.ends, sent=sent, egress=sent * _price(cell, wan))))
     slowest = max(found, key=lambda one: float(one.step_time))
     return tuple(
         changed(slowest, memory=one.memory, memory_allocated=one.memory_allocated, memory_first=one.memory_first,
-                memory_peak=one.memory_peak, memory_limit=one.memory_limit)
+                memory_peak=one.memory_peak, memory_limit=one.memory_limit, ends=one.ends)
         for one in found
     )  # fmt: skip
 
@@ -48,6 +52,25 @@ def spread(plan: Plan, axis: str, members: Sequence[Island]) -> Plan:
     degree = sum(float(island.gpus) for island in members) / inside
     order = (*(name for name in plan.rank_order if name != axis), axis)
     return changed(plan, **{axis: int(degree) if axis == "pp" else degree}, rank_order=order)
+
+
+def _sent(one: Estimate, plan: Plan, cell: Cell, run: Run) -> Bytes:
+    """What every island sends in a step where sharded parameters cross islands: of each gather and each reduction what one island
+    lacks, M − 1 parts of M of the model; NaN for other axes, whose traffic is not counted."""
+    if cell.axis != "dp_shard" or plan.sharding not in ("fsdp", "zero3"):
+        return math.nan
+    lacks = 1.0 - 1.0 / len(cell.islands)
+    gathers = 2.0 if plan.reshard else 1.0
+    width = gathers * WIDTH[plan.gather_dtype] + WIDTH[plan.reduce_dtype]
+    return run.global_batch / (plan.dp * plan.micro_batch) * width * one.ends.trained * lacks
+
+
+def _price(cell: Cell, wan: Wan) -> UsdPerByte:
+    """USD a byte on the mean of the links of the ring over a cell's islands."""
+    links = links_of(wan).among(list(cell.islands))
+    order = ring_order(np.asarray(links.rate), np.asarray(links.rtt))
+    prices = np.asarray(links.egress)
+    return float(np.mean([prices[a, b] for a, b in zip(order, (*order[1:], order[0]), strict=True)]))
 
 
 def between(island: Island, cell: Cell, wan: Wan, whole: Count, stack: Stack) -> Tier:

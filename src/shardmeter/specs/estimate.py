@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, Count, Flop, Number, Seconds
+from shardmeter.core.units import Bytes, Count, Flop, Number, Seconds, Usd
 
 
 @record
@@ -40,6 +40,10 @@ class Ends:
     """Trained parameters that the fullest rank updates."""
     trained: Count = 0.0
     """Trained parameters of the whole model."""
+    sent: Bytes = 0.0
+    """What leaves the island in a step through an axis that is placed across islands; NaN where it is not counted."""
+    egress: Usd = 0.0
+    """What that costs."""
     spread: Seconds = 0.0
     """What it takes inside the island to bring one byte of every trained parameter from the rank that received it from outside to
     all ranks that hold that parameter too."""

@@ -99,15 +99,17 @@ def _progress(round_: Round) -> dict[str, float]:
 
 
 def egress(whole: Whole) -> tuple[float, float | None]:
-    """(bytes sent between islands, USD they cost) of one inner step; None where no price of a pair that sends is known."""
+    """(bytes sent between islands, USD they cost) of one inner step; None where no price of a pair that sends is known, or what is
+    sent is not counted."""
     if whole.round is None:
         return 0.0, 0.0
     steps = _plain(whole.round.steps)
     cost = sum(
         _plain(one.messages) * _plain(p.egress) for one, p in zip(whole.round.crossings, whole.priced, strict=True)
     )
-    sent = sum(_plain(one) for one in whole.sent)
-    return sent / steps, cost / steps if np.isfinite(cost) else None
+    cost = cost / steps + sum(_plain(part.estimate.ends.egress) for part in whole.parts)
+    sent = sum(_plain(one) for one in whole.sent) / steps
+    return sent, cost if np.isfinite(cost) else None
 
 
 def _of(value: Number, part: Part) -> float:

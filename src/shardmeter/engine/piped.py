@@ -1,0 +1,131 @@
+"""A pipeline whose stages lie on several islands: every stage at its own island's prices, every boundary with its own link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shardmeter.core.record import changed, record
+from shardmeter.core.units import Bytes, Seconds, Usd
+from shardmeter.engine.demand import Work
+from shardmeter.engine.evaluate import Priced, assembled, priced, timed
+from shardmeter.engine.links import Links, links_of
+from shardmeter.engine.micro_batch import MicroBatch
+from shardmeter.physics.wan import shared_rate
+from shardmeter.schedules import Hops
+from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack, Wan
+
+if TYPE_CHECKING:
+    from shardmeter.engine.cells import Cell
+
+
+def piped(
+    model: Model,
+    islands: Mapping[int, Island],
+    plans: Mapping[int, Plan],
+    cell: Cell,
+    wan: Wan | None,
+    run: Run,
+    stack: Stack,
+) -> tuple[Estimate, ...]:
+    """The step of a pipeline over islands, once per island of the cell: the time is that of all, memory the island's own.
+
+    `islands` and `plans` by place in the fleet; the plans agree in all degrees but pp. Raises ValueError without a network.
+    Leaves out: reductions and optimizer steps that are slower on an island whose stages are not the slowest."""
+    if wan is None:
+        raise ValueError("a pipeline crosses islands and no network joins them")
+    whole = len(cell.steps)
+    laid = {at: changed(plans[at], pp=whole) for at in cell.islands}
+    ready = {at: priced(model, islands[at], laid[at], run, stack) for at in cell.islands}
+    work, stages, owners = mixed(ready, cell.steps)
+    slowest = owners[int(np.argmax([float(one.slot.whole) for one in stages]))]
+    joined: Priced = (work, ready[slowest][1], ready[slowest][2], stages)
+    sends = crossings(ready, cell, wan, laid[slowest])
+    time = timed(joined, laid[slowest], run, stack, sends.hops)
+    found = []
+    for at in cell.islands:
+        held = _held(work, owners, at)
+        one = assembled(model, islands[at], laid[at], run, stack, joined, time, held)
+        found.append(changed(one, ends=changed(one.ends, sent=sends.sent[at], egress=sends.egress[at])))
+    return tuple(found)
+
+
+def mixed(ready: Mapping[int, Priced], steps: Sequence[int]) -> tuple[Work, list[MicroBatch], list[int]]:
+    """One pipeline of stages of several islands: its work (every kind of stage of every island), their micro-batches, and the island
+    of each kind. `steps` names the island of every stage."""
+    first = ready[steps[0]][0]
+    kinds = [kind for kind, _, count in first.runs for _ in range(count)]
+    known: dict[tuple[int, int], int] = {}
+    line = [known.setdefault(one, len(known)) for one in zip(steps, kinds, strict=True)]
+    stages = [ready[at][3][kind] for at, kind in known]
+    runs, position = [], 0
+    for kind, group in groupby(line):
+        count = len(list(group))
+        runs.append((kind, position, count))
+        position += count
+    work = changed(first, stages=tuple(one.stage for one in stages), runs=tuple(runs))
+    return work, stages, [at for at, _ in known]
+
+
+def _held(work: Work, owners: Sequence[int], at: int) -> Work:
+    """The stages of one island."""
+    own = [kind for kind, owner in enumerate(owners) if owner == at]
+    runs = tuple((own.index(kind), first, count) for kind, first, count in work.runs if kind in own)
+    return changed(work, stages=tuple(work.stages[kind] for kind in own), runs=runs)
+
+
+@record
+class Sends:
+    """What passes between the stages of a pipeline."""
+
+    hops: Hops
+    sent: Mapping[int, Bytes]
+    """What leaves each island in a step."""
+    egress: Mapping[int, Usd]
+
+
+def crossings(ready: Mapping[int, Priced], cell: Cell, wan: Wan, plan: Plan) -> Sends:
+    """Every boundary's wire and way. Between islands all ranks of a stage send at once over the pair's link, which an island's
+    transfers to several neighbours share at its site; inside one, as its own network has it. The boundary behind the last stage leads
+    back to the first, for schedules of several chunks.
+
+    Leaves out: gradients of other cells on the same link at the end of a step."""
+    steps, links = cell.steps, links_of(wan)
+    pairs = list(zip(steps, (*steps[1:], steps[0]), strict=True))
+    ring = plan.virtual_stages > 1
+    neighbours = {at: max(len({other for pair in pairs[: None if ring else -1] for other in pair
+                               if at in pair and other != at}), 1) for at in cell.islands}  # fmt: skip
+    wires: list[Seconds] = []
+    delays: list[Seconds] = []
+    sent: dict[int, Bytes] = dict.fromkeys(cell.islands, 0.0)
+    egress: dict[int, Usd] = dict.fromkeys(cell.islands, 0.0)
+    for number, (source, target) in enumerate(pairs):
+        work, price, _, _ = ready[source]
+        if source == target:
+            wires.append(price.transfer(work.send).seconds)
+            delays.append(0.0)
+            continue
+        size = work.send.size * plan.tp * plan.cp * plan.dp
+        wires.append(size / _rate(links, source, target, neighbours))
+        delays.append(np.asarray(links.delay)[source, target])
+        if number < len(pairs) - 1 or ring:
+            often = work.micro_batches * (1.0 if number == len(pairs) - 1 else float(plan.virtual_stages))
+            for one, other in ((source, target), (target, source)):
+                sent[one] = sent[one] + often * size
+                egress[one] = egress[one] + often * size * np.asarray(links.egress)[one, other]
+    return Sends(hops=Hops(wire=tuple(wires), delay=tuple(delays)), sent=sent, egress=egress)
+
+
+def _rate(links: Links, source: int, target: int, neighbours: Mapping[int, int]) -> Seconds:
+    """B/s of a pair while its sites serve their other neighbours too; the slower of both directions, as a boundary has one wire time."""
+    rates, up, down = (np.asarray(one) for one in (links.rate, links.up, links.down))
+    there = shared_rate(
+        shared_rate(rates[source, target], up[source], neighbours[source]), down[target], neighbours[target]
+    )
+    back = shared_rate(
+        shared_rate(rates[target, source], up[target], neighbours[target]), down[source], neighbours[source]
+    )
+    return np.minimum(there, back)

@@ -46,7 +46,7 @@ def _terms(whole: Whole, steps: float, duration: float) -> list[dict[str, Any]]:
     terms = [_rent(part, duration, alone=len(whole.parts) == 1) for part in whole.parts]
     sent, cost = islands.egress(whole)
     if sent:
-        basis = f"{sent * steps / 1e12:,.2f} TB between islands"
+        basis = f"{sent * steps / 1e12:,.2f} TB between islands" if cost is not None else "not known"
         terms.append({"term": "traffic between islands", "usd": None if cost is None else cost * steps, "basis": basis})
     return terms
 

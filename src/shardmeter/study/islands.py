@@ -55,7 +55,7 @@ def _entry(whole: Whole, at: int, part: Part) -> dict[str, Any]:
         "steps_per_round": steps,
         "counted": counted,
         "wait_s": _of(folded.wait, part),
-        "sent_bytes": _plain(whole.sent[at]),
+        "sent_bytes": _known(_plain(whole.sent[at])),
         "sets_the_pace": at == whole.critical,
     }
 
@@ -77,7 +77,7 @@ def synchronisation(whole: Whole, scenario: Scenario) -> dict[str, Any] | None:
         "exposed_s": sum(_plain(one) for one in folded.exposed),
         "hidden_s": sum(_plain(one) for one in folded.hidden),
         "update_s": _plain(folded.update),
-        "sent_bytes": sum(_plain(one) for one in whole.sent),
+        "sent_bytes": _known(sum(_plain(one) for one in whole.sent)),
         "crossings": [
             {
                 "label": one.label, "collective": one.collective, "bytes": _plain(one.size), "messages": _plain(one.messages),
@@ -99,8 +99,8 @@ def _progress(round_: Round) -> dict[str, float]:
 
 
 def egress(whole: Whole) -> tuple[float, float | None]:
-    """(bytes sent between islands, USD they cost) of one inner step; None where no price of a pair that sends is known, or what is
-    sent is not counted."""
+    """(bytes sent between islands, USD they cost) of one inner step; None for the cost where no price of a pair that sends is known, or
+    what is sent is not counted (NaN)."""
     if whole.round is None:
         return 0.0, 0.0
     steps = _plain(whole.round.steps)
@@ -115,6 +115,11 @@ def egress(whole: Whole) -> tuple[float, float | None]:
 def _of(value: Number, part: Part) -> float:
     """What one island's cell has of a number per cell."""
     return _plain(np.asarray(value)[..., part.cell])
+
+
+def _known(value: float) -> float | None:
+    """None for what is not counted."""
+    return value if np.isfinite(value) else None
 
 
 def _plain(value: Number) -> float:

@@ -48,7 +48,7 @@ def resolve_placement(said: Mapping[str, Any], names: Mapping[str, Sequence[str]
         for name in dict.fromkeys(name for cell in given for name in cell if name not in names):
             unknown_island(name, path, list(names), found)
         cells = tuple(tuple(one for name in cell for one in names.get(name, (name,))) for cell in given)
-        _check_cells(cells, axis, said.get(axis), path, found)
+        _check_cells(cells, path, found)
         return Placed(axis=axis, cells=cells) if len(found.violations) == before else None
     return None
 
@@ -75,8 +75,8 @@ def _fill(axis: str, gpus: float, said: Mapping[str, Any]) -> int:
     return int(steps) if steps >= 1.0 and steps == int(steps) else 1
 
 
-def _check_cells(cells: Cells, axis: str, degree: Any, path: Path, found: Findings) -> None:
-    """Cells are of one length, share no island, and make the degree that is said."""
+def _check_cells(cells: Cells, path: Path, found: Findings) -> None:
+    """Cells are of one length and share no island."""
     lengths = sorted({len(cell) for cell in cells})
     if len(lengths) > 1:
         says = f"cells of {' and '.join(map(str, lengths))} steps"
@@ -87,7 +87,13 @@ def _check_cells(cells: Cells, axis: str, degree: Any, path: Path, found: Findin
         for name in dict.fromkeys(cell):
             if owner.setdefault(name, at) != at:
                 found.refuse(path, f"{name} is in two cells", "an island belongs to one")
-    if degree not in (None, "auto") and degree != lengths[0]:
-        says = f"{axis} = {degree:g}, but the placement lists {lengths[0]} steps"
-        way_out = f"leave {axis} out, or list {degree:g}: an island that is listed twice takes two steps"
-        found.refuse(path, says, way_out, "the degree of an axis across islands counts those that are listed")
+
+
+def check_degree(placed: Placed, degree: Any, found: Findings) -> None:
+    """The steps of the islands make the degree that is said."""
+    if degree in (None, "auto") or degree == placed.degree:
+        return
+    says = f"{placed.axis} = {degree:g}, but the islands that are listed take {placed.degree} steps"
+    way_out = f"leave {placed.axis} out, or list {degree:g}: an island that is listed twice takes two steps"
+    rule = "the degree of an axis across islands counts those that are listed"
+    found.refuse((*PLACEMENT, placed.axis), says, way_out, rule)

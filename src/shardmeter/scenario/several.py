@@ -13,7 +13,7 @@ from shardmeter.scenario import layout
 from shardmeter.scenario.fleet import Entry, overridden
 from shardmeter.scenario.layout import LOOKS_AT, NO_MODEL, NO_STACK, Parts
 from shardmeter.scenario.parts import ISLANDS, Findings, listed_names
-from shardmeter.scenario.placement import Cells, Placed, filled, resolve_placement
+from shardmeter.scenario.placement import Cells, Placed, check_degree, filled, resolve_placement
 from shardmeter.scenario.schema import RunInput
 from shardmeter.scenario.sync import resolve_sync
 from shardmeter.scenario.yaml_reader import Path
@@ -58,6 +58,7 @@ def laid_over_all(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
         placed = filled(
             placed, gpus, {name: overridden(parts.given.plan, one.asked.plan) for name, one in islands.items()}
         )
+        check_degree(placed, overridden(parts.given.plan, None).get(placed.axis), found)
     steps = placed.steps() if placed is not None else {}
     laid: dict[tuple[int, int | None], _Laid] = {}
     of_island: list[tuple[str, _Laid]] = []

@@ -215,7 +215,7 @@ def test_tiers_reach_from_the_scale_up_domain_to_buildings():
     ]
     made = fleet({**A, "nodes": 512, "tiers": tiers}, B, wan={"default": DEFAULT}).fleet.islands[0]
     assert [(tier.name, tier.size) for tier in made.tiers] == [
-        ("NVLink4", 8.0), ("ib-ndr400", 32.0), ("between leaf units", 256.0), ("between spine units", 1024.0),
+        ("NVLink4 switched", 8.0), ("ib-ndr400", 32.0), ("between leaf units", 256.0), ("between spine units", 1024.0),
         ("between building units", 4096.0),
     ]  # fmt: skip
     rates = [tier.bandwidth for tier in made.tiers[1:]]

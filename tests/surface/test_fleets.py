@@ -80,7 +80,7 @@ def test_all_faults_are_said_at_once_with_their_places(tmp_path: Path) -> None:
     file.write_text(BAD)
     text = refused(file)
     for place, said in (
-        ("4:59", "fleet.islands.0.region: unknown region 'aws:us-wst-2'; the nearest are: aws:us-west-2"),
+        ("4:61", "fleet.islands.0.region: unknown region 'aws:us-wst-2'; the nearest are: aws:us-west-2"),
         ("5:7", "fleet.islands.1: neither accelerator, instance nor gpus is given"),
         ("10:35", "fleet.wan.links.0.bandwidth: 0 makes no sense here"),
         ("11:56", "fleet.wan.links.1.rtt: '-35 ms' is negative"),
@@ -88,10 +88,11 @@ def test_all_faults_are_said_at_once_with_their_places(tmp_path: Path) -> None:
         ("13:9", "fleet.wan.links.3: does not say which two it joins"),
         ("14:13", "fleet.wan.sites.paris: unknown island 'paris'"),
         ("8:3", "fleet.wan: no link joins"),
-        ("17:35", "plan.sync.H: 0 makes no sense here; at least 1"),
-        ("17:41", "plan.sync.num_fragments: num_fragments = 40, but the model has 32 layers"),
-        ("17:60", "plan.sync.top_k: top_k = 0.5, but streaming_diloco does not read it"),
-        ("7:65", "fleet.islands.tokyo.plan.tp: tp = 5 does not divide 32 attention heads"),
+        ("17:36", "plan.sync.H: 0 makes no sense here; at least 1"),
+        ("17:42", "plan.sync.num_fragments: num_fragments = 40, but the model has 32 layers"),
+        ("17:61", "plan.sync.top_k: top_k = 0.5, but streaming_diloco does not read it"),
+        ("7:67", "fleet.islands.tokyo.plan.tp: tp = 5 does not divide 32 attention heads"),
+        ("18:7", "run.seq_len: seq_len = 8192 is no multiple of tp = 5 (on tokyo)"),
     ):
         assert f"bad.yaml:{place}: {said}" in text, (place, said, text)
 
@@ -101,8 +102,8 @@ def test_all_faults_are_said_at_once_with_their_places(tmp_path: Path) -> None:
     [
         ("fleet.islands.1.count", 0, "0 makes no sense here"),
         ("fleet.islands.1.count", 5000, "at most 1000"),
-        ("fleet.islands.2.name", "oregon", "'oregon' is also the name of fleet.islands.0"),
-        ("fleet.islands.2.name", "iowa-2", "'iowa-2' is also the name of fleet.islands.1"),
+        ("fleet.islands.2.name", "oregon", "oregon is also the name of fleet.islands.0"),
+        ("fleet.islands.2.name", "iowa-2", "iowa-2 is also the name of fleet.islands.1"),
         ("fleet.wan.default", {"bandwidth": "10 Gbps"}, "no round trip is said of oregon and dublin"),
         ("fleet.wan.default", {"rtt": "10 ms"}, "no bandwidth is said of oregon and dublin"),
         ("fleet.wan.default", {}, "no link joins oregon and dublin"),

@@ -150,7 +150,7 @@ def _told(cases: Sequence[tuple[_Laid, Violation]], islands: int, found: Finding
     path: Path = tuple(first.field.split(".")) if "," not in first.field else ()
     entries = list(dict.fromkeys(one.entry.name for one, _ in cases))
     if path[:1] != ("plan",) or (len(cases) == islands and not any(_says_itself(one, path) for one, _ in cases)):
-        whose = "" if len(cases) == islands or first.where else f" (on {listed_names(entries)})"
+        whose = "" if len(cases) == islands or path[:1] == ("fleet",) else f" (on {listed_names(entries)})"
         where = first.where or found.document.where(path)
         yield changed(first, says=first.says + whose, where=where)
         return

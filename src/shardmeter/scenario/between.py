@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from shardmeter.core.errors import shown
 from shardmeter.scenario.bounds import STAGES, Bound
 from shardmeter.scenario.values import (
     Bandwidth,
@@ -17,6 +18,7 @@ from shardmeter.scenario.values import (
     Traffic,
     int_field,
     number,
+    refused,
     said,
 )
 from shardmeter.specs.geography import SHARED
@@ -79,10 +81,24 @@ class LineInput(Input):
     shared: str | None = said("Whose the bandwidth is: the island's, each node's, each GPU's.", words=SHARED)
 
 
+def _two(value: Any) -> Any:
+    if isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(one, str) for one in value):
+        return value
+    raise refused(f"{shown(value, 40)} are no two islands", "as in between: [oregon, iowa]")
+
+
+Two: TypeAlias = Annotated[
+    tuple[Name, Name],
+    BeforeValidator(_two),
+    WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}),
+]
+"""Names of two islands."""
+
+
 class LinkInput(LineInput):
     """A link: `between` two islands both ways, or `from` one `to` another."""
 
-    between: tuple[Name, Name] | None = said("Two islands, both directions.")
+    between: Two | None = said("Two islands, both directions.")
     sender: Name | None = Field(default=None, alias="from", description="The sender, where the link has one direction.")
     to: Name | None = said("The receiver, where the link has one direction.")
 

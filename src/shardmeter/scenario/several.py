@@ -153,10 +153,13 @@ def _violations(one: _Laid, placed: Placed | None, parts: Parts, run: Run) -> li
 
 def _told(cases: Sequence[tuple[_Laid, Violation]], islands: int, found: Findings) -> Iterator[Violation]:
     """One fault, once where all islands have it from the shared plan, else with the names of those that do."""
-    path: Path = tuple(cases[0][1].field.split(".")) if "," not in cases[0][1].field else ()
+    first = cases[0][1]
+    path: Path = tuple(first.field.split(".")) if "," not in first.field else ()
+    entries = list(dict.fromkeys(one.entry.name for one, _ in cases))
     if path[:1] != ("plan",) or (len(cases) == islands and not any(_says_itself(one, path) for one, _ in cases)):
-        first = cases[0][1]
-        yield first if first.where else changed(first, where=found.document.where(path))
+        whose = "" if len(cases) == islands or path[:1] == ("fleet",) else f" (on {listed_names(entries)})"
+        where = first.where or found.document.where(path)
+        yield changed(first, says=first.says + whose, where=where)
         return
     for one, violation in {one.entry.name: (one, violation) for one, violation in cases}.values():
         place = (*one.entry.path, *path) if _says_itself(one, path) else path

@@ -22,7 +22,7 @@ def heading(scenario: Scenario) -> str:
     if scenario.run.reference is not None:
         run = f"{run}, reference {scenario.run.reference.name}"
     plans = dict.fromkeys(scenario.plans or (scenario.plan,))
-    laid = plan_text(scenario.plan if not scenario.plans else scenario.plans[0])
+    laid = plan_text(scenario.plan)
     laid = f"{laid} (and {len(plans) - 1} more plans)" if len(plans) > 1 else laid
     joined = f" · {sync_text(scenario.plan.sync)}" if scenario.plans else ""
     return f"{scenario.model.name} on {fleet} · {laid}{joined} · {run} · {scenario.stack.name}"

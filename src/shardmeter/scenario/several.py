@@ -13,10 +13,12 @@ from shardmeter.scenario import layout
 from shardmeter.scenario.fleet import Entry, overridden
 from shardmeter.scenario.layout import LOOKS_AT, NO_MODEL, NO_STACK, Parts
 from shardmeter.scenario.parts import ISLANDS, Findings, listed_names
-from shardmeter.scenario.placement import Cells, Placed, check_degree, filled, resolve_placement
+from shardmeter.scenario.placement import PLACEMENT, Cells, Placed, check_degree, filled, resolve_placement
 from shardmeter.scenario.schema import RunInput
 from shardmeter.scenario.sync import resolve_sync
 from shardmeter.scenario.yaml_reader import Path
+from shardmeter.schedules import names as names_of_schedules
+from shardmeter.schedules import runs_long
 from shardmeter.specs import Island, Plan, Run, Sync
 
 OF_ALL = ("sync", "placement")
@@ -69,6 +71,7 @@ def laid_over_all(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
                 laid[key] = _laid(entry, steps.get(name), placed, parts)
             of_island.append((name, laid[key]))
     _warn_of_one_cell(len(of_island), placed, sync, found)
+    _check_cells(of_island, placed, found)
     plans = tuple(changed(one.plan, sync=sync, placement=_recorded(placed)) for _, one in of_island)
     whole = plans[0] if placed is None else changed(plans[0], **{placed.axis: _degree(placed)})
     run = _run(parts, _units(of_island, placed))
@@ -149,6 +152,33 @@ def _violations(one: _Laid, placed: Placed | None, parts: Parts, run: Run) -> li
         skip |= {constraint.name for constraint in CONSTRAINTS if constraint.name not in of_whole}
         bad += violations(model, one.island, whole, run, stack, skip=skip)
     return bad
+
+
+def _check_cells(of_island: Sequence[tuple[str, _Laid]], placed: Placed | None, found: Findings) -> None:
+    """Islands that an axis joins hand each other whole micro-batches: what shapes these is alike on all of them."""
+    plans = {name: one.plan for name, one in of_island}
+    if placed is not None and placed.axis == "pp":
+        for schedule in dict.fromkeys(plans[name].schedule for name in placed.steps() if name in plans):
+            if not runs_long(schedule):
+                known = ", ".join(name for name in names_of_schedules() if runs_long(name))
+                found.refuse(("plan", "schedule"), f"{schedule} over islands is not modelled", f"one of {known}")
+    for cell in () if placed is None else placed.cells:
+        names = list(dict.fromkeys(cell))
+        for field in SHAPES:
+            values = {name: getattr(plans[name], field) for name in names if name in plans}
+            if placed is not None and field != placed.axis and len(set(values.values())) > 1:
+                listed = ", ".join(f"{value:g} on {name}" if isinstance(value, float) else f"{value} on {name}"
+                                   for name, value in values.items())  # fmt: skip
+                says = f"{field} = {listed}, which {placed.axis} joins"
+                found.refuse(
+                    (*PLACEMENT, placed.axis), says, f"one {field} on all of them", "stages pass micro-batches on"
+                )
+
+
+SHAPES = (
+    "tp", "cp", "dp_shard", "dp_replicate", "pp", "micro_batch", "sharding", "schedule", "virtual_stages", "sequence_parallel",
+)  # fmt: skip
+"""What the islands of a cell have alike."""
 
 
 def _told(cases: Sequence[tuple[_Laid, Violation]], islands: int, found: Findings) -> Iterator[Violation]:

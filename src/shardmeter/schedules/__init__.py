@@ -63,6 +63,11 @@ def owed(module: ModuleType, position: int, pp: int, micro_batches: Count, virtu
     return counted
 
 
+def runs_long(name: str) -> bool:
+    """Whether `long_makespan` knows the schedule: its turns are of one model laid in a ring, and do not follow from the seconds."""
+    return name in MODULES and traits(name).route == "ring" and not hasattr(schedule(name), "orders")
+
+
 def long_makespan(
     name: str, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hops: Hops, *, beside: bool
 ) -> Seconds:
@@ -70,9 +75,9 @@ def long_makespan(
 
     `beside`: sends pass beside the turns whatever the code that introduced the schedule does. Exact for the turns of the schedule
     on equal links: none is moved because a link is long. Leaves out: a last backward that is longer than the others (its part is
-    in all of them). Raises KeyError for schedules whose turns follow from the seconds (zb-2p)."""
+    in all of them). Raises KeyError for schedules of which `runs_long` is not true."""
     module = schedule(name)
-    if hasattr(module, "orders"):
+    if not runs_long(name):
         raise KeyError(name)
     own = changed(traits(name), blocking=traits(name).blocking and not beside)
     return replay(module.order, own, slots, micro_batches, virtual_stages, hops)
@@ -101,6 +106,7 @@ __all__ = [
     "names",
     "needs",
     "owed",
+    "runs_long",
     "schedule",
     "traits",
     "turns_of",

@@ -67,6 +67,8 @@ def unpriced(scenario: Scenario, whole: Whole) -> str | None:
     sent, cost = islands.egress(whole)
     if not sent or cost is not None or any(island.price is None for island in scenario.fleet.islands):
         return None
+    if not np.isfinite(sent):
+        return "what an axis across islands sends is counted for pp and for sharded parameters only: the cost is null"
     return (
         "no price is known of what is sent between islands: the cost is null (say fleet.wan.default.egress: $0.02/GB)"
     )

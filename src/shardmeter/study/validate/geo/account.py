@@ -13,7 +13,7 @@ from shardmeter.core.record import record
 from shardmeter.scenario.catalog import Catalog
 from shardmeter.study.validate.geo import bandwidth, identities, runs
 from shardmeter.study.validate.geo.cells import value_of
-from shardmeter.study.validate.geo.vocabulary import Quantity, kind_of_row, method_of, plain, quantity_of, si
+from shardmeter.study.validate.geo.vocabulary import Quantity, kind_of_row, method_of, plain, quantity_of, si, source_of
 from shardmeter.study.validate.predictions import Predict
 from shardmeter.study.validate.rows import NotModelled, Row, Unclear
 
@@ -40,6 +40,13 @@ PREDICTORS: Mapping[str, Predictor] = {
     "network_rate": Predictor(predict=runs.network_rate),
 }
 """By canonical quantity; what is not here follows from others, or has its predictor in `_predicted`."""
+
+UNPREDICTED: Mapping[str, str] = {
+    "mfu": "which FLOPs its MFU counts is not stated (its times are predicted)",
+    **dict.fromkeys(("compute_utilization", "sync_share", "ring_bandwidth"), "the times of its rounds are not stated"),
+    **dict.fromkeys(("compression_factor", "round_bytes"), "bits or parameters of a message are not stated"),
+}
+"""Quantities that follow from others of the same run, and what a row lacks of which they do not."""
 
 
 @record
@@ -85,7 +92,7 @@ def _judged(row: Row, siblings: identities.Siblings, catalog: Catalog, predictor
     """One row: texts first, then the value, then what it must be."""
     known: dict[str, str] = {
         "id": row.id,
-        "source": row.text("source") or "source not stated",
+        "source": source_of(row.text("source")),
         "method": method_of(row.text("method")),
         "kind": kind_of_row(row.text("kind")).name,
         "case": case_of(row),
@@ -126,7 +133,7 @@ def _predicted(row: Row, name: str, catalog: Catalog, predictor: Predict) -> tup
         return made, made
     found = PREDICTORS.get(name)
     if found is None:
-        raise NotModelled(f"no formula predicts {name} from what this row states")
+        raise NotModelled(UNPREDICTED.get(name, f"no formula predicts {name} yet"))
     made = found.predict(row)
     if not (math.isfinite(made) and made > 0.0):
         raise NotModelled("the prediction is not finite: some number of the row is beyond reason")

@@ -87,7 +87,7 @@ def _island(row: Row, model: str, gpus: float, seq_len: float, batch: int, polic
 def _model(row: Row, catalog: Catalog) -> str:
     """The longest name of the catalog with which a row's model begins; empty where none does."""
     text = plain(row.text("model"))
-    known: Sequence[str] = sorted(catalog.names("model"), key=len, reverse=True)
+    known: Sequence[str] = sorted(catalog.names("models"), key=len, reverse=True)
     return next((name for name in known if text == plain(name) or text.startswith(f"{plain(name)} ")), "")
 
 

@@ -174,9 +174,11 @@ def quantity_of(text: str, unit: str = "") -> Quantity:
     for pattern, name in BY_UNIT.items():
         if re.search(pattern, plain(unit)):
             return named(name)
-    for quantity in QUANTITIES:
-        if re.search(quantity.pattern, words) or words.startswith(plain(quantity.name)):
-            return quantity
+    rules = (lambda q: words == plain(q.name), lambda q: re.search(q.pattern, words), lambda q: words.startswith(plain(q.name)))
+    for rule in rules:
+        for quantity in QUANTITIES:
+            if rule(quantity):
+                return quantity
     if not words:
         raise Unclear("no quantity is named")
     close = ", ".join(nearest(words, (one.name for one in QUANTITIES)))
@@ -196,6 +198,11 @@ def method_of(text: str) -> str:
 def kind_of_row(text: str) -> Word:
     """The canonical kind of a row; `other` where no rule knows it."""
     return _first(KINDS, text)
+
+
+def source_of(text: str) -> str:
+    """The source of a row, without the number under which a collector keeps it."""
+    return re.sub(r"\s*\(id [0-9]+\)", "", text) or "not stated"
 
 
 def _first(words: Iterable[Word], text: str) -> Word:

@@ -19,7 +19,7 @@ from pathlib import Path
 from shardmeter.core.record import changed
 from shardmeter.scenario.catalog import catalog_of
 from shardmeter.study.validate.geo.account import Judged, compare
-from shardmeter.study.validate.geo.cells import COLUMNS, READERS, Stated, stated
+from shardmeter.study.validate.geo.cells import COLUMNS, READERS, stated
 from shardmeter.study.validate.geo.digest import digests, meaning
 from shardmeter.study.validate.geo.identities import scope_of
 from shardmeter.study.validate.geo.vocabulary import kind_of_row, method_of, named, source_of
@@ -87,12 +87,7 @@ def number(row: Row, column: str) -> str:
     if found is None:
         return ""
     share = " per island" if re.search(r"\bper (island|peer)", text) else "(up to)" if text.endswith("(up to)") else ""
-    return f"{_written(found)}{share}"
-
-
-def _written(found: Stated) -> str:
-    before = {"at least": ">=", "at most": "<=", "above": ">", "below": "<"}.get(found.bound, "")
-    return f"{before}{found.low:.12g}" + (f"-{found.high:.12g}" if found.high != found.low else "")
+    return f"{found.text}{share}"
 
 
 def write(name: str, rows: Iterable[Mapping[str, str]], columns: Sequence[str]) -> None:

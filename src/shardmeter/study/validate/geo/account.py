@@ -12,8 +12,8 @@ from shardmeter import data
 from shardmeter.core.record import record
 from shardmeter.scenario.catalog import Catalog
 from shardmeter.study.validate.geo import bandwidth, identities, runs
-from shardmeter.study.validate.geo.cells import value_of
-from shardmeter.study.validate.geo.vocabulary import Quantity, kind_of_row, method_of, plain, quantity_of, si, source_of
+from shardmeter.study.validate.geo.cells import value_of, written
+from shardmeter.study.validate.geo.vocabulary import Quantity, kind_of_row, method_of, quantity_of, si, source_of
 from shardmeter.study.validate.predictions import Predict
 from shardmeter.study.validate.rows import NotModelled, Row, Unclear
 
@@ -74,7 +74,7 @@ class Judged:
     @property
     def fold(self) -> str:
         """Rows of one fold resemble each other: one case, one setting of the network, or one model of a table."""
-        return self.case or plain(f"{self.row.text('wan_gbps')} {self.row.text('rtt_ms')} {self.row.text('params_b')}")
+        return self.case or " ".join(written(self.row, column) for column in ("wan_gbps", "rtt_ms", "params_b"))
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -39,6 +39,12 @@ class Stated:
         """Whether it is one number."""
         return self.low == self.high and not self.bound
 
+    @property
+    def text(self) -> str:
+        """The shortest way to write it."""
+        before = {"at least": ">=", "at most": "<=", "above": ">", "below": "<"}.get(self.bound, "")
+        return f"{before}{self.low:.12g}" + (f"-{self.high:.12g}" if self.high != self.low else "")
+
 
 def stated(row: Row, column: str) -> Stated | None:
     """The number of a cell, None where the cell says nothing or names a file that holds it. Raises Damaged."""
@@ -56,6 +62,15 @@ def stated(row: Row, column: str) -> Stated | None:
     remark = (found["remark"] or "").strip(" ();")
     bound = _BOUND.get((found["before"] or "").lower(), "") or ("at least" if found["plus"] or remark == ">=" else "")
     return Stated(low=low, high=high, bound=bound)
+
+
+def written(row: Row, column: str) -> str:
+    """The number of a cell in its shortest form, so that equal numbers are equal texts; the cell itself where it holds none."""
+    try:
+        found = stated(row, column)
+    except Damaged:
+        return row.text(column)
+    return "" if found is None else found.text
 
 
 def number(row: Row, column: str) -> float | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from shardmeter.study.validate.geo.account import TOLERANCE, Judged
 from shardmeter.study.validate.geo.bandwidth import grid_step
+from shardmeter.study.validate.geo.cells import written
 from shardmeter.study.validate.metrics import Score
 from shardmeter.study.validate.ranking import Candidate, ranking
 
@@ -87,7 +88,7 @@ def cells(judged: Iterable[Judged]) -> tuple[Candidate, ...]:
     """Systems that trained one model with one batch in one emulated case: candidates of the `ranking` block."""
     return tuple(
         Candidate(
-            grid=" | ".join((one.source, one.case, *map(one.row.text, ("model", "n_layers", "global_batch_tokens")))),
+            grid=" | ".join((one.source, one.case, one.row.text("model"), f"{written(one.row, 'global_batch_tokens')} tokens")),
             plan=one.row.text("method"),
             measured=one.measured,
             predicted=one.predicted,

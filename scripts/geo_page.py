@@ -74,7 +74,10 @@ def page() -> str:
         "\n## Kinds\n",
         table(("kind", "words", "meaning", "why it does not count"), ((*word(one), one.exclude) for one in KINDS)),
         "\n## Units\n",
-        table(("dimension", "units"), ((name, ", ".join(map(code, units))) for name, units in UNITS.items() if len(units) > 1)),
+        table(
+            ("dimension", "units"),
+            ((name, ", ".join(map(code, units))) for name, units in UNITS.items() if len(units) > 1),
+        ),
         f"\n{TABLE}\n",
         f"\n## The rows that ship\n\n{accounts(judged)}\n",
         table(("becomes", "quantity", "rows", "why"), fates(judged)),
@@ -116,7 +119,9 @@ def word(one: Word) -> tuple[str, ...]:
 def accounts(judged: Sequence[Judged]) -> str:
     """How many rows of each fate ship, in a sentence."""
     counts = Counter(_fate(one) for one in judged)
-    listed = ", ".join(f"{counts[fate]} {fate}" for fate in ("scored", "skipped", "excluded", "identity") if counts[fate])
+    listed = ", ".join(
+        f"{counts[fate]} {fate}" for fate in ("scored", "skipped", "excluded", "identity") if counts[fate]
+    )
     covered = [one.low <= one.measured <= one.high for one in scores(judged, residuals(judged)) if one.low and one.high]
     share = f" Of the {len(covered)} with an interval {sum(covered) / len(covered):.0%} lie in it." if covered else ""
     return f"{len(judged)} rows: {listed}.{share}"

@@ -75,8 +75,12 @@ def geo_table(report: Mapping[str, Any]) -> Table | None:
         return None
     grid = report["metrics"].get("wan_bandwidth") or {}
     found = grid.get("within_step")
-    caption = f"wan_bandwidth: {grid['exact']:.0%} exact, {found:.1%} within a step of the table's grid" if found else ""
-    table = _errors("Runs across islands: error by quantity (mean over sources)", "quantity", _quantities(report, own=False))
+    caption = (
+        f"wan_bandwidth: {grid['exact']:.0%} exact, {found:.1%} within a step of the table's grid" if found else ""
+    )
+    table = _errors(
+        "Runs across islands: error by quantity (mean over sources)", "quantity", _quantities(report, own=False)
+    )
     return changed(table, caption=caption)
 
 

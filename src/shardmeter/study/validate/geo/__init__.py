@@ -1,1 +1,1 @@
-"""Rows of runs across islands: what their texts mean, which of them are predicted by what, and how they are scored."""
+"""Measured rows between islands, predicted one kind a file: `predict_row(row)`, from what was known before."""

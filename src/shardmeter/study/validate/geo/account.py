@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from shardmeter import data
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.scenario.catalog import Catalog
 from shardmeter.study.validate.geo import bandwidth, identities, runs
 from shardmeter.study.validate.geo.cells import value_of, written
@@ -89,29 +89,32 @@ def compare(rows: Sequence[Row], catalog: Catalog, predictor: Predict) -> tuple[
 
 
 def _judged(row: Row, siblings: identities.Siblings, catalog: Catalog, predictor: Predict) -> Judged:
-    """One row: texts first, then the value, then what it must be."""
-    known: dict[str, str] = {
-        "id": row.id,
-        "source": source_of(row.text("source")),
-        "method": method_of(row.text("method")),
-        "kind": kind_of_row(row.text("kind")).name,
-        "case": case_of(row),
-    }
+    """One row: texts first, then the value, then what it must be, else what is predicted."""
+    kind = kind_of_row(row.text("kind"))
+    one = Judged(
+        row=row,
+        id=row.id,
+        source=source_of(row.text("source")),
+        method=method_of(row.text("method")),
+        kind=kind.name,
+        case=case_of(row),
+    )
     try:
         quantity = quantity_of(row.text("quantity"), row.text("unit"))
-        known["quantity"] = quantity.name
-        if reason := kind_of_row(row.text("kind")).exclude or excluded(row, quantity.name):
-            return Judged(row=row, exclude=reason, **known)
+        one = changed(one, quantity=quantity.name)
+        if reason := kind.exclude or excluded(row, quantity.name):
+            return changed(one, exclude=reason)
         measured, rounding = _value(row, quantity)
+        one = changed(one, measured=measured, rounding=rounding)
         due = identities.identity(row, quantity.name, siblings)
         if due is not None:
-            return Judged(row=row, measured=measured, due=due, rounding=rounding, **known)
+            return changed(one, due=due)
         predicted, left_out = _predicted(row, quantity.name, catalog, predictor)
-    except NotModelled as reason_:
-        return Judged(row=row, skip=str(reason_), **known)
-    except Unclear as reason_:
-        return Judged(row=row, exclude=str(reason_), **known)
-    return Judged(row=row, measured=measured, predicted=predicted, left_out=left_out, **known)
+    except NotModelled as why:
+        return changed(one, skip=str(why))
+    except Unclear as why:
+        return changed(one, exclude=str(why))
+    return changed(one, predicted=predicted, left_out=left_out)
 
 
 def _value(row: Row, quantity: Quantity) -> tuple[float, float]:
@@ -159,4 +162,3 @@ def excluded(row: Row, quantity: str) -> str:
         if (id_ and id_ == row.text("id")) or (part and part.casefold() in source and name in ("", quantity)):
             return reason
     return ""
-

@@ -58,7 +58,7 @@ class Simulated:
         return 2.0 * (self.islands - 1.0) / self.islands * self.parameters * self.bits / 8.0
 
 
-def wan_bandwidth(row: Row) -> BytesPerS:
+def wan_bandwidth(row: Row) -> float:
     """The bandwidth that the utilisation of a row needs. Raises NotModelled."""
     run, target = simulated(row), target_of(row)
     if target is None:
@@ -66,7 +66,7 @@ def wan_bandwidth(row: Row) -> BytesPerS:
     return needed(run, target)
 
 
-def target_of(row: Row) -> Fraction | None:
+def target_of(row: Row) -> float | None:
     """The compute utilisation that a text asks for: `CU=80%`, `to reach 90 % compute utilisation`."""
     percent = first(row.text("quantity"), r"([0-9.]+) ?%")
     return None if percent is None else percent / 100.0
@@ -82,7 +82,7 @@ def simulated(row: Row) -> Simulated:
         raise NotModelled("the size of the model is not stated")
     parameters = billions * 1e9
     layers = number(row, "n_layers") or _known(LAYERS, parameters, "the number of layers")
-    period = number(row, "h") or 0.0
+    period = number(row, "h") or first(row.text("method"), r"\bH ?= ?([0-9]+)") or 0.0
     if method in ("diloco", "streaming_diloco") and not period:
         raise NotModelled("the steps of a round (H) are not stated")
     if method not in ("data_parallel", "diloco", "streaming_diloco"):
@@ -93,7 +93,7 @@ def simulated(row: Row) -> Simulated:
         layers=layers,
         step_time=number(row, "compute_step_s") or _known(STEP_SECONDS, parameters, "the time of a step"),
         islands=number(row, "islands_m") or ISLANDS,
-        bits=number(row, "bits_per_param") or (4.0 if _four_bits(row) else BITS),
+        bits=number(row, "bits_per_param") or first(row.text("method"), r"\b(?:bf|fp|int)([0-9]+)\b") or BITS,
         method=method,
         steps=period or 1.0,
         fragments=fragments if method == "streaming_diloco" else 1.0,
@@ -101,17 +101,12 @@ def simulated(row: Row) -> Simulated:
     )
 
 
-def _four_bits(row: Row) -> bool:
-    """Whether the method's text says that values of four bits are sent."""
-    return "fp4" in plain(row.text("method"))
-
-
-def _overlap(row: Row) -> Count:
+def _overlap(row: Row) -> float:
     found = delay(row, "overlap_tau_steps")
     return found if found is not None else 1.0 if "overlapped" in plain(row.text("method")) else 0.0
 
 
-def _known(table: dict[float, float], parameters: Count, what: str) -> float:
+def _known(table: dict[float, float], parameters: float, what: str) -> float:
     for size, value in table.items():
         if abs(parameters / size - 1.0) <= ALIKE:
             return value
@@ -137,9 +132,9 @@ def utilization(run: Simulated, bandwidth: BytesPerS, lead: Fraction = LEAD) -> 
     return compute / (compute + stall(run, bandwidth, lead))
 
 
-def needed(run: Simulated, target: Fraction, lead: Fraction = LEAD) -> BytesPerS:
+def needed(run: Simulated, target: float, lead: float = LEAD) -> float:
     """The bandwidth that the table prints for a utilisation. Raises NotModelled where the grid ends before or after."""
-    missed = np.nonzero(utilization(run, GRID * GBIT, lead) < target)[0]
+    missed = np.flatnonzero(np.less(utilization(run, GRID * GBIT, lead), target))
     if not len(missed) or len(missed) == len(GRID):
         raise NotModelled(f"a utilisation of {target:g} is reached outside of the table's grid, 0.1 to 1000 Gbit/s")
     return printed(float(GRID[missed[-1]])) * GBIT
@@ -155,23 +150,23 @@ def grid_step(bandwidth: BytesPerS) -> int:
     return int(np.argmin(np.abs(np.log(GRID * GBIT / bandwidth))))
 
 
-def wall_time(row: Row) -> Seconds:
+def wall_time(row: Row) -> float:
     """Seconds of a simulated run at the stated link. Raises NotModelled."""
     run, link = simulated(row), stated(row, "wan_gbps")
     if link is None:
         raise NotModelled("the link is not stated")
     if not link.exact:
         raise NotModelled(f"the link is known as a range only, {link.low:g} to {link.high:g} Gbit/s")
-    return _steps(row) * run.step_time / float(utilization(run, link.low * GBIT))
+    return float(_steps(row) * run.step_time / utilization(run, link.low * GBIT))
 
 
-def traffic(row: Row) -> Bytes:
+def traffic(row: Row) -> float:
     """Bytes that an island sends in a simulated run. Raises NotModelled."""
     run = simulated(row)
-    return _steps(row) / run.steps * run.message
+    return float(_steps(row) / run.steps * run.message)
 
 
-def _steps(row: Row) -> Count:
+def _steps(row: Row) -> float:
     tokens = number(row, "tokens_b")
     if tokens is None:
         raise NotModelled("the tokens of the run are not stated")

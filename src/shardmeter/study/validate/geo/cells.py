@@ -17,7 +17,7 @@ _NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _BEFORE = r"(?P<before>up to|at least|at most|about|[<>]=?|[≤≥~≈])?"
 _CELL = re.compile(
     rf"{_BEFORE}\s*(?P<low>{_NUMBER}|inf(?:inity)?)\s*(?:(?:-|–|—|\.\.|to|->|→)\s*(?P<high>{_NUMBER}))?"
-    r"\s*(?P<scale>[kKMBT](?![A-Za-z]))?(?P<plus>\+)?(?P<remark>[\s(;,/].*)?",
+    r"\s*(?P<scale>[kKMBT](?![A-Za-z]))?(?P<plus>\+)?(?P<remark>(?:[\s(;]|,\s).*)?",
     re.IGNORECASE | re.DOTALL,
 )
 _ELSEWHERE = re.compile(r"\S+\.(csv|json|yaml)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from shardmeter.study.validate.geo.cells import first, number, value_of
 from shardmeter.study.validate.geo.vocabulary import plain, quantity_of, si
@@ -109,7 +109,7 @@ def round_bytes(row: Row) -> float | None:
     return billions * 1e9 * bits / 8.0 if bits and billions else None
 
 
-_OF_QUANTITY = {
+_OF_QUANTITY: Mapping[str, Callable[[Row, Siblings], float | None]] = {
     "compute_utilization": _compute_utilization,
     "sync_share": _sync_share,
     "mfu": _mfu,

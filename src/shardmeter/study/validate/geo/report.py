@@ -14,7 +14,7 @@ from shardmeter.study.validate import shipped
 from shardmeter.study.validate.damage import damaged, warning
 from shardmeter.study.validate.geo import account, cells, score
 from shardmeter.study.validate.geo.account import Judged
-from shardmeter.study.validate.layout import Table
+from shardmeter.study.validate.layout import Table, unread
 from shardmeter.study.validate.predictions import Predict, predict
 
 
@@ -36,7 +36,7 @@ def report(
         "damaged": bad,
         "ranking": score.grids(judged),
         "rows_detail": measured.details(found),
-        "warnings": [*warning(bad), *repeats[1], *disagreeing(judged), *nothing_counts(judged)],
+        "warnings": [*unread(table), *warning(bad), *repeats[1], *disagreeing(judged), *nothing_counts(judged)],
     }
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.core.errors import ShardMeterError
-from shardmeter.core.units import BytesPerS, Seconds
 from shardmeter.scenario import load
 from shardmeter.scenario.catalog import Catalog
 from shardmeter.study.validate.accelerator import accelerator_name
@@ -20,7 +19,7 @@ RECOMPUTE = ("none", "selective", "full")
 """Tried in this order where a row does not say: the first that fits."""
 
 
-def sync_time(row: Row) -> Seconds:
+def sync_time(row: Row) -> float:
     """An all-reduce of a message of all parameters over the stated link: 2·(M − 1)/M of it. Raises NotModelled.
 
     Leaves out: latency, retries, what the library adds."""
@@ -39,7 +38,7 @@ def sync_time(row: Row) -> Seconds:
     return 2.0 * (islands - 1.0) / islands * size / (link.low * GBIT)
 
 
-def network_rate(row: Row) -> BytesPerS:
+def network_rate(row: Row) -> float:
     """A lossless long link carries its rate where at least one bandwidth-delay product is under way, else that share of it.
 
     Raises NotModelled. Leaves out: headers (reported rates leave them out too), congestion control."""
@@ -50,7 +49,7 @@ def network_rate(row: Row) -> BytesPerS:
     return rate * GBIT * min(1.0, first(text, r"([0-9.]+) ?BDP") or 1.0)
 
 
-def inner_phase_time(row: Row, catalog: Catalog, predictor: Predict) -> Seconds:
+def inner_phase_time(row: Row, catalog: Catalog, predictor: Predict) -> float:
     """The inner steps of a round on one island: the steps of the round times a step of the island, FSDP over all of it.
 
     Raises NotModelled where model, accelerator, batch or sequence are not stated. What is recomputed is the least that fits."""
@@ -89,5 +88,3 @@ def _model(row: Row, catalog: Catalog) -> str:
     text = plain(row.text("model"))
     known: Sequence[str] = sorted(catalog.names("models"), key=len, reverse=True)
     return next((name for name in known if text == plain(name) or text.startswith(f"{plain(name)} ")), "")
-
-

@@ -29,7 +29,9 @@ def residuals(judged: Iterable[Judged]) -> Residuals:
     found: dict[str, list[tuple[str, float]]] = {}
     for one in judged:
         if one.predicted is not None:
-            found.setdefault(one.quantity, []).append((one.fold, math.log(one.measured / (one.left_out or one.predicted))))
+            found.setdefault(one.quantity, []).append(
+                (one.fold, math.log(one.measured / (one.left_out or one.predicted)))
+            )
     return found
 
 
@@ -88,7 +90,9 @@ def cells(judged: Iterable[Judged]) -> tuple[Candidate, ...]:
     """Systems that trained one model with one batch in one emulated case: candidates of the `ranking` block."""
     return tuple(
         Candidate(
-            grid=" | ".join((one.source, one.case, one.row.text("model"), f"{written(one.row, 'global_batch_tokens')} tokens")),
+            grid=" | ".join(
+                (one.source, one.case, one.row.text("model"), f"{written(one.row, 'global_batch_tokens')} tokens")
+            ),
             plan=one.row.text("method"),
             measured=one.measured,
             predicted=one.predicted,
@@ -122,4 +126,7 @@ def on_grid(found: Iterable[Score]) -> dict[str, float]:
     ]
     if not steps:
         return {}
-    return {"exact": float(np.mean([step < 0 for step in steps])), "within_step": float(np.mean([step <= 1 for step in steps]))}
+    return {
+        "exact": float(np.mean([step < 0 for step in steps])),
+        "within_step": float(np.mean([step <= 1 for step in steps])),
+    }

@@ -133,8 +133,18 @@ METHODS: tuple[Word, ...] = (
 )  # fmt: skip
 
 KINDS: tuple[Word, ...] = (
-    _w("unverified", r"unverified|from memory", "not read in a source", "the source was not read: a snippet or a memory"),
-    _w("secondary", r"^secondary", "read in a text about the source", "second-hand: read in another text than its source"),
+    _w(
+        "unverified",
+        r"unverified|from memory",
+        "not read in a source",
+        "the source was not read: a snippet or a memory",
+    ),
+    _w(
+        "secondary",
+        r"^secondary",
+        "read in a text about the source",
+        "second-hand: read in another text than its source",
+    ),
     _w("derived", r"^derived", "computed from figures of the same run"),
     _w("trained", r"^trained", "a trained model"),
     _w("simulated", r"simulat|production model", "the result of a program of others"),
@@ -174,7 +184,11 @@ def quantity_of(text: str, unit: str = "") -> Quantity:
     for pattern, name in BY_UNIT.items():
         if re.search(pattern, plain(unit)):
             return named(name)
-    rules = (lambda q: words == plain(q.name), lambda q: re.search(q.pattern, words), lambda q: words.startswith(plain(q.name)))
+    rules = (
+        lambda q: words == plain(q.name),
+        lambda q: re.search(q.pattern, words),
+        lambda q: words.startswith(plain(q.name)),
+    )
     for rule in rules:
         for quantity in QUANTITIES:
             if rule(quantity):

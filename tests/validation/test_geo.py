@@ -2,7 +2,9 @@
 
 import csv
 import io
+import json
 import math
+import random
 
 import numpy as np
 import pytest
@@ -232,6 +234,29 @@ def test_a_file_with_few_or_many_columns(report_of):
 def test_files_that_cannot_be_read_are_refused(report_of, text):
     with pytest.raises(BadData):
         report_of(text)
+
+
+JUNK = (
+    "", "-1", "0", "nan", "inf", "1e400", "9" * 400, "H", ">=", "4-0.5", '"', "%s", "1,000", "up to", "1e-300", "a" * 5000, "×",
+    "2*0/0", "CU=0%", "CU=1e9%", "data/x.csv",
+)  # fmt: skip
+"""Cells that no column expects."""
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_cells_hold_every_row_is_accounted_for(report_of, seed):
+    rng = random.Random(seed)
+    rows = [dict(rng.choice(shipped.geo().rows).cells) for _ in range(60)]
+    for one in rows:
+        for column in rng.sample(cells.COLUMNS, 3):
+            one[column] = rng.choice(JUNK) if rng.random() < 0.7 else rng.choice(rows)[column]
+    report = report_of(table_of(*rows))
+    assert (
+        report["rows"]
+        == 60
+        == report["scored"] + sum(len(report[key]) for key in ("skipped", "excluded", "identities"))
+    )
+    json.dumps(report, allow_nan=False)
 
 
 def test_a_wrong_identity_is_told(report_of):

@@ -84,11 +84,11 @@ class Judged:
 
 def compare(rows: Sequence[Row], catalog: Catalog, predictor: Predict) -> tuple[Judged, ...]:
     """Judge all rows of a file; `predictor` answers scenarios of islands."""
-    siblings = identities.siblings(rows)
-    return tuple(_judged(row, siblings, catalog, predictor) for row in rows)
+    known = identities.runs(rows)
+    return tuple(_judged(row, known, catalog, predictor) for row in rows)
 
 
-def _judged(row: Row, siblings: identities.Siblings, catalog: Catalog, predictor: Predict) -> Judged:
+def _judged(row: Row, known: identities.Runs, catalog: Catalog, predictor: Predict) -> Judged:
     """One row: texts first, then the value, then what it must be, else what is predicted."""
     kind = kind_of_row(row.text("kind"))
     one = Judged(
@@ -106,7 +106,7 @@ def _judged(row: Row, siblings: identities.Siblings, catalog: Catalog, predictor
             return changed(one, exclude=reason)
         measured, rounding = _value(row, quantity)
         one = changed(one, measured=measured, rounding=rounding)
-        due = identities.identity(row, quantity.name, siblings)
+        due = identities.identity(row, quantity.name, known)
         if due is not None:
             return changed(one, due=due)
         predicted, left_out = _predicted(row, quantity.name, catalog, predictor)

@@ -14,7 +14,7 @@ import numpy as np
 from shardmeter.core.record import record
 from shardmeter.core.units import Bytes, BytesPerS, Count, Fraction, Seconds
 from shardmeter.engine.hide import late, tail
-from shardmeter.study.validate.geo.cells import delay, first, number, stated
+from shardmeter.study.validate.geo.cells import delay, first, link, number
 from shardmeter.study.validate.geo.vocabulary import GBIT, kind_of_row, method_of, plain
 from shardmeter.study.validate.rows import NotModelled, Row
 
@@ -61,8 +61,8 @@ class Simulated:
 def wan_bandwidth(row: Row) -> float:
     """The bandwidth that the utilisation of a row needs. Raises NotModelled."""
     run, target = simulated(row), target_of(row)
-    if target is None:
-        raise NotModelled("the compute utilisation to reach is not stated")
+    if target is None or not 0.0 < target < 1.0:
+        raise NotModelled("the compute utilisation to reach is not stated, or not between 0 and 100 %")
     return needed(run, target)
 
 
@@ -152,12 +152,10 @@ def grid_step(bandwidth: BytesPerS) -> int:
 
 def wall_time(row: Row) -> float:
     """Seconds of a simulated run at the stated link. Raises NotModelled."""
-    run, link = simulated(row), stated(row, "wan_gbps")
-    if link is None:
-        raise NotModelled("the link is not stated")
-    if not link.exact:
-        raise NotModelled(f"the link is known as a range only, {link.low:g} to {link.high:g} Gbit/s")
-    return float(_steps(row) * run.step_time / utilization(run, link.low * GBIT))
+    run, rate = simulated(row), link(row)
+    if not rate.exact:
+        raise NotModelled(f"the link is known as a range only: {rate.low:g} to {rate.high:g} Gbit/s")
+    return float(_steps(row) * run.step_time / utilization(run, rate.low * GBIT))
 
 
 def traffic(row: Row) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from shardmeter.core.errors import shown
 from shardmeter.core.record import record
-from shardmeter.study.validate.rows import MOST, Damaged, Row, Unclear
+from shardmeter.study.validate.rows import MOST, Damaged, NotModelled, Row, Unclear
 
 _NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _BEFORE = r"(?P<before>up to|at least|at most|about|[<>]=?|[≤≥~≈])?"
@@ -74,9 +74,21 @@ def written(row: Row, column: str) -> str:
 
 
 def number(row: Row, column: str) -> float | None:
-    """A plain number of a cell; None where it says nothing, or only a range or a bound. Raises Damaged."""
+    """A plain number above zero; None where the cell says nothing, or only a range or a bound. Raises Damaged."""
     found = stated(row, column)
+    if found is not None and not (found.low > 0.0 and found.high < math.inf):
+        raise Damaged(column, f"is not above zero and finite: {shown(row.text(column), 40)}", "a number above zero")
     return found.low if found is not None and found.exact else None
+
+
+def link(row: Row) -> Stated:
+    """The link in Gbit/s, infinity included. Raises NotModelled where none is stated, Damaged where it carries nothing."""
+    found = stated(row, "wan_gbps")
+    if found is None:
+        raise NotModelled("the link is not stated")
+    if found.low <= 0.0:
+        raise Damaged("wan_gbps", "carries nothing", "a number above zero")
+    return found
 
 
 def value_of(row: Row) -> Stated:
@@ -90,9 +102,9 @@ def value_of(row: Row) -> Stated:
 
 
 def first(text: str, pattern: str) -> float | None:
-    """The first number that a pattern finds in a text, None where it finds none."""
+    """The first number that a pattern finds in a text, None where it finds none above zero."""
     found = re.search(pattern, text, re.IGNORECASE)
-    return float(found[1]) if found else None
+    return float(found[1]) if found and re.fullmatch(_NUMBER, found[1]) and float(found[1]) > 0.0 else None
 
 
 def delay(row: Row, column: str) -> float | None:
@@ -113,9 +125,11 @@ COLUMNS = (
 READERS: Mapping[str, Callable[[Row, str], object]] = {
     **dict.fromkeys(
         ("params_b", "n_layers", "tokens_b", "global_batch_tokens", "islands_m", "gpus_per_island", "h", "bits_per_param",
-         "fragments_p", "wan_gbps", "rtt_ms", "compute_step_s"),
-        stated,
+         "fragments_p", "compute_step_s"),
+        number,
     ),
+    "wan_gbps": stated,
+    "rtt_ms": stated,
     "overlap_tau_steps": delay,
     "value": lambda row, _: stated(row, "value"),
 }  # fmt: skip

@@ -9,7 +9,7 @@ from shardmeter.core.errors import ShardMeterError
 from shardmeter.scenario import load
 from shardmeter.scenario.catalog import Catalog
 from shardmeter.study.validate.accelerator import accelerator_name
-from shardmeter.study.validate.geo.cells import first, number, stated
+from shardmeter.study.validate.geo.cells import first, link, number
 from shardmeter.study.validate.geo.identities import round_bytes
 from shardmeter.study.validate.geo.vocabulary import GBIT, plain
 from shardmeter.study.validate.predictions import Predict
@@ -23,19 +23,16 @@ def sync_time(row: Row) -> float:
     """An all-reduce of a message of all parameters over the stated link: 2·(M − 1)/M of it. Raises NotModelled.
 
     Leaves out: latency, retries, what the library adds."""
-    size, islands, link = round_bytes(row), number(row, "islands_m"), stated(row, "wan_gbps")
+    size, islands, rate = round_bytes(row), number(row, "islands_m"), link(row)
     if size is None:
         raise NotModelled("bits or parameters of a message are not stated")
-    if link is None:
-        raise NotModelled("the link is not stated")
-    if not link.exact:
-        slow, fast = (2.0 * size / (rate * GBIT) for rate in (link.low, link.high))
-        raise NotModelled(
-            f"the link is known as a range only: {link.low:g} to {link.high:g} Gbit/s, at most {fast:.0f} to {slow:.0f} s"
-        )
+    if not rate.exact:
+        slow, fast = (2.0 * size / (end * GBIT) for end in (rate.low, rate.high))
+        ends = f"{rate.low:g} to {rate.high:g} Gbit/s, at most {fast:.0f} to {slow:.0f} s"
+        raise NotModelled(f"the link is known as a range only: {ends}")
     if islands is None:
         raise NotModelled("the number of islands is not stated")
-    return 2.0 * (islands - 1.0) / islands * size / (link.low * GBIT)
+    return 2.0 * (islands - 1.0) / islands * size / (rate.low * GBIT)
 
 
 def network_rate(row: Row) -> float:

@@ -58,7 +58,8 @@ are named), C = 2·(M − 1)/M · parameters · bits over the bandwidth; stall o
 | DiLoCo | max(C/L, C − k·T) |
 | Streaming DiLoCo | P·max(0, C/P − (τ + k)·T), at least C − H·T; P = L/3 fragments, τ = 1 for *overlapped* |
 
-k = 0.55 is the share of a step behind which that program lets a message pass. Where a row does not say: layers and step are those of the
+k = 0.55 is the share of a step behind which that program lets a message pass: it follows from when the first layers of strided fragments are
+ready (0.540, 0.550 and 0.5525 of a step before its end, in the mean, with 8, 16 and 36 fragments), and is no fit. Where a row does not say: layers and step are those of the
 tables' models (1B 24 layers 0.1 s, 10B 48 and 0.8 s, 100B 108 and 4.9 s, 405B 126 and 26 s, 671B 61 and 20 s), a step has 2²⁰ tokens."""
 
 

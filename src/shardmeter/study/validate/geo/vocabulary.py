@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from shardmeter.core.errors import nearest
 from shardmeter.core.record import record
@@ -170,14 +171,18 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "loss": {r".*": 1.0},
 }  # fmt: skip
 """SI value of a unit, by dimension: seconds, bytes per second, bytes, 1. Small b is bit, capital B is byte."""
+TEXTS = 4096
+"""Texts whose meaning is kept: files repeat few of them."""
 
 
+@lru_cache(TEXTS)
 def plain(text: str) -> str:
     """A text as rules see it: small letters, single blanks, dashes and underscores as blanks, `all-reduce` in one word."""
     spaced = re.sub(r"[\s_\-–—]+", " ", text.casefold()).strip()
     return re.sub(r"\ball reduce\b", "allreduce", spaced)
 
 
+@lru_cache(TEXTS)
 def quantity_of(text: str, unit: str = "") -> Quantity:
     """The canonical quantity of a text. Raises NotModelled with the nearest where no rule knows it."""
     words = plain(text)
@@ -204,11 +209,13 @@ def named(name: str) -> Quantity:
     return next(one for one in QUANTITIES if one.name == name)
 
 
+@lru_cache(TEXTS)
 def method_of(text: str) -> str:
     """The canonical method of a text; `other` where no rule knows it."""
     return _first(METHODS, text).name if text else "unstated"
 
 
+@lru_cache(TEXTS)
 def kind_of_row(text: str) -> Word:
     """The canonical kind of a row; `other` where no rule knows it."""
     return _first(KINDS, text)

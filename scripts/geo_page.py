@@ -9,9 +9,8 @@ from pathlib import Path
 
 from shardmeter.scenario.catalog import catalog_of
 from shardmeter.study.validate import shipped
-from shardmeter.study.validate.geo import account
+from shardmeter.study.validate.geo import account, score
 from shardmeter.study.validate.geo.account import PREDICTORS, UNPREDICTED, Judged
-from shardmeter.study.validate.geo.score import residuals, scores
 from shardmeter.study.validate.geo.vocabulary import KINDS, METHODS, QUANTITIES, UNITS, Quantity, Word
 from shardmeter.study.validate.predictions import predict
 
@@ -123,9 +122,21 @@ def accounts(judged: Sequence[Judged]) -> str:
     listed = ", ".join(
         f"{counts[fate]} {fate}" for fate in ("scored", "skipped", "excluded", "identity") if counts[fate]
     )
-    covered = [one.low <= one.measured <= one.high for one in scores(judged, residuals(judged)) if one.low and one.high]
+    covered = [
+        one.low <= one.measured <= one.high
+        for one in score.scores(judged, score.residuals(judged))
+        if one.low and one.high
+    ]
     share = f" Of the {len(covered)} with an interval {sum(covered) / len(covered):.0%} lie in it." if covered else ""
-    return f"{len(judged)} rows: {listed}.{share}"
+    grids = score.grids(judged)
+    best = sum(one["regret"] == 0.0 for one in grids.values())
+    right, pairs = score.pairs_right(judged)
+    order = (
+        f" The fastest system is right in {best} of {len(grids)} cells, the order in {right} of {pairs} pairs."
+        if grids
+        else ""
+    )
+    return f"{len(judged)} rows: {listed}.{share}{order}"
 
 
 def _fate(one: Judged) -> str:

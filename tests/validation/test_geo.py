@@ -18,7 +18,7 @@ from shardmeter.study.validate import shipped, validate
 from shardmeter.study.validate.geo import account, bandwidth, cells, score
 from shardmeter.study.validate.geo.digest import digests
 from shardmeter.study.validate.geo.report import known
-from shardmeter.study.validate.geo.vocabulary import GBIT
+from shardmeter.study.validate.geo.vocabulary import GBIT, method_of
 from shardmeter.study.validate.predictions import predict
 from shardmeter.study.validate.rows import NotModelled, Row
 
@@ -294,6 +294,23 @@ def test_intervals_come_from_other_cases(judged):
         if one.low is not None and one.high is not None
     ]
     assert np.mean(covered) >= 0.85
+
+
+def test_systems_of_a_cell_are_ranked(monkeypatch):
+    """A predictor that knows all times but one orders every cell right but the one it takes for too slow."""
+    rows = [one for one in shipped.geo().rows if account.case_of(one)]
+    times = {one.id: float(one.text("value")) for one in rows}
+    slow = next(one.id for one in rows if method_of(one.text("method")) == "dtfm")
+    wrong = account.Predictor(predict=lambda one: times[one.id] * (100.0 if one.id == slow else 1.0))
+    monkeypatch.setitem(account.PREDICTORS, "iteration_time", wrong)
+    judged = account.compare(rows, catalog_of(None), predict)
+    grids = score.grids(judged)
+    assert len(grids) == 36
+    (worst,) = [one for one in grids.values() if one["regret"] > 0.0]
+    assert sum(one["n"] for one in grids.values()) == len(rows)
+    assert score.pairs_right(judged) == (552 - (worst["n"] - 1), 552)
+    folds = {one.fold for one in judged}
+    assert folds == {"case1", "case2", "case3", "case4"}
 
 
 def test_the_page_shows_runs_across_islands(tmp_path, capsys):

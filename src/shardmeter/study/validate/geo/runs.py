@@ -8,6 +8,7 @@ from typing import Any
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.scenario import load
 from shardmeter.scenario.catalog import Catalog
+from shardmeter.specs.scenario import Scenario
 from shardmeter.study.validate.accelerator import accelerator_name
 from shardmeter.study.validate.geo.cells import first, link, number
 from shardmeter.study.validate.geo.identities import round_bytes
@@ -66,7 +67,8 @@ def inner_phase_time(row: Row, catalog: Catalog, predictor: Predict) -> float:
     raise NotModelled("no policy of recomputation fits the accelerators")
 
 
-def _island(row: Row, model: str, gpus: float, seq_len: float, batch: int, policy: str, catalog: Catalog) -> Any:
+def _island(row: Row, model: str, gpus: float, seq_len: float, batch: int, policy: str, catalog: Catalog) -> Scenario:
+    """One island of the row as a scenario."""
     try:
         options: Mapping[str, Any] = {
             "model": model,
@@ -75,7 +77,7 @@ def _island(row: Row, model: str, gpus: float, seq_len: float, batch: int, polic
             "seq": int(seq_len),
             "global_batch": batch,
         }
-        return load(None, options=options, catalog=catalog, begins=())
+        return load(None, options=options, catalog=catalog)
     except ShardMeterError as error:
         raise NotModelled(f"no scenario: {error.message.splitlines()[0][:120]}") from None
 

@@ -61,6 +61,7 @@ docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
 	@$(BIN)/python scripts/sync_page.py
 	@$(BIN)/python scripts/example_outputs.py
 	@$(BIN)/python scripts/accuracy_page.py
+	@$(BIN)/python scripts/geo_page.py
 
 clean: ## remove .venv and every cache
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks

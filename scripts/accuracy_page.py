@@ -32,6 +32,9 @@ Which rows do not count, and why, stands at the end.
   software, which this model does not have. They are scored apart and are not in the headline: what a plan of this kind takes is
   predicted far too short.
 * **Wide tensor parallelism** (`tp>8`): more ranks than a usual node of eight holds, so that every layer waits for the fabric.
+* **Runs across islands** (iteration time over slow links, collectives, bandwidth that a utilisation needs, …): their rows, words and
+  arithmetic are in [geo.md](geo.md). Sources and groups of them name their quantity. *Source left out* means there: the emulated case left
+  out, where constants were fitted.
 
 Groups cut the same rows by stack, task, regime and layout (`pp=1`: one pipeline stage; `pp>1`: several). With `--format json`
 every group has its sources under `by_source`.

@@ -55,6 +55,10 @@ def test_the_accuracy_page_is_fresh():
     assert (ROOT / "README.md").read_text(encoding="utf-8") == pages.readme(report)
 
 
+def test_the_page_of_rows_across_islands_is_fresh():
+    assert (DOCS / "geo.md").read_text(encoding="utf-8") == script("geo_page").page()
+
+
 def test_links_lead_somewhere():
     checker = script("check_docs")
     pages = [*ROOT.glob("*.md"), *DOCS.glob("**/*.md")]

@@ -153,20 +153,20 @@ def test_failed_configurations(tmp_path):
 
 def test_shipped_rows_are_all_accounted_for():
     report = validate(predictor=constant(1.0)).to_dict()
-    table = shipped.measured()
-    assert report["rows"] == len(table.rows)
+    rows = (*shipped.measured().rows, *shipped.geo().rows)
+    assert report["rows"] == len(rows)
     assert report["rows"] == report["scored"] + len(report["skipped"]) + len(report["excluded"]) + len(
         report["identities"]
     )
-    ids = {entry["id"] for entry in report["skipped"] + report["excluded"]} | {
+    ids = {entry["id"] for entry in report["skipped"] + report["excluded"] + report["identities"]} | {
         row["id"] for row in report["rows_detail"]
     }
-    assert ids == {row.id for row in table.rows}
+    assert ids == {row.id for row in rows}
     assert all(entry["reason"] for entry in report["skipped"] + report["excluded"])
     assert report["scored"] >= 1150
     lost = report["failures"]
     assert lost["rows"] == lost["n"] + len(lost["skipped"]) + len(lost["excluded"]) == len(shipped.failed().rows)
-    assert set(report["by_source"]) <= set(shipped.sources())
+    assert set(report["by_source"]) <= {*shipped.sources(), *(row.text("source") for row in shipped.geo().rows)}
     floor = report["by_group"]["regime:floor"]["step_time"]["n"]
     assert report["metrics"]["step_time"]["n"] + floor == sum(
         group["step_time"]["n"] for name, group in report["by_group"].items() if name.startswith("task:")

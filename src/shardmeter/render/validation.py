@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from shardmeter.core.record import changed
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 
 ERRORS = (
@@ -19,6 +20,8 @@ ERRORS = (
     Column(key="coverage_90", title="coverage", unit="%", drop=1),
 )
 
+ISLANDS = ("step_time", "memory")
+"""Quantities of measured runs on one island; every other one is of runs across islands."""
 ALWAYS = frozenset({"n", "loso_mape", "mape"})
 """Columns that stand even when nothing is known for them."""
 REASONS = 12
@@ -33,7 +36,8 @@ def document(report: Mapping[str, Any], bars_missed: Iterable[Any] = (), title: 
     """A `validate` JSON as a document."""
     missed = tuple(str(bar) for bar in bars_missed)
     sections: list[Section | None] = [
-        metrics_table(report),
+        metrics_table(report) if _has(report, own=True) or not _has(report, own=False) else None,
+        geo_table(report),
         source_table(report),
         group_table(report),
         _ranking(report.get("ranking")),
@@ -61,8 +65,32 @@ def _verdict(report: Mapping[str, Any], missed: int) -> str:
 
 
 def metrics_table(report: Mapping[str, Any]) -> Table:
-    """One line a quantity: the mean over sources."""
-    return _errors("Error by quantity (mean over sources)", "quantity", report.get("metrics"))
+    """One line a quantity of runs on one island: the mean over sources."""
+    return _errors("Error by quantity (mean over sources)", "quantity", _quantities(report, own=True))
+
+
+def geo_table(report: Mapping[str, Any]) -> Table | None:
+    """One line a quantity of runs across islands: the mean over sources; None without any."""
+    if not _has(report, own=False):
+        return None
+    grid = report["metrics"].get("wan_bandwidth") or {}
+    found = grid.get("within_step")
+    caption = (
+        f"wan_bandwidth: {grid['exact']:.0%} exact, {found:.1%} within a step of the table's grid" if found else ""
+    )
+    table = _errors(
+        "Runs across islands: error by quantity (mean over sources)", "quantity", _quantities(report, own=False)
+    )
+    return changed(table, caption=caption)
+
+
+def _quantities(report: Mapping[str, Any], *, own: bool) -> dict[str, Any]:
+    """The metrics of runs on one island (`own`), or those of runs across islands."""
+    return {key: value for key, value in (report.get("metrics") or {}).items() if (key in ISLANDS) is own}
+
+
+def _has(report: Mapping[str, Any], *, own: bool) -> bool:
+    return any(value and value.get("n") for value in _quantities(report, own=own).values())
 
 
 def source_table(report: Mapping[str, Any]) -> Table | None:
@@ -76,9 +104,18 @@ def group_table(report: Mapping[str, Any]) -> Table | None:
 
 
 def _errors(title: str, name: str, data: Any) -> Table:
-    rows: list[Row] = [{"name": key, **_scalars(value)} for key, value in (data or {}).items() if value]
+    rows: list[Row] = [
+        {"name": f"{key}{_leading(value)}", **_scalars(value)} for key, value in (data or {}).items() if value
+    ]
     used = [column for column in ERRORS if column.key in ALWAYS or any(row.get(column.key) is not None for row in rows)]
     return Table(title=title, columns=(Column(key="name", title=name, wide=True), *used), rows=tuple(rows))
+
+
+def _leading(entry: Mapping[str, Any]) -> str:
+    """Which quantity the numbers of a source or group are of, where it is one of runs across islands."""
+    parts = {key: value for key, value in entry.items() if isinstance(value, Mapping) and value.get("n")}
+    first = next(iter(parts), "")
+    return f" ({first})" if first and first not in ISLANDS and first != "by_source" else ""
 
 
 def _ranking(ranking: Mapping[str, Any] | None) -> Table | None:

@@ -26,11 +26,14 @@ MOST_NAMED = 5
 """Cells that the warning names; the report has all."""
 
 
-def damaged(table: Table, ids: Sequence[str]) -> list[dict[str, Any]]:
+def damaged(
+    table: Table, ids: Sequence[str], readers: Mapping[str, Callable[[Row, str], object]] = READERS
+) -> list[dict[str, Any]]:
     """Every damaged cell of a file, row by row: the row's id and line, column, value and the rule that it breaks.
 
-    `ids` are those of the report, one for each row. Cells of words are left out: what cannot be read of them is a row's reason."""
-    columns = [(column, READERS[column]) for column in table.columns if column in READERS]
+    `ids` are those of the report, one for each row; `readers` reads the columns of numbers of the layout. Cells of words are
+    left out: what cannot be read of them is a row's reason."""
+    columns = [(column, readers[column]) for column in table.columns if column in readers]
     found = []
     for row, name in zip(table.rows, ids, strict=True):
         for column, read in columns:

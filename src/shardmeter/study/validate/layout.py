@@ -17,6 +17,7 @@ from pathlib import Path
 from shardmeter.core.errors import BadData, Violation, cut
 from shardmeter.core.files import file_name, read_text
 from shardmeter.core.record import record
+from shardmeter.study.validate.geo.cells import COLUMNS as GEO_COLUMNS
 from shardmeter.study.validate.rows import Row
 
 MEASURED, GEO, WHOLE, FAILED = "measured", "geo", "whole", "failed"
@@ -104,6 +105,7 @@ READ: Mapping[str, frozenset[str]] = {
          "global_batch", "kernel_notes", "framework", "tokens_per_s_per_gpu", "samples_per_s_per_gpu", "tflops_per_gpu", "mfu",
          "hfu", "step_time_s", "peak_memory_gib", "memory_reading", "task", "arch_ref", "notes", "status", "note"}
     ),
+    GEO: frozenset(GEO_COLUMNS),
 }  # fmt: skip
 """Columns of a layout that mean something, or belong to its published form."""
 

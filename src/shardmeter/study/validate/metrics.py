@@ -37,6 +37,11 @@ class Score:
         return self.predicted / self.measured - 1.0
 
 
+def quantities(scores: Iterable[Score]) -> tuple[str, ...]:
+    """Step time and memory, which every report has, and after them what else occurs."""
+    return tuple(dict.fromkeys((*QUANTITIES, *(score.quantity for score in scores))))
+
+
 def summary(scores: Sequence[Score]) -> dict[str, Any]:
     """The metrics of the scores of one source; null where nothing can be said."""
     if not scores:
@@ -71,10 +76,10 @@ def by_source(scores: Iterable[Score]) -> dict[str, list[Score]]:
     return parts
 
 
-def entry(quantities: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def entry(found_by: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Metrics by quantity, with those of the first quantity that has rows repeated at the top."""
-    leading = next((found for found in quantities.values() if found["n"]), quantities[STEP_TIME])
-    return {**leading, **quantities}
+    leading = next((found for found in found_by.values() if found["n"]), found_by[STEP_TIME])
+    return {**leading, **found_by}
 
 
 def _coverage(scores: Sequence[Score]) -> float | None:

@@ -14,13 +14,14 @@ from shardmeter.scenario.catalog import Catalog, catalog_of
 from shardmeter.study.validate import failures, score, shipped
 from shardmeter.study.validate.bars import Missed, missed, read_bars
 from shardmeter.study.validate.damage import damaged, warning
+from shardmeter.study.validate.geo import report as geo
 from shardmeter.study.validate.layout import FAILED, GEO, MEASURED, TITLES, WHOLE, Table, read_table, unread
 from shardmeter.study.validate.metrics import STEP_TIME, Score
 from shardmeter.study.validate.predictions import Predict, predict
 from shardmeter.study.validate.resolve import MappedRow, map_rows
 from shardmeter.study.validate.rows import Row
 
-NOT_YET = {GEO: "runs across islands are not modelled yet", WHOLE: "whole training runs are not modelled yet"}
+NOT_YET = {WHOLE: "whole training runs are not modelled yet"}
 
 
 @record
@@ -42,7 +43,7 @@ def validate(
     catalog: Catalog | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     predictor: Predict = predict,
 ) -> Report:
-    """Compare predictions with the runs of a CSV file; without one, with the runs and failures that ship.
+    """Compare predictions with the runs of a CSV file; without one, with the runs, failures and runs across islands that ship.
 
     `bars` is a file of limits; `predictor` answers scenarios (tests give their own). Raises BadData for a file of no known
     layout, and for bars that cannot be read.
@@ -55,7 +56,9 @@ def validate(
     limits = read_bars(Path(bars)) if bars is not None else ()
     rows = catalog_of(catalog)
     if path is None:
-        data = _measured(shipped.measured(), rows, predictor, shipped.failed().rows)
+        data = both(
+            _measured(shipped.measured(), rows, predictor, shipped.failed().rows), _geo(shipped.geo(), rows, predictor)
+        )
     else:
         table = read_table(Path(path))
         data = _OF_LAYOUT[table.layout](table, rows, predictor)
@@ -108,6 +111,26 @@ def _failed(table: Table, catalog: Catalog, predictor: Predict) -> dict[str, Any
     }
 
 
+def _geo(table: Table, catalog: Catalog, predictor: Predict) -> dict[str, Any]:
+    """A file of runs across islands."""
+    repeats = repeated(table.rows)
+    return {**_no_scores(), **geo.report(table, catalog, predictor, repeats)}
+
+
+def both(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """One report of two files of unlike layouts: counts add, lists follow each other, what only one has is that one's."""
+    merged = dict(first)
+    for key, value in second.items():
+        own = first.get(key)
+        if isinstance(value, int):
+            merged[key] = value + (own or 0)
+        elif isinstance(value, list):
+            merged[key] = [*(own or []), *value]
+        elif key in ("metrics", "by_source", "by_group", "ranking"):
+            merged[key] = {**value, **(own or {})} if key == "metrics" else {**(own or {}), **value}
+    return merged
+
+
 def _unmodelled(table: Table, catalog: Catalog, predictor: Predict) -> dict[str, Any]:
     """A layout that is read but not modelled: every row is skipped, by name."""
     del catalog, predictor
@@ -116,7 +139,7 @@ def _unmodelled(table: Table, catalog: Catalog, predictor: Predict) -> dict[str,
     return {**score.accounting(rows, 0), **_no_scores(), "warnings": [f"{TITLES[table.layout]}: {reason}"]}
 
 
-_OF_LAYOUT = {MEASURED: _measured, FAILED: _failed, GEO: _unmodelled, WHOLE: _unmodelled}
+_OF_LAYOUT = {MEASURED: _measured, FAILED: _failed, GEO: _geo, WHOLE: _unmodelled}
 
 
 def _no_scores() -> dict[str, Any]:
@@ -141,20 +164,31 @@ def _id(row: Row) -> str:
 def once(rows: Sequence[Row], mapped: Sequence[MappedRow]) -> tuple[tuple[MappedRow, ...], list[str]]:
     """The rows, each counted once: one that repeats an earlier row cell by cell is excluded; other rows that share an id all
     count, and are named."""
+    copies, warnings = repeated(rows)
+    made = [
+        changed(one, scenario=None, skip="", exclude=copies[place]) if place in copies else one
+        for place, one in enumerate(mapped)
+    ]
+    return tuple(made), warnings
+
+
+def repeated(rows: Sequence[Row]) -> tuple[dict[int, str], list[str]]:
+    """(reasons of rows that repeat an earlier row cell by cell, by place; a warning that names ids of several unlike rows)."""
     first: dict[str, Row] = {}
-    made, shared = list(mapped), []
+    copies: dict[int, str] = {}
+    shared = []
     for place, row in enumerate(rows):
         id_ = row.text("id")
         earlier = first.setdefault(id_, row) if id_ else row
         if earlier is row:
             continue
         if earlier.cells == row.cells:
-            made[place] = changed(made[place], scenario=None, skip="", exclude=f"repeats line {earlier.line}")
+            copies[place] = f"repeats line {earlier.line}"
         else:
             shared.append(id_)
     names = list(dict.fromkeys(shared))
     listed = ", ".join(map(cut, names[:MOST_NAMED])) + (" …" if len(names) > MOST_NAMED else "")
-    return tuple(made), [f"ids that stand for several rows, which all count: {listed}"] if names else []
+    return copies, [f"ids that stand for several rows, which all count: {listed}"] if names else []
 
 
 MOST_NAMED = 5

@@ -10,12 +10,12 @@ from shardmeter.study.intervals import factors
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.metrics import (
     MEMORY,
-    QUANTITIES,
     STEP_TIME,
     Score,
     by_source,
     entry,
     over_sources,
+    quantities,
     summary,
 )
 from shardmeter.study.validate.predictions import Predict, Predicted, legal
@@ -136,7 +136,7 @@ def metrics(scores: Sequence[Score]) -> dict[str, Any]:
     counted = [score for score in scores if score.in_metrics]
     groups = sorted({group for score in scores for group in score.groups})
     return {
-        "metrics": {quantity: over_sources(_of(counted, quantity)) for quantity in QUANTITIES},
+        "metrics": {quantity: over_sources(_of(counted, quantity)) for quantity in quantities(counted)},
         "by_source": _entries(counted),
         "by_group": {group: _group([score for score in scores if group in score.groups]) for group in groups},
     }
@@ -145,14 +145,14 @@ def metrics(scores: Sequence[Score]) -> dict[str, Any]:
 def _entries(scores: Sequence[Score]) -> dict[str, Any]:
     """Metrics by source."""
     return {
-        source: entry({quantity: summary(_of(part, quantity)) for quantity in QUANTITIES})
+        source: entry({quantity: summary(_of(part, quantity)) for quantity in quantities(part)})
         for source, part in by_source(scores).items()
     }
 
 
 def _group(scores: Sequence[Score]) -> dict[str, Any]:
     """The mean over the sources of a group, and those sources."""
-    means = {quantity: over_sources(_of(scores, quantity)) for quantity in QUANTITIES}
+    means = {quantity: over_sources(_of(scores, quantity)) for quantity in quantities(scores)}
     return {**entry(means), "by_source": _entries(scores)}
 
 
@@ -181,14 +181,14 @@ def grid(row: MappedRow) -> tuple[str, str] | None:
 
 
 def details(scores: Iterable[Score]) -> list[dict[str, Any]]:
-    """The `rows_detail` block: times in seconds, memory in GiB."""
-    scale = {STEP_TIME: 1.0, MEMORY: 2.0**30}
+    """The `rows_detail` block: memory in GiB, everything else in SI."""
+    scale = {MEMORY: 2.0**30}
     return [
         {
             "id": score.id,
             "quantity": score.quantity,
-            "measured": score.measured / scale[score.quantity],
-            "predicted": score.predicted / scale[score.quantity],
+            "measured": score.measured / scale.get(score.quantity, 1.0),
+            "predicted": score.predicted / scale.get(score.quantity, 1.0),
             "lo": score.low,
             "hi": score.high,
             "error": score.error,

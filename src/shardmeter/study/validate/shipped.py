@@ -9,6 +9,7 @@ from shardmeter import data
 from shardmeter.study.validate.layout import Table, parse_table
 from shardmeter.study.validate.metrics import STEP_TIME
 
+GEO_FILE, GEO_SOURCES_FILE = "geo/rows.csv", "geo/sources.csv"
 MEASURED_FILE, FAILED_FILE, SOURCES_FILE = "measured/runs.csv", "measured/failed.csv", "measured/sources.csv"
 LOSO_FILE, TRANSFER_FILE = "fit_loso.csv", "fit_transfer.csv"
 
@@ -23,6 +24,12 @@ def measured() -> Table:
 def failed() -> Table:
     """The shipped configurations that did not run."""
     return parse_table(data.read_text(FAILED_FILE), FAILED_FILE)
+
+
+@cache
+def geo() -> Table:
+    """The shipped rows of runs across islands."""
+    return parse_table(data.read_text(GEO_FILE), GEO_FILE)
 
 
 @cache

@@ -49,12 +49,12 @@ TABLE = """## Bandwidth tables
 
 Simulated tables (Douillard 2025) print, for a model, a method and a compute utilisation, the last of 50 bandwidths (0.1 to 1000 Gbit/s,
 a factor of 1.207 apart) that misses it, rounded to two digits and then to one. Step T, backward 2T/3, L equal layers, M islands (2 where none
-are named), C = 2·(M − 1)/M · parameters · bits over the bandwidth; stall of a round:
+are named), C = 2·(M − 1)/M · parameters · bits over the bandwidth; stall of a round (`engine/round.py`, on the demands of `sync/`):
 
 | method | stall |
 |---|---|
 | data parallel | layers leave behind the backward: max(C/L, C − 2T/3·(L − 1)/L) |
-| DiLoCo | max(C/L, C − k·T) |
+| DiLoCo | max(0, C − k·T) |
 | Streaming DiLoCo | P·max(0, C/P − (τ + k)·T), at least C − H·T; P = L/3 fragments, τ = 1 for *overlapped* |
 
 k = 0.55 is the share of a step behind which that program lets a message pass: it follows from when the first layers of strided fragments are

@@ -151,7 +151,7 @@ def test_bandwidth_asks_for_less_with_fewer_bits_longer_rounds_and_more_overlap(
 
 
 def test_utilization_rises_with_bandwidth():
-    for method in ("data_parallel", "diloco", "streaming_diloco"):
+    for method in bandwidth.METHODS.values():
         run = bandwidth.Simulated(
             parameters=1e10,
             layers=48.0,
@@ -160,7 +160,7 @@ def test_utilization_rises_with_bandwidth():
             bits=16.0,
             method=method,
             steps=100.0,
-            fragments=16.0,
+            fragments=16,
             overlap=1.0,
         )
         found = np.asarray(bandwidth.utilization(run, np.geomspace(1e6, 1e13, 50)))

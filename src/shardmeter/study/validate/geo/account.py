@@ -11,8 +11,8 @@ from functools import cache
 from shardmeter import data
 from shardmeter.core.record import changed, record
 from shardmeter.scenario.catalog import Catalog
-from shardmeter.study.validate.geo import bandwidth, identities, runs
-from shardmeter.study.validate.geo.cells import value_of, written
+from shardmeter.study.validate.geo import bandwidth, collectives, identities, runs
+from shardmeter.study.validate.geo.cells import first, value_of, written
 from shardmeter.study.validate.geo.vocabulary import Quantity, kind_of_row, method_of, quantity_of, si, source_of
 from shardmeter.study.validate.predictions import Predict
 from shardmeter.study.validate.rows import NotModelled, Row, Unclear
@@ -32,7 +32,30 @@ class Predictor:
     left_out: Callable[[Row], float] | None = None
 
 
+COLLECTIVES: Mapping[str, str] = {
+    "all_reduce_time": "allreduce", "broadcast_time": "broadcast", "reduce_time": "reduce", "p2p_time": "p2p",
+    "dp_sync_all_reduce_time": "dp_sync_allreduce", "dp_sync_central_time": "dp_sync_centralized_ps",
+    "dp_sync_sharded_time": "dp_sync_sharded_ps",
+}  # fmt: skip
+"""The word of `collectives` for a canonical quantity."""
+MIB = {"k": 2.0**-10, "m": 1.0, "g": 2.0**10}
+
+
+def collective_time(row: Row) -> float:
+    """Seconds of one collective; sizes are read in any spelling. Raises NotModelled, Unclear."""
+    text = row.text("quantity")
+    size = first(text, r"([0-9.]+) ?[KMG]i?B\b")
+    if size is None:
+        raise Unclear("the size of the message is not stated")
+    scale = next(MIB[letter] for letter in re.findall(r"[0-9.] ?([kmg])i?b\b", text.casefold()))
+    word = COLLECTIVES[quantity_of(text, row.text("unit")).name]
+    library = "NCCL/TCP" if "nccl" in row.text("method").casefold() else row.text("method")
+    texts = {"quantity": f"{word} time {size * scale:.12g} MB", "method": library, "wan_gbps": written(row, "wan_gbps")}
+    return collectives.predict_row({**row.cells, **texts})
+
+
 PREDICTORS: Mapping[str, Predictor] = {
+    **dict.fromkeys(COLLECTIVES, Predictor(predict=collective_time)),
     "wan_bandwidth": Predictor(predict=bandwidth.wan_bandwidth),
     "wall_time": Predictor(predict=bandwidth.wall_time),
     "traffic": Predictor(predict=bandwidth.traffic),

@@ -7,13 +7,13 @@ is printed is the last point at which the utilisation is still missed.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, BytesPerS, Count, Fraction, Seconds
-from shardmeter.engine.hide import late, tail
+from shardmeter import sync
+from shardmeter.core.record import changed, record
+from shardmeter.core.units import BytesPerS, Fraction, Seconds
+from shardmeter.engine.round import Pace, exposure
+from shardmeter.specs import Replica, Round, Sync
 from shardmeter.study.validate.geo.cells import delay, first, link, number
 from shardmeter.study.validate.geo.vocabulary import GBIT, kind_of_row, method_of, plain
 from shardmeter.study.validate.rows import NotModelled, Row
@@ -26,6 +26,8 @@ STEP_SECONDS = {1e9: 0.1, 10e9: 0.8, 100e9: 4.9, 405e9: 26.0, 671e9: 20.0}
 """Step of the simulated models, by parameters (the table of that program), where a row does not say."""
 LAYERS = {1e9: 24.0, 4e9: 36.0, 10e9: 48.0, 100e9: 108.0, 405e9: 126.0, 671e9: 61.0}
 """Their layers, where a row does not say."""
+METHODS = {"data_parallel": "every_step", "diloco": "diloco", "streaming_diloco": "streaming_diloco"}
+"""Methods of `sync/` by the word of the vocabulary."""
 ALIKE = 0.05
 """Parameters that differ by less are one model of these tables."""
 FRAGMENT = 3.0
@@ -40,22 +42,23 @@ STEP_TOKENS = 2.0**20
 class Simulated:
     """One model trained by one method, as the program takes it."""
 
-    parameters: Count
-    layers: Count
-    step_time: Seconds
-    islands: Count
-    bits: Count
+    parameters: float
+    layers: float
+    step_time: float
+    islands: float
+    bits: float
     method: str
-    steps: Count = 1.0
+    """A file name of `sync/`."""
+    steps: float = 1.0
     """Inner steps of a round (H)."""
-    fragments: Count = 1.0
-    overlap: Count = 0.0
-    """Inner steps between sending and applying (τ); infinity: one outer step."""
+    fragments: int = 1
+    overlap: float = 0.0
+    """Inner steps between sending and applying (τ)."""
 
     @property
-    def message(self) -> Bytes:
-        """What one island sends in a round."""
-        return 2.0 * (self.islands - 1.0) / self.islands * self.parameters * self.bits / 8.0
+    def share(self) -> float:
+        """Bytes that an island sends for a byte of an all-reduce."""
+        return 2.0 * (self.islands - 1.0) / self.islands
 
 
 def wan_bandwidth(row: Row) -> float:
@@ -85,7 +88,7 @@ def simulated(row: Row) -> Simulated:
     period = number(row, "h") or first(row.text("method"), r"\bH ?= ?([0-9]+)") or 0.0
     if method in ("diloco", "streaming_diloco") and not period:
         raise NotModelled("the steps of a round (H) are not stated")
-    if method not in ("data_parallel", "diloco", "streaming_diloco"):
+    if method not in METHODS:
         raise NotModelled(f"no closed form for {row.text('method')[:40] or 'an unnamed method'}")
     fragments = number(row, "fragments_p") or max(1.0, layers / FRAGMENT)
     return Simulated(
@@ -94,10 +97,10 @@ def simulated(row: Row) -> Simulated:
         step_time=number(row, "compute_step_s") or _known(STEP_SECONDS, parameters, "the time of a step"),
         islands=number(row, "islands_m") or ISLANDS,
         bits=number(row, "bits_per_param") or first(row.text("method"), r"\b(?:bf|fp|int)([0-9]+)\b") or BITS,
-        method=method,
+        method=METHODS[method],
         steps=period or 1.0,
-        fragments=fragments if method == "streaming_diloco" else 1.0,
-        overlap=_overlap(row),
+        fragments=round(fragments) if method == "streaming_diloco" else 1,
+        overlap=min(_overlap(row), period or 1.0),
     )
 
 
@@ -113,17 +116,25 @@ def _known(table: dict[float, float], parameters: float, what: str) -> float:
     raise NotModelled(f"{what} is not stated, and {parameters / 1e9:g}B parameters are none of the tables' models")
 
 
+def round_of(run: Simulated, lead: Fraction = LEAD) -> Round:
+    """The demands of one round of the run."""
+    replica = Replica(parameters=run.parameters, gradient_bytes=run.bits / 8.0, layers=run.layers, cells=run.islands)
+    if run.method == "every_step":
+        return sync.round_of(replica, Sync())
+    chosen = Sync(method=run.method, sync_every=run.steps, bits=run.bits, lead=lead)
+    if run.method == "streaming_diloco":
+        chosen = changed(chosen, num_fragments=run.fragments, fragment_sync_delay=run.overlap)
+    return sync.round_of(replica, chosen)
+
+
 def stall(run: Simulated, bandwidth: BytesPerS, lead: Fraction = LEAD) -> Seconds:
     """Seconds of a round in which an island waits for the link; `bandwidth` may be an array."""
-    wire = run.message / bandwidth
-    step = run.step_time
-    if run.method == "data_parallel":
-        return tail(wire, 2.0 / 3.0 * step / run.layers, run.layers)
-    if run.method == "diloco":
-        return np.maximum(wire / run.layers, late(wire, lead * step))
-    window = (run.overlap + lead) * step
-    each = run.fragments * late(wire / run.fragments, window) if math.isfinite(window) else 0.0
-    return np.maximum(each, late(wire, run.steps * step))
+    asked = round_of(run, lead)
+    pace = Pace(step=run.step_time, tokens=0.0, backward=2.0 / 3.0 * run.step_time, pieces=run.layers)
+    waits: Seconds = 0.0
+    for crossing in asked.crossings:
+        waits = waits + exposure(crossing, asked.steps, pace, run.share * crossing.size / bandwidth)
+    return waits
 
 
 def utilization(run: Simulated, bandwidth: BytesPerS, lead: Fraction = LEAD) -> Fraction:
@@ -161,7 +172,8 @@ def wall_time(row: Row) -> float:
 def traffic(row: Row) -> float:
     """Bytes that an island sends in a simulated run. Raises NotModelled."""
     run = simulated(row)
-    return float(_steps(row) / run.steps * run.message)
+    asked = round_of(run)
+    return float(_steps(row) / asked.steps * sum(run.share * one.messages * one.size for one in asked.crossings))
 
 
 def _steps(row: Row) -> float:

@@ -15,8 +15,9 @@ import pytest
 import shardmeter.physics
 from shardmeter.core.errors import BadData, UnknownName
 from shardmeter.core.formula import REGISTRY
-from shardmeter.scenario.catalog import DTYPES, KINDS, load_catalog
+from shardmeter.scenario.catalog import load_catalog
 from shardmeter.scenario.rows import DIMENSIONS
+from shardmeter.scenario.tables import DTYPES, KINDS
 from shardmeter.specs import Accelerator, Egress, Fabric, Instance, Line, Model, Pair, Region, Stack
 
 CATALOG = load_catalog()

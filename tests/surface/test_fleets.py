@@ -213,10 +213,9 @@ def test_overrides_reach_every_part(capsys: pytest.CaptureFixture[str]) -> None:
     )  # fmt: skip
     assert made.fleet.islands[-1].nodes == 8.0
     assert made.fleet.wan is not None
-    wan = made.fleet.wan
-    assert np.asarray(wan.bandwidth)[0, 4] == 5e9 / 8
-    assert np.asarray(wan.rtt)[0, 1] == 7e-3
-    assert np.asarray(wan.up)[1:4].tolist() == [1e9 / 8] * 3
+    assert np.asarray(made.fleet.wan.bandwidth)[0, 4] == 5e9 / 8
+    assert np.asarray(made.fleet.wan.rtt)[0, 1] == 7e-3
+    assert np.asarray(made.fleet.wan.up)[1:4].tolist() == [1e9 / 8] * 3
     assert made.plan.sync.sync_every == 500.0
     unnamed = changed("fleet.islands.2", {"gpus": "8xA100-SXM4-80GB"})
     assert load(unnamed, overrides=["fleet.islands.island-3.gpus=16xA100-SXM4-80GB"]).fleet.islands[-1].gpus == 16.0

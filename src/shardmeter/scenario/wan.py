@@ -360,8 +360,8 @@ def _doubtful(
         if kind == "sites" and rest:
             members = groups.get(str(rest[0]), ())
             cells |= _cells(members, everyone, count) | _cells(everyone, members, count)
-        elif kind == "links" and len(rest) > 1 and rest[1] not in ("between", "from", "to"):
-            link = (given.links or ())[int(rest[0])]
+        elif kind == "links" and len(rest) > 1 and rest[1] not in ("between", "from", "to") and given.links:
+            link = given.links[int(rest[0])]
             one, other = (groups.get(name, ()) for name in link.between or (link.sender or "", link.to or ""))
             cells |= _cells(one, other, count) | _cells(other, one, count)
         else:

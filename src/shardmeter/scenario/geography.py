@@ -9,6 +9,7 @@ from shardmeter.core.errors import UnknownName
 from shardmeter.core.quantity import show
 from shardmeter.core.record import record
 from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, UsdPerByte
+from shardmeter.physics.wan import EQUIPMENT, PER_KILOMETRE, ROUTE, rtt_of_distance
 from shardmeter.specs import Region
 
 if TYPE_CHECKING:
@@ -23,13 +24,9 @@ STREAMS = 64.0
 """Streams over which the catalog's rates were measured."""
 
 
-ROUTE = 1.3
-"""The same where a line is laid for the purpose: cables take 1.2 to 1.5."""
-
-
-def rtt_of_distance(kilometres: float, route: float = ROUTE) -> float:
-    """Round trip in seconds between places so far apart in a straight line."""
-    return 123e-6 + 10.09e-6 * route * kilometres
+def round_trip(kilometres: float, route: float = ROUTE) -> float:
+    """Seconds between places so far apart in a straight line and back."""
+    return float(rtt_of_distance(kilometres, route, PER_KILOMETRE, EQUIPMENT))
 
 
 @record
@@ -72,7 +69,7 @@ def between(one: Region, other: Region, rows: Rows) -> Between:
         )
         return Between(bandwidth=rate, rtt=row.rtt, streams=row.streams, basis=basis)
     far = kilometres(one, other)
-    rtt = rtt_of_distance(far, ROUTE_OF_REGIONS)
+    rtt = round_trip(far, ROUTE_OF_REGIONS)
     cap = "no rate known" if one.vm_bandwidth is None else f"{show(float(one.vm_bandwidth), 'B/s')} a VM (its cap)"
     basis = f"{one.name} → {other.name} never measured: {cap}, round trip {show(rtt, 's')} estimated from {far:.0f} km"
     return Between(bandwidth=one.vm_bandwidth, rtt=rtt, streams=STREAMS, basis=basis)

@@ -247,7 +247,7 @@ def _set_line(tables: _Tables, cells: npt.NDArray[np.bool_], line: LineInput, pr
     """Set what is not said yet of some pairs."""
     own: dict[str, Any] = line.model_dump()
     if own["rtt"] is None and line.distance is not None:
-        own["rtt"] = geography.rtt_of_distance(line.distance / 1e3)
+        own["rtt"] = geography.round_trip(line.distance / 1e3)
     for name in tables.pairs:
         value = own.get(name)
         value = getattr(preset, name) if value is None and preset is not None else value

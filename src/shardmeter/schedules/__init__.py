@@ -1,6 +1,7 @@
 """Pipeline schedules: one file each, found by name. A schedule knows order, not speed: it is given seconds and adds them up.
 
-Each module offers `makespan(slots, micro_batches, virtual_stages, hop)` — the duration of one step's micro-batches — and
+Each module offers `makespan(slots, micro_batches, virtual_stages, hop)` — the duration of one step's micro-batches, `hop` the
+seconds of a send or, for gpipe and 1f1b, a tuple of pp − 1 `Boundary` (wire and delay of each) — and
 `in_flight(position, pp, micro_batches, virtual_stages)`, the micro-batches whose activations a stage holds at its peak;
 `order(position, pp, micro_batches, virtual_stages)` lists a stage's turns for the timeline. `TRAITS` says what is true of it
 whatever the numbers: whether backward is split, how chunks are laid over devices, how many copies of the parameters are held,
@@ -18,6 +19,7 @@ from types import ModuleType
 
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.units import Count, Seconds
+from shardmeter.schedules._long import Boundary, Hop
 from shardmeter.schedules._routes import Key, Traits, content, needs
 from shardmeter.schedules._slots import Op, Slot, stages
 
@@ -74,6 +76,8 @@ def turns_of(
 
 __all__ = [
     "MODULES",
+    "Boundary",
+    "Hop",
     "Key",
     "Op",
     "Slot",

@@ -1,0 +1,161 @@
+"""Pipelines whose neighbours are joined by unlike, long links: every boundary between stages has its own wire and delay.
+
+A message occupies its wire, which serves one at a time in each direction, and arrives the propagation delay after it has left.
+The delay is paid on the way, not at the wire: a long link that is wide enough costs a filled pipe and, where a stage has to wait
+for what it sent to come back, part of a round trip a micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shardmeter.core.record import record
+from shardmeter.core.units import Count, Seconds
+from shardmeter.schedules._slots import Slot, stages
+
+
+@record
+class Boundary:
+    """The way between a stage and the next, the same in both directions."""
+
+    wire: Seconds
+    """How long one micro-batch's message occupies the wire."""
+    delay: Seconds = 0.0
+    """How long it is on its way after that: propagation, and what else a message waits for without occupying anything."""
+
+
+Hop = Seconds | tuple[Boundary, ...]
+"""One send to a neighbour: the same everywhere and all of it on the wire, or for each of the pp − 1 boundaries its own."""
+
+SENDS = ("beside", "blocking", "serial")
+"""What a stage does while it sends. beside: it computes on. blocking: nothing until the message has left. serial: it computes
+on, but a gradient waits until the next activation has come (one operation at a time between two neighbours)."""
+
+
+def boundaries(slots: Sequence[Slot], hop: tuple[Boundary, ...]) -> list[Slot]:
+    """The slot of every stage. Raises ValueError unless there is one boundary less than stages."""
+    held = stages(slots)
+    if len(hop) != len(held) - 1:
+        raise ValueError(f"{len(held)} stages have {len(held) - 1} boundaries, not {len(hop)}: name one for each")
+    return held
+
+
+def gpipe(slots: Sequence[Slot], micro_batches: Count, hop: tuple[Boundary, ...]) -> Seconds:
+    """Duration of m forwards, then m backwards, through a line of stages and wires; `micro_batches` and all seconds broadcast.
+
+    Each way equal jobs pass the line: the sum of all stages, wires and delays, and m − 1 times the slowest of stages and wires.
+    The last backward may be longer (`Slot.ending`): the longest path leaves some stage or wire with it and passes those after.
+    Exact."""
+    held = boundaries(slots, hop)
+    total: Seconds = 0.0
+    slowest: Seconds = 0.0
+    ending: Seconds = 0.0
+    for slot in held:
+        total, slowest = total + slot.whole, np.maximum(slowest, slot.forward)
+        ending = ending + slot.ending
+    for link in hop:
+        total, slowest = total + 2.0 * (link.wire + link.delay), np.maximum(slowest, link.wire)
+    others = micro_batches - 1.0
+    longest: Seconds = ending
+    reached: Seconds = 0.0
+    for position in reversed(range(len(held))):
+        for own, rest in _passed(held, hop, position, ending):
+            reached = np.maximum(reached, own)
+            longest = np.maximum(longest, others * reached - np.minimum(others, 1.0) * (reached - own) + rest)
+        ending = ending - held[position].ending
+    return total + others * slowest + longest
+
+
+def _passed(
+    held: Sequence[Slot], hop: tuple[Boundary, ...], position: int, ending: Seconds
+) -> list[tuple[Seconds, Seconds]]:
+    """Of a stage on the way back, and of the wire that leaves it: (seconds a job, what the last job takes longer from there)."""
+    here = [(held[position].backward, ending)]
+    return here if position == 0 else [*here, (hop[position - 1].wire, ending - held[position].ending)]
+
+
+def one_f_one_b(
+    slots: Sequence[Slot], micro_batches: Count, hop: tuple[Boundary, ...], sends: str = "beside"
+) -> Seconds:
+    """Duration of a 1F1B step; seconds broadcast, and `micro_batches` are run for each of their values, parts of one in
+    proportion. `sends` is one of SENDS.
+
+    Exact: the turns in their order as a max-plus recurrence. In the steady state n neighbouring stages hold n micro-batches, so
+    that one takes (Σ compute + 2·Σ(wire + delay)) / n of the worst window, or the slowest wire; where a gradient waits for an
+    activation, compute + 2·(wire + delay) at the worst boundary."""
+    held = boundaries(slots, hop)
+    if np.ndim(micro_batches) == 0:
+        return _counted(held, float(micro_batches), hop, sends)
+    counts = np.asarray(micro_batches)
+    found: Seconds = 0.0
+    for count in np.unique(counts):
+        found = np.where(counts == count, _counted(held, float(count), hop, sends), found)
+    return found
+
+
+def _counted(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ...], sends: str) -> Seconds:
+    whole = int(micro_batches)
+    seconds = _run(held, max(whole, 1), hop, sends)
+    if micro_batches <= whole or whole < 1:
+        return seconds
+    return seconds + (micro_batches - whole) * (_run(held, whole + 1, hop, sends) - seconds)
+
+
+def _run(held: Sequence[Slot], micro_batches: int, hop: tuple[Boundary, ...], sends: str) -> Seconds:
+    """All turns by beats: stage i has forward k at beat 2·k + i and backward k at beat 2·(k + pp) − 1 − i, which is 1F1B's order
+    on every stage and puts a turn after all it waits for. (In a beat the forwards come first: a serial gradient waits for one.)"""
+    pp = len(held)
+    line = _Line(held, hop, sends)
+    for beat in range(2 * (micro_batches + pp - 1)):
+        for kind, of in (("forward", lambda i: i), ("backward", lambda i: 2 * pp - 1 - i)):
+            for stage in range(pp):
+                micro_batch, odd = divmod(beat - of(stage), 2)
+                if not odd and 0 <= micro_batch < micro_batches:
+                    line.turn(kind, stage, last=micro_batch == micro_batches - 1)
+    longest: Seconds = 0.0
+    for free in line.free:
+        longest = np.maximum(longest, free) if np.ndim(free) or np.ndim(longest) else max(longest, free)
+    return longest
+
+
+class _Line:
+    """The state of a run: when stages and wires are free, and when what was sent last has come."""
+
+    def __init__(self, held: Sequence[Slot], hop: tuple[Boundary, ...], sends: str) -> None:
+        self.held, self.hop, self.sends = held, hop, sends
+        self.free: list[Seconds] = [0.0] * len(held)
+        self.wires: dict[tuple[str, int], Seconds] = {}
+        self.come: dict[tuple[str, int], list[Seconds]] = {}
+
+    def turn(self, kind: str, stage: int, *, last: bool) -> None:
+        """The next turn of a stage, and its send."""
+        slot, forward = self.held[stage], kind == "forward"
+        ready = self.free[stage]
+        if (kind, stage) in self.come:
+            ready = _later(ready, self.come[kind, stage].pop(0))
+        own = slot.forward if forward else slot.backward + (slot.ending if last else 0.0)
+        self.free[stage] = ready + own
+        to = stage + 1 if forward else stage - 1
+        if 0 <= to < len(self.held):
+            self._send(kind, stage, to)
+
+    def _send(self, kind: str, stage: int, to: int) -> None:
+        link = self.hop[min(stage, to)]
+        begin = _later(self.free[stage], self.wires.get((kind, stage), 0.0))
+        awaited = self.come.get(("forward", stage)) if kind == "backward" and self.sends == "serial" else None
+        if awaited:
+            begin = _later(begin, awaited[0])
+        left = self.wires[kind, stage] = begin + link.wire
+        self.come.setdefault((kind, to), []).append(left + link.delay)
+        if self.sends == "blocking":
+            self.free[stage] = left
+
+
+def _later(one: Seconds, other: Seconds) -> Seconds:
+    """The later of two moments; numbers skip the array's way."""
+    return max(one, other) if isinstance(one, float) and isinstance(other, float) else np.maximum(one, other)
+
+
+__all__ = ["SENDS", "Boundary", "Hop", "boundaries", "gpipe", "one_f_one_b"]

@@ -1,0 +1,1 @@
+"""Validation against measured training across islands."""

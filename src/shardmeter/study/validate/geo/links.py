@@ -1,0 +1,106 @@
+"""The emulated networks of the decentralised-pipeline experiments: which node is where, and what joins two of them.
+
+Rates were limited on the egress of every node, for each kind of link apart: a node's link does not share with other nodes'. In one
+data centre nothing was limited, and the GPUs of an instance share its adapter.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import re
+from collections.abc import Sequence
+from importlib import resources
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shardmeter.core.record import record
+from shardmeter.study.validate.rows import NotModelled
+
+Array = NDArray[np.float64]
+Ranks = NDArray[np.int64]
+INSIDE = re.compile(r"inside ([0-9.]+) *Gbps,? *([0-9.]+) *ms")
+"""How a note says what joins two nodes of one place."""
+BOX = 100e9
+"""Bits per second between two GPUs of an instance (NVLink or PCIe, as the experimenters' own matrices have it)."""
+
+
+@record
+class Network:
+    """What joins each pair of nodes (a node is one GPU), and which nodes share an adapter."""
+
+    delay: Array
+    """(nodes, nodes) seconds one way."""
+    rate: Array
+    """(nodes, nodes) bits per second of the link, before GPUs of an instance share it."""
+    instance: NDArray[np.int64]
+    """(nodes,) which instance a node is in."""
+
+    def apart(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether two nodes are in different instances."""
+        return self.instance[one] != self.instance[other]
+
+    def hops(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> tuple[Array, Array]:
+        """(bits per second, seconds of delay) of transfers that go on at once, from node to node: an adapter is shared by
+        those that leave its instance, or reach it."""
+        apart = self.apart(one, other)
+        size = int(self.instance.max()) + 1
+        leaving = np.bincount(self.instance[one][apart], minlength=size)
+        coming = np.bincount(self.instance[other][apart], minlength=size)
+        flows = np.maximum(leaving[self.instance[one]], coming[self.instance[other]])
+        rate = np.where(apart, self.rate[one, other] / np.maximum(flows, 1), BOX)
+        return rate, np.where(apart, self.delay[one, other], 0.0)
+
+
+@functools.cache
+def _rows() -> tuple[dict[str, str], ...]:
+    text = resources.files("shardmeter").joinpath("data/geo/dtfm_links.csv").read_text(encoding="utf-8")
+    return tuple(csv.DictReader(text.splitlines()))
+
+
+def network(note: str, adapter: dict[str, float]) -> Network:
+    """The network that a row's note names (`case3_…: 2 sites x 32, inside 5 Gbps 1 ms, …`); what it says of the inside of a
+    place stands before our table. `adapter` is what an instance's adapter gives, by case, where it is not what it is sold as.
+
+    Raises NotModelled for a note that names none of our cases."""
+    found = re.match(r"case *([0-9])", note)
+    case = f"case{found[1]}" if found else "case5" if "worldwide" in note.lower() else ""
+    places = [row for row in _rows() if row["case"] == case and row["from"] == row["to"]]
+    if not places:
+        raise NotModelled("the note names none of the networks that we have")
+    inside = INSIDE.search(note)
+    nodes = [(row["from"], int(gpus)) for row in places for gpus in row["gpus"].split()]
+    of = np.repeat(np.array([place for place, _ in nodes]), [gpus for _, gpus in nodes])
+    instance = np.repeat(np.arange(len(nodes)), [gpus for _, gpus in nodes])
+    names = [row["from"] for row in places]
+    delay, rate = np.zeros((len(names),) * 2), np.zeros((len(names),) * 2)
+    for i, one in enumerate(names):
+        for j, other in enumerate(names):
+            delay[i, j], rate[i, j] = _pair(case, one, other)
+        if inside:
+            rate[i, i], delay[i, i] = float(inside[1]), float(inside[2])
+    rate[rate == adapter.get("sold", 0.0)] = adapter.get("gives", 0.0)
+    at = np.array([names.index(str(place)) for place in of])
+    return Network(delay=delay[np.ix_(at, at)] * 1e-3, rate=rate[np.ix_(at, at)] * 1e9, instance=instance)
+
+
+def uniform(rate: float, delay: float, nodes: int) -> Network:
+    """So many single-GPU nodes, all joined alike: bits per second and seconds one way."""
+    square = (nodes, nodes)
+    return Network(delay=np.full(square, delay), rate=np.full(square, rate), instance=np.arange(nodes))
+
+
+def _pair(case: str, one: str, other: str) -> tuple[float, float]:
+    for row in _rows():
+        if row["case"] in (case, "cities") and {row["from"], row["to"]} == {one, other}:
+            return float(row["delay_ms"]), float(row["gbps"])
+    raise NotModelled(f"no link between {one} and {other}")
+
+
+def shuffled(seed: int, nodes: int) -> Sequence[int]:
+    """The experimenters' random assignment: the rank of every node. Rank 0 stays on the first node; the generator is NumPy's
+    old one, shuffled once (scheduler/generate_assignment.py)."""
+    rest = np.arange(1, nodes)
+    np.random.RandomState(seed).shuffle(rest)
+    return [0, *rest.tolist()]

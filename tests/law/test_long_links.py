@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import numpy as np
@@ -63,16 +64,18 @@ def test_gpipe_pays_a_delay_once_each_way_and_1f1b_every_round_trip(name: str) -
         assert (far - near) / 41 == pytest.approx(3 * 2 * 7.0 / 4, rel=0.1)
 
 
-@pytest.mark.parametrize("sends", _long.SENDS)
-def test_a_faster_or_nearer_link_is_never_slower(sends: str) -> None:
-    r = random.Random(sends)
+@pytest.mark.parametrize("serial", [False, True])
+@pytest.mark.parametrize("buffered", [0.0, 1.0, math.inf])
+def test_a_faster_or_nearer_link_is_never_slower(serial: bool, buffered: float) -> None:
+    r = random.Random(7)
     for _ in range(40):
         slots, micro_batches, hop = drawn(r)
         at = r.randrange(len(hop))
+        hop = tuple(changed(one, buffered=buffered) for one in hop)
         better = list(hop)
-        better[at] = Boundary(wire=hop[at].wire * r.random(), delay=hop[at].delay * r.random())
-        before = _long.one_f_one_b(slots, micro_batches, hop, sends)
-        assert _long.one_f_one_b(slots, micro_batches, tuple(better), sends) <= before * (1 + 1e-12)
+        better[at] = changed(hop[at], wire=hop[at].wire * r.random(), delay=hop[at].delay * r.random())
+        before = _long.one_f_one_b(slots, micro_batches, hop, serial=serial)
+        assert _long.one_f_one_b(slots, micro_batches, tuple(better), serial=serial) <= before * (1 + 1e-12)
         assert _long.gpipe(slots, micro_batches, tuple(better)) <= _long.gpipe(slots, micro_batches, hop) * (1 + 1e-12)
 
 
@@ -81,14 +84,17 @@ def test_waiting_to_send_is_never_faster() -> None:
     for _ in range(40):
         slots, micro_batches, hop = drawn(r)
         beside = _long.one_f_one_b(slots, micro_batches, hop)
-        for sends in ("blocking", "serial"):
-            assert _long.one_f_one_b(slots, micro_batches, hop, sends) >= beside * (1 - 1e-12)
+        assert _long.one_f_one_b(slots, micro_batches, hop, serial=True) >= beside * (1 - 1e-12)
+        some, none = (tuple(changed(one, buffered=left) for one in hop) for left in (1.0, 0.0))
+        held_up = _long.one_f_one_b(slots, micro_batches, some)
+        assert held_up >= beside * (1 - 1e-12)
+        assert _long.one_f_one_b(slots, micro_batches, none) >= held_up * (1 - 1e-12)
 
 
 def test_serial_exchange_costs_a_round_trip_each_micro_batch() -> None:
     slot = Slot(first=0, count=6, forward=1.0, input_grad=1.0, weight_grad=1.0)
     hop = (Boundary(wire=2.0, delay=1.5),) * 5
-    steady = _long.one_f_one_b([slot], 61, hop, "serial") - _long.one_f_one_b([slot], 60, hop, "serial")
+    steady = _long.one_f_one_b([slot], 36, hop, serial=True) - _long.one_f_one_b([slot], 35, hop, serial=True)
     assert steady == pytest.approx(slot.whole + 2 * 3.5)
 
 
@@ -128,3 +134,13 @@ def test_a_boundary_too_few_is_refused() -> None:
     for name in SCHEDULES:
         with pytest.raises(ValueError, match="4 stages have 3 boundaries, not 2"):
             schedule(name).makespan([slot], 8, 1, (Boundary(wire=1.0),) * 2)
+
+
+@pytest.mark.parametrize("serial", [False, True])
+def test_many_micro_batches_go_on_as_the_first_did(serial: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    r = random.Random(9)
+    asked = [drawn(r) for _ in range(20)]
+    short = [_long.one_f_one_b(slots, 150, hop, serial=serial) for slots, _, hop in asked]
+    monkeypatch.setattr(_long, "SETTLED", 200)
+    for found, (slots, _, hop) in zip(short, asked, strict=True):
+        assert found == pytest.approx(_long.one_f_one_b(slots, 150, hop, serial=serial), rel=5e-3)

@@ -7,6 +7,7 @@ for what it sent to come back, part of a round trip a micro-batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,17 +25,16 @@ class Boundary:
     """How long one micro-batch's message occupies the wire."""
     delay: Seconds = 0.0
     """How long it is on its way after that: propagation, and what else a message waits for without occupying anything."""
+    buffered: Seconds = math.inf
+    """How much of the wire's time lies in buffers when a send returns: inf = sends never hold the stage up; 0 = it stands still
+    until its message has left."""
 
 
 Hop = Seconds | tuple[Boundary, ...]
 """One send to a neighbour: the same everywhere and all of it on the wire, or for each of the pp − 1 boundaries its own."""
 
-SENDS = ("beside", "blocking", "serial")
-"""What a stage does while it sends. beside: it computes on. blocking: nothing until the message has left. serial: it computes
-on, but a gradient waits until the next activation has come (one operation at a time between two neighbours)."""
-
-SETTLED = 6
-"""Rounds of pp micro-batches that are run turn by turn."""
+SETTLED = 64
+"""Micro-batches that are run turn by turn, or six rounds of pp where that is more: a step is then periodic."""
 
 
 def boundaries(slots: Sequence[Slot], hop: tuple[Boundary, ...]) -> list[Slot]:
@@ -50,7 +50,7 @@ def gpipe(slots: Sequence[Slot], micro_batches: Count, hop: tuple[Boundary, ...]
 
     Each way equal jobs pass the line: the sum of all stages, wires and delays, and m − 1 times the slowest of stages and wires.
     The last backward may be longer (`Slot.ending`): the longest path leaves some stage or wire with it and passes those after.
-    Exact."""
+    Exact for sends beside the compute. Leaves out: what sends hold up (`Boundary.buffered`)."""
     held = boundaries(slots, hop)
     total: Seconds = 0.0
     slowest: Seconds = 0.0
@@ -80,45 +80,46 @@ def _passed(
 
 
 def one_f_one_b(
-    slots: Sequence[Slot], micro_batches: Count, hop: tuple[Boundary, ...], sends: str = "beside"
+    slots: Sequence[Slot], micro_batches: Count, hop: tuple[Boundary, ...], *, serial: bool = False
 ) -> Seconds:
     """Duration of a 1F1B step; seconds broadcast, and `micro_batches` are run for each of their values, parts of one in
-    proportion. `sends` is one of SENDS.
+    proportion. With `serial` exchanges a gradient waits until the next activation has come: one thing at a time between two
+    neighbours.
 
-    Exact for up to SETTLED·pp micro-batches: the turns in their order as a max-plus recurrence; each further round of pp adds what
-    the last one did (0.1 % off where a slow window sets in late). In the steady state n neighbouring stages hold n micro-batches, so
-    that one takes (Σ compute + 2·Σ(wire + delay)) / n of the worst window, or the slowest wire; where a gradient waits for an
-    activation, compute + 2·(wire + delay) at the worst boundary."""
+    Exact for up to SETTLED micro-batches: the turns in their order as a max-plus recurrence; each further round of pp adds
+    what the last one did (0.5 % off at most where a slow window sets in late). In the steady state n neighbouring stages hold n
+    micro-batches, so that one takes (Σ compute + 2·Σ(wire + delay)) / n of the worst window, or the slowest wire; with serial
+    exchanges compute + 2·(wire + delay) at the worst boundary."""
     held = boundaries(slots, hop)
     if np.ndim(micro_batches) == 0:
-        return _counted(held, float(micro_batches), hop, sends)
+        return _counted(held, float(micro_batches), hop, serial)
     counts = np.asarray(micro_batches)
     found: Seconds = 0.0
     for count in np.unique(counts):
-        found = np.where(counts == count, _counted(held, float(count), hop, sends), found)
+        found = np.where(counts == count, _counted(held, float(count), hop, serial), found)
     return found
 
 
-def _counted(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ...], sends: str) -> Seconds:
-    settled, whole = SETTLED * len(held), int(micro_batches)
+def _counted(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ...], serial: bool) -> Seconds:
+    settled, whole = max(SETTLED, 6 * len(held)), int(micro_batches)
     if micro_batches > settled:
-        seconds = _run(held, settled, hop, sends)
-        return seconds + (micro_batches - settled) / len(held) * (seconds - _run(held, settled - len(held), hop, sends))
-    seconds = _run(held, max(whole, 1), hop, sends)
+        seconds = _run(held, settled, hop, serial)
+        return seconds + (micro_batches - settled) / len(held) * (seconds - _run(held, settled - len(held), hop, serial))
+    seconds = _run(held, max(whole, 1), hop, serial)
     if micro_batches <= whole or whole < 1:
         return seconds
-    return seconds + (micro_batches - whole) * (_run(held, whole + 1, hop, sends) - seconds)
+    return seconds + (micro_batches - whole) * (_run(held, whole + 1, hop, serial) - seconds)
 
 
-def _run(held: Sequence[Slot], micro_batches: int, hop: tuple[Boundary, ...], sends: str) -> Seconds:
+def _run(held: Sequence[Slot], micro_batches: int, hop: tuple[Boundary, ...], serial: bool) -> Seconds:
     """All turns by beats: stage i has forward k at beat 2·k + i and backward k at beat 2·(k + pp) − 1 − i, which is 1F1B's order
     on every stage and puts a turn after all it waits for. (In a beat the forwards come first: a serial gradient waits for one.)"""
     pp = len(held)
-    line = _Line(held, hop, sends)
+    line = _Line(held, hop, serial)
     for beat in range(2 * (micro_batches + pp - 1)):
-        for kind, of in (("forward", lambda i: i), ("backward", lambda i: 2 * pp - 1 - i)):
+        for kind in ("forward", "backward"):
             for stage in range(pp):
-                micro_batch, odd = divmod(beat - of(stage), 2)
+                micro_batch, odd = divmod(beat - (stage if kind == "forward" else 2 * pp - 1 - stage), 2)
                 if not odd and 0 <= micro_batch < micro_batches:
                     line.turn(kind, stage, last=micro_batch == micro_batches - 1)
     longest: Seconds = 0.0
@@ -130,8 +131,8 @@ def _run(held: Sequence[Slot], micro_batches: int, hop: tuple[Boundary, ...], se
 class _Line:
     """The state of a run: when stages and wires are free, and when what was sent last has come."""
 
-    def __init__(self, held: Sequence[Slot], hop: tuple[Boundary, ...], sends: str) -> None:
-        self.held, self.hop, self.sends = held, hop, sends
+    def __init__(self, held: Sequence[Slot], hop: tuple[Boundary, ...], serial: bool) -> None:
+        self.held, self.hop, self.serial = held, hop, serial
         self.free: list[Seconds] = [0.0] * len(held)
         self.wires: dict[tuple[str, int], Seconds] = {}
         self.come: dict[tuple[str, int], list[Seconds]] = {}
@@ -151,13 +152,12 @@ class _Line:
     def _send(self, kind: str, stage: int, to: int) -> None:
         link = self.hop[min(stage, to)]
         begin = _later(self.free[stage], self.wires.get((kind, stage), 0.0))
-        awaited = self.come.get(("forward", stage)) if kind == "backward" and self.sends == "serial" else None
+        awaited = self.come.get(("forward", stage)) if kind == "backward" and self.serial else None
         if awaited:
             begin = _later(begin, awaited[0])
         left = self.wires[kind, stage] = begin + link.wire
         self.come.setdefault((kind, to), []).append(left + link.delay)
-        if self.sends == "blocking":
-            self.free[stage] = left
+        self.free[stage] = _later(self.free[stage], left - link.buffered)
 
 
 def _later(one: Seconds, other: Seconds) -> Seconds:
@@ -165,4 +165,4 @@ def _later(one: Seconds, other: Seconds) -> Seconds:
     return max(one, other) if isinstance(one, float) and isinstance(other, float) else np.maximum(one, other)
 
 
-__all__ = ["SENDS", "Boundary", "Hop", "boundaries", "gpipe", "one_f_one_b"]
+__all__ = ["Boundary", "Hop", "boundaries", "gpipe", "one_f_one_b"]

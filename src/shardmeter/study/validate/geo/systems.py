@@ -3,8 +3,8 @@
 The schedules do the adding; here stands what each system asks of the network. What was read in the experimenters' code and in
 NCCL's, Megatron's and DeepSpeed's of the time:
 
-* Sends over TCP do not block: the message fits into NCCL's and the sockets' buffers. Megatron's 1F1B is then the plain schedule, in
-  which a stage waits for what it needs; what it exchanges with a neighbour travels both ways at once.
+* A send returns when what is left of its message fits into NCCL's buffers: at once for one sequence. Megatron's 1F1B is then the
+  plain schedule, in which a stage waits for what it needs; what it exchanges with a neighbour travels both ways at once.
 * Megatron's loss is averaged over the data-parallel group after every micro-batch: a small all-reduce at the last stage.
 * DeepSpeed receives an activation before it sends the last gradient: each exchange is one way after the other.
 * One asynchronous pipeline (GPipe) has one communicator: receive, compute and send of a stage partly stand in a row.
@@ -26,6 +26,8 @@ Array = NDArray[np.float64]
 Ranks = NDArray[np.int64]
 CHUNK = 4 * 2**20 * 8.0
 """Bits that a ring moves per step and rank."""
+BUFFERED = 2 * CHUNK
+"""Bits that a send leaves in NCCL's buffers: two channels, 4 MiB each (its defaults on one TCP adapter)."""
 LIVE = 1e9
 """Parameters that DeepSpeed keeps gathered (stage3_max_live_parameters, its default)."""
 
@@ -71,7 +73,10 @@ def line(network: Network, ranks: Ranks, fitted: Fitted, bits: float, *, answer:
     wire = np.where(apart, fitted.wire, 1.0) * bits / rate
     wait = delay + np.where(apart, answer, 0.0)
     shape = stages - 1, pipelines
-    return tuple(Boundary(wire=w, delay=d) for w, d in zip(wire.reshape(shape), wait.reshape(shape), strict=True))
+    return tuple(
+        Boundary(wire=own, delay=way, buffered=own * min(BUFFERED / bits, 1.0))
+        for own, way in zip(wire.reshape(shape), wait.reshape(shape), strict=True)
+    )
 
 
 def slots(layers: Sequence[float], seconds: float, forward: float) -> list[Slot]:
@@ -120,7 +125,7 @@ def deepspeed(network: Network, ranks: Ranks, work: Work, fitted: Fitted, micro_
     layers[0], layers[-1] = pieces - 1.0, work.layers + 1.0 - pieces * (len(ranks) - 1.0)
     stages = slots(layers, size * work.layer, work.forward())
     hop = line(network, ranks, fitted, size * work.message)
-    return float(np.max(_long.one_f_one_b(stages, float(micro_batches), hop, "serial")))
+    return float(np.max(_long.one_f_one_b(stages, float(micro_batches), hop, serial=True)))
 
 
 def zero_3(network: Network, ranks: Ranks, work: Work, fitted: Fitted, size: int) -> float:

@@ -33,8 +33,10 @@ class Boundary:
 Hop = Seconds | tuple[Boundary, ...]
 """One send to a neighbour: the same everywhere and all of it on the wire, or for each of the pp − 1 boundaries its own."""
 
-SETTLED = 64
-"""Micro-batches that are run turn by turn, or six rounds of pp where that is more: a step is then periodic."""
+PERIOD = 60
+"""Micro-batches after which the steady state of a few stages repeats: a multiple of what 1 to 6 stages hold."""
+SETTLED = 2 * PERIOD
+"""Micro-batches that are run turn by turn, beside what fills the pipe."""
 
 
 def boundaries(slots: Sequence[Slot], hop: tuple[Boundary, ...]) -> list[Slot]:
@@ -101,18 +103,44 @@ def one_f_one_b(
 
 
 def _counted(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ...], serial: bool) -> Seconds:
-    settled, whole = max(SETTLED, 6 * len(held)), int(micro_batches)
+    pp, whole = len(held), int(micro_batches)
+    settled = SETTLED + 2 * pp
     if micro_batches > settled:
-        seconds = _run(held, settled, hop, serial)
-        return seconds + (micro_batches - settled) / len(held) * (seconds - _run(held, settled - len(held), hop, serial))
-    seconds = _run(held, max(whole, 1), hop, serial)
+        seconds, ends = _run(held, settled, hop, serial)
+        period = ends[SETTLED + pp] - ends[SETTLED + pp - PERIOD]
+        return np.maximum(seconds + (micro_batches - settled) / PERIOD * period, _steady(held, micro_batches, hop, serial))
+    seconds, _ = _run(held, max(whole, 1), hop, serial)
     if micro_batches <= whole or whole < 1:
         return seconds
-    return seconds + (micro_batches - whole) * (_run(held, whole + 1, hop, serial) - seconds)
+    return seconds + (micro_batches - whole) * (_run(held, whole + 1, hop, serial)[0] - seconds)
 
 
-def _run(held: Sequence[Slot], micro_batches: int, hop: tuple[Boundary, ...], serial: bool) -> Seconds:
-    """All turns by beats: stage i has forward k at beat 2·k + i and backward k at beat 2·(k + pp) − 1 − i, which is 1F1B's order
+def _steady(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ...], serial: bool) -> Seconds:
+    """The first micro-batch's round trip and, for all that follow, the slowest wire, window or serial exchange: never too long.
+    It is a short step that the fastest of two paths may rule, and a long one this."""
+    trip: Seconds = 0.0
+    slowest: Seconds = 0.0
+    for slot in held:
+        trip = trip + slot.whole
+    for link in hop:
+        trip = trip + 2.0 * (link.wire + link.delay)
+        slowest = np.maximum(slowest, (micro_batches - 1.0) * link.wire)
+    for first in range(len(held)):
+        window = held[first].whole
+        for last in range(first + 1, len(held)):
+            link = hop[last - 1]
+            window = window + held[last].whole + 2.0 * (link.wire + link.delay)
+            length = last + 1.0 - first
+            slowest = np.maximum(slowest, (micro_batches - length) / length * window)
+    if serial:
+        for at, link in enumerate(hop):
+            each = held[at].whole + 2.0 * (link.wire + link.delay)
+            slowest = np.maximum(slowest, (micro_batches - float(len(held))) * each)
+    return trip + slowest
+
+
+def _run(held: Sequence[Slot], micro_batches: int, hop: tuple[Boundary, ...], serial: bool) -> tuple[Seconds, list[Seconds]]:
+    """The whole, and when the first stage ends each backward. All turns go by beats: stage i has forward k at beat 2·k + i and backward k at beat 2·(k + pp) − 1 − i, which is 1F1B's order
     on every stage and puts a turn after all it waits for. (In a beat the forwards come first: a serial gradient waits for one.)"""
     pp = len(held)
     line = _Line(held, hop, serial)
@@ -125,7 +153,7 @@ def _run(held: Sequence[Slot], micro_batches: int, hop: tuple[Boundary, ...], se
     longest: Seconds = 0.0
     for free in line.free:
         longest = np.maximum(longest, free) if np.ndim(free) or np.ndim(longest) else max(longest, free)
-    return longest
+    return longest, line.ends
 
 
 class _Line:
@@ -136,6 +164,7 @@ class _Line:
         self.free: list[Seconds] = [0.0] * len(held)
         self.wires: dict[tuple[str, int], Seconds] = {}
         self.come: dict[tuple[str, int], list[Seconds]] = {}
+        self.ends: list[Seconds] = []
 
     def turn(self, kind: str, stage: int, *, last: bool) -> None:
         """The next turn of a stage, and its send."""
@@ -148,6 +177,8 @@ class _Line:
         to = stage + 1 if forward else stage - 1
         if 0 <= to < len(self.held):
             self._send(kind, stage, to)
+        elif not forward:
+            self.ends.append(self.free[stage])
 
     def _send(self, kind: str, stage: int, to: int) -> None:
         link = self.hop[min(stage, to)]

@@ -15,10 +15,12 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import least_squares  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
 
 from shardmeter.study.validate.geo.constants import BOUNDS, FITTED, Fitted
 from shardmeter.study.validate.geo.pipelines import predict_row
@@ -64,9 +66,10 @@ def fit(rows: Sequence[Row], tries: int) -> Fitted:
     low, high = (np.array([BOUNDS[name][side] for name in NAMES]) for side in (0, 1))
     scale = high - low
 
-    def residuals(point: np.ndarray) -> np.ndarray:
+    def residuals(point: NDArray[np.float64]) -> NDArray[np.float64]:
         fitted = Fitted(**dict(zip(NAMES, (low + point * scale).tolist(), strict=True)))
-        return weights * np.array([np.log(predict_row(row, fitted) / float(row["value"])) for row in rows])
+        logs = [float(np.log(predict_row(row, fitted) / float(row["value"]))) for row in rows]
+        return np.asarray(weights * np.array(logs), dtype=np.float64)
 
     found = least_squares(
         residuals, np.clip((START - low) / scale, 1e-3, 1 - 1e-3), bounds=(0.0, 1.0), loss="soft_l1", f_scale=0.1,
@@ -85,6 +88,20 @@ def table(found: Mapping[tuple[str, str], Sequence[float]]) -> str:
     return "\n".join([*lines, f"{'all':69s} {len(every):4d} {100 * np.mean(np.abs(every)):6.1f}"])
 
 
+def order(rows: Sequence[Row], fitted: Fitted) -> str:
+    """In how many cells (network, layers, batch) the fastest system is predicted, and how many pairs of systems in order."""
+    cells: dict[tuple[str, str, str], list[tuple[float, float]]] = defaultdict(list)
+    for row in rows:
+        if network(row) != "uniform":
+            cell = network(row), row["n_layers"], row["global_batch_tokens"]
+            cells[cell].append((float(row["value"]), predict_row(row, fitted)))
+    fastest = sum(min(own)[1] == min(predicted for _, predicted in own) for own in cells.values())
+    pairs = [
+        (one[0] - other[0]) * (one[1] - other[1]) > 0.0 for own in cells.values() for one, other in combinations(own, 2)
+    ]
+    return f"fastest system right in {fastest} of {len(cells)} cells, {sum(pairs)} of {len(pairs)} pairs in order"
+
+
 def main(arguments: Sequence[str]) -> None:
     """Fit, and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -95,13 +112,19 @@ def main(arguments: Sequence[str]) -> None:
     with asked.rows.open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if fitted_on(row)]
     fitted = fit(rows, asked.tries)
-    print(asdict(fitted), table(errors(rows, fitted)), sep="\n")
+    print(asdict(fitted), table(errors(rows, fitted)), order(rows, fitted), sep="\n")
     if not asked.held_out:
         return
     plain = [row for row in rows if not row["method"].startswith("ZeRO")]
     for case in ("case1", "case2", "case3", "case4"):
         left = fit([row for row in plain if network(row) != case], asked.tries)
-        print(case, "held out", asdict(left), table(errors([row for row in plain if network(row) == case], left)), sep="\n")
+        print(
+            case,
+            "held out",
+            asdict(left),
+            table(errors([row for row in plain if network(row) == case], left)),
+            sep="\n",
+        )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from shardmeter.core.errors import UnknownName
-from shardmeter.core.units import Count, Seconds
+from shardmeter.core.units import Count
 from shardmeter.schedules._long import Boundary, Hop
 from shardmeter.schedules._routes import Key, Traits, content, needs
 from shardmeter.schedules._slots import Op, Slot, stages
@@ -64,7 +64,7 @@ def owed(module: ModuleType, position: int, pp: int, micro_batches: Count, virtu
 
 
 def turns_of(
-    module: ModuleType, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Seconds
+    module: ModuleType, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Hop
 ) -> list[tuple[Op, ...]]:
     """The turns of all stages."""
     if hasattr(module, "orders"):

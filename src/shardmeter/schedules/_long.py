@@ -108,7 +108,9 @@ def _counted(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ..
     if micro_batches > settled:
         seconds, ends = _run(held, settled, hop, serial)
         period = ends[SETTLED + pp] - ends[SETTLED + pp - PERIOD]
-        return np.maximum(seconds + (micro_batches - settled) / PERIOD * period, _steady(held, micro_batches, hop, serial))
+        return np.maximum(
+            seconds + (micro_batches - settled) / PERIOD * period, _steady(held, micro_batches, hop, serial)
+        )
     seconds, _ = _run(held, max(whole, 1), hop, serial)
     if micro_batches <= whole or whole < 1:
         return seconds
@@ -139,7 +141,9 @@ def _steady(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ...
     return trip + slowest
 
 
-def _run(held: Sequence[Slot], micro_batches: int, hop: tuple[Boundary, ...], serial: bool) -> tuple[Seconds, list[Seconds]]:
+def _run(
+    held: Sequence[Slot], micro_batches: int, hop: tuple[Boundary, ...], serial: bool
+) -> tuple[Seconds, list[Seconds]]:
     """The whole, and when the first stage ends each backward. All turns go by beats: stage i has forward k at beat 2·k + i and backward k at beat 2·(k + pp) − 1 − i, which is 1F1B's order
     on every stage and puts a turn after all it waits for. (In a beat the forwards come first: a serial gradient waits for one.)"""
     pp = len(held)

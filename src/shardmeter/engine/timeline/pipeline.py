@@ -76,12 +76,19 @@ def program(
                 made.tasks[done].seconds += float(link.wire)
                 made.wait(index, done)
                 continue
-            way = (source[0], key[0], source[1] == "forward")
-            if way not in wires:
-                wires[way] = made.stream(f"send {source[1]} to {key[0]}", source[0], shared=True)
-            sent = made.add(f"send {source[2]}", wires[way], float(link.wire), (done,), kind="send")
-            if link.delay:  # any number of messages are on their way at once
-                under_way = made.stream(f"{source[1]} {source[2]} to {key[0]}", source[0], shared=True)
-                sent = made.add(f"way {source[2]}", under_way, float(link.delay), (sent,), kind="send")
-            made.wait(index, sent)
+            made.wait(index, _sent(made, wires, source, key, link, done))
     return made
+
+
+def _sent(
+    made: Program, wires: dict[tuple[int, int, bool], int], source: Key, key: Key, link: Boundary, done: int
+) -> int:
+    """The task after which the result of a turn has come to another device: its wire one at a time, then any number at once."""
+    way = (source[0], key[0], source[1] == "forward")
+    if way not in wires:
+        wires[way] = made.stream(f"send {source[1]} to {key[0]}", source[0], shared=True)
+    sent = made.add(f"send {source[2]}", wires[way], float(link.wire), (done,), kind="send")
+    if not link.delay:
+        return sent
+    under_way = made.stream(f"{source[1]} {source[2]} to {key[0]}", source[0], shared=True)
+    return made.add(f"way {source[2]}", under_way, float(link.delay), (sent,), kind="send")

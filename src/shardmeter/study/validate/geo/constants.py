@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Ratio, Seconds
 
-FITTED_ON = "DTFM cases 1-4 of 2022 and the six throttled Megatron rows of 2022-04-27, by scripts/fit_geo.py, 2026-11-29"
+FITTED_ON = (
+    "DTFM cases 1-4 of 2022 and the six throttled Megatron rows of 2022-04-27, by scripts/fit_geo.py, 2026-11-29"
+)
 
 
 @record
 class Fitted:
-    """Eight numbers for all systems and networks of those runs."""
+    """Eight numbers for all systems and networks of those runs: seconds, bits per second and ratios."""
 
-    layer: Seconds
+    layer: float
     """Forward, recompute and backward of one layer (d 2048) and sequence (2048) on a V100, fp16, PyTorch's own kernels."""
-    layer_fused: Seconds
+    layer_fused: float
     """The same with Megatron's fused kernels."""
-    wire: Ratio
+    wire: float
     """Bytes on the wire over bytes of the tensor: headers, and what TCP does not reach of a link."""
-    handling: Seconds
+    handling: float
     """What a stage does for one micro-batch and direction to receive and send over sockets, beside its compute."""
-    unhidden: Ratio
+    unhidden: float
     """Part of a transfer that an asynchronous stage does not hide: one communicator does one thing at a time."""
-    answer: Seconds
+    answer: float
     """How long a message that a stage waits for is under way beside wire and propagation (1F1B over idle TCP connections)."""
     adapter: float
     """Bits per second that a 25 Gbit/s adapter gives to eight GPUs over TCP."""
-    gathers: Ratio
+    gathers: float
     """ZeRO-3: trips around the ring for every layer that is gathered anew."""
 
 

@@ -39,17 +39,18 @@ class Network:
 
     def apart(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether two nodes are in different instances."""
-        return self.instance[one] != self.instance[other]
+        different: NDArray[np.bool_] = self.instance[one] != self.instance[other]
+        return different
 
-    def hops(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> tuple[Array, Array]:
-        """(bits per second, seconds of delay) of transfers that go on at once, from node to node: an adapter is shared by
-        those that leave its instance, or reach it."""
+    def hops(self, one: Ranks, other: Ranks, at_once: float = 1.0) -> tuple[Array, Array]:
+        """(bits per second, seconds of delay) of transfers from node to node: an adapter is shared by those that leave its
+        instance, or reach it, and is met by so many of the others `at_once`."""
         apart = self.apart(one, other)
         size = int(self.instance.max()) + 1
         leaving = np.bincount(self.instance[one][apart], minlength=size)
         coming = np.bincount(self.instance[other][apart], minlength=size)
         flows = np.maximum(leaving[self.instance[one]], coming[self.instance[other]])
-        rate = np.where(apart, self.rate[one, other] / np.maximum(flows, 1), BOX)
+        rate = np.where(apart, self.rate[one, other] / (1.0 + at_once * np.maximum(flows - 1.0, 0.0)), BOX)
         return rate, np.where(apart, self.delay[one, other], 0.0)
 
 

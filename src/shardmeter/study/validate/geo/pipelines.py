@@ -35,7 +35,11 @@ def _case(method: str, row: Mapping[str, str], fitted: Fitted) -> float:
     layers, batch = round(float(row["n_layers"])), _sequences(row)
     plain = Work(layers=layers, width=2048, sequence=2048, bytes=2.0, layer=fitted.layer)
     fused = Work(layers=layers, width=2048, sequence=2048, bytes=2.0, layer=fitted.layer_fused)
-    sold = {"sold": 25.0, "gives": fitted.adapter * 1e-9} if "case1" in row["notes"][:6] else {"sold": 10.0, "gives": NIC * 1e-9}
+    sold = (
+        {"sold": 25.0, "gives": fitted.adapter * 1e-9}
+        if "case1" in row["notes"][:6]
+        else {"sold": 10.0, "gives": NIC * 1e-9}
+    )
     net = network(row["notes"], sold)
     random = "wo scheduler" in method
     if method.startswith("ours"):
@@ -70,7 +74,9 @@ def _throttled(method: str, row: Mapping[str, str], fitted: Fitted) -> float:
         layer = fitted.layer_fused if precision == "fp16" else layer
         work = Work(layers=layers, width=width, sequence=sequence, bytes=2.0 if precision == "fp16" else 4.0,
                     layer=layer if recompute else 0.75 * layer, recompute=recompute)  # fmt: skip
-        stages, tensor = (int(found[1]) if (found := re.search(key, method)) else 1 for key in (r"p+([0-9]+)", r"t(?:p)?([0-9]+)"))
+        stages, tensor = (
+            int(found[1]) if (found := re.search(key, method)) else 1 for key in (r"p+([0-9]+)", r"t(?:p)?([0-9]+)")
+        )
         return _megatron(net, np.arange(nodes), work, fitted, batch, stages, tensor)
     if not stated or not method.startswith(("gpipe", "1f1b")):
         raise NotModelled(f"no model of the system {row['method']!r}")
@@ -91,11 +97,11 @@ def _pipelines(net: Network, work: Work, fitted: Fitted, stages: int, batch: int
         return seconds
     if "allreduce" in method:  # tensor by tensor, some 16 of each layer
         tensors = 16.0 * work.layers / stages
-        return seconds + tensors * systems.all_reduce(net, ranks, bits / tensors, fitted)
+        return seconds + tensors * systems.all_reduce(net, ranks, bits / tensors)
     if "sharded" in method:
         share = 2.0 * (replicas - 1.0) / replicas
         return seconds + share * fitted.wire * float(bits.max()) / float(net.rate.min()) + 4.0 * float(net.delay.max())
-    return seconds + systems.central(net, ranks, bits, fitted)
+    return seconds + systems.central(net, ranks, bits)
 
 
 def _ours(net: Network, node: Ranks, work: Work, fitted: Fitted, batch: int) -> float:
@@ -104,25 +110,23 @@ def _ours(net: Network, node: Ranks, work: Work, fitted: Fitted, batch: int) -> 
     micro_batches = FLUSH_WIDE if work.layers >= 40 else FLUSH
     flushes = batch / (FLUSH * REPLICAS)
     seconds = flushes * systems.gpipe(net, ranks, work, fitted, micro_batches)
-    return seconds + systems.central(net, ranks, systems.stage_bits(work, STAGES), fitted)
+    return seconds + systems.central(net, ranks, systems.stage_bits(work, STAGES))
 
 
-def _megatron(
-    net: Network, node: Ranks, work: Work, fitted: Fitted, batch: int, stages: int, tensor: int
-) -> float:
+def _megatron(net: Network, node: Ranks, work: Work, fitted: Fitted, batch: int, stages: int, tensor: int) -> float:
     """Tensor ranks innermost, then data, then stages outermost."""
     replicas = len(node) // (stages * tensor)
     grid = node.reshape(stages, replicas, tensor)
     heads = grid[:, :, 0]
     seconds = systems.megatron(net, heads, work, fitted, batch // replicas, tensor, heads[-1])
-    return seconds + systems.all_reduce(net, heads, systems.stage_bits(work, stages) / tensor, fitted)
+    return seconds + systems.all_reduce(net, heads, systems.stage_bits(work, stages) / tensor)
 
 
 def _deepspeed(net: Network, node: Ranks, work: Work, fitted: Fitted, batch: int) -> float:
     """Data ranks inside, stages outside; ZeRO-1 moves as much as an all-reduce."""
     ranks = node.reshape(STAGES, REPLICAS)
     seconds = systems.deepspeed(net, ranks, work, fitted, batch // (REPLICAS * DEEPSPEED_SIZE), DEEPSPEED_SIZE)
-    return seconds + systems.all_reduce(net, ranks, systems.stage_bits(work, STAGES), fitted)
+    return seconds + systems.all_reduce(net, ranks, systems.stage_bits(work, STAGES))
 
 
 def _mean(net: Network, random: bool, seconds: Callable[[Ranks], float], *, hosts: bool = False) -> float:

@@ -6,6 +6,7 @@ NCCL's, Megatron's and DeepSpeed's of the time:
 * A send returns when what is left of its message fits into NCCL's buffers: at once for one sequence. Megatron's 1F1B is then the
   plain schedule, in which a stage waits for what it needs; what it exchanges with a neighbour travels both ways at once.
 * Megatron's loss is averaged over the data-parallel group after every micro-batch: a small all-reduce at the last stage.
+* That all-reduce keeps Megatron's pipelines in step, so that they meet at a shared adapter; DeepSpeed's drift apart.
 * DeepSpeed receives an activation before it sends the last gradient: each exchange is one way after the other.
 * One asynchronous pipeline (GPipe) has one communicator: receive, compute and send of a stage partly stand in a row.
 """
@@ -15,19 +16,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from shardmeter.core.record import changed, record
 from shardmeter.schedules import Boundary, Slot, _long
 from shardmeter.study.validate.geo.constants import NIC, TENSOR, Fitted
-from shardmeter.study.validate.geo.links import BOX, Network
+from shardmeter.study.validate.geo.links import BOX, Array, Network, Ranks
 
-Array = NDArray[np.float64]
-Ranks = NDArray[np.int64]
 CHUNK = 4 * 2**20 * 8.0
 """Bits that a ring moves per step and rank."""
 BUFFERED = 2 * CHUNK
 """Bits that a send leaves in NCCL's buffers: two channels, 4 MiB each (its defaults on one TCP adapter)."""
+DRIFTING = 0.5
+"""Of the other pipelines, those that use a shared adapter at the same time where nothing keeps the pipelines in step (halfway
+between none and all; not fitted)."""
 LIVE = 1e9
 """Parameters that DeepSpeed keeps gathered (stage3_max_live_parameters, its default)."""
 
@@ -65,10 +66,12 @@ class Work:
         return 0.25 if self.recompute else 1.0 / 3.0
 
 
-def line(network: Network, ranks: Ranks, fitted: Fitted, bits: float, *, answer: float = 0.0) -> tuple[Boundary, ...]:
+def line(
+    network: Network, ranks: Ranks, fitted: Fitted, bits: float, *, answer: float = 0.0, at_once: float = 1.0
+) -> tuple[Boundary, ...]:
     """The boundaries of pipelines that run at once: `ranks` is (stages, pipelines) nodes; seconds are (pipelines,)."""
     stages, pipelines = ranks.shape
-    rate, delay = network.hops(ranks[:-1].ravel(), ranks[1:].ravel())
+    rate, delay = network.hops(ranks[:-1].ravel(), ranks[1:].ravel(), at_once)
     apart = network.apart(ranks[:-1].ravel(), ranks[1:].ravel())
     wire = np.where(apart, fitted.wire, 1.0) * bits / rate
     wait = delay + np.where(apart, answer, 0.0)
@@ -82,7 +85,13 @@ def line(network: Network, ranks: Ranks, fitted: Fitted, bits: float, *, answer:
 def slots(layers: Sequence[float], seconds: float, forward: float) -> list[Slot]:
     """A stage for each number of layers, at so many seconds a layer."""
     return [
-        Slot(first=at, count=1, forward=own * seconds * forward, input_grad=own * seconds * (1.0 - forward), weight_grad=0.0)
+        Slot(
+            first=at,
+            count=1,
+            forward=own * seconds * forward,
+            input_grad=own * seconds * (1.0 - forward),
+            weight_grad=0.0,
+        )
         for at, own in enumerate(layers)
     ]
 
@@ -105,15 +114,22 @@ def gpipe(network: Network, ranks: Ranks, work: Work, fitted: Fitted, micro_batc
 
 
 def megatron(
-    network: Network, ranks: Ranks, work: Work, fitted: Fitted, micro_batches: int, tensor: int = 1, loss: Ranks | None = None
+    network: Network,
+    ranks: Ranks,
+    work: Work,
+    fitted: Fitted,
+    micro_batches: int,
+    tensor: int = 1,
+    loss: Ranks | None = None,
 ) -> float:
     """1F1B of Megatron-LM, of the slowest pipeline. `ranks` (stages, pipelines) are the first ranks of the tensor groups, the
-    others follow; `loss` are the nodes over which the last stage averages the loss of every micro-batch."""
+    others follow, each with its share of a message; `loss` are the nodes over which the last stage averages the loss of every
+    micro-batch."""
     seconds = work.layer / tensor + (_tensor_parallel(network, ranks, work, fitted, tensor) if tensor > 1 else 0.0)
     stages = slots([work.layers / len(ranks)] * len(ranks), seconds, work.forward())
     if loss is not None:
         stages[-1] = changed(stages[-1], forward=stages[-1].forward + tree(network, loss))
-    hop = line(network, ranks, fitted, work.message, answer=fitted.answer)
+    hop = line(network, ranks, fitted, work.message, answer=fitted.answer / tensor)
     return float(np.max(_long.one_f_one_b(stages, float(micro_batches), hop)))
 
 
@@ -124,7 +140,7 @@ def deepspeed(network: Network, ranks: Ranks, work: Work, fitted: Fitted, micro_
     layers = [float(pieces)] * len(ranks)
     layers[0], layers[-1] = pieces - 1.0, work.layers + 1.0 - pieces * (len(ranks) - 1.0)
     stages = slots(layers, size * work.layer, work.forward())
-    hop = line(network, ranks, fitted, size * work.message)
+    hop = line(network, ranks, fitted, size * work.message, at_once=DRIFTING)
     return float(np.max(_long.one_f_one_b(stages, float(micro_batches), hop, serial=True)))
 
 
@@ -169,7 +185,7 @@ def tree(network: Network, nodes: Ranks) -> float:
     return 2.0 * longest
 
 
-def all_reduce(network: Network, groups: Ranks, bits: Sequence[float] | Array, fitted: Fitted) -> float:
+def all_reduce(network: Network, groups: Ranks, bits: Sequence[float] | Array) -> float:
     """A ring over each row of `groups` (groups, ranks) at once, of so many bits each; the slowest of them.
 
     Bound by the slowest link, or by steps that wait for each other."""
@@ -184,7 +200,7 @@ def all_reduce(network: Network, groups: Ranks, bits: Sequence[float] | Array, f
     return float(longest)
 
 
-def central(network: Network, groups: Ranks, bits: Sequence[float] | Array, fitted: Fitted) -> float:
+def central(network: Network, groups: Ranks, bits: Sequence[float] | Array) -> float:
     """A reduction to the first rank of each row of `groups` and a broadcast from it, both along a chain; the slowest row."""
     rate, delay = network.hops(groups[:, :-1].ravel(), groups[:, 1:].ravel())
     shape = groups.shape[0], groups.shape[1] - 1

@@ -78,9 +78,13 @@ def _throttled(method: str, row: Mapping[str, str], fitted: Fitted) -> float:
             int(found[1]) if (found := re.search(key, method)) else 1 for key in (r"p+([0-9]+)", r"t(?:p)?([0-9]+)")
         )
         return _megatron(net, np.arange(nodes), work, fitted, batch, stages, tensor)
+    work = Work(layers=layers, width=width, sequence=sequence, bytes=2.0 if precision == "fp16" else 4.0, layer=layer)
+    if method.startswith("zero-3") and "fairscale" in row["model"]:
+        # two passes over the parameters, as an all-reduce makes
+        whole = systems.stage_bits(work, 1)
+        return systems.all_reduce(net, np.arange(nodes)[None], whole) + batch / nodes * layers * layer
     if not stated or not method.startswith(("gpipe", "1f1b")):
         raise NotModelled(f"no model of the system {row['method']!r}")
-    work = Work(layers=layers, width=width, sequence=sequence, bytes=2.0 if precision == "fp16" else 4.0, layer=layer)
     return _pipelines(net, work, fitted, int(stated[1]), batch, method)
 
 
@@ -88,10 +92,9 @@ def _pipelines(net: Network, work: Work, fitted: Fitted, stages: int, batch: int
     ranks = np.arange(len(net.instance)).reshape(-1, stages).T
     replicas = ranks.shape[1]
     each = batch // replicas
-    if method.startswith("1f1b"):
-        raise NotModelled("the experimenters' own 1F1B")
     flushes, size = (2, FLUSH) if "ours" in method else (1, each)
-    seconds = flushes * systems.gpipe(net, ranks, work, fitted, size)
+    schedule = systems.one_f_one_b if method.startswith("1f1b") else systems.gpipe
+    seconds = flushes * schedule(net, ranks, work, fitted, size)
     bits = systems.stage_bits(work, stages)
     if replicas == 1:
         return seconds

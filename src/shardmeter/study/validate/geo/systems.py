@@ -19,7 +19,7 @@ import numpy as np
 
 from shardmeter.core.record import changed, record
 from shardmeter.schedules import Boundary, Slot, _long
-from shardmeter.study.validate.geo.constants import NIC, TENSOR, Fitted
+from shardmeter.study.validate.geo.constants import TENSOR, Fitted
 from shardmeter.study.validate.geo.links import BOX, Array, Network, Ranks
 
 CHUNK = 4 * 2**20 * 8.0
@@ -98,6 +98,20 @@ def slots(layers: Sequence[float], seconds: float, forward: float) -> list[Slot]
 
 def gpipe(network: Network, ranks: Ranks, work: Work, fitted: Fitted, micro_batches: int) -> float:
     """One flush of asynchronous GPipe, of the slowest pipeline; micro-batches of one sequence."""
+    stages, hop = _asynchronous(network, ranks, work, fitted)
+    return float(np.max(_long.gpipe(stages, float(micro_batches), hop)))
+
+
+def one_f_one_b(network: Network, ranks: Ranks, work: Work, fitted: Fitted, micro_batches: int) -> float:
+    """One flush of the same runtime's 1F1B."""
+    stages, hop = _asynchronous(network, ranks, work, fitted)
+    return float(np.max(_long.one_f_one_b(stages, float(micro_batches), hop)))
+
+
+def _asynchronous(
+    network: Network, ranks: Ranks, work: Work, fitted: Fitted
+) -> tuple[list[Slot], tuple[Boundary, ...]]:
+    """Stages that handle sockets beside their compute and do not hide all of a transfer, and what joins them."""
     hop = line(network, ranks, fitted, work.message)
     stages = slots([work.layers / len(ranks)] * len(ranks), work.layer, work.forward())
     apart = network.apart(ranks[:-1].ravel(), ranks[1:].ravel()).reshape(len(ranks) - 1, -1)
@@ -110,7 +124,7 @@ def gpipe(network: Network, ranks: Ranks, work: Work, fitted: Fitted, micro_batc
             forward=slot.forward + over + fitted.unhidden * np.minimum(slot.forward, longest),
             input_grad=slot.input_grad + over + fitted.unhidden * np.minimum(slot.input_grad, longest),
         )
-    return float(np.max(_long.gpipe(stages, float(micro_batches), hop)))
+    return stages, hop
 
 
 def megatron(
@@ -188,15 +202,16 @@ def tree(network: Network, nodes: Ranks) -> float:
 def all_reduce(network: Network, groups: Ranks, bits: Sequence[float] | Array) -> float:
     """A ring over each row of `groups` (groups, ranks) at once, of so many bits each; the slowest of them.
 
-    Bound by the slowest link, or by steps that wait for each other."""
+    Bound by the slowest link, or by steps that wait for each other; less than a step's chunk may go by a tree."""
     rate, delay = network.hops(groups.ravel(), np.roll(groups, -1, axis=1).ravel())
-    members = groups.shape[1]
+    members = float(groups.shape[1])
     longest = 0.0
     for own, way, load in zip(rate.reshape(groups.shape), delay.reshape(groups.shape), bits, strict=True):
         wide = 2.0 * (members - 1.0) / members * load / own.min() + 3.9 * way.max()
         steps = 2.0 * (members - 1.0) * max(np.ceil(load / members / CHUNK - 0.3), 1.0)
-        chunk = min(CHUNK, load / members)
-        longest = max(longest, wide, steps * (1.05 * way.mean() + 0.65 * chunk / own.min()))
+        waiting = steps * (1.05 * way.mean() + 0.65 * min(CHUNK, load / members) / own.min())
+        least = 4.0 * np.log2(members) * way.max() + 2.0 * load / own.min() if load <= CHUNK else np.inf
+        longest = max(longest, min(max(wide, waiting), least))
     return float(longest)
 
 
@@ -215,4 +230,4 @@ def stage_bits(work: Work, stages: int) -> Array:
     return np.asarray(parameters * work.bytes * 8.0)
 
 
-__all__ = ["NIC", "Work", "all_reduce", "central", "deepspeed", "gpipe", "megatron", "stage_bits", "zero_3"]
+__all__ = ["Work", "all_reduce", "central", "deepspeed", "gpipe", "megatron", "one_f_one_b", "stage_bits", "zero_3"]

@@ -115,4 +115,5 @@ def test_constants_are_few_and_within_what_is_possible() -> None:
     assert len(BOUNDS) == 8
     for name, (low, high) in BOUNDS.items():
         assert low < getattr(FITTED, name) < high
-    assert predict_row(asked(3, "Ours w scheduler"), changed(FITTED, layer=2 * FITTED.layer)) > 26
+    slow = changed(FITTED, layer=2 * FITTED.layer)
+    assert predict_row(asked(1, "Ours w scheduler"), slow) > 1.5 * predict_row(asked(1, "Ours w scheduler"))

@@ -42,14 +42,16 @@ class Network:
         different: NDArray[np.bool_] = self.instance[one] != self.instance[other]
         return different
 
-    def hops(self, one: Ranks, other: Ranks, at_once: float = 1.0) -> tuple[Array, Array]:
-        """(bits per second, seconds of delay) of transfers from node to node: an adapter is shared by those that leave its
-        instance, or reach it, and is met by so many of the others `at_once`."""
+    def hops(self, one: Ranks, other: Ranks, at_once: float = 1.0, load: Array | None = None) -> tuple[Array, Array]:
+        """(bits per second, seconds of delay) of transfers from node to node. An adapter is shared by those that leave its
+        instance, or reach it, and is met by so many of the others `at_once`; transfers of unlike `load` share it so that all
+        end when it has moved them all."""
         apart = self.apart(one, other)
         size = int(self.instance.max()) + 1
-        leaving = np.bincount(self.instance[one][apart], minlength=size)
-        coming = np.bincount(self.instance[other][apart], minlength=size)
-        flows = np.maximum(leaving[self.instance[one]], coming[self.instance[other]])
+        each = np.ones(len(one)) if load is None else load
+        leaving = np.bincount(self.instance[one][apart], weights=each[apart], minlength=size)
+        coming = np.bincount(self.instance[other][apart], weights=each[apart], minlength=size)
+        flows = np.maximum(leaving[self.instance[one]], coming[self.instance[other]]) / each
         rate = np.where(apart, self.rate[one, other] / (1.0 + at_once * np.maximum(flows - 1.0, 0.0)), BOX)
         return rate, np.where(apart, self.delay[one, other], 0.0)
 

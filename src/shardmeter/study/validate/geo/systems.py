@@ -203,7 +203,8 @@ def all_reduce(network: Network, groups: Ranks, bits: Sequence[float] | Array) -
     """A ring over each row of `groups` (groups, ranks) at once, of so many bits each; the slowest of them.
 
     Bound by the slowest link, or by steps that wait for each other; less than a step's chunk may go by a tree."""
-    rate, delay = network.hops(groups.ravel(), np.roll(groups, -1, axis=1).ravel())
+    load = np.repeat(bits, groups.shape[1])
+    rate, delay = network.hops(groups.ravel(), np.roll(groups, -1, axis=1).ravel(), load=load)
     members = float(groups.shape[1])
     longest = 0.0
     for own, way, load in zip(rate.reshape(groups.shape), delay.reshape(groups.shape), bits, strict=True):
@@ -217,7 +218,8 @@ def all_reduce(network: Network, groups: Ranks, bits: Sequence[float] | Array) -
 
 def central(network: Network, groups: Ranks, bits: Sequence[float] | Array) -> float:
     """A reduction to the first rank of each row of `groups` and a broadcast from it, both along a chain; the slowest row."""
-    rate, delay = network.hops(groups[:, :-1].ravel(), groups[:, 1:].ravel())
+    load = np.repeat(bits, groups.shape[1] - 1)
+    rate, delay = network.hops(groups[:, :-1].ravel(), groups[:, 1:].ravel(), load=load)
     shape = groups.shape[0], groups.shape[1] - 1
     each = np.asarray(bits) / rate.reshape(shape).min(axis=1) + delay.reshape(shape).sum(axis=1)
     return float(2.0 * each.max())

@@ -20,8 +20,6 @@ from shardmeter.study.validate.rows import NotModelled
 
 Array = NDArray[np.float64]
 Ranks = NDArray[np.int64]
-INSIDE = re.compile(r"inside ([0-9.]+) *Gbps,? *([0-9.]+) *ms")
-"""How a note says what joins two nodes of one place."""
 BOX = 100e9
 """Bits per second between two GPUs of an instance (NVLink or PCIe, as the experimenters' own matrices have it)."""
 
@@ -36,6 +34,8 @@ class Network:
     """(nodes, nodes) bits per second of the link, before GPUs of an instance share it."""
     instance: NDArray[np.int64]
     """(nodes,) which instance a node is in."""
+    scheduled: NDArray[np.int64]
+    """(nodes,) the rank that the experimenters' scheduler gave to a node: mostly its place in the list."""
 
     def apart(self, one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether two nodes are in different instances."""
@@ -63,35 +63,34 @@ def _rows() -> tuple[dict[str, str], ...]:
 
 
 def network(note: str, adapter: dict[str, float]) -> Network:
-    """The network that a row's note names (`case3_…: 2 sites x 32, inside 5 Gbps 1 ms, …`); what it says of the inside of a
-    place stands before our table. `adapter` is what an instance's adapter gives, by case, where it is not what it is sold as.
+    """The network that a row's note names (`case3_…: 2 sites x 32, …`, `case5_2…`, `worldwide …`). `adapter` is what an adapter of
+    one rate gives where it is not what it is `sold` as, in Gbit/s.
 
-    Raises NotModelled for a note that names none of our cases."""
-    found = re.match(r"case *([0-9])", note)
-    case = f"case{found[1]}" if found else "case5" if "worldwide" in note.lower() else ""
-    places = [row for row in _rows() if row["case"] == case and row["from"] == row["to"]]
-    if not places:
+    The delay inside a place is that of the scripts that emulated it (the scheduler's own table has another in case 4).
+    Raises NotModelled for a note that names none of our networks."""
+    found = re.match(r"(case) *([0-9](?:[_-]2\b)?)", note.lower())
+    case = found[1] + found[2].replace("-", "_") if found else "case5" if "worldwide" in note.lower() else ""
+    rows = [row for row in _rows() if row["case"] == case and row["from"] == row["to"]]
+    if not rows:
         raise NotModelled("the note names none of the networks that we have")
-    inside = INSIDE.search(note)
-    nodes = [(row["from"], int(gpus)) for row in places for gpus in row["gpus"].split()]
-    of = np.repeat(np.array([place for place, _ in nodes]), [gpus for _, gpus in nodes])
-    instance = np.repeat(np.arange(len(nodes)), [gpus for _, gpus in nodes])
-    names = [row["from"] for row in places]
-    delay, rate = np.zeros((len(names),) * 2), np.zeros((len(names),) * 2)
-    for i, one in enumerate(names):
-        for j, other in enumerate(names):
-            delay[i, j], rate[i, j] = _pair(case, one, other)
-        if inside:
-            rate[i, i], delay[i, i] = float(inside[1]), float(inside[2])
+    nodes = [(row["from"], int(gpus)) for row in rows for gpus in row["gpus"].split()]
+    gpus = [count for _, count in nodes]
+    names = list(dict.fromkeys(row["from"] for row in rows))
+    pairs = np.array([[_pair(case, one, other) for other in names] for one in names])
+    delay, rate = pairs[..., 0], pairs[..., 1]
     rate[rate == adapter.get("sold", 0.0)] = adapter.get("gives", 0.0)
-    at = np.array([names.index(str(place)) for place in of])
-    return Network(delay=delay[np.ix_(at, at)] * 1e-3, rate=rate[np.ix_(at, at)] * 1e9, instance=instance)
+    at = np.repeat([names.index(place) for place, _ in nodes], gpus)
+    ranks = [int(row["ranks"]) for row in rows if row["ranks"]]
+    return Network(
+        delay=delay[np.ix_(at, at)] * 1e-3, rate=rate[np.ix_(at, at)] * 1e9, instance=np.repeat(np.arange(len(nodes)), gpus),
+        scheduled=np.array(ranks or np.arange(len(at))),
+    )  # fmt: skip
 
 
 def uniform(rate: float, delay: float, nodes: int) -> Network:
     """So many single-GPU nodes, all joined alike: bits per second and seconds one way."""
-    square = (nodes, nodes)
-    return Network(delay=np.full(square, delay), rate=np.full(square, rate), instance=np.arange(nodes))
+    square, each = (nodes, nodes), np.arange(nodes)
+    return Network(delay=np.full(square, delay), rate=np.full(square, rate), instance=each, scheduled=each)
 
 
 def _pair(case: str, one: str, other: str) -> tuple[float, float]:

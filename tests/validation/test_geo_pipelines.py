@@ -113,6 +113,8 @@ def test_the_unbalanced_worldwide_network_is_scheduled_by_region() -> None:
 def test_what_cannot_be_expressed_says_so() -> None:
     with pytest.raises(NotModelled, match="names none of the networks"):
         predict_row({**asked(1, "Megatron-P8"), "notes": "case9: the moon"})
+    with pytest.raises(NotModelled, match="does not fit"):
+        predict_row({**asked(3, "Megatron-P8"), "n_layers": "many"})
     with pytest.raises(NotModelled, match="no model of the system 'Varuna'"):
         predict_row(asked(3, "Varuna"))
 

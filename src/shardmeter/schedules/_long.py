@@ -88,10 +88,10 @@ def one_f_one_b(
     proportion. With `serial` exchanges a gradient waits until the next activation has come: one thing at a time between two
     neighbours.
 
-    Exact for up to SETTLED micro-batches: the turns in their order as a max-plus recurrence; each further round of pp adds
-    what the last one did (0.5 % off at most where a slow window sets in late). In the steady state n neighbouring stages hold n
-    micro-batches, so that one takes (Σ compute + 2·Σ(wire + delay)) / n of the worst window, or the slowest wire; with serial
-    exchanges compute + 2·(wire + delay) at the worst boundary."""
+    Exact for up to SETTLED + 2·pp micro-batches: the turns in their order as a max-plus recurrence; each further one adds what
+    the last PERIOD did on average, or what the slowest window does (within 0.3 %). In the steady state n neighbouring stages
+    hold n micro-batches, so that one takes (Σ compute + 2·Σ(wire + delay)) / n of the worst window, or the slowest wire; with
+    serial exchanges compute + 2·(wire + delay) at the worst boundary."""
     held = boundaries(slots, hop)
     if np.ndim(micro_batches) == 0:
         return _counted(held, float(micro_batches), hop, serial)
@@ -118,8 +118,8 @@ def _counted(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ..
 
 
 def _steady(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ...], serial: bool) -> Seconds:
-    """The first micro-batch's round trip and, for all that follow, the slowest wire, window or serial exchange: never too long.
-    It is a short step that the fastest of two paths may rule, and a long one this."""
+    """The first micro-batch's round trip and, for all that follow, the slowest wire, window or serial exchange. What sets in
+    late, because its path begins later but is steeper, rules a long step before the turns show it."""
     trip: Seconds = 0.0
     slowest: Seconds = 0.0
     for slot in held:

@@ -20,7 +20,8 @@ class Fitted:
     wire: float
     """Bytes on the wire over bytes of the tensor: headers, and what TCP does not reach of a link."""
     handling: float
-    """What a stage does for one micro-batch and direction to receive and send over sockets, beside its compute."""
+    """What a stage does for one micro-batch and direction to receive and send 8.4 MB over sockets, beside its compute; in
+    proportion to bytes."""
     unhidden: float
     """Part of a transfer that an asynchronous stage does not hide: one communicator does one thing at a time."""
     answer: float
@@ -48,7 +49,7 @@ FITTED = Fitted(
     gathers=2.4,
 )
 
-RATES = {("fp16", 768): 4.6e-3, ("fp32", 768): 17.4e-3, ("fp32", 2048): 93e-3}
+RATES = {("fp16", 768): 6.39e-3, ("fp32", 768): 18.1e-3, ("fp32", 2048): 76.3e-3}
 """As `layer`, for other precisions and widths: read off the 10 Gbit/s row of one pipeline (TCP-240, -355, -360), not fitted
 to any throttled row."""
 NIC = 9.75e9

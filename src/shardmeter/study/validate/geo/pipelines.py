@@ -25,9 +25,11 @@ def predict_row(row: Mapping[str, str], fitted: Fitted = FITTED) -> float:
     """Seconds of the row's iteration, from its columns method, model, n_layers, global_batch_tokens, gpus_per_island, wan_gbps,
     rtt_ms and notes. Raises NotModelled for what cannot be expressed."""
     method = " ".join(row["method"].split()).lower()
-    if row["wan_gbps"].endswith(".csv") or re.match(r"case *[0-9]", row["notes"]):
-        return _case(method, row, fitted)
-    return _throttled(method, row, fitted)
+    named = re.match(r"case *[0-9]|.*worldwide", row["notes"].lower())
+    try:
+        return _case(method, row, fitted) if named else _throttled(method, row, fitted)
+    except ValueError as error:
+        raise NotModelled(f"a number or a shape that does not fit the set-up: {error}") from None
 
 
 def _case(method: str, row: Mapping[str, str], fitted: Fitted) -> float:
@@ -35,16 +37,12 @@ def _case(method: str, row: Mapping[str, str], fitted: Fitted) -> float:
     layers, batch = round(float(row["n_layers"])), _sequences(row)
     plain = Work(layers=layers, width=2048, sequence=2048, bytes=2.0, layer=fitted.layer)
     fused = Work(layers=layers, width=2048, sequence=2048, bytes=2.0, layer=fitted.layer_fused)
-    sold = (
-        {"sold": 25.0, "gives": fitted.adapter * 1e-9}
-        if "case1" in row["notes"][:6]
-        else {"sold": 10.0, "gives": NIC * 1e-9}
-    )
-    net = network(row["notes"], sold)
+    nominal, gives = (25.0, fitted.adapter) if row["notes"].startswith("case1") else (10.0, NIC)
+    net = network(row["notes"], {"sold": nominal, "gives": gives * 1e-9})
     random = "wo scheduler" in method
-    if method.startswith("ours") and not random:
-        return _ours(net, np.argsort(net.scheduled), plain, fitted, batch)
     if method.startswith("ours"):
+        if not random:
+            return _ours(net, np.argsort(net.scheduled), plain, fitted, batch)
         return _mean(net, random, lambda node: _ours(net, node, plain, fitted, batch))
     if method.startswith("megatron"):
         degrees = re.match(r"megatron-(?:p([0-9]+))?(?:t([0-9]+))?", method)

@@ -24,6 +24,8 @@ from shardmeter.study.validate.geo.links import BOX, Array, Network, Ranks
 
 CHUNK = 4 * 2**20 * 8.0
 """Bits that a ring moves per step and rank."""
+MESSAGE = 2048 * 2048 * 16.0
+"""Bits of the message that the constants speak of: one sequence of 2048, d 2048, two bytes."""
 BUFFERED = 2 * CHUNK
 """Bits that a send leaves in NCCL's buffers: two channels, 4 MiB each (its defaults on one TCP adapter)."""
 DRIFTING = 0.5
@@ -118,7 +120,7 @@ def _asynchronous(
     for at, slot in enumerate(stages):
         sides = [side for side in (at - 1, at) if 0 <= side < len(hop)]
         longest = np.max([hop[side].wire * apart[side] for side in sides], axis=0)
-        over = np.max([apart[side] for side in sides], axis=0) * fitted.handling
+        over = np.max([apart[side] for side in sides], axis=0) * fitted.handling * work.message / MESSAGE
         stages[at] = changed(
             slot,
             forward=slot.forward + over + fitted.unhidden * np.minimum(slot.forward, longest),

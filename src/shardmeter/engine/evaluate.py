@@ -23,7 +23,7 @@ from shardmeter.engine.reference import resident as reference_memory
 from shardmeter.engine.step import least, step
 from shardmeter.families import parameters, sized
 from shardmeter.families.operations import is_layer
-from shardmeter.schedules import Hops, traits
+from shardmeter.schedules import Boundary, traits
 from shardmeter.specs.demands import OPTIMIZER, Transfer
 from shardmeter.specs.estimate import Ends, Estimate, Term
 from shardmeter.specs.fleet import Island
@@ -159,11 +159,11 @@ def step_time(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) 
     return add.total(timed(priced(model, island, plan, run, stack), plan, run, stack)[0])
 
 
-def timed(ready: Priced, plan: Plan, run: Run, stack: Stack, hops: Hops | None = None) -> Timed:
-    """The ledger of a priced step, the seconds of compute in it, and what a reference model takes, if there is one. `hops` as for
+def timed(ready: Priced, plan: Plan, run: Run, stack: Stack, links: tuple[Boundary, ...] = ()) -> Timed:
+    """The ledger of a priced step, the seconds of compute in it, and what a reference model takes, if there is one. `links` as for
     `step.step`."""
     work, price, pieces, stages = ready
-    exposed, hidden, _ = step(work, stages, pieces, price, plan, stack, hops)
+    exposed, hidden, _ = step(work, stages, pieces, price, plan, stack, links)
     busy: Seconds = 0.0
     for label in add.BUSY:
         busy = busy + exposed.get(label, 0.0)

@@ -15,7 +15,7 @@ from shardmeter.engine.evaluate import Priced, assembled, priced, timed
 from shardmeter.engine.links import Links, links_of
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.physics.wan import shared_rate
-from shardmeter.schedules import Hops
+from shardmeter.schedules import Boundary
 from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack, Wan
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def piped(
     slowest = owners[int(np.argmax([float(one.slot.whole) for one in stages]))]
     joined: Priced = (work, ready[slowest][1], ready[slowest][2], stages)
     sends = crossings(ready, cell, wan, laid[slowest])
-    time = timed(joined, laid[slowest], run, stack, sends.hops)
+    time = timed(joined, laid[slowest], run, stack, sends.links)
     found = []
     for at in cell.islands:
         held = _held(work, owners, at)
@@ -81,7 +81,7 @@ def _held(work: Work, owners: Sequence[int], at: int) -> Work:
 class Sends:
     """What passes between the stages of a pipeline."""
 
-    hops: Hops
+    links: tuple[Boundary, ...]
     sent: Mapping[int, Bytes]
     """What leaves each island in a step."""
     egress: Mapping[int, Usd]
@@ -98,25 +98,23 @@ def crossings(ready: Mapping[int, Priced], cell: Cell, wan: Wan, plan: Plan) -> 
     ring = plan.virtual_stages > 1
     neighbours = {at: max(len({other for pair in pairs[: None if ring else -1] for other in pair
                                if at in pair and other != at}), 1) for at in cell.islands}  # fmt: skip
-    wires: list[Seconds] = []
-    delays: list[Seconds] = []
+    made: list[Boundary] = []
     sent: dict[int, Bytes] = dict.fromkeys(cell.islands, 0.0)
     egress: dict[int, Usd] = dict.fromkeys(cell.islands, 0.0)
     for number, (source, target) in enumerate(pairs):
         work, price, _, _ = ready[source]
         if source == target:
-            wires.append(price.transfer(work.send).seconds)
-            delays.append(0.0)
+            made.append(Boundary(wire=price.transfer(work.send).seconds))
             continue
         size = work.send.size * plan.tp * plan.cp * plan.dp
-        wires.append(size / _rate(links, source, target, neighbours))
-        delays.append(np.asarray(links.delay)[source, target])
+        delay = np.asarray(links.delay)[source, target]
+        made.append(Boundary(wire=size / _rate(links, source, target, neighbours), delay=delay))
         if number < len(pairs) - 1 or ring:
             often = work.micro_batches * (1.0 if number == len(pairs) - 1 else float(plan.virtual_stages))
             for one, other in ((source, target), (target, source)):
                 sent[one] = sent[one] + often * size
                 egress[one] = egress[one] + often * size * np.asarray(links.egress)[one, other]
-    return Sends(hops=Hops(wire=tuple(wires), delay=tuple(delays)), sent=sent, egress=egress)
+    return Sends(links=tuple(made), sent=sent, egress=egress)
 
 
 def _rate(links: Links, source: int, target: int, neighbours: Mapping[int, int]) -> Seconds:

@@ -18,7 +18,7 @@ from shardmeter.engine.layer import Ledger, Piece
 from shardmeter.engine.micro_batch import MicroBatch, parted
 from shardmeter.engine.price import Prices
 from shardmeter.engine.update import update
-from shardmeter.schedules import Hops, Slot, long_makespan, schedule, traits
+from shardmeter.schedules import Boundary, Slot, long_makespan, schedule, traits
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, fsdp
@@ -31,9 +31,9 @@ def step(
     price: Prices,
     plan: Plan,
     stack: Stack,
-    hops: Hops | None = None,
+    links: tuple[Boundary, ...] = (),
 ) -> tuple[Ledger, Ledger, Fold]:
-    """Exposed and hidden seconds of one step by label, and the fold that the round scope will be given. `hops`: what stages send
+    """Exposed and hidden seconds of one step by label, and the fold that the round scope will be given. `links`: what stages send
     over, where their boundaries are not alike; `pieces` and `price` are then those of the slowest stage."""
     with under("stage sends"):
         hop = price.transfer(work.send).seconds if plan.pp > 1 else 0.0
@@ -42,7 +42,7 @@ def step(
             stages = [whole.each(work, stage, pieces, price, plan) for stage in stages]
     stages = joined.merged(work, stages, pieces, plan, stack)
     joints = joined.line(work, pieces, plan, stack)
-    exposed, hidden = _pipeline(work, stages, hop, plan, stack, joints, hops)
+    exposed, hidden = _pipeline(work, stages, hop, plan, stack, joints, links)
     steady = add.folded(exposed.values())
     bubble = exposed.get("pipeline bubble", 0.0)
     before: Seconds = 0.0
@@ -83,7 +83,7 @@ def _pipeline(
     plan: Plan,
     stack: Stack,
     joints: Sequence[Joint] = (),
-    hops: Hops | None = None,
+    links: tuple[Boundary, ...] = (),
 ) -> tuple[Ledger, Ledger]:
     """The critical device's seconds × micro-batches, the bubble that the schedule leaves, and what sends add to it."""
     exposed: Ledger = {}
@@ -92,11 +92,11 @@ def _pipeline(
     each, longest = _busiest(work, devices)
     add.merged(exposed, _critical(devices, each, longest, "exposed"), work.micro_batches)
     add.merged(hidden, _critical(devices, each, longest, "hidden"), work.micro_batches)
-    if hops is not None:
-        still, moving = _along(work, stages, plan, stack, hops)
+    if links:
+        still, moving = _along(work, stages, plan, stack, links)
         exposed["stage sends"] = moving - still
         exposed["pipeline bubble"] = still - work.micro_batches * longest
-        sent = 2.0 * work.micro_batches * add.larger(add.folded(hops.wire) / len(hops.wire), 0.0)
+        sent = 2.0 * work.micro_batches * add.folded(link.wire for link in links) / float(len(links))
         hidden["stage sends"] = add.larger(sent - exposed["stage sends"], 0.0)
     elif plan.pp > 1:
         module = schedule(plan.schedule)
@@ -113,15 +113,16 @@ def _pipeline(
     return exposed, hidden
 
 
-def _along(work: Work, stages: list[MicroBatch], plan: Plan, stack: Stack, hops: Hops) -> tuple[Seconds, Seconds]:
+def _along(
+    work: Work, stages: list[MicroBatch], plan: Plan, stack: Stack, links: tuple[Boundary, ...]
+) -> tuple[Seconds, Seconds]:
     """Seconds of the micro-batches over unlike links, (without sends, with them)."""
-    phase = "weight_grad" if parted(plan) else "input_grad"
-    slots = [_evened(slot, work.micro_batches, phase) for slot in slots_of(work, stages, plan)]
-    none = changed(hops, wire=(0.0,) * len(hops.wire), delay=(0.0,) * len(hops.delay))
+    slots = slots_of(work, stages, plan)
+    none = (Boundary(wire=0.0),) * len(links)
     passes = round(float(work.micro_batches))
     still, moving = (
         long_makespan(plan.schedule, slots, passes, plan.virtual_stages, one, beside=stack.pipeline_overlap)
-        for one in (none, hops)
+        for one in (none, links)
     )
     return still, moving
 

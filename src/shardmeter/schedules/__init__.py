@@ -1,6 +1,7 @@
 """Pipeline schedules: one file each, found by name. A schedule knows order, not speed: it is given seconds and adds them up.
 
-Each module offers `makespan(slots, micro_batches, virtual_stages, hop)` — the duration of one step's micro-batches — and
+Each module offers `makespan(slots, micro_batches, virtual_stages, hop)` — the duration of one step's micro-batches, `hop` the
+seconds of a send or, for gpipe and 1f1b, a tuple of pp − 1 `Boundary` (wire and delay of each) — and
 `in_flight(position, pp, micro_batches, virtual_stages)`, the micro-batches whose activations a stage holds at its peak;
 `order(position, pp, micro_batches, virtual_stages)` lists a stage's turns for the timeline. `TRAITS` says what is true of it
 whatever the numbers: whether backward is split, how chunks are laid over devices, how many copies of the parameters are held,
@@ -19,9 +20,10 @@ from types import ModuleType
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
+from shardmeter.schedules._long import Boundary, Hop
 from shardmeter.schedules._replay import replay
 from shardmeter.schedules._routes import Key, Traits, content, needs
-from shardmeter.schedules._slots import Hops, Op, Slot, stages
+from shardmeter.schedules._slots import Op, Slot, stages
 
 MODULES = {
     "gpipe": "gpipe",
@@ -69,22 +71,43 @@ def runs_long(name: str) -> bool:
 
 
 def long_makespan(
-    name: str, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hops: Hops, *, beside: bool
+    name: str,
+    slots: Sequence[Slot],
+    micro_batches: int,
+    virtual_stages: int,
+    links: tuple[Boundary, ...],
+    *,
+    beside: bool,
 ) -> Seconds:
-    """Duration of one step's micro-batches where stages send over unlike, long links: the schedule's own turns, run as they come.
+    """Duration of one step's micro-batches over unlike, long links: `links` are those behind every stage, the last one's leading back to
+    the first. The schedule's own turns: none is moved because a link is long.
 
-    `beside`: sends pass beside the turns whatever the code that introduced the schedule does. Exact for the turns of the schedule
-    on equal links: none is moved because a link is long. Leaves out: a last backward that is longer than the others (its part is
-    in all of them). Raises KeyError for schedules of which `runs_long` is not true."""
-    module = schedule(name)
+    gpipe and 1f1b have forms of their own; the turns of the others are run as they come, `beside` (sends pass beside them whatever the
+    code that introduced the schedule does) or blocking. Of more than LONG·pp micro-batches the last ones are taken to last what one
+    round of pp does there. Leaves out, for the others: a last backward that is longer (its part is in all of them), buffers that sends
+    overflow. Raises KeyError for schedules of which `runs_long` is not true."""
     if not runs_long(name):
         raise KeyError(name)
+    module, pp = schedule(name), len(links)
+    if name in ("gpipe", "1f1b"):
+        found: Seconds = module.makespan(slots, float(micro_batches), virtual_stages, links[:-1])
+        return found
     own = changed(traits(name), blocking=traits(name).blocking and not beside)
-    return replay(module.order, own, slots, micro_batches, virtual_stages, hops)
+    rounds, rest = divmod(micro_batches, pp)
+    first = min(rounds, LONG) * pp + rest
+    seconds = replay(module.order, own, slots, first, virtual_stages, links)
+    if rounds <= LONG:
+        return seconds
+    longer = replay(module.order, own, slots, first + pp, virtual_stages, links)
+    return seconds + float(rounds - LONG) * (longer - seconds)
+
+
+LONG = 8
+"""Rounds of pp micro-batches that are run turn by turn."""
 
 
 def turns_of(
-    module: ModuleType, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Seconds
+    module: ModuleType, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Hop
 ) -> list[tuple[Op, ...]]:
     """The turns of all stages."""
     if hasattr(module, "orders"):
@@ -96,7 +119,8 @@ def turns_of(
 
 __all__ = [
     "MODULES",
-    "Hops",
+    "Boundary",
+    "Hop",
     "Key",
     "Op",
     "Slot",

@@ -1,7 +1,7 @@
 """Schedules whose turns have no short sum: their own order, run as a max-plus recurrence over numbers or arrays.
 
 A turn begins when the turn before it on its device has ended and what it waits for has come. A send occupies the wire to its
-neighbour, one at a time in the order of the turns or, where sending blocks, the device that sends. Over long links (`Hops`) what was
+neighbour, one at a time in the order of the turns or, where sending blocks, the device that sends. Over long links (`Boundary`) what was
 sent comes later than the wire is free again.
 """
 
@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shardmeter.core.units import Seconds
+from shardmeter.schedules._long import Hop
 from shardmeter.schedules._routes import Key, Traits, content, needs
-from shardmeter.schedules._slots import Hops, Op, Slot, stages
+from shardmeter.schedules._slots import Op, Slot, stages
 
 Order = Callable[[int, int, int, int], tuple[Op, ...]]
 Part = tuple[str, int, int, int]
@@ -41,14 +42,14 @@ class Graph(NamedTuple):
 
 
 def replay(
-    order: Order, traits: Traits, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Seconds | Hops
+    order: Order, traits: Traits, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Hop
 ) -> Seconds:
     """Duration of a step of so many micro-batches: the longest span of a device on its own clock, else the whole.
 
     Exact: what the timeline of the same turns takes."""
     held = stages(slots)
-    long = isinstance(hop, Hops)
-    wired = not traits.blocking and (isinstance(hop, Hops) or not (np.ndim(hop) == 0 and float(hop) == 0.0))
+    long = isinstance(hop, tuple)
+    wired = not traits.blocking and (isinstance(hop, tuple) or not (np.ndim(hop) == 0 and float(hop) == 0.0))
     graph = _graph(order, traits, len(held), micro_batches, virtual_stages, wired, long)
     parts = [_seconds(held, part, virtual_stages, hop) for part in graph.parts]
     shape = np.broadcast_shapes(*(np.shape(part) for part in parts))
@@ -63,11 +64,11 @@ def replay(
     return result.reshape(shape)
 
 
-def _seconds(held: Sequence[Slot], part: Part, virtual_stages: int, hop: Seconds | Hops) -> Seconds:
+def _seconds(held: Sequence[Slot], part: Part, virtual_stages: int, hop: Hop) -> Seconds:
     kind, owner, chunk, boundary = part
-    if kind == "delay" and isinstance(hop, Hops):
-        return hop.delay[boundary]
-    sent: Seconds = hop.wire[boundary] if isinstance(hop, Hops) else hop
+    if kind == "delay" and isinstance(hop, tuple):
+        return hop[boundary].delay
+    sent: Seconds = hop[boundary].wire if isinstance(hop, tuple) else hop
     if kind == "send":
         return sent
     slot = held[owner].chunk(chunk, virtual_stages)

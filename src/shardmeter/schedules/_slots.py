@@ -57,15 +57,6 @@ class Slot:
 
 
 @record
-class Hops:
-    """Sends over unlike links: for the boundary behind every stage (that of the last leads back to the first), seconds that a
-    micro-batch occupies the wire, and seconds from its end there until it has come."""
-
-    wire: tuple[Seconds, ...]
-    delay: tuple[Seconds, ...]
-
-
-@record
 class Op:
     """One turn of a stage: forward, input_grad or weight_grad (or backward, both at once) of a micro-batch's chunk."""
 

@@ -7,19 +7,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardmeter.core.units import Count, Seconds
+from shardmeter.schedules import _long
 from shardmeter.schedules._routes import Traits
 from shardmeter.schedules._slots import Op, Slot
 
 TRAITS = Traits(ending=True)
 
 
-def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
+def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: _long.Hop) -> Seconds:
     """Two passes of equal jobs through a line of stages and the wires between them: each takes the sum of all, and m − 1 times
     the slowest stage or wire. Of the backwards the last one may be longer (`Slot.ending`): its path leaves a stage with it
     and passes those before.
 
     Exact: the last stage turns round when all forwards are done. `hop` is one send to a neighbour; a wire serves one at a
-    time, so that sends longer than a stage's turn queue."""
+    time, so that sends longer than a stage's turn queue. Where every boundary has its own link, `hop` holds them in order."""
+    if isinstance(hop, tuple):
+        return _long.gpipe(slots, micro_batches, hop)
     pp = sum(slot.count for slot in slots)
     forward: Seconds = 0.0
     backward: Seconds = 0.0

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardmeter.core.units import Count, Seconds
+from shardmeter.schedules import _long
 from shardmeter.schedules._routes import Traits
 from shardmeter.schedules._slots import Op, Place, Slot, places
 
 TRAITS = Traits(ending=True)
 
 
-def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
+def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: _long.Hop) -> Seconds:
     """Duration of one step: the longest of the paths through its turns and sends that stay at one run of stages.
 
     Let stage j be w = pp − 1 − j stages from the end. Its first w + 1 forwards fill the round trip R of the first micro-batch
@@ -23,7 +24,10 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
     Less than a window is a shorter round trip, or waits at the slowest stage or on a wire: one send at a time, `hop` each.
     The last micro-batch's backward may be longer (`Slot.ending`) on every stage: so are its wait and its way back.
     Exact for equal stages at any hop, and for one slow stage at either end without hops; never too long. Leaves out: paths
-    that stay at two runs of stages or take windows of two lengths (up to 3 % short)."""
+    that stay at two runs of stages or take windows of two lengths (up to 3 % short). Where every boundary has its own link,
+    `hop` holds them in order, and the turns are run one by one."""
+    if isinstance(hop, tuple):
+        return _long.one_f_one_b(slots, micro_batches, hop)
     pp = sum(slot.count for slot in slots)
     longest: Seconds = 0.0
     forward: Seconds = 0.0

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 
 from shardmeter.engine.timeline.simulate import Program, Timeline, simulate
 from shardmeter.engine.timeline.turns import last_turns
-from shardmeter.schedules import Key, Op, Slot, Traits, content, needs, schedule, turns_of
+from shardmeter.schedules import Boundary, Hop, Key, Op, Slot, Traits, content, needs, schedule, turns_of
 
 
-def pipeline(name: str, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: float) -> Program:
+def pipeline(name: str, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Hop) -> Program:
     """The program of one step. `slots` are runs of equal stages; a chunk takes 1/virtual_stages of its stage's slot (all of
     it where the second chunk is a second copy of the model). The turn after which a chunk's gradients are whole takes its
     part of `Slot.ending` longer.
 
     Sends occupy the wire to their neighbour for `hop` seconds, in the order in which they are ready, and arrive when they
-    end. Raises UnknownName."""
+    end or, where every boundary has its own link, its delay later. Raises UnknownName."""
     stages = [slot for slot in slots for _ in range(slot.count)]
     turns = turns_of(schedule(name), slots, micro_batches, virtual_stages, hop)
     return program(schedule(name).TRAITS, stages, turns, virtual_stages, hop)
 
 
-def duration(name: str, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: float) -> float:
+def duration(name: str, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Hop) -> float:
     """Seconds of one step as the timeline has it: the end of the last task or, where devices keep their own clocks, the
     longest span of one device. Raises UnknownName."""
     timeline = simulate(pipeline(name, slots, micro_batches, virtual_stages, hop))
@@ -40,7 +40,7 @@ def span(timeline: Timeline) -> float:
 
 
 def program(
-    traits: Traits, stages: Sequence[Slot], turns: Sequence[Sequence[Op]], virtual_stages: int, hop: float
+    traits: Traits, stages: Sequence[Slot], turns: Sequence[Sequence[Op]], virtual_stages: int, hop: Hop
 ) -> Program:
     """The tasks of given turns, with what each waits for."""
     pp = len(stages)
@@ -68,15 +68,27 @@ def program(
                 made.wait(index, place[source])
                 continue
             done = place[source] + (1 if source in joined else 0)
-            if hop == 0.0:
+            link = hop[min(source[0], key[0])] if isinstance(hop, tuple) else Boundary(wire=hop)
+            if link.wire == link.delay == 0.0:
                 made.wait(index, done)
                 continue
             if traits.blocking:  # the turn that sends lasts as much longer
-                made.tasks[done].seconds += hop
+                made.tasks[done].seconds += float(link.wire)
                 made.wait(index, done)
                 continue
-            way = (source[0], key[0], source[1] == "forward")
-            if way not in wires:
-                wires[way] = made.stream(f"send {source[1]} to {key[0]}", source[0], shared=True)
-            made.wait(index, made.add(f"send {source[2]}", wires[way], hop, (done,), kind="send"))
+            made.wait(index, _sent(made, wires, source, key, link, done))
     return made
+
+
+def _sent(
+    made: Program, wires: dict[tuple[int, int, bool], int], source: Key, key: Key, link: Boundary, done: int
+) -> int:
+    """The task after which the result of a turn has come to another device: its wire one at a time, then any number at once."""
+    way = (source[0], key[0], source[1] == "forward")
+    if way not in wires:
+        wires[way] = made.stream(f"send {source[1]} to {key[0]}", source[0], shared=True)
+    sent = made.add(f"send {source[2]}", wires[way], float(link.wire), (done,), kind="send")
+    if not link.delay:
+        return sent
+    under_way = made.stream(f"{source[1]} {source[2]} to {key[0]}", source[0], shared=True)
+    return made.add(f"way {source[2]}", under_way, float(link.delay), (sent,), kind="send")

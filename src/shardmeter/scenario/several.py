@@ -9,6 +9,7 @@ from shardmeter.core.errors import Violation
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
 from shardmeter.engine.constraints import CONSTRAINTS, violations
+from shardmeter.engine.sharing import unshared
 from shardmeter.scenario import layout
 from shardmeter.scenario.fleet import Entry, overridden
 from shardmeter.scenario.layout import LOOKS_AT, NO_MODEL, NO_STACK, Parts
@@ -66,6 +67,7 @@ def laid_over_all(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
     whole = plans[0] if placed is None else changed(plans[0], **{placed.axis: _degree(placed)})
     run = _run(parts, _units(of_island, placed))
     _check(list(laid.values()), placed, parts, run)
+    _check_shares(of_island, plans, parts, run)
     found.add_all([(one.entry.name, one.found) for one in laid.values()])
     layout.note_the_rest(of_island[0][1].said, parts.run, whole, parts.model or NO_MODEL, run, found)
     return whole, plans, run
@@ -171,6 +173,17 @@ def _not_asked(one: _Laid, found: Findings) -> set[str]:
     }
     skip |= {constraint.name for constraint in CONSTRAINTS if constraint.name not in LOOKS_AT and found.gone}
     return skip | (set() if one.whole else set(layout.LEFT_OVER)) | found.document.begins
+
+
+def _check_shares(of_island: Sequence[tuple[str, _Laid]], plans: Sequence[Plan], parts: Parts, run: Run) -> None:
+    """That whole micro-batches of the islands make up the global batch, where degrees and batch could be read."""
+    found = parts.found
+    if found.touched(*layout.BATCH, ("plan", "sync"), ("plan", "placement")) or not all(one.whole for _, one in of_island):
+        return
+    islands = [changed(one.island, name=name) for name, one in of_island]
+    bad = unshared(islands, plans[0], plans, float(run.global_batch))
+    if bad is not None:
+        found.violations.append(changed(bad, where=found.document.where(("run", "global_batch"))))
 
 
 # ---- batch and run ---------------------------------------------------------------------------------------------------------------

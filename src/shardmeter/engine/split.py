@@ -69,7 +69,7 @@ def nearest(batch: float, units: Sequence[Units], rule: str = "speed") -> tuple[
     `units` are (unit, least) of every cell. Where parts may differ, a batch can be split if what is left of it after every
     cell's least is a sum of units: from some size on every multiple of what divides all of them is."""
     if rule == "equal":
-        step = float(math.lcm(*(int(unit) for unit, _ in units))) * len(units)
+        step = float(math.lcm(*(max(int(unit), 1) for unit, _ in units))) * len(units)
         floor = math.ceil(max(least for _, least in units) * len(units) / step) * step
         below, above = math.floor(batch / step) * step, math.ceil(batch / step) * step
         return tuple(sorted({below, max(above, floor)} if below >= floor else {max(above, floor)}))
@@ -77,7 +77,7 @@ def nearest(batch: float, units: Sequence[Units], rule: str = "speed") -> tuple[
     left = batch - fewest
     if left < 0.0:
         return (fewest,)
-    sums, modulus = _sums(sorted({int(unit) for unit, _ in units}))
+    sums, modulus = _sums(sorted({max(int(unit), 1) for unit, _ in units}))
     classes = np.arange(len(sums))
     scale = modulus / len(sums)
     rest = left / scale

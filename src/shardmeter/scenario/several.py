@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shardmeter.core.errors import Violation
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
 from shardmeter.engine.constraints import CONSTRAINTS, violations
-from shardmeter.engine.sharing import unshared
+from shardmeter.engine import split
+from shardmeter.engine.cells import cells_of
+from shardmeter.engine.sharing import units_of, unshared
 from shardmeter.scenario import layout
 from shardmeter.scenario.fleet import Entry, overridden
 from shardmeter.scenario.layout import LOOKS_AT, NO_MODEL, NO_STACK, Parts
@@ -24,6 +26,8 @@ OF_ALL = ("sync", "placement")
 """Fields of a plan that are of the fleet and not of an island."""
 _OF_BATCH = ("global_batch", "interleaved_rounds")
 """Rules about the global batch, which islands share out."""
+OF_SHARES: tuple[Path, ...] = (*layout.BATCH, ("plan", "sync"), ("plan", "placement"))
+"""What the parts of a batch depend on."""
 _OF_STAGES = ("stages", "virtual_stages", "even_stages", "one_stack", "reference_stages")
 """Rules about the whole pipeline, wherever its stages are."""
 
@@ -65,9 +69,13 @@ def laid_over_all(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
     _warn_of_one_cell(len(of_island), placed, sync, found)
     plans = tuple(changed(one.plan, sync=sync, placement=_recorded(placed)) for _, one in of_island)
     whole = plans[0] if placed is None else changed(plans[0], **{placed.axis: _degree(placed)})
-    run = _run(parts, _units(of_island, placed))
+    islands = [changed(one.island, name=name) for name, one in of_island]
+    units = units_of(islands, cells_of(plans[0], islands), plans)
+    run = _run(parts, _passes(of_island, placed), units, sync.split)
     _check(list(laid.values()), placed, parts, run)
-    _check_shares(of_island, plans, parts, run)
+    if all(one.whole for _, one in of_island) and not found.touched(*OF_SHARES):
+        bad = unshared(islands, plans[0], plans, float(run.global_batch))
+        found.violations += [] if bad is None else [changed(bad, where=found.document.where(("run", "global_batch")))]
     found.add_all([(one.entry.name, one.found) for one in laid.values()])
     layout.note_the_rest(of_island[0][1].said, parts.run, whole, parts.model or NO_MODEL, run, found)
     return whole, plans, run
@@ -175,21 +183,10 @@ def _not_asked(one: _Laid, found: Findings) -> set[str]:
     return skip | (set() if one.whole else set(layout.LEFT_OVER)) | found.document.begins
 
 
-def _check_shares(of_island: Sequence[tuple[str, _Laid]], plans: Sequence[Plan], parts: Parts, run: Run) -> None:
-    """That whole micro-batches of the islands make up the global batch, where degrees and batch could be read."""
-    found = parts.found
-    if found.touched(*layout.BATCH, ("plan", "sync"), ("plan", "placement")) or not all(one.whole for _, one in of_island):
-        return
-    islands = [changed(one.island, name=name) for name, one in of_island]
-    bad = unshared(islands, plans[0], plans, float(run.global_batch))
-    if bad is not None:
-        found.violations.append(changed(bad, where=found.document.where(("run", "global_batch"))))
-
-
 # ---- batch and run ---------------------------------------------------------------------------------------------------------------
 
 
-def _units(of_island: Sequence[tuple[str, _Laid]], placed: Placed | None) -> list[float]:
+def _passes(of_island: Sequence[tuple[str, _Laid]], placed: Placed | None) -> list[float]:
     """Sequences that one pass of every cell takes: those of its first island, with the whole of an axis of replicas that crosses
     islands."""
     cell_of = {} if placed is None else {name: at for at, cell in enumerate(placed.cells) for name in cell}
@@ -206,27 +203,39 @@ def _units(of_island: Sequence[tuple[str, _Laid]], placed: Placed | None) -> lis
     return units
 
 
-def _run(parts: Parts, units: Sequence[float]) -> Run:
+def _run(parts: Parts, passes: Sequence[float], units: Sequence[split.Units], rule: str) -> Run:
     asked, model, found = parts.run, parts.model or NO_MODEL, parts.found
-    run = layout.laid_lengths(asked, model, found, lambda seq_len: _global_batch(asked, seq_len, units, found))
+
+    def batch(seq_len: float) -> float:
+        return _global_batch(asked, seq_len, passes, lambda near: split.nearest(near, units, rule), found)
+
+    run = layout.laid_lengths(asked, model, found, batch)
     return changed(run, reference=parts.reference)
 
 
-def _global_batch(given: RunInput, seq_len: float, units: Sequence[float], found: Findings) -> float:
+def _global_batch(
+    given: RunInput,
+    seq_len: float,
+    passes: Sequence[float],
+    nearest: Callable[[float], Sequence[float]],
+    found: Findings,
+) -> float:
     """Sequences of an inner step over all islands; of tokens, the nearest number that whole micro-batches make up."""
-    least = sum(units)
     if given.global_batch is None:
+        least = sum(passes)
         found.assumptions.append(f"global_batch = {least:g}: one micro-batch for every data-parallel rank (left out)")
         return least
     amount, word = given.global_batch
     if word == "sequences":
         return amount
-    step = units[0] if len(set(units)) == 1 else least
-    made = max(least, float(layout.whole_batch(amount, seq_len, step)))
+    made = min(nearest(amount / seq_len), key=lambda one: abs(one - amount / seq_len))
+    if amount / seq_len < made / 2.0 and not found.touched(*OF_SHARES):
+        says = f"{show(amount, 'tokens')} are {amount / seq_len:.4g} sequences of {seq_len:g}, fewer than the islands take at least"
+        found.refuse(("run", "global_batch"), says, f"at least {made * seq_len:g} tokens: one micro-batch for every replica")
     if made != amount / seq_len:
         found.assumptions.append(
             f"global_batch = {made:g} sequences: {show(amount, 'tokens')} are {amount / seq_len:.1f} of {seq_len:g}, rounded to "
-            f"what whole micro-batches of {len(units)} cells make up"
+            f"what whole micro-batches of the islands make up"
         )
     return made
 

@@ -8,7 +8,7 @@ from typing import Any
 from shardmeter.core.errors import Violation
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
-from shardmeter.engine.constraints import CONSTRAINTS, violations
+from shardmeter.engine.constraints import CONSTRAINTS, violations_of_island
 from shardmeter.engine import split
 from shardmeter.engine.cells import cells_of
 from shardmeter.engine.sharing import units_of, unshared
@@ -24,12 +24,8 @@ from shardmeter.specs import Island, Plan, Run, Sync
 
 OF_ALL = ("sync", "placement")
 """Fields of a plan that are of the fleet and not of an island."""
-_OF_BATCH = ("global_batch", "interleaved_rounds")
-"""Rules about the global batch, which islands share out."""
 OF_SHARES: tuple[Path, ...] = (*layout.BATCH, ("plan", "sync"), ("plan", "placement"))
 """What the parts of a batch depend on."""
-_OF_STAGES = ("stages", "virtual_stages", "even_stages", "one_stack", "reference_stages")
-"""Rules about the whole pipeline, wherever its stages are."""
 
 
 @record
@@ -142,15 +138,11 @@ def _check(laid: Sequence[_Laid], placed: Placed | None, parts: Parts, run: Run)
 
 def _violations(one: _Laid, placed: Placed | None, parts: Parts, run: Run) -> list[Violation]:
     """The rules that one island breaks: those of its own mesh, then those of the whole pipeline where it crosses islands."""
+    crosses = placed is not None and placed.axis == "pp" and one.steps is not None
+    whole = changed(one.plan, pp=_degree(placed)) if crosses and placed is not None else None
+    skip = _not_asked(one, parts.found)
     model, stack = parts.model or NO_MODEL, parts.stack or NO_STACK
-    of_whole = set(_OF_STAGES) if placed is not None and placed.axis == "pp" and one.steps is not None else set()
-    skip = _not_asked(one, parts.found) | set(_OF_BATCH)
-    bad = violations(model, one.island, one.plan, run, stack, skip=skip | of_whole)
-    if placed is not None and of_whole:
-        whole = changed(one.plan, **{placed.axis: _degree(placed)})
-        skip |= {constraint.name for constraint in CONSTRAINTS if constraint.name not in of_whole}
-        bad += violations(model, one.island, whole, run, stack, skip=skip)
-    return bad
+    return violations_of_island(model, one.island, one.plan, run, stack, whole=whole, skip=skip)
 
 
 def _told(cases: Sequence[tuple[_Laid, Violation]], islands: int, found: Findings) -> Iterator[Violation]:

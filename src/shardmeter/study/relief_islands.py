@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from shardmeter.core.record import changed
-from shardmeter.engine.constraints import violations
+from shardmeter.engine.constraints import OF_BATCH, violations
 from shardmeter.engine.fleet import Whole, evaluate_fleet, joined
 from shardmeter.engine.sharing import IndivisibleBatch
 from shardmeter.specs import Plan, Scenario, Sync
@@ -155,7 +155,7 @@ def _of_plans(scenario: Scenario, whole: Whole, move: Move) -> Outcome | None:
             return None
         plan = moves.resolved(moved[0], float(part.plan.tp), scenario.stack)
         if plan == part.plan or violations(
-            scenario.model, part.island, plan, part.run, scenario.stack, skip=BATCH_RULES
+            scenario.model, part.island, plan, part.run, scenario.stack, skip=OF_BATCH
         ):
             return None
         plans.append(plan)
@@ -174,10 +174,6 @@ def _of_plans(scenario: Scenario, whole: Whole, move: Move) -> Outcome | None:
     says = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in fields.items()) + " everywhere"
     alike = plans[0].optimizer == whole.parts[0].plan.optimizer
     return _outcome(whole, after, PLAN, says, _sets(scenario, fields), alike=alike)
-
-
-BATCH_RULES = frozenset({"global_batch", "interleaved_rounds"})
-"""Rules of the batch: islands share it anew."""
 
 
 def _sets(scenario: Scenario, fields: dict[str, str]) -> tuple[str, ...]:

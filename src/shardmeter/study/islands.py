@@ -15,6 +15,11 @@ WAITS_FOR_NOBODY = "own"
 """Pace of methods without a common step."""
 
 
+def nobody_waits(whole: Whole) -> bool:
+    """Whether there is no step that all islands take."""
+    return whole.round is not None and whole.round.pace == WAITS_FOR_NOBODY
+
+
 def critical(whole: Whole) -> Part:
     """The island that sets the pace: the slowest where all wait, the fastest where nobody does; the only one of one."""
     return whole.parts[whole.critical]
@@ -98,16 +103,17 @@ def _progress(round_: Round) -> dict[str, float]:
     return {name: _plain(getattr(seen, name)) for name in ("replicas", "period", "delay", "bits")}
 
 
-def egress(whole: Whole) -> tuple[float, float | None]:
-    """(bytes sent between islands, USD they cost) of one inner step; None where no price of a pair that sends is known."""
+def egress(whole: Whole) -> tuple[Number, Number]:
+    """(bytes sent between islands, USD they cost) of one inner step; NaN where no price of a pair that sends is known."""
     if whole.round is None:
         return 0.0, 0.0
-    steps = _plain(whole.round.steps)
-    cost = sum(
-        _plain(one.messages) * _plain(p.egress) for one, p in zip(whole.round.crossings, whole.priced, strict=True)
-    )
-    sent = sum(_plain(one) for one in whole.sent)
-    return sent / steps, cost / steps if np.isfinite(cost) else None
+    cost: Number = 0.0
+    for one, priced in zip(whole.round.crossings, whole.priced, strict=True):
+        cost = cost + one.messages * priced.egress
+    sent: Number = 0.0
+    for island in whole.sent:
+        sent = sent + island
+    return sent / whole.round.steps, cost / whole.round.steps
 
 
 def _of(value: Number, part: Part) -> float:

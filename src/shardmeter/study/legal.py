@@ -141,8 +141,8 @@ def _sync(sync: Sync, model: Model) -> Iterator[Violation]:
         if getattr(value, "ndim", 0):
             raise TypeError(f"plan.sync.{name} is an array: predict answers one scenario, with plain numbers")
         if not least <= value <= most:
-            says = f"{name} = {value:g} is not between {least:g} and {most:g}"
-            yield Violation(field=f"plan.sync.{name}", says=says, way_out=f"{least:g} or more")
+            says, above = f"{name} = {value:g}", "or more" if most == math.inf else f"to {most:g}"
+            yield Violation(field=f"plan.sync.{name}", says=says, way_out=f"{least:g} {above}")
     for name, words in WORDS.items():
         if getattr(sync, name) not in words:
             says = f"{name} = {getattr(sync, name)!r} is no word for it"

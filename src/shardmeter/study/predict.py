@@ -90,7 +90,7 @@ class Prediction:
             "fits_probability": trust.fits_probability(
                 self.scenario, _number(e.memory_peak), _number(e.memory_limit), _number(e.memory_exact)
             ),
-            "step_time_s": None if self._nobody_waits else step,
+            "step_time_s": None if islands.nobody_waits(self.whole) else step,
             "tokens_per_s": rate,
             "tokens_per_s_per_gpu": rate / gpus,
             "samples_per_s": _number(e.samples / e.step_time),
@@ -121,12 +121,6 @@ class Prediction:
             "assumptions": [*self.scenario.assumptions, *(self.whole.round.notes if self.whole.round else ())],
             "warnings": self._warnings(asked=run is not None),
         }
-
-    @property
-    def _nobody_waits(self) -> bool:
-        """Whether there is no step that all islands take."""
-        round_ = self.whole.round
-        return round_ is not None and round_.pace == islands.WAITS_FOR_NOBODY
 
     def _ways(self) -> tuple[Outcome, ...]:
         """What would fit."""

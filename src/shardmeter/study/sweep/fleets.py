@@ -19,6 +19,7 @@ from shardmeter.engine.fleet import Part, Whole, evaluate_fleet, joined
 from shardmeter.scenario.between import SyncInput
 from shardmeter.scenario.grammar import SYNC_ALIASES
 from shardmeter.scenario.parts import Findings
+from shardmeter.scenario.read import Document
 from shardmeter.scenario.sync import resolve_sync
 from shardmeter.scenario.together import reason, told
 from shardmeter.specs import Scenario, Sync
@@ -66,10 +67,10 @@ class Fleets:
     ) -> tuple[Scenario | None, list[tuple[int, Sync]]]:
         """Points that differ in their synchronisation alone: the scenario of the first legal one, and what each says of that."""
         fleet: Scenario | None = None
-        faulty = ""
+        faulty, base = "", self.space.at([0 if at in self.sync else one for at, one in enumerate(some[0][1])])
         syncs: list[tuple[int, Sync]] = []
         for row, place in some:
-            asked = None if fleet is None and not faulty else self._synchronised(place, fleet)
+            asked = None if fleet is None and not faulty else self._synchronised(place, base, fleet)
             if isinstance(asked, Sync) and fleet is not None:
                 syncs.append((row, asked))
                 continue
@@ -87,17 +88,17 @@ class Fleets:
             syncs.append((row, made.plan.sync))
         return fleet, syncs
 
-    def _synchronised(self, place: Sequence[int], fleet: Scenario | None) -> Sync | str | None:
-        """What a point says of the synchronisation, or why it contradicts itself; None for what cannot be read."""
-        first = self.space.at([0 if at in self.sync else one for at, one in enumerate(place)])
-        plan = first.data.get("plan")
+    def _synchronised(self, place: Sequence[int], base: Document, fleet: Scenario | None) -> Sync | str | None:
+        """What a point says of the synchronisation, or why it contradicts itself; None for what cannot be read. `base` is the
+        document with all else."""
+        plan = base.data.get("plan")
         said = dict(plan.get("sync") or {}) if isinstance(plan, dict) else {}
         for at in self.sync:
             axis = self.space.axes[at]
             for field, value in zip(axis.fields, axis.points[place[at]], strict=True):
                 name = field.rpartition(".")[2]
                 said[SYNC_ALIASES.get(name, name)] = value
-        found = Findings(first)
+        found = Findings(base)
         try:
             asked = SyncInput.model_validate(said)
         except ValidationError:

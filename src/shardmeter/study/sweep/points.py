@@ -85,7 +85,7 @@ class Evaluator:
             for position, columns in self.moving.items()
             for field, column in columns.items()
         }
-        arrays = self.moving.keys() | self.links.keys()
+        arrays = self.moving.keys() | self.links.keys() | set(self.fleets.sync)
         key = np.stack([np.zeros_like(at) if i in arrays else at for i, at in enumerate(places)])
         if "plan.tp" in moving:
             position = next(i for i, columns in self.moving.items() if "plan.tp" in columns)

@@ -57,11 +57,10 @@ def numbers(field: str, values: Sequence[Any]) -> Array | None:
 
 def reason(error: ShardMeterError) -> str:
     """The first thing that is wrong with a scenario, in one line."""
-    return told(error.violations[0]) if error.violations else error.message
+    return _says(error.violations[0]) if error.violations else error.message
 
 
-def told(violation: Violation) -> str:
-    """A violation in one line: where, and what is wrong."""
+def _says(violation: Violation) -> str:
     return f"{violation.field}: {violation.says}" if violation.field else violation.says
 
 
@@ -95,7 +94,7 @@ def lay_out(parts: Parts, moving: Mapping[str, Array]) -> Together | None:
     if few is None:
         at_once = at_once or before.violations[:1]
         few = np.asarray(False)
-    reasons = np.full(count, told(at_once[0]) if at_once else "", dtype=object)
+    reasons = np.full(count, _says(at_once[0]) if at_once else "", dtype=object)
     if not at_once:
         left_over, few = np.broadcast_to(left_over, count), np.broadcast_to(few, count) & ~left_over
         broken = np.where(left_over | few, -1, _broken(parts, plan, run, count))
@@ -103,7 +102,7 @@ def lay_out(parts: Parts, moving: Mapping[str, Array]) -> Together | None:
             _explain(reasons, np.flatnonzero(broken == rule), moving, parts, plan, run, int(rule))
         _explain_rest(reasons, np.flatnonzero(left_over), parts, said, own)
         _explain_few(reasons, np.flatnonzero(few), parts, plan, run)
-        reasons[reasons == ""] = told(after.violations[0]) if after.violations else ""
+        reasons[reasons == ""] = _says(after.violations[0]) if after.violations else ""
     return Together(plan=plan, run=run, reasons=reasons)
 
 
@@ -185,7 +184,7 @@ def _explain(
     for some in _alike(rows, [moving[field] for field in fields]):
         at = int(some[0])
         field, says, _ = constraint.says(_case(parts, _one(plan, at), _one(run, at)))
-        reasons[some] = told(Violation(field=field, says=says))
+        reasons[some] = _says(Violation(field=field, says=says))
 
 
 def _one(instance: T, at: int) -> T:
@@ -205,7 +204,7 @@ def _explain_rest(
     fields = [name for name in ("tp", "cp", "dp_replicate") if name in own]
     for some in _alike(rows, [own[name] for name in fields]):
         one = dict(said) | {name: float(own[name][some[0]]) for name in fields} | {"dp_shard": "auto"}
-        reasons[some] = told(laid_plan(parts, one)[2].violations[0])
+        reasons[some] = _says(laid_plan(parts, one)[2].violations[0])
 
 
 def _explain_few(
@@ -218,7 +217,7 @@ def _explain_few(
         seq_len, shard, replicate, micro_batch = (float(column[some[0]]) for column in columns)
         one = changed(parts, run=parts.run.model_copy(update={"seq_len": seq_len}))
         laid = changed(plan, dp_shard=shard, dp_replicate=replicate, micro_batch=micro_batch)
-        reasons[some] = told(laid_run(one, {}, laid)[1].violations[0])
+        reasons[some] = _says(laid_run(one, {}, laid)[1].violations[0])
 
 
 def _alike(rows: npt.NDArray[np.int64], columns: Sequence[Array]) -> list[npt.NDArray[np.int64]]:

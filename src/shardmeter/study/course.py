@@ -16,12 +16,14 @@ HOUR = 3600.0
 
 
 def course(scenario: Scenario, whole: Whole) -> dict[str, Any] | None:
-    """`run` of the answer; None where neither tokens nor steps are asked.
+    """`run` of the answer; None where neither tokens nor steps are asked, or no token counts.
 
     The cost is that of every island's accelerators and of what is sent between islands; null where a price of either is not
     known. Leaves out: failures, checkpoints, evaluation (goodput is null), energy, storage."""
     e, run = whole.estimate, scenario.run
     steps = run.steps
+    if float(e.tokens) == 0.0:
+        return None
     if steps is None and run.tokens is not None:
         steps = run.tokens / e.tokens
     if steps is None:

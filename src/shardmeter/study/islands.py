@@ -116,6 +116,24 @@ def egress(whole: Whole) -> tuple[Number, Number]:
     return sent / whole.round.steps, cost / whole.round.steps
 
 
+def too_late(whole: Whole) -> list[str]:
+    """A warning where islands' messages come too late to count."""
+    if whole.folded is None:
+        return []
+    late = [part.island.name for part in whole.parts if not _of(whole.folded.counted, part)]
+    if not late:
+        return []
+    names = ", ".join(late[:MOST_NAMES]) + (f" and {len(late) - MOST_NAMES} more" if len(late) > MOST_NAMES else "")
+    says = "what all islands send comes too late: no token counts, and the run has no end"
+    if len(late) < len(whole.parts):
+        says = f"what {names} send{'s' if len(late) == 1 else ''} comes too late: those tokens do not count"
+    return [f"{says} (more fragment_sync_delay or grace, fewer bits, a longer round)"]
+
+
+MOST_NAMES = 3
+"""Islands that a sentence names."""
+
+
 def _of(value: Number, part: Part) -> float:
     """What one island's cell has of a number per cell."""
     return _plain(np.asarray(value)[..., part.cell])

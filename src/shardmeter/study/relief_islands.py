@@ -184,17 +184,17 @@ def _sets(scenario: Scenario, fields: dict[str, str]) -> tuple[str, ...]:
 
 def _outcome(before: Whole, after: Whole, kind: str, says: str, sets: Iterable[str], *, alike: bool = False) -> Outcome:
     e, old = after.estimate, before.estimate
-    step, per_token = float(e.step_time), float(old.step_time / old.tokens)
+    step, rate, rate_before = float(e.step_time), float(e.tokens / e.step_time), float(old.tokens / old.step_time)
     fullest = max((p.estimate for p in after.parts), key=lambda one: float(one.memory_peak / one.memory_limit))
     return Outcome(
         kind=kind,
         says=says,
         sets=tuple(sets),
         step_time=step,
-        tokens_per_s=float(e.tokens) / step,
+        tokens_per_s=rate,
         peak=float(fullest.memory_peak),
         gpus=float(e.gpus),
         fits=all(bool(p.estimate.memory_peak <= p.estimate.memory_limit) for p in after.parts),
         trains_alike=alike,
-        gain=1.0 - step / float(e.tokens) / per_token,
+        gain=1.0 - rate_before / rate if rate else -1.0,
     )

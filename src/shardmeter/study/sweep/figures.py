@@ -54,10 +54,13 @@ class Point:
 
     @property
     def steps(self) -> Number | None:
-        """Steps of the run; None where neither steps nor tokens are said."""
+        """Steps of the run; None where neither steps nor tokens are said, NaN where no token of a step counts."""
+        tokens = self.estimate.tokens
         if self.run.steps is not None:
-            return self.run.steps
-        return None if self.run.tokens is None else self.run.tokens / self.estimate.tokens
+            return self.run.steps if self.whole is None else np.where(np.equal(tokens, 0.0), np.nan, self.run.steps)
+        if self.run.tokens is None:
+            return None
+        return self.run.tokens / (tokens if self.whole is None else np.where(np.equal(tokens, 0.0), np.nan, tokens))
 
 
 @record

@@ -21,7 +21,7 @@ from shardmeter.scenario.grammar import SYNC_ALIASES
 from shardmeter.scenario.parts import Findings
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.sync import resolve_sync
-from shardmeter.scenario.together import reason, told
+from shardmeter.scenario.together import reason
 from shardmeter.specs import Scenario, Sync
 from shardmeter.study import islands
 from shardmeter.study.sweep.figures import Column, Point
@@ -81,8 +81,8 @@ class Fleets:
                 made = self.space.scenario(place)
             except ShardMeterError as error:
                 status[row] = f"{illegal}: {reason(error)}"
-                of_sync = any(one.field.startswith(".".join(SYNC)) for one in error.violations)
-                faulty = faulty or ("" if of_sync or not self.sync else reason(error))
+                if self.sync and isinstance(self._synchronised(place, base, None), Sync):
+                    faulty = reason(error)  # of all that is no synchronisation: the other points have it too
                 continue
             fleet = fleet or made
             syncs.append((row, made.plan.sync))
@@ -104,7 +104,11 @@ class Fleets:
         except ValidationError:
             return None
         made = resolve_sync(asked, SYNC, None if fleet is None else float(fleet.model.layers), found)
-        return told(found.violations[0]) if found.violations else made
+        try:
+            found.stop()
+        except ShardMeterError as error:
+            return reason(error)
+        return made
 
     def _evaluated(self, fleet: Scenario, same: Sequence[tuple[int, Sync]]) -> list[tuple[Rows, Point]]:
         """The figures of points whose synchronisation differs in numbers alone."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from shardmeter.core.formula import under
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Number, Seconds
 from shardmeter.engine import add, crossing
@@ -16,7 +17,7 @@ from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.round import Folded, Pace
 from shardmeter.engine.sharing import shared
 from shardmeter.physics import memory_bound
-from shardmeter.specs import Estimate, Fleet, Island, MemoryTerm, Model, Plan, Replica, Round, Run, Stack, Wan
+from shardmeter.specs import Crossing, Estimate, Fleet, Island, MemoryTerm, Model, Plan, Replica, Round, Run, Stack, Wan
 from shardmeter.strategies.precision import WIDTH
 from shardmeter.sync import round_of
 
@@ -121,7 +122,8 @@ def pace_of(parts: Sequence[Part], asked: Round) -> Pace:
     def update(part: Part) -> Seconds:
         device, ends = part.island.accelerator, part.estimate.ends
         moved = asked.traffic * ends.shard / ends.trained
-        return memory_bound.traffic_time(moved, 1.0, device.memory_bandwidth * device.memory_share)
+        with under(UPDATE):
+            return memory_bound.traffic_time(moved, 1.0, device.memory_bandwidth * device.memory_share)
 
     return Pace(
         step=over(lambda part: part.estimate.step_time, _most),
@@ -145,7 +147,10 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         [at for at, part in enumerate(parts) if part.cell == number] for number in range(1 + max(p.cell for p in parts))
     ]
     own, gpus = asked.pace != "barrier", [part.island.gpus for part in parts]
-    priced = tuple(crossing.price(one, wan, cells, plan.sync, own=own, accelerators=gpus) for one in asked.crossings)
+    priced = []
+    for one in asked.crossings:
+        with under(term_of(one)):
+            priced.append(crossing.price(one, wan, cells, plan.sync, own=own, accelerators=gpus))
     folded = rounds.fold(asked, pace_of(parts, asked), tuple(one.seconds for one in priced), plan.sync.grace)
     sent: Number = np.zeros(len(parts))
     for one, charge in zip(asked.crossings, priced, strict=True):
@@ -155,10 +160,15 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         estimate=_estimate(parts, asked, folded),
         round=asked,
         folded=folded,
-        priced=priced,
+        priced=tuple(priced),
         sent=tuple(np.moveaxis(np.asarray(sent), -1, 0)),
         critical=_critical(parts, folded),
     )
+
+
+def term_of(one: Crossing) -> str:
+    """The term of the ledger under which a message shows."""
+    return GRADIENTS if one.behind else CROSSING
 
 
 def _last(number: Number) -> Number:
@@ -178,7 +188,7 @@ def _estimate(parts: Sequence[Part], asked: Round, folded: Folded) -> Estimate:
     exposed = {term.label: term.seconds for term in critical.terms}
     hidden = {term.label: term.hidden for term in critical.terms}
     for one, shown, behind in zip(asked.crossings, folded.exposed, folded.hidden, strict=True):
-        label = GRADIENTS if one.behind else CROSSING
+        label = term_of(one)
         add.merged(exposed, {label: shown / asked.steps}, 1.0)
         add.merged(hidden, {label: behind / asked.steps}, 1.0)
     add.merged(exposed, {UPDATE: folded.update / asked.steps}, 1.0)

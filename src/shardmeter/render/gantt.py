@@ -9,7 +9,7 @@ from html import escape
 from shardmeter.core.errors import cut
 from shardmeter.core.record import record
 from shardmeter.engine.timeline import account
-from shardmeter.engine.timeline.islands import MESSAGE, STEP
+from shardmeter.engine.timeline.islands import MESSAGE, STEP, UPDATE
 from shardmeter.engine.timeline.simulate import Timeline
 from shardmeter.study.trace import Drawn
 
@@ -32,6 +32,7 @@ COLOURS: dict[str, tuple[str, str]] = {
     "host update": ("optimizer on the host", "#333333"),
     "send": ("stage send", "#56B4E9"),
     STEP: ("inner step", "#0072B2"),
+    UPDATE: ("outer update", "#000000"),
     MESSAGE: ("message between islands", "#D55E00"),
     "launch": ("host's launches", "#7A7A7A"),
     "optimizer": ("optimizer", "#000000"),

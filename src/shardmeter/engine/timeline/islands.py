@@ -16,7 +16,7 @@ from shardmeter.engine.timeline.simulate import Program, Timeline, simulate
 from shardmeter.specs.round import Crossing, Round
 
 NETWORK = "network"
-STEP, MESSAGE, UPDATE, WAIT = "inner step", "message", "optimizer", "wait"
+STEP, MESSAGE, UPDATE, WAIT = "inner step", "message", "outer update", "wait"
 """Kinds of tasks, and what a cell does that has none."""
 
 

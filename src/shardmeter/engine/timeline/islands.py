@@ -136,7 +136,7 @@ class _Made:
         backward, and only the last piece waits for it, at the end of the step."""
         count, share = round(float(pace.pieces)), float(pace.backward / pace.step)
         done = 1.0 - float(pace.late / pace.step)
-        return [*(max(done - share * (1.0 - layer / count), 0.0) for layer in range(1, count)), 1.0]
+        return [*(max(done - share * (1.0 - layer / count), ROUNDING) for layer in range(1, count)), 1.0]
 
     def _message(self, crossing: Crossing, seconds: float, parts: Sequence[dict[float, int]], at: int) -> None:
         """One message on the network, layer by layer where it follows a backward, and the step that waits for it."""

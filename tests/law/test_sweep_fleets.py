@@ -10,6 +10,7 @@ import pytest
 
 import shardmeter
 from shardmeter.scenario.together import reason
+from shardmeter.study import relief_islands
 from shardmeter.study.sweep import FIGURES, Sweep
 
 FLEET: dict[str, Any] = {
@@ -29,6 +30,15 @@ FLEET: dict[str, Any] = {
     "plan": {"sharding": "fsdp", "recompute": "selective", "sync": {"method": "diloco", "sync_every": 50}},
     "run": {"seq_len": 4096, "global_batch": 280, "tokens": "100B"},
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_relief():
+    """What would relieve a fleet takes ten evaluations and is no column."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(relief_islands, "relief", lambda *_: ())
+        patch.setattr(relief_islands, "ways_out", lambda *_: ())
+        yield
 
 
 def at(answer: dict[str, Any], name: str) -> Any:

@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,7 +150,7 @@ RENTED = ("H100-SXM5-80GB", "A100-SXM4-80GB", "H800-SXM5-80GB", "H200-SXM-141GB"
 def test_hundred_islands():
     """10^5 accelerators: the batch shared, every inner step, the round that joins them. Seconds of the processor: best of five."""
     for unlike, bar in ((False, ALIKE), (True, UNLIKE)):
-        islands = [
+        islands: list[dict[str, Any]] = [
             {"name": f"i{at}", "accelerator": RENTED[at % 5], "nodes": 125 + (at if unlike else 0)} for at in range(100)
         ]
         nodes = sum(one["nodes"] for one in islands)
@@ -163,7 +164,9 @@ def test_hundred_islands():
             start = time.process_time()
             assert predict(scenario).step_time > 0.0
             times.append(time.process_time() - start)
-        print(f"\n100 islands, {'all unlike' if unlike else 'five kinds'}: {min(times) * 1e3:.0f} ms (bar {bar * 1e3:.0f} ms)")
+        print(
+            f"\n100 islands, {'all unlike' if unlike else 'five kinds'}: {min(times) * 1e3:.0f} ms (bar {bar * 1e3:.0f} ms)"
+        )
         assert min(times) < bar * MARGIN
 
 

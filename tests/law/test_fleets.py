@@ -66,7 +66,9 @@ def asked(draw: Any, methods: tuple[str, ...] = names(), least: int = 2) -> Scen
     if "num_fragments" in method(name).FIELDS:
         sync = changed(sync, num_fragments=int(min(sync.num_fragments, 8)))
     if "topology" in method(name).FIELDS:
-        sync = changed(sync, topology=draw(st.sampled_from(("auto", "ring", "tree", "star", "sharded_star", "all_gather"))))
+        sync = changed(
+            sync, topology=draw(st.sampled_from(("auto", "ring", "tree", "star", "sharded_star", "all_gather")))
+        )
     return synced(changed(scenario, fleet=changed(scenario.fleet, wan=wan)), sync)
 
 
@@ -133,9 +135,7 @@ def test_a_better_network_is_never_slower(scenario: Scenario, what: str, factor:
 @settings(max_examples=40)
 @given(asked(methods=tuple(name for name in names() if "bits" in method(name).FIELDS and name != "sparse_loco")))
 def test_int8_sends_half_of_bf16(scenario: Scenario) -> None:
-    sent = [
-        egress(predict(synced(scenario, changed(scenario.plan.sync, bits=bits))).whole)[0] for bits in (16.0, 8.0)
-    ]
+    sent = [egress(predict(synced(scenario, changed(scenario.plan.sync, bits=bits))).whole)[0] for bits in (16.0, 8.0)]
     assert sent[1] == sent[0] / 2.0
     assert sent[0] > 0.0
 
@@ -172,19 +172,19 @@ def test_names_and_order_change_nothing(scenario: Scenario, random: Any) -> None
 @settings(max_examples=60)
 @given(asked(methods=("decoupled_diloco",), least=3), st.sampled_from((50.0, 1e4)))
 def test_an_island_in_time_never_lowers_the_total_of_a_deadline(scenario: Scenario, faster: float) -> None:
-    lossless = ("lossless",) * len(scenario.fleet.islands)
-    scenario = wired(scenario, bandwidth=scenario.fleet.wan.bandwidth * faster, rtt=np.full((len(lossless),) * 2, 1e-4), transport=lossless)  # type: ignore[union-attr]
-    wan = scenario.fleet.wan
-    assert wan is not None
+    count = len(scenario.fleet.islands)
+    drawn = scenario.fleet.wan
+    assert drawn is not None
+    wan = changed(drawn, bandwidth=drawn.bandwidth * faster, rtt=1e-4, transport=("lossless",) * count)
+    scenario = changed(scenario, fleet=changed(scenario.fleet, wan=wan))
     whole = predict(scenario).whole
     inner = [changed(part, estimate=e) for part, e in zip(whole.parts, whole.inner, strict=True)]
-    part = slice(0, len(inner) - 1)
-    grid = (part, part)
+    part = slice(0, count - 1)
+    pairs = ("bandwidth", "rtt", "loss", "window", "streams", "lanes", "egress")
     fewer: Wan = changed(
-        wan, islands=wan.islands[part], bandwidth=wan.bandwidth[grid], rtt=wan.rtt[grid],
-        loss=np.broadcast_to(wan.loss, wan.rtt.shape)[grid], transport=wan.transport[part],
-        **{name: np.broadcast_to(getattr(wan, name), wan.rtt.shape)[grid] for name in ("window", "streams", "lanes", "egress")},
-        **{name: np.broadcast_to(getattr(wan, name), (len(inner),))[part] for name in ("up", "down")},
+        wan, islands=wan.islands[part], transport=wan.transport[part],
+        **{name: np.broadcast_to(getattr(wan, name), (count, count))[part, part] for name in pairs},
+        **{name: np.broadcast_to(getattr(wan, name), (count,))[part] for name in ("up", "down")},
     )  # fmt: skip
     after = joined(scenario.model, inner, wan, scenario.plan)
     before = joined(scenario.model, inner[part], fewer, scenario.plan)

@@ -49,19 +49,26 @@ def at(answer: dict[str, Any], name: str) -> Any:
     return found
 
 
+def predicted(base: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any] | str:
+    """The JSON of predict, or why a point is illegal."""
+    try:
+        return shardmeter.predict(base, overrides=overrides).to_dict()
+    except shardmeter.ShardMeterError as error:
+        return reason(error)
+
+
 def same(axes: dict[str, Any], base: dict[str, Any] = FLEET, method: str | None = None) -> Sweep:
     """The sweep, after comparing every figure of every row with predict."""
     base = base if method is None else {**base, "plan": {**base["plan"], "sync": {"method": method}}}
-    names = [name for name in FIGURES if name not in ("compute_utilization",)]
+    names = [name for name in FIGURES if name != "compute_utilization"]
     swept = shardmeter.sweep(base, axes, columns=names)
     points = list(itertools.product(*axes.values()))
     assert len(swept) == len(points)
     for row, point in zip(swept.rows(), points, strict=True):
         overrides = dict(zip(axes, point, strict=True))
-        try:
-            answer = shardmeter.predict(base, overrides=overrides).to_dict()
-        except shardmeter.ShardMeterError as error:
-            assert row["status"] == f"illegal: {reason(error)}"
+        answer = predicted(base, overrides)
+        if isinstance(answer, str):
+            assert row["status"] == f"illegal: {answer}"
             continue
         assert row["status"] == ("ok" if answer["fits"] else "does not fit")
         for name in names:
@@ -78,7 +85,9 @@ def test_numbers_of_a_method(method: str) -> None:
 
 def test_numbers_of_the_streaming_method() -> None:
     """Fragments set how many messages there are; a delay longer than the round is illegal, and said."""
-    swept = same({"plan.sync.P": [1, 2, 4, 33], "plan.sync.H": [8, 32], "plan.sync.tau": [0, 1, 9]}, method="streaming_diloco")
+    swept = same(
+        {"plan.sync.P": [1, 2, 4, 33], "plan.sync.H": [8, 32], "plan.sync.tau": [0, 1, 9]}, method="streaming_diloco"
+    )
     assert 0 < swept.counts[2] < len(swept)
     assert any("33" in text for text in swept.reasons)
 
@@ -100,7 +109,9 @@ def test_the_network() -> None:
         "fleet.wan.default.bandwidth": ["100 Mbps", "10 Gbps"], "fleet.wan.links.0.rtt": ["1 ms", "300 ms"],
         "plan.sync.sync_every": [2, 50],
     })  # fmt: skip
-    same({"fleet.wan.sites": [{"home": {"up": "20 Mbps", "down": "200 Mbps"}}, {}], "fleet.wan.default.loss": [0, 0.001]})
+    same(
+        {"fleet.wan.sites": [{"home": {"up": "20 Mbps", "down": "200 Mbps"}}, {}], "fleet.wan.default.loss": [0, 0.001]}
+    )
 
 
 def test_islands_and_batch() -> None:
@@ -112,5 +123,8 @@ def test_islands_and_batch() -> None:
 def test_one_island_and_several_in_one_sweep() -> None:
     one = {**FLEET, "fleet": {"islands": [FLEET["fleet"]["islands"][0]], "wan": FLEET["fleet"]["wan"]}}
     one["fleet"]["wan"] = {"default": FLEET["fleet"]["wan"]["default"]}
-    swept = same({"fleet.islands.oregon.count": [1, 2], "plan.micro_batch": [1, 2]}, {**one, "run": {"seq_len": 4096, "global_batch": 64}})
+    swept = same(
+        {"fleet.islands.oregon.count": [1, 2], "plan.micro_batch": [1, 2]},
+        {**one, "run": {"seq_len": 4096, "global_batch": 64}},
+    )
     assert np.isnan(swept.columns["sync.round_s"]).tolist() == [True, True, False, False]

@@ -129,7 +129,10 @@ def test_the_nearest_batches_are_all_that_can_be_split() -> None:
     """Against counting: sums of units from the least on."""
     rng = np.random.default_rng(3)
     for _ in range(300):
-        units = [(float(unit), float(unit * rng.integers(1, 3))) for unit in rng.choice([1, 2, 3, 4, 6, 10, 15, 16], rng.integers(1, 4))]
+        units = [
+            (float(unit), float(unit * rng.integers(1, 3)))
+            for unit in rng.choice([1, 2, 3, 4, 6, 10, 15, 16], rng.integers(1, 4))
+        ]
         fewest, most = int(sum(least for _, least in units)), 200
         reach = [True] + [False] * most
         for left in range(1, most + 1):
@@ -138,7 +141,9 @@ def test_the_nearest_batches_are_all_that_can_be_split() -> None:
         batch = float(rng.integers(1, 120))
         wanted = {max([one for one in can if one <= batch], default=None), min(one for one in can if one >= batch)}
         assert set(split.nearest(batch, units)) == wanted - {None}
-        shares = [split.Share(unit=u, least=m, start=float(rng.random()), each=float(rng.random()) + 0.1) for u, m in units]
+        shares = [
+            split.Share(unit=u, least=m, start=float(rng.random()), each=float(rng.random()) + 0.1) for u, m in units
+        ]
         parts = split.by_speed(batch, shares)
         assert (parts is not None) == (batch in wanted)
         assert parts is None or sum(parts) == batch
@@ -188,7 +193,9 @@ def test_explain_prints_arrays_by_their_range(capsys: Any, file: str) -> None:
 # ---- trace -----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["every_step", "diloco", "streaming_diloco", "eager_diloco", "local_sgd", "sparse_loco"])
+@pytest.mark.parametrize(
+    "method", ["every_step", "diloco", "streaming_diloco", "eager_diloco", "local_sgd", "sparse_loco"]
+)
 def test_rounds_are_drawn_as_they_are_folded(file: str, method: str) -> None:
     answer = trace_rounds(shardmeter.load(file, overrides={"plan.sync": {"method": method}}), rounds=6).to_dict()
     assert abs(answer["error"]) <= 0.01
@@ -212,7 +219,9 @@ def test_pictures_of_rounds(capsys: Any, file: str, tmp_path: Path) -> None:
             assert sum(end - begin for begin, end in spans) == pytest.approx(3e6 * answer["round_time_s"], rel=0.01)
     waits = {one["name"] for one in events if one.get("cat") == "wait"}
     assert waits == {"wait: wait", "wait: outer gradient across islands"}
-    texts = [one.text for one in ET.fromstring(svg.read_text(encoding="utf-8")).iter("{http://www.w3.org/2000/svg}text")]
+    texts = [
+        one.text for one in ET.fromstring(svg.read_text(encoding="utf-8")).iter("{http://www.w3.org/2000/svg}text")
+    ]
     assert {"oregon", "iowa", "home", "network", "inner step", "message between islands", "wait"} <= set(texts)
 
 

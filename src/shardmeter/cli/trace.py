@@ -37,7 +37,9 @@ at ui.perfetto.dev or in chrome://tracing. Whether the plan fits into memory is 
 @click.option("-o", "--out", metavar="FILE", help="Where to write the trace events (JSON for Perfetto).")
 @click.option("--svg", metavar="FILE", help="Where to draw the timeline.")
 @click.option("--steps", metavar="N", type=click.IntRange(1, 1000), help="Steps of one island to run; left out, 1.")
-@click.option("--rounds", metavar="N", type=click.IntRange(2, 1000), help="Rounds of several islands to run; left out, 4.")
+@click.option(
+    "--rounds", metavar="N", type=click.IntRange(2, 1000), help="Rounds of several islands to run; left out, 4."
+)
 @click.option("--island", metavar="NAME", help="Of several islands, draw the inner step of this one.")
 @click.option(
     "--ranks", metavar="N,N…", help="Only these pipeline stages in both files; left out, all (16 in the SVG)."

@@ -82,7 +82,13 @@ def unshared(islands: Sequence[Island], plan: Plan, plans: Sequence[Plan], batch
 
 
 def _several(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names)} each" if len(names) < MOST else f"{len(names)} like {names[0]}"
+    return (
+        names[0]
+        if len(names) == 1
+        else f"{', '.join(names)} each"
+        if len(names) < MOST
+        else f"{len(names)} like {names[0]}"
+    )
 
 
 MOST = 6

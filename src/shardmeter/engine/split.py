@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from shardmeter.core.record import record
 
-
 Units: TypeAlias = tuple[float, float]
 """(sequences that a cell takes more at a time, the least that it takes)."""
 

@@ -11,8 +11,9 @@ from shardmeter.core.formula import REGISTRY, Step
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Notes, Row, Section, Table
 
-
-COUNT = "count: micro-batches of a step, or 1 for what a step has once; a call below that prices one layer says of how many"
+COUNT = (
+    "count: micro-batches of a step, or 1 for what a step has once; a call below that prices one layer says of how many"
+)
 BESIDE = "; below 1, what a round over islands has once, by its inner steps"
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from shardmeter.core.errors import Violation
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
-from shardmeter.engine.constraints import CONSTRAINTS, violations_of_island
 from shardmeter.engine import split
 from shardmeter.engine.cells import cells_of
+from shardmeter.engine.constraints import CONSTRAINTS, violations_of_island
 from shardmeter.engine.sharing import units_of, unshared
 from shardmeter.scenario import layout
 from shardmeter.scenario.fleet import Entry, overridden
@@ -223,7 +223,9 @@ def _global_batch(
     made = min(nearest(amount / seq_len), key=lambda one: abs(one - amount / seq_len))
     if amount / seq_len < made / 2.0 and not found.touched(*OF_SHARES):
         says = f"{show(amount, 'tokens')} are {amount / seq_len:.4g} sequences of {seq_len:g}, fewer than the islands take at least"
-        found.refuse(("run", "global_batch"), says, f"at least {made * seq_len:g} tokens: one micro-batch for every replica")
+        found.refuse(
+            ("run", "global_batch"), says, f"at least {made * seq_len:g} tokens: one micro-batch for every replica"
+        )
     if made != amount / seq_len:
         found.assumptions.append(
             f"global_batch = {made:g} sequences: {show(amount, 'tokens')} are {amount / seq_len:.1f} of {seq_len:g}, rounded to "

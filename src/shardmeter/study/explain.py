@@ -124,7 +124,7 @@ def _pacing(whole: Whole, scenario: Scenario) -> tuple[Island, Plan]:
     parts = [whole.parts[at] for at in cell.islands]
     members = [one.island for one in parts]
     laid = [across(one.island, one.plan, members, cell, fleet.wan, stack) for one in parts]
-    return max(laid, key=lambda one: float(evaluate(scenario.model, *one, part.run, stack).step_time))
+    return max(laid, key=lambda one: float(evaluate(scenario.model, one[0], one[1], part.run, stack).step_time))
 
 
 def _counted(steps: list[Step], scenario: Scenario, island: Island, plan: Plan, run: Run) -> tuple[Step, ...]:

@@ -54,14 +54,20 @@ def _numbers(scenario: Scenario) -> Iterator[Violation]:
     islands = scenario.fleet.islands
     if not islands:
         yield Violation(field="fleet.islands", says="there is none", way_out="one island or more")
-    parts: dict[str, Any] = {"model": scenario.model, "plan": scenario.plan, "run": scenario.run, "stack": scenario.stack}
+    parts: dict[str, Any] = {
+        "model": scenario.model,
+        "plan": scenario.plan,
+        "run": scenario.run,
+        "stack": scenario.stack,
+    }
     for at, island in enumerate(islands):
         before = "" if len(islands) == 1 else f"{at}."
         parts |= {f"{before}island": island, f"{before}accelerator": island.accelerator}
         parts |= {f"{before}tiers.{i}": one for i, one in enumerate(island.tiers)}
     parts |= {f"plans.{at}": plan for at, plan in enumerate(scenario.plans)}
     for name, part in parts.items():
-        for field in field_names(type(part)):
+        cls: Any = type(part)
+        for field in field_names(cls):
             value = getattr(part, field)
             if getattr(value, "ndim", 0):
                 raise TypeError(f"{name}.{field} is an array: predict answers one scenario, with plain numbers")
@@ -110,7 +116,9 @@ def _of_several(scenario: Scenario, begins: Collection[str]) -> list[Violation]:
 def _names(fleet: Fleet) -> Iterator[Violation]:
     for name, count in Counter(island.name for island in fleet.islands).items():
         if count > 1:
-            yield Violation(field="fleet.islands", says=f"{count} islands are named {name!r}", way_out="a name for each")
+            yield Violation(
+                field="fleet.islands", says=f"{count} islands are named {name!r}", way_out="a name for each"
+            )
 
 
 def _placement(plan: Plan, fleet: Fleet) -> Iterator[Violation]:
@@ -143,6 +151,17 @@ def _sync(sync: Sync, model: Model) -> Iterator[Violation]:
         if not least <= value <= most:
             says, above = f"{name} = {value:g}", "or more" if most == math.inf else f"to {most:g}"
             yield Violation(field=f"plan.sync.{name}", says=says, way_out=f"{least:g} {above}")
+    yield from _words(sync)
+    if sync.num_fragments > model.layers:
+        says = f"num_fragments = {sync.num_fragments}, but the model has {model.layers:g} layers"
+        yield Violation(field="plan.sync.num_fragments", says=says, way_out=f"{model.layers:g} or fewer")
+    if sync.fragment_sync_delay > sync.sync_every:
+        says = f"fragment_sync_delay = {sync.fragment_sync_delay:g}, but a round has sync_every = {sync.sync_every:g} inner steps"
+        yield Violation(field="plan.sync.fragment_sync_delay", says=says, way_out=f"{sync.sync_every:g} or less")
+
+
+def _words(sync: Sync) -> Iterator[Violation]:
+    """Words that are none, and fields that the method does not read."""
     for name, words in WORDS.items():
         if getattr(sync, name) not in words:
             says = f"{name} = {getattr(sync, name)!r} is no word for it"
@@ -151,13 +170,9 @@ def _sync(sync: Sync, model: Model) -> Iterator[Violation]:
     for name in field_names(Sync):
         if name not in ("method", *fields) and getattr(sync, name) != getattr(usual, name):
             says = f"{sync.method} does not read {name} = {getattr(sync, name)}"
-            yield Violation(field=f"plan.sync.{name}", says=says, way_out="leave it as it is", rule=f"it reads {', '.join(fields)}")
-    if sync.num_fragments > model.layers:
-        says = f"num_fragments = {sync.num_fragments}, but the model has {model.layers:g} layers"
-        yield Violation(field="plan.sync.num_fragments", says=says, way_out=f"{model.layers:g} or fewer")
-    if sync.fragment_sync_delay > sync.sync_every:
-        says = f"fragment_sync_delay = {sync.fragment_sync_delay:g}, but a round has sync_every = {sync.sync_every:g} inner steps"
-        yield Violation(field="plan.sync.fragment_sync_delay", says=says, way_out=f"{sync.sync_every:g} or less")
+            yield Violation(
+                field=f"plan.sync.{name}", says=says, way_out="leave it as it is", rule=f"it reads {', '.join(fields)}"
+            )
 
 
 def _network(wan: Wan | None, fleet: Fleet) -> Iterator[Violation]:
@@ -183,7 +198,9 @@ def _network(wan: Wan | None, fleet: Fleet) -> Iterator[Violation]:
     if table is None:
         yield _shape("egress", wan.egress, (count, count))
     else:
-        yield from _pairs("egress", table, ~(np.isnan(table) | (table >= 0.0)), known, "0 or more, or NaN where no price is known")
+        yield from _pairs(
+            "egress", table, ~(np.isnan(table) | (table >= 0.0)), known, "0 or more, or NaN where no price is known"
+        )
     yield from _sites(wan, known)
 
 
@@ -193,7 +210,7 @@ def _sites(wan: Wan, known: Sequence[str]) -> Iterator[Violation]:
         if row is None:
             yield _shape(name, getattr(wan, name), (len(known),))
             continue
-        for at in np.flatnonzero(~(row > 0.0)):
+        for at in np.flatnonzero(~(row > 0.0)).tolist():
             says, way_out = f"{known[at]}: {row[at]:g} is no rate", "more than 0; inf = no limit of its own"
             yield Violation(field=f"fleet.wan.{name}", says=says, way_out=way_out)
     if len(wan.transport) != len(known):

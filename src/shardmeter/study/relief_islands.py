@@ -154,9 +154,7 @@ def _of_plans(scenario: Scenario, whole: Whole, move: Move) -> Outcome | None:
         if moved is None or moved[1] is not part.island:
             return None
         plan = moves.resolved(moved[0], float(part.plan.tp), scenario.stack)
-        if plan == part.plan or violations(
-            scenario.model, part.island, plan, part.run, scenario.stack, skip=OF_BATCH
-        ):
+        if plan == part.plan or violations(scenario.model, part.island, plan, part.run, scenario.stack, skip=OF_BATCH):
             return None
         plans.append(plan)
     try:

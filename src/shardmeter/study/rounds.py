@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, UnknownName, nearest
-from shardmeter.core.record import changed, record
+from shardmeter.core.record import changed, field_names, record
 from shardmeter.engine.fleet import Whole, evaluate_fleet, pace_of
 from shardmeter.engine.round import Pace
 from shardmeter.engine.timeline import account, islands
@@ -137,10 +137,13 @@ def trace_rounds(scenario: Scenario, *, rounds: int = 4) -> TracedRounds:
         raise BadScenario(f"{says}; --island {whole.parts[0].island.name} draws the inner step of one")
     together = pace_of(whole.parts, round_)
     paces = [
-        Pace(**{name: np.asarray(getattr(together, name))[..., cell] for name in Pace.__slots__})
+        Pace(**{name: np.asarray(getattr(together, name))[..., cell] for name in field_names(Pace)})
         for cell in range(1 + max(part.cell for part in whole.parts))
     ]
-    cuts = sum(float(max(np.max(one.pieces) for one in paces)) if one.behind else float(one.messages) for one in round_.crossings)
+    cuts = sum(
+        float(max(np.max(one.pieces) for one in paces)) if one.behind else float(one.messages)
+        for one in round_.crossings
+    )
     tasks = rounds * (len(paces) * (float(round_.steps) + cuts) + cuts)
     if tasks > MOST_TASKS:
         says = f"about {tasks:,.0f} tasks are too many to trace (at most {MOST_TASKS:,})"

@@ -63,7 +63,11 @@ def unseen(scenario: Scenario) -> tuple[str, ...]:
     own = footing(stack)
     makers = {_vendor(name) for name in own.accelerators}
     others = dict.fromkeys(island.accelerator.vendor for island in scenario.fleet.islands)
-    found += [f"an accelerator of {maker} under {stack.name}" for maker in others if own.stack and makers and maker not in makers]
+    found += [
+        f"an accelerator of {maker} under {stack.name}"
+        for maker in others
+        if own.stack and makers and maker not in makers
+    ]
     return tuple(found)
 
 
@@ -148,7 +152,9 @@ def warnings(scenario: Scenario) -> tuple[str, ...]:
 
 def _laid(scenario: Scenario) -> list[tuple[Island, Plan]]:
     """Every island with its plan."""
-    return list(zip(scenario.fleet.islands, scenario.plans or (scenario.plan,) * len(scenario.fleet.islands), strict=True))
+    return list(
+        zip(scenario.fleet.islands, scenario.plans or (scenario.plan,) * len(scenario.fleet.islands), strict=True)
+    )
 
 
 def _basis(stack: Stack, base: Footing, quantity: str) -> str:

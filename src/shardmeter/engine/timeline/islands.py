@@ -144,9 +144,7 @@ class _Made:
             ready = [self._pieces(pace) for pace in self.paces]
             for piece in range(len(ready[0])):
                 after = [tasks[row[piece]] for tasks, row in zip(parts, ready, strict=True)]
-                last = self.program.add(
-                    crossing.label, self.network, seconds / len(ready[0]), after, MESSAGE, turn=at
-                )
+                last = self.program.add(crossing.label, self.network, seconds / len(ready[0]), after, MESSAGE, turn=at)
             self.due.setdefault(at + 1, []).append(last)
             return
         after = [tasks[1.0 - float(crossing.lead)] for tasks in parts]

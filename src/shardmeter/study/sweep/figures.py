@@ -14,7 +14,7 @@ from shardmeter.engine.add import folded
 from shardmeter.engine.fleet import Whole
 from shardmeter.engine.round import Folded
 from shardmeter.physics import money
-from shardmeter.specs import Island, Plan, Round, Run
+from shardmeter.specs import Island, Plan, Run
 from shardmeter.specs.estimate import Estimate
 from shardmeter.study.causes import main_cause
 from shardmeter.study.course import charges
@@ -45,7 +45,7 @@ class Point:
     def fits(self) -> Column:
         """Whether the peak is within the device, on every island."""
         every = [part.estimate for part in self.whole.parts] if self.whole else [self.estimate]
-        return np.all([self.wide(one.memory_peak <= one.memory_limit) for one in every], axis=0)
+        return np.logical_and.reduce([self.wide(one.memory_peak <= one.memory_limit) for one in every])
 
     @property
     def seconds(self) -> Column:
@@ -105,16 +105,19 @@ def _step(point: Point) -> Number | None:
     return None if point.whole is not None and nobody_waits(point.whole) else point.estimate.step_time
 
 
-def _of_round(of: Callable[[Whole, Folded, Round], Number]) -> Callable[[Point], Any]:
+def _of_round(of: Callable[[Whole, Folded], Any]) -> Callable[[Point], Any]:
     """A figure of the round that joins islands; null for one island."""
 
-    def found(point: Point) -> Number | None:
+    def found(point: Point) -> Any:
         whole = point.whole
-        if whole is None or whole.round is None or whole.folded is None:
-            return None
-        return of(whole, whole.folded, whole.round)
+        return None if whole is None or whole.folded is None else of(whole, whole.folded)
 
     return found
+
+
+def _busy(whole: Whole, round_: Folded) -> Any:
+    """Share of the round that the island that sets the pace is in inner steps."""
+    return np.asarray(round_.inner)[..., whole.parts[whole.critical].cell] / round_.seconds
 
 
 def _tokens(point: Point) -> Number | None:
@@ -158,16 +161,21 @@ FIGURES: Mapping[str, Figure] = {
     "run.tokens": Figure(unit="", says="tokens of the run", of=_tokens),
     "run.steps": Figure(unit="", says="steps of the run, the last one partial", of=_whole_steps),
     "run.cost_usd": Figure(unit="USD", says="rent of the run", of=_cost),
-    "sync.round_s": Figure(unit="s", says="one round over islands", of=_of_round(lambda w, f, r: f.seconds)),
+    "sync.round_s": Figure(unit="s", says="one round over islands", of=_of_round(lambda _, round_: round_.seconds)),
     "sync.utilization": Figure(
-        unit="%", says="of that, inner steps of the island that sets the pace",
-        of=_of_round(lambda w, f, r: f.inner[..., w.parts[w.critical].cell] / f.seconds),
+        unit="%",
+        says="of that, inner steps of the island that sets the pace",
+        of=_of_round(_busy),
     ),
-    "sync.exposed_s": Figure(unit="s", says="waited for messages, a round", of=_of_round(lambda w, f, r: folded(f.exposed))),
+    "sync.exposed_s": Figure(
+        unit="s", says="waited for messages, a round", of=_of_round(lambda _, round_: folded(round_.exposed))
+    ),
     "sync.hidden_s": Figure(
-        unit="s", says="messages behind inner steps, a round", of=_of_round(lambda w, f, r: folded(f.hidden))
+        unit="s", says="messages behind inner steps, a round", of=_of_round(lambda _, round_: folded(round_.hidden))
     ),
-    "sync.sent_bytes": Figure(unit="B", says="sent between islands, a round", of=_of_round(lambda w, f, r: folded(w.sent))),
+    "sync.sent_bytes": Figure(
+        unit="B", says="sent between islands, a round", of=_of_round(lambda whole, _: folded(whole.sent))
+    ),
     "bottleneck.term": Figure(unit="", says="the longest term of the ledger", of=_term),
     "bottleneck.share": Figure(
         unit="%", says="its share of the step", of=lambda p: np.max(p.seconds, axis=0) / p.estimate.step_time

@@ -18,8 +18,8 @@ from shardmeter.scenario.layout import Parts
 from shardmeter.scenario.links import linked
 from shardmeter.scenario.together import Array, lay_out, reason
 from shardmeter.specs import Island, Model, Plan, Run, Stack
-from shardmeter.study.sweep.fleets import Fleets
 from shardmeter.study.sweep.figures import TEXTS, Column, Point, figure
+from shardmeter.study.sweep.fleets import Fleets
 from shardmeter.study.sweep.space import Space
 
 FITS, FITS_NOT, ILLEGAL = "ok", "does not fit", "illegal"

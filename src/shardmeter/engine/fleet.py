@@ -123,7 +123,8 @@ def pace_of(parts: Sequence[Part], asked: Round) -> Pace:
         device, ends = part.island.accelerator, part.estimate.ends
         moved = asked.traffic * ends.shard / ends.trained
         with under(UPDATE):
-            return memory_bound.traffic_time(moved, 1.0, device.memory_bandwidth * device.memory_share)
+            seconds: Seconds = memory_bound.traffic_time(moved, 1.0, device.memory_bandwidth * device.memory_share)
+        return seconds
 
     return Pace(
         step=over(lambda part: part.estimate.step_time, _most),

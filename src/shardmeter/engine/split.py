@@ -80,9 +80,9 @@ def nearest(batch: float, units: Sequence[Units], rule: str = "speed") -> tuple[
     classes = np.arange(len(sums))
     scale = modulus / len(sums)
     rest = left / scale
-    below = np.where(sums <= rest, rest - (rest - classes) % len(sums), -np.inf)
-    above = np.maximum(sums, rest + (classes - rest) % len(sums))
-    return tuple(sorted({fewest + float(below.max()) * scale, fewest + float(above.min()) * scale}))
+    smaller = np.where(sums <= rest, rest - (rest - classes) % len(sums), -np.inf)
+    larger = np.maximum(sums, rest + (classes - rest) % len(sums))
+    return tuple(sorted({fewest + float(smaller.max()) * scale, fewest + float(larger.min()) * scale}))
 
 
 def _sums(units: Sequence[int]) -> tuple[npt.NDArray[np.float64], int]:

@@ -68,7 +68,7 @@ def _terms(rows: Sequence[Row]) -> Table | None:
             Column(key="calls", title="calls", drop=1),
         ),
         rows=tuple({**row, "hidden_seconds": row["hidden_seconds"] or None} for row in shown),
-        caption=COUNT + (BESIDE if any(row["count"] < 1.0 for row in rows) else ""),
+        caption=COUNT + (BESIDE if any(float(row["count"] or 0.0) < 1.0 for row in rows) else ""),
     )
 
 

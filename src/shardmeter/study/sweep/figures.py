@@ -45,7 +45,8 @@ class Point:
     def fits(self) -> Column:
         """Whether the peak is within the device, on every island."""
         every = [part.estimate for part in self.whole.parts] if self.whole else [self.estimate]
-        return np.logical_and.reduce([self.wide(one.memory_peak <= one.memory_limit) for one in every])
+        fits: Column = np.logical_and.reduce([self.wide(one.memory_peak <= one.memory_limit) for one in every])
+        return fits
 
     @property
     def seconds(self) -> Column:

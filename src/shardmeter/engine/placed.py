@@ -25,9 +25,14 @@ def placed(
 
     Raises ValueError without a network. Leaves out: islands of unlike size, of which each is taken to be cut as evenly as the
     axis allows."""
+    if wan is None:
+        raise ValueError("an axis crosses islands and no network joins them")
+    whole = sum(float(island.gpus) for island in members)
     found: list[Estimate] = []
     for island, plan in zip(members, plans, strict=True):
-        wide, laid = across(island, plan, members, cell, wan, stack)
+        laid = spread(plan, cell.axis, members)
+        tier = between(island, cell, wan, whole, stack)
+        wide = changed(island, nodes=whole / island.gpus_per_node, tiers=(*island.tiers, tier))
         found.append(evaluate(model, wide, laid, run, stack))
     slowest = max(found, key=lambda one: float(one.step_time))
     return tuple(
@@ -35,18 +40,6 @@ def placed(
                 memory_peak=one.memory_peak, memory_limit=one.memory_limit)
         for one in found
     )  # fmt: skip
-
-
-def across(
-    island: Island, plan: Plan, members: Sequence[Island], cell: Cell, wan: Wan | None, stack: Stack
-) -> tuple[Island, Plan]:
-    """One island's accelerators as many as those of all members, with the network between them, and its plan over these. Raises
-    ValueError without a network."""
-    if wan is None:
-        raise ValueError("an axis crosses islands and no network joins them")
-    whole = sum(float(one.gpus) for one in members)
-    tiers = (*island.tiers, between(island, cell, wan, whole, stack))
-    return changed(island, nodes=whole / island.gpus_per_node, tiers=tiers), spread(plan, cell.axis, members)
 
 
 def spread(plan: Plan, axis: str, members: Sequence[Island]) -> Plan:

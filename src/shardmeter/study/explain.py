@@ -11,10 +11,9 @@ from shardmeter import data
 from shardmeter.core.formula import Step, trace
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB
-from shardmeter.engine.cells import cells_of
+from shardmeter.engine.cells import cells_of, together
 from shardmeter.engine.evaluate import evaluate, priced
-from shardmeter.engine.fleet import CROSSING, GRADIENTS, UPDATE, Whole, joined
-from shardmeter.engine.placed import across
+from shardmeter.engine.fleet import CROSSING, GRADIENTS, UPDATE, joined
 from shardmeter.engine.reference import LABEL as REFERENCE
 from shardmeter.engine.reference import reference_pieces
 from shardmeter.engine.step import slowest_pieces
@@ -104,27 +103,21 @@ def explain(scenario: Scenario) -> Explanation:
 
 
 def _of_fleet(scenario: Scenario) -> Explanation:
-    """Several islands: the calls of the step that sets the pace, and of the round. How the batch is shared is left out."""
+    """Several islands: the calls of the step that sets the pace (of every island of its cell, where an axis joins them), and of the
+    round. How the batch is shared is left out."""
     prediction = predict(scenario)
-    whole, run = prediction.whole, critical(prediction.whole).run
-    island, plan = _pacing(whole, scenario)
+    whole, part = prediction.whole, critical(prediction.whole)
+    fleet, model, stack = scenario.fleet, scenario.model, scenario.stack
+    cell = cells_of(scenario.plan, fleet.islands)[part.cell]
     inner = [changed(one, estimate=e) for one, e in zip(whole.parts, whole.inner, strict=True)]
     with trace() as steps:
-        evaluate(scenario.model, island, plan, run, scenario.stack)
-        joined(scenario.model, inner, scenario.fleet.wan, scenario.plan)
-    return Explanation(prediction=prediction, steps=_counted(steps, scenario, island, plan, run))
-
-
-def _pacing(whole: Whole, scenario: Scenario) -> tuple[Island, Plan]:
-    """The island and the plan whose step sets the pace; where an axis joins it to others, with these."""
-    part, fleet, stack = critical(whole), scenario.fleet, scenario.stack
-    cell = cells_of(scenario.plan, fleet.islands)[part.cell]
-    if not cell.axis:
-        return part.island, part.plan
-    parts = [whole.parts[at] for at in cell.islands]
-    members = [one.island for one in parts]
-    laid = [across(one.island, one.plan, members, cell, fleet.wan, stack) for one in parts]
-    return max(laid, key=lambda one: float(evaluate(scenario.model, one[0], one[1], part.run, stack).step_time))
+        if cell.axis:
+            together(model, fleet, cell, [one.plan for one in whole.parts], part.run, stack)
+        else:
+            evaluate(model, part.island, part.plan, part.run, stack)
+        joined(model, inner, fleet.wan, scenario.plan)
+    counted = tuple(steps) if cell.axis else _counted(steps, scenario, part.island, part.plan, part.run)
+    return Explanation(prediction=prediction, steps=counted)
 
 
 def _counted(steps: list[Step], scenario: Scenario, island: Island, plan: Plan, run: Run) -> tuple[Step, ...]:

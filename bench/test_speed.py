@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,3 +140,51 @@ def test_timeline():
             times.append(time.perf_counter() - start)
         print(f"\ntimeline of {len(program.tasks):,} tasks: {min(times) * 1e3:.1f} ms (bar {bar * 1e3:.0f} ms)")
         assert min(times) < bar * MARGIN
+
+
+ALIKE, UNLIKE, POINTS = 50e-3, 0.4, 2.0
+"""Bars of 100 islands: seconds of a prediction in process with five kinds, all unlike; seconds of a sweep of 10^4 points."""
+RENTED = ("H100-SXM5-80GB", "A100-SXM4-80GB", "H800-SXM5-80GB", "H200-SXM-141GB", "A100-SXM4-40GB")
+
+
+def test_hundred_islands():
+    """10^5 accelerators: the batch shared, every inner step, the round that joins them. Seconds of the processor: best of five."""
+    for unlike, bar in ((False, ALIKE), (True, UNLIKE)):
+        islands: list[dict[str, Any]] = [
+            {"name": f"i{at}", "accelerator": RENTED[at % 5], "nodes": 125 + (at if unlike else 0)} for at in range(100)
+        ]
+        nodes = sum(one["nodes"] for one in islands)
+        scenario = load({
+            "model": "llama-3.1-70b", "plan": {"sharding": "fsdp", "tp": 8, "recompute": "full", "sync": {"method": "diloco"}},
+            "fleet": {"islands": islands, "wan": {"default": {"bandwidth": "20 Gbps", "rtt": "50 ms"}}},
+            "run": {"seq_len": 8192, "global_batch": 4 * nodes},
+        })  # fmt: skip
+        times = []
+        for _ in range(5):
+            start = time.process_time()
+            assert predict(scenario).step_time > 0.0
+            times.append(time.process_time() - start)
+        print(
+            f"\n100 islands, {'all unlike' if unlike else 'five kinds'}: {min(times) * 1e3:.0f} ms (bar {bar * 1e3:.0f} ms)"
+        )
+        assert min(times) < bar * MARGIN
+
+
+def test_sweep_of_a_fleet():
+    """10^4 points of the numbers of a synchronisation, each with every figure, read and checked. Seconds of the processor."""
+    from shardmeter.study.api import sweep
+
+    islands = [{"name": kind, "accelerator": kind, "nodes": 8} for kind in RENTED]
+    scenario = {
+        "model": "llama-3.1-70b", "plan": {"sharding": "fsdp", "recompute": "full", "sync": {"method": "diloco"}},
+        "fleet": {"islands": islands, "wan": {"default": {"bandwidth": "20 Gbps", "rtt": "50 ms"}}},
+        "run": {"seq_len": 8192, "global_batch": 640},
+    }  # fmt: skip
+    axes = {"plan.sync.sync_every": "1..1000", "plan.sync.bits": [4, 6, 8, 10, 12, 14, 16, 20, 24, 32]}
+    sweep(scenario, {"plan.sync.sync_every": [1, 2]})
+    start = time.process_time()
+    found = sweep(scenario, axes)
+    spent = time.process_time() - start
+    assert len(found) == 10_000
+    print(f"\nsweep of {len(found):,} points of a fleet's synchronisation: {spent:.2f} s (bar {POINTS:.0f} s)")
+    assert spent < POINTS * MARGIN

@@ -29,7 +29,7 @@ OPTIONS = {
     "solve": SCENARIO | {"question"},
     "sweep": SCENARIO
     | {"--over", "--columns", "-o", "--out", "--overwrite", "--engine", "--workers", "--shard", "--join"},
-    "trace": SCENARIO | {"-o", "--out", "--svg", "--steps", "--ranks", "--straggle", "--seed"},
+    "trace": SCENARIO | {"-o", "--out", "--svg", "--steps", "--rounds", "--island", "--ranks", "--straggle", "--seed"},
     "validate": {"file", "--bars", "--catalog", "--format"},
     "show": {"file", "--format"},
     "catalog": {"kind", "name", "--catalog", "--format"},

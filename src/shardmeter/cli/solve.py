@@ -21,7 +21,7 @@ EPILOG = """Examples:
 micro-batch keeps a global batch that is said; seq keeps it in sequences; gpus keeps tp, pp, cp and the batch, and dp_shard
 follows (the GPUs that the scenario names tell their kind and network). A scenario that is legal but for
 what is asked (a batch that its micro-batch or its GPUs do not divide) is answered over legal values, with a warning; where no
-value is legal, the nearest batch is named. Exit code 1 when no legal value fits."""
+value is legal, the nearest batch is named. Of several islands, which share one batch, sweep tells which values fit. Exit code 1 when no legal value fits."""
 
 
 @click.command(epilog=EPILOG)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import errno
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from shardmeter.cli.options import resolve, scenario_options
 from shardmeter.cli.output import UnwritableError, write
 from shardmeter.core.errors import ShardMeterError
+
+if TYPE_CHECKING:
+    from shardmeter.study.trace import Drawn
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What a disk says that takes no more: no fault of the name that was given."""
@@ -22,6 +25,8 @@ EPILOG = """Examples:
   shardmeter trace examples/llama-70b-tp8-pp4.yaml -o step.json --svg step.svg
   shardmeter trace examples/llama-8b-64xh100.yaml --steps 2 --global-batch 128 -o steps.json
   shardmeter trace examples/llama-70b-tp8-pp4.yaml --ranks 0,3 --svg ends.svg --straggle 0.1
+  shardmeter trace islands.yaml --rounds 3 --svg rounds.svg
+  shardmeter trace islands.yaml --island oregon -o step.json
 
 A rank is one representative GPU of a pipeline stage: those that share a stage do the same at the same time. Open the JSON
 at ui.perfetto.dev or in chrome://tracing. Whether the plan fits into memory is no question here: `predict` says it."""
@@ -31,7 +36,11 @@ at ui.perfetto.dev or in chrome://tracing. Whether the plan fits into memory is 
 @scenario_options
 @click.option("-o", "--out", metavar="FILE", help="Where to write the trace events (JSON for Perfetto).")
 @click.option("--svg", metavar="FILE", help="Where to draw the timeline.")
-@click.option("--steps", metavar="N", type=click.IntRange(1, 1000), default=1, show_default=True, help="Steps to run.")
+@click.option("--steps", metavar="N", type=click.IntRange(1, 1000), help="Steps of one island to run; left out, 1.")
+@click.option(
+    "--rounds", metavar="N", type=click.IntRange(2, 1000), help="Rounds of several islands to run; left out, 4."
+)
+@click.option("--island", metavar="NAME", help="Of several islands, draw the inner step of this one.")
 @click.option(
     "--ranks", metavar="N,N…", help="Only these pipeline stages in both files; left out, all (16 in the SVG)."
 )
@@ -44,25 +53,34 @@ at ui.perfetto.dev or in chrome://tracing. Whether the plan fits into memory is 
     "--seed",
     metavar="N",
     type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="What the stragglers are drawn from.",
+    help="What the stragglers are drawn from; left out, 0.",
 )
-def trace(
-    out: str | None, svg: str | None, steps: int, ranks: str | None, straggle: float | None, seed: int, **asked: Any
-) -> int:
-    """Run the step of SCENARIO task by task: every layer, collective and send of one GPU per pipeline stage."""
+def trace(out: str | None, svg: str | None, island: str | None, ranks: str | None, **asked: Any) -> int:
+    """Run the step of SCENARIO task by task: every layer, collective and send of one GPU per pipeline stage.
+
+    Of several islands, rounds are run: inner steps, messages between islands, and who waits for whom."""
+    straggle = asked.pop("straggle")
     if straggle is not None and not math.isfinite(straggle):
         raise ShardMeterError(f"--straggle {straggle}: say a share from 0 to 1, as in 0.05")
+    of_step = {"--steps": asked.pop("steps"), "--ranks": ranks, "--straggle": straggle, "--seed": asked.pop("seed")}
+    rounds = asked.pop("rounds")
     scenario = resolve(asked)
     from shardmeter.cli.progress import progress
     from shardmeter.render import tracing
     from shardmeter.render.heading import heading
+    from shardmeter.study.rounds import one_island, trace_rounds
     from shardmeter.study.trace import trace as traced
 
+    scenario = scenario if island is None else one_island(scenario, island)
+    several = len(scenario.fleet.islands) > 1
+    _check_options(several, rounds, of_step)
     kept = _ranks(ranks, scenario.plan.pp)
     with progress("tracing"):
-        found = traced(scenario, steps=steps, straggle=straggle, seed=seed)
+        found: Drawn = (
+            trace_rounds(scenario, rounds=rounds or 4)
+            if several
+            else traced(scenario, steps=of_step["--steps"] or 1, straggle=straggle, seed=of_step["--seed"] or 0)
+        )
         title, written = heading(scenario), {}
         if out is not None:
             from shardmeter.render import chrome
@@ -75,6 +93,15 @@ def trace(
         answer = found.to_dict()
     write(tracing.document(answer, title, written), asked["output"])
     return 0
+
+
+def _check_options(several: bool, rounds: int | None, of_step: dict[str, Any]) -> None:
+    """Refuse options of a step where rounds are run, and of rounds where a step is."""
+    said = [name for name, value in of_step.items() if value is not None]
+    if several and said:
+        raise ShardMeterError(f"{', '.join(said)}: of the step of one island; say --island NAME too, or leave it out")
+    if not several and rounds is not None:
+        raise ShardMeterError("--rounds: one island has no rounds; say --steps")
 
 
 def _ranks(said: str | None, pp: int) -> tuple[int, ...] | None:

@@ -67,14 +67,15 @@ def _stacked_value(name: str, values: list[Any]) -> Any:
 
 def structure(instance: Any) -> tuple[Any, ...]:
     """Everything about a record that must be equal for it to be stacked with another: names, ints, lengths, presence."""
-    parts: list[Any] = [type(instance).__name__]
-    for field in fields(instance):
-        value = getattr(instance, field.name)
+    cls: Any = type(instance)
+    parts: list[Any] = [cls.__name__]
+    for name in field_names(cls):
+        value = getattr(instance, name)
         if isinstance(value, float):
             parts.append("number")
-        elif is_dataclass(value):
+        elif hasattr(value, "__dataclass_fields__"):
             parts.append(structure(value))
-        elif isinstance(value, tuple) and value and is_dataclass(value[0]):
+        elif isinstance(value, tuple) and value and hasattr(value[0], "__dataclass_fields__"):
             parts.append(tuple(structure(one) for one in value))
         elif isinstance(value, Mapping):
             parts.append(tuple(sorted(value.items())))

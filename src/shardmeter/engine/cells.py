@@ -67,14 +67,21 @@ def inner_steps(
     found |= {at: one for (at, _), one in zip(single, own, strict=True)}
     for cell, run in zip(cells, runs, strict=True):
         if cell.axis:
-            members = [fleet.islands[at] for at in cell.islands]
-            if cell.axis == "pp":
-                of = {at: fleet.islands[at] for at in cell.islands}
-                one = piped(model, of, {at: plans[at] for at in cell.islands}, cell, fleet.wan, run, stack)
-            else:
-                one = placed(model, members, cell, [plans[at] for at in cell.islands], fleet.wan, run, stack)
-            found |= dict(zip(cell.islands, _parts(one, members), strict=True))
+            found |= dict(zip(cell.islands, together(model, fleet, cell, plans, run, stack), strict=True))
     return tuple(found[at] for at in range(len(fleet.islands)))
+
+
+def together(
+    model: Model, fleet: Fleet, cell: Cell, plans: Sequence[Plan], run: Run, stack: Stack
+) -> list[Estimate]:  # fmt: skip
+    """The inner step of a cell of several islands, once per island of it in the order of the axis."""
+    members = [fleet.islands[at] for at in cell.islands]
+    if cell.axis == "pp":
+        of = dict(zip(cell.islands, members, strict=True))
+        one = piped(model, of, {at: plans[at] for at in cell.islands}, cell, fleet.wan, run, stack)
+    else:
+        one = placed(model, members, cell, [plans[at] for at in cell.islands], fleet.wan, run, stack)
+    return _parts(one, members)
 
 
 def _parts(one: Sequence[Estimate], members: Sequence[Island]) -> list[Estimate]:

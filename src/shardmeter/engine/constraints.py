@@ -53,6 +53,32 @@ def violations(
     return found
 
 
+OF_BATCH = frozenset({"global_batch", "interleaved_rounds"})
+"""Rules about the global batch, which islands share out."""
+OF_STAGES = frozenset({"stages", "virtual_stages", "even_stages", "one_stack", "reference_stages"})
+"""Rules about the whole pipeline, wherever its stages are."""
+
+
+def violations_of_island(
+    model: Model,
+    island: Island,
+    plan: Plan,
+    run: Run,
+    stack: Stack,
+    *,
+    whole: Plan | None = None,
+    skip: Collection[str] = (),
+) -> list[Violation]:
+    """As `violations`, of one of several islands: the batch is not asked, which they share. `whole` is the plan with all stages
+    where a pipeline crosses islands: rules about stages look at that."""
+    rest = {*skip, *OF_BATCH}
+    if whole is None:
+        return violations(model, island, plan, run, stack, skip=rest)
+    others = {constraint.name for constraint in CONSTRAINTS if constraint.name not in OF_STAGES}
+    found = violations(model, island, plan, run, stack, skip=rest | OF_STAGES)
+    return [*found, *violations(model, island, whole, run, stack, skip=rest | others)]
+
+
 def masks(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -> dict[str, npt.NDArray[np.bool_]]:
     """Per constraint, where it holds (True = legal), at the broadcast shape of the numbers it looks at. Raises nothing."""
     return {constraint.name: mask for constraint, mask in held(model, island, plan, run, stack)}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from shardmeter.core.formula import under
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Number, Seconds
 from shardmeter.engine import add, crossing
@@ -123,7 +124,9 @@ def pace_of(parts: Sequence[Part], asked: Round) -> Pace:
     def update(part: Part) -> Seconds:
         device, ends = part.island.accelerator, part.estimate.ends
         moved = asked.traffic * ends.shard / ends.trained
-        return memory_bound.traffic_time(moved, 1.0, device.memory_bandwidth * device.memory_share)
+        with under(UPDATE):
+            seconds: Seconds = memory_bound.traffic_time(moved, 1.0, device.memory_bandwidth * device.memory_share)
+        return seconds
 
     return Pace(
         step=over(lambda part: part.estimate.step_time, _most),
@@ -159,10 +162,11 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
     ]
     own, gpus = asked.pace != "barrier", [part.island.gpus for part in parts]
     wan = bounded(wan, [part.island for part in parts])
-    priced = tuple(
-        spread_inside(crossing.price(one, wan, cells, plan.sync, own=own, accelerators=gpus), one, parts)
-        for one in asked.crossings
-    )
+    priced = []
+    for one in asked.crossings:
+        with under(term_of(one)):
+            charge = crossing.price(one, wan, cells, plan.sync, own=own, accelerators=gpus)
+            priced.append(spread_inside(charge, one, parts))
     folded = rounds.fold(asked, pace_of(parts, asked), tuple(one.seconds for one in priced), plan.sync.grace)
     sent: Number = np.array([float(part.estimate.ends.sent) for part in parts]) * _last(asked.steps)
     for one, charge in zip(asked.crossings, priced, strict=True):
@@ -172,7 +176,7 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         estimate=_estimate(parts, asked, folded),
         round=asked,
         folded=folded,
-        priced=priced,
+        priced=tuple(priced),
         sent=tuple(np.moveaxis(np.asarray(sent), -1, 0)),
         critical=_critical(parts, folded),
     )
@@ -208,6 +212,11 @@ def _ports(island: Island) -> float:
     return float(fabric.bandwidth * fabric.share * adapters * island.nodes)
 
 
+def term_of(one: Crossing) -> str:
+    """The term of the ledger under which a message shows."""
+    return GRADIENTS if one.behind else CROSSING
+
+
 def _last(number: Number) -> Number:
     return np.asarray(number)[..., None]
 
@@ -225,7 +234,7 @@ def _estimate(parts: Sequence[Part], asked: Round, folded: Folded) -> Estimate:
     exposed = {term.label: term.seconds for term in critical.terms}
     hidden = {term.label: term.hidden for term in critical.terms}
     for one, shown, behind in zip(asked.crossings, folded.exposed, folded.hidden, strict=True):
-        label = GRADIENTS if one.behind else CROSSING
+        label = term_of(one)
         add.merged(exposed, {label: shown / asked.steps}, 1.0)
         add.merged(hidden, {label: behind / asked.steps}, 1.0)
     add.merged(exposed, {UPDATE: folded.update / asked.steps}, 1.0)

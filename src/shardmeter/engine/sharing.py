@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from shardmeter.core.errors import Violation
 from shardmeter.core.record import changed
 from shardmeter.engine import split
-from shardmeter.engine.cells import Cell, inner_steps, step_times
+from shardmeter.engine.cells import Cell, cells_of, inner_steps, step_times
+from shardmeter.engine.placed import spread
+from shardmeter.engine.rules import listed
 from shardmeter.schedules import traits
 from shardmeter.specs import Fleet, Island, Model, Plan, Run, Stack
 
@@ -15,9 +18,9 @@ from shardmeter.specs import Fleet, Island, Model, Plan, Run, Stack
 class IndivisibleBatch(ValueError):
     """No whole micro-batches of the islands make up the global batch; `near` can be split."""
 
-    def __init__(self, batch: float, near: Sequence[float], units: Sequence[float]) -> None:
+    def __init__(self, batch: float, near: Sequence[float]) -> None:
         super().__init__(f"global_batch = {batch:g} is not made of whole micro-batches of the islands")
-        self.batch, self.near, self.units = batch, tuple(near), tuple(units)
+        self.batch, self.near = batch, tuple(near)
 
 
 def shared(
@@ -32,7 +35,7 @@ def shared(
     """The run of every cell, with its part of the global batch: so that the slowest is as fast as it can be, or equal parts.
     `plans` are those of the islands. Raises IndivisibleBatch."""
     batch = float(run.global_batch)
-    units = [unit(plans[cell.islands[0]]) for cell in cells]
+    units = units_of(fleet.islands, cells, plans)
     if rule == "equal" or _alike(fleet, cells, plans):
         shares = [split.Share(unit=one, least=least, start=0.0, each=1.0) for one, least in units]
         parts = split.equally(batch, shares) or (split.by_speed(batch, shares) if rule != "equal" else None)
@@ -40,11 +43,59 @@ def shared(
         shares = _shares(model, fleet, cells, plans, run, stack, units)
         parts = split.by_speed(batch, shares)
     if parts is None:
-        raise IndivisibleBatch(batch, split.nearest(batch, shares), [one for one, _ in units])
+        raise IndivisibleBatch(batch, split.nearest(batch, units, rule))
     return tuple(changed(run, global_batch=part) for part in parts)
 
 
-def unit(plan: Plan) -> tuple[float, float]:
+def units_of(islands: Sequence[Island], cells: Sequence[Cell], plans: Sequence[Plan]) -> list[split.Units]:
+    """What every cell takes of a batch at a time, and at least; with the whole of an axis that crosses its islands."""
+    firsts = [(cell, plans[cell.islands[0]]) for cell in cells]
+    return [
+        unit(spread(plan, cell.axis, [islands[at] for at in cell.islands]) if cell.axis else plan)
+        for cell, plan in firsts
+    ]
+
+
+def unshared(islands: Sequence[Island], plan: Plan, plans: Sequence[Plan], batch: float) -> Violation | None:
+    """Why a global batch cannot be shared among islands, with what each takes and the nearest batches that can; None where it can."""
+    cells = cells_of(plan, islands)
+    units = units_of(islands, cells, plans)
+    close = split.nearest(batch, units, plan.sync.split)
+    if batch in close:
+        return None
+    named: dict[split.Units, list[str]] = {}
+    for one, cell in zip(units, cells, strict=True):
+        named.setdefault(one, []).append(" + ".join(islands[at].name for at in cell.islands))
+    takes = ", ".join(
+        f"{_several(names)} {step:g}" + (f" (at least {least:g})" if least > step else "")
+        for (step, least), names in named.items()
+    )
+    fewest = sum(least for _, least in units)
+    says = f"global_batch = {batch:g} is no sum of whole micro-batches of the islands, which take them by"
+    if batch < fewest:
+        says = f"global_batch = {batch:g} is less than one micro-batch for every island, {fewest:g} sequences: they take them by"
+    equal = " in equal parts" if plan.sync.split == "equal" else ""
+    return Violation(
+        field="run.global_batch", says=f"{says} {takes}{equal}", way_out=listed(list(close)),
+        rule="islands share the sequences of an inner step in whole micro-batches, dp·micro_batch at a time",
+    )  # fmt: skip
+
+
+def _several(names: Sequence[str]) -> str:
+    return (
+        names[0]
+        if len(names) == 1
+        else f"{', '.join(names)} each"
+        if len(names) < MOST
+        else f"{len(names)} like {names[0]}"
+    )
+
+
+MOST = 6
+"""Islands that take as many sequences at a time, from which on they are not named one by one."""
+
+
+def unit(plan: Plan) -> split.Units:
     """(sequences that a cell takes more at a time, the least that it takes)."""
     kind, each_pass, pp = traits(plan.schedule), float(plan.dp * plan.micro_batch), float(plan.pp)
     if pp == 1.0:
@@ -67,7 +118,7 @@ def _alike(fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan]) -> bool:
 
 def _shares(
     model: Model, fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan], run: Run, stack: Stack,
-    units: Sequence[tuple[float, float]],
+    units: Sequence[split.Units],
 ) -> list[split.Share]:  # fmt: skip
     """What each cell makes of a batch: a step lasts so long, and so much longer a sequence, read off its step at a part of the
     batch in proportion to its peak and at half of that. Exact where steps are straight lines in the micro-batches."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import record
+
+Units: TypeAlias = tuple[float, float]
+"""(sequences that a cell takes more at a time, the least that it takes)."""
 
 
 @record
@@ -48,7 +52,7 @@ def by_speed(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
         if unit <= left:
             given[at], left = given[at] + unit, left - unit
             heapq.heappush(queue, (shares[at].lasts(given[at] + unit), at))
-    return tuple(given) if left == 0.0 else _repaired(given, left, shares)
+    return tuple(given) if left == 0.0 else _repaired(given, left, shares) or _anyhow(batch, shares)
 
 
 def equally(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
@@ -58,12 +62,43 @@ def equally(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
     return (part,) * len(shares) if fits else None
 
 
-def nearest(batch: float, shares: Sequence[Share]) -> tuple[float, ...]:
-    """Batches near one that cannot be split which can."""
-    least = sum(share.least for share in shares)
-    unit = min(share.unit for share in shares)
-    below = least + math.floor(max(batch - least, 0.0) / unit) * unit
-    return tuple(sorted({one for one in (below, below + unit) if one >= least}))
+def nearest(batch: float, units: Sequence[Units], rule: str = "speed") -> tuple[float, ...]:
+    """The largest batch below one that can be split and the smallest above it; the batch alone where it can be split itself.
+
+    `units` are (unit, least) of every cell. Where parts may differ, a batch can be split if what is left of it after every
+    cell's least is a sum of units: from some size on every multiple of what divides all of them is."""
+    if rule == "equal":
+        step = float(math.lcm(*(max(int(unit), 1) for unit, _ in units))) * len(units)
+        floor = math.ceil(max(least for _, least in units) * len(units) / step) * step
+        below, above = math.floor(batch / step) * step, math.ceil(batch / step) * step
+        return tuple(sorted({below, max(above, floor)} if below >= floor else {max(above, floor)}))
+    fewest = sum(least for _, least in units)
+    left = batch - fewest
+    if left < 0.0:
+        return (fewest,)
+    sums, modulus = _sums(sorted({max(int(unit), 1) for unit, _ in units}))
+    classes = np.arange(len(sums))
+    scale = modulus / len(sums)
+    rest = left / scale
+    smaller = np.where(sums <= rest, rest - (rest - classes) % len(sums), -np.inf)
+    larger = np.maximum(sums, rest + (classes - rest) % len(sums))
+    return tuple(sorted({fewest + float(smaller.max()) * scale, fewest + float(larger.min()) * scale}))
+
+
+def _sums(units: Sequence[int]) -> tuple[npt.NDArray[np.float64], int]:
+    """(over the residues of the smallest unit, all divided by what divides every unit: the least sum of units that has the residue;
+    the smallest unit). Each further unit goes round the cycles that it makes of the residues, twice."""
+    common, modulus = math.gcd(*units), units[0]
+    size = modulus // common
+    sums = [0.0, *(math.inf,) * (size - 1)]
+    for unit in (one // common for one in units[1:]):
+        for first in range(math.gcd(unit, size)):
+            at = first
+            for _ in range(2 * size // math.gcd(unit, size)):
+                after = (at + unit) % size
+                sums[after] = min(sums[after], sums[at] + unit)
+                at = after
+    return np.array(sums), modulus
 
 
 def _level(given: list[float], shares: Sequence[Share], left: float) -> None:
@@ -85,6 +120,27 @@ def _level(given: list[float], shares: Sequence[Share], left: float) -> None:
             high = middle
     for at, more in enumerate(room(low)):
         given[at] += float(more)
+
+
+def _anyhow(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
+    """Some split, where units are so unlike that exchanges between two cells find none: the largest unit given up one by one until
+    what is left can be split among the others."""
+    left = batch - sum(share.least for share in shares)
+    order = sorted(range(len(shares)), key=lambda at: -shares[at].unit)
+    given = [share.least for share in shares]
+    for place, at in enumerate(order):
+        others = [(shares[other].unit, 0.0) for other in order[place + 1 :]]
+        if not others:
+            given[at] += left
+            return tuple(given) if left % shares[at].unit == 0.0 else None
+        count = next(
+            (n for n in range(int(left // shares[at].unit) + 1)
+             if left - n * shares[at].unit in nearest(left - n * shares[at].unit, others)), None
+        )  # fmt: skip
+        if count is None:
+            return None
+        given[at], left = given[at] + count * shares[at].unit, left - count * shares[at].unit
+    return None
 
 
 def _repaired(given: list[float], left: float, shares: Sequence[Share]) -> tuple[float, ...] | None:

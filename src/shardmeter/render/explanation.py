@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from shardmeter.core.formula import REGISTRY, Step
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Notes, Row, Section, Table
+
+COUNT = (
+    "count: micro-batches of a step, or 1 for what a step has once; a call below that prices one layer says of how many"
+)
+BESIDE = "; below 1, what a round over islands has once, by its inner steps"
 
 
 def document(
@@ -61,7 +68,7 @@ def _terms(rows: Sequence[Row]) -> Table | None:
             Column(key="calls", title="calls", drop=1),
         ),
         rows=tuple({**row, "hidden_seconds": row["hidden_seconds"] or None} for row in shown),
-        caption="count: micro-batches of a step, or 1 for what a step has once; a call below that prices one layer says of how many",
+        caption=COUNT + (BESIDE if any(float(row["count"] or 0.0) < 1.0 for row in rows) else ""),
     )
 
 
@@ -150,11 +157,25 @@ def _pieces(call: Mapping[str, Any]) -> str:
 def _text(value: Any, unit: str) -> str:
     if value is None or isinstance(value, str | bool | int | float):
         return cells.text(value, "" if unit == "1" else unit, exact=True)
-    if hasattr(value, "ndim") and value.ndim == 0:
-        return _text(float(value), unit)
+    if hasattr(value, "ndim"):
+        return _text(float(value), unit) if value.ndim == 0 else _range(value, unit)
     if isinstance(value, tuple | list):
         return f"[{', '.join(_text(item, unit) for item in value)}]"
     return f"<{type(value).__name__}>"
+
+
+def _range(values: Any, unit: str) -> str:
+    """An array by its least and its largest number, as in `3 × 3: 456 MB/s to 682 MB/s`; nothing is read of what is none, nor
+    of the diagonal of a table of pairs."""
+    numbers = np.asarray(values, dtype=float)
+    if numbers.ndim == 2 and numbers.shape[0] == numbers.shape[1]:
+        numbers = np.where(np.eye(len(numbers), dtype=bool), np.nan, numbers)
+    some = numbers[~np.isnan(numbers)]
+    shape = " × ".join(map(str, np.shape(values)))
+    if not some.size:
+        return f"{shape}: none"
+    low, high = (_text(float(one), unit) for one in (some.min(), some.max()))
+    return f"{shape}: {low}" if low == high else f"{shape}: {low} to {high}"
 
 
 def _flat(call: Mapping[str, Any]) -> Row:

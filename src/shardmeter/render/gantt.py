@@ -6,10 +6,12 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from html import escape
 
+from shardmeter.core.errors import cut
 from shardmeter.core.record import record
 from shardmeter.engine.timeline import account
+from shardmeter.engine.timeline.islands import MESSAGE, STEP, UPDATE
 from shardmeter.engine.timeline.simulate import Timeline
-from shardmeter.study.trace import Traced
+from shardmeter.study.trace import Drawn
 
 COLOURS: dict[str, tuple[str, str]] = {
     "forward": ("forward", "#0072B2"),
@@ -29,6 +31,9 @@ COLOURS: dict[str, tuple[str, str]] = {
     "copy from host": ("copy from the host", "#86B6E0"),
     "host update": ("optimizer on the host", "#333333"),
     "send": ("stage send", "#56B4E9"),
+    STEP: ("inner step", "#0072B2"),
+    UPDATE: ("outer update", "#000000"),
+    MESSAGE: ("message between islands", "#D55E00"),
     "launch": ("host's launches", "#7A7A7A"),
     "optimizer": ("optimizer", "#000000"),
     "software": ("software", "#5A4A78"),
@@ -53,6 +58,10 @@ SHORTEST = 0.35
 THINNEST = 0.7
 """Pixels that anything is drawn with at least."""
 MOST_RANKS = 16
+LONGEST = 16
+"""Characters of a row's name."""
+NUMBERED = frozenset({*account.COMPUTED, STEP})
+"""Kinds of tasks whose label ends with a number: that of the micro-batch, or of the step."""
 
 
 @record
@@ -65,7 +74,7 @@ class Bar:
     text: str = ""
 
 
-def svg(traced: Traced, title: str, ranks: Collection[int] | None = None) -> str:
+def svg(traced: Drawn, title: str, ranks: Collection[int] | None = None) -> str:
     """The chart of the given ranks (left out: the first 16), all steps on one time axis."""
     timeline = traced.timeline
     shown = [rank for rank in traced.ranks if ranks is None or rank in ranks][: None if ranks else MOST_RANKS]
@@ -74,13 +83,12 @@ def svg(traced: Traced, title: str, ranks: Collection[int] | None = None) -> str
     body, kinds, y = list[str](), dict[str, None](), TOP
     for rank in shown:
         for index, stream in enumerate(timeline.program.streams):
-            bars = _bars(timeline, index, span / (WIDTH - LEFT - RIGHT) * SHORTEST) if stream.rank == rank else []
+            bars = _bars(traced, index, span / (WIDTH - LEFT - RIGHT) * SHORTEST) if stream.rank == rank else []
             if not bars:
                 continue
             height = ROW.get(stream.name, 10)
-            body += _row(
-                f"stage {rank}" if stream.name == "compute" else stream.name, y, height, stream.name == "compute"
-            )
+            name = traced.name_of(rank) if stream.name == "compute" else stream.name
+            body += _row(cut(name, LONGEST), y, height, stream.name == "compute")
             body += [_rectangle(bar, y, height, scale) for bar in bars]
             if stream.name == "compute":
                 body += _numbers(timeline, index, y, height, scale)
@@ -92,23 +100,25 @@ def svg(traced: Traced, title: str, ranks: Collection[int] | None = None) -> str
     return "\n".join([*_head(title, bottom), *body, *legend, "</svg>"]) + "\n"
 
 
-def _bars(timeline: Timeline, index: int, least: float) -> list[Bar]:
+def _bars(traced: Drawn, index: int, least: float) -> list[Bar]:
     """The bars of one stream: tasks in order of time, neighbours of one kind and turn as one, and what is too short to see
     with its neighbour."""
-    program, stream = timeline.program, timeline.program.streams[index]
+    timeline, program = traced.timeline, traced.timeline.program
+    stream = program.streams[index]
     found = [
         Bar(kind=task.kind, begin=timeline.begin[i], end=timeline.end[i], text=_number(task.label, task.kind))
         for i, task in enumerate(program.tasks)
         if task.stream == index and task.seconds
     ]
     if stream.name == "compute":
-        found += [Bar(kind="wait", begin=gap.begin, end=gap.end) for gap in account.gaps(timeline, stream.rank)]
+        found += [Bar(kind="wait", begin=gap.begin, end=gap.end) for gap in traced.gaps(stream.rank)]
     found.sort(key=lambda bar: (bar.begin, -bar.end))
     merged: list[Bar] = []
     for bar in found:
         last = merged[-1] if merged else None
         close = last is not None and bar.begin - last.end < least
-        if last is not None and close and last.kind == bar.kind and last.text == bar.text:
+        alike = last is not None and (last.text == bar.text or bar.end - bar.begin < least)
+        if last is not None and close and last.kind == bar.kind and alike:
             merged[-1] = Bar(kind=last.kind, begin=last.begin, end=max(bar.end, last.end), text=last.text)
         elif last is None or not close or bar.end - bar.begin >= least or bar.kind != "wait":
             merged.append(bar)
@@ -117,7 +127,7 @@ def _bars(timeline: Timeline, index: int, least: float) -> list[Bar]:
 
 def _number(label: str, kind: str) -> str:
     """The micro-batch of a compute task: what its label ends with."""
-    return label.rpartition(" · ")[2] if kind in account.COMPUTED and " · " in label else ""
+    return label.rpartition(" · ")[2] if kind in NUMBERED and " · " in label else ""
 
 
 def _row(name: str, y: float, height: int, strong: bool) -> list[str]:
@@ -133,9 +143,11 @@ def _row(name: str, y: float, height: int, strong: bool) -> list[str]:
 def _rectangle(bar: Bar, y: float, height: int, scale: float) -> str:
     x, width = LEFT + bar.begin * scale, max((bar.end - bar.begin) * scale, THINNEST)
     name, fill = COLOURS.get(bar.kind, (bar.kind, "#BBBBBB"))
-    says = f"{name}{f' of micro-batch {bar.text}' if bar.text else ''}, {_time(bar.end - bar.begin)}"
+    which = f" {bar.text}" if bar.kind == STEP else f" of micro-batch {bar.text}" if bar.text else ""
+    says = f"{name}{which}, {_time(bar.end - bar.begin)}"
+    paler = ' fill-opacity="0.72"' if bar.kind == STEP and bar.text.isdigit() and int(bar.text) % 2 else ""
     return (
-        f'<rect x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{height}" fill="{fill}">'
+        f'<rect x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{height}" fill="{fill}"{paler}>'
         f"<title>{escape(says)}</title></rect>"
     )
 

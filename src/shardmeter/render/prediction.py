@@ -48,8 +48,18 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
         sure=not _borderline(answer),
         sections=tuple(section for section in sections if section is not None),
         data=answer,
-        flat=(flatten({key: value for key, value in answer.items() if key != "intervals"} | _bounds(answer)),),
+        flat=_flat(answer),
     )
+
+
+def _flat(answer: Answer) -> tuple[Row, ...]:
+    """One row of all scalars; of several islands that row is `all`, and one row an island follows with its own figures."""
+    whole = flatten({key: value for key, value in answer.items() if key != "intervals"} | _bounds(answer))
+    if not answer.get("sync"):
+        return (whole,)
+    own = {"name": "island", "memory_peak_gib": "memory.peak_gib", "memory_limit_gib": "memory.limit_gib"}
+    rows = [{own.get(key, key): value for key, value in one.items()} for one in answer["islands"]]
+    return ({"island": "all", **whole}, *rows)
 
 
 def _verdict(answer: Answer) -> str:

@@ -32,7 +32,7 @@ def load(
     `options` are the shortcuts of the command line (model, stack, gpus, instance, fabric, price, plan, seq or seq_len,
     micro_batch, global_batch, tokens); `overrides` are `a.b=VALUE` texts, or values by path, and win over them. `catalog` is a catalog, a folder of
     rows or several; the shipped one where it is None. `begins` names rules of `engine.constraints` that the scenario may break.
-    What `plan: auto` leaves open is in the scenario's `choices`; with `planning` a plan that names no sharding is open too, one
+    Of several islands each has its plan in the scenario's `plans`, and the network between them is `fleet.wan`. What `plan: auto` leaves open is in the scenario's `choices`; with `planning` a plan that names no sharding is open too, one
     that does is a plan beside the open ones, and overrides of the plan are pins. Raises BadScenario with every violation, or
     UnknownName; the file itself may raise BadScenario first.
     """

@@ -136,6 +136,10 @@ class Catalog:
         """What a citation key stands for. Raises UnknownName."""
         return self._find("citations", key)  # type: ignore[no-any-return]
 
+    def knows(self, kind: str, name: str) -> bool:
+        """Whether a kind (see `KINDS`) has a row of that name or alias; looked up at no price where it has none."""
+        return name.strip().lower() in self._table(kind).index
+
     def names(self, kind: str) -> tuple[str, ...]:
         """The names of all rows of a kind (see `KINDS`), in file order, without aliases."""
         return tuple(self._table(kind).rows)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from shardmeter.core.errors import UnknownName
 from shardmeter.core.quantity import show
 from shardmeter.core.record import record
 from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, UsdPerByte
@@ -41,10 +40,7 @@ class Between:
 
 def known_region(name: str, rows: Rows) -> Region | None:
     """The region of a name, if the catalog has it."""
-    try:
-        return rows.region(name) if name else None
-    except UnknownName:
-        return None
+    return rows.region(name) if rows.knows("regions", name) else None
 
 
 def kilometres(one: Region, other: Region) -> float:
@@ -58,10 +54,9 @@ def kilometres(one: Region, other: Region) -> float:
 def between(one: Region, other: Region, rows: Rows) -> Between:
     """What was measured from one region to another, or an estimate from their distance and the sender's cap."""
     for name, forth in ((f"{one.name}/{other.name}", True), (f"{other.name}/{one.name}", False)):
-        try:
-            row = rows.pair(name)
-        except UnknownName:
+        if not rows.knows("pairs", name):
             continue
+        row = rows.pair(name)
         rate = row.bandwidth if forth else row.bandwidth_back
         basis = (
             f"{one.name} → {other.name} measured {row.date}: {show(float(rate), 'B/s')} a VM over {row.streams:g} "
@@ -87,10 +82,9 @@ def reach(one: Region, other: Region) -> str:
 def egress(one: Region, other: Region | None, rows: Rows) -> tuple[UsdPerByte, str] | None:
     """The price of traffic from a region to another, or to the internet, with its basis; None where none is known."""
     name = f"{one.provider}/{one.continent}/{'internet' if other is None else reach(one, other)}"
-    try:
-        row = rows.egress(name)
-    except UnknownName:
+    if not rows.knows("egress", name):
         return None
+    row = rows.egress(name)
     return row.price, f"{name} {show(float(row.price), 'USD/B')} ({row.date})"
 
 

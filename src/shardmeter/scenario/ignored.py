@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from shardmeter.core.record import changed
+from shardmeter.core.record import changed, structure
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.families import given_sequence
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Model, Scenario
+from shardmeter.specs import Island, Model, Plan, Scenario
 from shardmeter.specs.model import WORDS
 
 _TALK = frozenset({"name", "family", "parameters", "source", "retrieved"})
@@ -77,12 +77,27 @@ def _others(field: str, value: Any) -> Sequence[Any]:
 
 
 def _answer(scenario: Scenario | None) -> str:
-    """Every number of the estimate; of what cannot be evaluated, that."""
+    """Every number of the estimate, on one island of every kind; of what cannot be evaluated, that."""
     if scenario is None:
         return ""
-    run = scenario.run
     try:
         with np.errstate(all="ignore"):
-            return repr(evaluate(scenario.model, scenario.fleet.islands[0], scenario.plan, run, scenario.stack))
+            return repr(
+                [
+                    evaluate(scenario.model, island, plan, scenario.run, scenario.stack)
+                    for island, plan in _kinds(scenario)
+                ]
+            )
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         return repr(error)
+
+
+def _kinds(scenario: Scenario) -> Iterable[tuple[Island, Plan]]:
+    """An island of every kind with its plan: those that differ in numbers alone use the same formulas."""
+    islands = scenario.fleet.islands
+    if len(islands) == 1:
+        return [(islands[0], scenario.plan)]
+    pairs = zip(islands, scenario.plans, strict=True)
+    bare = {(structure(changed(one, name="", region="", price=None, price_basis="")), structure(plan)): (one, plan)
+            for one, plan in pairs}  # fmt: skip
+    return bare.values()

@@ -57,7 +57,7 @@ NO_MODEL = Model(name="", layers=1, hidden=1.0, ffn=1.0, heads=1.0, kv_heads=1.0
 NO_STACK = Stack(name="")
 """Stand in for what could not be read, so that the rest of the scenario is still checked."""
 _DEGREES: tuple[Path, ...] = (*(("plan", axis) for axis in (*AXES, "sharding")), ISLANDS)
-_BATCH: tuple[Path, ...] = (*_DEGREES, ("plan", "micro_batch"), ("run", "global_batch"), ("run", "seq_len"))
+BATCH: tuple[Path, ...] = (*_DEGREES, ("plan", "micro_batch"), ("run", "global_batch"), ("run", "seq_len"))
 LOOKS_AT: dict[str, tuple[Path, ...]] = {
     "whole": (),
     "degrees": _DEGREES,
@@ -66,8 +66,8 @@ LOOKS_AT: dict[str, tuple[Path, ...]] = {
     "ffn": (("plan", "tp"), ("model",)),
     "stages": (("plan", "pp"), ("plan", "virtual_stages"), ("model",), ("stack",)),
     "virtual_stages": (("plan", "schedule"), ("plan", "virtual_stages")),
-    "global_batch": _BATCH,
-    "interleaved_rounds": (*_BATCH, ("plan", "schedule")),
+    "global_batch": BATCH,
+    "interleaved_rounds": (*BATCH, ("plan", "schedule")),
     "sequence": (
         ("run", "seq_len"),
         ("plan", "tp"),
@@ -400,7 +400,7 @@ def _global_batch(given: RunInput, seq_len: float, plan: Plan, found: Findings) 
     rounded = float(whole_batch(amount, seq_len, unit))
     if rounded == sequences:
         return sequences
-    if sequences < unit / 2 and not found.touched(*_BATCH):
+    if sequences < unit / 2 and not found.touched(*BATCH):
         found.refuse(
             ("run", "global_batch"),
             f"{show(amount, 'tokens')} are {sequences:.4g} sequences of {seq_len:g}, fewer than dp·micro_batch = {unit:g}",

@@ -64,6 +64,9 @@ class Rows(Protocol):
     def egress(self, name: str) -> Egress:
         """A row by name."""
 
+    def knows(self, kind: str, name: str) -> bool:
+        """Whether a kind, in the plural, has a row of that name or alias."""
+
     def names(self, kind: str) -> tuple[str, ...]:
         """All names of a kind, in the plural."""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shardmeter.core.errors import Violation
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
-from shardmeter.engine.constraints import CONSTRAINTS, violations
+from shardmeter.engine import split
+from shardmeter.engine.cells import cells_of
+from shardmeter.engine.constraints import CONSTRAINTS, violations_of_island
+from shardmeter.engine.sharing import units_of, unshared
 from shardmeter.scenario import layout
 from shardmeter.scenario.fleet import Entry, overridden
 from shardmeter.scenario.layout import LOOKS_AT, NO_MODEL, NO_STACK, Parts
@@ -23,10 +26,8 @@ from shardmeter.specs import Island, Plan, Run, Sync
 
 OF_ALL = ("sync", "placement")
 """Fields of a plan that are of the fleet and not of an island."""
-_OF_BATCH = ("global_batch", "interleaved_rounds")
-"""Rules about the global batch, which islands share out."""
-_OF_STAGES = ("stages", "virtual_stages", "even_stages", "one_stack", "reference_stages")
-"""Rules about the whole pipeline, wherever its stages are."""
+OF_SHARES: tuple[Path, ...] = (*layout.BATCH, ("plan", "sync"), ("plan", "placement"))
+"""What the parts of a batch depend on."""
 
 
 @record
@@ -74,8 +75,13 @@ def laid_over_all(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
     _check_cells(of_island, placed, found)
     plans = tuple(changed(one.plan, sync=sync, placement=_recorded(placed)) for _, one in of_island)
     whole = plans[0] if placed is None else changed(plans[0], **{placed.axis: _degree(placed)})
-    run = _run(parts, _units(of_island, placed))
+    named = [changed(one.island, name=name) for name, one in of_island]
+    units = units_of(named, cells_of(plans[0], named), plans)
+    run = _run(parts, _passes(of_island, placed), units, sync.split)
     _check(list(laid.values()), placed, parts, run)
+    if all(one.whole for _, one in of_island) and not found.touched(*OF_SHARES):
+        bad = unshared(named, plans[0], plans, float(run.global_batch))
+        found.violations += [] if bad is None else [changed(bad, where=found.document.where(("run", "global_batch")))]
     found.add_all([(one.entry.name, one.found) for one in laid.values()])
     layout.note_the_rest(of_island[0][1].said, parts.run, whole, parts.model or NO_MODEL, run, found)
     return whole, plans, run
@@ -143,15 +149,11 @@ def _check(laid: Sequence[_Laid], placed: Placed | None, parts: Parts, run: Run)
 
 def _violations(one: _Laid, placed: Placed | None, parts: Parts, run: Run) -> list[Violation]:
     """The rules that one island breaks: those of its own mesh, then those of the whole pipeline where it crosses islands."""
+    crosses = placed is not None and placed.axis == "pp" and one.steps is not None
+    whole = changed(one.plan, pp=_degree(placed)) if crosses and placed is not None else None
+    skip = _not_asked(one)
     model, stack = parts.model or NO_MODEL, parts.stack or NO_STACK
-    of_whole = set(_OF_STAGES) if placed is not None and placed.axis == "pp" and one.steps is not None else set()
-    skip = _not_asked(one) | set(_OF_BATCH)
-    bad = violations(model, one.island, one.plan, run, stack, skip=skip | of_whole)
-    if placed is not None and of_whole:
-        whole = changed(one.plan, **{placed.axis: _degree(placed)})
-        skip |= {constraint.name for constraint in CONSTRAINTS if constraint.name not in of_whole}
-        bad += violations(model, one.island, whole, run, stack, skip=skip)
-    return bad
+    return violations_of_island(model, one.island, one.plan, run, stack, whole=whole, skip=skip)
 
 
 def _check_cells(of_island: Sequence[tuple[str, _Laid]], placed: Placed | None, found: Findings) -> None:
@@ -214,7 +216,7 @@ def _not_asked(one: _Laid) -> set[str]:
 # ---- batch and run ---------------------------------------------------------------------------------------------------------------
 
 
-def _units(of_island: Sequence[tuple[str, _Laid]], placed: Placed | None) -> list[float]:
+def _passes(of_island: Sequence[tuple[str, _Laid]], placed: Placed | None) -> list[float]:
     """Sequences that one pass of every cell takes: those of its first island, with the whole of a dp_shard that crosses islands.
     Copies across islands (dp_replicate) are cells of their own."""
     joined = placed is not None and placed.axis != "dp_replicate"
@@ -235,27 +237,41 @@ def _units(of_island: Sequence[tuple[str, _Laid]], placed: Placed | None) -> lis
     return units
 
 
-def _run(parts: Parts, units: Sequence[float]) -> Run:
+def _run(parts: Parts, passes: Sequence[float], units: Sequence[split.Units], rule: str) -> Run:
     asked, model, found = parts.run, parts.model or NO_MODEL, parts.found
-    run = layout.laid_lengths(asked, model, found, lambda seq_len: _global_batch(asked, seq_len, units, found))
+
+    def batch(seq_len: float) -> float:
+        return _global_batch(asked, seq_len, passes, lambda near: split.nearest(near, units, rule), found)
+
+    run = layout.laid_lengths(asked, model, found, batch)
     return changed(run, reference=parts.reference)
 
 
-def _global_batch(given: RunInput, seq_len: float, units: Sequence[float], found: Findings) -> float:
+def _global_batch(
+    given: RunInput,
+    seq_len: float,
+    passes: Sequence[float],
+    nearest: Callable[[float], Sequence[float]],
+    found: Findings,
+) -> float:
     """Sequences of an inner step over all islands; of tokens, the nearest number that whole micro-batches make up."""
-    least = sum(units)
     if given.global_batch is None:
+        least = sum(passes)
         found.assumptions.append(f"global_batch = {least:g}: one micro-batch for every data-parallel rank (left out)")
         return least
     amount, word = given.global_batch
     if word == "sequences":
         return amount
-    step = units[0] if len(set(units)) == 1 else least
-    made = max(least, float(layout.whole_batch(amount, seq_len, step)))
+    made = min(nearest(amount / seq_len), key=lambda one: abs(one - amount / seq_len))
+    if amount / seq_len < made / 2.0 and not found.touched(*OF_SHARES):
+        says = f"{show(amount, 'tokens')} are {amount / seq_len:.4g} sequences of {seq_len:g}, fewer than the islands take at least"
+        found.refuse(
+            ("run", "global_batch"), says, f"at least {made * seq_len:g} tokens: one micro-batch for every replica"
+        )
     if made != amount / seq_len:
         found.assumptions.append(
             f"global_batch = {made:g} sequences: {show(amount, 'tokens')} are {amount / seq_len:.1f} of {seq_len:g}, rounded to "
-            f"what whole micro-batches of {len(units)} cells make up"
+            f"what whole micro-batches of the islands make up"
         )
     return made
 

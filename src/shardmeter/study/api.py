@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shardmeter.core.errors import BadScenario, Violation, shown
-from shardmeter.core.record import changed, field_names
+from shardmeter.core.record import changed
 from shardmeter.specs import Choices, Scenario
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def plan(
     words = _asked(objective, top, processes)
     if isinstance(scenario, Scenario):
         _alone(overrides, options)
-        made = scenario if scenario.choices is not None else alone(checked(scenario))
+        made = scenario if scenario.choices is not None else alone(_checked(scenario))
     else:
         made = load(scenario, overrides=overrides, catalog=catalog, options=dict(options), planning=True)
     return plans_of(made, objectives=words, top=top, processes=processes)
@@ -152,7 +151,14 @@ def _resolved(
         from shardmeter.study.planning.automatic import settled
 
         made = settled(made)
-    return checked(made, begins) if isinstance(scenario, Scenario) else made
+    return _checked(made, begins) if isinstance(scenario, Scenario) else made
+
+
+def _checked(scenario: Scenario, begins: Collection[str] = ()) -> Scenario:
+    """The record itself. Raises BadScenario with every violation, TypeError for arrays."""
+    from shardmeter.study.legal import checked
+
+    return checked(scenario, begins)
 
 
 def _alone(overrides: Overrides, options: Mapping[str, Any]) -> None:
@@ -173,40 +179,3 @@ def alone(scenario: Scenario) -> Scenario:
         stated=True,
     )
     return changed(scenario, choices=choices)
-
-
-def checked(scenario: Scenario, begins: Collection[str] = ()) -> Scenario:
-    """The record itself, if it can be predicted: one island, plain numbers, a plan that is legal but for the rules of `begins`.
-
-    Raises BadScenario with every violation, as a file does; TypeError for arrays, which belong to the engine."""
-    from shardmeter.engine.constraints import violations
-    from shardmeter.scenario.bounds import heads
-
-    islands, model, run = scenario.fleet.islands, scenario.model, scenario.run
-    if len(islands) != 1:
-        says = f"{len(islands)} islands are not modelled yet"
-        bad = Violation(field="fleet.islands", says=says, way_out="a fleet of one island")
-        raise BadScenario(f"{scenario.name}: 1 problem", [bad])
-    parts = {"model": model, "plan": scenario.plan, "run": run, "stack": scenario.stack, "island": islands[0],
-             "accelerator": islands[0].accelerator} | {f"tiers.{i}": one for i, one in enumerate(islands[0].tiers)}  # fmt: skip
-    found: list[Violation] = []
-    for name, part in parts.items():
-        for field in field_names(type(part)):  # type: ignore[arg-type]
-            value = getattr(part, field)
-            if getattr(value, "ndim", 0):
-                raise TypeError(f"{name}.{field} is an array: predict answers one scenario, with plain numbers")
-            if isinstance(value, float) and not (math.isfinite(value) and value >= 0.0):
-                found.append(Violation(field=f"{name}.{field}", says=f"{value:g} is no number of 0 or more"))
-    found += [
-        Violation(field=f"model.{field}", says=f"{getattr(model, field):g} is too small", way_out="at least 1")
-        for field in ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")
-        if not getattr(model, field) >= 1.0
-    ]
-    if not found:
-        says, way_out = heads({"heads": model.heads, "kv_heads": model.kv_heads})
-        found += [Violation(field="model.kv_heads", says=says, way_out=way_out)] if says else []
-        found += violations(model, islands[0], scenario.plan, run, scenario.stack, skip=begins)
-    if found:
-        count = len(found)
-        raise BadScenario(f"{scenario.name}: {count} problem{'s' if count > 1 else ''}", found)
-    return scenario

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shardmeter.core.units import Number
 from shardmeter.engine.fleet import Part, Whole
 from shardmeter.physics import money
 from shardmeter.specs.scenario import Scenario
@@ -15,18 +16,22 @@ HOUR = 3600.0
 
 
 def course(scenario: Scenario, whole: Whole) -> dict[str, Any] | None:
-    """`run` of the answer; None where neither tokens nor steps are asked.
+    """`run` of the answer; None where neither tokens nor steps are asked, or no token counts.
 
     The cost is that of every island's accelerators and of what is sent between islands; null where a price of either is not
     known. Leaves out: failures, checkpoints, evaluation (goodput is null), energy, storage."""
     e, run = whole.estimate, scenario.run
     steps = run.steps
+    if float(e.tokens) == 0.0:
+        return None
     if steps is None and run.tokens is not None:
         steps = run.tokens / e.tokens
     if steps is None:
         return None
     duration = money.run_time(steps, e.step_time)
-    terms = _terms(whole, float(steps), float(duration))
+    terms = [
+        {"term": label, "usd": _known(usd), "basis": basis} for label, usd, basis in charges(whole, steps, duration)
+    ]
     known = all(term["usd"] is not None for term in terms)
     return {
         "wall_clock_s": float(duration),
@@ -42,30 +47,32 @@ def course(scenario: Scenario, whole: Whole) -> dict[str, Any] | None:
     }
 
 
-def _terms(whole: Whole, steps: float, duration: float) -> list[dict[str, Any]]:
-    terms = [_rent(part, duration, alone=len(whole.parts) == 1) for part in whole.parts]
+def charges(whole: Whole, steps: Number, duration: Number) -> list[tuple[str, Number, str]]:
+    """What a run of so many steps costs: (term, USD, basis); NaN where no price is known. Numbers may be arrays."""
+    found = [_rent(part, duration, alone=len(whole.parts) == 1) for part in whole.parts]
     sent, cost = islands.egress(whole)
-    if sent:
-        basis = f"{sent * steps / 1e12:,.2f} TB between islands" if cost is not None else "not known"
-        terms.append({"term": "traffic between islands", "usd": None if cost is None else cost * steps, "basis": basis})
-    return terms
+    if np.any(np.greater(sent, 0.0)) or np.any(np.isnan(sent)):
+        known = np.all(np.isfinite(cost))
+        basis = f"{float(np.max(sent * steps)) / 1e12:,.2f} TB between islands" if known else "not known"
+        found.append(("traffic between islands", cost * steps, basis))
+    return found
 
 
-def _rent(part: Part, duration: float, *, alone: bool) -> dict[str, Any]:
+def _rent(part: Part, duration: Number, *, alone: bool) -> tuple[str, Number, str]:
     """Rent of one island's accelerators."""
     island = part.island
-    usd = None if island.price is None else float(money.rent(part.estimate.gpus, duration, island.price))
-    return {
-        "term": "accelerators" if alone else f"accelerators of {island.name}",
-        "usd": usd,
-        "basis": island.price_basis,
-    }
+    usd = np.nan if island.price is None else money.rent(part.estimate.gpus, duration, island.price)
+    return "accelerators" if alone else f"accelerators of {island.name}", usd, island.price_basis
+
+
+def _known(usd: Number) -> float | None:
+    return None if np.isnan(usd) else float(usd)
 
 
 def unpriced(scenario: Scenario, whole: Whole) -> str | None:
     """A warning where the rent is known and what is sent between islands is not."""
     sent, cost = islands.egress(whole)
-    if not sent or cost is not None or any(island.price is None for island in scenario.fleet.islands):
+    if not sent or not np.isnan(cost) or any(island.price is None for island in scenario.fleet.islands):
         return None
     if not np.isfinite(sent):
         return "what an axis across islands sends is counted for pp and for sharded parameters only: the cost is null"

@@ -9,13 +9,16 @@ from typing import Any
 
 from shardmeter import data
 from shardmeter.core.formula import Step, trace
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB
-from shardmeter.engine.evaluate import priced
+from shardmeter.engine.cells import cells_of, together
+from shardmeter.engine.evaluate import evaluate, priced
+from shardmeter.engine.fleet import CROSSING, GRADIENTS, UPDATE, joined
 from shardmeter.engine.reference import LABEL as REFERENCE
 from shardmeter.engine.reference import reference_pieces
 from shardmeter.engine.step import slowest_pieces
-from shardmeter.specs.scenario import Scenario
+from shardmeter.specs import Island, Plan, Run, Scenario
+from shardmeter.study.islands import critical
 from shardmeter.study.predict import Prediction, predict
 
 SHARED: dict[str, tuple[str, ...]] = {
@@ -25,6 +28,8 @@ SHARED: dict[str, tuple[str, ...]] = {
 """Formulas that are called once for several terms, and so under none."""
 ONCE = frozenset({"tied matrix", "stage sends", "pipeline bubble", "optimizer", "stragglers", "software"})
 """Terms that a step has once, however many micro-batches it takes."""
+OF_ROUND = frozenset({CROSSING, GRADIENTS, UPDATE})
+"""Terms that a round over islands has once, and a step its part of."""
 ONCE_WHOLE = frozenset({"parameter gather", "gradient reduction", "contention"})
 """The same where gradients are kept whole (ddp, zero1, zero2)."""
 EVERY_PASS = frozenset({"gradient reduction"})
@@ -39,14 +44,19 @@ class Explanation:
     steps: tuple[Step, ...]
 
     def terms(self) -> list[dict[str, Any]]:
-        """The ledger with seconds × count = total: what one micro-batch takes, and how many of them a step has."""
-        plan, run = self.prediction.scenario.plan, self.prediction.scenario.run
+        """The ledger with seconds × count = total: what one micro-batch takes, and how many of them a step has. Of several islands
+        the step of the one that sets the pace, and of what a round has once, its part: a round, and one by its steps."""
+        whole = self.prediction.whole
+        part = critical(whole)
+        plan, run = part.plan, part.run
         passes = float(run.global_batch) / float(plan.dp * plan.micro_batch)
         once = ONCE if plan.sharding in ("fsdp", "zero3") else ONCE | ONCE_WHOLE
         once = once - EVERY_PASS if plan.sharding == "zero2" else once
         found = []
         for term in self.prediction.estimate.terms:
             count = 1.0 if term.label in once else passes
+            if whole.round is not None and term.label in OF_ROUND:
+                count = 1.0 / float(whole.round.steps)
             seconds, hidden = float(term.seconds), float(term.hidden)
             found.append(
                 {
@@ -84,15 +94,36 @@ class Explanation:
 
 def explain(scenario: Scenario) -> Explanation:
     """Predict and record. Raises what `predict` raises."""
+    if len(scenario.fleet.islands) > 1:
+        return _of_fleet(scenario)
     with trace() as steps:
         prediction = predict(scenario)
-    return Explanation(prediction=prediction, steps=_counted(steps, scenario))
+    part = critical(prediction.whole)
+    return Explanation(prediction=prediction, steps=_counted(steps, scenario, part.island, part.plan, part.run))
 
 
-def _counted(steps: list[Step], scenario: Scenario) -> tuple[Step, ...]:
+def _of_fleet(scenario: Scenario) -> Explanation:
+    """Several islands: the calls of the step that sets the pace (of every island of its cell, where an axis joins them), and of the
+    round. How the batch is shared is left out."""
+    prediction = predict(scenario)
+    whole, part = prediction.whole, critical(prediction.whole)
+    fleet, model, stack = scenario.fleet, scenario.model, scenario.stack
+    cell = cells_of(scenario.plan, fleet.islands)[part.cell]
+    inner = [changed(one, estimate=e) for one, e in zip(whole.parts, whole.inner, strict=True)]
+    with trace() as steps:
+        if cell.axis:
+            together(model, fleet, cell, [one.plan for one in whole.parts], part.run, stack)
+        else:
+            evaluate(model, part.island, part.plan, part.run, stack)
+        joined(model, inner, fleet.wan, scenario.plan)
+    counted = tuple(steps) if cell.axis else _counted(steps, scenario, part.island, part.plan, part.run)
+    return Explanation(prediction=prediction, steps=counted)
+
+
+def _counted(steps: list[Step], scenario: Scenario, island: Island, plan: Plan, run: Run) -> tuple[Step, ...]:
     """The calls, each of one piece of the model with how many of these the slowest device has."""
-    plan, run, stack = scenario.plan, scenario.run, scenario.stack
-    work, _, pieces, stages = priced(scenario.model, scenario.fleet.islands[0], plan, run, stack)
+    stack = scenario.stack
+    work, _, pieces, stages = priced(scenario.model, island, plan, run, stack)
     own, beside = slowest_pieces(work, stages, pieces, plan, stack), reference_pieces(run, plan, stack)
     counts = [(beside if step.term == REFERENCE else own).get(step.block) for step in steps]
     return tuple(replace(step, pieces=count) for step, count in zip(steps, counts, strict=True))

@@ -15,6 +15,11 @@ WAITS_FOR_NOBODY = "own"
 """Pace of methods without a common step."""
 
 
+def nobody_waits(whole: Whole) -> bool:
+    """Whether there is no step that all islands take."""
+    return whole.round is not None and whole.round.pace == WAITS_FOR_NOBODY
+
+
 def critical(whole: Whole) -> Part:
     """The island that sets the pace: the slowest where all wait, the fastest where nobody does; the only one of one."""
     return whole.parts[whole.critical]
@@ -98,18 +103,37 @@ def _progress(round_: Round) -> dict[str, float]:
     return {name: _plain(getattr(seen, name)) for name in ("replicas", "period", "delay", "bits")}
 
 
-def egress(whole: Whole) -> tuple[float, float | None]:
-    """(bytes sent between islands, USD they cost) of one inner step; None for the cost where no price of a pair that sends is known, or
+def egress(whole: Whole) -> tuple[Number, Number]:
+    """(bytes sent between islands, USD they cost) of one inner step; NaN for the cost where no price of a pair that sends is known, or
     what is sent is not counted (NaN)."""
     if whole.round is None:
         return 0.0, 0.0
-    steps = _plain(whole.round.steps)
-    cost = sum(
-        _plain(one.messages) * _plain(p.egress) for one, p in zip(whole.round.crossings, whole.priced, strict=True)
-    )
-    cost = cost / steps + sum(_plain(part.estimate.ends.egress) for part in whole.parts)
-    sent = sum(_plain(one) for one in whole.sent) / steps
-    return sent, cost if np.isfinite(cost) else None
+    cost: Number = 0.0
+    for one, priced in zip(whole.round.crossings, whole.priced, strict=True):
+        cost = cost + one.messages * priced.egress
+    cost = cost / whole.round.steps
+    sent: Number = 0.0
+    for part, island in zip(whole.parts, whole.sent, strict=True):
+        cost, sent = cost + part.estimate.ends.egress, sent + island
+    return sent / whole.round.steps, cost
+
+
+def too_late(whole: Whole) -> list[str]:
+    """A warning where islands' messages come too late to count."""
+    if whole.folded is None:
+        return []
+    late = [part.island.name for part in whole.parts if not _of(whole.folded.counted, part)]
+    if not late:
+        return []
+    names = ", ".join(late[:MOST_NAMES]) + (f" and {len(late) - MOST_NAMES} more" if len(late) > MOST_NAMES else "")
+    says = "what all islands send comes too late: no token counts, and the run has no end"
+    if len(late) < len(whole.parts):
+        says = f"what {names} send{'s' if len(late) == 1 else ''} comes too late: those tokens do not count"
+    return [f"{says} (more fragment_sync_delay or grace, fewer bits, a longer round)"]
+
+
+MOST_NAMES = 3
+"""Islands that a sentence names."""
 
 
 def _of(value: Number, part: Part) -> float:

@@ -90,7 +90,7 @@ class Prediction:
             "fits_probability": trust.fits_probability(
                 self.scenario, _number(e.memory_peak), _number(e.memory_limit), _number(e.memory_exact)
             ),
-            "step_time_s": None if self._nobody_waits else step,
+            "step_time_s": None if islands.nobody_waits(self.whole) else step,
             "tokens_per_s": rate,
             "tokens_per_s_per_gpu": rate / gpus,
             "samples_per_s": _number(e.samples / e.step_time),
@@ -120,18 +120,12 @@ class Prediction:
             "warnings": self._warnings(asked=run is not None),
         }
 
-    @property
-    def _nobody_waits(self) -> bool:
-        """Whether there is no step that all islands take."""
-        round_ = self.whole.round
-        return round_ is not None and round_.pace == islands.WAITS_FOR_NOBODY
-
     def _intervals(self) -> dict[str, Any]:
         e = self.estimate
         together = None if self.whole.round is None else self._joined
         numbers = self.step_time, _number(e.tokens), _number(e.memory_peak), _number(e.memory_exact)
         found = trust.spread(self.scenario, *numbers, together)
-        return found | {"step_time_s": None} if self._nobody_waits else found
+        return found | {"step_time_s": None} if islands.nobody_waits(self.whole) else found
 
     def _joined(self, inner: float, across: float) -> tuple[float, float]:
         """(step, tokens a second) if all inner steps and messages took so many times as long."""
@@ -186,7 +180,7 @@ class Prediction:
                 f"pp = {plan.pp} stages share {passes:g} micro-batches, because no global batch was said: most of the step is "
                 f"pipeline bubble; say --global-batch (real runs have many times pp micro-batches)"
             )
-        return [*found, *trust.warnings(self.scenario)]
+        return [*found, *islands.too_late(self.whole), *trust.warnings(self.scenario)]
 
 
 def predict(scenario: Scenario) -> Prediction:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from shardmeter.core.record import changed
-from shardmeter.engine.constraints import violations
+from shardmeter.engine.constraints import OF_BATCH, violations
 from shardmeter.engine.fleet import Whole, evaluate_fleet, joined
 from shardmeter.engine.sharing import IndivisibleBatch
 from shardmeter.specs import Plan, Scenario, Sync
@@ -174,9 +174,7 @@ def _of_plans(
                 return None
             plan = moved[0]
         plan = moves.resolved(plan, float(part.plan.tp), scenario.stack)
-        if plan == part.plan or violations(
-            scenario.model, part.island, plan, part.run, scenario.stack, skip=BATCH_RULES
-        ):
+        if plan == part.plan or violations(scenario.model, part.island, plan, part.run, scenario.stack, skip=OF_BATCH):
             return None
         plans.append(plan)
     try:
@@ -193,10 +191,6 @@ def _of_plans(
     return _outcome(whole, after, PLAN, says, sets, alike=alike)
 
 
-BATCH_RULES = frozenset({"global_batch", "interleaved_rounds"})
-"""Rules of the batch: islands share it anew."""
-
-
 def _sets(scenario: Scenario, fields: dict[str, str]) -> tuple[str, ...]:
     """Overrides that say it, where no island has a plan of its own."""
     same = all(plan == scenario.plans[0] for plan in scenario.plans)
@@ -205,17 +199,17 @@ def _sets(scenario: Scenario, fields: dict[str, str]) -> tuple[str, ...]:
 
 def _outcome(before: Whole, after: Whole, kind: str, says: str, sets: Iterable[str], *, alike: bool = False) -> Outcome:
     e, old = after.estimate, before.estimate
-    step, per_token = float(e.step_time), float(old.step_time / old.tokens)
+    step, rate, rate_before = float(e.step_time), float(e.tokens / e.step_time), float(old.tokens / old.step_time)
     fullest = max((p.estimate for p in after.parts), key=lambda one: float(one.memory_peak / one.memory_limit))
     return Outcome(
         kind=kind,
         says=says,
         sets=tuple(sets),
         step_time=step,
-        tokens_per_s=float(e.tokens) / step,
+        tokens_per_s=rate,
         peak=float(fullest.memory_peak),
         gpus=float(e.gpus),
         fits=all(bool(p.estimate.memory_peak <= p.estimate.memory_limit) for p in after.parts),
         trains_alike=alike,
-        gain=1.0 - step / float(e.tokens) / per_token,
+        gain=1.0 - rate_before / rate if rate else -1.0,
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shardmeter.core.errors import UnknownName
+from shardmeter.core.errors import BadScenario, UnknownName, Violation
 from shardmeter.core.record import record
 from shardmeter.core.units import GIB
 from shardmeter.engine.evaluate import evaluate
@@ -208,6 +208,8 @@ def solve(name: str, scenario: Scenario) -> Solution:
     question = QUESTIONS.get(name)
     if question is None:
         raise UnknownName("question", str(name), QUESTIONS)
+    if len(scenario.fleet.islands) > 1:
+        raise _several(question, scenario)
     legal, limit = question.legal(scenario), inverse.memory_limit(scenario)
     within = [trust.peak_within(scenario, limit, chance) for chance in CHANCES]
     limits = np.array([limit, *(-math.inf if one is None else one for one in within)])
@@ -224,6 +226,17 @@ def solve(name: str, scenario: Scenario) -> Solution:
         question=question, scenario=scenario, legal=legal, answer=answer, likely=tuple(likely),
         prediction=Prediction(scenario=placed, whole=alone(placed.fleet.islands[0], placed.plan, placed.run, estimate)), further=next_one, neighbours=tuple(rows), fastest=fastest,
     )  # fmt: skip
+
+
+def _several(question: Question, scenario: Scenario) -> BadScenario:
+    """Why there is no answer for several islands, and what has it: each has its own largest value."""
+    first = scenario.fleet.islands[0].name
+    field = {MICRO_BATCH.name: "plan.micro_batch=1..16", SEQ.name: "run.seq_len=2048..65536:x2"}.get(
+        question.name, f"fleet.islands.{first}.nodes=1..64:x2"
+    )
+    says = f"{question.name} is answered for one island, and there are {len(scenario.fleet.islands)}, which share one batch"
+    way_out = f"shardmeter sweep … --over {field} tells which values fit on all of them; or ask about an island in a file of its own"
+    return BadScenario(f"{scenario.name}: 1 problem", [Violation(field="fleet.islands", says=says, way_out=way_out)])
 
 
 def _fastest(scenario: Scenario, legal: Legal, answer: float) -> tuple[float, float, float]:

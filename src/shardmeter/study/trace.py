@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,6 +21,39 @@ from shardmeter.specs.scenario import Scenario
 MOST_TASKS = 2_000_000
 """Tasks of one run: more take minutes, and files that no viewer opens."""
 MOST_STEPS = 1000
+
+
+class Drawn(Protocol):
+    """A timeline with what its pictures say of it."""
+
+    @property
+    def scenario(self) -> Scenario:
+        """What is drawn."""
+
+    @property
+    def timeline(self) -> Timeline:
+        """When every task began and ended."""
+
+    @property
+    def step_time(self) -> float:
+        """Seconds of a step."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary."""
+
+    @property
+    def title(self) -> str:
+        """What the streams belong to."""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The rows, in order."""
+
+    def name_of(self, rank: int) -> str:
+        """What a row is called."""
+
+    def gaps(self, rank: int) -> list[account.Gap]:
+        """Every wait of a row's compute."""
 
 
 @record
@@ -44,6 +77,19 @@ class Traced:
     def step_time(self) -> float:
         """Seconds of a step in the timeline: the mean of those that were run or, with own clocks, the longest of a device."""
         return account.step_time(self.timeline, self.marks, own_clock=self.own_clock)
+
+    def name_of(self, rank: int) -> str:
+        """What a row of the picture is called."""
+        return f"stage {rank}"
+
+    def gaps(self, rank: int) -> list[account.Gap]:
+        """Every wait of a rank's compute."""
+        return account.gaps(self.timeline, rank)
+
+    @property
+    def title(self) -> str:
+        """Whose step it is."""
+        return self.scenario.fleet.islands[0].name
 
     @property
     def ranks(self) -> tuple[int, ...]:

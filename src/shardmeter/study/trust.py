@@ -12,7 +12,7 @@ from shardmeter import data
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.record import changed, field_names, record
 from shardmeter.core.units import GIB
-from shardmeter.specs.scenario import Scenario
+from shardmeter.specs import Island, Plan, Scenario
 from shardmeter.specs.stack import Stack
 from shardmeter.study import intervals
 
@@ -52,19 +52,23 @@ def unseen(scenario: Scenario) -> tuple[str, ...]:
     found = []
     if scenario.model.experts:
         found.append("routed experts")
-    if scenario.plan.cp > 1.0:
+    if any(plan.cp > 1.0 for _, plan in _laid(scenario)):
         found.append("context parallelism")
     if scenario.run.reference is not None:
         found.append("a reference model")
-    model, stack, maker = scenario.model, scenario.stack, scenario.fleet.islands[0].accelerator.vendor
+    model, stack = scenario.model, scenario.stack
     if model.family != "decoder" and (model.family, stack.name) not in SEEN_FAMILIES:
         found.append(f"a model of family {model.family}")
     if set("mds") & set(model.mixers):
         found.append("recurrent layers")
     own = footing(stack)
     makers = {_vendor(name) for name in own.accelerators}
-    if own.stack and makers and maker not in makers:
-        found.append(f"an accelerator of {maker} under {stack.name}")
+    others = dict.fromkeys(island.accelerator.vendor for island in scenario.fleet.islands)
+    found += [
+        f"an accelerator of {maker} under {stack.name}"
+        for maker in others
+        if own.stack and makers and maker not in makers
+    ]
     return tuple(found)
 
 
@@ -132,13 +136,12 @@ def peak_within(scenario: Scenario, limit: float, probability: float) -> float |
 def warnings(scenario: Scenario) -> tuple[str, ...]:
     """Sentences where the speed rests on little: few rows, other accelerators, no fit at all."""
     stack, base = scenario.stack, footing(scenario.stack)
-    island, tp = scenario.fleet.islands[0], float(scenario.plan.tp)
-    device, domain = island.accelerator.name, float(island.tiers[0].size)
     found = [
         f"no measured run with {what} taught the stacks: the interval is that of a stack never seen"
         for what in unseen(scenario)
     ]
-    if tp > domain:
+    wide = [(float(plan.tp), float(island.tiers[0].size)) for island, plan in _laid(scenario)]
+    for tp, domain in dict.fromkeys((tp, domain) for tp, domain in wide if tp > domain):
         found.append(
             f"tp = {tp:g} is wider than the scale-up domain of {domain:g}: measured runs of that kind took much longer than "
             f"predicted (docs/accuracy.md, tp above 8), and the interval does not know it"
@@ -152,10 +155,20 @@ def warnings(scenario: Scenario) -> tuple[str, ...]:
         )
     if base.rows < FEW:
         found.append(f"stack {stack.name} is fitted on {base.rows} rows only ({stack.fitted_on})")
-    if base.accelerators and device not in base.accelerators:
-        seen = ", ".join(base.accelerators)
-        found.append(f"stack {stack.name} is fitted on {seen}; {device} is predicted from its data sheet")
+    devices = dict.fromkeys(island.accelerator.name for island, _ in _laid(scenario))
+    new = [device for device in devices if base.accelerators and device not in base.accelerators]
+    if new:
+        seen, are = ", ".join(base.accelerators), "is" if len(new) == 1 else "are"
+        sheet = "its data sheet" if len(new) == 1 else "their data sheets"
+        found.append(f"stack {stack.name} is fitted on {seen}; {' and '.join(new)} {are} predicted from {sheet}")
     return tuple(found)
+
+
+def _laid(scenario: Scenario) -> list[tuple[Island, Plan]]:
+    """Every island with its plan."""
+    return list(
+        zip(scenario.fleet.islands, scenario.plans or (scenario.plan,) * len(scenario.fleet.islands), strict=True)
+    )
 
 
 def _basis(stack: Stack, base: Footing, quantity: str) -> str:

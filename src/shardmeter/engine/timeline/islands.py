@@ -6,15 +6,18 @@ one before is through; a step waits for the messages that are due at its beginni
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from shardmeter.core.record import record
 from shardmeter.engine.round import Pace
+from shardmeter.engine.timeline.account import Gap
 from shardmeter.engine.timeline.simulate import Program, Timeline, simulate
 from shardmeter.specs.round import Crossing, Round
 
 NETWORK = "network"
+STEP, MESSAGE, UPDATE, WAIT = "inner step", "message", "outer update", "wait"
+"""Kinds of tasks, and what a cell does that has none."""
 
 
 @record
@@ -34,13 +37,40 @@ class Rounds:
 def run(round_: Round, paces: Sequence[Pace], across: Sequence[float], rounds: int) -> Rounds:
     """So many rounds of cells that meet (pace barrier), plain numbers. `across` as for `engine.round.fold`.
 
-    Leaves out: late parts of a cell's own reduction (`Pace.late`), the transfer of two crossings at once."""
+    Leaves out: the transfer of two crossings at once."""
     steps = round(float(round_.steps))
     made = _Made(round_, paces, across)
     marks = [made.step(at) for at in range(steps * rounds)]
     timeline = simulate(made.program)
     last = [marks[(number + 1) * steps - 1] for number in range(rounds)]
     return Rounds(timeline=timeline, ends=tuple(max(timeline.end[task] for task in tasks) for tasks in last))
+
+
+def gaps(timeline: Timeline, cell: int) -> list[Gap]:
+    """Every wait of a cell, in order of time: for a message while the network has one, else for slower cells."""
+    program = timeline.program
+    stream = next(at for at, one in enumerate(program.streams) if one.rank == cell)
+    network = next(at for at, one in enumerate(program.streams) if one.name == NETWORK)
+    spans = [sorted(_spans(timeline, at)) for at in (stream, network)]
+    found: list[Gap] = []
+    clock, first = 0.0, 0
+    for begin, end, _ in [*spans[0], (timeline.makespan, timeline.makespan, "")]:
+        while clock < begin:
+            while first < len(spans[1]) and spans[1][first][1] <= clock:
+                first += 1
+            sent = spans[1][first] if first < len(spans[1]) else (begin, begin, "")
+            until, term = (min(sent[0], begin), WAIT) if sent[0] > clock else (min(sent[1], begin), sent[2])
+            found.append(Gap(rank=cell, begin=clock, end=until, term=term))
+            clock = until
+        clock = max(clock, end)
+    return found
+
+
+def _spans(timeline: Timeline, stream: int) -> Iterator[tuple[float, float, str]]:
+    """(begin, end, label) of every task of a stream that takes time."""
+    for task, begin, end in zip(timeline.program.tasks, timeline.begin, timeline.end, strict=True):
+        if task.stream == stream and end > begin:
+            yield begin, end, task.label
 
 
 class _Made:
@@ -71,7 +101,7 @@ class _Made:
         if (at + 1) % self.steps == 0:
             held = self.due.pop(at + 1, [])
             ends = [
-                self.program.add("outer update", stream, float(pace.update), [*held, end], "optimizer")
+                self.program.add("outer update", stream, float(pace.update), [*held, end], UPDATE)
                 for stream, pace, end in zip(self.streams, self.paces, ends, strict=True)
             ]
             self.due[at + 1] = held
@@ -86,7 +116,7 @@ class _Made:
     def _cell(self, cell: int, outs: Sequence[Crossing], waits: list[int], at: int) -> dict[float, int]:
         """The tasks of one step of a cell, cut where messages are released: share of the step done → task."""
         pace = self.paces[cell]
-        length, back = float(pace.step), float(pace.backward)
+        length = float(pace.step)
         cuts = {1.0}
         for crossing in outs:
             if crossing.behind == "backward":
@@ -95,17 +125,18 @@ class _Made:
                 cuts.add(1.0 - float(crossing.lead))
         found: dict[float, int] = {}
         for begin, end in pairwise((0.0, *sorted(cut for cut in cuts if cut > 0.0))):
-            kind = "backward" if back and begin >= 1.0 - back / length - ROUNDING else "forward"
             after = waits if begin == 0.0 else []
             found[end] = self.program.add(
-                f"step {at}", self.streams[cell], (end - begin) * length, after, kind, turn=at
+                f"{STEP} · {at}", self.streams[cell], (end - begin) * length, after, STEP, turn=at
             )
         return found
 
     def _pieces(self, pace: Pace) -> list[float]:
-        """Shares of the step at which layers' gradients are ready; the last at its end."""
+        """Shares of the step at which layers' gradients are ready: what of the cell's own reduction is late comes after the
+        backward, and only the last piece waits for it, at the end of the step."""
         count, share = round(float(pace.pieces)), float(pace.backward / pace.step)
-        return [*(1.0 - share * (1.0 - done / count) for done in range(1, count)), 1.0]
+        done = 1.0 - float(pace.late / pace.step)
+        return [*(max(done - share * (1.0 - layer / count), ROUNDING) for layer in range(1, count)), 1.0]
 
     def _message(self, crossing: Crossing, seconds: float, parts: Sequence[dict[float, int]], at: int) -> None:
         """One message on the network, layer by layer where it follows a backward, and the step that waits for it."""
@@ -113,13 +144,11 @@ class _Made:
             ready = [self._pieces(pace) for pace in self.paces]
             for piece in range(len(ready[0])):
                 after = [tasks[row[piece]] for tasks, row in zip(parts, ready, strict=True)]
-                last = self.program.add(
-                    crossing.label, self.network, seconds / len(ready[0]), after, "replicate", turn=at
-                )
+                last = self.program.add(crossing.label, self.network, seconds / len(ready[0]), after, MESSAGE, turn=at)
             self.due.setdefault(at + 1, []).append(last)
             return
         after = [tasks[1.0 - float(crossing.lead)] for tasks in parts]
-        task = self.program.add(crossing.label, self.network, seconds, after, "replicate", turn=at)
+        task = self.program.add(crossing.label, self.network, seconds, after, MESSAGE, turn=at)
         self.due.setdefault(at + 1 + round(float(crossing.window)), []).append(task)
 
 

@@ -10,10 +10,15 @@ import numpy.typing as npt
 
 from shardmeter.core.record import record
 from shardmeter.core.units import GIB, Number
+from shardmeter.engine.add import folded
+from shardmeter.engine.fleet import Whole
+from shardmeter.engine.round import Folded
 from shardmeter.physics import money
 from shardmeter.specs import Island, Plan, Run
 from shardmeter.specs.estimate import Estimate
 from shardmeter.study.causes import main_cause
+from shardmeter.study.course import charges
+from shardmeter.study.islands import nobody_waits
 
 HOUR = 3600.0
 Column: TypeAlias = npt.NDArray[Any]
@@ -27,7 +32,10 @@ class Point:
     plan: Plan
     run: Run
     estimate: Estimate
+    """Of one island, or of one inner step of a fleet."""
     count: int
+    whole: Whole | None = None
+    """The fleet: `island`, `plan` and `run` are those of the island that sets the pace."""
 
     def wide(self, value: Any) -> Column:
         """A number, or one for every point, as an array."""
@@ -35,8 +43,10 @@ class Point:
 
     @property
     def fits(self) -> Column:
-        """Whether the peak is within the device."""
-        return self.wide(self.estimate.memory_peak <= self.estimate.memory_limit)
+        """Whether the peak is within the device, on every island."""
+        every = [part.estimate for part in self.whole.parts] if self.whole else [self.estimate]
+        fits: Column = np.logical_and.reduce([self.wide(one.memory_peak <= one.memory_limit) for one in every])
+        return fits
 
     @property
     def seconds(self) -> Column:
@@ -45,10 +55,13 @@ class Point:
 
     @property
     def steps(self) -> Number | None:
-        """Steps of the run; None where neither steps nor tokens are said."""
+        """Steps of the run; None where neither steps nor tokens are said, NaN where no token of a step counts."""
+        tokens = self.estimate.tokens
         if self.run.steps is not None:
-            return self.run.steps
-        return None if self.run.tokens is None else self.run.tokens / self.estimate.tokens
+            return self.run.steps if self.whole is None else np.where(np.equal(tokens, 0.0), np.nan, self.run.steps)
+        if self.run.tokens is None:
+            return None
+        return self.run.tokens / (tokens if self.whole is None else np.where(np.equal(tokens, 0.0), np.nan, tokens))
 
 
 @record
@@ -80,8 +93,32 @@ def _gpu_hours(point: Point) -> Number | None:
 
 
 def _cost(point: Point) -> Number | None:
-    duration, price = _duration(point), point.island.price
-    return None if duration is None or price is None else money.rent(point.estimate.gpus, duration, price)
+    steps, duration, price = point.steps, _duration(point), point.island.price
+    if steps is None or duration is None:
+        return None
+    if point.whole is not None:
+        return sum(usd for _, usd, _ in charges(point.whole, steps, duration))
+    return None if price is None else money.rent(point.estimate.gpus, duration, price)
+
+
+def _step(point: Point) -> Number | None:
+    """Null where no step is common to all islands."""
+    return None if point.whole is not None and nobody_waits(point.whole) else point.estimate.step_time
+
+
+def _of_round(of: Callable[[Whole, Folded], Any]) -> Callable[[Point], Any]:
+    """A figure of the round that joins islands; null for one island."""
+
+    def found(point: Point) -> Any:
+        whole = point.whole
+        return None if whole is None or whole.folded is None else of(whole, whole.folded)
+
+    return found
+
+
+def _busy(whole: Whole, round_: Folded) -> Any:
+    """Share of the round that the island that sets the pace is in inner steps."""
+    return np.asarray(round_.inner)[..., whole.parts[whole.critical].cell] / round_.seconds
 
 
 def _tokens(point: Point) -> Number | None:
@@ -96,7 +133,7 @@ def _term(point: Point) -> Column:
 
 FIGURES: Mapping[str, Figure] = {
     "fits": Figure(unit="", says="whether the peak is within the device", of=lambda p: p.fits),
-    "step_time_s": Figure(unit="s", says="one optimizer step", of=lambda p: p.estimate.step_time),
+    "step_time_s": Figure(unit="s", says="one optimizer step", of=_step),
     "tokens_per_s": Figure(unit="", says="tokens of all GPUs", of=lambda p: p.estimate.tokens / p.estimate.step_time),
     "tokens_per_s_per_gpu": Figure(
         unit="", says="of one GPU", of=lambda p: p.estimate.tokens / p.estimate.step_time / p.estimate.gpus
@@ -125,6 +162,21 @@ FIGURES: Mapping[str, Figure] = {
     "run.tokens": Figure(unit="", says="tokens of the run", of=_tokens),
     "run.steps": Figure(unit="", says="steps of the run, the last one partial", of=_whole_steps),
     "run.cost_usd": Figure(unit="USD", says="rent of the run", of=_cost),
+    "sync.round_s": Figure(unit="s", says="one round over islands", of=_of_round(lambda _, round_: round_.seconds)),
+    "sync.utilization": Figure(
+        unit="%",
+        says="of that, inner steps of the island that sets the pace",
+        of=_of_round(_busy),
+    ),
+    "sync.exposed_s": Figure(
+        unit="s", says="waited for messages, a round", of=_of_round(lambda _, round_: folded(round_.exposed))
+    ),
+    "sync.hidden_s": Figure(
+        unit="s", says="messages behind inner steps, a round", of=_of_round(lambda _, round_: folded(round_.hidden))
+    ),
+    "sync.sent_bytes": Figure(
+        unit="B", says="sent between islands, a round", of=_of_round(lambda whole, _: folded(whole.sent))
+    ),
     "bottleneck.term": Figure(unit="", says="the longest term of the ledger", of=_term),
     "bottleneck.share": Figure(
         unit="%", says="its share of the step", of=lambda p: np.max(p.seconds, axis=0) / p.estimate.step_time

@@ -19,6 +19,7 @@ from shardmeter.scenario.links import linked
 from shardmeter.scenario.together import Array, lay_out, reason
 from shardmeter.specs import Island, Model, Plan, Run, Stack
 from shardmeter.study.sweep.figures import TEXTS, Column, Point, figure
+from shardmeter.study.sweep.fleets import Fleets
 from shardmeter.study.sweep.space import Space
 
 FITS, FITS_NOT, ILLEGAL = "ok", "does not fit", "illegal"
@@ -50,6 +51,7 @@ class Evaluator:
         self.space = space
         self.moving = space.moving()
         self.links = space.links()
+        self.fleets = Fleets(space)
         self._parts: dict[tuple[int, ...], Parts | str] = {}
 
     def chunk(self, number: int) -> dict[str, Column]:
@@ -62,11 +64,13 @@ class Evaluator:
         for name in self.space.columns:
             words = name in TEXTS or name == "fits"
             columns[name] = np.full(count, None, dtype=object) if words else np.full(count, np.nan)
-        for lots in self._grouped(self._lots(places, columns["status"])):
-            for rows, point in _evaluated(lots):
-                columns["status"][rows] = np.where(point.fits, FITS, FITS_NOT)
-                for name in self.space.columns:
-                    columns[name][rows] = figure(name, point)
+        lots, several = self._lots(places, columns["status"])
+        found = [one for same in self._grouped(lots) for one in _evaluated(same)]
+        found += self.fleets.points(several, places, columns["status"], ILLEGAL)
+        for rows, point in found:
+            columns["status"][rows] = np.where(point.fits, FITS, FITS_NOT)
+            for name in self.space.columns:
+                columns[name][rows] = figure(name, point)
         return columns
 
     def places(self, number: int) -> tuple[Rows, ...]:
@@ -74,29 +78,33 @@ class Evaluator:
         first, after = self.space.span(number)
         return tuple(np.unravel_index(np.arange(first, after), self.space.shape))
 
-    def _lots(self, places: Sequence[Rows], status: Column) -> list[_Lot]:
-        """The legal points in lots; the status of the others is written."""
+    def _lots(self, places: Sequence[Rows], status: Column) -> tuple[list[_Lot], Rows]:
+        """The legal points of one island in lots, and the rows of several islands; the status of illegal ones is written."""
         moving = {
             field: column[places[position]]
             for position, columns in self.moving.items()
             for field, column in columns.items()
         }
-        arrays = self.moving.keys() | self.links.keys()
+        arrays = self.moving.keys() | self.links.keys() | set(self.fleets.sync)
         key = np.stack([np.zeros_like(at) if i in arrays else at for i, at in enumerate(places)])
         if "plan.tp" in moving:
             position = next(i for i, columns in self.moving.items() if "plan.tp" in columns)
             tp = self.moving[position]["plan.tp"]
             key[position] = np.where(moving["plan.tp"] == 1.0, np.argmax(tp == 1.0), np.argmax(tp != 1.0))
         made: list[_Lot] = []
+        several: list[Rows] = []
         for rows in _alike(key):
             parts = self._resolved(key[:, rows[0]])
             if isinstance(parts, str):
                 status[rows] = f"{ILLEGAL}: {parts}"
                 continue
+            if not parts.is_one:
+                several.append(rows)
+                continue
             here = {field: column[rows] for field, column in moving.items()}
             found = self._together(parts, self._island(parts, [at[rows] for at in places]), rows, here, status)
             made += self._one_by_one(rows, places, status) if found is None else found
-        return made
+        return made, np.sort(np.concatenate(several)) if several else np.array([], dtype=np.int64)
 
     def _island(self, parts: Parts, places: Sequence[Rows]) -> Island:
         """The island of rows of the same parts, with the numbers of links and prices that they have."""

@@ -129,7 +129,7 @@ class Space:
             found.stop()
         except ShardMeterError as error:
             return reason(error)
-        return made if made.is_one else "fleet.islands: sweeps over several islands are not built yet"
+        return made
 
     def moving(self) -> dict[int, dict[str, Array]]:
         """Axes that can be arrays, by position: the numbers of each of their fields."""

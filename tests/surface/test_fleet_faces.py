@@ -166,7 +166,7 @@ def test_terms_of_a_fleet_are_seconds_times_count(file: str, method: str) -> Non
     assert all(row["each_s"] * row["count"] == pytest.approx(row["seconds"]) for row in rows)
     assert sum(row["seconds"] for row in rows) == pytest.approx(found.prediction.step_time)
     across = "gradients across islands" if method == "every_step" else "outer synchronisation"
-    assert {step.formula for step in found.of((across,))} & {"ring_time", "star_time", "gather_time"}
+    assert {step.formula for step in found.of((across,))} & {"ring_time", "star_time", "pass_time"}
     if method != "every_step":
         round_ = found.prediction.whole.round
         assert round_ is not None

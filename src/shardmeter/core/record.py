@@ -67,8 +67,9 @@ def _stacked_value(name: str, values: list[Any]) -> Any:
 
 def structure(instance: Any) -> tuple[Any, ...]:
     """Everything about a record that must be equal for it to be stacked with another: names, ints, lengths, presence."""
-    parts: list[Any] = [type(instance).__name__]
-    for name in field_names(type(instance)):
+    cls: Any = type(instance)
+    parts: list[Any] = [cls.__name__]
+    for name in field_names(cls):
         value = getattr(instance, name)
         if isinstance(value, float):
             parts.append("number")

@@ -65,12 +65,12 @@ def laid_over_all(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
     _warn_of_one_cell(len(of_island), placed, sync, found)
     plans = tuple(changed(one.plan, sync=sync, placement=_recorded(placed)) for _, one in of_island)
     whole = plans[0] if placed is None else changed(plans[0], **{placed.axis: _degree(placed)})
-    islands = [changed(one.island, name=name) for name, one in of_island]
-    units = units_of(islands, cells_of(plans[0], islands), plans)
+    named = [changed(one.island, name=name) for name, one in of_island]
+    units = units_of(named, cells_of(plans[0], named), plans)
     run = _run(parts, _passes(of_island, placed), units, sync.split)
     _check(list(laid.values()), placed, parts, run)
     if all(one.whole for _, one in of_island) and not found.touched(*OF_SHARES):
-        bad = unshared(islands, plans[0], plans, float(run.global_batch))
+        bad = unshared(named, plans[0], plans, float(run.global_batch))
         found.violations += [] if bad is None else [changed(bad, where=found.document.where(("run", "global_batch")))]
     found.add_all([(one.entry.name, one.found) for one in laid.values()])
     layout.note_the_rest(of_island[0][1].said, parts.run, whole, parts.model or NO_MODEL, run, found)

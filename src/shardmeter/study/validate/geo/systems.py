@@ -18,11 +18,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardmeter.core.record import changed, record
+from shardmeter.physics import crossing as collective
 from shardmeter.schedules import Boundary, Slot, _long
 from shardmeter.study.validate.geo.constants import TENSOR, Fitted
 from shardmeter.study.validate.geo.links import BOX, Array, Network, Ranks
 
-CHUNK = 4 * 2**20 * 8.0
+CHUNK = collective.RING_CHUNK * 8.0
 """Bits that a ring moves per step and rank."""
 MESSAGE = 2048 * 2048 * 16.0
 """Bits of the message that the constants speak of: one sequence of 2048, d 2048, two bytes."""
@@ -209,13 +210,15 @@ def all_reduce(network: Network, groups: Ranks, bits: Sequence[float] | Array) -
     rate, delay = network.hops(groups.ravel(), np.roll(groups, -1, axis=1).ravel(), load=load)
     members = float(groups.shape[1])
     longest = 0.0
-    for own, way, load in zip(rate.reshape(groups.shape), delay.reshape(groups.shape), bits, strict=True):
-        wide = 2.0 * (members - 1.0) / members * load / own.min() + 3.9 * way.max()
-        steps = 2.0 * (members - 1.0) * max(np.ceil(load / members / CHUNK - 0.3), 1.0)
-        waiting = steps * (1.05 * way.mean() + 0.65 * min(CHUNK, load / members) / own.min())
-        least = 4.0 * np.log2(members) * way.max() + 2.0 * load / own.min() if load <= CHUNK else np.inf
-        longest = max(longest, min(max(wide, waiting), least))
-    return float(longest)
+    for own, way, size in zip(rate.reshape(groups.shape), delay.reshape(groups.shape), bits, strict=True):
+        loops = collective.ring_loops(size, members, CHUNK)
+        part = size / (members * loops)
+        hop = collective.ring_hop(part, CHUNK, own.min(), way.mean())
+        step = collective.ring_step(part, own.min(), collective.ring_factor(1.0), hop)
+        ring = collective.ring_time(members, loops, 1.0, step, way.mean())
+        least = 4.0 * np.log2(members) * way.max() + 2.0 * size / own.min() if size <= CHUNK else np.inf
+        longest = max(longest, min(float(ring), float(least)))
+    return longest
 
 
 def central(network: Network, groups: Ranks, bits: Sequence[float] | Array) -> float:

@@ -11,7 +11,7 @@ from functools import cache
 from shardmeter import data
 from shardmeter.core.record import changed, record
 from shardmeter.scenario.catalog import Catalog
-from shardmeter.study.validate.geo import bandwidth, collectives, identities, runs
+from shardmeter.study.validate.geo import bandwidth, collectives, identities, pipelines, runs
 from shardmeter.study.validate.geo.cells import first, value_of, written
 from shardmeter.study.validate.geo.vocabulary import Quantity, kind_of_row, method_of, quantity_of, si, source_of
 from shardmeter.study.validate.predictions import Predict
@@ -56,6 +56,7 @@ def collective_time(row: Row) -> float:
 
 PREDICTORS: Mapping[str, Predictor] = {
     **dict.fromkeys(COLLECTIVES, Predictor(predict=collective_time)),
+    "iteration_time": Predictor(predict=lambda row: pipelines.predict_row(row.cells), left_out=lambda row: pipelines.left_out(row.cells)),
     "wan_bandwidth": Predictor(predict=bandwidth.wan_bandwidth),
     "wall_time": Predictor(predict=bandwidth.wall_time),
     "traffic": Predictor(predict=bandwidth.traffic),

@@ -98,16 +98,22 @@ def ends(model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan) -> En
     for term in terms:
         if term.label == "gradient reduction":
             shown = shown + term.seconds
-    shard: Count = 0.0
-    for held, part in demand.devices(work, plan):
-        shard = np.maximum(shard, demand.owned(work, plan, held, part)[0])
     return Ends(
         backward=first.slot.backward + first.slot.ending,
         pieces=float(max(first.stage.layers, 1)),
         late=shown / (work.micro_batches if fsdp.applies(plan) else 1.0),
-        shard=shard,
+        shard=updated(work, plan),
         trained=_trained(model, work, plan),
     )
+
+
+def updated(work: Work, plan: Plan) -> Count:
+    """Trained parameters that the fullest rank updates: it holds as many of whatever is kept a parameter."""
+    shard: Count = 0.0
+    for held, part in demand.devices(work, plan):
+        shard = np.maximum(shard, demand.owned(work, plan, held, part)[0])
+    return shard
+
 
 
 def _trained(model: Model, work: Work, plan: Plan) -> Count:

@@ -134,6 +134,9 @@ def set_aside(document: Document, overrides: Iterable[str] | Mapping[str, Any]) 
         return
     kept = {name: value for name, value in plan.items() if name in (*ARITHMETIC, *SINGLE)}
     _put_plan(document, {**kept, AUTO: True})
+    for given, _ in open_fleet.plans_of_islands(document):
+        for name in [name for name in given if name not in ARITHMETIC]:
+            del given[name]
     narrow = "narrows" if len(pins) == 1 else "narrow"
     document.notes.append(f"{ASIDE}: {', '.join(pins)} {narrow} the plans to choose from")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shardmeter.core.units import GIB, Number
+from shardmeter.core.units import GIB, Number, Usd
 from shardmeter.engine.fleet import Part, Whole
 from shardmeter.specs.round import Round
 from shardmeter.specs.scenario import Scenario
@@ -102,12 +102,20 @@ def egress(whole: Whole) -> tuple[float, float | None]:
     """(bytes sent between islands, USD they cost) of one inner step; None where no price of a pair that sends is known."""
     if whole.round is None:
         return 0.0, 0.0
-    steps = _plain(whole.round.steps)
-    cost = sum(
-        _plain(one.messages) * _plain(p.egress) for one, p in zip(whole.round.crossings, whole.priced, strict=True)
-    )
+    cost = _plain(egress_cost(whole))
     sent = sum(_plain(one) for one in whole.sent)
-    return sent / steps, cost / steps if np.isfinite(cost) else None
+    return sent / _plain(whole.round.steps), cost if np.isfinite(cost) else None
+
+
+def egress_cost(whole: Whole) -> Usd:
+    """USD of what is sent between islands in one inner step, of the shape of the synchronisation's numbers; NaN where a price of
+    a pair that sends is not known."""
+    if whole.round is None:
+        return 0.0
+    paid: Usd = 0.0
+    for one, priced in zip(whole.round.crossings, whole.priced, strict=True):
+        paid = paid + np.asarray(one.messages) * priced.egress
+    return paid / whole.round.steps
 
 
 def _of(value: Number, part: Part) -> float:

@@ -14,7 +14,7 @@ from shardmeter.core.units import Seconds
 from shardmeter.engine import add
 from shardmeter.engine.constraints import held
 from shardmeter.engine.demand import Work
-from shardmeter.engine.evaluate import Priced, demands, footprint, least_step_time, priced, timed
+from shardmeter.engine.evaluate import Priced, demands, footprint, least_step_time, priced, timed, updated
 from shardmeter.schedules import traits
 from shardmeter.specs import Island, Plan, Run, Scenario
 from shardmeter.study.planning import boxes
@@ -50,6 +50,8 @@ class Question:
     """Plans that are wanted."""
     stated: float | None = None
     """Value of the plan to compare with."""
+    beside: float = 0.0
+    """Bytes that every rank keeps for each parameter that it updates, beside the plan's own (outer state between islands)."""
 
     def tally(self) -> Tally:
         """An empty one."""
@@ -196,6 +198,8 @@ def _fitting(box: _Box, tally: Tally) -> None:
     """Ask for the memory first: it is a fraction of the work, and most plans of a large model do not fit."""
     scenario, limit = box.scenario, float(box.island.accelerator.memory)
     peaks = box.whole(footprint(scenario.model, box.demands(), box.plan, box.run, scenario.stack))
+    if box.question.beside:
+        peaks = peaks + box.whole(box.question.beside * updated(box.demands(), box.plan))
     fits = box.alive & (peaks <= limit)
     fitting = int(np.count_nonzero(fits))
     out = int(np.count_nonzero(box.alive)) - fitting

@@ -1,0 +1,223 @@
+"""The islands of a fleet by kind, and the plans that each kind is taken to: the best of its own search, with their steps at every batch.
+
+Islands are of one kind if they are the same machines with the same pins: they have one plan, and it is looked for once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from shardmeter.core.record import changed, record
+from shardmeter.core.units import Bytes, Count
+from shardmeter.engine.cells import taken
+from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.sharing import peak, unit
+from shardmeter.specs import Estimate, Fleet, Island, Plan, Run, Scenario
+from shardmeter.study.planning import dead_ends
+from shardmeter.study.planning.block import Question, complexity
+from shardmeter.study.planning.objective import Goal
+from shardmeter.study.planning.search import Progress, Stop, search
+from shardmeter.study.planning.space import in_sequences, space_of
+from shardmeter.study.planning.tally import Floats, Tally
+
+MOST = 8
+"""Plans of a kind that are kept for every batch and every size of the state beside them."""
+SPEED = Goal(objectives=("throughput",), deadline=None, budget=None)
+
+
+@record
+class Kind:
+    """Islands of one kind."""
+
+    places: tuple[int, ...]
+    """In the fleet."""
+    island: Island
+    pins: Mapping[str, tuple[Any, ...]]
+    base: Plan
+    """What is not chosen."""
+
+
+@dataclass(slots=True)
+class Table:
+    """One plan of a kind at every batch that it can take, up to that of the whole fleet."""
+
+    plan: Plan
+    unit: Count
+    least: Count
+    level: int
+    """Its complexity."""
+    batches: Floats
+    batch: Estimate
+    """Its inner step, of the shape of the batches."""
+    steps: Floats
+    ends_by: Floats = field(init=False)
+    """Of every batch, the seconds by which it or a larger one is done."""
+    known: dict[float, Estimate] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Order the steps for `most`."""
+        self.ends_by = np.minimum.accumulate(self.steps[::-1])[::-1]
+
+    def at(self, sequences: float) -> int:
+        """Place of a batch."""
+        return round((sequences - self.least) / self.unit)
+
+    def estimate(self, sequences: float) -> Estimate:
+        """The inner step at one batch."""
+        if sequences not in self.known:
+            self.known[sequences] = taken(self.batch, self.at(sequences)) if len(self.batches) > 1 else self.batch
+        return self.known[sequences]
+
+    def most(self, seconds: float) -> float:
+        """Sequences that a step of so many seconds takes at most; −inf where it takes none."""
+        place = int(np.searchsorted(self.ends_by, seconds, side="right")) - 1
+        return float(self.batches[place]) if place >= 0 else -math.inf
+
+    def rate(self) -> float:
+        """The most sequences a second, at whatever batch."""
+        return float(np.max(self.batches / self.steps))
+
+
+@record
+class Inside:
+    """What the search inside one kind came to."""
+
+    kind: Kind
+    batches: tuple[float, ...]
+    """Sequences at which its plans were compared."""
+    evaluated: int
+    feasible: int
+    tables: tuple[Table, ...]
+    fits: bool
+    """Whether any plan of it fits; else the one table is that of the plan that comes nearest."""
+
+
+def kinds_of(scenario: Scenario) -> tuple[Kind, ...]:
+    """The kinds of a fleet, in the order of their first islands."""
+    choices, found = scenario.choices, {}
+    if choices is None or choices.joint is None:
+        raise ValueError("nothing is open of several islands")
+    for at, island in enumerate(scenario.fleet.islands):
+        pins, base = choices.joint.pins[at], scenario.plans[at]
+        key = (
+            id(island.accelerator), island.nodes, island.gpus_per_node, island.tiers, tuple(sorted(pins.items())), base,
+        )  # fmt: skip
+        found.setdefault(key, []).append(at)
+    return tuple(
+        Kind(places=tuple(ats), island=scenario.fleet.islands[ats[0]], pins=choices.joint.pins[ats[0]], base=scenario.plans[ats[0]])
+        for ats in found.values()
+    )  # fmt: skip
+
+
+def batches_of(scenario: Scenario, kind: Kind, batch: float, counts: Sequence[int]) -> tuple[float, ...]:
+    """Sequences at which the plans of a kind are compared: of halves of the fleet's batch, halves of these and so on, the one
+    nearest to its part by peak FLOP/s or, where islands may be left out, all from the whole batch on. Each is moved by at most
+    5 % to a number that divides well among the kind's accelerators."""
+    islands, seq = scenario.fleet.islands, float(scenario.run.seq_len)
+    times = math.log2(sum(peak(one) for one in islands) / peak(kind.island))
+    chosen = range(math.ceil(times) + 1) if min(counts) < len(islands) else (round(times),)
+    gpus = float(kind.island.gpus)
+    found = (in_sequences(max(batch / 2.0**halved, 1.0) * seq, seq, gpus) for halved in chosen)
+    return tuple(dict.fromkeys(found))
+
+
+def question(scenario: Scenario, kind: Kind, sequences: float, beside: Bytes) -> Question:
+    """The fastest plans of one island of a kind at so many sequences, with `beside` bytes kept for every parameter."""
+    choices = scenario.choices
+    if choices is None:
+        raise ValueError("nothing is open")
+    own = changed(
+        choices, plan=kind.pins, seq_len=(float(scenario.run.seq_len),), global_batch=((sequences, "sequences"),),
+        islands=(kind.island,), joint=None,
+    )  # fmt: skip
+    alone = changed(
+        scenario, fleet=Fleet(islands=(kind.island,)), plan=kind.base, plans=(), choices=own,
+        run=changed(scenario.run, global_batch=sequences),
+    )  # fmt: skip
+    return Question(space=space_of(alone), goal=SPEED, most=MOST, beside=beside)
+
+
+class Searches:
+    """The searches inside all kinds, with one count of how far they are."""
+
+    def __init__(self, scenario: Scenario, processes: int | None, progress: Progress | None, stop: Stop | None) -> None:
+        self.scenario, self.processes, self.progress, self.stop = scenario, processes, progress, stop
+        self.total, self.done = 0, 0
+        self.whole = True
+
+    def inside(self, kind: Kind, batches: Sequence[float], besides: Sequence[Bytes], most: float) -> Inside:
+        """The best plans of a kind for every batch and every size of the state beside them, as tables up to `most` sequences.
+
+        A search is left out where the best plans with less state beside them all fit with more. Raises BadScenario where no plan
+        is legal."""
+        plans: dict[Plan, None] = {}
+        tallies: list[tuple[Question, Tally]] = []
+        for sequences in batches:
+            best: list[Plan] = []
+            for beside in sorted(set(besides)):
+                if best and len(best) == MOST and all(self._fits(kind, one, sequences, beside) for one in best):
+                    continue
+                asked = question(self.scenario, kind, sequences, beside)
+                dead_ends.undivided(asked.space)
+                tally = self._search(asked)
+                rows = sorted(tally.pool.rows(), key=lambda row: (row[0], row[1], row[2]))[:MOST]
+                best = [asked.space.point(number).plan for _, _, number in rows]
+                plans |= dict.fromkeys(best)
+                tallies.append((asked, tally))
+        fits = bool(plans)
+        if not fits:
+            plans = dict.fromkeys(self._nearest(tallies))
+        return Inside(
+            kind=kind,
+            batches=tuple(batches),
+            evaluated=sum(tally.evaluated for _, tally in tallies),
+            feasible=sum(tally.feasible for _, tally in tallies),
+            tables=tuple(table_of(self.scenario, kind, one, most) for one in plans),
+            fits=fits,
+        )
+
+    def _nearest(self, tallies: Sequence[tuple[Question, Tally]]) -> Iterator[Plan]:
+        """The plan that misses least, where none fits. Raises BadScenario where none is legal."""
+        missed = [(tally.miss, asked) for asked, tally in tallies if tally.miss is not None]
+        if not missed:
+            raise dead_ends.empty(*tallies[0])
+        (_, _, number), asked = min(missed, key=lambda one: one[0])
+        yield asked.space.point(number).plan
+
+    def _search(self, asked: Question) -> Tally:
+        """One search, counted on from those before it."""
+        before = self.done
+        self.total += asked.space.size
+
+        def report(now: Any) -> None:
+            if self.progress is not None:
+                now.rows, now.total = now.rows + before, self.total
+                self.progress(now)
+
+        tally, whole = search(asked, processes=self.processes, progress=report, stop=self.stop)
+        self.done += asked.space.size
+        self.whole = self.whole and whole
+        return tally
+
+    def _fits(self, kind: Kind, plan: Plan, sequences: float, beside: Bytes) -> bool:
+        run = changed(self.scenario.run, global_batch=sequences)
+        one = evaluate(self.scenario.model, kind.island, plan, run, self.scenario.stack)
+        return bool(one.memory_peak + beside * one.ends.shard <= one.memory_limit)
+
+
+def table_of(scenario: Scenario, kind: Kind, plan: Plan, most: float) -> Table:
+    """A plan at every batch from its least up to `most`, and two units beyond (what a part by peak is rounded to)."""
+    step, least = unit(plan)
+    count = max(math.floor((most - least) / step + 1e-9), 0) + 3
+    batches = least + step * np.arange(count)
+    run: Run = changed(scenario.run, global_batch=batches)
+    batch = evaluate(scenario.model, kind.island, plan, run, scenario.stack)
+    return Table(
+        plan=plan, unit=step, least=least, level=int(complexity(plan)), batches=batches, batch=batch,
+        steps=np.broadcast_to(np.asarray(batch.step_time, dtype=float), batches.shape).copy(),
+    )  # fmt: skip

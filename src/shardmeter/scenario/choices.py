@@ -296,6 +296,7 @@ def _joint(asked: Asked, pins: Mapping[str, tuple[Any, ...]], parts: Parts, foun
         pins=tuple({**pins, **of_entry[one.path]} for one in parts.entries for _ in one.names),
         sync=sync,
         counts=(islands,) if use is None else counts(use.use, islands, found),
+        items=tuple(int(one.path[2]) for one in parts.entries for _ in one.names),
     )
 
 

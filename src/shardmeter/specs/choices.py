@@ -20,6 +20,8 @@ class Joint:
     """Values of fields of `Plan.sync`; a field that is not there is as the method has it."""
     counts: tuple[int, ...]
     """How many of the islands may take part."""
+    items: tuple[int, ...] = ()
+    """Of every island: its item among the document's `fleet.islands`; empty for a record."""
 
 
 @record

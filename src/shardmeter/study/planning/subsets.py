@@ -1,0 +1,79 @@
+"""Which islands take part: islands that change nothing by changing places are counted, not told apart."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from shardmeter.specs import Island, Scenario
+from shardmeter.specs.wan import Wan
+
+MOST = 512
+"""Teams up to which every one is tried; of more, those that are met by leaving out one class after the other, or taking one in."""
+
+
+def classes(scenario: Scenario, kind: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Islands that may change places: of one kind, at one price, with equal links to all others. `kind` is that of every
+    island."""
+    islands, wan = scenario.fleet.islands, scenario.fleet.wan
+    found: list[list[int]] = []
+    for at, island in enumerate(islands):
+        for members in found:
+            if kind[members[0]] == kind[at] and _alike(islands[members[0]], island) and _swap(wan, members[0], at):
+                members.append(at)
+                break
+        else:
+            found.append([at])
+    return tuple(map(tuple, found))
+
+
+def _alike(one: Island, other: Island) -> bool:
+    return one.price == other.price and one.outside == other.outside
+
+
+def _swap(wan: Wan | None, one: int, other: int) -> bool:
+    """Whether the network is the same with two islands in each other's places."""
+    if wan is None:
+        return True
+    order = np.arange(len(wan.islands))
+    order[[one, other]] = order[[other, one]]
+    if wan.transport[one] != wan.transport[other]:
+        return False
+    for name in ("bandwidth", "rtt", "loss", "window", "streams", "lanes", "egress", "up", "down"):
+        numbers = np.asarray(getattr(wan, name), dtype=float)
+        moved = numbers if numbers.ndim == 0 else numbers[np.ix_(*[order] * numbers.ndim)]
+        if not np.array_equal(numbers, moved, equal_nan=True):
+            return False
+    return True
+
+
+def every(groups: Sequence[Sequence[int]], counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All teams of so many islands, the first islands of every class, the largest teams first."""
+    wanted = set(counts)
+    for sizes in sorted(itertools.product(*(range(len(one) + 1) for one in groups)), key=lambda one: -sum(one)):
+        if sum(sizes) in wanted:
+            yield team_of(groups, sizes)
+
+
+def team_of(groups: Sequence[Sequence[int]], sizes: Sequence[int]) -> tuple[int, ...]:
+    """The first islands of every class, in the order of the fleet."""
+    return tuple(sorted(at for members, size in zip(groups, sizes, strict=True) for at in members[:size]))
+
+
+def number(groups: Sequence[Sequence[int]]) -> int:
+    """Teams that there are, the empty one among them."""
+    return math.prod(len(one) + 1 for one in groups)
+
+
+def neighbours(groups: Sequence[Sequence[int]], team: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Teams with one island less or more, of the sizes that are asked for."""
+    inside = set(team)
+    sizes = [sum(1 for at in members if at in inside) for members in groups]
+    for place, members in enumerate(groups):
+        for step in (-1, 1):
+            changed = [size + step * (place == at) for at, size in enumerate(sizes)]
+            if 0 <= changed[place] <= len(members) and sum(changed) in set(counts):
+                yield team_of(groups, changed)

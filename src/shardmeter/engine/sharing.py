@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from shardmeter.core.record import changed
+from shardmeter.core.units import Count
 from shardmeter.engine import split
 from shardmeter.engine.cells import Cell, inner_steps, step_times
 from shardmeter.schedules import traits
@@ -49,7 +50,7 @@ def shared(
 
 def parted(
     batch: float,
-    units: Sequence[tuple[float, float]],
+    units: Sequence[tuple[Count, Count]],
     speeds: tuple[Sequence[float], Callable[[Batches], Sequence[Sequence[float]]]] | None,
     *,
     even: bool = False,
@@ -69,9 +70,9 @@ def parted(
     return parts
 
 
-def unit(plan: Plan) -> tuple[float, float]:
+def unit(plan: Plan) -> tuple[Count, Count]:
     """(sequences that a cell takes more at a time, the least that it takes)."""
-    kind, each_pass, pp = traits(plan.schedule), float(plan.dp * plan.micro_batch), float(plan.pp)
+    kind, each_pass, pp = traits(plan.schedule), plan.dp * plan.micro_batch, float(plan.pp)
     if pp == 1.0:
         return each_pass, each_pass
     step = pp if kind.groups else 2.0 if kind.even else 1.0
@@ -92,7 +93,7 @@ def _alike(fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan]) -> bool:
 
 def _shares(
     batch: float,
-    units: Sequence[tuple[float, float]],
+    units: Sequence[tuple[Count, Count]],
     peaks: Sequence[float],
     step_times: Callable[[Batches], Sequence[Sequence[float]]],
 ) -> list[split.Share]:

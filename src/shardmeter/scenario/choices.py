@@ -98,6 +98,7 @@ def left_open(document: Document, *, planning: bool) -> Asked | None:
             del run[name]
         if values_ and (stated or name == "seq_len"):
             run[name] = values_[0]
+    use = open_fleet.use_of(document)
     fleets = _fleets(document)
     return Asked(
         plan=pins,
@@ -107,7 +108,7 @@ def left_open(document: Document, *, planning: bool) -> Asked | None:
         stated=stated,
         own=own,
         sync=sync,
-        use=open_fleet.use_of(document),
+        use=use,
     )
 
 

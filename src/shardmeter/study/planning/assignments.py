@@ -18,7 +18,7 @@ from shardmeter.engine.fleet import Whole
 from shardmeter.physics import money
 from shardmeter.specs import Island, Run
 from shardmeter.study.islands import egress_cost
-from shardmeter.study.planning.block import DEAR, LATE, MEMORY, ROUNDING
+from shardmeter.study.planning.block import DEAR, INDIVISIBLE, LATE, MEMORY, ROUNDING
 from shardmeter.study.planning.objective import Goal, cost, joules
 from shardmeter.study.planning.syncs import TOO_LATE, TOO_MANY, Way
 from shardmeter.study.planning.tally import OVER_LIMIT, OVER_MEMORY, Floats
@@ -26,7 +26,6 @@ from shardmeter.study.planning.team import Bound, Chosen, Team
 
 LEAVES = 4_000
 """Choices of plans that are priced for one team and one way of synchronisation, at most; beyond, the gap is told."""
-INDIVISIBLE = "whole micro-batches of the islands make up the batch"
 
 
 @record
@@ -70,9 +69,13 @@ class Found:
     """(most, *mesh) of the first objective; inf where there are fewer."""
     which: npt.NDArray[np.intp]
     """Places in `leaves`."""
-    columns: list[Floats]
-    """(*mesh) of every objective, of the best."""
     leaves: list[Chosen] = field(default_factory=list)
+    levels: list[int] = field(default_factory=list)
+    """Complexity of each."""
+    columns: list[Floats] = field(default_factory=list)
+    """Of every leaf (objectives, *mesh), inf where it is not feasible; none where there is one objective."""
+    priced: list[int] = field(default_factory=list)
+    """The leaves of `columns`."""
     evaluated: int = 0
     feasible: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
@@ -82,12 +85,22 @@ class Found:
     """(kind, how many times what there is, choice, point) of what misses least, as long as nothing is feasible."""
 
     @classmethod
-    def empty(cls, team: Team, way: Way, most: int, objectives: int) -> Found:
+    def empty(cls, team: Team, way: Way, most: int) -> Found:
         """Nothing found yet."""
         return cls(
             team=team, way=way, values=np.full((most, *way.shape), np.inf),
-            which=np.full((most, *way.shape), -1, dtype=np.intp), columns=[np.full(way.shape, np.inf)] * objectives,
+            which=np.full((most, *way.shape), -1, dtype=np.intp),
         )  # fmt: skip
+
+    def points(self) -> tuple[Floats, npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """(every objective, leaf, point of the mesh) of what may be on a front."""
+        if not self.columns:
+            value, leaf = self.values[0].reshape(-1), self.which[0].reshape(-1)
+            point = np.flatnonzero(np.isfinite(value))
+            return value[point][:, None], leaf[point], point
+        flat = np.stack([one.reshape(len(one), -1) for one in self.columns])
+        leaf, point = np.nonzero(np.isfinite(flat[:, 0]))
+        return flat[leaf, :, point], np.array(self.priced)[leaf], point
 
     def rows(self) -> list[tuple[float, Chosen, int]]:
         """(value, choice, point of the mesh) of all, unordered."""
@@ -100,12 +113,13 @@ class Found:
 
 def search(team: Team, way: Way, goal: Goal, most: int, bar: float = math.inf, leaves: int = LEAVES) -> Found:
     """The `most` best choices for every point of a way. Values beyond `bar` need not be found."""
-    found, bound = Found.empty(team, way, most, len(goal.objectives)), Bound(team, way)
+    found, bound = Found.empty(team, way, most), Bound(team, way)
+    alone = len(goal.objectives) == 1 or bound.agrees
     queue: list[tuple[float, Chosen]] = [(bound.key(()), ())]
     while queue:
         key, chosen = heapq.heappop(queue)
         least = floor(bound, goal, chosen, key)
-        if np.all(least >= np.minimum(found.values[-1], bar)):
+        if alone and np.all(least >= np.minimum(found.values[-1], bar)):
             break
         if len(chosen) < len(team.insides):
             for place in range(len(team.insides[len(chosen)].tables)):
@@ -131,6 +145,7 @@ def _price(found: Found, goal: Goal, chosen: Chosen) -> None:
     """One choice of plans, for all numbers of the way."""
     way, team = found.way, found.team
     found.leaves.append(chosen)
+    found.levels.append(team.level(chosen))
     found.evaluated += way.size
     joint = team.whole(chosen, way)
     if joint is None:
@@ -143,11 +158,12 @@ def _price(found: Found, goal: Goal, chosen: Chosen) -> None:
     found.feasible += int(np.count_nonzero(kept))
     columns = [np.broadcast_to(one, way.shape) for one in paid.columns]
     value = np.where(kept, columns[0], np.inf)
-    better = value < found.values[0]
-    found.columns = [np.where(better, new, old) for new, old in zip(columns, found.columns, strict=True)]
+    if len(columns) > 1:
+        found.columns.append(np.where(kept, np.stack(columns), np.inf))
+        found.priced.append(len(found.leaves) - 1)
     values = np.concatenate((found.values, value[None]))
     which = np.concatenate((found.which, np.full((1, *way.shape), len(found.leaves) - 1)))
-    order = np.argsort(values, axis=0, kind="stable")[:-1]
+    order = np.lexsort((np.array(found.levels)[which], values), axis=0)[:-1]
     found.values, found.which = np.take_along_axis(values, order, 0), np.take_along_axis(which, order, 0)
 
 

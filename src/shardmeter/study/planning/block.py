@@ -24,6 +24,7 @@ from shardmeter.study.planning.tally import OVER_LIMIT, OVER_MEMORY, Floats, Fro
 
 DEGREES = "the degrees multiply to the GPUs of the island"
 PINNED = "dp_shard is as pinned"
+INDIVISIBLE = "whole micro-batches of the islands make up the batch"
 MEMORY, LATE, DEAR = "out of memory", "past the deadline", "over the budget"
 """Reasons beside the rules of `engine.constraints`, in the order in which a plan is counted: under the first that holds."""
 CHUNK = 1 << 20
@@ -185,6 +186,8 @@ def _rules(space: Space, variant: Variant, plan: Plan, run: Run) -> Iterator[tup
     wanted = space.choices.plan.get("dp_shard", ())
     if wanted:
         yield PINNED, np.isin(plan.dp_shard, wanted)
+    if space.part is not None:
+        yield INDIVISIBLE, np.asarray(run.global_batch <= variant.batches[0, 0])
     island, scenario = space.island(variant), space.scenario
     for constraint, mask in held(scenario.model, island, plan, run, scenario.stack, skip=ASIDE):
         yield constraint.rule, mask

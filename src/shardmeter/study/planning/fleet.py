@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import time
 from collections import Counter
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
 from shardmeter.core.record import record
@@ -56,8 +58,8 @@ class Joined:
     most: int
     rows: list[Row] = field(default_factory=list)
     front: Front = field(init=False)
-    members: dict[int, Row] = field(default_factory=dict)
-    """Rows of the front, by number."""
+    blocks: list[tuple[int, Found, int, npt.NDArray[np.intp], npt.NDArray[np.intp]]] = field(default_factory=list)
+    """(first number, what was found, its number, leaf and point of every number) of what was offered to the front."""
     rejected: Counter[str] = field(default_factory=Counter)
     evaluated: int = 0
     feasible: int = 0
@@ -97,18 +99,26 @@ class Joined:
         self._onto_front(found, number)
 
     def _onto_front(self, found: Found, number: int) -> None:
-        points = np.stack([np.ravel(one) for one in found.columns], axis=1)
-        for point in np.flatnonzero(np.all(np.isfinite(points), axis=1)):
-            chosen = found.leaves[int(found.which[0].reshape(-1)[point])]
-            row = _row(found, float(points[point, 0]), chosen, int(point), number)
-            name = len(self.members)
-            self.members[name] = row
-            self.front.add(points[point][None], np.array([row.level]), np.array([name], dtype=np.int64))
+        points, leaves, places = found.points()
+        last = self.blocks[-1] if self.blocks else None
+        first = 0 if last is None else last[0] + len(last[3])
+        self.blocks.append((first, found, number, leaves, places))
+        levels = np.array(found.levels, dtype=np.int64)
+        if len(points):
+            self.front.add(points, levels[leaves], first + np.arange(len(points), dtype=np.int64))
+
+    def members(self) -> list[Row]:
+        """The front."""
+        made = []
+        for name, values in zip(self.front.numbers, self.front.points, strict=True):
+            first, found, number, leaves, places = self.blocks[bisect.bisect_right(self.blocks, name, key=lambda one: one[0]) - 1]
+            at = int(name) - first
+            made.append(_row(found, float(values[0]), found.leaves[int(leaves[at])], int(places[at]), number))
+        return made
 
 
 def _row(found: Found, value: float, chosen: Chosen, point: int, number: int) -> Row:
-    tables = [inside.tables[place] for inside, place in zip(found.team.insides, chosen, strict=True)]
-    level = sum(table.level for table in tables) + len({table.plan for table in tables}) - 1
+    level = found.team.level(chosen)
     sync = None if found.way is ALONE else found.way.at(point)
     return Row(value=value, level=level, order=(number, point, *chosen), team=found.team, chosen=chosen, sync=sync)
 
@@ -239,7 +249,11 @@ class _Teams:
 
     def all_of(self, counts: Sequence[int], joined: Joined) -> bool:
         """Every team of so many islands, the most promising first; False if it was stopped."""
-        groups = subsets.classes(self.scenario, [self.kind(at) for at in range(len(self.scenario.fleet.islands))])
+        able = [at for at in range(len(self.scenario.fleet.islands)) if self.insides[self.kind(at)].tables]
+        groups = subsets.classes(self.scenario, self.kind, able)
+        counts = [count for count in counts if count <= len(able)]
+        if not counts:
+            raise next(one.illegal for one in self.insides if one.illegal is not None)
         if subsets.number(groups) <= subsets.MOST:
             teams = [self.team(places) for places in subsets.every(groups, counts)]
             each = max(1, math.ceil(self.most / max(1, len(teams) * sum(way.size for way in self.ways))))
@@ -293,7 +307,7 @@ class _Teams:
         found: list[tuple[Row, tuple[int, ...]]] = []
         if not joined.rows:
             return ()
-        for members in subsets.classes(self.scenario, [self.kind(at) for at in everyone]):
+        for members in subsets.classes(self.scenario, self.kind, everyone):
             team = self.team(tuple(at for at in everyone if at != members[-1]))
             other = Joined(goal=self.goal, most=1)
             for way in self.ways if len(team.places) > 1 else (ALONE,):

@@ -296,7 +296,7 @@ def plan_fleet(
         scenario=scenario,
         found=found,
         ranked=tuple(_ranked(found, row, best) for row in joined.rows),
-        front=tuple(_ranked(found, joined.members[int(number)], best) for number in joined.front.numbers),
+        front=tuple(_ranked(found, row, best) for row in joined.members()),
         compared=None if own is None else _compared(found, own, best),
         miss=None if joined.rows or joined.miss is None else _ranked(found, joined.miss[2], joined.miss[2].value),
         without=tuple(

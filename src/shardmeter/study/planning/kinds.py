@@ -6,12 +6,13 @@ Islands are of one kind if they are the same machines with the same pins: they h
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from shardmeter.core.errors import BadScenario
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count
 from shardmeter.engine.cells import taken
@@ -22,7 +23,7 @@ from shardmeter.study.planning import dead_ends
 from shardmeter.study.planning.block import Question, complexity
 from shardmeter.study.planning.objective import Goal
 from shardmeter.study.planning.search import Progress, Stop, search
-from shardmeter.study.planning.space import in_sequences, space_of
+from shardmeter.study.planning.space import space_of
 from shardmeter.study.planning.tally import Floats, Tally
 
 MOST = 8
@@ -95,6 +96,8 @@ class Inside:
     tables: tuple[Table, ...]
     fits: bool
     """Whether any plan of it fits; else the one table is that of the plan that comes nearest."""
+    illegal: BadScenario | None = None
+    """Why there is no table."""
 
 
 def kinds_of(scenario: Scenario) -> tuple[Kind, ...]:
@@ -116,30 +119,27 @@ def kinds_of(scenario: Scenario) -> tuple[Kind, ...]:
 
 def batches_of(scenario: Scenario, kind: Kind, batch: float, counts: Sequence[int]) -> tuple[float, ...]:
     """Sequences at which the plans of a kind are compared: of halves of the fleet's batch, halves of these and so on, the one
-    nearest to its part by peak FLOP/s or, where islands may be left out, all from the whole batch on. Each is moved by at most
-    5 % to a number that divides well among the kind's accelerators."""
-    islands, seq = scenario.fleet.islands, float(scenario.run.seq_len)
+    nearest to its part by peak FLOP/s or, where islands may be left out, all from the whole batch on."""
+    islands = scenario.fleet.islands
     times = math.log2(sum(peak(one) for one in islands) / peak(kind.island))
     chosen = range(math.ceil(times) + 1) if min(counts) < len(islands) else (round(times),)
-    gpus = float(kind.island.gpus)
-    found = (in_sequences(max(batch / 2.0**halved, 1.0) * seq, seq, gpus) for halved in chosen)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(max(batch / 2.0**halved, 1.0) for halved in chosen))
 
 
-def question(scenario: Scenario, kind: Kind, sequences: float, beside: Bytes) -> Question:
-    """The fastest plans of one island of a kind at so many sequences, with `beside` bytes kept for every parameter."""
+def question(scenario: Scenario, kind: Kind, batch: float, part: float, beside: Bytes) -> Question:
+    """The fastest plans of one island of a kind at about a `part` of the batch, with `beside` bytes kept for every parameter."""
     choices = scenario.choices
     if choices is None:
         raise ValueError("nothing is open")
     own = changed(
-        choices, plan=kind.pins, seq_len=(float(scenario.run.seq_len),), global_batch=((sequences, "sequences"),),
+        choices, plan=kind.pins, seq_len=(float(scenario.run.seq_len),), global_batch=((batch, "sequences"),),
         islands=(kind.island,), joint=None,
     )  # fmt: skip
     alone = changed(
         scenario, fleet=Fleet(islands=(kind.island,)), plan=kind.base, plans=(), choices=own,
-        run=changed(scenario.run, global_batch=sequences),
+        run=changed(scenario.run, global_batch=batch),
     )  # fmt: skip
-    return Question(space=space_of(alone), goal=SPEED, most=MOST, beside=beside)
+    return Question(space=space_of(alone, part), goal=SPEED, most=MOST, beside=beside)
 
 
 class Searches:
@@ -149,29 +149,31 @@ class Searches:
         self.scenario, self.processes, self.progress, self.stop = scenario, processes, progress, stop
         self.total, self.done = 0, 0
         self.whole = True
+        self.sizes: dict[Any, tuple[Bytes, Count, Bytes]] = {}
 
     def inside(self, kind: Kind, batches: Sequence[float], besides: Sequence[Bytes], most: float) -> Inside:
         """The best plans of a kind for every batch and every size of the state beside them, as tables up to `most` sequences.
 
-        A search is left out where the best plans with less state beside them all fit with more. Raises BadScenario where no plan
-        is legal."""
+        A search is left out where the best plans with less state beside them all fit with more. Raises BadScenario for pins that
+        do not divide the accelerators."""
         plans: dict[Plan, None] = {}
         tallies: list[tuple[Question, Tally]] = []
-        for sequences in batches:
+        for part in batches:
             best: list[Plan] = []
             for beside in sorted(set(besides)):
-                if best and len(best) == MOST and all(self._fits(kind, one, sequences, beside) for one in best):
+                if best and len(best) == MOST and all(self._fits(kind, one, part, beside) for one in best):
                     continue
-                asked = question(self.scenario, kind, sequences, beside)
+                asked = question(self.scenario, kind, most, part, beside)
                 dead_ends.undivided(asked.space)
                 tally = self._search(asked)
                 rows = sorted(tally.pool.rows(), key=lambda row: (row[0], row[1], row[2]))[:MOST]
                 best = [asked.space.point(number).plan for _, _, number in rows]
                 plans |= dict.fromkeys(best)
                 tallies.append((asked, tally))
-        fits = bool(plans)
+        fits, illegal = bool(plans), None
         if not fits:
-            plans = dict.fromkeys(self._nearest(tallies))
+            near = self._nearest(tallies)
+            plans, illegal = ({}, dead_ends.empty(*tallies[0])) if near is None else ({near: None}, None)
         return Inside(
             kind=kind,
             batches=tuple(batches),
@@ -179,15 +181,16 @@ class Searches:
             feasible=sum(tally.feasible for _, tally in tallies),
             tables=tuple(table_of(self.scenario, kind, one, most) for one in plans),
             fits=fits,
+            illegal=illegal,
         )
 
-    def _nearest(self, tallies: Sequence[tuple[Question, Tally]]) -> Iterator[Plan]:
-        """The plan that misses least, where none fits. Raises BadScenario where none is legal."""
+    def _nearest(self, tallies: Sequence[tuple[Question, Tally]]) -> Plan | None:
+        """The plan that misses least, where none fits; None where none is legal."""
         missed = [(tally.miss, asked) for asked, tally in tallies if tally.miss is not None]
         if not missed:
-            raise dead_ends.empty(*tallies[0])
+            return None
         (_, _, number), asked = min(missed, key=lambda one: one[0])
-        yield asked.space.point(number).plan
+        return asked.space.point(number).plan
 
     def _search(self, asked: Question) -> Tally:
         """One search, counted on from those before it."""
@@ -204,10 +207,15 @@ class Searches:
         self.whole = self.whole and whole
         return tally
 
-    def _fits(self, kind: Kind, plan: Plan, sequences: float, beside: Bytes) -> bool:
-        run = changed(self.scenario.run, global_batch=sequences)
-        one = evaluate(self.scenario.model, kind.island, plan, run, self.scenario.stack)
-        return bool(one.memory_peak + beside * one.ends.shard <= one.memory_limit)
+    def _fits(self, kind: Kind, plan: Plan, part: float, beside: Bytes) -> bool:
+        key = kind.places, plan, part
+        if key not in self.sizes:
+            step, least = unit(plan)
+            run = changed(self.scenario.run, global_batch=max(round(part / step) * step, least))
+            one = evaluate(self.scenario.model, kind.island, plan, run, self.scenario.stack)
+            self.sizes[key] = one.memory_peak, one.ends.shard, one.memory_limit
+        peak_, held, limit = self.sizes[key]
+        return bool(peak_ + beside * held <= limit)
 
 
 def table_of(scenario: Scenario, kind: Kind, plan: Plan, most: float) -> Table:

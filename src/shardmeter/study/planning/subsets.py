@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from shardmeter.specs import Island, Scenario
+from shardmeter.specs import Scenario
 from shardmeter.specs.wan import Wan
 
 MOST = 512
 """Teams up to which every one is tried; of more, those that are met by leaving out one class after the other, or taking one in."""
 
 
-def classes(scenario: Scenario, kind: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Islands that may change places: of one kind, at one price, with equal links to all others. `kind` is that of every
-    island."""
+def classes(scenario: Scenario, kind: Callable[[int], int], places: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Those of some islands that may change places: of one kind, at one price, with equal links to all others."""
     islands, wan = scenario.fleet.islands, scenario.fleet.wan
     found: list[list[int]] = []
-    for at, island in enumerate(islands):
+    for at in places:
         for members in found:
-            if kind[members[0]] == kind[at] and _alike(islands[members[0]], island) and _swap(wan, members[0], at):
+            one, other = islands[members[0]], islands[at]
+            if kind(members[0]) == kind(at) and one.price == other.price and _swap(wan, members[0], at):
                 members.append(at)
                 break
         else:
             found.append([at])
     return tuple(map(tuple, found))
-
-
-def _alike(one: Island, other: Island) -> bool:
-    return one.price == other.price and one.outside == other.outside
 
 
 def _swap(wan: Wan | None, one: int, other: int) -> bool:

@@ -96,6 +96,11 @@ class Team:
         """Of every island the plan that it has."""
         return tuple(self.insides[number].tables[chosen[number]] for number in self.kind)
 
+    def level(self, chosen: Chosen) -> int:
+        """Axes in use, words that are not the usual ones, and plans that differ."""
+        tables = [inside.tables[place] for inside, place in zip(self.insides, chosen, strict=True)]
+        return sum(table.level for table in tables) + len({table.plan for table in tables}) - 1
+
     def parts(self, chosen: Chosen, split: str) -> tuple[Part, ...] | None:
         """The islands with their parts of the batch, as `predict` shares it; None where no whole micro-batches make it up."""
         key = chosen, split
@@ -198,6 +203,11 @@ class Bound:
     def waits(self) -> bool:
         """Whether all islands wait for the slowest."""
         return self.asked is None or self.asked.pace == "barrier"
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the faster of two choices is the better one by every objective: what is sent is the same for all."""
+        return self.waits and len({t.plan.reduce_dtype for inside in self.team.insides for t in inside.tables}) == 1
 
     def key(self, chosen: Chosen) -> float:
         """Seconds of an inner step of all, messages left out: nodes are taken in this order."""

@@ -24,8 +24,13 @@ from shardmeter.study.planning.syncs import TOO_LATE, TOO_MANY, Way
 from shardmeter.study.planning.tally import OVER_LIMIT, OVER_MEMORY, Floats
 from shardmeter.study.planning.team import Bound, Chosen, Team
 
-LEAVES = 4_000
-"""Choices of plans that are priced for one team and one way of synchronisation, at most; beyond, the gap is told."""
+PRICED = 24_000
+"""Islands that are priced for one team and one way of synchronisation, at most: so many choices of plans times its islands.
+Beyond, the gap is told."""
+RUNNERS = 64
+"""Choices that are priced for the list once the first of it is known to be the best."""
+SAME = 1e-8
+"""Share by which a bound counts as reached."""
 
 
 @record
@@ -111,9 +116,11 @@ class Found:
         ]
 
 
-def search(team: Team, way: Way, goal: Goal, most: int, bar: float = math.inf, leaves: int = LEAVES) -> Found:
-    """The `most` best choices for every point of a way. Values beyond `bar` need not be found."""
+def search(team: Team, way: Way, goal: Goal, most: int, bar: float = math.inf, leaves: int | None = None) -> Found:
+    """The best choice for every point of a way, and with it up to `most` good ones (the best, where there are no more than
+    RUNNERS). Values beyond `bar` need not be found; `leaves` is how many choices are priced at most."""
     found, bound = Found.empty(team, way, most), Bound(team, way)
+    leaves = PRICED // len(team.places) if leaves is None else leaves
     alone = len(goal.objectives) == 1 or bound.agrees
     queue: list[tuple[float, Chosen]] = [(bound.key(()), ())]
     while queue:
@@ -126,11 +133,18 @@ def search(team: Team, way: Way, goal: Goal, most: int, bar: float = math.inf, l
                 child = (*chosen, place)
                 heapq.heappush(queue, (max(key, bound.key(child)), child))
             continue
+        if alone and len(found.leaves) >= RUNNERS and np.all(reached(found.values[0], least)):
+            break
         if len(found.leaves) >= leaves:
             found.bound = float(np.min(least))
             break
         _price(found, goal, chosen)
     return found
+
+
+def reached(value: Floats, bound: Floats) -> Any:
+    """Whether a value is as low as its bound, but for rounding."""
+    return value - bound <= SAME * np.abs(bound)
 
 
 def floor(bound: Bound, goal: Goal, chosen: Chosen, key: float | None = None) -> Floats:

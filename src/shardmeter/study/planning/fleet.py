@@ -28,6 +28,8 @@ from shardmeter.study.planning.team import Bound, Chosen, Team
 
 MOST_WAYS = 100_000
 """Points of the synchronisation's axes that are searched."""
+HINTS = 16
+"""Choices of plans that are tried for what may be left out, which is a hint and no search."""
 NEIGHBOURHOODS = 64
 """Teams whose neighbours are tried where there are too many teams."""
 ALONE = Way(sync=Sync(), shape=(), legal=np.ones((), dtype=bool))
@@ -254,6 +256,8 @@ class _Teams:
         counts = [count for count in counts if count <= len(able)]
         if not counts:
             raise next(one.illegal for one in self.insides if one.illegal is not None)
+        if counts == [len(able)]:
+            return self._try(self.team(tuple(able)), joined, max(1, math.ceil(self.most / sum(way.size for way in self.ways))))
         if subsets.number(groups) <= subsets.MOST:
             teams = [self.team(places) for places in subsets.every(groups, counts)]
             each = max(1, math.ceil(self.most / max(1, len(teams) * sum(way.size for way in self.ways))))
@@ -262,20 +266,21 @@ class _Teams:
         return self._climb(groups, counts, joined)
 
     def _climb(self, groups: Sequence[Sequence[int]], counts: Sequence[int], joined: Joined) -> bool:
-        """Where there are too many teams: from the largest on to whichever neighbour is best, as long as one is better. What is
-        left is bounded by the inner steps of all islands without messages."""
-        sizes = [len(members) for members in groups]
-        while sum(sizes) > max(counts):
-            sizes[sizes.index(max(sizes))] -= 1
-        place = subsets.team_of(groups, sizes)
-        whole = self._try(self.team(place), joined, 1)
+        """Where there are too many teams: from the largest one and the smallest ones on to whichever neighbour is best, as long as
+        one is better. What is left is bounded by the inner steps of all islands without messages, or the cheapest of them."""
+        for near in subsets.ends(groups, counts):
+            if not self._try(self.team(near), joined, 1, HINTS):
+                return False
         for _ in range(NEIGHBOURHOODS):
-            before = joined.best
-            for near in subsets.neighbours(groups, place, counts):
-                whole = whole and (near in self.seen or self._try(self.team(near), joined, 1))
-            if not whole or not joined.best < before or not joined.rows:
+            if not joined.rows:
                 break
-            place = joined.rows[0].team.places
+            before = joined.best
+            for near in subsets.neighbours(groups, joined.rows[0].team.places, counts):
+                if near not in self.seen and not self._try(self.team(near), joined, 1, HINTS):
+                    return False
+            if not joined.best < before:
+                break
+        whole = not joined.rows or self._try(joined.rows[0].team, joined, 1)
         joined.bound = min(joined.bound, self._least_of_all())
         return whole
 
@@ -311,16 +316,16 @@ class _Teams:
             team = self.team(tuple(at for at in everyone if at != members[-1]))
             other = Joined(goal=self.goal, most=1)
             for way in self.ways if len(team.places) > 1 else (ALONE,):
-                other.add(assignments.search(team, way, self.goal, 1, joined.best), 0)
+                other.add(assignments.search(team, way, self.goal, 1, joined.best, HINTS), 0)
             if other.best < joined.best:
                 found.append((other.rows[0], members[-1:]))
         return tuple(sorted(found, key=lambda one: one[0].value))
 
-    def _try(self, team: Team, joined: Joined, each: int) -> bool:
+    def _try(self, team: Team, joined: Joined, each: int, leaves: int | None = None) -> bool:
         """One team under every way; False if it was stopped."""
         self.tried += 1
         for way in self.ways if len(team.places) > 1 else (ALONE,):
             if self.stop is not None and self.stop():
                 return False
-            joined.add(assignments.search(team, way, self.goal, each, joined.bar), self.tried)
+            joined.add(assignments.search(team, way, self.goal, each, joined.bar, leaves), self.tried)
         return True

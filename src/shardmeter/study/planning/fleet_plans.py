@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB
@@ -14,7 +16,7 @@ from shardmeter.engine.sharing import IndivisibleBatch
 from shardmeter.specs import Fleet, Scenario, Sync
 from shardmeter.study import course, intervals, islands, trust
 from shardmeter.study.planning import dead_ends
-from shardmeter.study.planning.assignments import amount, figures
+from shardmeter.study.planning.assignments import amount, figures, reached
 from shardmeter.study.planning.fleet import Answer, Row, search
 from shardmeter.study.planning.objective import Goal
 from shardmeter.study.planning.plans import KWH, MOST_TOP, slower
@@ -206,7 +208,7 @@ class FleetPlans:
     def gap(self) -> float:
         """By how much the best may be behind what was not looked at, as a share; 0 where it is optimal."""
         joined = self.found.joined
-        if not self.ranked or not joined.bound < joined.best:
+        if not self.ranked or reached(np.asarray(joined.best), np.asarray(joined.bound)):
             return 0.0
         return slower(joined.best, joined.bound)
 

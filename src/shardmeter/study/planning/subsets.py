@@ -64,6 +64,19 @@ def number(groups: Sequence[Sequence[int]]) -> int:
     return math.prod(len(one) + 1 for one in groups)
 
 
+def ends(groups: Sequence[Sequence[int]], counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """The largest team, from whose classes islands are left out evenly, and the smallest ones of one class as far as it goes."""
+    sizes = [len(members) for members in groups]
+    while sum(sizes) > max(counts):
+        sizes[sizes.index(max(sizes))] -= 1
+    yield team_of(groups, sizes)
+    for place, members in enumerate(groups):
+        least = [min(len(members), min(counts)) * (place == at) for at in range(len(groups))]
+        for at, others in enumerate(groups):
+            least[at] += min(len(others) - least[at], min(counts) - sum(least))
+        yield team_of(groups, least)
+
+
 def neighbours(groups: Sequence[Sequence[int]], team: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
     """Teams with one island less or more, of the sizes that are asked for."""
     inside = set(team)

@@ -26,8 +26,6 @@ from shardmeter.sync import round_of
 Chosen: TypeAlias = tuple[int, ...]
 """For every kind the place of its plan among its tables."""
 BISECTIONS = 60
-LONG = 1e30
-"""Seconds behind which anything hides."""
 MOST_KNOWN = 5_000
 """Choices of which the parts are kept."""
 
@@ -174,6 +172,8 @@ class Bound:
     across: tuple[Any, ...] = ()
     egress: Number = 0.0
     """USD of an inner step."""
+    hides: dict[str, float] = field(default_factory=dict)
+    """Of the plan that hides most: its last backward, its layers, what of its own reduction shows."""
 
     def __post_init__(self) -> None:
         """Price the messages of the least that the plans send."""
@@ -189,6 +189,8 @@ class Bound:
             cells=float(len(cells)),
         )
         self.asked = round_of(told, way.sync)
+        ends = [table.batch.ends for inside in team.insides for table in inside.tables]
+        self.hides = {name: max(float(np.max(getattr(one, name))) for one in ends) for name in ("backward", "pieces", "late")}
         gpus = [island.gpus for island in team.islands]
         own = self.asked.pace != "barrier"
         priced = [
@@ -220,8 +222,5 @@ class Bound:
         if self.asked is None or not self.waits:
             return key
         cells = len(self.team.places)
-        pace = Pace(
-            step=np.full(cells, key), tokens=np.full(cells, self.team.tokens / cells), backward=LONG,
-            pieces=float(self.team.scenario.model.layers),
-        )  # fmt: skip
+        pace = Pace(step=np.full(cells, key), tokens=np.full(cells, self.team.tokens / cells), **self.hides)
         return rounds.fold(self.asked, pace, self.across).seconds / self.asked.steps

@@ -28,6 +28,8 @@ from shardmeter.study.planning.tally import Floats, Tally
 
 MOST = 8
 """Plans of a kind that are kept for every batch and every size of the state beside them."""
+BEYOND = 2
+"""Units beyond the whole batch up to which steps are known: a part by peak is rounded, and read at two places."""
 SPEED = Goal(objectives=("throughput",), deadline=None, budget=None)
 
 
@@ -81,7 +83,7 @@ class Table:
 
     def rate(self) -> float:
         """The most sequences a second, at whatever batch."""
-        return float(np.max(self.batches / self.steps))
+        return float(np.max((self.batches / self.steps)[:-BEYOND]))
 
 
 @record
@@ -219,9 +221,9 @@ class Searches:
 
 
 def table_of(scenario: Scenario, kind: Kind, plan: Plan, most: float) -> Table:
-    """A plan at every batch from its least up to `most`, and two units beyond (what a part by peak is rounded to)."""
+    """A plan at every batch from its least up to `most`, and BEYOND."""
     step, least = unit(plan)
-    count = max(math.floor((most - least) / step + 1e-9), 0) + 3
+    count = max(math.floor((most - least) / step + 1e-9), 0) + 1 + BEYOND
     batches = least + step * np.arange(count)
     run: Run = changed(scenario.run, global_batch=batches)
     batch = evaluate(scenario.model, kind.island, plan, run, scenario.stack)

@@ -14,7 +14,7 @@ from shardmeter.core.record import changed
 from shardmeter.core.units import Number, Seconds
 from shardmeter.engine import crossing
 from shardmeter.engine import round as rounds
-from shardmeter.engine.fleet import Part, Whole, alone, joined
+from shardmeter.engine.fleet import Part, Whole, alone, joined, outer_update
 from shardmeter.engine.round import Pace
 from shardmeter.engine.sharing import IndivisibleBatch, parted, peak
 from shardmeter.specs import Island, Replica, Round, Scenario, Wan
@@ -174,6 +174,8 @@ class Bound:
     """USD of an inner step."""
     hides: dict[str, float] = field(default_factory=dict)
     """Of the plan that hides most: its last backward, its layers, what of its own reduction shows."""
+    update: Number = 0.0
+    """(…, islands): the least that an outer update takes."""
 
     def __post_init__(self) -> None:
         """Price the messages of the least that the plans send."""
@@ -190,6 +192,11 @@ class Bound:
         )
         self.asked = round_of(told, way.sync)
         ends = [table.batch.ends for inside in team.insides for table in inside.tables]
+        least = [
+            np.minimum.reduce([np.asarray(outer_update(self.asked, table.batch, inside.kind.island)) for table in inside.tables])
+            for inside in team.insides
+        ]
+        self.update = np.stack([least[number] for number in team.kind], axis=-1)
         self.hides = {name: max(float(np.max(getattr(one, name))) for one in ends) for name in ("backward", "pieces", "late")}
         gpus = [island.gpus for island in team.islands]
         own = self.asked.pace != "barrier"
@@ -222,5 +229,5 @@ class Bound:
         if self.asked is None or not self.waits:
             return key
         cells = len(self.team.places)
-        pace = Pace(step=np.full(cells, key), tokens=np.full(cells, self.team.tokens / cells), **self.hides)
+        pace = Pace(step=np.full(cells, key), tokens=np.full(cells, self.team.tokens / cells), update=self.update, **self.hides)
         return rounds.fold(self.asked, pace, self.across).seconds / self.asked.steps

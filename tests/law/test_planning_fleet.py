@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shardmeter.core.record import changed
 from shardmeter.engine.sharing import IndivisibleBatch
 from shardmeter.scenario import load
 from shardmeter.study.course import course
@@ -44,7 +43,7 @@ def drawn(seed: int) -> dict[str, Any]:
         "run": {"seq_len": 2048, "global_batch": rng.choice((96, 128, 192)), "tokens": "10B"},
         "plan": {
             "tp": [1, 2], "pp": 1, "cp": 1, "dp_replicate": 1, "sharding": "fsdp", "reshard": True, "recompute": "none",
-            "micro_batch": rng.choice(([1, 2], [2, 4])), "sync": {"method": rng.choice(METHODS), "bits": [8, 16]},
+            "micro_batch": [1, 2] if len(islands) == 2 else [rng.choice((1, 2))], "sync": {"method": rng.choice(METHODS), "bits": [8, 16]},
         },
     }  # fmt: skip
 
@@ -187,7 +186,7 @@ def test_no_choice_of_plans_is_below_its_bound(method: str) -> None:
         for depth in range(len(chosen) + 1):
             assert assignments.floor(bound, goal, chosen[:depth]) <= value * (1.0 + 1e-12)
     steps = [float(bound.step(key)) for key in np.geomspace(1e-3, 1e3, 60)]
-    assert steps == sorted(steps)
+    assert all(later >= earlier * (1.0 - 1e-12) for earlier, later in itertools.pairwise(steps))
 
 
 def test_too_many_teams_are_climbed_and_the_gap_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,6 +246,6 @@ def test_leaving_out_an_island_that_only_slows_is_said() -> None:
 
 def test_a_stop_gives_what_was_found() -> None:
     scenario = load(drawn(1), planning=True)
-    answer = plan_fleet(changed(scenario), top=3, stop=lambda: True)
+    answer = plan_fleet(scenario, top=3, stop=lambda: True)
     assert answer.stopped
     assert not answer.optimal

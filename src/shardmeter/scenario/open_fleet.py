@@ -39,6 +39,8 @@ def synchronisation(document: Document, plan: Mapping[str, Any]) -> dict[str, tu
         return None
     made: dict[str, tuple[Any, ...]] = {}
     for name, value in (said or {}).items():
+        if value is None:
+            continue
         field = SYNC_ALIASES.get(name, name)
         try:
             several = values(value, ".".join((*SYNC, field))) if isinstance(value, str) and is_range(value) else value

@@ -179,20 +179,31 @@ def alone(scenario: Scenario) -> Scenario:
     return changed(scenario, choices=choices)
 
 
+OF_ISLANDS = ("global_batch", "interleaved_rounds", "stages", "virtual_stages", "even_stages", "one_stack", "reference_stages")
+"""Rules about what islands share: the batch, and a pipeline that crosses them."""
+
+
 def checked(scenario: Scenario, begins: Collection[str] = ()) -> Scenario:
-    """The record itself, if it can be predicted: one island, plain numbers, a plan that is legal but for the rules of `begins`.
+    """The record itself, if it can be predicted: plain numbers, plans that are legal but for the rules of `begins` and, of several
+    islands, for those of the batch that they share and of what crosses them.
 
     Raises BadScenario with every violation, as a file does; TypeError for arrays, which belong to the engine."""
     from shardmeter.engine.constraints import violations
     from shardmeter.scenario.bounds import heads
 
     islands, model, run = scenario.fleet.islands, scenario.model, scenario.run
-    if len(islands) != 1:
-        says = f"{len(islands)} islands are not modelled yet"
-        bad = Violation(field="fleet.islands", says=says, way_out="a fleet of one island")
+    several = len(islands) > 1
+    if several and (scenario.fleet.wan is None or len(scenario.plans) != len(islands)):
+        says = f"{len(islands)} islands, {len(scenario.plans)} plans, {'no' if scenario.fleet.wan is None else 'a'} network"
+        bad = Violation(field="fleet", says=says, way_out="a plan for every island, and the network between them")
         raise BadScenario(f"{scenario.name}: 1 problem", [bad])
-    parts = {"model": model, "plan": scenario.plan, "run": run, "stack": scenario.stack, "island": islands[0],
-             "accelerator": islands[0].accelerator} | {f"tiers.{i}": one for i, one in enumerate(islands[0].tiers)}  # fmt: skip
+    plans = scenario.plans if several else (scenario.plan,)
+    skip = {*begins, *(OF_ISLANDS if several else ())}
+    parts: dict[str, Any] = {"model": model, "run": run, "stack": scenario.stack}
+    for at, (island, plan_) in enumerate(zip(islands, plans, strict=True)):
+        own = {"plan": plan_, "island": island, "accelerator": island.accelerator}
+        own |= {f"tiers.{i}": one for i, one in enumerate(island.tiers)}
+        parts |= {f"fleet.islands.{at}.{name}" if several else name: one for name, one in own.items()}
     found: list[Violation] = []
     for name, part in parts.items():
         for field in field_names(type(part)):  # type: ignore[arg-type]
@@ -209,7 +220,9 @@ def checked(scenario: Scenario, begins: Collection[str] = ()) -> Scenario:
     if not found:
         says, way_out = heads({"heads": model.heads, "kv_heads": model.kv_heads})
         found += [Violation(field="model.kv_heads", says=says, way_out=way_out)] if says else []
-        found += violations(model, islands[0], scenario.plan, run, scenario.stack, skip=begins)
+        for island, plan_ in zip(islands, plans, strict=True):
+            bad_ = violations(model, island, plan_, run, scenario.stack, skip=skip)
+            found += [one for one in bad_ if one not in found]
     if found:
         count = len(found)
         raise BadScenario(f"{scenario.name}: {count} problem{'s' if count > 1 else ''}", found)

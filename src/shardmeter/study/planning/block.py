@@ -15,6 +15,7 @@ from shardmeter.engine import add
 from shardmeter.engine.constraints import held
 from shardmeter.engine.demand import Work
 from shardmeter.engine.evaluate import Priced, demands, footprint, least_step_time, priced, timed, updated
+from shardmeter.engine.sharing import unit
 from shardmeter.schedules import traits
 from shardmeter.specs import Island, Plan, Run, Scenario
 from shardmeter.study.planning import boxes
@@ -187,7 +188,7 @@ def _rules(space: Space, variant: Variant, plan: Plan, run: Run) -> Iterator[tup
     if wanted:
         yield PINNED, np.isin(plan.dp_shard, wanted)
     if space.part is not None:
-        yield INDIVISIBLE, np.asarray(run.global_batch <= variant.batches[0, 0])
+        yield INDIVISIBLE, np.asarray(unit(plan)[1] <= space.part[1])
     island, scenario = space.island(variant), space.scenario
     for constraint, mask in held(scenario.model, island, plan, run, scenario.stack, skip=ASIDE):
         yield constraint.rule, mask

@@ -121,15 +121,16 @@ def kinds_of(scenario: Scenario) -> tuple[Kind, ...]:
 
 def batches_of(scenario: Scenario, kind: Kind, batch: float, counts: Sequence[int]) -> tuple[float, ...]:
     """Sequences at which the plans of a kind are compared: of halves of the fleet's batch, halves of these and so on, the one
-    nearest to its part by peak FLOP/s or, where islands may be left out, all from the whole batch on."""
+    next below its part by peak FLOP/s or, where islands may be left out, all from the whole batch on."""
     islands = scenario.fleet.islands
     times = math.log2(sum(peak(one) for one in islands) / peak(kind.island))
-    chosen = range(math.ceil(times) + 1) if min(counts) < len(islands) else (round(times),)
+    chosen = range(math.ceil(times - 1e-9) + 1) if min(counts) < len(islands) else (math.ceil(times - 1e-9),)
     return tuple(dict.fromkeys(max(batch / 2.0**halved, 1.0) for halved in chosen))
 
 
-def question(scenario: Scenario, kind: Kind, batch: float, part: float, beside: Bytes) -> Question:
-    """The fastest plans of one island of a kind at about a `part` of the batch, with `beside` bytes kept for every parameter."""
+def question(scenario: Scenario, kind: Kind, batch: float, part: float, beside: Bytes, *, fine: bool) -> Question:
+    """The fastest plans of one island of a kind at about a `part` of the batch, with `beside` bytes kept for every parameter;
+    `fine`: of those that take no more than the part at a time."""
     choices = scenario.choices
     if choices is None:
         raise ValueError("nothing is open")
@@ -141,7 +142,7 @@ def question(scenario: Scenario, kind: Kind, batch: float, part: float, beside: 
         scenario, fleet=Fleet(islands=(kind.island,)), plan=kind.base, plans=(), choices=own,
         run=changed(scenario.run, global_batch=batch),
     )  # fmt: skip
-    return Question(space=space_of(alone, part), goal=SPEED, most=MOST, beside=beside)
+    return Question(space=space_of(alone, (part, part if fine else batch)), goal=SPEED, most=MOST, beside=beside)
 
 
 class Searches:
@@ -156,22 +157,27 @@ class Searches:
     def inside(self, kind: Kind, batches: Sequence[float], besides: Sequence[Bytes], most: float) -> Inside:
         """The best plans of a kind for every batch and every size of the state beside them, as tables up to `most` sequences.
 
-        A search is left out where the best plans with less state beside them all fit with more. Raises BadScenario for pins that
+        A search is left out where the best plans with less state beside them all fit with more. Where most of the best take more
+        than the part at a time, so that a batch may not be made up of them, the best of the finer ones are added. Raises BadScenario for pins that
         do not divide the accelerators."""
         plans: dict[Plan, None] = {}
         tallies: list[tuple[Question, Tally]] = []
         for part in batches:
             best: list[Plan] = []
             for beside in sorted(set(besides)):
-                if best and len(best) == MOST and all(self._fits(kind, one, part, beside) for one in best):
+                if len(best) >= MOST and all(self._fits(kind, one, part, beside) for one in best):
                     continue
-                asked = question(self.scenario, kind, most, part, beside)
-                dead_ends.undivided(asked.space)
-                tally = self._search(asked)
-                rows = sorted(tally.pool.rows(), key=lambda row: (row[0], row[1], row[2]))[:MOST]
-                best = [asked.space.point(number).plan for _, _, number in rows]
+                best = []
+                for fine in (False, True):
+                    if fine and sum(unit(one)[1] <= part for one in best) >= min(len(best), MOST // 2):
+                        continue
+                    asked = question(self.scenario, kind, most, part, beside, fine=fine)
+                    dead_ends.undivided(asked.space)
+                    tally = self._search(asked)
+                    rows = sorted(tally.pool.rows(), key=lambda row: (row[0], row[1], row[2]))[:MOST]
+                    best = [*best, *(asked.space.point(number).plan for _, _, number in rows)]
+                    tallies.append((asked, tally))
                 plans |= dict.fromkeys(best)
-                tallies.append((asked, tally))
         fits, illegal = bool(plans), None
         if not fits:
             near = self._nearest(tallies)

@@ -69,9 +69,9 @@ class Space:
     scenario: Scenario
     choices: Choices
     variants: tuple[Variant, ...]
-    part: float | None = None
-    """Where a batch is shared among islands: about how many sequences are this one's. Every plan takes the whole passes of its own
-    that come nearest."""
+    part: tuple[float, float] | None = None
+    """Where a batch is shared among islands: about how many sequences are this one's, and the most that the least of a plan may
+    be. Every plan takes the whole passes of its own that come nearest."""
 
     @property
     def size(self) -> int:
@@ -134,7 +134,7 @@ def laid(space: Space, variant: Variant, picked: Picked) -> tuple[Plan, Run]:
     plan = changed(variant.plan, **values)
     if space.part is not None:
         step, least = unit(plan)
-        run = changed(run, global_batch=np.maximum(np.round(space.part / step) * step, least))
+        run = changed(run, global_batch=np.maximum(np.round(space.part[0] / step) * step, least))
     return plan, run
 
 
@@ -174,9 +174,9 @@ def _sharding_exists(variant: Variant, plan: Plan, spread: Any) -> Any:
     return spread | (np.True_ if alone == word else np.False_)
 
 
-def space_of(scenario: Scenario, part: float | None = None) -> Space:
-    """The space of a scenario's choices, for the whole batch or about a `part` of it (sequences). Raises nothing: an empty one has
-    no variants."""
+def space_of(scenario: Scenario, part: tuple[float, float] | None = None) -> Space:
+    """The space of a scenario's choices, for the whole batch or a `part` of it (as `Space.part`). Raises nothing: an empty one has no
+    variants."""
     choices = scenario.choices
     if choices is None:
         raise ValueError("a scenario without choices has no space")

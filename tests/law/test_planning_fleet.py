@@ -32,7 +32,12 @@ def drawn(seed: int) -> dict[str, Any]:
     """A small fleet with at most four plans an island, and several ways to keep it together."""
     rng = random.Random(seed)
     islands = [
-        {"name": name, "accelerator": rng.choice(DEVICES), "nodes": rng.choice((1, 1, 2)), "price": f"${rng.choice((1, 2, 3))}/gpu/h"}
+        {
+            "name": name,
+            "accelerator": rng.choice(DEVICES),
+            "nodes": rng.choice((1, 1, 2)),
+            "price": f"${rng.choice((1, 2, 3))}/gpu/h",
+        }
         for name in "abc"[: rng.choice((2, 3))]
     ]
     line = {"bandwidth": rng.choice(("1 Gbps", "10 Gbps", "100 Gbps")), "rtt": rng.choice(("1 ms", "40 ms"))}
@@ -102,7 +107,9 @@ def test_the_best_of_a_small_fleet_is_that_of_every_joint_plan(seed: int) -> Non
     assert answer.best.value == pytest.approx(min(one[place] for one in alone_), rel=1e-9)
     if len(objectives) > 1:
         front = [
-            one for one in sorted(set(alone_)) if not any(o[0] <= one[0] and o[1] <= one[1] and o != one for o in alone_)
+            one
+            for one in sorted(set(alone_))
+            if not any(o[0] <= one[0] and o[1] <= one[1] and o != one for o in alone_)
         ]
         rows = [one.to_dict(answer.found.goal) for one in answer.front]
         assert np.allclose([(row["wall_clock_s"], row["cost_usd"]) for row in rows], front, rtol=1e-9)
@@ -130,7 +137,9 @@ def test_an_island_more_to_choose_from_never_lowers_the_best(seed: int, objectiv
     document = drawn(100 + seed)
     document["fleet"]["use"] = "any"
     before = found(document, objective)
-    document["fleet"]["islands"].append({"name": "d", "accelerator": DEVICES[seed % 4], "nodes": 2, "price": "$1/gpu/h"})
+    document["fleet"]["islands"].append(
+        {"name": "d", "accelerator": DEVICES[seed % 4], "nodes": 2, "price": "$1/gpu/h"}
+    )
     after = found(document, objective)
     assert before.best is not None
     assert after.best is not None
@@ -215,7 +224,8 @@ def test_equal_islands_are_counted() -> None:
 
 def test_twenty_four_unlike_islands_take_less_than_thirty_seconds() -> None:
     islands = [
-        {"name": f"i{at}", "accelerator": DEVICES[at % 4], "nodes": 1 + at // 4, "price": f"${1 + at % 3}/gpu/h"} for at in range(24)
+        {"name": f"i{at}", "accelerator": DEVICES[at % 4], "nodes": 1 + at // 4, "price": f"${1 + at % 3}/gpu/h"}
+        for at in range(24)
     ]
     document = {
         "model": "llama-3.2-1b", "fleet": {"islands": islands, "wan": {"default": {"bandwidth": "10 Gbps", "rtt": "40 ms"}}},

@@ -39,7 +39,10 @@ def file(tmp_path):
 
 def answer(capsys, *arguments: str, code: int = 0) -> dict[str, Any]:
     assert main(["plan", *arguments, "--format", "json"]) == code
-    return json.loads(capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} in JSON"))
+    got: dict[str, Any] = json.loads(
+        capsys.readouterr().out, parse_constant=lambda text: pytest.fail(f"{text} in JSON")
+    )
+    return got
 
 
 def test_json_has_the_contract_and_its_entries_are_scenarios(capsys, file, tmp_path) -> None:
@@ -62,7 +65,13 @@ def test_json_has_the_contract_and_its_entries_are_scenarios(capsys, file, tmp_p
 def test_the_page_says_who_trains_how_and_who_waits(capsys, file) -> None:
     assert main(["plan", file]) == 0
     page = capsys.readouterr().out
-    for text in ("oregon, iowa-1, iowa-2, diloco (optimal in this space", "sets the pace", "most wait", "tokens/s", "The islands of the first"):
+    for text in (
+        "oregon, iowa-1, iowa-2, diloco (optimal in this space",
+        "sets the pace",
+        "most wait",
+        "tokens/s",
+        "The islands of the first",
+    ):
         assert text in page
 
 
@@ -97,20 +106,25 @@ def test_a_period_that_is_not_said_is_the_methods_own(capsys, file) -> None:
 
 
 def test_auto_finds_the_plans_for_predict(capsys, file) -> None:
-    assert main(["predict", file, "--plan", "auto", "--set", "plan.tp=1", "--set", "plan.pp=1", "--format", "json"]) == 0
+    assert (
+        main(["predict", file, "--plan", "auto", "--set", "plan.tp=1", "--set", "plan.pp=1", "--format", "json"]) == 0
+    )
     got = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in got["islands"]] == ["oregon", "iowa-1", "iowa-2"]
     assert any(text.startswith("plan auto: ") for text in got["assumptions"])
 
 
 def test_a_whole_plan_is_placed_beside_the_others(capsys, file) -> None:
-    got = answer(capsys, file, "--plan", "fsdp,tp=2,sync.method=diloco,sync.sync_every=100", "--set", "run.global_batch=64")
+    got = answer(
+        capsys, file, "--plan", "fsdp,tp=2,sync.method=diloco,sync.sync_every=100", "--set", "run.global_batch=64"
+    )
     assert got["yours"]["behind"] >= 0.0
     assert got["yours"]["method"] == "diloco"
 
 
 def test_python_prints_its_page() -> None:
     found = shardmeter.plan(ISLANDS, top=2)
+    assert found.best is not None
     assert repr(found).startswith("<FleetPlans llama-3.2-1b: ")
     assert "The best plans, by time" in str(found)
     assert shardmeter.predict(found.best.scenario).tokens_per_s == found.best.prediction.tokens_per_s
@@ -155,8 +169,11 @@ def test_a_cost_needs_the_price_of_what_is_sent(capsys, file) -> None:
 
 def test_predict_wants_islands_by_name(capsys, file) -> None:
     with pytest.raises(BadScenario, match="leaves open which islands take part"):
-        shardmeter.predict(ISLANDS.replace("wan:", "use: any\n  wan:").replace("[1, 2]", "1").replace("[50, 100]", "50"))
+        shardmeter.predict(
+            ISLANDS.replace("wan:", "use: any\n  wan:").replace("[1, 2]", "1").replace("[50, 100]", "50")
+        )
     one = shardmeter.predict(
-        ISLANDS.replace("wan:", "use: [iowa]\n  wan:").replace("[1, 2]", "1").replace("[50, 100]", "50"), overrides=["run.global_batch=64"]
+        ISLANDS.replace("wan:", "use: [iowa]\n  wan:").replace("[1, 2]", "1").replace("[50, 100]", "50"),
+        overrides=["run.global_batch=64"],
     )
     assert [island["name"] for island in one.to_dict()["islands"]] == ["iowa-1", "iowa-2"]

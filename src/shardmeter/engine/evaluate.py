@@ -115,7 +115,6 @@ def updated(work: Work, plan: Plan) -> Count:
     return shard
 
 
-
 def _trained(model: Model, work: Work, plan: Plan) -> Count:
     """Trained parameters of the whole model. Leaves out, where only a part is trained, that ranks of tensor parallelism each hold
     a copy of its norms (they are counted as often)."""

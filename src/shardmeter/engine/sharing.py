@@ -13,7 +13,6 @@ from shardmeter.engine.cells import Cell, inner_steps, step_times
 from shardmeter.schedules import traits
 from shardmeter.specs import Fleet, Island, Model, Plan, Run, Stack
 
-
 Batches: TypeAlias = Sequence[Sequence[float]]
 """Sequences, as (batch, cell)."""
 
@@ -37,7 +36,7 @@ def shared(
 ) -> tuple[Run, ...]:
     """The run of every cell, with its part of the global batch: so that the slowest is as fast as it can be, or equal parts.
     `plans` are those of the islands. Raises IndivisibleBatch."""
-    units = [unit(plans[cell.islands[0]]) for cell in cells]
+    units = [(float(step), float(least)) for step, least in (unit(plans[cell.islands[0]]) for cell in cells)]
     peaks = [sum(peak(fleet.islands[at]) for at in cell.islands) for cell in cells]
     alike = rule == "equal" or _alike(fleet, cells, plans)
 
@@ -50,7 +49,7 @@ def shared(
 
 def parted(
     batch: float,
-    units: Sequence[tuple[Count, Count]],
+    units: Sequence[tuple[float, float]],
     speeds: tuple[Sequence[float], Callable[[Batches], Sequence[Sequence[float]]]] | None,
     *,
     even: bool = False,
@@ -93,7 +92,7 @@ def _alike(fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan]) -> bool:
 
 def _shares(
     batch: float,
-    units: Sequence[tuple[Count, Count]],
+    units: Sequence[tuple[float, float]],
     peaks: Sequence[float],
     step_times: Callable[[Batches], Sequence[Sequence[float]]],
 ) -> list[split.Share]:

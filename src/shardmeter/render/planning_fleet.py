@@ -52,9 +52,7 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
 
 def _verdict(answer: Answer) -> str:
     space = answer["space"]
-    counted = (
-        f"{space['evaluated'] - space['joint']:,} plans of islands, {space['joint']:,} of all together, in {space['seconds']:.1f} s"
-    )
+    counted = f"{space['evaluated'] - space['joint']:,} plans of islands, {space['joint']:,} of all together, in {space['seconds']:.1f} s"
     if not answer["plans"]:
         return f"No plan is feasible: {counted}."
     first = answer["plans"][0]
@@ -114,6 +112,8 @@ def _row(one: Answer, rank: int) -> Row:
 
 def _table(plans: Sequence[Answer], answer: Answer, heading: str) -> Table:
     rows = [_row(one, rank) for rank, one in enumerate(plans, start=1)]
+    if len({row["members"] for row in rows}) == 1:  # the headline says them
+        rows = [{**row, "members": ""} for row in rows]
     return Table(
         title=heading,
         columns=_columns(answer, rows),
@@ -126,7 +126,14 @@ def _islands(first: Answer) -> Table:
     """The plans of the islands of the first, equal ones once."""
     grouped: dict[tuple[Any, ...], list[str]] = {}
     for one in first["islands"]:
-        key = (one["plan"], one["global_batch"], one["step_time_s"], one["wait_s"], one["memory_peak_gib"], one["memory_limit_gib"])
+        key = (
+            one["plan"],
+            one["global_batch"],
+            one["step_time_s"],
+            one["wait_s"],
+            one["memory_peak_gib"],
+            one["memory_limit_gib"],
+        )
         grouped.setdefault(key, []).append(one["name"])
     rows: list[Row] = [
         {

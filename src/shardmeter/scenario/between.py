@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import BeforeValidator, WithJsonSchema, create_model
 
 from shardmeter.core.errors import BadScenario, printable, shown
-
 from shardmeter.scenario.bounds import ISLANDS, STAGES, Bound
 from shardmeter.scenario.ranges import is_range, values
 from shardmeter.scenario.values import (
@@ -71,7 +70,13 @@ Use: TypeAlias = Annotated[
     Any,
     BeforeValidator(_use),
     WithJsonSchema(
-        {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "array", "items": {"type": ["string", "integer"]}}]}
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "integer"},
+                {"type": "array", "items": {"type": ["string", "integer"]}},
+            ]
+        }
     ),
 ]
 """Which islands take part: `(all,)`, `(any,)`, names, or how many."""

@@ -214,7 +214,7 @@ def _fleets(document: Document) -> tuple[Mapping[str, Any], ...]:
     if "gpus" in data:
         sizes = _listed(document, ("gpus",), data["gpus"])
         found: list[Mapping[str, Any]] = [{"gpus": one} for one in sizes]
-    elif open_fleet.is_several(document):
+    elif isinstance(fleet, dict) and open_fleet.is_several(document):
         found = [{"fleet": open_fleet.bare(fleet)}]
         return tuple(found)
     elif isinstance(fleet, dict) and isinstance(fleet.get("islands"), list) and len(fleet["islands"]) == 1:
@@ -242,9 +242,7 @@ def _sizes(document: Document, island: Any) -> list[Any]:
     return [island]
 
 
-def chosen(
-    asked: Asked, scenario: Scenario, document: Document, parts: Parts, found: Findings
-) -> Scenario:
+def chosen(asked: Asked, scenario: Scenario, document: Document, parts: Parts, found: Findings) -> Scenario:
     """The scenario with its choices, after noting every value that cannot be read."""
     run, rows = parts.given.run or RunInput(), parts.rows
     pins = _pins(asked.plan, ("plan",), found)

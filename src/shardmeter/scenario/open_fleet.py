@@ -13,7 +13,6 @@ from shardmeter.scenario.yaml_reader import Path
 
 SYNC_WORDS = ("method", "outer_state", "topology", "hierarchical", "split")
 """Fields of the synchronisation of which every word can be asked for with `any`."""
-SYNC: Path = ("plan", "sync")
 
 
 def is_several(document: Document) -> bool:
@@ -41,9 +40,9 @@ def synchronisation(document: Document, plan: Mapping[str, Any]) -> dict[str, tu
     for name, value in (said or {}).items():
         if value is None:
             continue
-        field = SYNC_ALIASES.get(name, name)
+        field = str(SYNC_ALIASES.get(name, name))
         try:
-            several = values(value, ".".join((*SYNC, field))) if isinstance(value, str) and is_range(value) else value
+            several = values(value, f"plan.sync.{field}") if isinstance(value, str) and is_range(value) else value
         except BadScenario as error:
             document.problems.extend(error.violations)
             continue

@@ -224,7 +224,9 @@ def laid_open(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
     plans: list[Plan] = []
     for entry in entries:
         own = found.apart()
-        plan, _ = layout.laid(overridden(parts.given.plan, entry.asked.plan), parts.stack or NO_STACK, parts.island, own)
+        plan, _ = layout.laid(
+            overridden(parts.given.plan, entry.asked.plan), parts.stack or NO_STACK, parts.island, own
+        )
         found.violations += [one for one in own.violations if one not in found.violations]
         plans += [plan] * len(entry.names)
     return plans[0], tuple(plans), _run(parts, [1.0])

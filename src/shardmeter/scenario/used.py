@@ -55,7 +55,9 @@ def among(wan: Wan, names: Sequence[str]) -> Wan:
 
     def part(value: object) -> object:
         numbers = np.asarray(value)
-        return value if numbers.ndim == 0 else numbers[np.ix_(at, at)] if numbers.shape == (every, every) else numbers[at]
+        return (
+            value if numbers.ndim == 0 else numbers[np.ix_(at, at)] if numbers.shape == (every, every) else numbers[at]
+        )
 
     pairs = ("bandwidth", "rtt", "loss", "window", "streams", "lanes", "egress", "up", "down")
     return changed(

@@ -179,7 +179,15 @@ def alone(scenario: Scenario) -> Scenario:
     return changed(scenario, choices=choices)
 
 
-OF_ISLANDS = ("global_batch", "interleaved_rounds", "stages", "virtual_stages", "even_stages", "one_stack", "reference_stages")
+OF_ISLANDS = (
+    "global_batch",
+    "interleaved_rounds",
+    "stages",
+    "virtual_stages",
+    "even_stages",
+    "one_stack",
+    "reference_stages",
+)
 """Rules about what islands share: the batch, and a pipeline that crosses them."""
 
 

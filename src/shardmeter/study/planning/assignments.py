@@ -55,13 +55,16 @@ def figures(goal: Goal, islands: Sequence[Island], whole: float, step: Number, t
     rate = np.asarray(tokens, dtype=float) / step
     lasts = money.run_time(whole / np.asarray(tokens, dtype=float), step)
     rents = [cost(island, lasts) for island in islands]
-    paid = None if any(one is None for one in rents) else sum(rents) + egress * whole / tokens
+    known_rents = [one for one in rents if one is not None]
+    paid = sum(known_rents) + egress * whole / tokens if len(known_rents) == len(rents) else None
     drawn = [joules(island, lasts) for island in islands]
     known: dict[str, Any] = {
         "time": lasts, "throughput": -1.0 * rate, "cost": paid,
-        "energy": None if any(one is None for one in drawn) else sum(drawn),
+        "energy": None if any(one is None for one in drawn) else sum(one for one in drawn if one is not None),
     }  # fmt: skip
-    return Figures(columns=tuple(np.asarray(known[one], dtype=float) for one in goal.objectives), lasts=lasts, paid=paid)
+    return Figures(
+        columns=tuple(np.asarray(known[one], dtype=float) for one in goal.objectives), lasts=lasts, paid=paid
+    )
 
 
 @dataclass(slots=True)

@@ -113,7 +113,9 @@ class Joined:
         """The front."""
         made = []
         for name, values in zip(self.front.numbers, self.front.points, strict=True):
-            first, found, number, leaves, places = self.blocks[bisect.bisect_right(self.blocks, name, key=lambda one: one[0]) - 1]
+            first, found, number, leaves, places = self.blocks[
+                bisect.bisect_right(self.blocks, name, key=lambda one: one[0]) - 1
+            ]
             at = int(name) - first
             made.append(_row(found, float(values[0]), found.leaves[int(leaves[at])], int(places[at]), number))
         return made
@@ -159,7 +161,7 @@ def batch_of(scenario: Scenario, choices: Choices) -> float:
     if word == "sequences":
         return amount
     common = float(math.gcd(*(int(island.gpus) for island in scenario.fleet.islands)))
-    return in_sequences(amount, choices.seq_len[0], common)
+    return in_sequences(amount, float(choices.seq_len[0]), common)
 
 
 def search(
@@ -257,11 +259,15 @@ class _Teams:
         if not counts:
             raise next(one.illegal for one in self.insides if one.illegal is not None)
         if counts == [len(able)]:
-            return self._try(self.team(tuple(able)), joined, max(1, math.ceil(self.most / sum(way.size for way in self.ways))))
+            return self._try(
+                self.team(tuple(able)), joined, max(1, math.ceil(self.most / sum(way.size for way in self.ways)))
+            )
         if subsets.number(groups) <= subsets.MOST:
             teams = [self.team(places) for places in subsets.every(groups, counts)]
             each = max(1, math.ceil(self.most / max(1, len(teams) * sum(way.size for way in self.ways))))
-            bounds = sorted(((self._least(team), number, team) for number, team in enumerate(teams)), key=lambda one: one[:2])
+            bounds = sorted(
+                ((self._least(team), number, team) for number, team in enumerate(teams)), key=lambda one: one[:2]
+            )
             return all(self._try(team, joined, each) for _, _, team in bounds)
         return self._climb(groups, counts, joined)
 

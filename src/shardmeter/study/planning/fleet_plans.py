@@ -15,7 +15,6 @@ from shardmeter.core.units import GIB
 from shardmeter.engine.sharing import IndivisibleBatch
 from shardmeter.specs import Fleet, Scenario, Sync
 from shardmeter.study import course, intervals, islands, trust
-from shardmeter.study.planning import dead_ends
 from shardmeter.study.planning.assignments import amount, figures, reached
 from shardmeter.study.planning.fleet import Answer, Row, search
 from shardmeter.study.planning.objective import Goal
@@ -56,7 +55,7 @@ class FleetRanked:
         sync = islands.synchronisation(whole, self.scenario)
         spent = course.course(self.scenario, whole)
         tokens = amount(run, float(run.global_batch))
-        each = _each(goal, p, tokens)
+        each = _each(goal, p)
         sent, _ = islands.egress(whole)
         critical = islands.critical(whole)
         peak, limit = float(e.memory_peak), float(e.memory_limit)
@@ -113,9 +112,7 @@ def _island(one: Mapping[str, Any], part: Any) -> dict[str, Any]:
 
 def told_plan(plan: Any) -> str:
     """A plan on one line, with what a stack would default to."""
-    return ",".join(
-        [plan.sharding, *(f"{name}={value}" for name, value in _worth(plan_document(plan)).items())]
-    )
+    return ",".join([plan.sharding, *(f"{name}={value}" for name, value in _worth(plan_document(plan)).items())])
 
 
 def _worth(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,7 +151,7 @@ def _settings(sync: Sync, said: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def _each(goal: Goal, p: Prediction, tokens: float) -> dict[str, float | None]:
+def _each(goal: Goal, p: Prediction) -> dict[str, float | None]:
     """Dollars and joules of a token; null where a price or a rating is not known."""
     e, fleet = p.estimate, p.scenario.fleet.islands
     found: dict[str, float | None] = {}
@@ -169,6 +166,15 @@ def _each(goal: Goal, p: Prediction, tokens: float) -> dict[str, float | None]:
 
 
 @record
+class FleetCompared:
+    """The user's own plan: where it stands."""
+
+    ranked: FleetRanked
+    rank: int | None
+    """1 = no plan of the space is better; none where all that are listed are, or where it does not fit."""
+
+
+@record
 class FleetPlans:
     """The answer. `print` shows it as a page; `to_dict` is the JSON."""
 
@@ -176,7 +182,7 @@ class FleetPlans:
     found: Answer
     ranked: tuple[FleetRanked, ...]
     front: tuple[FleetRanked, ...]
-    compared: FleetRanked | None
+    compared: FleetCompared | None
     miss: FleetRanked | None
     """Where nothing is feasible: the plan that comes nearest."""
     without: tuple[tuple[str, float], ...]
@@ -241,7 +247,9 @@ class FleetPlans:
             },
             "plans": [one.to_dict(goal) for one in self.ranked],
             "pareto": [one.to_dict(goal) for one in self.front],
-            "yours": None if self.compared is None else self.compared.to_dict(goal),
+            "yours": None
+            if self.compared is None
+            else {"rank": self.compared.rank, **self.compared.ranked.to_dict(goal)},
             "nearest_miss": None if self.miss is None else self.miss.to_dict(goal),
             "without": [{"leaves_out": name, "saves": share} for name, share in self.without],
             "assumptions": [*self.scenario.assumptions, *self.assumed()],
@@ -261,14 +269,24 @@ class FleetPlans:
         if said is not None:
             joint = said.joint
         found = [
-            "the best plans of every kind of islands are those with the most tokens/s at its part of the batch, with the outer "
-            f"state beside them; the search joins the {max(len(one.tables) for one in self.found.insides)} best of each, shares "
-            "the batch as predict does, and is exact over these"
+            (
+                "the best plans of every kind of islands are those with the most tokens/s at its part of the batch, with the outer "
+                f"state beside them; the search joins the {max(len(one.tables) for one in self.found.insides)} best of each, shares "
+                "the batch as predict does, and is exact over these"
+            )
         ]
         if joint is not None and "method" not in joint.sync:
-            found.append(f"plan.sync.method {ALONE} (none said; other methods change what is trained: a list, or any, asks for them)")
-        if joint is not None and any(way.sync.method != ALONE for way in self.found.ways) and "sync_every" not in joint.sync:
-            found.append("plan.sync.sync_every as each method has it: longer rounds are always faster, and what they cost in loss is not counted")
+            found.append(
+                f"plan.sync.method {ALONE} (none said; other methods change what is trained: a list, or any, asks for them)"
+            )
+        if (
+            joint is not None
+            and any(way.sync.method != ALONE for way in self.found.ways)
+            and "sync_every" not in joint.sync
+        ):
+            found.append(
+                "plan.sync.sync_every as each method has it: longer rounds are always faster, and what they cost in loss is not counted"
+            )
         if self.found.goal.objectives[0] in ("time", "cost") and self.scenario.run.steps is not None:
             found.append("run.steps count as tokens of the whole batch: methods that lose some take more of them")
         spread = intervals.ratio()
@@ -308,7 +326,7 @@ def plan_fleet(
     )  # fmt: skip
 
 
-def _compared(found: Answer, own: Scenario, best: float) -> FleetRanked:
+def _compared(found: Answer, own: Scenario, best: float) -> FleetCompared:
     """The user's own plan at the batch of the search. Raises BadScenario where whole micro-batches do not make that up."""
     made = changed(own, run=changed(own.run, global_batch=found.batch), choices=None)
     try:
@@ -319,16 +337,21 @@ def _compared(found: Answer, own: Scenario, best: float) -> FleetRanked:
         raise BadScenario(f"{own.name}: the plan to compare with: 1 problem", [bad]) from None
     e = p.estimate
     tokens = amount(made.run, found.batch)
-    value = figures(found.goal, made.fleet.islands, tokens, e.step_time, e.tokens, islands.egress_cost(p.whole)).columns[0]
-    return _of(found, p, float(value), float(value) if math.isinf(best) else best, 0, own_document(found, made))
+    value = figures(
+        found.goal, made.fleet.islands, tokens, e.step_time, e.tokens, islands.egress_cost(p.whole)
+    ).columns[0]
+    ranked = _of(p, float(value), float(value) if math.isinf(best) else best, 0, own_document(made))
+    better = sum(1 for row in found.joined.rows if row.value < ranked.value)
+    placed = p.fits and (better < len(found.joined.rows) or not better)
+    return FleetCompared(ranked=ranked, rank=better + 1 if placed else None)
 
 
 def _ranked(found: Answer, row: Row, best: float) -> FleetRanked:
     made = scenario_of(found, row)
-    return _of(found, predict(made), row.value, best, row.level, document_of(found, made, row))
+    return _of(predict(made), row.value, best, row.level, document_of(found, made, row))
 
 
-def _of(found: Answer, p: Prediction, value: float, best: float, level: int, document: Mapping[str, Any]) -> FleetRanked:
+def _of(p: Prediction, value: float, best: float, level: int, document: Mapping[str, Any]) -> FleetRanked:
     spread = intervals.ratio()
     behind = slower(value, best) if math.isfinite(value) else 0.0
     return FleetRanked(
@@ -364,7 +387,7 @@ def document_of(found: Answer, scenario: Scenario, row: Row) -> dict[str, Any]:
     return {**said, "plan": plan, "run": run}
 
 
-def own_document(found: Answer, scenario: Scenario) -> dict[str, Any]:
+def own_document(scenario: Scenario) -> dict[str, Any]:
     """The user's own plan, laid over every island."""
     team = [plan_document(one) for one in scenario.plans]
     return {"plan": {"sync": sync_document(scenario.plan.sync)}, "islands": team}

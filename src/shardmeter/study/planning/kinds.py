@@ -50,8 +50,8 @@ class Table:
     """One plan of a kind at every batch that it can take, up to that of the whole fleet."""
 
     plan: Plan
-    unit: Count
-    least: Count
+    unit: float
+    least: float
     level: int
     """Its complexity."""
     batches: Floats
@@ -104,7 +104,8 @@ class Inside:
 
 def kinds_of(scenario: Scenario) -> tuple[Kind, ...]:
     """The kinds of a fleet, in the order of their first islands."""
-    choices, found = scenario.choices, {}
+    choices = scenario.choices
+    found: dict[Any, list[int]] = {}
     if choices is None or choices.joint is None:
         raise ValueError("nothing is open of several islands")
     for at, island in enumerate(scenario.fleet.islands):
@@ -128,7 +129,7 @@ def batches_of(scenario: Scenario, kind: Kind, batch: float, counts: Sequence[in
     return tuple(dict.fromkeys(max(batch / 2.0**halved, 1.0) for halved in chosen))
 
 
-def question(scenario: Scenario, kind: Kind, batch: float, part: float, beside: Bytes, *, fine: bool) -> Question:
+def question(scenario: Scenario, kind: Kind, batch: float, part: float, beside: float, *, fine: bool) -> Question:
     """The fastest plans of one island of a kind at about a `part` of the batch, with `beside` bytes kept for every parameter;
     `fine`: of those that take no more than the part at a time."""
     choices = scenario.choices
@@ -154,7 +155,7 @@ class Searches:
         self.whole = True
         self.sizes: dict[Any, tuple[Bytes, Count, Bytes]] = {}
 
-    def inside(self, kind: Kind, batches: Sequence[float], besides: Sequence[Bytes], most: float) -> Inside:
+    def inside(self, kind: Kind, batches: Sequence[float], besides: Sequence[float], most: float) -> Inside:
         """The best plans of a kind for every batch and every size of the state beside them, as tables up to `most` sequences.
 
         A search is left out where the best plans with less state beside them all fit with more. Where most of the best take more
@@ -218,7 +219,7 @@ class Searches:
     def _fits(self, kind: Kind, plan: Plan, part: float, beside: Bytes) -> bool:
         key = kind.places, plan, part
         if key not in self.sizes:
-            step, least = unit(plan)
+            step, least = map(float, unit(plan))
             run = changed(self.scenario.run, global_batch=max(round(part / step) * step, least))
             one = evaluate(self.scenario.model, kind.island, plan, run, self.scenario.stack)
             self.sizes[key] = one.memory_peak, one.ends.shard, one.memory_limit
@@ -228,9 +229,9 @@ class Searches:
 
 def table_of(scenario: Scenario, kind: Kind, plan: Plan, most: float) -> Table:
     """A plan at every batch from its least up to `most`, and BEYOND."""
-    step, least = unit(plan)
+    step, least = map(float, unit(plan))
     count = max(math.floor((most - least) / step + 1e-9), 0) + 1 + BEYOND
-    batches = least + step * np.arange(count)
+    batches: Floats = least + step * np.arange(count, dtype=float)
     run: Run = changed(scenario.run, global_batch=batches)
     batch = evaluate(scenario.model, kind.island, plan, run, scenario.stack)
     return Table(

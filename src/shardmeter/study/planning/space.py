@@ -236,8 +236,8 @@ def in_sequences(tokens: float, seq_len: float, gpus: float) -> float:
     wanted = tokens / seq_len
     best = max(1.0, math.floor(wanted + 0.5))
     shared = 0
-    for unit in divisors(gpus):
-        near = math.floor(wanted / unit + 0.5) * unit
+    for step in divisors(gpus):
+        near = math.floor(wanted / step + 0.5) * step
         if near >= 1.0 and abs(near - wanted) <= ROUNDING * wanted:
             count = sum(1 for one in divisors(gpus) if near % one == 0.0)
             if (count, -abs(near - wanted)) > (shared, -abs(best - wanted)):

@@ -71,13 +71,16 @@ def ends(groups: Sequence[Sequence[int]], counts: Sequence[int]) -> Iterator[tup
         sizes[sizes.index(max(sizes))] -= 1
     yield team_of(groups, sizes)
     for place, members in enumerate(groups):
-        least = [min(len(members), min(counts)) * (place == at) for at in range(len(groups))]
+        fewest = min(len(members), *counts)
+        least = [fewest * (place == at) for at in range(len(groups))]
         for at, others in enumerate(groups):
             least[at] += min(len(others) - least[at], min(counts) - sum(least))
         yield team_of(groups, least)
 
 
-def neighbours(groups: Sequence[Sequence[int]], team: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def neighbours(
+    groups: Sequence[Sequence[int]], team: Sequence[int], counts: Sequence[int]
+) -> Iterator[tuple[int, ...]]:
     """Teams with one island less or more, of the sizes that are asked for."""
     inside = set(team)
     sizes = [sum(1 for at in members if at in inside) for members in groups]

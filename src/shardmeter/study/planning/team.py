@@ -193,11 +193,15 @@ class Bound:
         self.asked = round_of(told, way.sync)
         ends = [table.batch.ends for inside in team.insides for table in inside.tables]
         least = [
-            np.minimum.reduce([np.asarray(outer_update(self.asked, table.batch, inside.kind.island)) for table in inside.tables])
+            np.minimum.reduce(
+                [np.asarray(outer_update(self.asked, table.batch, inside.kind.island)) for table in inside.tables]
+            )
             for inside in team.insides
         ]
         self.update = np.stack([least[number] for number in team.kind], axis=-1)
-        self.hides = {name: max(float(np.max(getattr(one, name))) for one in ends) for name in ("backward", "pieces", "late")}
+        self.hides = {
+            name: max(float(np.max(getattr(one, name))) for one in ends) for name in ("backward", "pieces", "late")
+        }
         gpus = [island.gpus for island in team.islands]
         own = self.asked.pace != "barrier"
         priced = [
@@ -220,7 +224,7 @@ class Bound:
 
     def key(self, chosen: Chosen) -> float:
         """Seconds of an inner step of all, messages left out: nodes are taken in this order."""
-        return self.team.least_step(chosen) if self.waits else self.team.batch / self.team.most_rate(chosen)
+        return float(self.team.least_step(chosen)) if self.waits else self.team.batch / self.team.most_rate(chosen)
 
     def step(self, key: float) -> Number:
         """The same with the messages that no plan hides: seconds an inner step, of the shape of the way.
@@ -229,5 +233,7 @@ class Bound:
         if self.asked is None or not self.waits:
             return key
         cells = len(self.team.places)
-        pace = Pace(step=np.full(cells, key), tokens=np.full(cells, self.team.tokens / cells), update=self.update, **self.hides)
+        pace = Pace(
+            step=np.full(cells, key), tokens=np.full(cells, self.team.tokens / cells), update=self.update, **self.hides
+        )
         return rounds.fold(self.asked, pace, self.across).seconds / self.asked.steps

@@ -24,7 +24,7 @@ from shardmeter.study.planning.syncs import TOO_LATE, TOO_MANY, Way
 from shardmeter.study.planning.tally import OVER_LIMIT, OVER_MEMORY, Floats
 from shardmeter.study.planning.team import Bound, Chosen, Team
 
-PRICED = 24_000
+PRICED = 12_000
 """Islands that are priced for one team and one way of synchronisation, at most: so many choices of plans times its islands.
 Beyond, the gap is told."""
 RUNNERS = 64

@@ -263,11 +263,6 @@ def test_what_is_not_modelled_yet_is_refused_by_name(path: str, value: Any) -> N
     assert path in text
 
 
-def test_several_islands_are_refused_by_name() -> None:
-    island = GOOD["fleet"]["islands"][0]
-    assert "several islands (oregon, iowa)" in refused(changed("fleet.islands", [island, island | {"name": "iowa"}]))
-
-
 @pytest.mark.parametrize("value", [[1], 3, True, "64", "x H100", "0xH100-SXM5-80GB", "1e99xH100-SXM5-80GB"])
 def test_gpus_that_are_none(value: Any) -> None:
     assert "gpus: " in refused({"model": "llama-3.1-8b", "gpus": value})

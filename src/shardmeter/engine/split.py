@@ -106,7 +106,7 @@ def _repaired(given: list[float], left: float, shares: Sequence[Share]) -> tuple
         best = found if np.isfinite(found[0]) and (best is None or found < best) else best
     if best is None:
         return None
-    _, back, giver, taker = best
-    given[giver] -= back * shares[giver].unit
-    given[taker] += left + back * shares[giver].unit
+    _, times, source, target = best
+    given[source] -= times * shares[source].unit
+    given[target] += left + times * shares[source].unit
     return tuple(given)

@@ -12,8 +12,9 @@ import numpy as np
 from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB
+from shardmeter.engine.fleet import Part
 from shardmeter.engine.sharing import IndivisibleBatch
-from shardmeter.specs import Fleet, Scenario, Sync
+from shardmeter.specs import Fleet, Scenario, Stack, Sync
 from shardmeter.study import course, intervals, islands, trust
 from shardmeter.study.planning.assignments import amount, figures, reached
 from shardmeter.study.planning.fleet import Answer, Row, search
@@ -63,7 +64,7 @@ class FleetRanked:
             "scenario": self.document,
             "plan": self.document["plan"],
             "line": line(self.scenario),
-            "islands": [_island(one, part) for one, part in zip(own, whole.parts, strict=True)],
+            "islands": [_island(one, part, self.scenario.stack) for one, part in zip(own, whole.parts, strict=True)],
             "gpus": float(e.gpus),
             "seq_len": float(run.seq_len),
             "global_batch": float(run.global_batch),
@@ -102,28 +103,12 @@ class FleetRanked:
         }
 
 
-def _island(one: Mapping[str, Any], part: Any) -> dict[str, Any]:
+def _island(one: Mapping[str, Any], part: Part, stack: Stack) -> dict[str, Any]:
     """What an entry says of one island."""
     names = ("gpus", "step_time_s", "tokens_per_s", "wait_s", "sent_bytes", "memory_peak_gib", "memory_limit_gib")
-    return {"name": one["name"], "plan": told_plan(part.plan), "global_batch": float(part.run.global_batch)} | {
+    return {"name": one["name"], "plan": told(part.plan, stack), "global_batch": float(part.run.global_batch)} | {
         name: one.get(name) for name in names
     }
-
-
-def told_plan(plan: Any) -> str:
-    """A plan on one line, with what a stack would default to."""
-    return ",".join([plan.sharding, *(f"{name}={value}" for name, value in _worth(plan_document(plan)).items())])
-
-
-def _worth(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in said.items() if name in _TOLD and value not in _TOLD[name]}
-
-
-_TOLD: dict[str, tuple[Any, ...]] = {
-    "tp": (1,), "pp": (1,), "cp": (1,), "ep": (1,), "etp": (1,), "dp_replicate": (1,), "micro_batch": (1,), "reshard": (True,),
-    "recompute": ("none",), "schedule": ("1f1b",), "virtual_stages": (1,), "offload": ([],),
-}  # fmt: skip
-"""Fields that are told, with what they usually are."""
 
 
 def line(scenario: Scenario) -> str:

@@ -121,12 +121,13 @@ def kinds_of(scenario: Scenario) -> tuple[Kind, ...]:
 
 
 def batches_of(scenario: Scenario, kind: Kind, batch: float, counts: Sequence[int]) -> tuple[float, ...]:
-    """Sequences at which the plans of a kind are compared: of halves of the fleet's batch, halves of these and so on, the one
-    next below its part by peak FLOP/s or, where islands may be left out, all from the whole batch on."""
+    """Sequences at which the plans of a kind are compared: the part of one of its islands by peak FLOP/s or, where islands may be
+    left out, the whole batch, half of it and so on down to that part (so that more islands to choose from only add some)."""
     islands = scenario.fleet.islands
-    times = math.log2(sum(peak(one) for one in islands) / peak(kind.island))
-    chosen = range(math.ceil(times - 1e-9) + 1) if min(counts) < len(islands) else (math.ceil(times - 1e-9),)
-    return tuple(dict.fromkeys(max(batch / 2.0**halved, 1.0) for halved in chosen))
+    share = peak(kind.island) / sum(peak(one) for one in islands)
+    if min(counts) == len(islands):
+        return (batch * share,)
+    return tuple(max(batch / 2.0**halved, 1.0) for halved in range(math.ceil(-math.log2(share) - 1e-9) + 1))
 
 
 def question(scenario: Scenario, kind: Kind, batch: float, part: float, beside: float, *, fine: bool) -> Question:

@@ -13,7 +13,7 @@ import click
 from shardmeter.cli.options import command_line, resolve, scenario_options
 from shardmeter.cli.output import say, warn, write
 from shardmeter.cli.progress import counter
-from shardmeter.specs import Choices
+from shardmeter.specs import Choices, Scenario
 
 if TYPE_CHECKING:
     from shardmeter.study.planning.plans import Ranked
@@ -26,11 +26,13 @@ EPILOG = """Examples:
   shardmeter plan --model llama-3.1-70b --gpus 512xH100-SXM5-80GB --set plan.tp=8 --set plan.pp=1..8:x2 --global-batch 1024
   shardmeter plan examples/llama-70b-tp8-pp4.yaml --top 5
   shardmeter plan --model llama-3.1-8b --gpus 64xH100-SXM5-80GB,256xH100-SXM5-80GB --tokens 1T --price '$2/gpu/h' --objective time,cost
+  shardmeter plan islands.yaml --set fleet.use=any --set plan.sync.method=diloco,streaming_diloco
   shardmeter plan --model llama-3.1-8b --gpus 64xH100-SXM5-80GB --tokens 1T --price '$2/gpu/h' --deadline '30 d' --budget '$100,000'
 
 What is left out is chosen. A plan field pins (--set plan.tp=8), a list or a range narrows (plan.tp=1,2,4; plan.pp=1..8:x2), any
 opens what is not offered by itself (plan.schedule=any, plan.offload=any, plan.precision=any). All plans are compared at one
-global batch. A SCENARIO that names a whole plan has it placed among the others. The search is exhaustive: the first plan is
+global batch. Of several islands each has its own plan, plan.sync and fleet.use say what else is open (plan.sync.method=any,
+plan.sync.bits=4,8, fleet.use=any). A SCENARIO that names a whole plan has it placed among the others. The search is exhaustive: the first plan is
 optimal in its space. Exit code 1 when no plan fits, or none within the deadline and the budget."""
 
 
@@ -55,6 +57,8 @@ def plan(
     limits = (("objective", objective), ("deadline", deadline), ("budget", budget))
     asked["overrides"] = (*(f"run.{name}={said}" for name, said in limits if said is not None), *asked["overrides"])
     scenario = resolve(asked, planning=True)
+    if scenario.choices is not None and scenario.choices.joint is not None:
+        return _of_fleet(scenario, asked, top, processes)
     from shardmeter.render import planning
     from shardmeter.study.planning.plans import plan as plans_of
 
@@ -66,6 +70,21 @@ def plan(
         say(f"interrupted: the best of the first {found.tally.evaluated:,} plans is shown")
     command = "" if found.best is None else command_line("predict", *_same(asked, found.best, found.space.choices))
     write(planning.document(answer, planning.title(scenario), command=command), asked["output"])
+    return INTERRUPTED if found.stopped else 0 if found.ranked else 1
+
+
+def _of_fleet(scenario: Scenario, asked: dict[str, Any], top: int, processes: int | None) -> int:
+    """The answer for several islands."""
+    from shardmeter.render import planning_fleet
+    from shardmeter.study.planning.fleet_plans import plan_fleet
+
+    with counter("points", shortens=True) as report, _stoppable() as stop:
+        found = plan_fleet(scenario, top=top, processes=processes, progress=report, stop=stop)
+    answer = found.to_dict()
+    warn(answer["warnings"])
+    if found.stopped:
+        say("interrupted: the best of what was searched is shown")
+    write(planning_fleet.document(answer, planning_fleet.title(scenario)), asked["output"])
     return INTERRUPTED if found.stopped else 0 if found.ranked else 1
 
 

@@ -115,14 +115,11 @@ def ends(model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan) -> En
     for term in terms:
         if term.label == "gradient reduction":
             shown = shown + term.seconds
-    shard: Count = 0.0
-    for held, part in demand.devices(work, plan):
-        shard = np.maximum(shard, demand.owned(work, plan, held, part)[0])
     return Ends(
         backward=first.slot.backward + first.slot.ending,
         pieces=float(max(first.stage.layers, 1)),
         late=shown / (work.micro_batches if fsdp.applies(plan) else 1.0),
-        shard=shard,
+        shard=updated(work, plan),
         trained=_trained(model, work, plan),
         spread=_spread(ready, plan),
     )
@@ -140,6 +137,14 @@ def _spread(ready: Priced, plan: Plan) -> Seconds:
         label="outer parameters", collective="all_gather", size=held, axes=axes, phase=OPTIMIZER, scope="step"
     )
     return price.transfer(gather).seconds
+
+
+def updated(work: Work, plan: Plan) -> Count:
+    """Trained parameters that the fullest rank updates: it holds as many of whatever is kept a parameter."""
+    shard: Count = 0.0
+    for held, part in demand.devices(work, plan):
+        shard = np.maximum(shard, demand.owned(work, plan, held, part)[0])
+    return shard
 
 
 def _trained(model: Model, work: Work, plan: Plan) -> Count:

@@ -121,20 +121,13 @@ def pace_of(parts: Sequence[Part], asked: Round) -> Pace:
     def over(value: Callable[[Part], Number], join: Callable[[Sequence[Number]], Number]) -> Number:
         return np.stack([np.asarray(join([value(part) for part in cell]), dtype=float) for cell in cells], axis=-1)
 
-    def update(part: Part) -> Seconds:
-        device, ends = part.island.accelerator, part.estimate.ends
-        moved = asked.traffic * ends.shard / ends.trained
-        with under(UPDATE):
-            seconds: Seconds = memory_bound.traffic_time(moved, 1.0, device.memory_bandwidth * device.memory_share)
-        return seconds
-
     return Pace(
         step=over(lambda part: part.estimate.step_time, _most),
         tokens=over(lambda part: part.estimate.tokens, add.folded),
         backward=over(lambda part: part.estimate.ends.backward, _most),
         pieces=over(lambda part: part.estimate.ends.pieces, _most),
         late=over(lambda part: part.estimate.ends.late, _most),
-        update=over(update, _most),
+        update=over(lambda part: outer_update(asked, part.estimate, part.island), _most),
     )
 
 
@@ -146,6 +139,15 @@ def refolded(whole: Whole, plan: Plan, inner: Number, across: Number) -> Folded 
     scaled = {name: getattr(pace, name) * inner for name in ("step", "backward", "late", "update")}
     seconds = tuple(one.seconds * across for one in whole.priced)
     return rounds.fold(whole.round, changed(pace, **scaled), seconds, plan.sync.grace)
+
+
+def outer_update(asked: Round, one: Estimate, island: Island) -> Seconds:
+    """Of a round, on the rank that updates most."""
+    device, ends = island.accelerator, one.ends
+    moved = asked.traffic * ends.shard / ends.trained
+    with under(UPDATE):
+        seconds: Seconds = memory_bound.traffic_time(moved, 1.0, device.memory_bandwidth * device.memory_share)
+    return seconds
 
 
 def _most(values: Sequence[Number]) -> Number:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from shardmeter.core.errors import Violation
 from shardmeter.core.record import changed
+from shardmeter.core.units import Count
 from shardmeter.engine import split
 from shardmeter.engine.cells import Cell, cells_of, inner_steps, step_times
 from shardmeter.engine.placed import spread
 from shardmeter.engine.rules import listed
 from shardmeter.schedules import traits
 from shardmeter.specs import Fleet, Island, Model, Plan, Run, Stack
+
+Batches: TypeAlias = Sequence[Sequence[float]]
+"""Sequences, as (batch, cell)."""
 
 
 class IndivisibleBatch(ValueError):
@@ -34,26 +39,48 @@ def shared(
 ) -> tuple[Run, ...]:
     """The run of every cell, with its part of the global batch: so that the slowest is as fast as it can be, or equal parts.
     `plans` are those of the islands. Raises IndivisibleBatch."""
-    batch = float(run.global_batch)
     units = units_of(fleet.islands, cells, plans)
-    if rule == "equal" or _alike(fleet, cells, plans):
+    peaks = [sum(peak(fleet.islands[at]) for at in cell.islands) for cell in cells]
+    alike = rule == "equal" or _alike(fleet, cells, plans)
+
+    def times(batches: Batches) -> Sequence[Sequence[float]]:
+        return _times(model, fleet, cells, plans, batches, run, stack)
+
+    parts = parted(float(run.global_batch), units, None if alike else (peaks, times), rule)
+    return tuple(changed(run, global_batch=part) for part in parts)
+
+
+def parted(
+    batch: float,
+    units: Sequence[split.Units],
+    speeds: tuple[Sequence[float], Callable[[Batches], Sequence[Sequence[float]]]] | None,
+    rule: str = "speed",
+) -> tuple[float, ...]:
+    """Sequences of every cell. `units` are those of the cells; `speeds` their peaks, and what tells the seconds of their steps at
+    several batches, both as (batch, cell); None where all cells are alike, or each is to take an equal part (`rule` equal: or none).
+
+    Raises IndivisibleBatch."""
+    if speeds is None:
         shares = [split.Share(unit=one, least=least, start=0.0, each=1.0) for one, least in units]
-        parts = split.equally(batch, shares) or (split.by_speed(batch, shares) if rule != "equal" else None)
+        parts = split.equally(batch, shares) or (None if rule == "equal" else split.by_speed(batch, shares))
     else:
-        shares = _shares(model, fleet, cells, plans, run, stack, units)
-        parts = split.by_speed(batch, shares)
+        parts = split.by_speed(batch, _shares(batch, units, *speeds))
     if parts is None:
         raise IndivisibleBatch(batch, split.nearest(batch, units, rule))
-    return tuple(changed(run, global_batch=part) for part in parts)
+    return parts
 
 
 def units_of(islands: Sequence[Island], cells: Sequence[Cell], plans: Sequence[Plan]) -> list[split.Units]:
     """What every cell takes of a batch at a time, and at least; with the whole of an axis that crosses its islands."""
     firsts = [(cell, plans[cell.islands[0]]) for cell in cells]
     return [
-        unit(spread(plan, cell.axis, [islands[at] for at in cell.islands]) if cell.axis else plan)
+        _plain(unit(spread(plan, cell.axis, [islands[at] for at in cell.islands]) if cell.axis else plan))
         for cell, plan in firsts
     ]
+
+
+def _plain(units: tuple[Count, Count]) -> split.Units:
+    return float(units[0]), float(units[1])
 
 
 def unshared(islands: Sequence[Island], plan: Plan, plans: Sequence[Plan], batch: float) -> Violation | None:
@@ -95,9 +122,9 @@ MOST = 6
 """Islands that take as many sequences at a time, from which on they are not named one by one."""
 
 
-def unit(plan: Plan) -> split.Units:
+def unit(plan: Plan) -> tuple[Count, Count]:
     """(sequences that a cell takes more at a time, the least that it takes)."""
-    kind, each_pass, pp = traits(plan.schedule), float(plan.dp * plan.micro_batch), float(plan.pp)
+    kind, each_pass, pp = traits(plan.schedule), plan.dp * plan.micro_batch, float(plan.pp)
     if pp == 1.0:
         return each_pass, each_pass
     step = pp if kind.groups else 2.0 if kind.even else 1.0
@@ -117,18 +144,17 @@ def _alike(fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan]) -> bool:
 
 
 def _shares(
-    model: Model, fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan], run: Run, stack: Stack,
-    units: Sequence[split.Units],
-) -> list[split.Share]:  # fmt: skip
+    batch: float,
+    units: Sequence[tuple[float, float]],
+    peaks: Sequence[float],
+    step_times: Callable[[Batches], Sequence[Sequence[float]]],
+) -> list[split.Share]:
     """What each cell makes of a batch: a step lasts so long, and so much longer a sequence, read off its step at a part of the
     batch in proportion to its peak and at half of that. Exact where steps are straight lines in the micro-batches."""
-    peaks = [sum(_peak(fleet.islands[at]) for at in cell.islands) for cell in cells]
-    batches = [
-        _rounded(float(run.global_batch) * peak / sum(peaks), *one) for peak, one in zip(peaks, units, strict=True)
-    ]
-    halves = [_rounded(batch / 2.0, *one) for batch, one in zip(batches, units, strict=True)]
-    halves = [half if half < batch else batch + one[0] for half, batch, one in zip(halves, batches, units, strict=True)]
-    times = _times(model, fleet, cells, plans, (batches, halves), run, stack)
+    batches = [_rounded(batch * own / sum(peaks), *one) for own, one in zip(peaks, units, strict=True)]
+    halves = [_rounded(part / 2.0, *one) for part, one in zip(batches, units, strict=True)]
+    halves = [half if half < part else part + one[0] for half, part, one in zip(halves, batches, units, strict=True)]
+    times = step_times((batches, halves))
     found = []
     for at, (step, least) in enumerate(units):
         slope = (times[0][at] - times[1][at]) / (batches[at] - halves[at])
@@ -153,7 +179,8 @@ def _times(
     return found
 
 
-def _peak(island: Island) -> float:
+def peak(island: Island) -> float:
+    """FLOP/s of an island, to share a batch by before anything is known of its steps."""
     return float(island.gpus) * float(island.accelerator.peak.get("bf16", island.accelerator.peak.get("fp16", 1.0)))
 
 

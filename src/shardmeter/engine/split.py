@@ -144,15 +144,25 @@ def _anyhow(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
 
 
 def _repaired(given: list[float], left: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
-    """What is left over given by taking units back from one cell to fill another's: the first exchange that comes out even."""
-    for at, share in enumerate(shares):
-        for other, taker in enumerate(shares):
-            if other == at:
-                continue
-            for back in range(1, int(taker.unit) // math.gcd(int(share.unit), int(taker.unit)) + 1):
-                freed = left + back * share.unit
-                if given[at] - back * share.unit >= share.least and freed % taker.unit == 0.0:
-                    given[at] -= back * share.unit
-                    given[other] += freed
-                    return tuple(given)
-    return None
+    """What is left over given by taking units back from one cell to fill another's: of the exchanges that come out even, the one
+    after which the taker ends first, the smallest of these."""
+    unit, least, start, each = (
+        np.array([getattr(share, name) for share in shares]) for name in ("unit", "least", "start", "each")
+    )
+    had = np.array(given)
+    rounds = unit[None, :] / np.gcd(unit.astype(int)[:, None], unit.astype(int)[None, :])
+    apart = ~np.eye(len(given), dtype=bool)
+    best: tuple[float, float, int, int] | None = None
+    for back in range(1, int(rounds.max()) + 1):
+        freed = left + back * unit[:, None]
+        even = apart & (back <= rounds) & (freed % unit[None, :] == 0.0) & (had - back * unit >= least)[:, None]
+        ends = np.where(even, start + each * (had + freed), np.inf)
+        giver, taker = np.unravel_index(int(np.argmin(ends)), ends.shape)
+        found = float(ends[giver, taker]), float(back), int(giver), int(taker)
+        best = found if np.isfinite(found[0]) and (best is None or found < best) else best
+    if best is None:
+        return None
+    _, times, source, target = best
+    given[source] -= times * shares[source].unit
+    given[target] += left + times * shares[source].unit
+    return tuple(given)

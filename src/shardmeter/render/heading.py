@@ -15,7 +15,7 @@ DEGREES = ("tp", "pp", "cp", "ep", "etp", "dp_shard", "dp_replicate")
 
 def heading(scenario: Scenario) -> str:
     """`llama-3.1-8b on 64 × H100-SXM5-80GB · fsdp, dp_shard 64, micro-batch 1 · seq 8,192, batch 64 · titan-compile`."""
-    fleet = _fleet(scenario.fleet.islands)
+    fleet = islands_of(scenario.fleet.islands)
     run = f"seq {_count(scenario.run.seq_len)}, batch {_count(scenario.run.global_batch)}"
     if scenario.run.document_len is not None:
         run = f"{run}, documents of {_count(scenario.run.document_len)}"
@@ -28,7 +28,7 @@ def heading(scenario: Scenario) -> str:
     return f"{scenario.model.name} on {fleet} · {laid}{joined} · {run} · {scenario.stack.name}"
 
 
-def _fleet(islands: Sequence[Island]) -> str:
+def islands_of(islands: Sequence[Island]) -> str:
     """`64 × H100`, and of several islands how many of each kind: `14 islands of 8 × H100`."""
     kinds = Counter(f"{_count(island.gpus)} × {island.accelerator.name}" for island in islands)
     return " + ".join(kind if count == 1 else f"{count} islands of {kind}" for kind, count in kinds.items())

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardmeter.render import planning, prediction, solution, terminal
+from shardmeter.render import planning, planning_fleet, prediction, solution, terminal
 from shardmeter.render.heading import heading
 
 if TYPE_CHECKING:
     from shardmeter.render.document import Document
+    from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.predict import Prediction
     from shardmeter.study.solve import Solution
 
 
-def page(answer: Prediction | Plans | Solution) -> str:
+def page(answer: Prediction | Plans | FleetPlans | Solution) -> str:
     """A prediction, plans or the answer to an inverse question as plain text, short: no assumptions, warnings at the end."""
     return terminal.text(_document(answer)).rstrip("\n")
 
 
-def _document(answer: Prediction | Plans | Solution) -> Document:
+def _document(answer: Prediction | Plans | FleetPlans | Solution) -> Document:
+    from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.solve import Solution
 
+    if isinstance(answer, FleetPlans):
+        return planning_fleet.document(answer.to_dict(), planning_fleet.title(answer.scenario), short=True)
     if isinstance(answer, Plans):
         return planning.document(answer.to_dict(), planning.title(answer.scenario), short=True)
     if isinstance(answer, Solution):

@@ -40,7 +40,7 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
         _yours(answer),
         _miss(answer["nearest_miss"]),
         _ways(answer["way_out"]) if answer["nearest_miss"] else None,
-        _rejected(answer["space"]),
+        rejected(answer["space"], answer["space"]["evaluated"]),
         Notes(title="To predict the first", lines=(_again(answer, command),)) if plans and command else None,
         Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)) if notes else None,
     ]
@@ -260,16 +260,17 @@ def _ways(ways: Sequence[Answer]) -> Section:
     )
 
 
-def _rejected(space: Answer) -> Table | None:
-    rejected = list(space["rejected"].items())
-    if not rejected:
+def rejected(space: Answer, evaluated: int) -> Table | None:
+    """Why plans are out, of so many; None where none is."""
+    reasons = list(space["rejected"].items())
+    if not reasons:
         return None
     rows: list[Row] = [
-        {"count": count, "share": count / space["evaluated"], "bar": count / space["evaluated"], "reason": reason}
-        for reason, count in rejected[:REASONS]
+        {"count": count, "share": count / evaluated, "bar": count / evaluated, "reason": reason}
+        for reason, count in reasons[:REASONS]
     ]
     return Table(
-        title=f"Why {sum(space['rejected'].values()):,} of {space['evaluated']:,} are out (each counted once)",
+        title=f"Why {sum(space['rejected'].values()):,} of {evaluated:,} are out (each counted once)",
         columns=(
             Column(key="count", title="plans"),
             Column(key="share", title="share", unit="%"),

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from shardmeter.core.errors import shown
-from shardmeter.scenario.bounds import STAGES, Bound
+from shardmeter.core.errors import BadScenario, printable, shown
+from shardmeter.scenario.bounds import ISLANDS, STAGES, Bound
+from shardmeter.scenario.ranges import is_range, values
 from shardmeter.scenario.values import (
     Bandwidth,
     Distance,
@@ -41,6 +42,44 @@ else:
     Streams, Inner = number("count", 1, 1e6, whole=True), number("count", 1, ROUND, whole=True)
     Delay, Bits = number("count", 0, ROUND, whole=True), number("count", 1, 32)
     Fragments = int_field(Bound(1, STAGES, True))
+
+
+ALL, ANY = "all", "any"
+
+
+def _use(value: Any) -> Any:
+    """Names of islands, or how many: `all`, `any`, a count, several, a range."""
+    way_out = "as in all, any, 2, 2..4, or [oregon, iowa]"
+    if value in (ALL, ANY):
+        return (value,)
+    given: Any = value
+    try:
+        given = values(value, "fleet.use") if isinstance(value, str) and is_range(value) else value
+    except BadScenario as error:
+        raise refused("; ".join(one.says for one in error.violations), way_out) from None
+    made = list(given) if isinstance(given, list | tuple) else [given]
+    if made and all(isinstance(one, str) for one in made):
+        return tuple(printable(one.strip()) for one in made)
+    counts = [one for one in made if isinstance(one, int | float) and not isinstance(one, bool)]
+    if not made or len(counts) < len(made) or any(one != int(one) or not 1 <= one <= ISLANDS for one in counts):
+        raise refused(f"{shown(value, 40)} says neither how many islands nor which", way_out)
+    return tuple(sorted({int(one) for one in counts}))
+
+
+Use: TypeAlias = Annotated[
+    Any,
+    BeforeValidator(_use),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "integer"},
+                {"type": "array", "items": {"type": ["string", "integer"]}},
+            ]
+        }
+    ),
+]
+"""Which islands take part: `(all,)`, `(any,)`, names, or how many."""
 
 
 class SyncInput(Input):

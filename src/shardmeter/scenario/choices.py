@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.families import given_sequence
+from shardmeter.scenario import open_fleet
+from shardmeter.scenario.between import SyncInput
 from shardmeter.scenario.fleet import resolve_island
 from shardmeter.scenario.grammar import AUTO, parse_plan
+from shardmeter.scenario.layout import Parts
 from shardmeter.scenario.named import rooted
 from shardmeter.scenario.parts import Findings, Rows
 from shardmeter.scenario.ranges import is_range, values
 from shardmeter.scenario.read import Document
-from shardmeter.scenario.schema import PlanInput, RunInput, ScenarioInput, validate_data
+from shardmeter.scenario.schema import FleetInput, PlanInput, RunInput, ScenarioInput, validate_data
+from shardmeter.scenario.used import counts
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Choices, Island, Scenario
+from shardmeter.specs import Choices, Island, Joint, Scenario
 
 ANY = "any"
 """The word for every value of a field that can be modelled, where a planner would choose among what is usual."""
@@ -53,6 +57,12 @@ class Asked:
     fleets: tuple[Mapping[str, Any], ...]
     """The parts of the document that say where it runs, one for each size."""
     stated: bool
+    own: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
+    """Of several islands, item by item: the fields that are open in their own plans."""
+    sync: Mapping[str, tuple[Any, ...]] | None = None
+    """Of several islands: what is said of their synchronisation."""
+    use: Any = None
+    """Of several islands: which of them, as it was written."""
 
 
 def left_open(document: Document, *, planning: bool) -> Asked | None:
@@ -69,13 +79,16 @@ def left_open(document: Document, *, planning: bool) -> Asked | None:
         return None
     if plan.get("sharding") == AUTO:
         del plan["sharding"]
+    sync = open_fleet.synchronisation(document, plan)
     stated = not automatic and "sharding" in plan and not any(_several(field, plan[field]) for field in plan)
+    stated = stated and all(len(values_) == 1 for values_ in (sync or {}).values())
     pins: dict[str, tuple[Any, ...]] = {}
+    own: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
     if not stated:
-        for field in [field for field in plan if field not in SINGLE]:
-            pins[field] = _listed(document, ("plan", field), plan[field])
-            if field not in ARITHMETIC or len(pins[field]) > 1:
-                del plan[field]
+        pins = _taken_out(document, plan, ("plan",))
+        if sync is not None:
+            plan.pop("sync", None)
+        own = tuple(_taken_out(document, given, path) for given, path in open_fleet.plans_of_islands(document))
         _put_plan(document, plan)
     run = document.data.get("run")
     run = run if isinstance(run, dict) else {}
@@ -85,6 +98,7 @@ def left_open(document: Document, *, planning: bool) -> Asked | None:
             del run[name]
         if values_ and (stated or name == "seq_len"):
             run[name] = values_[0]
+    use = open_fleet.use_of(document)
     fleets = _fleets(document)
     return Asked(
         plan=pins,
@@ -92,7 +106,20 @@ def left_open(document: Document, *, planning: bool) -> Asked | None:
         global_batch=given.get("global_batch", ()),
         fleets=fleets,
         stated=stated,
+        own=own,
+        sync=sync,
+        use=use,
     )
+
+
+def _taken_out(document: Document, plan: dict[str, Any], path: Path) -> dict[str, tuple[Any, ...]]:
+    """The open fields of a plan with their values; what stays in it has one value."""
+    pins: dict[str, tuple[Any, ...]] = {}
+    for field in [field for field in plan if field not in SINGLE]:
+        pins[field] = _listed(document, (*path, field), plan[field])
+        if field not in ARITHMETIC or len(pins[field]) > 1:
+            del plan[field]
+    return pins
 
 
 def set_aside(document: Document, overrides: Iterable[str] | Mapping[str, Any]) -> None:
@@ -108,6 +135,9 @@ def set_aside(document: Document, overrides: Iterable[str] | Mapping[str, Any]) 
         return
     kept = {name: value for name, value in plan.items() if name in (*ARITHMETIC, *SINGLE)}
     _put_plan(document, {**kept, AUTO: True})
+    for given, _ in open_fleet.plans_of_islands(document):
+        for name in [name for name in given if name not in ARITHMETIC]:
+            del given[name]
     narrow = "narrows" if len(pins) == 1 else "narrow"
     document.notes.append(f"{ASIDE}: {', '.join(pins)} {narrow} the plans to choose from")
 
@@ -117,7 +147,8 @@ def _plan_of(document: Document) -> dict[str, Any] | None:
     merged: dict[str, Any] = {}
     fleet = document.data.get("fleet")
     islands = fleet.get("islands") if isinstance(fleet, dict) else None
-    first = islands[0] if isinstance(islands, list) and islands and isinstance(islands[0], dict) else {}
+    alone = isinstance(islands, list) and len(islands) == 1 and isinstance(islands[0], dict)
+    first = islands[0] if alone and not open_fleet.is_several(document) else {}  # type: ignore[index]
     for given in (document.data.get("plan"), first.get("plan")):
         if isinstance(given, str):
             try:
@@ -133,6 +164,8 @@ def _plan_of(document: Document) -> dict[str, Any] | None:
 
 def _put_plan(document: Document, plan: dict[str, Any]) -> None:
     document.data["plan"] = plan
+    if open_fleet.is_several(document):
+        return
     fleet = document.data.get("fleet")
     for island in fleet.get("islands", []) if isinstance(fleet, dict) else []:
         if isinstance(island, dict):
@@ -181,6 +214,9 @@ def _fleets(document: Document) -> tuple[Mapping[str, Any], ...]:
     if "gpus" in data:
         sizes = _listed(document, ("gpus",), data["gpus"])
         found: list[Mapping[str, Any]] = [{"gpus": one} for one in sizes]
+    elif isinstance(fleet, dict) and open_fleet.is_several(document):
+        found = [{"fleet": open_fleet.bare(fleet)}]
+        return tuple(found)
     elif isinstance(fleet, dict) and isinstance(fleet.get("islands"), list) and len(fleet["islands"]) == 1:
         found = [{"fleet": {**fleet, "islands": [one]}} for one in _sizes(document, fleet["islands"][0])]
     else:
@@ -206,15 +242,15 @@ def _sizes(document: Document, island: Any) -> list[Any]:
     return [island]
 
 
-def chosen(
-    asked: Asked, scenario: Scenario, document: Document, given: ScenarioInput, rows: Rows, found: Findings
-) -> Scenario:
+def chosen(asked: Asked, scenario: Scenario, document: Document, parts: Parts, found: Findings) -> Scenario:
     """The scenario with its choices, after noting every value that cannot be read."""
-    run = given.run or RunInput()
-    pins = {name: _read(PlanInput, ("plan", name), name, raw, found) for name, raw in asked.plan.items() if raw}
+    run, rows = parts.given.run or RunInput(), parts.rows
+    pins = _pins(asked.plan, ("plan",), found)
     seq_lens = _read(RunInput, ("run", "seq_len"), "seq_len", asked.seq_len, found)
     batches = _read(RunInput, ("run", "global_batch"), "global_batch", asked.global_batch, found)
-    islands = (scenario.fleet.islands[0], *(_island(document, one, rows, found) for one in asked.fleets[1:]))
+    several = len(scenario.fleet.islands) > 1
+    more = () if several else (_island(document, one, rows, found) for one in asked.fleets[1:])
+    islands = (*scenario.fleet.islands, *more)
     assumptions = [text for text in scenario.assumptions if asked.stated or not text.startswith(_FOLLOWS)]
     if not batches:
         images = given_sequence(scenario.model) is not None
@@ -233,8 +269,34 @@ def chosen(
         objectives=run.objective or (),
         deadline=run.deadline,
         budget=run.budget,
+        joint=_joint(asked, pins, parts, found) if several else None,
     )
     return changed(scenario, choices=choices, assumptions=tuple(assumptions))
+
+
+def _pins(raw: Mapping[str, tuple[Any, ...]], path: Path, found: Findings) -> dict[str, tuple[Any, ...]]:
+    """Every value of the open fields of a plan."""
+    return {name: _read(PlanInput, (*path, name), name, values_, found) for name, values_ in raw.items() if values_}
+
+
+def _joint(asked: Asked, pins: Mapping[str, tuple[Any, ...]], parts: Parts, found: Findings) -> Joint:
+    """What is open of several islands together."""
+    own = [_pins(raw, (*one.path, "plan"), found) for raw, one in zip(asked.own, parts.everyone, strict=False)]
+    of_entry = {one.path: own[at] if at < len(own) else {} for at, one in enumerate(parts.everyone)}
+    sync = {
+        name: _read(SyncInput, ("plan", "sync", name), name, raw, found, open_fleet.SYNC_WORDS)
+        for name, raw in (asked.sync or {}).items()
+        if raw
+    }
+    islands = sum(len(one.names) for one in parts.entries)
+    use, bad = validate_data(FleetInput, {} if asked.use is None else {"use": asked.use}, found.document, ("fleet",))
+    found.violations += bad
+    return Joint(
+        pins=tuple({**pins, **of_entry[one.path]} for one in parts.entries for _ in one.names),
+        sync=sync,
+        counts=(islands,) if use is None else counts(use.use, islands, found),
+        items=tuple(int(one.path[2]) for one in parts.entries for _ in one.names),
+    )
 
 
 def unasked(run: RunInput) -> tuple[str, ...]:
@@ -243,11 +305,13 @@ def unasked(run: RunInput) -> tuple[str, ...]:
     return (f"{', '.join(said)}: for `shardmeter plan` and plan: auto; not looked at here",) if said else ()
 
 
-def _read(shape: Any, path: Path, name: str, raw: tuple[Any, ...], found: Findings) -> tuple[Any, ...]:
+def _read(
+    shape: Any, path: Path, name: str, raw: tuple[Any, ...], found: Findings, words: Collection[str] = WORDS
+) -> tuple[Any, ...]:
     """Every value of one field by the field's own type; `any` stays a word."""
     made: list[Any] = []
     for value in raw:
-        if value == ANY and name in WORDS:
+        if value == ANY and name in words:
             made.append(ANY)
             continue
         read, bad = validate_data(shape, {name: value}, found.document, path[:-1])

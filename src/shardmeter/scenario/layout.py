@@ -45,7 +45,9 @@ class Parts:
     found: Findings
     rows: Rows
     entries: tuple[Entry, ...] = ()
-    """What the scenario says of islands, item by item."""
+    """What the scenario says of islands that take part, item by item."""
+    everyone: tuple[Entry, ...] = ()
+    """The same with those that do not."""
 
     @property
     def is_one(self) -> bool:

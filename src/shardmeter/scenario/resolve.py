@@ -13,8 +13,9 @@ from shardmeter.scenario.layout import NO_MODEL, NO_STACK, Parts, laid_out
 from shardmeter.scenario.parts import SAME, Findings, Rows, check_names, part
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.schema import RunInput, ScenarioInput, validate, what_is_left
-from shardmeter.scenario.several import laid_over_all, unplanned
+from shardmeter.scenario.several import laid_open, laid_over_all
 from shardmeter.scenario.sync import resolve_sync
+from shardmeter.scenario.used import USE, among, is_open, used
 from shardmeter.scenario.wan import resolve_wan
 from shardmeter.specs import Fleet, Model, Scenario, Stack, Sync
 
@@ -47,13 +48,13 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
         name=parts.given.name or "scenario",
         model=model or NO_MODEL,
         stack=stack or NO_STACK,
-        fleet=Fleet(islands=(parts.island,)),
+        fleet=Fleet(islands=(changed(parts.island, name=parts.entries[0].names[0]),)),
         plan=plan,
         run=run,
         assumptions=tuple(found.assumptions),
     )
     if left_open is not None:
-        made = changed(chosen(left_open, made, document, parts.given, rows, found), warnings=tuple(found.warnings))
+        made = changed(chosen(left_open, made, document, parts, found), warnings=tuple(found.warnings))
         found.stop()
         return made
     found.stop()
@@ -64,12 +65,12 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
 def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
     """The scenario of several islands."""
     found = parts.found
-    if left_open is not None:
-        unplanned(parts)
-    wan = resolve_wan(parts.given.fleet.wan if parts.given.fleet else None, parts.entries, parts.rows, found)
-    plan, plans, run = laid_over_all(parts)
+    wan = resolve_wan(parts.given.fleet.wan if parts.given.fleet else None, parts.everyone, parts.rows, found)
+    lay = laid_over_all if left_open is None or left_open.stated else laid_open
+    plan, plans, run = lay(parts)
     found.stop()
     islands = [changed(one.island, name=name) for one in parts.entries if one.island is not None for name in one.names]
+    wan = among(wan, [island.name for island in islands])
     made = Scenario(
         name=parts.given.name or "scenario",
         model=parts.model or NO_MODEL,
@@ -78,15 +79,20 @@ def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
         plan=plan,
         plans=plans,
         run=run,
-        assumptions=(*found.assumptions, *unasked(parts.run)),
+        assumptions=tuple(found.assumptions),
     )
+    if left_open is not None:
+        made = chosen(left_open, made, found.document, parts, found)
+        found.stop()
+        return changed(made, warnings=tuple(found.warnings))
+    made = changed(made, assumptions=(*made.assumptions, *unasked(parts.run)))
     return changed(made, warnings=(*found.warnings, *ignored(made, found.said)))
 
 
 def _warn_of_one_island(parts: Parts) -> None:
     """Say that nothing is joined or synchronised where there is one island; what is said must be right all the same."""
     found, fleet, plan = parts.found, parts.given.fleet, parts.given.plan
-    if fleet is not None and fleet.wan is not None and fleet.wan.model_fields_set:
+    if fleet is not None and fleet.wan is not None and fleet.wan.model_fields_set and len(parts.everyone) == 1:
         found.warnings.append("fleet.wan changes nothing: there is one island")
     said = None if plan is None else plan.sync
     inner = found.apart()
@@ -121,7 +127,11 @@ def read_parts(found: Findings, rows: Rows) -> Parts:
     model = _model(given, rows, found)
     faulty = len(found.violations) > noted
     stack = _stack(given, rows, found)
-    entries = resolve_fleet(given, rows, found)
+    everyone = resolve_fleet(given, rows, found)
+    use = None if given.fleet is None else given.fleet.use
+    if is_open(use):
+        found.refuse(USE, "leaves open which islands take part", "name them, or ask shardmeter plan")
+    entries = used(use, everyone, found)
     island = next((entry.island for entry in entries if entry.island is not None), None)
     if island is None:
         found.stop()
@@ -145,6 +155,7 @@ def read_parts(found: Findings, rows: Rows) -> Parts:
         run=given.run or RunInput(),
         found=found,
         entries=entries,
+        everyone=everyone,
         rows=rows,
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, ValidationError
 
 from shardmeter.core.errors import Violation, cut, nearest, shown
-from shardmeter.scenario.between import SyncInput, WanInput
+from shardmeter.scenario.between import SyncInput, Use, WanInput
 from shardmeter.scenario.grammar import parse_plan
 from shardmeter.scenario.inline import inline
 from shardmeter.scenario.read import Document
@@ -158,6 +158,7 @@ class FleetInput(Input):
 
     islands: tuple[IslandInput, ...] | None = said("The islands.")
     wan: WanInput | None = said("Links between islands.")
+    use: Use | None = said("Which islands take part: their names, or all; for the planner also any, or how many.")
 
 
 class RunInput(Input):

@@ -276,9 +276,15 @@ def _global_batch(
     return made
 
 
-def unplanned(parts: Parts) -> None:
-    """Refuse to look for a plan over several islands."""
-    names = listed_names([name for entry in parts.entries for name in entry.names])
-    parts.found.refuse(
-        ("plan",), f"the planner for several islands ({names}) is not built yet", "say a plan: fsdp, or fsdp,tp=8"
-    )
+def laid_open(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
+    """As `laid_over_all` where the plans are left to a planner: placeholders that hold what is said of their arithmetic."""
+    found, entries = parts.found, [entry for entry in parts.entries if entry.island is not None]
+    plans: list[Plan] = []
+    for entry in entries:
+        own = found.apart()
+        plan, _ = layout.laid(
+            overridden(parts.given.plan, entry.asked.plan), parts.stack or NO_STACK, parts.island, own
+        )
+        found.violations += [one for one in own.violations if one not in found.violations]
+        plans += [plan] * len(entry.names)
+    return plans[0], tuple(plans), _run(parts, [1.0], [(1.0, 1.0)], "speed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from shardmeter.core.errors import UnknownName, nearest
@@ -51,7 +52,7 @@ def resolve_sync(asked: SyncInput | None, path: Path, layers: float | None, foun
             way_out = f"leave it out, or method: {' or '.join(nearest(name, readers))}" if readers else "leave it out"
             rule = f"{name} reads {', '.join(fields)}"
             found.refuse((*path, field), f"{field} = {_text(value)}, but {name} does not read it", way_out, rule)
-    for field, value in _fitting(own, said, layers).items():
+    for field, value in fitting(own, said, layers).items():
         if field not in said:
             own[field] = value
             found.assumptions.append(f"sync {field} = {_text(value)} (of {name}; left out)")
@@ -79,7 +80,7 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _fitting(own: dict[str, Any], said: dict[str, Any], layers: float | None) -> dict[str, Any]:
+def fitting(own: Mapping[str, Any], said: Mapping[str, Any], layers: float | None) -> dict[str, Any]:
     """A method's defaults where the model and what is said leave room for them."""
     made = dict(own)
     if "num_fragments" in made and layers is not None:

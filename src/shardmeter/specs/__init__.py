@@ -4,7 +4,7 @@ Every number is SI and may be a float or a NumPy array; every name is a string t
 """
 
 from shardmeter.specs.accelerator import Accelerator
-from shardmeter.specs.choices import Choices
+from shardmeter.specs.choices import Choices, Joint
 from shardmeter.specs.demands import Compute, Progress, Resident, Transfer
 from shardmeter.specs.estimate import Estimate, MemoryTerm, Term
 from shardmeter.specs.fleet import Fabric, Fleet, Instance, Island, Tier, TorusAxis
@@ -28,6 +28,7 @@ __all__ = [
     "Fleet",
     "Instance",
     "Island",
+    "Joint",
     "Line",
     "MemoryTerm",
     "Model",

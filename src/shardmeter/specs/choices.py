@@ -11,6 +11,20 @@ from shardmeter.specs.fleet import Island
 
 
 @record
+class Joint:
+    """What is open of a fleet of several islands, beside `Choices.plan`."""
+
+    pins: tuple[Mapping[str, tuple[Any, ...]], ...]
+    """Of every island: the values of plan fields that it may choose from, its own before those of all."""
+    sync: Mapping[str, tuple[Any, ...]]
+    """Values of fields of `Plan.sync`; a field that is not there is as the method has it."""
+    counts: tuple[int, ...]
+    """How many of the islands may take part."""
+    items: tuple[int, ...] = ()
+    """Of every island: its item among the document's `fleet.islands`; empty for a record."""
+
+
+@record
 class Choices:
     """The open part of a scenario. A plan field that is not in `plan` is chosen freely; one that is, from its values."""
 
@@ -30,3 +44,5 @@ class Choices:
     """Longest run that counts as feasible."""
     budget: Usd | None = None
     """Most that a feasible run costs."""
+    joint: Joint | None = None
+    """Of several islands; None where there is one."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shardmeter.scenario.catalog import Catalog
     from shardmeter.scenario.ranges import Over
     from shardmeter.study.explain import Explanation
+    from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.predict import Prediction
     from shardmeter.study.solve import Solution
@@ -53,12 +54,13 @@ def plan(
     overrides: Overrides = (),
     catalog: Rows = None,
     **options: Any,
-) -> Plans:
+) -> Plans | FleetPlans:
     """The best plans for what a scenario leaves open; the rest is as in `predict`.
 
     `shardmeter.plan(model="llama-3.1-8b", gpus="64xH100-SXM5-80GB").best.scenario`; `overrides` pin (`plan.tp=8`) or narrow
     (`plan.tp=1,2,4`). `processes` beyond 1 need a script that starts under `if __name__ == "__main__":`. None fits: `best` is None."""
     from shardmeter.scenario import load
+    from shardmeter.study.planning.fleet_plans import plan_fleet
     from shardmeter.study.planning.plans import plan as plans_of
 
     words = _asked(objective, top, processes)
@@ -67,6 +69,8 @@ def plan(
         made = scenario if scenario.choices is not None else alone(_checked(scenario))
     else:
         made = load(scenario, overrides=overrides, catalog=catalog, options=dict(options), planning=True)
+    if made.choices is not None and made.choices.joint is not None:
+        return plan_fleet(made, objectives=words, top=top, processes=processes)
     return plans_of(made, objectives=words, top=top, processes=processes)
 
 

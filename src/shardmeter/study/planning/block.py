@@ -14,7 +14,8 @@ from shardmeter.core.units import Seconds
 from shardmeter.engine import add
 from shardmeter.engine.constraints import held
 from shardmeter.engine.demand import Work
-from shardmeter.engine.evaluate import Priced, demands, footprint, least_step_time, priced, timed
+from shardmeter.engine.evaluate import Priced, demands, footprint, least_step_time, priced, timed, updated
+from shardmeter.engine.sharing import unit
 from shardmeter.schedules import traits
 from shardmeter.specs import Island, Plan, Run, Scenario
 from shardmeter.study.planning import boxes
@@ -24,6 +25,7 @@ from shardmeter.study.planning.tally import OVER_LIMIT, OVER_MEMORY, Floats, Fro
 
 DEGREES = "the degrees multiply to the GPUs of the island"
 PINNED = "dp_shard is as pinned"
+INDIVISIBLE = "whole micro-batches of the islands make up the batch"
 MEMORY, LATE, DEAR = "out of memory", "past the deadline", "over the budget"
 """Reasons beside the rules of `engine.constraints`, in the order in which a plan is counted: under the first that holds."""
 CHUNK = 1 << 20
@@ -50,6 +52,8 @@ class Question:
     """Plans that are wanted."""
     stated: float | None = None
     """Value of the plan to compare with."""
+    beside: float = 0.0
+    """Bytes that every rank keeps for each parameter that it updates, beside the plan's own (outer state between islands)."""
 
     def tally(self) -> Tally:
         """An empty one."""
@@ -183,6 +187,8 @@ def _rules(space: Space, variant: Variant, plan: Plan, run: Run) -> Iterator[tup
     wanted = space.choices.plan.get("dp_shard", ())
     if wanted:
         yield PINNED, np.isin(plan.dp_shard, wanted)
+    if space.part is not None:
+        yield INDIVISIBLE, np.asarray(unit(plan)[1] <= space.part[1])
     island, scenario = space.island(variant), space.scenario
     for constraint, mask in held(scenario.model, island, plan, run, scenario.stack, skip=ASIDE):
         yield constraint.rule, mask
@@ -196,6 +202,8 @@ def _fitting(box: _Box, tally: Tally) -> None:
     """Ask for the memory first: it is a fraction of the work, and most plans of a large model do not fit."""
     scenario, limit = box.scenario, float(box.island.accelerator.memory)
     peaks = box.whole(footprint(scenario.model, box.demands(), box.plan, box.run, scenario.stack))
+    if box.question.beside:
+        peaks = peaks + box.whole(box.question.beside * updated(box.demands(), box.plan))
     fits = box.alive & (peaks <= limit)
     fitting = int(np.count_nonzero(fits))
     out = int(np.count_nonzero(box.alive)) - fitting

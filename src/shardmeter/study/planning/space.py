@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from shardmeter.core.record import changed, record
 from shardmeter.engine.rules import Case, divisors
+from shardmeter.engine.sharing import unit
 from shardmeter.scenario.choices import ARITHMETIC
 from shardmeter.specs import Choices, Island, Plan, Run, Scenario
 from shardmeter.strategies.offload import KINDS
@@ -68,6 +69,9 @@ class Space:
     scenario: Scenario
     choices: Choices
     variants: tuple[Variant, ...]
+    part: tuple[float, float] | None = None
+    """Where a batch is shared among islands: about how many sequences are this one's, and the most that the least of a plan may
+    be. Every plan takes the whole passes of its own that come nearest."""
 
     @property
     def size(self) -> int:
@@ -127,7 +131,11 @@ def laid(space: Space, variant: Variant, picked: Picked) -> tuple[Plan, Run]:
         global_batch=values.pop("global_batch"),
         reference=space.scenario.run.reference,
     )
-    return changed(variant.plan, **values), run
+    plan = changed(variant.plan, **values)
+    if space.part is not None:
+        step, least = unit(plan)
+        run = changed(run, global_batch=np.maximum(np.round(space.part[0] / step) * step, least))
+    return plan, run
 
 
 def _along(values: npt.NDArray[np.float64], axis: int, wide: Sequence[int]) -> npt.NDArray[np.float64]:
@@ -166,8 +174,9 @@ def _sharding_exists(variant: Variant, plan: Plan, spread: Any) -> Any:
     return spread | (np.True_ if alone == word else np.False_)
 
 
-def space_of(scenario: Scenario) -> Space:
-    """The space of a scenario's choices. Raises nothing: an empty one has no variants."""
+def space_of(scenario: Scenario, part: tuple[float, float] | None = None) -> Space:
+    """The space of a scenario's choices, for the whole batch or a `part` of it (as `Space.part`). Raises nothing: an empty one has no
+    variants."""
     choices = scenario.choices
     if choices is None:
         raise ValueError("a scenario without choices has no space")
@@ -186,7 +195,7 @@ def space_of(scenario: Scenario) -> Space:
             )  # fmt: skip
             made.append(variant)
             first += variant.size
-    return Space(scenario=scenario, choices=choices, variants=tuple(made))
+    return Space(scenario=scenario, choices=choices, variants=tuple(made), part=part)
 
 
 def _axes(scenario: Scenario, choices: Choices, island: Island) -> dict[str, tuple[float, ...]]:
@@ -227,8 +236,8 @@ def in_sequences(tokens: float, seq_len: float, gpus: float) -> float:
     wanted = tokens / seq_len
     best = max(1.0, math.floor(wanted + 0.5))
     shared = 0
-    for unit in divisors(gpus):
-        near = math.floor(wanted / unit + 0.5) * unit
+    for step in divisors(gpus):
+        near = math.floor(wanted / step + 0.5) * step
         if near >= 1.0 and abs(near - wanted) <= ROUNDING * wanted:
             count = sum(1 for one in divisors(gpus) if near % one == 0.0)
             if (count, -abs(near - wanted)) > (shared, -abs(best - wanted)):

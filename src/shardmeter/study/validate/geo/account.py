@@ -56,7 +56,9 @@ def collective_time(row: Row) -> float:
 
 PREDICTORS: Mapping[str, Predictor] = {
     **dict.fromkeys(COLLECTIVES, Predictor(predict=collective_time)),
-    "iteration_time": Predictor(predict=lambda row: pipelines.predict_row(row.cells), left_out=lambda row: pipelines.left_out(row.cells)),
+    "iteration_time": Predictor(
+        predict=lambda row: pipelines.predict_row(row.cells), left_out=lambda row: pipelines.left_out(row.cells)
+    ),
     "wan_bandwidth": Predictor(predict=bandwidth.wan_bandwidth),
     "wall_time": Predictor(predict=bandwidth.wall_time),
     "traffic": Predictor(predict=bandwidth.traffic),

@@ -1,0 +1,337 @@
+"""`plan` for several islands: the plan of every kind of island, how they are kept together, and which of them take part."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
+from shardmeter.core.record import record
+from shardmeter.scenario.used import among
+from shardmeter.specs import Choices, Scenario, Sync
+from shardmeter.study.planning import assignments, subsets
+from shardmeter.study.planning.assignments import Found
+from shardmeter.study.planning.kinds import Inside, Kind, Searches, batches_of, kinds_of
+from shardmeter.study.planning.objective import Goal, goal_of
+from shardmeter.study.planning.search import Progress, Stop
+from shardmeter.study.planning.space import in_sequences
+from shardmeter.study.planning.syncs import Way, ways_of
+from shardmeter.study.planning.tally import Front
+from shardmeter.study.planning.team import Bound, Chosen, Team
+
+MOST_WAYS = 100_000
+"""Points of the synchronisation's axes that are searched."""
+HINTS = 16
+"""Choices of plans that are tried for what may be left out, which is a hint and no search."""
+NEIGHBOURHOODS = 64
+"""Teams whose neighbours are tried where there are too many teams."""
+ALONE = Way(sync=Sync(), shape=(), legal=np.ones((), dtype=bool))
+"""Of one island: there is nothing to synchronise."""
+
+
+@record
+class Row:
+    """One plan of a fleet, found."""
+
+    value: float
+    """The first objective, as a number to minimise."""
+    level: int
+    """Axes in use, words that are not the usual ones, and plans that differ."""
+    order: tuple[int, ...]
+    """Tells equal ones apart."""
+    team: Team
+    chosen: Chosen
+    sync: Sync | None
+    """None of one island."""
+
+
+@dataclass(slots=True)
+class Joined:
+    """All that is kept of the search over teams, ways and plans."""
+
+    goal: Goal
+    most: int
+    rows: list[Row] = field(default_factory=list)
+    front: Front = field(init=False)
+    blocks: list[tuple[int, Found, int, npt.NDArray[np.intp], npt.NDArray[np.intp]]] = field(default_factory=list)
+    """(first number, what was found, its number, leaf and point of every number) of what was offered to the front."""
+    rejected: Counter[str] = field(default_factory=Counter)
+    evaluated: int = 0
+    feasible: int = 0
+    bound: float = math.inf
+    """Least value of what was not looked at."""
+    miss: tuple[int, float, Row] | None = None
+
+    def __post_init__(self) -> None:
+        """Nothing is found yet."""
+        self.front = Front.empty(len(self.goal.objectives))
+
+    @property
+    def bar(self) -> float:
+        """The value beyond which nothing is listed; with several objectives the front may still want it."""
+        if len(self.goal.objectives) > 1 or len(self.rows) < self.most:
+            return math.inf
+        return self.rows[self.most - 1].value
+
+    @property
+    def best(self) -> float:
+        """Of the best so far."""
+        return self.rows[0].value if self.rows else math.inf
+
+    def add(self, found: Found, number: int) -> None:
+        """Take in what was found of one team and one way, the `number`-th."""
+        self.evaluated += found.evaluated
+        self.feasible += found.feasible
+        self.rejected.update(found.rejected)
+        self.bound = min(self.bound, found.bound)
+        if found.miss is not None and not self.rows:
+            kind, ratio, chosen, point = found.miss
+            row = _row(found, math.inf, chosen, point, number)
+            if self.miss is None or (kind, ratio) < self.miss[:2]:
+                self.miss = kind, ratio, row
+        fresh = [_row(found, value, chosen, point, number) for value, chosen, point in found.rows()]
+        self.rows = sorted((*self.rows, *fresh), key=lambda row: (row.value, row.level, row.order))[: self.most]
+        self._onto_front(found, number)
+
+    def _onto_front(self, found: Found, number: int) -> None:
+        points, leaves, places = found.points()
+        last = self.blocks[-1] if self.blocks else None
+        first = 0 if last is None else last[0] + len(last[3])
+        self.blocks.append((first, found, number, leaves, places))
+        levels = np.array(found.levels, dtype=np.int64)
+        if len(points):
+            self.front.add(points, levels[leaves], first + np.arange(len(points), dtype=np.int64))
+
+    def members(self) -> list[Row]:
+        """The front."""
+        made = []
+        for name, values in zip(self.front.numbers, self.front.points, strict=True):
+            first, found, number, leaves, places = self.blocks[
+                bisect.bisect_right(self.blocks, name, key=lambda one: one[0]) - 1
+            ]
+            at = int(name) - first
+            made.append(_row(found, float(values[0]), found.leaves[int(leaves[at])], int(places[at]), number))
+        return made
+
+
+def _row(found: Found, value: float, chosen: Chosen, point: int, number: int) -> Row:
+    level = found.team.level(chosen)
+    sync = None if found.way is ALONE else found.way.at(point)
+    return Row(value=value, level=level, order=(number, point, *chosen), team=found.team, chosen=chosen, sync=sync)
+
+
+@record
+class Answer:
+    """What a search over a fleet came to, before its plans are predicted."""
+
+    scenario: Scenario
+    choices: Choices
+    goal: Goal
+    batch: float
+    insides: tuple[Inside, ...]
+    ways: tuple[Way, ...]
+    teams: int
+    """That were looked at."""
+    joined: Joined
+    without: tuple[tuple[Row, tuple[int, ...]], ...]
+    """Where all islands take part: what is faster with some left out (which)."""
+    seconds: float
+    whole: bool
+    """Whether the search came to its end."""
+
+
+def batch_of(scenario: Scenario, choices: Choices) -> float:
+    """Sequences of an inner step of all islands; one in tokens is moved to a number that divides well. Raises BadScenario where
+    several batches or sequences are open."""
+    found = [
+        Violation(field=f"run.{name}", says=f"{len(values)} values", rule="several islands are planned at one",
+                  way_out="ask once for each")
+        for name, values in (("seq_len", choices.seq_len), ("global_batch", choices.global_batch)) if len(values) > 1
+    ]  # fmt: skip
+    if found:
+        raise BadScenario(f"{scenario.name}: {len(found)} problem{'s' if len(found) > 1 else ''}", found)
+    amount, word = choices.global_batch[0]
+    if word == "sequences":
+        return amount
+    common = float(math.gcd(*(int(island.gpus) for island in scenario.fleet.islands)))
+    return in_sequences(amount, float(choices.seq_len[0]), common)
+
+
+def search(
+    scenario: Scenario, objectives: Sequence[str], most: int, processes: int | None, progress: Progress | None, stop: Stop | None
+) -> Answer:  # fmt: skip
+    """Search the choices of several islands. Raises as `plans.plan` does."""
+    choices = scenario.choices
+    if choices is None or choices.joint is None:
+        raise ShardMeterError("nothing is left to choose: say plan: auto")
+    goal, began = _goal(scenario, choices, tuple(objectives)), time.perf_counter()
+    batch = batch_of(scenario, choices)
+    joint = choices.joint
+    ways = ways_of(joint.sync, float(scenario.model.layers))
+    _check_ways(ways)
+    most_cells = float(max(joint.counts))
+    besides = tuple(dict.fromkeys(one for way in ways for one in way.beside(most_cells))) if most_cells > 1 else (0.0,)
+    kinds = kinds_of(scenario)
+    searches = Searches(scenario, processes, progress, stop)
+    insides = []
+    for kind in kinds:
+        insides.append(searches.inside(kind, batches_of(scenario, kind, batch, joint.counts), besides, batch))
+        if not searches.whole:
+            break
+    found = _Teams(scenario, batch, tuple(insides), kinds, ways, goal, most, stop)
+    joined, whole = Joined(goal=goal, most=most), searches.whole and len(insides) == len(kinds)
+    if len(insides) == len(kinds):
+        whole = found.all_of(joint.counts, joined) and whole
+    return Answer(
+        scenario=scenario, choices=choices, goal=goal, batch=batch, insides=tuple(insides), ways=ways, teams=found.tried,
+        joined=joined, without=found.without(joined) if whole and joint.counts == (len(scenario.fleet.islands),) else (),
+        seconds=time.perf_counter() - began, whole=whole,
+    )  # fmt: skip
+
+
+def _goal(scenario: Scenario, choices: Choices, objectives: tuple[str, ...]) -> Goal:
+    """As `goal_of`; a cost of several islands needs the price of what is sent between them."""
+    goal = goal_of(scenario, choices, objectives)
+    wan = scenario.fleet.wan
+    if wan is not None and ("cost" in goal.objectives or goal.budget is not None):
+        lacking = np.isnan(np.broadcast_to(wan.egress, (len(wan.islands),) * 2)) & ~np.eye(len(wan.islands), dtype=bool)
+        if lacking.any():
+            says = "a cost is asked for, and no price is known of what is sent between islands"
+            bad = Violation(field="fleet.wan", says=says, way_out="say fleet.wan.default.egress: $0.02/GB")
+            raise BadScenario(f"{scenario.name}: 1 problem", [bad])
+    return goal
+
+
+def _check_ways(ways: Sequence[Way]) -> None:
+    """Refuse more points of synchronisation than can be searched."""
+    points = sum(way.size for way in ways)
+    if points > MOST_WAYS:
+        raise ShardMeterError(
+            f"{points:,} ways to keep islands together; at most {MOST_WAYS:,} are searched: narrow plan.sync "
+            f"({len(ways):,} combinations of methods and words, {max(way.size for way in ways):,} points of numbers each)"
+        )
+
+
+@dataclass(slots=True)
+class _Teams:
+    """The search over teams."""
+
+    scenario: Scenario
+    batch: float
+    insides: tuple[Inside, ...]
+    kinds: tuple[Kind, ...]
+    ways: tuple[Way, ...]
+    goal: Goal
+    most: int
+    stop: Stop | None
+    tried: int = 0
+    seen: dict[tuple[int, ...], Team] = field(default_factory=dict)
+
+    def kind(self, place: int) -> int:
+        """Of an island."""
+        return next(number for number, kind in enumerate(self.kinds) if place in kind.places)
+
+    def team(self, places: tuple[int, ...]) -> Team:
+        """Some islands."""
+        if places not in self.seen:
+            numbers = [self.kind(at) for at in places]
+            used = list(dict.fromkeys(numbers))
+            islands, wan = self.scenario.fleet.islands, self.scenario.fleet.wan
+            self.seen[places] = Team(
+                scenario=self.scenario, places=places, insides=tuple(self.insides[number] for number in used),
+                kind=tuple(used.index(number) for number in numbers), batch=self.batch,
+                wan=None if wan is None else among(wan, [islands[at].name for at in places]),
+            )  # fmt: skip
+        return self.seen[places]
+
+    def all_of(self, counts: Sequence[int], joined: Joined) -> bool:
+        """Every team of so many islands, the most promising first; False if it was stopped."""
+        able = [at for at in range(len(self.scenario.fleet.islands)) if self.insides[self.kind(at)].tables]
+        groups = subsets.classes(self.scenario, self.kind, able)
+        counts = [count for count in counts if count <= len(able)]
+        if not counts:
+            raise next(one.illegal for one in self.insides if one.illegal is not None)
+        if counts == [len(able)]:
+            return self._try(
+                self.team(tuple(able)), joined, max(1, math.ceil(self.most / sum(way.size for way in self.ways)))
+            )
+        if subsets.number(groups) <= subsets.MOST:
+            teams = [self.team(places) for places in subsets.every(groups, counts)]
+            each = max(1, math.ceil(self.most / max(1, len(teams) * sum(way.size for way in self.ways))))
+            bounds = sorted(
+                ((self._least(team), number, team) for number, team in enumerate(teams)), key=lambda one: one[:2]
+            )
+            return all(self._try(team, joined, each) for _, _, team in bounds)
+        return self._climb(groups, counts, joined)
+
+    def _climb(self, groups: Sequence[Sequence[int]], counts: Sequence[int], joined: Joined) -> bool:
+        """Where there are too many teams: from the largest one and the smallest ones on to whichever neighbour is best, as long as
+        one is better. What is left is bounded by the inner steps of all islands without messages, or the cheapest of them."""
+        for near in subsets.ends(groups, counts):
+            if not self._try(self.team(near), joined, 1, HINTS):
+                return False
+        for _ in range(NEIGHBOURHOODS):
+            if not joined.rows:
+                break
+            before = joined.best
+            for near in subsets.neighbours(groups, joined.rows[0].team.places, counts):
+                if near not in self.seen and not self._try(self.team(near), joined, 1, HINTS):
+                    return False
+            if not joined.best < before:
+                break
+        whole = not joined.rows or self._try(joined.rows[0].team, joined, 1)
+        joined.bound = min(joined.bound, self._least_of_all())
+        return whole
+
+    def _least(self, team: Team) -> float:
+        """A value that no way of a team falls below."""
+        ways = self.ways if len(team.places) > 1 else (ALONE,)
+        return min(float(np.min(assignments.floor(Bound(team, way), self.goal, ()))) for way in ways)
+
+    def _least_of_all(self) -> float:
+        """A value that no team falls below: the inner steps of all islands, nothing sent; of costs, those of the cheapest island."""
+        places = tuple(range(len(self.scenario.fleet.islands)))
+        everyone = Team(
+            scenario=self.scenario, places=places, insides=self.insides, batch=self.batch, wan=None,
+            kind=tuple(map(self.kind, places)),
+        )  # fmt: skip
+        whole = assignments.amount(self.scenario.run, self.batch)
+        if self.goal.objectives[0] in ("time", "throughput"):
+            step = min(everyone.least_step(()), self.batch / everyone.most_rate(()))
+            return float(assignments.figures(self.goal, everyone.islands, whole, step, everyone.tokens, 0.0).columns[0])
+        rates = [max(table.rate() for table in self.insides[self.kind(at)].tables) for at in places]
+        return min(
+            float(assignments.figures(self.goal, [island], whole, self.batch / rate, everyone.tokens, 0.0).columns[0])
+            for island, rate in zip(everyone.islands, rates, strict=True)
+        )
+
+    def without(self, joined: Joined) -> tuple[tuple[Row, tuple[int, ...]], ...]:
+        """Teams of all islands but one that are better than the best of all, the best first, with what they leave out."""
+        everyone = tuple(range(len(self.scenario.fleet.islands)))
+        found: list[tuple[Row, tuple[int, ...]]] = []
+        if not joined.rows:
+            return ()
+        for members in subsets.classes(self.scenario, self.kind, everyone):
+            team = self.team(tuple(at for at in everyone if at != members[-1]))
+            other = Joined(goal=self.goal, most=1)
+            for way in self.ways if len(team.places) > 1 else (ALONE,):
+                other.add(assignments.search(team, way, self.goal, 1, joined.best, HINTS), 0)
+            if other.best < joined.best:
+                found.append((other.rows[0], members[-1:]))
+        return tuple(sorted(found, key=lambda one: one[0].value))
+
+    def _try(self, team: Team, joined: Joined, each: int, leaves: int | None = None) -> bool:
+        """One team under every way; False if it was stopped."""
+        self.tried += 1
+        for way in self.ways if len(team.places) > 1 else (ALONE,):
+            if self.stop is not None and self.stop():
+                return False
+            joined.add(assignments.search(team, way, self.goal, each, joined.bar, leaves), self.tried)
+        return True

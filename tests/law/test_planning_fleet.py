@@ -1,0 +1,264 @@
+"""The search over several islands finds what predicting every joint plan alone finds, and its bounds are none."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import random
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shardmeter.engine.sharing import IndivisibleBatch
+from shardmeter.scenario import load
+from shardmeter.study.course import course
+from shardmeter.study.planning import assignments, subsets
+from shardmeter.study.planning.fleet_plans import FleetPlans, plan_fleet
+from shardmeter.study.planning.team import Bound
+from shardmeter.study.predict import predict
+from shardmeter.sync import names
+
+DEVICES = ("H100-SXM5-80GB", "A100-SXM4-80GB", "H200-SXM5-141GB", "A100-SXM4-40GB")
+METHODS = (
+    ["every_step"], ["diloco"], ["streaming_diloco", "every_step"], ["decoupled_diloco"], ["async_local_sgd", "diloco"],
+    ["eager_diloco"], ["sparse_loco", "local_sgd"],
+)  # fmt: skip
+
+
+def drawn(seed: int) -> dict[str, Any]:
+    """A small fleet with at most four plans an island, and several ways to keep it together."""
+    rng = random.Random(seed)
+    islands = [
+        {
+            "name": name,
+            "accelerator": rng.choice(DEVICES),
+            "nodes": rng.choice((1, 1, 2)),
+            "price": f"${rng.choice((1, 2, 3))}/gpu/h",
+        }
+        for name in "abc"[: rng.choice((2, 3))]
+    ]
+    line = {"bandwidth": rng.choice(("1 Gbps", "10 Gbps", "100 Gbps")), "rtt": rng.choice(("1 ms", "40 ms"))}
+    links = [{"between": ["a", "b"], "bandwidth": "3 Gbps", "rtt": "9 ms"}] if rng.random() < 0.5 else []
+    return {
+        "model": "llama-3.2-1b",
+        "fleet": {"islands": islands, "wan": {"default": {**line, "egress": "$0.02/GB"}, "links": links}, "use": "any" if len(islands) == 2 else rng.choice(("all", "all", "any"))},
+        "run": {"seq_len": 2048, "global_batch": rng.choice((96, 128, 192)), "tokens": "10B"},
+        "plan": {
+            "tp": [1, 2], "pp": 1, "cp": 1, "dp_replicate": 1, "sharding": "fsdp", "reshard": True, "recompute": "none",
+            "micro_batch": [1, 2] if len(islands) == 2 else [rng.choice((1, 2))], "sync": {"method": rng.choice(METHODS), "bits": [8, 16]},
+        },
+    }  # fmt: skip
+
+
+def found(document: dict[str, Any], *objectives: str, top: int = 3) -> FleetPlans:
+    return plan_fleet(load(copy.deepcopy(document), planning=True), objectives=objectives, top=top)
+
+
+def every(document: dict[str, Any]) -> list[tuple[float, float]]:
+    """(seconds, dollars) of every joint plan that fits, each predicted alone; islands of one kind have one plan."""
+    plan, islands = document["plan"], document["fleet"]["islands"]
+    own = [{"tp": tp, "micro_batch": size} for tp in plan["tp"] for size in plan["micro_batch"]]
+    fewest = len(islands) if document["fleet"]["use"] == "all" else 1
+    made = []
+    for count in range(fewest, len(islands) + 1):
+        for team in itertools.combinations(islands, count):
+            kinds = list(dict.fromkeys((one["accelerator"], one["nodes"]) for one in team))
+            for chosen in itertools.product(own, repeat=len(kinds)):
+                laid = [{**one, "plan": chosen[kinds.index((one["accelerator"], one["nodes"]))]} for one in team]
+                made += [figures for way in ways(plan["sync"], count) if (figures := alone(document, laid, way))]
+    return made
+
+
+def ways(sync: dict[str, Any], islands: int) -> list[dict[str, Any]]:
+    if islands == 1:
+        return [{}]
+    return [
+        {"sync": {"method": method} | ({} if method == "every_step" else {"bits": bits})}
+        for method in sync["method"]
+        for bits in (sync["bits"] if method != "every_step" else sync["bits"][:1])
+    ]
+
+
+def alone(document: dict[str, Any], islands: list[dict[str, Any]], way: dict[str, Any]) -> tuple[float, float] | None:
+    said = {name: document["plan"][name] for name in ("sharding", "pp", "cp", "reshard", "recompute")}
+    there = {one["name"] for one in islands}
+    wan = document["fleet"]["wan"]
+    links = [one for one in wan["links"] if there >= set(one["between"])]
+    scenario = {**document, "fleet": {"islands": islands, "wan": {**wan, "links": links}}, "plan": said | way}
+    try:
+        one = predict(load(scenario))
+    except IndivisibleBatch:
+        return None
+    spent = course(one.scenario, one.whole)
+    return (spent["wall_clock_s"], spent["cost_usd"]) if one.fits and spent else None
+
+
+@pytest.mark.parametrize("seed", range(32))
+def test_the_best_of_a_small_fleet_is_that_of_every_joint_plan(seed: int) -> None:
+    document = drawn(seed)
+    objectives = (("time",), ("cost",), ("time", "cost"))[seed % 3]
+    answer, alone_ = found(document, *objectives), every(document)
+    place = ("time", "cost").index(objectives[0])
+    assert answer.best is not None
+    assert answer.optimal
+    assert answer.best.value == pytest.approx(min(one[place] for one in alone_), rel=1e-9)
+    if len(objectives) > 1:
+        front = [
+            one
+            for one in sorted(set(alone_))
+            if not any(o[0] <= one[0] and o[1] <= one[1] and o != one for o in alone_)
+        ]
+        rows = [one.to_dict(answer.found.goal) for one in answer.front]
+        assert np.allclose([(row["wall_clock_s"], row["cost_usd"]) for row in rows], front, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_listed_plan_has_the_same_figures_in_predict(seed: int) -> None:
+    answer = found(drawn(seed), "time", "cost", top=6)
+    for row in (*answer.to_dict()["plans"], *answer.to_dict()["pareto"]):
+        one = predict(load(copy.deepcopy(row["scenario"]))).to_dict()
+        assert one["fits"]
+        for name in ("step_time_s", "tokens_per_s", "mfu", "gpus"):
+            assert one[name] == row[name]
+        for name in ("wall_clock_s", "cost_usd"):
+            assert one["run"][name] == row[name]
+        shown = {island["name"]: island for island in row["islands"]}
+        assert [shown[island["name"]]["tokens_per_s"] for island in one["islands"]] == [
+            island["tokens_per_s"] for island in one["islands"]
+        ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("objective", ["time", "cost"])
+def test_an_island_more_to_choose_from_never_lowers_the_best(seed: int, objective: str) -> None:
+    document = drawn(100 + seed)
+    document["fleet"]["use"] = "any"
+    before = found(document, objective)
+    document["fleet"]["islands"].append(
+        {"name": "d", "accelerator": DEVICES[seed % 4], "nodes": 2, "price": "$1/gpu/h"}
+    )
+    after = found(document, objective)
+    assert before.best is not None
+    assert after.best is not None
+    assert after.best.value <= before.best.value * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_order_and_the_names_of_islands_change_nothing(seed: int) -> None:
+    document = drawn(200 + seed)
+    other = copy.deepcopy(document)
+    other["fleet"]["islands"].reverse()
+    text = {"a": "x", "b": "y", "c": "z"}
+    for island in other["fleet"]["islands"]:
+        island["name"] = text[island["name"]]
+    for link in other["fleet"]["wan"]["links"]:
+        link["between"] = [text[name] for name in link["between"]]
+    one, two = found(document).best, found(other).best
+    assert one is not None
+    assert two is not None
+    assert two.value == pytest.approx(one.value, rel=1e-9)
+
+
+def test_pins_hold_of_all_islands_and_of_one() -> None:
+    document = drawn(5)
+    document["plan"] = {"pp": 1, "cp": 1, "tp": [1, 2], "sync": {"method": "diloco", "sync_every": [20, 40], "bits": 4}}
+    document["fleet"]["islands"][0]["plan"] = {"tp": 4, "recompute": "full"}
+    for ranked in found(document, top=4).ranked:
+        sync = ranked.scenario.plan.sync
+        assert (sync.method, sync.bits) == ("diloco", 4.0)
+        assert sync.sync_every in (20.0, 40.0)
+        for island, plan in zip(ranked.scenario.fleet.islands, ranked.scenario.plans, strict=True):
+            assert (plan.pp, plan.cp) == (1, 1.0)
+            if island.name == "a":
+                assert (plan.tp, plan.recompute) == (4.0, "full")
+            else:
+                assert plan.tp in (1.0, 2.0)
+
+
+@pytest.mark.parametrize("method", names())
+def test_no_choice_of_plans_is_below_its_bound(method: str) -> None:
+    document = drawn(7)
+    document["fleet"]["use"] = "all"
+    document["plan"]["sync"] = {"method": method}
+    answer = found(document)
+    team, goal, (way,) = answer.found.joined.rows[0].team, answer.found.goal, answer.found.ways
+    bound = Bound(team, way)
+    for chosen in itertools.product(*(range(len(one.tables)) for one in team.insides)):
+        whole = team.whole(chosen, way)
+        if whole is None:
+            continue
+        e = whole.estimate
+        value = assignments.figures(goal, team.islands, 1e10, e.step_time, e.tokens, 0.0).columns[0]
+        for depth in range(len(chosen) + 1):
+            assert assignments.floor(bound, goal, chosen[:depth]) <= value * (1.0 + 1e-12)
+    steps = [float(bound.step(key)) for key in np.geomspace(1e-3, 1e3, 60)]
+    assert all(later >= earlier * (1.0 - 1e-12) for earlier, later in itertools.pairwise(steps))
+
+
+def test_too_many_teams_are_climbed_and_the_gap_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = drawn(9)
+    document["fleet"]["use"] = "any"
+    exact = found(document, "cost")
+    monkeypatch.setattr(subsets, "MOST", 0)
+    climbed = found(document, "cost")
+    assert exact.best is not None
+    assert climbed.best is not None
+    assert exact.optimal
+    assert exact.best.value <= climbed.best.value <= exact.best.value * (1.0 + climbed.gap + 1e-9)
+
+
+def test_equal_islands_are_counted() -> None:
+    document = drawn(3)
+    document["fleet"] = {"islands": [{"name": "home", "gpus": "1xH100-SXM5-80GB", "count": 6}], "use": "any",
+                         "wan": {"default": {"bandwidth": "100 Mbps", "rtt": "30 ms"}}}  # fmt: skip
+    document["plan"] = {"tp": 1, "sync": {"method": "diloco", "sync_every": 50}}
+    answer = found(document)
+    assert answer.found.teams <= 6
+    assert len(answer.found.insides) == 1
+    sizes = {len(one.scenario.fleet.islands): one.value for one in answer.ranked}
+    assert min(sizes.values()) == answer.ranked[0].value
+
+
+def test_twenty_four_unlike_islands_take_less_than_thirty_seconds() -> None:
+    islands = [
+        {"name": f"i{at}", "accelerator": DEVICES[at % 4], "nodes": 1 + at // 4, "price": f"${1 + at % 3}/gpu/h"}
+        for at in range(24)
+    ]
+    document = {
+        "model": "llama-3.2-1b", "fleet": {"islands": islands, "wan": {"default": {"bandwidth": "10 Gbps", "rtt": "40 ms"}}},
+        "run": {"seq_len": 2048, "global_batch": 4096},
+        "plan": {
+            "pp": 1, "cp": 1, "sharding": "fsdp", "tp": [1, 2], "dp_replicate": 1, "reshard": True, "recompute": "none",
+            "micro_batch": [1, 2, 4], "sync": {"method": "diloco"},
+        },
+    }  # fmt: skip
+    began = time.perf_counter()
+    answer = found(document)
+    assert time.perf_counter() - began < 30.0
+    assert answer.best is not None
+    assert math.isfinite(answer.gap)
+    assert answer.gap < 0.25
+
+
+def test_leaving_out_an_island_that_only_slows_is_said() -> None:
+    document = drawn(11)
+    document["fleet"]["use"] = "all"
+    document["plan"]["sync"] = {"method": "every_step"}
+    document["fleet"]["wan"] = {
+        "default": {"bandwidth": "100 Gbps", "rtt": "1 ms"},
+        "sites": {"b": {"up": "20 Mbps", "down": "20 Mbps"}},
+    }
+    answer = found(document)
+    assert "b" in [name for name, _ in answer.without]
+    document["fleet"]["use"] = "any"
+    assert "b" not in [island.name for island in found(document).best.scenario.fleet.islands]  # type: ignore[union-attr]
+
+
+def test_a_stop_gives_what_was_found() -> None:
+    scenario = load(drawn(1), planning=True)
+    answer = plan_fleet(scenario, top=3, stop=lambda: True)
+    assert answer.stopped
+    assert not answer.optimal

@@ -1,7 +1,8 @@
 """The price list of the network between islands: what one message between cells takes, what is sent, what is narrowest.
 
 Cells are tuples of islands' places in `Wan.islands`. A cell of several islands holds its message in equal parts, one an island;
-each part passes between the islands of one position, and the slowest position counts. Sizes may be arrays.
+each part passes between the islands of one position, and the slowest position counts; an island that is in several positions, because
+its cell has fewer islands, shares its site and links among them. Sizes may be arrays.
 """
 
 from __future__ import annotations
@@ -95,10 +96,12 @@ def price(
     links = links_of(wan, segment)
     positions = max(len(cell) for cell in cells)
     size = np.asarray(one.size, dtype=float) / positions
+    groups = [[cell[place * len(cell) // positions] for cell in cells] for place in range(positions)]
+    if positions > 1:
+        links = links.parted(sum(_together(members, islands) for members in groups))
     shares, passages = np.zeros((islands, islands)), []
     with np.errstate(divide="ignore", invalid="ignore"):
-        for place in range(positions):
-            members = [cell[place * len(cell) // positions] for cell in cells]
+        for members in groups:
             passage = passing(_message(one, size, links.among(members), sync, [*accelerators], members))
             passages.append(passage)
             np.add.at(shares, np.ix_(members, members), passage.shares)
@@ -111,6 +114,13 @@ def price(
         egress=size * paid.sum(),
         narrowest=slowest.narrowest,
     )
+
+
+def _together(members: Sequence[int], islands: int) -> Array:
+    """1 for every pair of members, and for each with itself."""
+    found = np.zeros((islands, islands))
+    found[np.ix_(members, members)] = 1.0
+    return found
 
 
 def topology_of(one: Crossing, sync: Sync) -> str:
@@ -171,17 +181,39 @@ def _around(message: Message, ring: Ring) -> Array:
 
 
 def _tree(message: Message) -> Passage:
-    """All to one and back along the tree whose narrowest link is widest; its hops are as long as those of the shortest ring."""
+    """All to one and back along the tree whose narrowest link is widest, or along the widest ring without one of its links where that is
+    better; its hops are as long as those of the shortest ring."""
     links = message.links
-    shares, source, target = _widest_tree(np.minimum(links.rate, links.rate.T))
-    delay = message.calls * ring_front(links.rate, links.rtt)[-1].rtt / 2.0 / message.cells
+    front = ring_front(links.rate, links.rtt)
+    delay = message.calls * front[-1].rtt / 2.0 / message.cells
     depth = np.ceil(np.log2(message.cells))
-    rate = min(links.rate[source, target], links.rate[target, source])
-    return _alike(collective.relay_time(message.size, rate, depth, delay), shares, links.said(source, target))
+    trees = [_widest_tree(np.minimum(links.rate, links.rate.T), links.rtt + links.rtt.T), _chain(front[0], links)]
+    shares, (rate, said) = max(((tree, _slowest(tree, links)) for tree in trees), key=lambda one: one[1][0])
+    return _alike(collective.relay_time(message.size, rate, depth, delay), shares, said)
+
+
+def _slowest(tree: Array, links: Links) -> tuple[BytesPerS, str]:
+    """What a tree's narrowest link carries, and which that is: a member sends and takes in once for each of its neighbours, both ways
+    together."""
+    often = np.maximum(tree.sum(axis=1) / 2.0, 1.0)
+    rates = link.shared_rate(links.rate, links.up[:, None], often[:, None])
+    rates = np.where(tree > 0.0, link.shared_rate(rates, links.down[None, :], often[None, :]), np.inf)
+    source, target = (int(at) for at in np.unravel_index(int(np.argmin(rates)), rates.shape))
+    return rates[source, target], links.said(source, target, float(often[source]), float(often[target]))
+
+
+def _chain(ring: Ring, links: Links) -> Array:
+    """A ring without its narrowest link, both ways."""
+    at, to = np.array(ring.order), np.roll(ring.order, -1)
+    kept = np.arange(len(at)) != np.argmin(np.minimum(links.rate[at, to], links.rate[to, at]))
+    shares = np.zeros_like(links.rate)
+    shares[at[kept], to[kept]] = shares[to[kept], at[kept]] = 1.0
+    return shares
 
 
 def _star(message: Message) -> Passage:
-    """All to the server at once and back; the server is the member from which the slowest is nearest."""
+    """All to the server at once and back; the server is the member from which the slowest is nearest, of
+    equals the one from which all are."""
     links, others = message.links, message.cells - 1
     inward = np.asarray(link.shared_rate(links.rate, links.down[None, :], float(others)))
     outward = np.transpose(link.shared_rate(links.rate, links.up[:, None], float(others)))
@@ -194,7 +226,7 @@ def _star(message: Message) -> Passage:
         return np.where(apart[at], 0.0, there + back)
 
     largest = times(np.max(message.size), np.s_[:, :])
-    server = int(np.argmin(np.max(largest, axis=0)))
+    server = int(np.lexsort((largest.sum(axis=0), largest.max(axis=0)))[0])
     seconds = times(_last(message.size), np.s_[:, server])
     shares = np.zeros_like(links.rate)
     shares[server, :] = shares[:, server] = 1.0
@@ -270,17 +302,20 @@ def _last(number: Any) -> Array:
     return np.asarray(number, dtype=float)[..., None]
 
 
-def _widest_tree(rates: Array) -> tuple[Array, int, int]:
-    """What passes between whom (once each way over the links of the tree), and the ends of its narrowest link."""
+def _widest_tree(rates: Array, trips: Array) -> Array:
+    """What passes between whom, once each way over the links of the tree; of links equally wide, the shorter."""
+    order = np.lexsort((-trips.ravel(), rates.ravel()))
+    wide = np.empty(rates.size)
+    wide[order] = np.cumsum(np.r_[0, np.diff(rates.ravel()[order]) != 0] | np.r_[0, np.diff(trips.ravel()[order]) != 0])
+    wide = wide.reshape(rates.shape)
     shares = np.zeros_like(rates)
-    joined, best, parent = np.zeros(len(rates), dtype=bool), rates[0].copy(), np.zeros(len(rates), dtype=int)
-    joined[0], narrowest = True, (np.inf, 0, 0)
+    joined, best, parent = np.zeros(len(rates), dtype=bool), wide[0].copy(), np.zeros(len(rates), dtype=int)
+    joined[0] = True
     for _ in range(len(rates) - 1):
         new = int(np.argmax(np.where(joined, -np.inf, best)))
         old = int(parent[new])
         shares[old, new] = shares[new, old] = 1.0
-        narrowest = min(narrowest, (float(best[new]), old, new))
         joined[new] = True
-        closer = rates[new] > best
-        best, parent = np.where(closer, rates[new], best), np.where(closer, new, parent)
-    return shares, narrowest[1], narrowest[2]
+        closer = wide[new] > best
+        best, parent = np.where(closer, wide[new], best), np.where(closer, new, parent)
+    return shares

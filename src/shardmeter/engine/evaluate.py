@@ -31,7 +31,7 @@ from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import fsdp, precision
+from shardmeter.strategies import data, fsdp, precision
 
 Priced: TypeAlias = tuple[Work, Prices, dict[str, Piece], list[MicroBatch]]
 """Demands of one step, their prices, one piece of every block at these, and the micro-batch of every kind of stage."""
@@ -132,7 +132,7 @@ def _spread(ready: Priced, plan: Plan) -> Seconds:
     """An all-gather over the ranks that hold the same parameters, at one byte each of the stage that holds most."""
     work, price, _, _ = ready
     sharded = fsdp.applies(plan)
-    axes = ("dp_replicate",) if sharded else ("dp_shard", "dp_replicate")
+    axes = fsdp.REPLICATE if sharded else data.GROUP
     held: Count = 0.0
     for one in (demand.gradient_parameters(work, stage) for stage in work.stages):
         held = np.maximum(held, one.sharded(plan) if sharded else one.all)

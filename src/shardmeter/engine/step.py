@@ -117,13 +117,13 @@ def _along(work: Work, stages: list[MicroBatch], plan: Plan, stack: Stack, hops:
     """Seconds of the micro-batches over unlike links, (without sends, with them)."""
     phase = "weight_grad" if parted(plan) else "input_grad"
     slots = [_evened(slot, work.micro_batches, phase) for slot in slots_of(work, stages, plan)]
-    none = changed(hops, wire=(0.0,) * len(hops.wire), delay=(0.0,) * len(hops.delay))
+    none = changed(hops, wire=(0.0,) * len(hops.wire), delay=(0.0,) * len(hops.delay), busiest=0.0)
     passes = round(float(work.micro_batches))
     still, moving = (
         long_makespan(plan.schedule, slots, passes, plan.virtual_stages, one, beside=stack.pipeline_overlap)
         for one in (none, hops)
     )
-    return still, moving
+    return still, np.maximum(moving, hops.busiest)
 
 
 def slowest_pieces(

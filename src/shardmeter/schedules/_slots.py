@@ -63,6 +63,8 @@ class Hops:
 
     wire: tuple[Seconds, ...]
     delay: tuple[Seconds, ...]
+    busiest: Seconds = 0.0
+    """Seconds of a step that the line is busy which most boundaries share: no step is shorter."""
 
 
 @record

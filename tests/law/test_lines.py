@@ -1,0 +1,142 @@
+"""No line carries more than it can: whatever passes between islands takes at least its bytes over the line's rate."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shardmeter
+from shardmeter.core.record import changed
+from shardmeter.engine.crossing import WORDS, Crossed, price
+from shardmeter.specs import Crossing, Sync, Wan
+
+ROUNDING = 1e-9
+TOPOLOGIES = [(word, "all_gather" if word == "all_gather" else "all_reduce") for word in WORDS] + [("auto", "exchange")]
+
+
+def drawn(seed: int, members: int) -> Wan:
+    """A network of unlike links and sites."""
+    draw = np.random.default_rng(seed)
+    trips = 10.0 ** draw.uniform(-4.0, -1.0, (members, members))
+    rates = [10.0 ** draw.uniform(7.0, 9.0, shape) for shape in ((members, members), members, members)]
+    return Wan(
+        islands=tuple(f"i{at}" for at in range(members)), bandwidth=rates[0], rtt=(trips + trips.T) / 2.0, loss=0.0, window=1e9,
+        streams=64.0, lanes=1.0, egress=10.0 ** draw.uniform(-2.0, 0.0, (members, members)) / 1e9, up=rates[1], down=rates[2],
+        transport=("lossless",) * members,
+    )  # fmt: skip
+
+
+def crossed(wan: Wan, topology: str, collective: str, cells: list[tuple[int, ...]] | None = None) -> Crossed:
+    one = Crossing(label="message", collective=collective, size=3e9)
+    return price(one, wan, cells or [(at,) for at in range(len(wan.islands))], Sync(topology=topology))
+
+
+@pytest.mark.parametrize(("topology", "collective"), TOPOLOGIES, ids=str)
+def test_nothing_leaves_a_site_faster_than_its_line(topology: str, collective: str) -> None:
+    for seed in range(20):
+        for members in (2, 3, 5, 9):
+            wan = drawn(seed, members)
+            found = crossed(wan, topology, collective)
+            assert found.seconds >= np.max(found.sent / wan.up) * (1.0 - ROUNDING)
+
+
+@pytest.mark.parametrize(("topology", "collective"), TOPOLOGIES, ids=str)
+def test_how_islands_are_numbered_changes_nothing(topology: str, collective: str) -> None:
+    for seed in range(20):
+        for members in (3, 4, 6):
+            wan = drawn(seed, members)
+            wan = changed(wan, up=wan.up / 30.0, down=wan.down / 30.0)  # sites bind: many links are alike
+            order = np.random.default_rng(seed).permutation(members)
+            grid = np.ix_(order, order)
+            other = changed(
+                wan, islands=tuple(wan.islands[at] for at in order), up=wan.up[order], down=wan.down[order],
+                **{name: getattr(wan, name)[grid] for name in ("bandwidth", "rtt", "egress")},
+            )  # fmt: skip
+            one, two = crossed(wan, topology, collective), crossed(other, topology, collective)
+            assert two.seconds == pytest.approx(one.seconds, rel=1e-9)
+            assert two.egress == pytest.approx(one.egress, rel=1e-9)
+            assert two.sent == pytest.approx(one.sent[order], rel=1e-9)
+
+
+@pytest.mark.parametrize(("topology", "collective"), TOPOLOGIES, ids=str)
+def test_more_bandwidth_of_some_links_is_never_slower(topology: str, collective: str) -> None:
+    for seed in range(20):
+        for members in (3, 4, 6):
+            wan, draw = drawn(seed, members), np.random.default_rng(seed)
+            faster = [getattr(wan, name) * draw.choice([1.0, 2.0], np.shape(getattr(wan, name)))
+                      for name in ("bandwidth", "up", "down")]  # fmt: skip
+            better = changed(wan, bandwidth=faster[0], up=faster[1], down=faster[2])
+            now, before = crossed(better, topology, collective), crossed(wan, topology, collective)
+            assert now.seconds <= before.seconds * (1.0 + ROUNDING)
+
+
+@pytest.mark.parametrize(("topology", "collective"), TOPOLOGIES, ids=str)
+def test_an_island_that_stands_for_several_positions_shares_its_line_among_them(topology: str, collective: str) -> None:
+    """Cells of unlike numbers of islands: the parts of a message pass at the same time."""
+    for seed in range(20):
+        wan = drawn(seed, 6)
+        found = crossed(wan, topology, collective, [(0, 1, 2), (3,), (4, 5)])
+        assert found.seconds >= np.max(found.sent / wan.up) * (1.0 - ROUNDING)
+
+
+# ---- axes across islands ---------------------------------------------------------------------------------------------------------
+
+GOOD: dict[str, Any] = {
+    "model": "llama-3.1-8b",
+    "fleet": {"islands": [{"name": name, "accelerator": "H100-SXM5-80GB", "nodes": 2} for name in ("a", "b")]},
+    "run": {"seq_len": 8192, "global_batch": 64},
+}
+PIPELINE = {"sharding": "zero1", "tp": 4, "recompute": "full"}
+PLACED: list[dict[str, Any]] = [
+    PIPELINE | {"dp_shard": 4, "placement": {"pp": ["a", "b"]}},
+    PIPELINE | {"dp_shard": 2, "placement": {"pp": ["a", "b", "a", "b"]}},
+    PIPELINE | {"dp_shard": 2, "placement": {"pp": ["a", "b", "a", "b"]}, "schedule": "gpipe"},
+    *(
+        PIPELINE | {"dp_shard": dp, "placement": {"pp": cell}, "schedule": "interleaved", "virtual_stages": rounds}
+        for rounds in (2, 4)
+        for dp, cell in ((4, ["a", "b"]), (2, ["a", "a", "b", "b"]), (2, ["a", "b", "a", "b"]))
+    ),
+    {"sharding": "fsdp", "dp_shard": "auto", "placement": {"dp_shard": ["a", "b"]}},
+    {"sharding": "fsdp", "dp_shard": "auto", "reshard": False, "placement": {"dp_shard": ["a", "b"]}},
+    {"sharding": "fsdp", "dp_shard": "auto", "trainable": "lora(r=16)", "placement": {"dp_shard": ["a", "b"]}},
+]
+
+
+def answer(plan: dict[str, Any], islands: dict[str, Any] | None = None, **wan: Any) -> dict[str, Any]:
+    made = copy.deepcopy(GOOD) | {"plan": plan}
+    for island in made["fleet"]["islands"]:
+        island |= islands or {}
+    made["fleet"]["wan"] = {"default": {"bandwidth": "1 Gbps", "rtt": "1 ms", "transport": "lossless"} | wan}
+    found: dict[str, Any] = shardmeter.predict(made).to_dict()
+    return found
+
+
+@pytest.mark.parametrize("plan", PLACED, ids=str)
+def test_a_step_is_no_shorter_than_its_bytes_take_between_islands(plan: dict[str, Any]) -> None:
+    found = answer(plan)
+    for island in found["islands"]:
+        assert found["step_time_s"] >= island["sent_bytes"] / 125e6 * (1.0 - ROUNDING)
+        assert island["sent_bytes"] > 0.0
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 4])
+def test_bytes_of_a_pipeline_follow_its_chunks(rounds: int) -> None:
+    """Every boundary is passed once a chunk, the one back to the first stage once less."""
+    schedule = {"schedule": "interleaved", "virtual_stages": rounds} if rounds > 1 else {}
+    activations = 64 * 8192 * 4096 * 2
+    for cell, dp, crossing in ((["a", "b"], 4, 1), (["a", "a", "b", "b"], 2, 1), (["a", "b", "a", "b"], 2, 3)):
+        found = answer(PIPELINE | {"dp_shard": dp, "placement": {"pp": cell}} | schedule)
+        for island in found["islands"]:
+            assert island["sent_bytes"] == pytest.approx((crossing * rounds + rounds - 1) * activations, rel=1e-9)
+
+
+def test_a_stage_has_the_lanes_of_its_own_nodes() -> None:
+    """Of two nodes with a line each, the boundary of two stages on an island uses one."""
+    whole = answer(PIPELINE | {"dp_shard": 4, "placement": {"pp": ["a", "b"]}}, shared="node")
+    halved = answer(PIPELINE | {"dp_shard": 2, "placement": {"pp": ["a", "a", "b", "b"]}}, shared="node")
+    for found, lines in ((whole, 2), (halved, 1)):
+        assert found["step_time_s"] >= found["islands"][0]["sent_bytes"] / (lines * 125e6)
+    assert halved["step_time_s"] > 1.5 * whole["step_time_s"]

@@ -14,6 +14,7 @@ import numpy as np
 from shardmeter.core.record import changed, record, stacked, structure
 from shardmeter.core.units import Number
 from shardmeter.engine.evaluate import evaluate, step_time
+from shardmeter.engine.links import bounded
 from shardmeter.engine.piped import piped
 from shardmeter.engine.placed import placed
 from shardmeter.specs import Estimate, Fleet, Island, Model, Plan, Run, Stack
@@ -65,14 +66,15 @@ def inner_steps(
         stack,
     )
     found |= {at: one for (at, _), one in zip(single, own, strict=True)}
+    wan = None if fleet.wan is None else bounded(fleet.wan, fleet.islands)
     for cell, run in zip(cells, runs, strict=True):
         if cell.axis:
             members = [fleet.islands[at] for at in cell.islands]
             if cell.axis == "pp":
                 of = {at: fleet.islands[at] for at in cell.islands}
-                one = piped(model, of, {at: plans[at] for at in cell.islands}, cell, fleet.wan, run, stack)
+                one = piped(model, of, {at: plans[at] for at in cell.islands}, cell, wan, run, stack)
             else:
-                one = placed(model, members, cell, [plans[at] for at in cell.islands], fleet.wan, run, stack)
+                one = placed(model, members, cell, [plans[at] for at in cell.islands], wan, run, stack)
             found |= dict(zip(cell.islands, _parts(one, members), strict=True))
     return tuple(found[at] for at in range(len(fleet.islands)))
 

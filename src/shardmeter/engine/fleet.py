@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,6 +13,7 @@ from shardmeter.engine import round as rounds
 from shardmeter.engine.cells import cells_of, inner_steps
 from shardmeter.engine.crossing import Crossed
 from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.links import bounded
 from shardmeter.engine.round import Folded, Pace
 from shardmeter.engine.sharing import shared
 from shardmeter.physics import memory_bound
@@ -188,24 +188,6 @@ def spread_inside(charge: Crossed, one: Crossing, parts: Sequence[Part]) -> Cros
     if np.ndim(charge.seconds) > np.ndim(inside):  # of every cell
         inside, chunks = _last(inside), _last(chunks)
     return changed(charge, seconds=hierarchical_time(0.0, charge.seconds, inside, chunks))
-
-
-def bounded(wan: Wan, islands: Sequence[Island]) -> Wan:
-    """The network with each site's rates cut to what all adapters of its island carry together. An island whose adapters are not
-    known is not cut."""
-    ports = np.array([_ports(island) for island in islands])
-    return changed(wan, up=np.minimum(wan.up, ports), down=np.minimum(wan.down, ports))
-
-
-def _ports(island: Island) -> float:
-    """B/s out of an island through its own adapters."""
-    if len(island.tiers) > 1:
-        return float(island.tiers[-1].bandwidth * island.tiers[-1].share * island.gpus)
-    fabric = island.outside
-    if fabric is None:
-        return math.inf
-    adapters = island.gpus_per_node if fabric.nics_per_node is None else fabric.nics_per_node
-    return float(fabric.bandwidth * fabric.share * adapters * island.nodes)
 
 
 def _last(number: Number) -> Number:

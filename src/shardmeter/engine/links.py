@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,6 +13,7 @@ from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes
 from shardmeter.physics import wan as link
+from shardmeter.specs.fleet import Island
 from shardmeter.specs.wan import TRANSPORTS, Wan
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -74,6 +77,24 @@ class Links:
 
 LIMITS = ("the link", "what leaves the site", "what comes into the site", "window of {streams}", "loss on {streams}")
 """What can set the rate of a pair."""
+
+
+def bounded(wan: Wan, islands: Sequence[Island]) -> Wan:
+    """The network with each site's rates cut to what all adapters of its island carry together. An island whose adapters are not
+    known is not cut."""
+    ports = np.array([_ports(island) for island in islands])
+    return changed(wan, up=np.minimum(wan.up, ports), down=np.minimum(wan.down, ports))
+
+
+def _ports(island: Island) -> float:
+    """B/s out of an island through its own adapters."""
+    if len(island.tiers) > 1:
+        return float(island.tiers[-1].bandwidth * island.tiers[-1].share * island.gpus)
+    fabric = island.outside
+    if fabric is None:
+        return math.inf
+    adapters = island.gpus_per_node if fabric.nics_per_node is None else fabric.nics_per_node
+    return float(fabric.bandwidth * fabric.share * adapters * island.nodes)
 
 
 def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:

@@ -5,19 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed
 from shardmeter.engine import split
 from shardmeter.engine.cells import Cell, inner_steps, step_times
+from shardmeter.engine.placed import spread
 from shardmeter.schedules import traits
 from shardmeter.specs import Fleet, Island, Model, Plan, Run, Stack
 
 
-class IndivisibleBatch(ValueError):
+class IndivisibleBatch(BadScenario):
     """No whole micro-batches of the islands make up the global batch; `near` can be split."""
 
     def __init__(self, batch: float, near: Sequence[float], units: Sequence[float]) -> None:
-        super().__init__(f"global_batch = {batch:g} is not made of whole micro-batches of the islands")
         self.batch, self.near, self.units = batch, tuple(near), tuple(units)
+        each = ", ".join(f"{one:g}" for one in dict.fromkeys(units))
+        broken = Violation(
+            field="run.global_batch",
+            says=f"global_batch = {batch:g} is not made of whole passes of the islands, which take {each} sequences each",
+            rule="every island takes whole micro-batches of all its data-parallel ranks",
+            way_out=" or ".join(f"{one:g}" for one in self.near),
+        )
+        super().__init__("the global batch cannot be shared among the islands", [broken])
 
 
 def shared(
@@ -32,7 +41,7 @@ def shared(
     """The run of every cell, with its part of the global batch: so that the slowest is as fast as it can be, or equal parts.
     `plans` are those of the islands. Raises IndivisibleBatch."""
     batch = float(run.global_batch)
-    units = [unit(plans[cell.islands[0]]) for cell in cells]
+    units = [unit(_whole(fleet, cell, plans)) for cell in cells]
     if rule == "equal" or _alike(fleet, cells, plans):
         shares = [split.Share(unit=one, least=least, start=0.0, each=1.0) for one, least in units]
         parts = split.equally(batch, shares) or (split.by_speed(batch, shares) if rule != "equal" else None)
@@ -40,7 +49,8 @@ def shared(
         shares = _shares(model, fleet, cells, plans, run, stack, units)
         parts = split.by_speed(batch, shares)
     if parts is None:
-        raise IndivisibleBatch(batch, split.nearest(batch, shares), [one for one, _ in units])
+        near = split.nearest(batch, shares, split.equally if rule == "equal" else split.by_speed)
+        raise IndivisibleBatch(batch, near, [one for one, _ in units])
     return tuple(changed(run, global_batch=part) for part in parts)
 
 
@@ -51,6 +61,16 @@ def unit(plan: Plan) -> tuple[float, float]:
         return each_pass, each_pass
     step = pp if kind.groups else 2.0 if kind.even else 1.0
     return each_pass * step, each_pass * step * max(math.ceil(kind.rounds * pp / step), 1.0)
+
+
+def _whole(fleet: Fleet, cell: Cell, plans: Sequence[Plan]) -> Plan:
+    """The plan of a cell, with the whole of the axis that joins its islands."""
+    own = plans[cell.islands[0]]
+    if not cell.axis:
+        return own
+    if cell.axis == "pp":
+        return changed(own, pp=len(cell.steps))
+    return spread(own, cell.axis, [fleet.islands[at] for at in cell.islands])
 
 
 def _alike(fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +31,8 @@ class Share:
 def by_speed(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
     """Sequences of every cell that add to the batch and make the longest step shortest; None if no whole units do.
 
-    Exact where all units are equal (the next unit goes to whoever ends first with it); where they are not, the same with the
-    largest units first, and what is then left given to those whose unit fits it. Equal cells take equal parts, the earlier ones
-    the rest."""
+    Exact where all units are equal: the next unit goes to whoever ends first with it. Where they are not, the best of all splits
+    within some units of that one (`_evened`). Equal cells take equal parts, the earlier ones the rest."""
     given = [share.least for share in shares]
     left = batch - sum(given)
     if left < 0.0:
@@ -48,7 +47,9 @@ def by_speed(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
         if unit <= left:
             given[at], left = given[at] + unit, left - unit
             heapq.heappush(queue, (shares[at].lasts(given[at] + unit), at))
-    return tuple(given) if left == 0.0 else _repaired(given, left, shares)
+    if len({share.unit for share in shares}) == 1:
+        return tuple(given) if left == 0.0 else None
+    return _evened(given, left, shares)
 
 
 def equally(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
@@ -58,12 +59,18 @@ def equally(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
     return (part,) * len(shares) if fits else None
 
 
-def nearest(batch: float, shares: Sequence[Share]) -> tuple[float, ...]:
-    """Batches near one that cannot be split which can."""
-    least = sum(share.least for share in shares)
-    unit = min(share.unit for share in shares)
-    below = least + math.floor(max(batch - least, 0.0) / unit) * unit
-    return tuple(sorted({one for one in (below, below + unit) if one >= least}))
+def nearest(
+    batch: float, shares: Sequence[Share], rule: Callable[[float, Sequence[Share]], tuple[float, ...] | None] = by_speed
+) -> tuple[float, ...]:
+    """Batches near one that cannot be split by a rule which can: the next below and the next above."""
+    units, least = [int(share.unit) for share in shares], sum(share.least for share in shares)
+    step = float(math.gcd(*units))
+    start = least + math.floor((batch - least) / step) * step
+    most = len(shares) * (math.lcm(*units) + max(share.least for share in shares))
+    reach = range(int(most / step) + 1)
+    ways = ((start - step * at for at in reach), (max(start + step, least) + step * at for at in reach))
+    found = (next((one for one in way if rule(one, shares) is not None), None) for way in ways)
+    return tuple(one for one in found if one is not None)
 
 
 def _level(given: list[float], shares: Sequence[Share], left: float) -> None:
@@ -87,16 +94,47 @@ def _level(given: list[float], shares: Sequence[Share], left: float) -> None:
         given[at] += float(more)
 
 
-def _repaired(given: list[float], left: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
-    """What is left over given by taking units back from one cell to fill another's: the first exchange that comes out even."""
-    for at, share in enumerate(shares):
-        for other, taker in enumerate(shares):
-            if other == at:
-                continue
-            for back in range(1, int(taker.unit) // math.gcd(int(share.unit), int(taker.unit)) + 1):
-                freed = left + back * share.unit
-                if given[at] - back * share.unit >= share.least and freed % taker.unit == 0.0:
-                    given[at] -= back * share.unit
-                    given[other] += freed
-                    return tuple(given)
-    return None
+def _evened(given: Sequence[float], left: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
+    """The split whose longest step is shortest among those that change what is given by so much that it comes out even: the best way
+    to every sum of changes, cell after cell. Changes go as far as the units' common multiple or, where one unit divides all, the
+    largest."""
+    units = [int(share.unit) for share in shares]
+    step, most = math.gcd(*units), max(units)
+    span = min(math.lcm(*units) if min(units) > step else most, WINDOW * most) // step
+    if left % step or left > span * step:
+        return None
+    best = np.full(2 * span + 1, np.inf)
+    best[span] = 0.0
+    picked = []
+    for now, unit, share in zip(given, units, shares, strict=True):
+        after, pick = np.full_like(best, np.inf), np.zeros(len(best), dtype=int)
+        reach = span * step // unit
+        for change in sorted(range(-min(reach, int((now - share.least) // unit)), reach + 1), key=abs):
+            lasts = np.maximum(_moved(best, change * unit // step), share.lasts(now + change * unit))
+            better = lasts < after
+            after, pick = np.where(better, lasts, after), np.where(better, change, pick)
+        best = after
+        picked.append(pick)
+    at = span + int(left) // step
+    if not np.isfinite(best[at]):
+        return None
+    made = list(given)
+    for number in reversed(range(len(made))):
+        change = int(picked[number][at])
+        made[number] += change * units[number]
+        at -= change * units[number] // step
+    return tuple(made)
+
+
+WINDOW = 8
+"""Largest units that a cell's part may change by to come out even."""
+
+
+def _moved(values: npt.NDArray[np.float64], by: int) -> npt.NDArray[np.float64]:
+    """Values a number of places further on; infinite where none came from."""
+    moved = np.full_like(values, np.inf)
+    if by >= 0:
+        moved[by:] = values[: len(values) - by]
+    else:
+        moved[:by] = values[-by:]
+    return moved

@@ -33,12 +33,22 @@ class Crossed:
 
     seconds: Seconds
     """Of shape (…), until the last cell has it; (…, cells) where each has its own."""
-    sent: Bytes
-    """(…, islands): what leaves each island."""
-    egress: Usd
-    """What that costs, all islands together; NaN where a price is not known."""
+    caused: Bytes
+    """(…, cells, islands): what leaves each island for the exchange of each cell."""
+    charged: Usd
+    """(…, cells): what that costs, all islands together; NaN where a price is not known."""
     narrowest: str
     """The pair that is slowest, and why."""
+
+    @property
+    def sent(self) -> Bytes:
+        """(…, islands): what leaves each island, every cell exchanging once."""
+        return np.asarray(self.caused).sum(axis=-2)
+
+    @property
+    def egress(self) -> Usd:
+        """What that costs, all islands together."""
+        return np.asarray(self.charged).sum(axis=-1)
 
 
 @record
@@ -66,6 +76,8 @@ class Passage:
     seconds: Array
     shares: Array
     narrowest: str
+    server: int = -1
+    """The cell that answers the others: what it sends is for their exchanges, of the rest each cell's own; −1 = none."""
 
 
 def price(
@@ -89,8 +101,8 @@ def price(
         nothing = 0.0 * np.asarray(one.size, dtype=float)
         return Crossed(
             seconds=nothing[..., None] if own else nothing,
-            sent=np.multiply.outer(nothing, np.zeros(islands)),
-            egress=nothing,
+            caused=np.multiply.outer(nothing, np.zeros((len(cells), islands))),
+            charged=np.multiply.outer(nothing, np.zeros(len(cells))),
             narrowest="",
         )
     links = links_of(wan, segment)
@@ -99,19 +111,22 @@ def price(
     groups = [[cell[place * len(cell) // positions] for cell in cells] for place in range(positions)]
     if positions > 1:
         links = links.parted(sum(_together(members, islands) for members in groups))
-    shares, passages = np.zeros((islands, islands)), []
+    caused, charged, passages = np.zeros((len(cells), islands)), np.zeros(len(cells)), []
     with np.errstate(divide="ignore", invalid="ignore"):
         for members in groups:
             passage = passing(_message(one, size, links.among(members), sync, [*accelerators], members))
             passages.append(passage)
-            np.add.at(shares, np.ix_(members, members), passage.shares)
+            source, target = np.nonzero(passage.shares)
+            owner, gone = np.where(source == passage.server, target, source), passage.shares[source, target]
+            at, to = np.array(members)[source], np.array(members)[target]
+            np.add.at(caused, (owner, at), gone)
+            np.add.at(charged, owner, gone * links.egress[at, to])
     seconds = np.maximum.reduce([passage.seconds for passage in passages])
     slowest = max(passages, key=lambda passage: float(np.max(passage.seconds)))
-    paid = np.where(shares > 0.0, shares * links.egress, 0.0)
     return Crossed(
         seconds=seconds if own else np.max(seconds, axis=-1),
-        sent=np.multiply.outer(size, shares.sum(axis=1)),
-        egress=size * paid.sum(),
+        caused=np.multiply.outer(size, caused),
+        charged=np.multiply.outer(size, charged),
         narrowest=slowest.narrowest,
     )
 
@@ -232,7 +247,9 @@ def _star(message: Message) -> Passage:
     shares[server, :] = shares[:, server] = 1.0
     shares[server, server] = 0.0
     slowest = int(np.argmax(largest[:, server]))
-    return Passage(seconds=seconds, shares=shares, narrowest=links.said(slowest, server, coming=others))
+    return Passage(
+        seconds=seconds, shares=shares, narrowest=links.said(slowest, server, coming=others), server=server
+    )
 
 
 def _all_gather(message: Message) -> Passage:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Bytes, Number, Seconds
+from shardmeter.core.units import Bytes, Number, Seconds, Usd
 from shardmeter.engine import add, crossing
 from shardmeter.engine import round as rounds
 from shardmeter.engine.cells import cells_of, inner_steps
@@ -52,6 +52,8 @@ class Whole:
     """What one message of each crossing takes."""
     sent: tuple[Bytes, ...] = ()
     """Bytes that each island sends to others in a round."""
+    egress: Usd = 0.0
+    """What they cost, all islands together; NaN where a price is not known."""
     critical: int = 0
     """The island that sets the pace."""
     inner: tuple[Estimate, ...] = ()
@@ -165,8 +167,11 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
     )
     folded = rounds.fold(asked, pace_of(parts, asked), tuple(one.seconds for one in priced), plan.sync.grace)
     sent: Number = np.array([float(part.estimate.ends.sent) for part in parts]) * _last(asked.steps)
+    egress: Usd = add.folded(part.estimate.ends.egress for part in parts) * asked.steps
     for one, charge in zip(asked.crossings, priced, strict=True):
-        sent = sent + np.asarray(charge.sent) * _last(one.messages)
+        often = folded.exchanges * _last(one.messages)
+        sent = sent + np.sum(charge.caused * _last(often), axis=-2)
+        egress = egress + np.sum(charge.charged * often, axis=-1)
     return Whole(
         parts=parts,
         estimate=_estimate(parts, asked, folded),
@@ -174,6 +179,7 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         folded=folded,
         priced=priced,
         sent=tuple(np.moveaxis(np.asarray(sent), -1, 0)),
+        egress=egress,
         critical=_critical(parts, folded),
     )
 

@@ -104,11 +104,7 @@ def egress(whole: Whole) -> tuple[float, float | None]:
     if whole.round is None:
         return 0.0, 0.0
     steps = _plain(whole.round.steps)
-    cost = sum(
-        _plain(one.messages) * _plain(p.egress) for one, p in zip(whole.round.crossings, whole.priced, strict=True)
-    )
-    cost = cost / steps + sum(_plain(part.estimate.ends.egress) for part in whole.parts)
-    sent = sum(_plain(one) for one in whole.sent) / steps
+    sent, cost = sum(_plain(one) for one in whole.sent) / steps, _plain(whole.egress) / steps
     return sent, cost if np.isfinite(cost) else None
 
 

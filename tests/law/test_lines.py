@@ -43,6 +43,18 @@ def test_nothing_leaves_a_site_faster_than_its_line(topology: str, collective: s
             assert found.seconds >= np.max(found.sent / wan.up) * (1.0 - ROUNDING)
 
 
+@pytest.mark.parametrize("topology", ["ring", "tree", "star", "sharded_star"])
+def test_gathered_messages_reach_every_cell_whole(topology: str) -> None:
+    """No way makes M messages that are not averaged fewer bytes; of a mean, each passes 2·(M − 1) times in all."""
+    for members in (2, 3, 5, 9):
+        wan = drawn(members, members)
+        gathered, mean = (crossed(wan, topology, collective) for collective in ("all_gather", "all_reduce"))
+        assert gathered.sent.sum() == pytest.approx(members * (members - 1) * 3e9)
+        assert mean.sent.sum() == pytest.approx(2 * (members - 1) * 3e9)
+        assert gathered.seconds >= mean.seconds * (1.0 - ROUNDING)
+        assert gathered.seconds >= np.max(gathered.sent / wan.up) * (1.0 - ROUNDING)
+
+
 @pytest.mark.parametrize(("topology", "collective"), TOPOLOGIES, ids=str)
 def test_how_islands_are_numbered_changes_nothing(topology: str, collective: str) -> None:
     for seed in range(20):

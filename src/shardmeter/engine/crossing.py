@@ -62,6 +62,8 @@ class Message:
     """Rings side by side, each over one rank of every island."""
     ranks: Count
     """Accelerators of all islands together where one ring goes through all of them, else 0."""
+    back: Count = 1.0
+    """What comes back from a server, over the message: all of the others' where they are not averaged."""
 
     @property
     def cells(self) -> int:
@@ -94,8 +96,10 @@ def price(
 
     `own`: seconds of every cell, else of the slowest. `accelerators` of every island: hierarchical messages pass in as many rings
     side by side as the smallest island has; without it as many as the link has lanes. Raises UnknownName for a topology that is
-    none. One cell: nothing. Leaves out: messages of other crossings on the wire."""
-    passing = TOPOLOGIES[topology_of(one, sync)]
+    none. One cell: nothing. Messages that are gathered, not averaged, pass whole by every topology: with a server all of the others'
+    come back, and a ring, a tree and servers of parts carry M/2 times what they carry of a mean. Leaves out: messages of other crossings on the wire."""
+    topology = topology_of(one, sync)
+    passing, gathers = TOPOLOGIES[topology], one.collective == "all_gather" and topology != "all_gather"
     islands = len(wan.islands)
     if len(cells) < 2:
         nothing = 0.0 * np.asarray(one.size, dtype=float)
@@ -108,13 +112,16 @@ def price(
     links = links_of(wan, segment)
     positions = max(len(cell) for cell in cells)
     size = np.asarray(one.size, dtype=float) / positions
+    if gathers and topology != "star":
+        size = size * len(cells) / 2.0
     groups = [[cell[place * len(cell) // positions] for cell in cells] for place in range(positions)]
     if positions > 1:
         links = links.parted(sum(_together(members, islands) for members in groups))
     caused, charged, passages = np.zeros((len(cells), islands)), np.zeros(len(cells)), []
     with np.errstate(divide="ignore", invalid="ignore"):
         for members in groups:
-            passage = passing(_message(one, size, links.among(members), sync, [*accelerators], members))
+            message = _message(one, size, links.among(members), sync, [*accelerators], members)
+            passage = passing(changed(message, back=len(cells) - 1.0) if gathers else message)
             passages.append(passage)
             source, target = np.nonzero(passage.shares)
             owner, gone = np.where(source == passage.server, target, source), passage.shares[source, target]
@@ -237,14 +244,14 @@ def _star(message: Message) -> Passage:
     def times(size: Bytes, at: Any) -> Array:
         """Of members (rows) to and from servers (columns)."""
         there = _passed(size, inward[at], links.rtt[at], links.first[at], message.calls)
-        back = _passed(size, outward[at], links.rtt.T[at], links.first.T[at], message.calls)
+        back = _passed(message.back * size, outward[at], links.rtt.T[at], links.first.T[at], message.calls)
         return np.where(apart[at], 0.0, there + back)
 
     largest = times(np.max(message.size), np.s_[:, :])
     server = int(np.lexsort((largest.sum(axis=0), largest.max(axis=0)))[0])
     seconds = times(_last(message.size), np.s_[:, server])
     shares = np.zeros_like(links.rate)
-    shares[server, :] = shares[:, server] = 1.0
+    shares[server, :], shares[:, server] = message.back, 1.0
     shares[server, server] = 0.0
     slowest = int(np.argmax(largest[:, server]))
     return Passage(

@@ -103,12 +103,12 @@ def assembled(
         compute_seconds=busy,
         gpus=island.gpus,
         peak_flops=island.gpus * device.peak.get("bf16", device.peak.get("fp16", math.nan)),
-        ends=ends(model, ready, terms, plan),
+        ends=ends(model, ready, terms, plan, held or work),
     )
 
 
-def ends(model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan) -> Ends:
-    """How a step ends. Leaves out: stages whose last gradients are further behind than the first one's."""
+def ends(model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan, held: Work) -> Ends:
+    """How a step ends; `held`: the stages of the island. Leaves out: stages whose last gradients are further behind than the first one's."""
     work, _, _, stages = ready
     first = stages[work.runs[0][0]]
     shown: Seconds = 0.0
@@ -116,8 +116,8 @@ def ends(model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan) -> En
         if term.label == "gradient reduction":
             shown = shown + term.seconds
     shard: Count = 0.0
-    for held, part in demand.devices(work, plan):
-        shard = np.maximum(shard, demand.owned(work, plan, held, part)[0])
+    for own, part in demand.devices(held, plan):
+        shard = np.maximum(shard, demand.owned(held, plan, own, part)[0])
     return Ends(
         backward=first.slot.backward + first.slot.ending,
         pieces=float(max(first.stage.layers, 1)),

@@ -152,3 +152,48 @@ def test_a_stage_has_the_lanes_of_its_own_nodes() -> None:
     for found, lines in ((whole, 2), (halved, 1)):
         assert found["step_time_s"] >= found["islands"][0]["sent_bytes"] / (lines * 125e6)
     assert halved["step_time_s"] > 1.5 * whole["step_time_s"]
+
+
+@pytest.mark.parametrize("plan", [
+    {"sharding": "fsdp"},
+    {"sharding": "fsdp", "placement": {"dp_shard": ["a", "b"]}},
+    PIPELINE | {"dp_shard": 4, "placement": {"pp": ["a", "b"]}},
+], ids=str)  # fmt: skip
+def test_no_line_is_wider_than_the_adapters_at_its_end(plan: dict[str, Any]) -> None:
+    """Two nodes of eight adapters of 10 Gbit/s each carry no more than 160 Gbit/s, whatever the line."""
+    slow = {"fabric": {"bandwidth": "10 Gbps"}}
+    steps = [answer(plan, slow, bandwidth=rate)["step_time_s"] for rate in ("160 Gbps", "16 Tbps")]
+    assert steps[0] == pytest.approx(steps[1], rel=1e-9)
+
+
+def test_what_sharded_parameters_send_is_what_they_gather() -> None:
+    """Of every gather and reduction an island sends the half that the other lacks, of frozen parameters too."""
+    placed: dict[str, Any] = {"sharding": "fsdp", "dp_shard": "auto", "placement": {"dp_shard": ["a", "b"]}}
+    layers, ends, passes = 6979584000, 2 * 128256 * 4096 + 4096, 64 / 32
+    cases = (
+        ({}, layers * (2 + 2 + 4) + ends * (2 + 4)),
+        ({"reshard": False}, (layers + ends) * (2 + 4)),
+        ({"dp_replicate": 2}, 2 * (layers * (2 + 2 + 4) + ends * (2 + 4))),
+    )
+    for more, each in cases:
+        found = answer(placed | more)
+        assert found["islands"][0]["sent_bytes"] == pytest.approx(passes * each / 2, rel=1e-9)
+    frozen = answer(placed | {"trainable": "lora(r=16)"})["islands"][0]["sent_bytes"]
+    assert frozen == pytest.approx(passes * (layers * 4 + ends * 2) / 2, rel=0.02)
+
+
+def test_islands_of_a_pipeline_keep_the_outer_state_of_their_own_stages() -> None:
+    made = copy.deepcopy(GOOD)
+    made["fleet"] = {
+        "islands": [{"name": name, "gpus": "8xH100-SXM5-80GB"} for name in "abcxyz"],
+        "wan": {"default": {"bandwidth": "10 Gbps", "rtt": "1 ms"}},
+    }
+    peaks = []
+    for method in ("every_step", "diloco"):
+        made["plan"] = PIPELINE | {"placement": {"pp": [list("aabbcc"), list("xxyyzz")]}, "sync": {"method": method}}
+        peaks.append([one["memory_peak_gib"] * 2**30 for one in shardmeter.predict(made).to_dict()["islands"]])
+    more = [(after - before) / 8.0 * 4.0 for before, after in zip(*peaks, strict=True)]
+    layer, matrix = 218112000.0, 128256 * 4096
+    assert more[1] == more[4] == pytest.approx(5 * layer, rel=1e-3)
+    assert more[0] == more[3] == pytest.approx(6 * layer + matrix, rel=1e-3)
+    assert more[2] == pytest.approx(5 * layer + matrix, rel=1e-3)

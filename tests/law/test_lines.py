@@ -197,3 +197,26 @@ def test_islands_of_a_pipeline_keep_the_outer_state_of_their_own_stages() -> Non
     assert more[1] == more[4] == pytest.approx(5 * layer, rel=1e-3)
     assert more[0] == more[3] == pytest.approx(6 * layer + matrix, rel=1e-3)
     assert more[2] == pytest.approx(5 * layer + matrix, rel=1e-3)
+
+
+@pytest.mark.parametrize("passes", [8, 32])
+def test_gradients_of_a_pipeline_leave_while_its_last_micro_batch_passes_back(passes: int) -> None:
+    """On a line that all stages share the drain of the pipeline hides them, stage by stage; where each has a line of its own, only the
+    first stage's own backward does."""
+    made = copy.deepcopy(GOOD)
+    for island in made["fleet"]["islands"]:
+        island["nodes"] = 1
+    made["run"]["global_batch"] = 2 * passes
+    made["plan"] = {"sharding": "zero1", "pp": 8, "reduce_dtype": "bf16"}
+    shown, message, turns = {}, 0.0, []
+    for whose, rate in (("island", "400 Gbps"), ("gpu", "50 Gbps")):
+        line = {"bandwidth": rate, "rtt": "0.1 ms", "transport": "lossless", "shared": whose}
+        made["fleet"]["wan"] = {"default": line}
+        found = shardmeter.predict(made)
+        message = found.to_dict()["sync"]["crossings"][0]["seconds"]
+        shown[whose] = found.to_dict()["sync"]["exposed_s"]
+        turns = [(float(seconds), float(layers)) for seconds, layers in found.whole.parts[0].estimate.ends.stages]
+    assert sum(layers for _, layers in turns) == 32.0
+    whole, first = sum(seconds for seconds, _ in turns), turns[0][0]
+    assert shown["island"] == pytest.approx(max(message / 32.0, message - whole * 31.0 / 32.0))
+    assert shown["gpu"] == pytest.approx(max(message / turns[0][1], message - first * (1.0 - 1.0 / turns[0][1])))

@@ -108,19 +108,23 @@ def assembled(
 
 
 def ends(model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan, held: Work) -> Ends:
-    """How a step ends; `held`: the stages of the island. Leaves out: stages whose last gradients are further behind than the first one's."""
+    """How a step ends; `held`: the stages of the island. Leaves out: how much earlier the last of an island ends whose stages are not
+    the pipeline's first; sends between the last backwards."""
     work, _, _, stages = ready
-    first = stages[work.runs[0][0]]
+    line = [stages[kind] for kind, _, count in work.runs for _ in range(count)]
+    own = [line[first + at] for _, first, count in held.runs for at in range(count)]
+    kind = traits(plan.schedule)
+    if kind.split or kind.own_clock or kind.copies != 1.0:
+        own = line[:1]
     shown: Seconds = 0.0
     for term in terms:
         if term.label == "gradient reduction":
             shown = shown + term.seconds
     shard: Count = 0.0
-    for own, part in demand.devices(held, plan):
-        shard = np.maximum(shard, demand.owned(held, plan, own, part)[0])
+    for both, part in demand.devices(held, plan):
+        shard = np.maximum(shard, demand.owned(held, plan, both, part)[0])
     return Ends(
-        backward=first.slot.backward + first.slot.ending,
-        pieces=float(max(first.stage.layers, 1)),
+        stages=tuple((one.slot.backward + one.slot.ending, float(max(one.stage.layers, 1))) for one in own),
         late=shown / (work.micro_batches if fsdp.applies(plan) else 1.0),
         shard=shard,
         trained=_trained(model, work, plan),

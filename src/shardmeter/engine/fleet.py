@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Bytes, Number, Seconds, Usd
+from shardmeter.core.units import Bytes, Count, Number, Seconds, Usd
 from shardmeter.engine import add, crossing
 from shardmeter.engine import round as rounds
 from shardmeter.engine.cells import cells_of, inner_steps
@@ -47,6 +48,7 @@ class Whole:
     estimate: Estimate
     round: Round | None = None
     """None for one island."""
+    pace: Pace | None = None
     folded: Folded | None = None
     priced: tuple[Crossed, ...] = ()
     """What one message of each crossing takes."""
@@ -115,8 +117,9 @@ def with_outer_state(one: Estimate, asked: Round) -> Estimate:
     )  # fmt: skip
 
 
-def pace_of(parts: Sequence[Part], asked: Round) -> Pace:
-    """The pace of the cells."""
+def pace_of(parts: Sequence[Part], asked: Round, lanes: Count) -> Pace:
+    """The pace of the cells. Stages that share one of so many `lanes` send one after the other what each has last; a stage with lanes
+    of its own cannot use those of the stages that ended before it."""
     cells = [[part for part in parts if part.cell == at] for at in range(1 + max(part.cell for part in parts))]
 
     def over(value: Callable[[Part], Number], join: Callable[[Sequence[Number]], Number]) -> Number:
@@ -127,11 +130,15 @@ def pace_of(parts: Sequence[Part], asked: Round) -> Pace:
         moved = asked.traffic * ends.shard / ends.trained
         return memory_bound.traffic_time(moved, 1.0, device.memory_bandwidth * device.memory_share)
 
+    def last(part: Part) -> Sequence[tuple[Seconds, Count]]:
+        stages = part.estimate.ends.stages
+        return stages[: math.ceil(len(stages) / min(float(lanes), len(stages)))]
+
     return Pace(
         step=over(lambda part: part.estimate.step_time, _most),
         tokens=over(lambda part: part.estimate.tokens, add.folded),
-        backward=over(lambda part: part.estimate.ends.backward, _most),
-        pieces=over(lambda part: part.estimate.ends.pieces, _most),
+        backward=over(lambda part: add.folded(seconds for seconds, _ in last(part)), _most),
+        pieces=over(lambda part: add.folded(layers for _, layers in last(part)), _most),
         late=over(lambda part: part.estimate.ends.late, _most),
         update=over(update, _most),
     )
@@ -139,9 +146,9 @@ def pace_of(parts: Sequence[Part], asked: Round) -> Pace:
 
 def refolded(whole: Whole, plan: Plan, inner: Number, across: Number) -> Folded | None:
     """The round again with every inner step `inner` times as long and every message `across` times; None for one island."""
-    if whole.round is None:
+    if whole.round is None or whole.pace is None:
         return None
-    pace = pace_of(whole.parts, whole.round)
+    pace = whole.pace
     scaled = {name: getattr(pace, name) * inner for name in ("step", "backward", "late", "update")}
     seconds = tuple(one.seconds * across for one in whole.priced)
     return rounds.fold(whole.round, changed(pace, **scaled), seconds, plan.sync.grace)
@@ -165,7 +172,8 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         spread_inside(crossing.price(one, wan, cells, plan.sync, own=own, accelerators=gpus), one, parts)
         for one in asked.crossings
     )
-    folded = rounds.fold(asked, pace_of(parts, asked), tuple(one.seconds for one in priced), plan.sync.grace)
+    pace = pace_of(parts, asked, float(np.min(wan.lanes)) if plan.sync.hierarchical else 1.0)
+    folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace)
     sent: Number = np.array([float(part.estimate.ends.sent) for part in parts]) * _last(asked.steps)
     egress: Usd = add.folded(part.estimate.ends.egress for part in parts) * asked.steps
     for one, charge in zip(asked.crossings, priced, strict=True):
@@ -176,6 +184,7 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         parts=parts,
         estimate=_estimate(parts, asked, folded),
         round=asked,
+        pace=pace,
         folded=folded,
         priced=priced,
         sent=tuple(np.moveaxis(np.asarray(sent), -1, 0)),

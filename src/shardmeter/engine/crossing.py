@@ -43,12 +43,14 @@ class Crossed:
     @property
     def sent(self) -> Bytes:
         """(…, islands): what leaves each island, every cell exchanging once."""
-        return np.asarray(self.caused).sum(axis=-2)
+        total: Bytes = np.sum(self.caused, axis=-2)
+        return total
 
     @property
     def egress(self) -> Usd:
         """What that costs, all islands together."""
-        return np.asarray(self.charged).sum(axis=-1)
+        total: Usd = np.sum(self.charged, axis=-1)
+        return total
 
 
 @record
@@ -116,7 +118,7 @@ def price(
         size = size * len(cells) / 2.0
     groups = [[cell[place * len(cell) // positions] for cell in cells] for place in range(positions)]
     if positions > 1:
-        links = links.parted(sum(_together(members, islands) for members in groups))
+        links = links.parted(np.sum([_together(members, islands) for members in groups], axis=0))
     caused, charged, passages = np.zeros((len(cells), islands)), np.zeros(len(cells)), []
     with np.errstate(divide="ignore", invalid="ignore"):
         for members in groups:
@@ -254,9 +256,7 @@ def _star(message: Message) -> Passage:
     shares[server, :], shares[:, server] = message.back, 1.0
     shares[server, server] = 0.0
     slowest = int(np.argmax(largest[:, server]))
-    return Passage(
-        seconds=seconds, shares=shares, narrowest=links.said(slowest, server, coming=others), server=server
-    )
+    return Passage(seconds=seconds, shares=shares, narrowest=links.said(slowest, server, coming=others), server=server)
 
 
 def _all_gather(message: Message) -> Passage:
@@ -328,10 +328,8 @@ def _last(number: Any) -> Array:
 
 def _widest_tree(rates: Array, trips: Array) -> Array:
     """What passes between whom, once each way over the links of the tree; of links equally wide, the shorter."""
-    order = np.lexsort((-trips.ravel(), rates.ravel()))
-    wide = np.empty(rates.size)
-    wide[order] = np.cumsum(np.r_[0, np.diff(rates.ravel()[order]) != 0] | np.r_[0, np.diff(trips.ravel()[order]) != 0])
-    wide = wide.reshape(rates.shape)
+    rows = np.stack([rates.ravel(), -trips.ravel()])
+    wide = np.unique(rows, axis=1, return_inverse=True)[1].reshape(rates.shape)
     shares = np.zeros_like(rates)
     joined, best, parent = np.zeros(len(rates), dtype=bool), wide[0].copy(), np.zeros(len(rates), dtype=int)
     joined[0] = True

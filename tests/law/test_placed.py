@@ -1,6 +1,7 @@
 """Axes that cross islands: what they are when the network is no obstacle, and what never gets slower."""
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import shardmeter
 from shardmeter.scenario import load
 
 WAN = {"bandwidth": "100 Gbps", "rtt": "10 ms", "streams": 256}
-GOOD = {
+GOOD: dict[str, Any] = {
     "model": "llama-3.1-8b",
     "fleet": {
         "islands": [{"name": name, "accelerator": "H100-SXM5-80GB", "nodes": 2} for name in ("a", "b")],

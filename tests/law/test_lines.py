@@ -222,3 +222,16 @@ def test_gradients_of_a_pipeline_leave_while_its_last_micro_batch_passes_back(pa
     whole, first = sum(seconds for seconds, _ in turns), turns[0][0]
     assert shown["island"] == pytest.approx(max(message / 32.0, message - whole * 31.0 / 32.0))
     assert shown["gpu"] == pytest.approx(max(message / turns[0][1], message - first * (1.0 - 1.0 / turns[0][1])))
+
+
+def test_context_parallel_ranks_that_hold_the_same_parameters_gather_them_too() -> None:
+    """Outer messages come in parts to all ranks of an island; those of cp hold what those of data parallelism hold."""
+    made = copy.deepcopy(GOOD) | {"model": "llama-3.2-1b"}
+    for island in made["fleet"]["islands"]:
+        island.update({"nodes": 4, "fabric": {"bandwidth": "10 Gbps"}})
+    made["fleet"]["wan"] = {"default": {"bandwidth": "400 Gbps", "rtt": "0.1 ms", "transport": "lossless"}}
+    found = []
+    for more in ({"dp_shard": 8}, {"cp": 8, "dp_shard": 1}, {"cp": 2, "dp_shard": 4}):
+        made["plan"] = {"sharding": "ddp", "tp": 4, "sync": {"method": "diloco"}} | more
+        found.append(shardmeter.predict(made).to_dict()["sync"]["crossings"][0]["seconds"])
+    assert found[1:] == pytest.approx([found[0]] * 2)

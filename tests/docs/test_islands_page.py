@@ -34,6 +34,14 @@ def test_steps_of_the_table(text):
     assert float(f"{answer(PLANS[text])['step_time_s']:.3g}") == float(printed[1])
 
 
+@pytest.mark.parametrize("text", [text for text in PLANS if "pp" in text or "dp_shard" in text])
+def test_bytes_of_the_table(text):
+    printed = re.search(rf"^\| .*{re.escape(text)}.*? ([\d.]+) GB a step", PAGE, re.MULTILINE)
+    assert printed is not None
+    sent = sum(island["sent_bytes"] for island in answer(PLANS[text])["islands"]) / 1e9
+    assert sent == pytest.approx(float(printed[1]), rel=0.006)
+
+
 def test_every_method_of_waiting_is_on_the_page():
     for word in ("barrier", "deadline", "own"):
         assert f"* `{word}`:" in PAGE

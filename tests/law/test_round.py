@@ -124,3 +124,27 @@ def test_windows_that_overlap_are_counted_once():
     crossing = Crossing(label="m", collective="all_reduce", size=1.0, messages=4.0, window=6.0)
     assert float(exposure(crossing, 8.0, pace, 2.5)) == pytest.approx(4 * 0.5)
     assert math.isclose(float(exposure(crossing, 8.0, pace, 2.0)), 0.0, abs_tol=1e-12)
+
+
+@pytest.mark.parametrize("pace", ["barrier", "deadline", "own"])
+def test_the_outer_update_is_in_the_round(pace):
+    """However cells meet, a device that updates takes no step meanwhile."""
+    asked = Round(steps=4.0, pace=pace)
+    rows = [Pace(step=step, tokens=1.0, update=0.5) for step in (1.0, 1.0, 2.0)]
+    found, bare = (fold(asked, together(cells), []) for cells in (rows, [changed(one, update=0.0) for one in rows]))
+    assert float(found.seconds) == pytest.approx(float(bare.seconds) + 0.5)
+    assert float(found.update) == 0.5
+    assert np.all(found.inner + 0.5 * found.exchanges <= found.seconds * (1.0 + 1e-12))
+
+
+def test_cells_that_wait_for_nobody_exchange_at_their_own_pace():
+    """A cell of ten times the step takes at least one between two exchanges, and sends so much less often."""
+    message = Crossing(label="m", collective="star", size=1.0)
+    rows = [Pace(step=step, tokens=1.0) for step in (1.0, 10.0)]
+    found = fold(Round(steps=2.0, crossings=(message,), pace="own"), together(rows), [np.array([5.0, 5.0])])
+    assert found.exchanges == pytest.approx([1.0, 7.0 / 15.0])
+    assert found.steps == pytest.approx([2.0, 7.0 / 15.0])
+    for pace in ("barrier", "deadline"):
+        seconds = 5.0 if pace == "barrier" else np.array([5.0, 5.0])
+        met = fold(Round(steps=2.0, crossings=(message,), pace=pace), together(rows), [seconds])
+        assert np.all(np.equal(met.exchanges, 1.0))

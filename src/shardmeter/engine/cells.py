@@ -14,6 +14,7 @@ import numpy as np
 from shardmeter.core.record import changed, record, stacked, structure
 from shardmeter.core.units import Number
 from shardmeter.engine.evaluate import evaluate, step_time
+from shardmeter.engine.links import bounded
 from shardmeter.engine.piped import piped
 from shardmeter.engine.placed import placed
 from shardmeter.specs import Estimate, Fleet, Island, Model, Plan, Run, Stack
@@ -76,11 +77,12 @@ def together(
 ) -> list[Estimate]:  # fmt: skip
     """The inner step of a cell of several islands, once per island of it in the order of the axis."""
     members = [fleet.islands[at] for at in cell.islands]
+    wan = None if fleet.wan is None else bounded(fleet.wan, fleet.islands)
     if cell.axis == "pp":
         of = dict(zip(cell.islands, members, strict=True))
-        one = piped(model, of, {at: plans[at] for at in cell.islands}, cell, fleet.wan, run, stack)
+        one = piped(model, of, {at: plans[at] for at in cell.islands}, cell, wan, run, stack)
     else:
-        one = placed(model, members, cell, [plans[at] for at in cell.islands], fleet.wan, run, stack)
+        one = placed(model, members, cell, [plans[at] for at in cell.islands], wan, run, stack)
     return _parts(one, members)
 
 

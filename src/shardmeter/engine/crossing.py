@@ -1,7 +1,8 @@
 """The price list of the network between islands: what one message between cells takes, what is sent, what is narrowest.
 
 Cells are tuples of islands' places in `Wan.islands`. A cell of several islands holds its message in equal parts, one an island;
-each part passes between the islands of one position, and the slowest position counts. Sizes may be arrays.
+each part passes between the islands of one position, and the slowest position counts; an island that is in several positions, because
+its cell has fewer islands, shares its site and links among them. Sizes may be arrays.
 """
 
 from __future__ import annotations
@@ -32,12 +33,24 @@ class Crossed:
 
     seconds: Seconds
     """Of shape (…), until the last cell has it; (…, cells) where each has its own."""
-    sent: Bytes
-    """(…, islands): what leaves each island."""
-    egress: Usd
-    """What that costs, all islands together; NaN where a price is not known."""
+    caused: Bytes
+    """(…, cells, islands): what leaves each island for the exchange of each cell."""
+    charged: Usd
+    """(…, cells): what that costs, all islands together; NaN where a price is not known."""
     narrowest: str
     """The pair that is slowest, and why."""
+
+    @property
+    def sent(self) -> Bytes:
+        """(…, islands): what leaves each island, every cell exchanging once."""
+        total: Bytes = np.sum(self.caused, axis=-2)
+        return total
+
+    @property
+    def egress(self) -> Usd:
+        """What that costs, all islands together."""
+        total: Usd = np.sum(self.charged, axis=-1)
+        return total
 
 
 @record
@@ -51,6 +64,8 @@ class Message:
     """Rings side by side, each over one rank of every island."""
     ranks: Count
     """Accelerators of all islands together where one ring goes through all of them, else 0."""
+    back: Count = 1.0
+    """What comes back from a server, over the message: all of the others' where they are not averaged."""
 
     @property
     def cells(self) -> int:
@@ -65,6 +80,8 @@ class Passage:
     seconds: Array
     shares: Array
     narrowest: str
+    server: int = -1
+    """The cell that answers the others: what it sends is for their exchanges, of the rest each cell's own; −1 = none."""
 
 
 def price(
@@ -81,36 +98,53 @@ def price(
 
     `own`: seconds of every cell, else of the slowest. `accelerators` of every island: hierarchical messages pass in as many rings
     side by side as the smallest island has; without it as many as the link has lanes. Raises UnknownName for a topology that is
-    none. One cell: nothing. Leaves out: messages of other crossings on the wire."""
-    passing = TOPOLOGIES[topology_of(one, sync)]
+    none. One cell: nothing. Messages that are gathered, not averaged, pass whole by every topology: with a server all of the others'
+    come back, and a ring, a tree and servers of parts carry M/2 times what they carry of a mean. Leaves out: messages of other crossings on the wire."""
+    topology = topology_of(one, sync)
+    passing, gathers = TOPOLOGIES[topology], one.collective == "all_gather" and topology != "all_gather"
     islands = len(wan.islands)
     if len(cells) < 2:
         nothing = 0.0 * np.asarray(one.size, dtype=float)
         return Crossed(
             seconds=nothing[..., None] if own else nothing,
-            sent=np.multiply.outer(nothing, np.zeros(islands)),
-            egress=nothing,
+            caused=np.multiply.outer(nothing, np.zeros((len(cells), islands))),
+            charged=np.multiply.outer(nothing, np.zeros(len(cells))),
             narrowest="",
         )
     links = links_of(wan, segment)
     positions = max(len(cell) for cell in cells)
     size = np.asarray(one.size, dtype=float) / positions
-    shares, passages = np.zeros((islands, islands)), []
+    if gathers and topology != "star":
+        size = size * len(cells) / 2.0
+    groups = [[cell[place * len(cell) // positions] for cell in cells] for place in range(positions)]
+    if positions > 1:
+        links = links.parted(np.sum([_together(members, islands) for members in groups], axis=0))
+    caused, charged, passages = np.zeros((len(cells), islands)), np.zeros(len(cells)), []
     with np.errstate(divide="ignore", invalid="ignore"):
-        for place in range(positions):
-            members = [cell[place * len(cell) // positions] for cell in cells]
-            passage = passing(_message(one, size, links.among(members), sync, [*accelerators], members))
+        for members in groups:
+            message = _message(one, size, links.among(members), sync, [*accelerators], members)
+            passage = passing(changed(message, back=len(cells) - 1.0) if gathers else message)
             passages.append(passage)
-            np.add.at(shares, np.ix_(members, members), passage.shares)
+            source, target = np.nonzero(passage.shares)
+            owner, gone = np.where(source == passage.server, target, source), passage.shares[source, target]
+            at, to = np.array(members)[source], np.array(members)[target]
+            np.add.at(caused, (owner, at), gone)
+            np.add.at(charged, owner, gone * links.egress[at, to])
     seconds = np.maximum.reduce([passage.seconds for passage in passages])
     slowest = max(passages, key=lambda passage: float(np.max(passage.seconds)))
-    paid = np.where(shares > 0.0, shares * links.egress, 0.0)
     return Crossed(
         seconds=seconds if own else np.max(seconds, axis=-1),
-        sent=np.multiply.outer(size, shares.sum(axis=1)),
-        egress=size * paid.sum(),
+        caused=np.multiply.outer(size, caused),
+        charged=np.multiply.outer(size, charged),
         narrowest=slowest.narrowest,
     )
+
+
+def _together(members: Sequence[int], islands: int) -> Array:
+    """1 for every pair of members, and for each with itself."""
+    found = np.zeros((islands, islands))
+    found[np.ix_(members, members)] = 1.0
+    return found
 
 
 def topology_of(one: Crossing, sync: Sync) -> str:
@@ -171,17 +205,39 @@ def _around(message: Message, ring: Ring) -> Array:
 
 
 def _tree(message: Message) -> Passage:
-    """All to one and back along the tree whose narrowest link is widest; its hops are as long as those of the shortest ring."""
+    """All to one and back along the tree whose narrowest link is widest, or along the widest ring without one of its links where that is
+    better; its hops are as long as those of the shortest ring."""
     links = message.links
-    shares, source, target = _widest_tree(np.minimum(links.rate, links.rate.T))
-    delay = message.calls * ring_front(links.rate, links.rtt)[-1].rtt / 2.0 / message.cells
+    front = ring_front(links.rate, links.rtt)
+    delay = message.calls * front[-1].rtt / 2.0 / message.cells
     depth = np.ceil(np.log2(message.cells))
-    rate = min(links.rate[source, target], links.rate[target, source])
-    return _alike(collective.relay_time(message.size, rate, depth, delay), shares, links.said(source, target))
+    trees = [_widest_tree(np.minimum(links.rate, links.rate.T), links.rtt + links.rtt.T), _chain(front[0], links)]
+    shares, (rate, said) = max(((tree, _slowest(tree, links)) for tree in trees), key=lambda one: one[1][0])
+    return _alike(collective.relay_time(message.size, rate, depth, delay), shares, said)
+
+
+def _slowest(tree: Array, links: Links) -> tuple[BytesPerS, str]:
+    """What a tree's narrowest link carries, and which that is: a member sends and takes in once for each of its neighbours, both ways
+    together."""
+    often = np.maximum(tree.sum(axis=1) / 2.0, 1.0)
+    rates = link.shared_rate(links.rate, links.up[:, None], often[:, None])
+    rates = np.where(tree > 0.0, link.shared_rate(rates, links.down[None, :], often[None, :]), np.inf)
+    source, target = (int(at) for at in np.unravel_index(int(np.argmin(rates)), rates.shape))
+    return rates[source, target], links.said(source, target, float(often[source]), float(often[target]))
+
+
+def _chain(ring: Ring, links: Links) -> Array:
+    """A ring without its narrowest link, both ways."""
+    at, to = np.array(ring.order), np.roll(ring.order, -1)
+    kept = np.arange(len(at)) != np.argmin(np.minimum(links.rate[at, to], links.rate[to, at]))
+    shares = np.zeros_like(links.rate)
+    shares[at[kept], to[kept]] = shares[to[kept], at[kept]] = 1.0
+    return shares
 
 
 def _star(message: Message) -> Passage:
-    """All to the server at once and back; the server is the member from which the slowest is nearest."""
+    """All to the server at once and back; the server is the member from which the slowest is nearest, of
+    equals the one from which all are."""
     links, others = message.links, message.cells - 1
     inward = np.asarray(link.shared_rate(links.rate, links.down[None, :], float(others)))
     outward = np.transpose(link.shared_rate(links.rate, links.up[:, None], float(others)))
@@ -190,17 +246,17 @@ def _star(message: Message) -> Passage:
     def times(size: Bytes, at: Any) -> Array:
         """Of members (rows) to and from servers (columns)."""
         there = _passed(size, inward[at], links.rtt[at], links.first[at], message.calls)
-        back = _passed(size, outward[at], links.rtt.T[at], links.first.T[at], message.calls)
+        back = _passed(message.back * size, outward[at], links.rtt.T[at], links.first.T[at], message.calls)
         return np.where(apart[at], 0.0, there + back)
 
     largest = times(np.max(message.size), np.s_[:, :])
-    server = int(np.argmin(np.max(largest, axis=0)))
+    server = int(np.lexsort((largest.sum(axis=0), largest.max(axis=0)))[0])
     seconds = times(_last(message.size), np.s_[:, server])
     shares = np.zeros_like(links.rate)
-    shares[server, :] = shares[:, server] = 1.0
+    shares[server, :], shares[:, server] = message.back, 1.0
     shares[server, server] = 0.0
     slowest = int(np.argmax(largest[:, server]))
-    return Passage(seconds=seconds, shares=shares, narrowest=links.said(slowest, server, coming=others))
+    return Passage(seconds=seconds, shares=shares, narrowest=links.said(slowest, server, coming=others), server=server)
 
 
 def _all_gather(message: Message) -> Passage:
@@ -270,17 +326,18 @@ def _last(number: Any) -> Array:
     return np.asarray(number, dtype=float)[..., None]
 
 
-def _widest_tree(rates: Array) -> tuple[Array, int, int]:
-    """What passes between whom (once each way over the links of the tree), and the ends of its narrowest link."""
+def _widest_tree(rates: Array, trips: Array) -> Array:
+    """What passes between whom, once each way over the links of the tree; of links equally wide, the shorter."""
+    rows = np.stack([rates.ravel(), -trips.ravel()])
+    wide = np.unique(rows, axis=1, return_inverse=True)[1].reshape(rates.shape)
     shares = np.zeros_like(rates)
-    joined, best, parent = np.zeros(len(rates), dtype=bool), rates[0].copy(), np.zeros(len(rates), dtype=int)
-    joined[0], narrowest = True, (np.inf, 0, 0)
+    joined, best, parent = np.zeros(len(rates), dtype=bool), wide[0].copy(), np.zeros(len(rates), dtype=int)
+    joined[0] = True
     for _ in range(len(rates) - 1):
         new = int(np.argmax(np.where(joined, -np.inf, best)))
         old = int(parent[new])
         shares[old, new] = shares[new, old] = 1.0
-        narrowest = min(narrowest, (float(best[new]), old, new))
         joined[new] = True
-        closer = rates[new] > best
-        best, parent = np.where(closer, rates[new], best), np.where(closer, new, parent)
-    return shares, narrowest[1], narrowest[2]
+        closer = wide[new] > best
+        best, parent = np.where(closer, wide[new], best), np.where(closer, new, parent)
+    return shares

@@ -31,7 +31,7 @@ from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import fsdp, precision
+from shardmeter.strategies import data, fsdp, precision
 
 Priced: TypeAlias = tuple[Work, Prices, dict[str, Piece], list[MicroBatch]]
 """Demands of one step, their prices, one piece of every block at these, and the micro-batch of every kind of stage."""
@@ -103,23 +103,27 @@ def assembled(
         compute_seconds=busy,
         gpus=island.gpus,
         peak_flops=island.gpus * device.peak.get("bf16", device.peak.get("fp16", math.nan)),
-        ends=ends(model, ready, terms, plan),
+        ends=ends(model, ready, terms, plan, held or work),
     )
 
 
-def ends(model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan) -> Ends:
-    """How a step ends. Leaves out: stages whose last gradients are further behind than the first one's."""
+def ends(model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan, held: Work) -> Ends:
+    """How a step ends; `held`: the stages of the island. Leaves out: how much earlier the last of an island ends whose stages are not
+    the pipeline's first; sends between the last backwards."""
     work, _, _, stages = ready
-    first = stages[work.runs[0][0]]
+    line = [stages[kind] for kind, _, count in work.runs for _ in range(count)]
+    own = [line[first + at] for _, first, count in held.runs for at in range(count)]
+    kind = traits(plan.schedule)
+    if kind.split or kind.own_clock or kind.copies != 1.0:
+        own = line[:1]
     shown: Seconds = 0.0
     for term in terms:
         if term.label == "gradient reduction":
             shown = shown + term.seconds
     return Ends(
-        backward=first.slot.backward + first.slot.ending,
-        pieces=float(max(first.stage.layers, 1)),
+        stages=tuple((one.slot.backward + one.slot.ending, float(max(one.stage.layers, 1))) for one in own),
         late=shown / (work.micro_batches if fsdp.applies(plan) else 1.0),
-        shard=updated(work, plan),
+        shard=updated(held, plan),
         trained=_trained(model, work, plan),
         spread=_spread(ready, plan),
     )
@@ -129,7 +133,7 @@ def _spread(ready: Priced, plan: Plan) -> Seconds:
     """An all-gather over the ranks that hold the same parameters, at one byte each of the stage that holds most."""
     work, price, _, _ = ready
     sharded = fsdp.applies(plan)
-    axes = ("dp_replicate",) if sharded else ("dp_shard", "dp_replicate")
+    axes = fsdp.REPLICATE if sharded else data.GROUP
     held: Count = 0.0
     for one in (demand.gradient_parameters(work, stage) for stage in work.stages):
         held = np.maximum(held, one.sharded(plan) if sharded else one.all)
@@ -164,11 +168,13 @@ def step_time(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) 
     return add.total(timed(priced(model, island, plan, run, stack), plan, run, stack)[0])
 
 
-def timed(ready: Priced, plan: Plan, run: Run, stack: Stack, links: tuple[Boundary, ...] = ()) -> Timed:
+def timed(
+    ready: Priced, plan: Plan, run: Run, stack: Stack, links: tuple[Boundary, ...] = (), busiest: Seconds = 0.0
+) -> Timed:
     """The ledger of a priced step, the seconds of compute in it, and what a reference model takes, if there is one. `links` as for
     `step.step`."""
     work, price, pieces, stages = ready
-    exposed, hidden, _ = step(work, stages, pieces, price, plan, stack, links)
+    exposed, hidden, _ = step(work, stages, pieces, price, plan, stack, links, busiest)
     busy: Seconds = 0.0
     for label in add.BUSY:
         busy = busy + exposed.get(label, 0.0)

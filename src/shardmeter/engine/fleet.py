@@ -9,12 +9,13 @@ import numpy as np
 
 from shardmeter.core.formula import under
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Bytes, Number, Seconds
+from shardmeter.core.units import Bytes, Count, Number, Seconds, Usd
 from shardmeter.engine import add, crossing
 from shardmeter.engine import round as rounds
 from shardmeter.engine.cells import cells_of, inner_steps
 from shardmeter.engine.crossing import Crossed
 from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.links import bounded
 from shardmeter.engine.round import Folded, Pace
 from shardmeter.engine.sharing import shared
 from shardmeter.physics import memory_bound
@@ -48,11 +49,14 @@ class Whole:
     estimate: Estimate
     round: Round | None = None
     """None for one island."""
+    pace: Pace | None = None
     folded: Folded | None = None
     priced: tuple[Crossed, ...] = ()
     """What one message of each crossing takes."""
     sent: tuple[Bytes, ...] = ()
     """Bytes that each island sends to others in a round."""
+    egress: Usd = 0.0
+    """What they cost, all islands together; NaN where a price is not known."""
     critical: int = 0
     """The island that sets the pace."""
     inner: tuple[Estimate, ...] = ()
@@ -114,18 +118,23 @@ def with_outer_state(one: Estimate, asked: Round) -> Estimate:
     )  # fmt: skip
 
 
-def pace_of(parts: Sequence[Part], asked: Round) -> Pace:
-    """The pace of the cells."""
+def pace_of(parts: Sequence[Part], asked: Round, lanes: Count) -> Pace:
+    """The pace of the cells. Stages that share one of so many `lanes` send one after the other what each has last; a stage with lanes
+    of its own cannot use those of the stages that ended before it."""
     cells = [[part for part in parts if part.cell == at] for at in range(1 + max(part.cell for part in parts))]
 
     def over(value: Callable[[Part], Number], join: Callable[[Sequence[Number]], Number]) -> Number:
         return np.stack([np.asarray(join([value(part) for part in cell]), dtype=float) for cell in cells], axis=-1)
 
+    def last(part: Part) -> Sequence[tuple[Seconds, Count]]:
+        stages = part.estimate.ends.stages
+        return stages[: math.ceil(len(stages) / min(float(lanes), len(stages)))]
+
     return Pace(
         step=over(lambda part: part.estimate.step_time, _most),
         tokens=over(lambda part: part.estimate.tokens, add.folded),
-        backward=over(lambda part: part.estimate.ends.backward, _most),
-        pieces=over(lambda part: part.estimate.ends.pieces, _most),
+        backward=over(lambda part: add.folded(seconds for seconds, _ in last(part)), _most),
+        pieces=over(lambda part: add.folded(layers for _, layers in last(part)), _most),
         late=over(lambda part: part.estimate.ends.late, _most),
         update=over(lambda part: outer_update(asked, part.estimate, part.island), _most),
     )
@@ -133,9 +142,9 @@ def pace_of(parts: Sequence[Part], asked: Round) -> Pace:
 
 def refolded(whole: Whole, plan: Plan, inner: Number, across: Number) -> Folded | None:
     """The round again with every inner step `inner` times as long and every message `across` times; None for one island."""
-    if whole.round is None:
+    if whole.round is None or whole.pace is None:
         return None
-    pace = pace_of(whole.parts, whole.round)
+    pace = whole.pace
     scaled = {name: getattr(pace, name) * inner for name in ("step", "backward", "late", "update")}
     seconds = tuple(one.seconds * across for one in whole.priced)
     return rounds.fold(whole.round, changed(pace, **scaled), seconds, plan.sync.grace)
@@ -169,17 +178,23 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         with under(term_of(one)):
             charge = crossing.price(one, wan, cells, plan.sync, own=own, accelerators=gpus)
             priced.append(spread_inside(charge, one, parts))
-    folded = rounds.fold(asked, pace_of(parts, asked), tuple(one.seconds for one in priced), plan.sync.grace)
+    pace = pace_of(parts, asked, float(np.min(wan.lanes)) if plan.sync.hierarchical else 1.0)
+    folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace)
     sent: Number = np.array([float(part.estimate.ends.sent) for part in parts]) * _last(asked.steps)
+    egress: Usd = add.folded(part.estimate.ends.egress for part in parts) * asked.steps
     for one, charge in zip(asked.crossings, priced, strict=True):
-        sent = sent + np.asarray(charge.sent) * _last(one.messages)
+        often = folded.exchanges * _last(one.messages)
+        sent = sent + np.sum(charge.caused * _last(often), axis=-2)
+        egress = egress + np.sum(charge.charged * often, axis=-1)
     return Whole(
         parts=parts,
         estimate=_estimate(parts, asked, folded),
         round=asked,
+        pace=pace,
         folded=folded,
         priced=tuple(priced),
         sent=tuple(np.moveaxis(np.asarray(sent), -1, 0)),
+        egress=egress,
         critical=_critical(parts, folded),
     )
 
@@ -194,24 +209,6 @@ def spread_inside(charge: Crossed, one: Crossing, parts: Sequence[Part]) -> Cros
     if np.ndim(charge.seconds) > np.ndim(inside):  # of every cell
         inside, chunks = _last(inside), _last(chunks)
     return changed(charge, seconds=hierarchical_time(0.0, charge.seconds, inside, chunks))
-
-
-def bounded(wan: Wan, islands: Sequence[Island]) -> Wan:
-    """The network with each site's rates cut to what all adapters of its island carry together. An island whose adapters are not
-    known is not cut."""
-    ports = np.array([_ports(island) for island in islands])
-    return changed(wan, up=np.minimum(wan.up, ports), down=np.minimum(wan.down, ports))
-
-
-def _ports(island: Island) -> float:
-    """B/s out of an island through its own adapters."""
-    if len(island.tiers) > 1:
-        return float(island.tiers[-1].bandwidth * island.tiers[-1].share * island.gpus)
-    fabric = island.outside
-    if fabric is None:
-        return math.inf
-    adapters = island.gpus_per_node if fabric.nics_per_node is None else fabric.nics_per_node
-    return float(fabric.bandwidth * fabric.share * adapters * island.nodes)
 
 
 def term_of(one: Crossing) -> str:

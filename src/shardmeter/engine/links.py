@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.quantity import show
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes
 from shardmeter.physics import wan as link
+from shardmeter.specs.fleet import Island
 from shardmeter.specs.wan import TRANSPORTS, Wan
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -28,6 +31,8 @@ class Links:
     names: tuple[str, ...]
     rate: Array
     """What a transfer gets that has the pair to itself and uses all its lanes."""
+    capacity: Array
+    """Of the link, all transfers together."""
     limit: Array
     """Place in LIMITS of what sets it."""
     delay: Array
@@ -45,25 +50,51 @@ class Links:
         """The part of these islands, in this order."""
         grid, row = np.ix_(islands, islands), np.array(islands)
         return Links(
-            names=tuple(self.names[at] for at in islands), rate=self.rate[grid], limit=self.limit[grid],
-            delay=self.delay[grid], rtt=self.rtt[grid], first=self.first[grid], up=self.up[row], down=self.down[row],
-            lanes=self.lanes[grid], streams=self.streams[grid], egress=self.egress[grid],
+            names=tuple(self.names[at] for at in islands), rate=self.rate[grid], capacity=self.capacity[grid],
+            limit=self.limit[grid], delay=self.delay[grid], rtt=self.rtt[grid], first=self.first[grid], up=self.up[row],
+            down=self.down[row], lanes=self.lanes[grid], streams=self.streams[grid], egress=self.egress[grid],
         )  # fmt: skip
 
-    def said(self, source: int, target: int, leaving: int = 1, coming: int = 1) -> str:
+    def parted(self, times: Array) -> Links:
+        """One part of each pair and site of which several messages use as many at once: `times` (islands, islands) how many a pair
+        carries, on its diagonal how many a site."""
+        sites = np.maximum(np.diagonal(times), 1.0)
+        up, down, capacity = self.up / sites, self.down / sites, self.capacity / np.maximum(times, 1.0)
+        rate = np.minimum(np.minimum(self.rate, capacity), np.minimum(up[:, None], down[None, :]))
+        return changed(self, rate=rate, capacity=capacity, up=up, down=down)
+
+    def said(self, source: int, target: int, leaving: float = 1.0, coming: float = 1.0) -> str:
         """A pair, what a transfer gets of it that is one of so many `leaving` the source and `coming` to the target, and why."""
         own = float(self.rate[source, target])
         up, down = float(self.up[source]) / leaving, float(self.down[target]) / coming
         streams = float(self.streams[source, target])
         why = LIMITS[int(self.limit[source, target])].format(streams=f"{streams:g} stream{'s' * (streams != 1)}")
         if min(up, down) < own:
-            why = f"{LIMITS[1]}, {leaving} at once" if up <= down else f"{LIMITS[2]}, {coming} at once"
+            why = f"{LIMITS[1]}, {leaving:g} at once" if up <= down else f"{LIMITS[2]}, {coming:g} at once"
         rate = show(min(own, up, down) * 8.0, "bit/s")
         return f"{self.names[source]} → {self.names[target]} at {rate}, {why}"
 
 
 LIMITS = ("the link", "what leaves the site", "what comes into the site", "window of {streams}", "loss on {streams}")
 """What can set the rate of a pair."""
+
+
+def bounded(wan: Wan, islands: Sequence[Island]) -> Wan:
+    """The network with each site's rates cut to what all adapters of its island carry together. An island whose adapters are not
+    known is not cut."""
+    ports = np.array([_ports(island) for island in islands])
+    return changed(wan, up=np.minimum(wan.up, ports), down=np.minimum(wan.down, ports))
+
+
+def _ports(island: Island) -> float:
+    """B/s out of an island through its own adapters."""
+    if len(island.tiers) > 1:
+        return float(island.tiers[-1].bandwidth * island.tiers[-1].share * island.gpus)
+    fabric = island.outside
+    if fabric is None:
+        return math.inf
+    adapters = island.gpus_per_node if fabric.nics_per_node is None else fabric.nics_per_node
+    return float(fabric.bandwidth * fabric.share * adapters * island.nodes)
 
 
 def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
@@ -93,8 +124,8 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     rate = rate * np.where(rdma, link.go_back_n(loss, under_way), 1.0)
     first = np.where(tcp, link.FIRST * segment * flows, AT_ONCE)
     return Links(
-        names=wan.islands, rate=rate, limit=limit, delay=rtt / 2.0, rtt=rtt, first=first, up=up, down=down, lanes=lanes,
-        streams=streams, egress=matrix(wan.egress),
+        names=wan.islands, rate=rate, capacity=bandwidth, limit=limit, delay=rtt / 2.0, rtt=rtt, first=first, up=up, down=down,
+        lanes=lanes, streams=streams, egress=matrix(wan.egress),
     )  # fmt: skip
 
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Bytes, Seconds, Usd
+from shardmeter.core.units import Bytes, BytesPerS, Seconds, Usd
 from shardmeter.engine.demand import Work
 from shardmeter.engine.evaluate import Priced, assembled, priced, timed
 from shardmeter.engine.links import Links, links_of
 from shardmeter.engine.micro_batch import MicroBatch
-from shardmeter.physics.wan import shared_rate
 from shardmeter.schedules import Boundary
 from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack, Wan
 
@@ -44,7 +43,7 @@ def piped(
     slowest = owners[int(np.argmax([float(one.slot.whole) for one in stages]))]
     joined: Priced = (work, ready[slowest][1], ready[slowest][2], stages)
     sends = crossings(ready, cell, wan, laid[slowest])
-    time = timed(joined, laid[slowest], run, stack, sends.links)
+    time = timed(joined, laid[slowest], run, stack, sends.links, sends.busiest)
     found = []
     for at in cell.islands:
         held = _held(work, owners, at)
@@ -82,48 +81,49 @@ class Sends:
     """What passes between the stages of a pipeline."""
 
     links: tuple[Boundary, ...]
+    busiest: Seconds
+    """Seconds of a step that the line is busy which most boundaries share: no step is shorter."""
     sent: Mapping[int, Bytes]
     """What leaves each island in a step."""
     egress: Mapping[int, Usd]
 
 
 def crossings(ready: Mapping[int, Priced], cell: Cell, wan: Wan, plan: Plan) -> Sends:
-    """Every boundary's wire and way. Between islands all ranks of a stage send at once over the pair's link, which an island's
-    transfers to several neighbours share at its site; inside one, as its own network has it. The boundary behind the last stage leads
-    back to the first, for schedules of several chunks.
+    """Every boundary's wire and way. Between islands all ranks of a stage send at once over the lanes that they have of the pair's
+    link; inside one, as its own network has it. What several boundaries use, a link or a site, is busy with all of them. The boundary
+    behind the last stage leads back to the first: schedules of v chunks pass it v − 1 times a micro-batch, the others v times.
 
-    Leaves out: gradients of other cells on the same link at the end of a step."""
+    Leaves out: boundaries that wait for one another on a line which is not busy all the time (up to a quarter of a step);
+    gradients of other cells on the same link at the end of a step."""
     steps, links = cell.steps, links_of(wan)
     pairs = list(zip(steps, (*steps[1:], steps[0]), strict=True))
-    ring = plan.virtual_stages > 1
-    neighbours = {at: max(len({other for pair in pairs[: None if ring else -1] for other in pair
-                               if at in pair and other != at}), 1) for at in cell.islands}  # fmt: skip
+    rounds = float(plan.virtual_stages)
+    often = [rounds] * (len(pairs) - 1) + [rounds - 1.0]
     made: list[Boundary] = []
-    sent: dict[int, Bytes] = dict.fromkeys(cell.islands, 0.0)
-    egress: dict[int, Usd] = dict.fromkeys(cell.islands, 0.0)
-    for number, (source, target) in enumerate(pairs):
+    moved = np.zeros_like(links.rate)
+    for (source, target), passes in zip(pairs, often, strict=True):
         work, price, _, _ = ready[source]
         if source == target:
             made.append(Boundary(wire=price.transfer(work.send).seconds))
             continue
         size = work.send.size * plan.tp * plan.cp * plan.dp
-        delay = np.asarray(links.delay)[source, target]
-        made.append(Boundary(wire=size / _rate(links, source, target, neighbours), delay=delay))
-        if number < len(pairs) - 1 or ring:
-            often = work.micro_batches * (1.0 if number == len(pairs) - 1 else float(plan.virtual_stages))
-            for one, other in ((source, target), (target, source)):
-                sent[one] = sent[one] + often * size
-                egress[one] = egress[one] + often * size * np.asarray(links.egress)[one, other]
-    return Sends(links=tuple(made), sent=sent, egress=egress)
+        rate = _rate(links, source, target, max(steps.count(source), steps.count(target)))
+        made.append(Boundary(wire=size / rate, delay=links.delay[source, target]))
+        for way in ((source, target), (target, source)):
+            moved[way] += float(passes * work.micro_batches * size)
+    lines = (moved / links.capacity, moved.sum(axis=1) / links.up, moved.sum(axis=0) / links.down)
+    paid = np.where(moved > 0.0, moved * links.egress, 0.0).sum(axis=1)
+    return Sends(
+        links=tuple(made),
+        busiest=max(float(np.max(one)) for one in lines),
+        sent={at: float(moved[at].sum()) for at in cell.islands},
+        egress={at: float(paid[at]) for at in cell.islands},
+    )
 
 
-def _rate(links: Links, source: int, target: int, neighbours: Mapping[int, int]) -> Seconds:
-    """B/s of a pair while its sites serve their other neighbours too; the slower of both directions, as a boundary has one wire time."""
-    rates, up, down = (np.asarray(one) for one in (links.rate, links.up, links.down))
-    there = shared_rate(
-        shared_rate(rates[source, target], up[source], neighbours[source]), down[target], neighbours[target]
-    )
-    back = shared_rate(
-        shared_rate(rates[target, source], up[target], neighbours[target]), down[source], neighbours[source]
-    )
-    return np.minimum(there, back)
+def _rate(links: Links, source: int, target: int, stages: int) -> BytesPerS:
+    """B/s of a boundary with one stage's part of the lanes where an island holds several; the slower of both directions, as a
+    boundary has one wire time."""
+    used = links.rate / np.minimum(links.lanes, float(stages))
+    slower: BytesPerS = np.minimum(used[source, target], used[target, source])
+    return slower

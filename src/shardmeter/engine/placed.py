@@ -10,11 +10,12 @@ import numpy as np
 
 from shardmeter.core.record import changed
 from shardmeter.core.units import Bytes, Count, UsdPerByte
-from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.demand import Work
+from shardmeter.engine.evaluate import demands, evaluate
 from shardmeter.engine.links import links_of
 from shardmeter.engine.ring import ring_order
 from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack, Tier, Wan
-from shardmeter.strategies.precision import WIDTH
+from shardmeter.strategies import fsdp
 
 if TYPE_CHECKING:
     from shardmeter.engine.cells import Cell
@@ -36,7 +37,7 @@ def placed(
         tier = between(island, cell, wan, whole, stack)
         wide = changed(island, nodes=whole / island.gpus_per_node, tiers=(*island.tiers, tier))
         one = evaluate(model, wide, laid, run, stack)
-        sent = _sent(one, laid, cell, run)
+        sent = _sent(demands(model, laid, run, stack), laid, cell, island)
         found.append(changed(one, ends=changed(one.ends, sent=sent, egress=sent * _price(cell, wan))))
     slowest = max(found, key=lambda one: float(one.step_time))
     return tuple(
@@ -54,15 +55,22 @@ def spread(plan: Plan, axis: str, members: Sequence[Island]) -> Plan:
     return changed(plan, **{axis: int(degree) if axis == "pp" else degree}, rank_order=order)
 
 
-def _sent(one: Estimate, plan: Plan, cell: Cell, run: Run) -> Bytes:
-    """What every island sends in a step where sharded parameters cross islands: of each gather and each reduction what one island
-    lacks, M − 1 parts of M of the model; NaN for other axes, whose traffic is not counted."""
-    if cell.axis != "dp_shard" or plan.sharding not in ("fsdp", "zero3"):
+def _sent(work: Work, plan: Plan, cell: Cell, island: Island) -> Bytes:
+    """What every island sends in a step where sharded parameters cross islands: of each gather and each reduction of each group of
+    ranks what one island lacks, M − 1 parts of M; NaN for other axes, and for tokens that go to experts elsewhere, whose traffic is
+    not counted."""
+    if cell.axis != "dp_shard" or not fsdp.applies(plan) or plan.ep * plan.etp > island.gpus:
         return math.nan
-    lacks = 1.0 - 1.0 / len(cell.islands)
-    gathers = 2.0 if plan.reshard else 1.0
-    width = gathers * WIDTH[plan.gather_dtype] + WIDTH[plan.reduce_dtype]
-    return run.global_batch / (plan.dp * plan.micro_batch) * width * one.ends.trained * lacks
+    groups = {fsdp.SHARD: plan.tp * plan.dp_replicate, fsdp.EXPERTS: plan.ep * plan.etp * plan.dp_replicate}
+    islands, edp = float(len(cell.islands)), plan.degree("edp")
+    parts = {fsdp.SHARD: islands, fsdp.EXPERTS: np.minimum(edp, islands)}
+    total: Bytes = 0.0
+    for block in work.blocks.values():
+        for one in block.sharded:
+            if one.axes in groups:
+                lacks = 1.0 - 1.0 / parts[one.axes]
+                total = total + float(block.block.count) * one.size * groups[one.axes] * lacks
+    return total * work.micro_batches
 
 
 def _price(cell: Cell, wan: Wan) -> UsdPerByte:

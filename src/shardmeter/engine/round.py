@@ -54,6 +54,8 @@ class Folded:
     """(…, cells): what each waits for slower cells."""
     critical: Count
     """Index of the cell that sets the round."""
+    exchanges: Count = 1.0
+    """(…, cells): how often each sends its messages in it."""
 
 
 def fold(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Seconds = 0.0) -> Folded:
@@ -108,12 +110,13 @@ def released(seconds: Seconds, pace: Pace) -> Seconds:
 
 
 def _deadline(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Seconds) -> Folded:
-    """Rounds of H steps of the fastest cell. Nobody waits: a slower cell takes as many steps as the time holds, what it is in the
-    middle of goes on in the next round, and what it sends counts if its messages come within their window and `grace`."""
+    """Rounds of H steps of the fastest cell and its outer update. Nobody waits: a slower cell takes as many steps as the time holds
+    beside its own update, what it is in the middle of goes on in the next round, and what it sends counts if its messages come within
+    their window and `grace`."""
     critical = np.argmin(pace.step, axis=-1)
     fast = _at(pace, critical)
-    total = round_.steps * fast.step
-    steps = _along(total) / pace.step
+    total = round_.steps * fast.step + fast.update
+    steps = np.maximum(_along(total) - pace.update, 0.0) / pace.step
     counted: Number = np.ones_like(steps)
     for crossing, seconds in zip(round_.crossings, across, strict=True):
         spacing = _along(round_.steps / crossing.messages * fast.step)
@@ -124,7 +127,7 @@ def _deadline(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Secon
     sent = tuple(c.messages * np.max(s, axis=-1) for c, s in zip(round_.crossings, across, strict=True))
     return Folded(
         seconds=total, inner=steps * pace.step, steps=steps, counted=counted, tokens=np.sum(counted * steps * pace.tokens, axis=-1),
-        exposed=none, hidden=sent, update=0.0 * total, wait=np.zeros_like(steps), critical=critical,
+        exposed=none, hidden=sent, update=fast.update, wait=np.zeros_like(steps), critical=critical,
     )  # fmt: skip
 
 
@@ -150,7 +153,7 @@ def _own(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
     return Folded(
         seconds=total, inner=rounds * steps * pace.step, steps=rounds * steps, counted=np.ones_like(lasts),
         tokens=np.sum(rounds * steps * pace.tokens, axis=-1), exposed=exposed, hidden=hidden, update=fast.update,
-        wait=np.zeros_like(lasts), critical=critical,
+        wait=np.zeros_like(lasts), critical=critical, exchanges=rounds,
     )  # fmt: skip
 
 

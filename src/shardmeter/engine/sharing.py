@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from shardmeter.core.errors import Violation
+from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count
 from shardmeter.engine import split
@@ -20,12 +20,18 @@ Batches: TypeAlias = Sequence[Sequence[float]]
 """Sequences, as (batch, cell)."""
 
 
-class IndivisibleBatch(ValueError):
+class IndivisibleBatch(BadScenario):
     """No whole micro-batches of the islands make up the global batch; `near` can be split."""
 
     def __init__(self, batch: float, near: Sequence[float]) -> None:
-        super().__init__(f"global_batch = {batch:g} is not made of whole micro-batches of the islands")
         self.batch, self.near = batch, tuple(near)
+        broken = Violation(
+            field="run.global_batch",
+            says=f"global_batch = {batch:g} is no sum of whole micro-batches of the islands",
+            rule="every island takes whole micro-batches of all its data-parallel ranks",
+            way_out=" or ".join(f"{one:g}" for one in self.near),
+        )
+        super().__init__("the global batch cannot be shared among the islands", [broken])
 
 
 def shared(
@@ -129,6 +135,16 @@ def unit(plan: Plan) -> tuple[Count, Count]:
         return each_pass, each_pass
     step = pp if kind.groups else 2.0 if kind.even else 1.0
     return each_pass * step, each_pass * step * max(math.ceil(kind.rounds * pp / step), 1.0)
+
+
+def _whole(fleet: Fleet, cell: Cell, plans: Sequence[Plan]) -> Plan:
+    """The plan of a cell, with the whole of the axis that joins its islands."""
+    own = plans[cell.islands[0]]
+    if not cell.axis:
+        return own
+    if cell.axis == "pp":
+        return changed(own, pp=len(cell.steps))
+    return spread(own, cell.axis, [fleet.islands[at] for at in cell.islands])
 
 
 def _alike(fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan]) -> bool:

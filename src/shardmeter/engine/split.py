@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -35,9 +35,8 @@ class Share:
 def by_speed(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
     """Sequences of every cell that add to the batch and make the longest step shortest; None if no whole units do.
 
-    Exact where all units are equal (the next unit goes to whoever ends first with it); where they are not, the same with the
-    largest units first, and what is then left given to those whose unit fits it. Equal cells take equal parts, the earlier ones
-    the rest."""
+    Exact where all units are equal: the next unit goes to whoever ends first with it. Where they are not, the best of all splits
+    within some units of that one (`_evened`). Equal cells take equal parts, the earlier ones the rest."""
     given = [share.least for share in shares]
     left = batch - sum(given)
     if left < 0.0:
@@ -52,7 +51,9 @@ def by_speed(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
         if unit <= left:
             given[at], left = given[at] + unit, left - unit
             heapq.heappush(queue, (shares[at].lasts(given[at] + unit), at))
-    return tuple(given) if left == 0.0 else _repaired(given, left, shares) or _anyhow(batch, shares)
+    if len({share.unit for share in shares}) == 1:
+        return tuple(given) if left == 0.0 else None
+    return _evened(given, left, shares) or _anyhow(batch, shares)
 
 
 def equally(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
@@ -143,26 +144,66 @@ def _anyhow(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
     return None
 
 
-def _repaired(given: list[float], left: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
-    """What is left over given by taking units back from one cell to fill another's: of the exchanges that come out even, the one
-    after which the taker ends first, the smallest of these."""
-    unit, least, start, each = (
-        np.array([getattr(share, name) for share in shares]) for name in ("unit", "least", "start", "each")
-    )
-    had = np.array(given)
-    rounds = unit[None, :] / np.gcd(unit.astype(int)[:, None], unit.astype(int)[None, :])
-    apart = ~np.eye(len(given), dtype=bool)
-    best: tuple[float, float, int, int] | None = None
-    for back in range(1, int(rounds.max()) + 1):
-        freed = left + back * unit[:, None]
-        even = apart & (back <= rounds) & (freed % unit[None, :] == 0.0) & (had - back * unit >= least)[:, None]
-        ends = np.where(even, start + each * (had + freed), np.inf)
-        giver, taker = np.unravel_index(int(np.argmin(ends)), ends.shape)
-        found = float(ends[giver, taker]), float(back), int(giver), int(taker)
-        best = found if np.isfinite(found[0]) and (best is None or found < best) else best
-    if best is None:
+def _evened(given: Sequence[float], left: float, shares: Sequence[Share]) -> tuple[float, ...] | None:
+    """The split whose longest step is shortest among those that change what is given by so much that it comes out even; of several
+    the one whose steps are most alike (the least sum of their squares), whichever cell comes first. Changes go as far as the units'
+    common multiple or, where one unit divides all, the largest."""
+    units = [int(share.unit) for share in shares]
+    step, most = math.gcd(*units), max(units)
+    span = min(math.lcm(*units) if min(units) > step else most, WINDOW * most) // step
+    if left % step or left > span * step:
         return None
-    _, times, source, target = best
-    given[source] -= times * shares[source].unit
-    given[target] += left + times * shares[source].unit
-    return tuple(given)
+    longest = _ways(given, left, shares, step, span, np.maximum, math.inf)
+    if longest is None:
+        return None
+    limit = max(share.lasts(part) for share, part in zip(shares, longest, strict=True)) * (1.0 + SAME)
+    return _ways(given, left, shares, step, span, lambda sums, lasts: sums + lasts * lasts, limit)
+
+
+def _ways(
+    given: Sequence[float], left: float, shares: Sequence[Share], step: int, span: int,
+    join: Callable[[npt.NDArray[np.float64], float], npt.NDArray[np.float64]], limit: float,
+) -> tuple[float, ...] | None:  # fmt: skip
+    """The best way to every sum of changes, cell after cell, `join` telling what a cell's step adds to those before it; none longer
+    than the limit. Changes are counted in `step`, as far as `span`."""
+    best = np.full(2 * span + 1, np.inf)
+    best[span] = 0.0
+    picked = []
+    for now, share in zip(given, shares, strict=True):
+        unit = int(share.unit)
+        after, pick = np.full_like(best, np.inf), np.zeros(len(best), dtype=int)
+        reach = span * step // unit
+        for change in sorted(range(-min(reach, int((now - share.least) // unit)), reach + 1), key=abs):
+            lasts = share.lasts(now + change * unit)
+            if lasts > limit:
+                continue
+            joined = join(_moved(best, change * unit // step), lasts)
+            better = joined < after
+            after, pick = np.where(better, joined, after), np.where(better, change, pick)
+        best = after
+        picked.append(pick)
+    at = span + int(left) // step
+    if not np.isfinite(best[at]):
+        return None
+    made = list(given)
+    for number in reversed(range(len(made))):
+        change, unit = int(picked[number][at]), int(shares[number].unit)
+        made[number] += change * unit
+        at -= change * unit // step
+    return tuple(made)
+
+
+SAME = 1e-12
+"""Share by which two steps may differ and still be the same."""
+WINDOW = 8
+"""Largest units that a cell's part may change by to come out even."""
+
+
+def _moved(values: npt.NDArray[np.float64], by: int) -> npt.NDArray[np.float64]:
+    """Values a number of places further on; infinite where none came from."""
+    moved = np.full_like(values, np.inf)
+    if by >= 0:
+        moved[by:] = values[: len(values) - by]
+    else:
+        moved[:by] = values[-by:]
+    return moved

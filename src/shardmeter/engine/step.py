@@ -32,6 +32,7 @@ def step(
     plan: Plan,
     stack: Stack,
     links: tuple[Boundary, ...] = (),
+    busiest: Seconds = 0.0,
 ) -> tuple[Ledger, Ledger, Fold]:
     """Exposed and hidden seconds of one step by label, and the fold that the round scope will be given. `links`: what stages send
     over, where their boundaries are not alike; `pieces` and `price` are then those of the slowest stage."""
@@ -42,7 +43,7 @@ def step(
             stages = [whole.each(work, stage, pieces, price, plan) for stage in stages]
     stages = joined.merged(work, stages, pieces, plan, stack)
     joints = joined.line(work, pieces, plan, stack)
-    exposed, hidden = _pipeline(work, stages, hop, plan, stack, joints, links)
+    exposed, hidden = _pipeline(work, stages, hop, plan, stack, joints, links, busiest)
     steady = add.folded(exposed.values())
     bubble = exposed.get("pipeline bubble", 0.0)
     before: Seconds = 0.0
@@ -84,6 +85,7 @@ def _pipeline(
     stack: Stack,
     joints: Sequence[Joint] = (),
     links: tuple[Boundary, ...] = (),
+    busiest: Seconds = 0.0,
 ) -> tuple[Ledger, Ledger]:
     """The critical device's seconds × micro-batches, the bubble that the schedule leaves, and what sends add to it."""
     exposed: Ledger = {}
@@ -93,7 +95,7 @@ def _pipeline(
     add.merged(exposed, _critical(devices, each, longest, "exposed"), work.micro_batches)
     add.merged(hidden, _critical(devices, each, longest, "hidden"), work.micro_batches)
     if links:
-        still, moving = _along(work, stages, plan, stack, links)
+        still, moving = _along(work, stages, plan, stack, links, busiest)
         exposed["stage sends"] = moving - still
         exposed["pipeline bubble"] = still - work.micro_batches * longest
         sent = 2.0 * work.micro_batches * add.folded(link.wire for link in links) / float(len(links))
@@ -114,7 +116,7 @@ def _pipeline(
 
 
 def _along(
-    work: Work, stages: list[MicroBatch], plan: Plan, stack: Stack, links: tuple[Boundary, ...]
+    work: Work, stages: list[MicroBatch], plan: Plan, stack: Stack, links: tuple[Boundary, ...], busiest: Seconds
 ) -> tuple[Seconds, Seconds]:
     """Seconds of the micro-batches over unlike links, (without sends, with them)."""
     slots = slots_of(work, stages, plan)
@@ -124,7 +126,7 @@ def _along(
         long_makespan(plan.schedule, slots, passes, plan.virtual_stages, one, beside=stack.pipeline_overlap)
         for one in (none, links)
     )
-    return still, moving
+    return still, np.maximum(moving, busiest)
 
 
 def slowest_pieces(

@@ -28,12 +28,12 @@ class MemoryTerm:
 
 @record
 class Ends:
-    """The end of a step on the first pipeline stage, which ends last: what gradients on their way to other islands pass behind."""
+    """The end of a step: what gradients on their way to other islands pass behind."""
 
-    backward: Seconds = 0.0
-    """Of the last micro-batch, all layers of the stage."""
-    pieces: Count = 1.0
-    """Layers of the stage: its gradients leave in so many parts."""
+    stages: tuple[tuple[Seconds, Count], ...] = ()
+    """Of every pipeline stage of the island that works its last micro-batch after the next one's, the first, which ends last, first:
+    seconds of that backward, and layers, in which the stage's gradients leave one by one. Only the first stage where all end at
+    once."""
     late: Seconds = 0.0
     """What of the island's own reduction of that backward shows after it."""
     shard: Count = 0.0

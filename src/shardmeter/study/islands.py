@@ -108,14 +108,10 @@ def egress(whole: Whole) -> tuple[Number, Number]:
     what is sent is not counted (NaN)."""
     if whole.round is None:
         return 0.0, 0.0
-    cost: Number = 0.0
-    for one, priced in zip(whole.round.crossings, whole.priced, strict=True):
-        cost = cost + one.messages * priced.egress
-    cost = cost / whole.round.steps
     sent: Number = 0.0
-    for part, island in zip(whole.parts, whole.sent, strict=True):
-        cost, sent = cost + part.estimate.ends.egress, sent + island
-    return sent / whole.round.steps, cost
+    for island in whole.sent:
+        sent = sent + island
+    return sent / whole.round.steps, whole.egress / whole.round.steps
 
 
 def too_late(whole: Whole) -> list[str]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from shardmeter.study.validate.geo import systems
-from shardmeter.study.validate.geo.constants import FITTED, NIC, RATES, Fitted
+from shardmeter.study.validate.geo.constants import FITTED, LEFT_OUT, NIC, RATES, Fitted
 from shardmeter.study.validate.geo.links import Network, Ranks, network, shuffled, uniform
-from shardmeter.study.validate.geo.systems import Work
+from shardmeter.study.validate.geo.systems import WIRE, Work
 from shardmeter.study.validate.rows import NotModelled
 
 SEEDS = (2022, 2023, 2024)
@@ -30,6 +30,12 @@ def predict_row(row: Mapping[str, str], fitted: Fitted = FITTED) -> float:
         return _case(method, row, fitted) if named else _throttled(method, row, fitted)
     except ValueError as error:
         raise NotModelled(f"a number or a shape that does not fit the set-up: {error}") from None
+
+
+def left_out(row: Mapping[str, str]) -> float:
+    """The same by constants that have not seen the row's case; those of all cases where it is of none that they were fitted on."""
+    found = re.match(r"case *([0-9])", row["notes"].lower())
+    return predict_row(row, LEFT_OUT.get(f"case{found[1]}", FITTED) if found else FITTED)
 
 
 def _case(method: str, row: Mapping[str, str], fitted: Fitted) -> float:
@@ -103,7 +109,7 @@ def _pipelines(net: Network, work: Work, fitted: Fitted, stages: int, batch: int
         return seconds + tensors * systems.all_reduce(net, ranks, bits / tensors)
     if "sharded" in method:
         share = 2.0 * (replicas - 1.0) / replicas
-        return seconds + share * fitted.wire * float(bits.max()) / float(net.rate.min()) + 4.0 * float(net.delay.max())
+        return seconds + share * WIRE * float(bits.max()) / float(net.rate.min()) + 4.0 * float(net.delay.max())
     return seconds + systems.central(net, ranks, bits)
 
 

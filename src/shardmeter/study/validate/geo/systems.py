@@ -19,6 +19,7 @@ import numpy as np
 
 from shardmeter.core.record import changed, record
 from shardmeter.physics import crossing as collective
+from shardmeter.physics.jitter import expected_largest
 from shardmeter.schedules import Boundary, Slot, _long
 from shardmeter.study.validate.geo.constants import TENSOR, Fitted
 from shardmeter.study.validate.geo.links import BOX, Array, Network, Ranks
@@ -29,6 +30,8 @@ MESSAGE = 2048 * 2048 * 16.0
 """Bits of the message that the constants speak of: one sequence of 2048, d 2048, two bytes."""
 BUFFERED = 2 * CHUNK
 """Bits that a send leaves in NCCL's buffers: two channels, 4 MiB each (its defaults on one TCP adapter)."""
+WIRE = 1514.0 / 1448.0
+"""Bytes on the wire for one of payload, in packets of 1,500 bytes: what the emulated links counted."""
 DRIFTING = 0.5
 """Of the other pipelines, those that use a shared adapter at the same time where nothing keeps the pipelines in step (halfway
 between none and all; not fitted)."""
@@ -76,13 +79,19 @@ def line(
     stages, pipelines = ranks.shape
     rate, delay = network.hops(ranks[:-1].ravel(), ranks[1:].ravel(), at_once)
     apart = network.apart(ranks[:-1].ravel(), ranks[1:].ravel())
-    wire = np.where(apart, fitted.wire, 1.0) * bits / rate
+    late = slowest_of(pipelines, fitted.spread)
+    wire = np.where(apart, WIRE * late, 1.0) * bits / rate
     wait = delay + np.where(apart, answer, 0.0)
     shape = stages - 1, pipelines
     return tuple(
         Boundary(wire=own, delay=way, buffered=own * min(BUFFERED / bits, 1.0))
         for own, way in zip(wire.reshape(shape), wait.reshape(shape), strict=True)
     )
+
+
+def slowest_of(pipelines: int, spread: float) -> float:
+    """Time of the slowest of so many over the mean: an expected maximum."""
+    return float(1.0 + spread * expected_largest(float(pipelines)))
 
 
 def slots(layers: Sequence[float], seconds: float, forward: float) -> list[Slot]:
@@ -168,7 +177,7 @@ def zero_3(network: Network, ranks: Ranks, work: Work, fitted: Fitted, size: int
     parameters = work.layers * work.layer_size + work.embedding
     anew = max(parameters - LIVE, 0.0)
     bits = 8.0 * work.bytes * (parameters + 2.0 * anew)
-    seconds = fitted.wire * bits / float(rate.min()) + fitted.gathers * anew / work.layer_size * float(delay.sum())
+    seconds = WIRE * bits / float(rate.min()) + fitted.gathers * anew / work.layer_size * float(delay.sum())
     return seconds + size * work.layers * work.layer
 
 
@@ -182,7 +191,7 @@ def _tensor_parallel(network: Network, ranks: Ranks, work: Work, fitted: Fitted,
     for own, way in zip(rate.reshape(groups.shape), delay.reshape(groups.shape), strict=True):
         share = 2.0 * (tensor - 1.0) / tensor
         inside = share * work.message / 8.0 / TENSOR
-        wire = share * fitted.wire * work.message / own.min() if own.min() < BOX else 0.0
+        wire = share * WIRE * work.message / own.min() if own.min() < BOX else 0.0
         slowest = max(slowest, inside, wire + 2.0 * (tensor - 1.0) * float(way.max()))
     return times * slowest
 

@@ -151,7 +151,7 @@ def megatron(
     """1F1B of Megatron-LM, of the slowest pipeline. `ranks` (stages, pipelines) are the first ranks of the tensor groups, the
     others follow, each with its share of a message; `loss` are the nodes over which the last stage averages the loss of every
     micro-batch."""
-    seconds = work.layer / tensor + (_tensor_parallel(network, ranks, work, fitted, tensor) if tensor > 1 else 0.0)
+    seconds = work.layer / tensor + (_tensor_parallel(network, ranks, work, tensor) if tensor > 1 else 0.0)
     stages = slots([work.layers / len(ranks)] * len(ranks), seconds, work.forward())
     if loss is not None:
         stages[-1] = changed(stages[-1], forward=stages[-1].forward + tree(network, loss))
@@ -181,7 +181,7 @@ def zero_3(network: Network, ranks: Ranks, work: Work, fitted: Fitted, size: int
     return seconds + size * work.layers * work.layer
 
 
-def _tensor_parallel(network: Network, ranks: Ranks, work: Work, fitted: Fitted, tensor: int) -> float:
+def _tensor_parallel(network: Network, ranks: Ranks, work: Work, tensor: int) -> float:
     """Seconds a layer that its all-reduces take: two forward, two backward, two again where the forward is done again."""
     times = 6.0 if work.recompute else 4.0
     slowest = 0.0

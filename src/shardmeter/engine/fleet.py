@@ -86,7 +86,7 @@ def joined(model: Model, parts: Sequence[Part], wan: Wan | None, plan: Plan) -> 
     """A fleet whose islands' inner steps are known, joined by a network and a method. Raises UnknownName."""
     inner = tuple(part.estimate for part in parts)
     cells = 1 + max(part.cell for part in parts)
-    asked = round_of(replica(model, plan, inner[0], cells), plan.sync)
+    asked = round_of(replica(model, [part.plan for part in parts], inner[0], cells), plan.sync)
     held = tuple(changed(part, estimate=with_outer_state(part.estimate, asked)) for part in parts)
     return changed(_joined(held, asked, wan, plan), inner=inner)
 
@@ -96,11 +96,11 @@ def alone(island: Island, plan: Plan, run: Run, estimate: Estimate) -> Whole:
     return Whole(parts=(Part(island=island, plan=plan, run=run, estimate=estimate, cell=0),), estimate=estimate)
 
 
-def replica(model: Model, plan: Plan, one: Estimate, cells: int) -> Replica:
-    """What a sync method is told of the model."""
+def replica(model: Model, plans: Sequence[Plan], one: Estimate, cells: int) -> Replica:
+    """What a sync method is told of the model. Islands that reduce in unlike formats send each other the widest."""
     return Replica(
         parameters=one.ends.trained,
-        gradient_bytes=WIDTH[plan.reduce_dtype],
+        gradient_bytes=max(WIDTH[plan.reduce_dtype] for plan in plans),
         layers=float(model.layers),
         cells=float(cells),
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from shardmeter.core.record import changed
 from shardmeter.core.units import Number, Seconds
-from shardmeter.engine import crossing
+from shardmeter.engine import add, crossing
 from shardmeter.engine import round as rounds
 from shardmeter.engine.fleet import Part, Whole, alone, joined, outer_update
 from shardmeter.engine.round import Pace
@@ -200,7 +200,9 @@ class Bound:
         ]
         self.update = np.stack([least[number] for number in team.kind], axis=-1)
         self.hides = {
-            name: max(float(np.max(getattr(one, name))) for one in ends) for name in ("backward", "pieces", "late")
+            "backward": max(float(np.max(add.folded(seconds for seconds, _ in one.stages))) for one in ends),
+            "pieces": max(float(np.max(add.folded(layers for _, layers in one.stages))) for one in ends),
+            "late": max(float(np.max(one.late)) for one in ends),
         }
         gpus = [island.gpus for island in team.islands]
         own = self.asked.pace != "barrier"

@@ -168,11 +168,6 @@ def test_what_every_island_breaks_is_said_once_and_what_one_breaks_with_its_name
     assert "fleet.islands.oregon" not in text
 
 
-def test_a_planner_for_several_islands_is_refused() -> None:
-    text = refused(changed("plan", "auto"))
-    assert "the planner for several islands (oregon, iowa-1, iowa-2 and 1 more) is not built yet" in text
-
-
 def test_an_unknown_name_alone_is_an_unknown_name() -> None:
     with pytest.raises(UnknownName):
         load(changed("fleet.islands.0.region", "aws:us-wst-2"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ def document(answer: Sweep, *, full: bool) -> Document:
     """A sweep as a document; `full` has all rows for JSON and CSV, a page the first `SHOWN`."""
     space, total = answer.space, len(answer)
     rows: Sequence[Row] = answer.rows(0, None if full else SHOWN)
-    shown = [{**row, "status": str(row["status"]).partition(":")[0]} for row in rows[:SHOWN]]
+    shown = [_read(row, space.fields) for row in rows[:SHOWN]]
     caption = "" if total <= SHOWN else f"The first {SHOWN} of {total:,}: --format csv or -o FILE.csv has all"
     sections: list[Section] = [Table(title="Points", columns=_columns(space), rows=tuple(shown), caption=caption)]
     reasons = _reasons(answer.reasons)
@@ -42,6 +43,20 @@ def document(answer: Sweep, *, full: bool) -> Document:
         data=answer.to_dict() if full else {},
         flat=tuple(rows),
     )
+
+
+def _read(row: Row, fields: tuple[str, ...]) -> Row:
+    """A row as people read it: points between two ends at four digits (`3.162Gbps`), and how it turned out in a word."""
+    points = {
+        field: _LONG.sub(lambda found: f"{float(found[0]):.4g}", value)
+        for field in fields
+        if isinstance(value := row[field], str)
+    }
+    return {**row, **points, "status": str(row["status"]).partition(":")[0]}
+
+
+_LONG = re.compile(r"\d{1,3}\.\d{6,}")
+"""A number of a point that a range was divided into."""
 
 
 def written(answer: Written, space: Space, seconds: float) -> Document:

@@ -338,3 +338,24 @@ def test_points_between_two_ends_are_read_at_four_digits(capsys: Any, file: str)
     assert "3.162Gbps" in page
     assert main(["sweep", file, *axis, "--format", "csv"]) == 0
     assert "3.16227766017Gbps" in capsys.readouterr().out
+
+
+def test_the_step_is_the_last_figure_that_a_narrow_sweep_leaves_out(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["sweep", file, "--over", "plan.sync.sync_every=6,12"]) == 0
+    table = capsys.readouterr().out.partition("Points\n")[2]
+    head, hidden = table.splitlines()[0], table.partition("left out for lack of room: ")[2]
+    assert {"step", "tokens/s"} <= set(head.split())
+    assert "longest term" in hidden
+    assert (
+        main(["sweep", file, "--over", "plan.sync.sync_every=6,12", "--columns", "mfu,hfu,run.tokens,step_time_s"]) == 0
+    )
+    assert "MFU" in capsys.readouterr().out.partition("Points\n")[2].splitlines()[0]
+
+
+def test_a_long_timeline_is_told_in_hours(file: str, tmp_path: Path) -> None:
+    picture = tmp_path / "rounds.svg"
+    assert main(["trace", file, "--set", "plan.sync.sync_every=600", "--rounds", "3", "--svg", str(picture)]) == 0
+    assert ">0 h<" in picture.read_text(encoding="utf-8")

@@ -30,7 +30,7 @@ def _round(sync: Answer) -> Facts:
     steps = sync["period_steps"]
     facts = [
         Fact(label="method", value=sync["method"], note=PACES[sync["pace"]]),
-        Fact(label="round", value=sync["round_s"], unit="s", note=f"{steps:,g} inner step{'' if steps == 1 else 's'}"),
+        Fact(label="round", value=sync["round_s"], unit="s", note=_steps(steps, "inner step")),
         Fact(label="waits for messages", value=sync["exposed_s"], unit="s", note=_hidden(sync)),
         Fact(label="outer update", value=sync["update_s"] or None, unit="s"),
         Fact(label="time in inner steps", value=sync["utilization"], unit="%"),
@@ -48,9 +48,13 @@ def _seen(seen: Answer) -> str:
     """What convergence depends on, in words."""
     if seen["replicas"] == 1.0 and seen["period"] == 1.0:
         return "averaged every step"
-    delay = seen["delay"]
-    late = f", {delay:g} step{'' if delay == 1 else 's'} late" if delay else ""
+    late = f", {_steps(seen['delay'])} late" if seen["delay"] else ""
     return f"averaged every {seen['period']:g} steps{late}, {seen['bits']:.3g} bits"
+
+
+def _steps(count: float, what: str = "step") -> str:
+    """`1 step`, `37.5 steps`; nothing for none."""
+    return f"{count:,g} {what}{'' if count == 1 else 's'}" if count else ""
 
 
 def _hidden(sync: Answer) -> str:
@@ -63,11 +67,11 @@ def _crossings(crossings: Sequence[Answer]) -> Table:
     rows: list[Row] = [
         {
             "label": one["label"], "bytes": one["bytes"], "messages": one["messages"], "seconds": one["seconds"],
-            "window": one["window_steps"] or None, "exposed": one["exposed_s"], "narrowest": one["narrowest"],
+            "window": _steps(one["window_steps"]) or None, "exposed": one["exposed_s"], "narrowest": one["narrowest"],
         }
         for one in crossings
     ]  # fmt: skip
-    due = (Column(key="window", title="due after", unit="steps", drop=1),)
+    due = (Column(key="window", title="due after", drop=1),)
     return Table(
         title="What crosses between islands in a round",
         columns=(

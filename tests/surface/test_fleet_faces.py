@@ -14,6 +14,7 @@ import pytest
 
 import shardmeter
 from shardmeter.cli import main
+from shardmeter.core.quantity import show
 from shardmeter.core.record import changed
 from shardmeter.engine import split
 from shardmeter.scenario import json_schema
@@ -279,3 +280,82 @@ def test_islands_in_vain_are_warned_of(capsys: Any, file: str) -> None:
     found = capsys.readouterr()
     assert "no token counts" in found.err
     assert "The whole run" not in found.out
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_paid_for_traffic_stands_apart(capsys: Any, file: str) -> None:
+    run = shardmeter.predict(file).to_dict()["run"]
+    rent = sum(one["usd"] for one in run["cost_terms"] if one["term"].startswith("accelerators"))
+    traffic = run["cost_usd"] - rent
+    assert traffic > 0.0
+    assert main(["predict", file]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert f"cost {show(run['cost_usd'], 'USD')}" in lines
+    assert f"· accelerators {show(rent, 'USD')} given per gpu" in lines  # said once for three islands
+    assert any(line.startswith(f"· traffic between islands {show(traffic, 'USD')} ") for line in lines)
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_what_made_a_message_slow_stays_on_a_narrow_page(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch, file: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["predict", file]) == 0
+    page = capsys.readouterr().out
+    table = page.partition("What crosses between islands in a round")[2].partition("\n\n")[0]
+    assert "narrowest" in table.splitlines()[1]
+    assert "due after" not in table  # outer gradients of DiLoCo are waited for
+
+
+def test_where_windows_bind_more_streams_relieve(file: str) -> None:
+    bound = ["fleet.wan.default.bandwidth=100 Gbps", "fleet.wan.default.streams=4", "plan.sync.sync_every=1"]
+    found = shardmeter.predict(file, overrides=bound).to_dict()
+    assert "window of 4 streams" in found["sync"]["crossings"][0]["narrowest"]
+    gain = {one["change"]: one["step_time_s"] for one in found["bottleneck"]["relief"]}
+    twice = shardmeter.predict(file, overrides=[*bound[:1], "fleet.wan.default.streams=8", *bound[2:]])
+    assert gain["twice the streams between islands"] == pytest.approx(twice.step_time)
+
+
+def test_a_change_for_unlike_islands_is_what_its_option_does(file: str) -> None:
+    found = shardmeter.predict(file).to_dict()["bottleneck"]["relief"]
+    tried = [one for one in found if one["set"] and "plan.sync" not in " ".join(one["set"])]
+    assert tried
+    for one in tried:
+        assert shardmeter.predict(file, overrides=one["set"]).step_time == pytest.approx(one["step_time_s"])
+
+
+def test_a_link_that_is_not_said_cannot_be_changed(capsys: Any, file: str) -> None:
+    assert main(["predict", file, "--set", "fleet.wan.links.0.bandwidth=5 Gbps"]) == 2
+    assert "there is no item 0: no fleet.wan.links is said" in capsys.readouterr().err
+
+
+def test_points_between_two_ends_are_read_at_four_digits(capsys: Any, file: str) -> None:
+    axis = ["--over", "fleet.wan.default.bandwidth=1Gbps..10Gbps:log3"]
+    assert main(["sweep", file, *axis]) == 0
+    page = capsys.readouterr().out
+    assert "3.162Gbps" in page
+    assert main(["sweep", file, *axis, "--format", "csv"]) == 0
+    assert "3.16227766017Gbps" in capsys.readouterr().out
+
+
+def test_the_step_is_the_last_figure_that_a_narrow_sweep_leaves_out(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["sweep", file, "--over", "plan.sync.sync_every=6,12"]) == 0
+    table = capsys.readouterr().out.partition("Points\n")[2]
+    head, hidden = table.splitlines()[0], table.partition("left out for lack of room: ")[2]
+    assert {"step", "tokens/s"} <= set(head.split())
+    assert "longest term" in hidden
+    assert (
+        main(["sweep", file, "--over", "plan.sync.sync_every=6,12", "--columns", "mfu,hfu,run.tokens,step_time_s"]) == 0
+    )
+    assert "MFU" in capsys.readouterr().out.partition("Points\n")[2].splitlines()[0]
+
+
+def test_a_long_timeline_is_told_in_hours(file: str, tmp_path: Path) -> None:
+    picture = tmp_path / "rounds.svg"
+    assert main(["trace", file, "--set", "plan.sync.sync_every=600", "--rounds", "3", "--svg", str(picture)]) == 0
+    assert ">0 h<" in picture.read_text(encoding="utf-8")

@@ -56,7 +56,7 @@ def stream_rate(window: Bytes, rtt: Seconds, segment: Bytes, loss: Fraction) -> 
 
 @formula(cite="shardmeter")
 def window_rate(window: Bytes, rtt: Seconds) -> BytesPerS:
-    """What one RDMA queue pair carries at most: what it may have under way, once a round trip.
+    """What one stream (of RDMA, a queue pair) carries at most: what it may have under way, once a round trip.
 
     Leaves out: the time from arrival until a buffer is free again (20 to 50 µs)."""
     return window / rtt

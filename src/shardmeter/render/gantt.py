@@ -186,11 +186,18 @@ def _numbers(timeline: Timeline, index: int, y: float, height: int, scale: float
     return found
 
 
+UNITS = (
+    (1 / 86400, "d", 2 * 86400.0), (1 / 3600, "h", 2 * 3600.0), (1 / 60, "min", 600.0), (1.0, "s", 1.0),
+    (1e3, "ms", 1e-3), (1e6, "µs", 0.0),
+)  # fmt: skip
+"""Units of the axis: how many a second has, and the shortest span in seconds that is told in them."""
+
+
 def _axis(span: float, y: float, scale: float) -> Iterator[str]:
     """A line with about eight round times."""
-    step = _round(span / 8)
+    factor, unit = next((f, u) for f, u, least in UNITS if span >= least)
+    step = _round(span * factor / 8) / factor
     yield f'<line x1="{LEFT}" y1="{y}" x2="{WIDTH - RIGHT}" y2="{y}" stroke="#333333"/>'
-    factor, unit = next((f, u) for f, u in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")) if span * f >= 1.0 or u == "µs")
     for tick in range(math.floor(span / step * (1 + 1e-9)) + 1):
         x = LEFT + tick * step * scale
         label = f"{tick * step * factor:.6g}" + (f" {unit}" if tick == 0 else "")

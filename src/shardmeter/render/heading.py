@@ -23,7 +23,8 @@ def heading(scenario: Scenario) -> str:
         run = f"{run}, reference {scenario.run.reference.name}"
     plans = dict.fromkeys(scenario.plans or (scenario.plan,))
     laid = plan_text(scenario.plan)
-    laid = f"{laid} (and {len(plans) - 1} more plans)" if len(plans) > 1 else laid
+    more = len(plans) - 1
+    laid = f"{laid} (and {more} more plan{'' if more == 1 else 's'})" if more else laid
     joined = f" · {sync_text(scenario.plan.sync)}" if scenario.plans else ""
     return f"{scenario.model.name} on {fleet} · {laid}{joined} · {run} · {scenario.stack.name}"
 

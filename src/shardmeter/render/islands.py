@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from shardmeter.render.cells import text
 from shardmeter.render.document import Column, Fact, Facts, Row, Section, Table
 
 Answer = Mapping[str, Any]
@@ -29,47 +30,58 @@ def _round(sync: Answer) -> Facts:
     steps = sync["period_steps"]
     facts = [
         Fact(label="method", value=sync["method"], note=PACES[sync["pace"]]),
-        Fact(label="round", value=sync["round_s"], unit="s", note=f"{steps:,g} inner step{'' if steps == 1 else 's'}"),
+        Fact(label="round", value=sync["round_s"], unit="s", note=_steps(steps, "inner step")),
         Fact(label="waits for messages", value=sync["exposed_s"], unit="s", note=_hidden(sync)),
         Fact(label="outer update", value=sync["update_s"] or None, unit="s"),
         Fact(label="time in inner steps", value=sync["utilization"], unit="%"),
         Fact(label="sent a round, all islands", value=sync["sent_bytes"], unit="B"),
-        Fact(label="the optimizer sees", value=_seen(sync["progress"])),
+        Fact(label="the optimizer sees", value=_model(sync["progress"]), note=_seen(sync["progress"])),
     ]  # fmt: skip
     return Facts(title="The round", facts=tuple(fact for fact in facts if fact.value is not None))
+
+
+def _model(seen: Answer) -> str:
+    return "one model" if seen["replicas"] == 1.0 else f"{seen['replicas']:g} replicas"
 
 
 def _seen(seen: Answer) -> str:
     """What convergence depends on, in words."""
     if seen["replicas"] == 1.0 and seen["period"] == 1.0:
-        return "one model, averaged every step"
-    late = f", {seen['delay']:g} steps late" if seen["delay"] else ""
-    return f"{seen['replicas']:g} replicas, averaged every {seen['period']:g} steps{late}, {seen['bits']:.3g} bits"
+        return "averaged every step"
+    late = f", {_steps(seen['delay'])} late" if seen["delay"] else ""
+    return f"averaged every {seen['period']:g} steps{late}, {seen['bits']:.3g} bits"
+
+
+def _steps(count: float, what: str = "step") -> str:
+    """`1 step`, `37.5 steps`; nothing for none."""
+    return f"{count:,g} {what}{'' if count == 1 else 's'}" if count else ""
 
 
 def _hidden(sync: Answer) -> str:
     hidden = sync["hidden_s"]
-    return f"and {hidden:,.3g} s behind inner steps" if hidden else ""
+    return f"and {text(hidden, 's')} behind inner steps" if hidden else ""
 
 
 def _crossings(crossings: Sequence[Answer]) -> Table:
+    """Every kind of message. What made it slow is the last column to go: it is why one looks here."""
     rows: list[Row] = [
         {
             "label": one["label"], "bytes": one["bytes"], "messages": one["messages"], "seconds": one["seconds"],
-            "window": one["window_steps"] or None, "exposed": one["exposed_s"], "narrowest": one["narrowest"],
+            "window": _steps(one["window_steps"]) or None, "exposed": one["exposed_s"], "narrowest": one["narrowest"],
         }
         for one in crossings
     ]  # fmt: skip
+    due = (Column(key="window", title="due after", drop=1),)
     return Table(
-        title="What crosses between islands",
+        title="What crosses between islands in a round",
         columns=(
             Column(key="label", title="message", wide=True),
-            Column(key="bytes", title="size", unit="B"),
-            Column(key="messages", title="a round"),
+            Column(key="bytes", title="size", unit="B", drop=3),
+            Column(key="messages", title="times", drop=2),
             Column(key="seconds", title="each takes", unit="s"),
-            Column(key="window", title="due after", unit="steps", drop=2),
-            Column(key="exposed", title="waited a round", unit="s"),
-            Column(key="narrowest", title="narrowest", wide=True, drop=1),
+            *(due if any(row["window"] for row in rows) else ()),
+            Column(key="exposed", title="waited", unit="s"),
+            Column(key="narrowest", title="narrowest", wide=True, drop=4),
         ),
         rows=tuple(rows),
     )
@@ -79,7 +91,7 @@ def _islands(islands: Sequence[Answer], sync: Answer) -> Table:
     shown = _kinds(islands)
     rows: list[Row] = [
         {
-            "name": group[0]["name"] if len(group) == 1 else f"{group[0]['name']} … {group[-1]['name']}",
+            "name": _names(group),
             "gpus": f"{f'{len(group)} of ' if len(group) > 1 else ''}{group[0]['gpus']:,.0f} × {group[0]['accelerator']}",
             "batch": group[0]["global_batch"],
             "step": group[0]["step_time_s"],
@@ -108,6 +120,12 @@ def _islands(islands: Sequence[Answer], sync: Answer) -> Table:
         ),
         rows=tuple(rows),
     )
+
+
+def _names(group: Sequence[Answer]) -> str:
+    """`north`, `north, south`, `home-1 … home-30`."""
+    first, last = group[0]["name"], group[-1]["name"]
+    return first if len(group) == 1 else f"{first}, {last}" if len(group) == 2 else f"{first} … {last}"
 
 
 def _mark(one: Answer, sync: Answer) -> str:

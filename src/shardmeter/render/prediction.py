@@ -303,7 +303,7 @@ def _run(run: Answer | None) -> Facts | None:
         Fact(label="steps", value=run.get("steps")),
         Fact(label="GPU time", value=run.get("gpu_hours"), unit="GPU-hours"),
         Fact(label="goodput", value=run.get("goodput"), unit="%"),
-        Fact(label="cost", value=run.get("cost_usd"), unit="USD", note=_basis(run)),
+        *_cost(run),
         Fact(label="energy", value=run.get("energy_kwh"), unit="kWh"),
         Fact(label="carbon", value=run.get("carbon_kg"), unit="kg"),
         Fact(label="loss", value=run.get("loss")),
@@ -311,8 +311,28 @@ def _run(run: Answer | None) -> Facts | None:
     return Facts(title="The whole run", facts=tuple(fact for fact in facts if fact.value is not None))
 
 
-def _basis(run: Answer) -> str:
-    return "; ".join(str(term["basis"]) for term in run.get("cost_terms") or () if term.get("basis"))
+def _cost(run: Answer) -> tuple[Fact, ...]:
+    """The cost; where something is paid beside the accelerators, also its parts."""
+    terms = run.get("cost_terms") or ()
+    rent = [term for term in terms if str(term["term"]).startswith("accelerators")]
+    rest = [term for term in terms if term not in rent]
+    whole = Fact(label="cost", value=run.get("cost_usd"), unit="USD", note="" if rest else _basis(rent))
+    if not rest:
+        return (whole,)
+    parts = (("accelerators", rent), *((str(term["term"]), [term]) for term in rest))
+    return (
+        whole,
+        *(
+            Fact(label=f"· {label}", value=sum(term["usd"] for term in part), unit="USD", note=_basis(part))
+            for label, part in parts
+            if part
+        ),
+    )
+
+
+def _basis(terms: Sequence[Answer]) -> str:
+    """What the prices of these terms are, each said once."""
+    return "; ".join(dict.fromkeys(str(term["basis"]) for term in terms if term.get("basis")))
 
 
 def _notes(title: str, lines: Any) -> Notes | None:

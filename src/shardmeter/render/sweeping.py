@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 from shardmeter.study.sweep import FIGURES, Sweep, Written
+from shardmeter.study.sweep.figures import DEFAULT
 from shardmeter.study.sweep.space import Space
 
 SHOWN = 100
@@ -16,17 +18,22 @@ REASONS = 8
 TITLES = {
     "step_time_s": "step", "tokens_per_s": "tokens/s", "tokens_per_s_per_gpu": "per GPU", "mfu": "MFU",
     "hfu": "HFU", "memory.peak_gib": "peak", "run.cost_usd": "cost", "bottleneck.term": "longest term",
-    "bottleneck.cause": "bottleneck", "run.wall_clock_s": "wall clock",
+    "bottleneck.cause": "bottleneck", "run.wall_clock_s": "wall clock", "sync.round_s": "round",
+    "sync.utilization": "in inner steps", "sync.exposed_s": "waited", "sync.hidden_s": "hidden", "sync.sent_bytes": "sent",
 }  # fmt: skip
 """Heads of the columns that have a shorter name."""
-_DROPS = {"bottleneck.term": 1, "tokens_per_s_per_gpu": 2, "run.cost_usd": 3, "bottleneck.cause": 4}
+LEAST_MISSED = (
+    "bottleneck.term", "tokens_per_s_per_gpu", "run.cost_usd", "bottleneck.cause", "mfu", "memory.peak_gib",
+    "tokens_per_s", "step_time_s",
+)  # fmt: skip
+"""Figures that nobody chose, in the order in which they go where the line is short."""
 
 
 def document(answer: Sweep, *, full: bool) -> Document:
     """A sweep as a document; `full` has all rows for JSON and CSV, a page the first `SHOWN`."""
     space, total = answer.space, len(answer)
     rows: Sequence[Row] = answer.rows(0, None if full else SHOWN)
-    shown = [{**row, "status": str(row["status"]).partition(":")[0]} for row in rows[:SHOWN]]
+    shown = [_read(row, space.fields) for row in rows[:SHOWN]]
     caption = "" if total <= SHOWN else f"The first {SHOWN} of {total:,}: --format csv or -o FILE.csv has all"
     sections: list[Section] = [Table(title="Points", columns=_columns(space), rows=tuple(shown), caption=caption)]
     reasons = _reasons(answer.reasons)
@@ -42,6 +49,20 @@ def document(answer: Sweep, *, full: bool) -> Document:
         data=answer.to_dict() if full else {},
         flat=tuple(rows),
     )
+
+
+def _read(row: Row, fields: tuple[str, ...]) -> Row:
+    """A row as people read it: points between two ends at four digits (`3.162Gbps`), and how it turned out in a word."""
+    points = {
+        field: _LONG.sub(lambda found: f"{float(found[0]):.4g}", value)
+        for field in fields
+        if isinstance(value := row[field], str)
+    }
+    return {**row, **points, "status": str(row["status"]).partition(":")[0]}
+
+
+_LONG = re.compile(r"\d{1,3}\.\d{6,}")
+"""A number of a point that a range was divided into."""
 
 
 def written(answer: Written, space: Space, seconds: float) -> Document:
@@ -116,11 +137,13 @@ def _verdict(counts: tuple[int, int, int]) -> str:
 
 
 def _columns(space: Space) -> tuple[Column, ...]:
+    """Axes, figures, status. Of chosen figures the last go first where the line is short."""
     short = _short(space.fields)
+    order = LEAST_MISSED if space.columns == DEFAULT else space.columns[::-1]
     made = [Column(key=field, title=short[field]) for field in space.fields]
     for name in space.columns:
         if name != "fits":  # the status says it
-            drop = _DROPS.get(name, 1 if name in TITLES else 2)
+            drop = 1 + order.index(name)
             made.append(Column(key=name, title=TITLES.get(name, name), unit=FIGURES[name].unit, drop=drop))
     return (*made, Column(key="status", title="status"))
 

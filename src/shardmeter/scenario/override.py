@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from shardmeter.core.errors import BadScenario, UnknownName, Violation, cut, kind_of, nearest, shown
 from shardmeter.core.files import at_home
@@ -200,6 +200,8 @@ def _set(document: Document, path: tuple[str, ...], value: Any, where: str) -> N
             if last:
                 inner[name] = value
             else:
+                if inner.get(name) is None and path[position + 1].isdecimal():
+                    _no_item(path, position, where)
                 inner[name] = inner = _opened(inner.get(name), name)
         else:
             field, parent = ".".join(path), ".".join(path[:position])
@@ -209,6 +211,18 @@ def _set(document: Document, path: tuple[str, ...], value: Any, where: str) -> N
     for known in [p for p in document.places if p[: len(done)] == done]:
         del document.places[known]
     document.places[done] = where
+
+
+def _no_item(path: tuple[str, ...], position: int, where: str) -> NoReturn:
+    """Refuse the item of a list that the document does not have."""
+    parent, item = ".".join(path[: position + 1]), path[position + 1]
+    found = Violation(
+        field=".".join(path),
+        says=f"there is no item {item}: no {parent} is said",
+        where=where,
+        way_out=f"say all of it, as in --set '{parent}=[{{…}}]'",
+    )
+    raise BadScenario("an override does not apply", [found])
 
 
 def placed(document: Document, path: tuple[str, ...], value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shardmeter.core.units import Number
+from shardmeter.core.units import Bytes, Number
 from shardmeter.engine.fleet import Part, Whole
 from shardmeter.physics import money
 from shardmeter.specs.scenario import Scenario
@@ -53,9 +53,15 @@ def charges(whole: Whole, steps: Number, duration: Number) -> list[tuple[str, Nu
     sent, cost = islands.egress(whole)
     if np.any(np.greater(sent, 0.0)) or np.any(np.isnan(sent)):
         known = np.all(np.isfinite(cost))
-        basis = f"{float(np.max(sent * steps)) / 1e12:,.2f} TB between islands" if known else "not known"
+        basis = _volume(float(np.max(sent * steps))) if known else "not known"
         found.append(("traffic between islands", cost * steps, basis))
     return found
+
+
+def _volume(size: Bytes) -> str:
+    """`1.5 TB between islands`: decimal, as traffic is billed."""
+    terabytes = float(size) / 1e12
+    return f"{terabytes:,.3g} TB between islands" if terabytes < 999.5 else f"{terabytes / 1e3:,.1f} PB between islands"
 
 
 def _rent(part: Part, duration: Number, *, alone: bool) -> tuple[str, Number, str]:

@@ -143,18 +143,21 @@ def _to_hosts(sync: Sync) -> tuple[str, dict[str, str]] | None:
 
 
 def _of_network(scenario: Scenario, whole: Whole) -> list[Outcome]:
-    """Twice the bandwidth, half the round trip; without the slowest island."""
+    """Twice the streams, which costs nothing and says so where windows or loss bind; twice the bandwidth with streams to fill it;
+    half the round trip."""
     wan = scenario.fleet.wan
     if wan is None:
         return []
     inner = [changed(part, estimate=e) for part, e in zip(whole.parts, whole.inner, strict=True)]
+    more = changed(wan, streams=wan.streams * 2.0)
     wider = changed(wan, bandwidth=wan.bandwidth * 2.0, up=wan.up * 2.0, down=wan.down * 2.0, streams=wan.streams * 2.0)
     nearer = changed(wan, rtt=wan.rtt / 2.0)
     return [
-        _outcome(whole, joined(scenario.model, inner, network, scenario.plan), HARDWARE, says, ())
-        for says, network in (
-            ("twice the bandwidth between islands", wider),
-            ("half the round trip between islands", nearer),
+        _outcome(whole, joined(scenario.model, inner, network, scenario.plan), kind, says, ())
+        for kind, says, network in (
+            (PLAN, "twice the streams between islands", more),
+            (HARDWARE, "twice the bandwidth between islands", wider),
+            (HARDWARE, "half the round trip between islands", nearer),
         )
     ]
 
@@ -183,18 +186,22 @@ def _of_plans(
         )
     except IndivisibleBatch:
         return None
-    fields = moves.plan_fields(whole.parts[0].plan, plans[0])
-    says = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in fields.items()) + " everywhere"
+    each = [moves.plan_fields(part.plan, plan) for part, plan in zip(whole.parts, plans, strict=True)]
+    fields = {name: list(dict.fromkeys(one[name] for one in each if name in one)) for name in each[0]}
+    says = ", ".join(f"{name.replace('_', '-')} {' or '.join(values)}" for name, values in fields.items())
+    says += " everywhere" if all(len(values) == 1 for values in fields.values()) else ", by island"
     says += ", outer state on the hosts" if method else ""
     alike = plans[0].optimizer == whole.parts[0].plan.optimizer
-    sets = (*_sets(scenario, fields), *(f"plan.sync.{name}={value}" for name, value in (method or {}).items()))
+    sets = (*_sets(fields), *(f"plan.sync.{name}={value}" for name, value in (method or {}).items()))
     return _outcome(whole, after, PLAN, says, sets, alike=alike)
 
 
-def _sets(scenario: Scenario, fields: dict[str, str]) -> tuple[str, ...]:
-    """Overrides that say it, where no island has a plan of its own."""
-    same = all(plan == scenario.plans[0] for plan in scenario.plans)
-    return tuple(f"plan.{name}={value}" for name, value in fields.items() if name != "dp_shard") if same else ()
+def _sets(fields: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Overrides that say it, which win over an island's own plan; none where islands would need unlike ones."""
+    said = {name: values for name, values in fields.items() if name != "dp_shard"}
+    if any(len(values) > 1 for values in said.values()):
+        return ()
+    return tuple(f"plan.{name}={values[0]}" for name, values in said.items())
 
 
 def _outcome(before: Whole, after: Whole, kind: str, says: str, sets: Iterable[str], *, alike: bool = False) -> Outcome:

@@ -77,7 +77,9 @@ def together(
 ) -> list[Estimate]:  # fmt: skip
     """The inner step of a cell of several islands, once per island of it in the order of the axis."""
     members = [fleet.islands[at] for at in cell.islands]
-    wan = None if fleet.wan is None else bounded(fleet.wan, fleet.islands)
+    steps = {at: max(cell.steps.count(at), 1) if cell.axis == "pp" else 1 for at in range(len(fleet.islands))}
+    sending = [island.gpus / steps[at] for at, island in enumerate(fleet.islands)]
+    wan = None if fleet.wan is None else bounded(fleet.wan, fleet.islands, sending)
     if cell.axis == "pp":
         of = dict(zip(cell.islands, members, strict=True))
         one = piped(model, of, {at: plans[at] for at in cell.islands}, cell, wan, run, stack)

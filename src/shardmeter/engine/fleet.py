@@ -172,7 +172,7 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         [at for at, part in enumerate(parts) if part.cell == number] for number in range(1 + max(p.cell for p in parts))
     ]
     own, gpus = asked.pace != "barrier", [part.island.gpus for part in parts]
-    wan = bounded(wan, [part.island for part in parts])
+    wan = bounded(wan, [part.island for part in parts], gpus if plan.sync.hierarchical else ())
     priced = []
     for one in asked.crossings:
         with under(term_of(one)):

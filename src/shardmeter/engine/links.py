@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Bytes
+from shardmeter.core.units import Bytes, Count
 from shardmeter.physics import wan as link
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.wan import TRANSPORTS, Wan
@@ -79,11 +79,17 @@ LIMITS = ("the link", "what leaves the site", "what comes into the site", "windo
 """What can set the rate of a pair."""
 
 
-def bounded(wan: Wan, islands: Sequence[Island]) -> Wan:
-    """The network with each site's rates cut to what all adapters of its island carry together. An island whose adapters are not
-    known is not cut."""
+def bounded(wan: Wan, islands: Sequence[Island], transfers: Sequence[Count] = ()) -> Wan:
+    """The network with each site's rates cut to what all adapters of its island carry together (one whose adapters are not known is
+    not cut), and with the streams of all transfers that an island has at once: one for every accelerator that sends its part of a
+    message, each with streams of its own. Without `transfers`, one a lane."""
     ports = np.array([_ports(island) for island in islands])
-    return changed(wan, up=np.minimum(wan.up, ports), down=np.minimum(wan.down, ports))
+    cut = changed(wan, up=np.minimum(wan.up, ports), down=np.minimum(wan.down, ports))
+    if not transfers:
+        return cut
+    counts = np.array([float(np.max(one)) for one in transfers])
+    both = np.minimum(counts[:, None], counts[None, :])
+    return changed(cut, streams=wan.streams * np.maximum(both / wan.lanes, 1.0))
 
 
 def _ports(island: Island) -> float:

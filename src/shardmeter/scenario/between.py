@@ -113,7 +113,7 @@ class LineInput(Input):
     rtt: Duration | None = said("Round trip.")
     distance: Distance | None = said("Kilometres in a straight line, from which the round trip follows.")
     loss: Loss | None = said("Share of the packets that is lost.")
-    streams: Streams | None = said("Streams that one transfer opens; with shared: node, on every node.")
+    streams: Streams | None = said("Streams that one transfer opens, the part of a message of one accelerator.")
     window: Size | None = said("Bytes that one stream has under way.")
     transport: str | None = said("How it is sent: lossless = neither window nor loss bind.", words=TRANSPORTS)
     egress: Traffic | None = said("Paid by the sender.")

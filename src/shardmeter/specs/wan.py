@@ -26,7 +26,7 @@ class Wan:
     window: Bytes
     """Bytes that one stream has under way (no more than so many a round trip)."""
     streams: Count
-    """Streams that a transfer opens on each lane."""
+    """Streams that a transfer opens: one accelerator's part of a message, or one lane's where there are more of these."""
     lanes: Count
     """Equal parts of the capacity that cannot use one another's (nodes or accelerators with a limit of their own); 1 = none."""
     egress: UsdPerByte

@@ -238,5 +238,5 @@ class Lines:
                 for name, pick in (("bandwidth", np.max), ("rtt", np.min), ("loss", np.min), ("window", np.max), ("streams", np.max),
                                    ("lanes", np.max))}  # fmt: skip
         made |= {name: np.full(len(wan.islands), np.max(getattr(wan, name))) for name in ("up", "down")}
-        weakest = "rdma" if "rdma" in wan.transport else wan.transport[0]
-        return changed(wan, **made, transport=(weakest,) * len(wan.islands) if len(set(wan.transport)) > 1 else wan.transport)
+        mixed = len(set(wan.transport)) > 1
+        return changed(wan, **made, transport=("lossless",) * len(wan.islands) if mixed else wan.transport)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -19,7 +19,7 @@ from shardmeter.engine.round import Pace
 from shardmeter.engine.update import update
 from shardmeter.physics.wan import shared_rate
 from shardmeter.schedules import SETTLED
-from shardmeter.specs import Plan, Replica, Scenario, Wan
+from shardmeter.specs import Plan, Replica, Round, Scenario, Wan
 from shardmeter.strategies import fsdp
 from shardmeter.strategies.precision import WIDTH
 from shardmeter.study.planning.tally import Floats
@@ -27,7 +27,7 @@ from shardmeter.sync import round_of
 
 Choice: TypeAlias = tuple[tuple[int, ...], ...]
 """The islands of every cell in the order of its stages, cells by their first island in the fleet."""
-BISECTIONS = 60
+BISECTIONS = 48
 SLACK = 1e-9
 """By which a bound is taken back for sums in another order."""
 
@@ -106,9 +106,7 @@ class Lines:
         return ready, np.minimum(found[0][1], found[1][1]), after
 
     def _links(self, size: float) -> None:
-        wan = self.scenario.fleet.wan
-        if wan is None:
-            raise ValueError("several islands and no network between them")
+        wan = self._wan()
         links = links_of(wan)
         rate, up, down = (np.asarray(one) for one in (links.rate, links.up, links.down))
         self.delay, count = np.array(links.delay), len(wan.islands)
@@ -185,25 +183,36 @@ class Lines:
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
         return low
 
-    def joined(self, step: Floats, cells: Choice, wan: Wan | None = None) -> Floats:
-        """The same with the messages between cells, which hide behind no more than the longest last backward. `wan`: the network, where
-        that is not the scenario's; the order in a cell does not matter."""
+    def joined(self, step: Floats, cells: Choice) -> Floats:
+        """The same with the messages between cells; the order of the islands in a cell does not matter to these."""
         if len(cells) < 2:
             return step
-        fleet, sync = self.scenario.fleet, self.scenario.plan.sync
+        wan, fleet = self._wan(), self.scenario.fleet
+        gpus, members = [island.gpus for island in fleet.islands], [sorted(cell) for cell in cells]
+        asked = self._asked(len(cells))
+        net = bounded(wan, fleet.islands)
+        return self._folded(step, asked, [crossing.price(one, net, members, self.scenario.plan.sync, accelerators=gpus).seconds
+                                          for one in asked.crossings])  # fmt: skip
+
+    def _asked(self, cells: int) -> Round:
+        """What the method asks for of so many cells."""
         told = Replica(
-            parameters=self.trained, gradient_bytes=WIDTH[self.plan.reduce_dtype], cells=float(len(cells)),
+            parameters=self.trained, gradient_bytes=WIDTH[self.plan.reduce_dtype], cells=float(cells),
             layers=float(self.scenario.model.layers),
         )  # fmt: skip
-        asked = round_of(told, sync)
-        net = bounded(wan or fleet.wan, fleet.islands)  # type: ignore[arg-type]
-        gpus, members = [island.gpus for island in fleet.islands], [sorted(cell) for cell in cells]
-        across = tuple(
-            crossing.price(one, net, members, sync, accelerators=gpus).seconds for one in asked.crossings
-        )
-        every = np.repeat(step[:, None], len(cells), axis=1)
+        return round_of(told, self.scenario.plan.sync)
+
+    def _folded(self, step: Floats, asked: Round, across: Sequence[Any]) -> Floats:
+        """Seconds a step: messages hide behind no more than the longest last backward."""
+        every = np.repeat(step[:, None], 2, axis=1)
         pace = Pace(step=every, tokens=np.ones_like(every), **self.hides)
         return np.asarray(rounds.fold(asked, pace, across).seconds / asked.steps)
+
+    def _wan(self) -> Wan:
+        wan = self.scenario.fleet.wan
+        if wan is None:
+            raise ValueError("several islands and no network between them")
+        return wan
 
     def floor(self) -> float:
         """Seconds below which no step of any cells of this plan and length falls, for fleets of too many choices to look at.
@@ -220,19 +229,27 @@ class Lines:
         fewest = -(-int(steps.sum()) // self.pp)
         if fewest < 2:
             return float(least[0]) * (1.0 - SLACK)
-        return min(float(self.joined(least, cells, self._ideal())[0]) for cells in self._shapes(fewest)) * (1.0 - SLACK)
+        return min(map(float, self._between(least, range(fewest, count + 1)))) * (1.0 - SLACK)
 
-    def _shapes(self, fewest: int) -> list[Choice]:
-        """Cells in every number, of as many islands as any may have."""
-        count = len(self.steps)
-        widest = min(self.pp // min(self.steps), count)
-        return [tuple(tuple((at + k) % count for k in range(widest)) for at in range(cells)) for cells in range(fewest, count + 1)]
+    def _between(self, least: Floats, counts: Iterable[int]) -> Iterator[Floats]:
+        """The same with what so many cells send each other over the best network, in as many parts at once as the widest cell has
+        islands, with as many accelerators as the smallest or the largest island has."""
+        net, sync, count = self._ideal(), self.scenario.plan.sync, len(self.steps)
+        widest = float(min(self.pp // min(self.steps), count))
+        gpus = {float(island.gpus) for island in self.scenario.fleet.islands}
+        for cells in counts:
+            asked = self._asked(cells)
+            members = [[at] for at in range(cells)]
+            for each in {min(gpus), max(gpus)}:
+                across = [
+                    crossing.price(changed(one, size=one.size / widest), net, members, sync, accelerators=[each] * count).seconds
+                    for one in asked.crossings
+                ]
+                yield self._folded(least, asked, across)[0]
 
     def _ideal(self) -> Wan:
         """The network with all links and sites as good as the best."""
-        wan = self.scenario.fleet.wan
-        if wan is None:
-            raise ValueError("several islands and no network between them")
+        wan = self._wan()
         apart = ~np.eye(len(wan.islands), dtype=bool)
         made = {name: pick(np.broadcast_to(np.asarray(getattr(wan, name), dtype=float), apart.shape)[apart])
                 for name, pick in (("bandwidth", np.max), ("rtt", np.min), ("loss", np.min), ("window", np.max), ("streams", np.max),

@@ -36,7 +36,7 @@ PRICED = 1_000
 """Choices that are predicted, at most; beyond, the gap is told."""
 PLANS = 6
 """Inner plans that are tried, at most."""
-CLIMBS, MOVES, KEPT = 12, 24, 4
+CLIMBS, MOVES, KEPT = 12, 24, 3
 """Of fleets of more islands: (plan, length) pairs that are climbed, steps of each climb, choices of each that are predicted."""
 
 
@@ -254,15 +254,10 @@ class _Search:
         cells = nearest_joined(lines)
         if all(len(cell) == 1 for cell in cells):
             return
-        best = float(lines.step([self._terms(lines, cell) for cell in cells])[0])
+        best = float(lines.step([self._terms_of(lines, [cell]) for cell in cells])[0])
         for _ in range(MOVES):
             near = list(neighbours(cells, lines.steps, self.alike))
-            known: dict[tuple[int, ...], tuple[Floats, Floats]] = {}
-            several = list(dict.fromkeys(cell for one in near for cell in one if len(cell) > 1))
-            constants, slopes = lines.lines(several)
-            known |= {cell: (constants[n : n + 1], slopes[n : n + 1]) for n, cell in enumerate(several)}
-            known |= {(at,): self._terms(lines, (at,)) for at in range(len(lines.steps))}
-            steps = np.array([float(lines.step([known[cell] for cell in one])[0]) for one in near])
+            steps = lines.step([self._terms_of(lines, [one[number] for one in near]) for number in range(len(cells))])
             self.found.looked += len(near)
             at = int(np.argmin(steps))
             if not steps[at] < best * (1.0 - SLACK):
@@ -272,8 +267,15 @@ class _Search:
             if self.expressible(lines, one):
                 self.price(lines, one)
 
-    def _terms(self, lines: Lines, cell: tuple[int, ...]) -> tuple[Floats, Floats]:
-        return lines.lines([cell]) if len(cell) > 1 else lines.single(cell[0])
+    def _terms_of(self, lines: Lines, some: Sequence[tuple[int, ...]]) -> tuple[Floats, Floats]:
+        """A and r of one cell of several choices, each different one computed once."""
+        places = {cell: number for number, cell in enumerate(dict.fromkeys(some))}
+        pick = [places[cell] for cell in some]
+        if len(some[0]) > 1:
+            constants, slopes = lines.lines(list(places))
+        else:
+            constants, slopes = (np.concatenate(rows) for rows in zip(*(lines.single(*cell) for cell in places), strict=True))
+        return constants[pick], slopes[pick]
 
 
 def nearest_joined(lines: Lines) -> Choice:

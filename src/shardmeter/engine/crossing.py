@@ -102,7 +102,7 @@ def price(
             passage = passing(_message(one, size, links.among(members), sync, [*accelerators], members))
             passages.append(passage)
             np.add.at(shares, np.ix_(members, members), passage.shares)
-    seconds = np.maximum.reduce([passage.seconds for passage in passages])
+    seconds = _side_by_side(cells, [passage.seconds for passage in passages])
     slowest = max(passages, key=lambda passage: float(np.max(passage.seconds)))
     paid = np.where(shares > 0.0, shares * links.egress, 0.0)
     return Crossed(
@@ -111,6 +111,17 @@ def price(
         egress=size * paid.sum(),
         narrowest=slowest.narrowest,
     )
+
+
+def _side_by_side(cells: Sequence[Sequence[int]], passages: Sequence[Array]) -> Array:
+    """Seconds of every cell (…, cells) until the parts of all positions have passed: at once where every island has one, one after the
+    other where an island of a smaller cell has several."""
+    waits = []
+    for number, cell in enumerate(cells):
+        of = [place * len(cell) // len(passages) for place in range(len(passages))]
+        each = [sum(part[..., number] for part, at in zip(passages, of, strict=True) if at == one) for one in set(of)]
+        waits.append(np.maximum.reduce([np.asarray(one) for one in each]))
+    return np.stack(waits, axis=-1)
 
 
 def topology_of(one: Crossing, sync: Sync) -> str:

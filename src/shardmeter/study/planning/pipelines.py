@@ -232,17 +232,17 @@ class Lines:
         return min(map(float, self._between(least, range(fewest, count + 1)))) * (1.0 - SLACK)
 
     def _between(self, least: Floats, counts: Iterable[int]) -> Iterator[Floats]:
-        """The same with what so many cells send each other over the best network, in as many parts at once as the widest cell has
-        islands, with as many accelerators as the smallest or the largest island has."""
+        """The same with what so many cells send each other over the best network, with as many accelerators as the smallest or the largest
+        island has. Of n cells one has no more than N / n islands, and a message in parts one after the other is never quicker than whole: no
+        cells are done before one such part."""
         net, sync, count = self._ideal(), self.scenario.plan.sync, len(self.steps)
-        widest = float(min(self.pp // min(self.steps), count))
         gpus = {float(island.gpus) for island in self.scenario.fleet.islands}
         for cells in counts:
-            asked = self._asked(cells)
+            asked, parts = self._asked(cells), float(count // cells)
             members = [[at] for at in range(cells)]
             for each in {min(gpus), max(gpus)}:
                 across = [
-                    crossing.price(changed(one, size=one.size / widest), net, members, sync, accelerators=[each] * count).seconds
+                    crossing.price(changed(one, size=one.size / parts), net, members, sync, accelerators=[each] * count).seconds
                     for one in asked.crossings
                 ]
                 yield self._folded(least, asked, across)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -219,17 +220,29 @@ class Lines:
 
         A cell takes a micro-batch no faster than its slowest stage or wire; the rate of the slowest of `pp` is at most the mean of all
         their rates; every island of a pipeline has a link to a neighbour, at best its best. So the rates of all cells are at most the sum over
-        islands of (its stages / pp) / max(its quickest stage, its best wire), or what it does alone. Cells of which there are several
-        send each other what their method asks for, at best over links all as good as the best, to as many cells as suit them."""
-        count, steps = len(self.steps), np.array(self.steps)
-        best = self.wire[0, 0] + np.where(np.eye(count, dtype=bool), np.inf, 0.0)
-        slowest = np.maximum(self.stage.min(axis=1), best.min(axis=1) if self.passes <= SETTLED + 2 * self.pp else 0.0)
-        rates = np.maximum(steps / self.pp / slowest, 1.0 / self.alone)
-        least = np.array([self.passes / rates.sum() + self.ends.min()])
-        fewest = -(-int(steps.sum()) // self.pp)
-        if fewest < 2:
-            return float(least[0]) * (1.0 - SLACK)
-        return min(map(float, self._between(least, range(fewest, count + 1)))) * (1.0 - SLACK)
+        islands of (its stages / pp) / max(its quickest stage, its best wire), or what it does alone. By 1F1B a pipeline takes no more than
+        pp − 1 micro-batches and pp for every loop that fits into the step: a loop is the sum over islands of their stages and, of what joins
+        them, at least the best way of each once. One pipeline of all islands has the slowest of them and a round trip over the shortest
+        tree. Several cells send each other what their method asks for, at best over links all as good as the best."""
+        count, steps, after = len(self.steps), np.array(self.steps), float(self.ends.min())
+        apart, exact = np.where(np.eye(count, dtype=bool), np.inf, 0.0), self.passes <= SETTLED + 2 * self.pp
+        quickest, wire = self.stage.min(axis=1), (self.wire[0, 0] + apart).min(axis=1)
+        way = self.wire[0, 0] + self.delay + apart
+        looping = self.plan.schedule == "1f1b"
+        paced = np.maximum(quickest if exact else 0.0, wire)
+        least = self.passes / np.maximum(steps / self.pp / paced, 1.0 / self.alone).sum()
+        if looping:
+            rates = np.maximum(steps / self.pp / (quickest + way.min(axis=1) / steps), 1.0 / self.alone)
+            lines = int(steps.sum()) // self.pp
+            least = max(least, (self.passes - lines * (self.pp - 1)) / rates.sum())
+        several = range(max(2, -(-int(steps.sum()) // self.pp)), count + 1)
+        found = list(map(float, self._between(np.array([least + after]), several)))
+        if int(steps.sum()) == self.pp:
+            trip = float((steps * quickest).sum()) + 2.0 * tree(way)
+            loops = max(math.floor((self.passes - self.pp) / self.pp), 0) if looping else 0
+            found.append(after + max(self.passes * float(quickest.max()) * exact, trip + (self.passes - 1.0) * float(wire.max()),
+                                     trip * (1.0 + loops)))  # fmt: skip
+        return min(found) * (1.0 - SLACK)
 
     def _between(self, least: Floats, counts: Iterable[int]) -> Iterator[Floats]:
         """The same with what so many cells send each other over the best network, with as many accelerators as the smallest or the largest
@@ -257,3 +270,14 @@ class Lines:
         made |= {name: np.full(len(wan.islands), np.max(getattr(wan, name))) for name in ("up", "down")}
         mixed = len(set(wan.transport)) > 1
         return changed(wan, **made, transport=("lossless",) * len(wan.islands) if mixed else wan.transport)
+
+
+def tree(costs: Floats) -> float:
+    """The least sum of links that join all: no line through all has less."""
+    joined, total, costs = [0], 0.0, np.minimum(costs, costs.T)
+    left = list(range(1, len(costs)))
+    while left:
+        inner = costs[np.ix_(joined, left)]
+        total += float(inner.min())
+        joined.append(left.pop(int(np.argmin(inner.min(axis=0)))))
+    return total

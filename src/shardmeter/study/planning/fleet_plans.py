@@ -301,6 +301,11 @@ class FleetPlans:
             found.append(
                 "plan.sync.sync_every as each method has it: longer rounds are always faster, and what they cost in loss is not counted"
             )
+        if self.placed is not None:
+            found.append(
+                f"pipelines over islands: {len(self.placed.plans)} inner plans of the islands' best, micro-batches and schedule alike on all "
+                "islands, pipelines of one length; the other islands are cells of the same plan, or every island is one of its own"
+            )
         if self.found.goal.objectives[0] in ("time", "cost") and self.scenario.run.steps is not None:
             found.append("run.steps count as tokens of the whole batch: methods that lose some take more of them")
         spread = intervals.ratio()

@@ -137,11 +137,11 @@ class Lines:
         here, there = owners[:, :-1], owners[:, 1:]
         middle = np.array([[(0 < order.index(at) < len(order) - 1) * 1 for at in row]
                            for row, order in zip(owners, orders, strict=True)])  # fmt: skip
-        wire = np.where(
-            here == there, self.hop[here], self.wire[middle[:, :-1], middle[:, 1:], here, there]
-        )
+        wire = np.where(here == there, self.hop[here], self.wire[middle[:, :-1], middle[:, 1:], here, there])
         delay = np.where(here == there, 0.0, self.delay[here, there])
-        passed = np.concatenate([np.zeros((count, 1)), np.cumsum(seconds[:, :-1] + 2.0 * (wire + delay), axis=1)], axis=1)
+        passed = np.concatenate(
+            [np.zeros((count, 1)), np.cumsum(seconds[:, :-1] + 2.0 * (wire + delay), axis=1)], axis=1
+        )
         trip = passed[:, -1] + seconds[:, -1]
         exact = self.passes <= SETTLED + 2 * pp
         terms = [(passed[:, s] if exact else passed[:, s] + seconds[:, s] * (SETTLED + 2 * pp),
@@ -255,7 +255,9 @@ class Lines:
             members = [[at] for at in range(cells)]
             for each in {min(gpus), max(gpus)}:
                 across = [
-                    crossing.price(changed(one, size=one.size / parts), net, members, sync, accelerators=[each] * count).seconds
+                    crossing.price(
+                        changed(one, size=one.size / parts), net, members, sync, accelerators=[each] * count
+                    ).seconds
                     for one in asked.crossings
                 ]
                 yield self._folded(least, asked, across)[0]

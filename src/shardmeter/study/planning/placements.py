@@ -143,7 +143,11 @@ def families(scenario: Scenario, plans: Sequence[Plan], batch: float) -> Iterato
             sums |= {one + other for other in sums}
         most = min(float(scenario.model.layers), sum(steps))
         for pp in sorted(one for one in sums if min(steps) < one <= most):
-            if any(True for _ in itertools.islice(groups.partitions(steps, pp, steps), 1)) if len(steps) <= MOST_ISLANDS else True:
+            if (
+                any(True for _ in itertools.islice(groups.partitions(steps, pp, steps), 1))
+                if len(steps) <= MOST_ISLANDS
+                else True
+            ):
                 yield Lines(scenario=scenario, plan=plan, pp=pp, batch=batch, steps=steps)
 
 
@@ -184,7 +188,8 @@ class _Search:
         """The bound of every order of the islands in their cells, and the orders of every cell."""
         each = [groups.orders(cell, self.alike) for cell in cells]
         terms = [
-            lines.lines(some) if len(cell) > 1 else lines.single(cell[0]) for cell, some in zip(cells, each, strict=True)
+            lines.lines(some) if len(cell) > 1 else lines.single(cell[0])
+            for cell, some in zip(cells, each, strict=True)
         ]
         picks = np.indices([len(some) for some in each]).reshape(len(each), -1)
         step = lines.step([(a[pick], r[pick]) for (a, r), pick in zip(terms, picks, strict=True)])
@@ -274,7 +279,9 @@ class _Search:
         if len(some[0]) > 1:
             constants, slopes = lines.lines(list(places))
         else:
-            constants, slopes = (np.concatenate(rows) for rows in zip(*(lines.single(*cell) for cell in places), strict=True))
+            constants, slopes = (
+                np.concatenate(rows) for rows in zip(*(lines.single(*cell) for cell in places), strict=True)
+            )
         return constants[pick], slopes[pick]
 
 

@@ -386,7 +386,7 @@ Trainable: TypeAlias = Annotated[
 def _placement(value: Any) -> dict[str, tuple[tuple[str, ...], ...]]:
     if not isinstance(value, dict):
         raise refused(f"{shown(value, 40)} is no placement", "as in {pp: [oregon, iowa]}")
-    made = {}
+    made: dict[str, tuple[tuple[str, ...], ...]] = {}
     for axis, given in value.items():
         check_word(axis, AXES)
         if given == "auto":

@@ -118,8 +118,8 @@ def turns_of(
 
 
 __all__ = [
-    "SETTLED",
     "MODULES",
+    "SETTLED",
     "Boundary",
     "Hop",
     "Key",

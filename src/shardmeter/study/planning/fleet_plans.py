@@ -18,8 +18,8 @@ from shardmeter.specs import Fleet, Scenario, Stack, Sync
 from shardmeter.study import course, intervals, islands, trust
 from shardmeter.study.planning import placements
 from shardmeter.study.planning.assignments import amount, figures, reached
-from shardmeter.study.planning.fleet import Answer, Row, search
 from shardmeter.study.planning.block import complexity
+from shardmeter.study.planning.fleet import Answer, Row, search
 from shardmeter.study.planning.objective import Goal
 from shardmeter.study.planning.placements import Placements
 from shardmeter.study.planning.plans import KWH, MOST_TOP, slower

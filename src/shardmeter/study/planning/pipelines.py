@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shardmeter.core.record import changed
-from shardmeter.core.units import Seconds
 from shardmeter.engine import crossing
 from shardmeter.engine import round as rounds
 from shardmeter.engine.evaluate import Priced, ends, priced
@@ -170,7 +169,7 @@ class Lines:
         A cell that ends within T takes at most min((T − A) / r) micro-batches; all together take all."""
         if len(cells) == 1:
             constant, slope = cells[0]
-            return np.max(constant + slope * self.passes, axis=1)
+            return np.asarray(np.max(constant + slope * self.passes, axis=1))
         low = np.zeros(max(len(one) for one, _ in cells))
         high = np.min([np.max(a + r * self.passes, axis=1) * np.ones_like(low) for a, r in cells], axis=0)
         for _ in range(BISECTIONS):

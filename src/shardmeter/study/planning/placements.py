@@ -85,44 +85,41 @@ def inner_plans(scenario: Scenario, answer: Answer) -> tuple[Plan, ...]:
         others = float(own.tp * own.cp)
         copies = float(pins["dp_replicate"][0]) if "dp_replicate" in pins else 1.0
         shards = [float(one) for one in pins["dp_shard"]] if "dp_shard" in pins else [common / part / others / copies]
-        if own.ep > 1 or own.schedule not in SCHEDULES and "schedule" in pins:
+        if own.ep > 1:
             continue
-        for shard in shards:
-            if shard < 1 or shard != int(shard) or common % (others * shard * copies):
-                continue
-            schedule = own.schedule if own.pp > 1 and own.schedule in SCHEDULES else pins.get("schedule", SCHEDULES)[0]
-            made[changed(own, pp=1, dp_shard=shard, dp_replicate=copies, virtual_stages=1, schedule=schedule)] = None
+        words = pins.get("schedule", (own.schedule if own.pp > 1 and own.schedule in SCHEDULES else SCHEDULES[0],))
+        for shard, word in itertools.product(shards, words):
+            if shard >= 1.0 and shard == int(shard) and not common % (others * shard * copies):
+                one = changed(own, pp=1, dp_shard=shard, dp_replicate=copies, virtual_stages=1, schedule=str(word))
+                made[one] = None
     return tuple(made)[:PLANS]
 
 
 def refuse(scenario: Scenario, objectives: Sequence[str]) -> None:
     """Raise BadScenario with everything that pipelines over islands are not planned with."""
-    choices, found = scenario.choices, []
+    choices = scenario.choices
     if choices is None or choices.joint is None:
         raise ValueError("nothing is open of several islands")
-    joint, rule = choices.joint, "placement: {pp: auto} looks for the shortest step of all islands"
-
-    def note(at: str, says: str, way_out: str) -> None:
-        found.append(Violation(field=at, says=says, way_out=way_out, rule=rule))
-
-    asked = tuple(objectives) or choices.objectives or ("time",)
-    if len(asked) > 1 or asked[0] not in ("time", "throughput"):
-        note("run.objective", ", ".join(asked), "time or throughput")
-    if choices.deadline is not None or choices.budget is not None:
-        note("run", "a deadline or a budget", "leave both out")
-    if joint.counts != (len(scenario.fleet.islands),):
-        note("fleet.use", "leaves open which islands take part", "name them")
+    joint, asked = choices.joint, tuple(objectives) or choices.objectives or ("time",)
     several = [name for name, values in joint.sync.items() if len(values) > 1 or "any" in values]
-    if several:
-        note("plan.sync", f"several values of {', '.join(several)}", "say one")
-    for name in ("pp", "virtual_stages"):
-        if name in choices.plan:
-            note(f"plan.{name}", "is said, and pipelines over islands are to be chosen", "leave it out")
-    unknown = [one for one in choices.plan.get("schedule", ()) if one not in SCHEDULES]
-    if unknown:
-        note("plan.schedule", f"{', '.join(map(str, unknown))} over islands is not planned", "1f1b or gpipe")
-    if any(dict(pins) != dict(choices.plan) for pins in joint.pins):
-        note("fleet.islands", "some have plans of their own", "say what all have alike under plan")
+    unknown = ", ".join(str(one) for one in choices.plan.get("schedule", ()) if one not in SCHEDULES)
+    said, chosen = (
+        [name for name in ("pp", "virtual_stages") if name in choices.plan],
+        "is said, and pipelines are to be chosen",
+    )
+    limits = choices.deadline is not None or choices.budget is not None
+    rows = (
+        (asked not in (("time",), ("throughput",)), "run.objective", ", ".join(asked), "time or throughput"),
+        (limits, "run", "a deadline or a budget", "leave both out"),
+        (joint.counts != (len(scenario.fleet.islands),), "fleet.use", "leaves open which islands take part", "name them"),
+        (bool(several), "plan.sync", f"several values of {', '.join(several)}", "say one"),
+        *((True, f"plan.{name}", chosen, "leave it out") for name in said),
+        (bool(unknown), "plan.schedule", f"{unknown} over islands is not planned", "1f1b or gpipe"),
+        (any(dict(pins) != dict(choices.plan) for pins in joint.pins), "fleet.islands", "some have plans of their own",
+         "say what all have alike under plan"),
+    )  # fmt: skip
+    rule = "placement: {pp: auto} looks for the shortest step of all islands"
+    found = [Violation(field=at, says=says, way_out=way_out, rule=rule) for bad, at, says, way_out in rows if bad]
     if found:
         raise BadScenario(f"{scenario.name}: {len(found)} problem{'s' if len(found) > 1 else ''}", found)
 
@@ -143,12 +140,7 @@ def families(scenario: Scenario, plans: Sequence[Plan], batch: float) -> Iterato
             sums |= {one + other for other in sums}
         most = min(float(scenario.model.layers), sum(steps))
         for pp in sorted(one for one in sums if min(steps) < one <= most):
-            if (
-                any(True for _ in itertools.islice(groups.partitions(steps, pp, steps), 1))
-                if len(steps) <= MOST_ISLANDS
-                else True
-            ):
-                yield Lines(scenario=scenario, plan=plan, pp=pp, batch=batch, steps=steps)
+            yield Lines(scenario=scenario, plan=plan, pp=pp, batch=batch, steps=steps)
 
 
 def laid(lines: Lines, cells: Choice) -> Scenario:
@@ -204,9 +196,11 @@ class _Search:
             if sum(len(step) for step, _, _ in blocks) >= MOST_CHOICES:
                 self.found.bound = min(self.found.bound, floor)
                 continue
-            for cells in groups.partitions(lines.steps, lines.pp, self.alike):
-                if self.expressible(lines, cells):
-                    blocks.append((*self.bounds(lines, cells), lines))
+            blocks += [
+                (*self.bounds(lines, cells), lines)
+                for cells in groups.partitions(lines.steps, lines.pp, self.alike)
+                if self.expressible(lines, cells)
+            ]
         sizes = [len(step) for step, _, _ in blocks]
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
         bounds = np.concatenate([step for step, _, _ in blocks]) if blocks else np.zeros(0)

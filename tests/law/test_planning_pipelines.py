@@ -13,8 +13,10 @@ import pytest
 
 from shardmeter.core.errors import BadScenario
 from shardmeter.core.record import changed
+from shardmeter.engine.crossing import price
 from shardmeter.engine.sharing import IndivisibleBatch
 from shardmeter.scenario import load
+from shardmeter.specs import Crossing, Sync
 from shardmeter.study.legal import checked
 from shardmeter.study.planning import groups, placements
 from shardmeter.study.planning.fleet_plans import FleetPlans, plan_fleet
@@ -160,3 +162,44 @@ def test_a_bound_of_cells_is_solved_for_the_share_that_ends_first() -> None:
     one, other = (np.array([[1.0]]), np.array([[2.0]])), (np.array([[3.0]]), np.array([[1.0]]))
     seconds = float(lines.step([one, other])[0])
     assert (seconds - 1.0) / 2.0 + (seconds - 3.0) == pytest.approx(lines.passes)
+
+
+def test_a_model_that_fits_no_island_is_laid_over_several() -> None:
+    document = {
+        "model": "llama-3.1-70b",
+        "fleet": {
+            "islands": [{"name": "a", "accelerator": DEVICES[0], "nodes": 1, "count": 4}],
+            "wan": {"default": {"bandwidth": "25 Gbps", "rtt": "5 ms"}},
+        },
+        "run": {"seq_len": 4096, "global_batch": 128},
+        "plan": {
+            "tp": 4,
+            "cp": 1,
+            "recompute": "full",
+            "sharding": "fsdp",
+            "reshard": True,
+            "placement": {"pp": "auto"},
+        },
+    }
+    got = found(document)
+    assert got.found.joined.feasible == 0
+    assert got.best is not None
+    assert got.best.prediction.fits
+    assert got.best.scenario.plan.placement
+
+
+def test_an_island_that_has_several_parts_of_a_message_sends_them_one_after_the_other() -> None:
+    document = drawn(0)
+    document["fleet"] = {
+        "islands": [{"name": name, "accelerator": DEVICES[0], "nodes": 1} for name in "abcd"],
+        "wan": {"default": {"bandwidth": "10 Gbps", "rtt": "1 ms"}},
+    }
+    wan = load(document, planning=True).fleet.wan
+    assert wan is not None
+    message = Crossing(label="gradients", collective="all_reduce", size=4e9, messages=1.0, behind="backward")
+
+    def seconds(*cells: list[int]) -> float:
+        return float(price(message, wan, cells, Sync()).seconds)
+
+    assert seconds([0, 1], [2, 3]) == pytest.approx(seconds([0], [2]) / 2.0, rel=0.05)
+    assert seconds([0], [2, 3]) == pytest.approx(seconds([0], [2]), rel=0.05)

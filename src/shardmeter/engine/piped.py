@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,7 +38,11 @@ def piped(
         raise ValueError("a pipeline crosses islands and no network joins them")
     whole = len(cell.steps)
     laid = {at: changed(plans[at], pp=whole) for at in cell.islands}
-    ready = {at: priced(model, islands[at], laid[at], run, stack) for at in cell.islands}
+    known: dict[tuple[Any, ...], Priced] = {}
+    for at in cell.islands:
+        if _prices(islands[at], laid[at]) not in known:
+            known[_prices(islands[at], laid[at])] = priced(model, islands[at], laid[at], run, stack)
+    ready = {at: known[_prices(islands[at], laid[at])] for at in cell.islands}
     work, stages, owners = mixed(ready, cell.steps)
     slowest = owners[int(np.argmax([float(one.slot.whole) for one in stages]))]
     joined: Priced = (work, ready[slowest][1], ready[slowest][2], stages)
@@ -50,6 +54,11 @@ def piped(
         one = assembled(model, islands[at], laid[at], run, stack, joined, time, held)
         found.append(changed(one, ends=changed(one.ends, sent=sends.sent[at], egress=sends.egress[at])))
     return tuple(found)
+
+
+def _prices(island: Island, plan: Plan) -> tuple[Any, ...]:
+    """Equal for islands of equal prices (an accelerator is the one object that its row made, or is not shared)."""
+    return id(island.accelerator), island.nodes, island.gpus_per_node, island.tiers, plan
 
 
 def mixed(ready: Mapping[int, Priced], steps: Sequence[int]) -> tuple[Work, list[MicroBatch], list[int]]:

@@ -11,6 +11,8 @@ from shardmeter.render.heading import islands_of
 from shardmeter.render.prediction import doubtful
 from shardmeter.specs import Scenario
 
+PLACED = 8
+"""Islands up to which pipelines name theirs."""
 Answer = Mapping[str, Any]
 NAMED = 3
 """Islands that a cell names; more are counted."""
@@ -65,8 +67,15 @@ def _verdict(answer: Answer) -> str:
 
 
 def _members(one: Answer) -> str:
-    """The islands of a plan."""
+    """The islands of a plan, those of a pipeline in order."""
     names = [island["name"] for island in one["islands"]]
+    cells = [list(dict.fromkeys(cell)) for cell in (one["plan"].get("placement") or {}).get("pp", ())]
+    if cells:
+        alone = [name for name in names if not any(name in cell for cell in cells)]
+        if len(names) <= PLACED:
+            return " | ".join([*(" → ".join(cell) for cell in cells), *alone])
+        pipelines = f"{len(cells)} pipeline{'s' if len(cells) > 1 else ''} of {len(cells[0])} islands"
+        return f"{pipelines}, {len(alone)} alone" if alone else pipelines
     return ", ".join(names) if len(names) <= NAMED else f"{len(names)} islands"
 
 

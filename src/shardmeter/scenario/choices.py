@@ -63,6 +63,8 @@ class Asked:
     """Of several islands: what is said of their synchronisation."""
     use: Any = None
     """Of several islands: which of them, as it was written."""
+    placement: bool = False
+    """Of several islands: whether it is open which of them form pipelines."""
 
 
 def left_open(document: Document, *, planning: bool) -> Asked | None:
@@ -79,6 +81,8 @@ def left_open(document: Document, *, planning: bool) -> Asked | None:
         return None
     if plan.get("sharding") == AUTO:
         del plan["sharding"]
+    placement = planning and open_fleet.placement_of(document, plan)
+    automatic = automatic or placement
     sync = open_fleet.synchronisation(document, plan)
     stated = not automatic and "sharding" in plan and not any(_several(field, plan[field]) for field in plan)
     stated = stated and all(len(values_) == 1 for values_ in (sync or {}).values())
@@ -109,6 +113,7 @@ def left_open(document: Document, *, planning: bool) -> Asked | None:
         own=own,
         sync=sync,
         use=use,
+        placement=placement,
     )
 
 
@@ -296,6 +301,7 @@ def _joint(asked: Asked, pins: Mapping[str, tuple[Any, ...]], parts: Parts, foun
         sync=sync,
         counts=(islands,) if use is None else counts(use.use, islands, found),
         items=tuple(int(one.path[2]) for one in parts.entries for _ in one.names),
+        placement=asked.placement,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shardmeter.core.errors import BadScenario
-from shardmeter.scenario.grammar import SYNC_ALIASES, parse_plan
+from shardmeter.scenario.grammar import AUTO, SYNC_ALIASES, parse_plan
 from shardmeter.scenario.ranges import is_range, values
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.yaml_reader import Path
@@ -65,6 +65,14 @@ def plans_of_islands(document: Document) -> Iterator[tuple[dict[str, Any], Path]
         if isinstance(given, dict):
             one["plan"] = given = dict(given)
         yield (given if isinstance(given, dict) else {}), path
+
+
+def placement_of(document: Document, plan: dict[str, Any]) -> bool:
+    """Whether it is left open which of several islands form pipelines, taken out of the plan."""
+    if not is_several(document) or plan.get("placement") != {"pp": AUTO}:
+        return False
+    del plan["placement"]
+    return True
 
 
 def use_of(document: Document) -> Any:

@@ -45,6 +45,10 @@ def resolve_placement(said: Mapping[str, Any], names: Mapping[str, Sequence[str]
         return None
     for axis, given in asked.items():
         path, before = (*PLACEMENT, axis), len(found.violations)
+        if not given:
+            says, way_out = "auto: which islands form which pipelines is left open", "ask shardmeter plan"
+            found.refuse(path, says, f"{way_out}, or name them, as in {{{axis}: [oregon, iowa]}}")
+            return None
         for name in dict.fromkeys(name for cell in given for name in cell if name not in names):
             unknown_island(name, path, list(names), found)
         cells = tuple(tuple(one for name in cell for one in names.get(name, (name,))) for cell in given)

@@ -101,7 +101,9 @@ def _warn_of_one_island(parts: Parts) -> None:
     found.unknown += inner.unknown
     if sync != Sync():
         found.warnings.append("plan.sync changes nothing: there is one island")
-    if parts.said.get("placement"):
+    if () in (parts.said.get("placement") or {}).values():
+        found.refuse(("plan", "placement"), "pp: auto, and there is one island", "leave it out")
+    elif parts.said.get("placement"):
         found.warnings.append("plan.placement changes nothing: there is one island")
 
 

@@ -118,7 +118,9 @@ class PlanInput(Input):
         "What is trained: all, lora(r=16), or blocks: embedding, layer, head, layer:24-31."
     )
     rank_order: tuple[str, ...] | None = said("Mesh axes, innermost first.")
-    placement: Placement | None = said("Axes that cross islands: {pp: [oregon, iowa]}, or {pp: [[a, b], [c, d]]}.")
+    placement: Placement | None = said(
+        "Axes that cross islands: {pp: [oregon, iowa]}, {pp: [[a, b], [c, d]]}, or {pp: auto} for a planner."
+    )
     sync: SyncInput | None = said("Synchronisation across islands.")
 
 

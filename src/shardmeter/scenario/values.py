@@ -386,9 +386,14 @@ Trainable: TypeAlias = Annotated[
 def _placement(value: Any) -> dict[str, tuple[tuple[str, ...], ...]]:
     if not isinstance(value, dict):
         raise refused(f"{shown(value, 40)} is no placement", "as in {pp: [oregon, iowa]}")
-    made = {}
+    made: dict[str, tuple[tuple[str, ...], ...]] = {}
     for axis, given in value.items():
         check_word(axis, AXES)
+        if given == "auto":
+            if axis != "pp":
+                raise refused(f"{axis}: auto: only pp is placed by the planner", "as in {pp: auto}")
+            made[axis] = ()
+            continue
         cells = [given] if isinstance(given, list | tuple) and any(isinstance(one, str) for one in given) else given
         if not isinstance(cells, list | tuple) or not cells or not all(_is_cell(one) for one in cells):
             raise refused(f"{axis}: {shown(given, 40)} names no islands", f"as in {{{axis}: [oregon, iowa]}}")
@@ -409,12 +414,12 @@ Placement: TypeAlias = Annotated[
             "type": "object",
             "propertyNames": {"enum": list(AXES)},
             "additionalProperties": {
-                "anyOf": [_NAMES_SCHEMA, {"type": "array", "items": _NAMES_SCHEMA, "minItems": 1}]
+                "anyOf": [_NAMES_SCHEMA, {"type": "array", "items": _NAMES_SCHEMA, "minItems": 1}, {"const": "auto"}]
             },
         }
     ),
 ]
-"""The cells of every axis that crosses islands, each the names of its islands in order."""
+"""The cells of every axis that crosses islands, each the names of its islands in order; none of one that is left open."""
 
 
 def plan_line(value: Any) -> Any:

@@ -20,7 +20,7 @@ from types import ModuleType
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
-from shardmeter.schedules._long import Boundary, Hop
+from shardmeter.schedules._long import SETTLED, Boundary, Hop
 from shardmeter.schedules._replay import replay
 from shardmeter.schedules._routes import Key, Traits, content, needs
 from shardmeter.schedules._slots import Op, Slot, stages
@@ -119,6 +119,7 @@ def turns_of(
 
 __all__ = [
     "MODULES",
+    "SETTLED",
     "Boundary",
     "Hop",
     "Key",

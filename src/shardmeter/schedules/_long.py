@@ -200,4 +200,4 @@ def _later(one: Seconds, other: Seconds) -> Seconds:
     return max(one, other) if isinstance(one, float) and isinstance(other, float) else np.maximum(one, other)
 
 
-__all__ = ["Boundary", "Hop", "boundaries", "gpipe", "one_f_one_b"]
+__all__ = ["SETTLED", "Boundary", "Hop", "boundaries", "gpipe", "one_f_one_b"]

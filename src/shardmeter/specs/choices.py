@@ -22,6 +22,8 @@ class Joint:
     """How many of the islands may take part."""
     items: tuple[int, ...] = ()
     """Of every island: its item among the document's `fleet.islands`; empty for a record."""
+    placement: bool = False
+    """Whether it is open which islands form pipelines."""
 
 
 @record

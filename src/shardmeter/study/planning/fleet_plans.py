@@ -16,9 +16,12 @@ from shardmeter.engine.fleet import Part
 from shardmeter.engine.sharing import IndivisibleBatch
 from shardmeter.specs import Fleet, Scenario, Stack, Sync
 from shardmeter.study import course, intervals, islands, trust
+from shardmeter.study.planning import placements
 from shardmeter.study.planning.assignments import amount, figures, reached
+from shardmeter.study.planning.block import complexity
 from shardmeter.study.planning.fleet import Answer, Row, search
 from shardmeter.study.planning.objective import Goal
+from shardmeter.study.planning.placements import Placements
 from shardmeter.study.planning.plans import KWH, MOST_TOP, slower
 from shardmeter.study.planning.scenarios import plan_document, told
 from shardmeter.study.planning.search import Progress, Stop
@@ -114,6 +117,14 @@ def _island(one: Mapping[str, Any], part: Part, stack: Stack) -> dict[str, Any]:
 def line(scenario: Scenario) -> str:
     """All plans of a fleet on one line: those that several islands have once, with their names."""
     plans = scenario.plans or (scenario.plan,)
+    cells = [cell for _, cells in scenario.plan.placement for cell in cells]
+    if cells:
+        inside = {name for cell in cells for name in cell}
+        alone = [island.name for island in scenario.fleet.islands if island.name not in inside]
+        own = next(p for i, p in zip(scenario.fleet.islands, plans, strict=True) if i.name in inside)
+        text = told(changed(own, pp=scenario.plan.pp), scenario.stack)
+        made = [" → ".join(dict.fromkeys(cell)) for cell in cells] + alone
+        return f"{' | '.join(made)}: {text}"
     named: dict[str, list[str]] = {}
     for island, plan in zip(scenario.fleet.islands, plans, strict=True):
         named.setdefault(told(plan, scenario.stack), []).append(island.name)
@@ -172,6 +183,8 @@ class FleetPlans:
     """Where nothing is feasible: the plan that comes nearest."""
     without: tuple[tuple[str, float], ...]
     """Islands of which any one is better left out, with the share that this saves."""
+    placed: Placements | None = None
+    """Where it is open which islands form pipelines: what was found of that."""
 
     def __repr__(self) -> str:
         """One line."""
@@ -198,10 +211,12 @@ class FleetPlans:
     @property
     def gap(self) -> float:
         """By how much the best may be behind what was not looked at, as a share; 0 where it is optimal."""
-        joined = self.found.joined
-        if not self.ranked or reached(np.asarray(joined.best), np.asarray(joined.bound)):
+        if not self.ranked:
             return 0.0
-        return slower(joined.best, joined.bound)
+        best, bound = self.ranked[0].value, self.found.joined.bound
+        if self.placed is not None:
+            bound = min(bound, value_of(self.found, self.placed.bound))
+        return 0.0 if reached(np.asarray(best), np.asarray(bound)) else slower(best, bound)
 
     @property
     def optimal(self) -> bool:
@@ -221,6 +236,7 @@ class FleetPlans:
             "space": {
                 "evaluated": joined.evaluated + sum(one.evaluated for one in self.found.insides),
                 "feasible": joined.feasible,
+                **({} if self.placed is None else {"placement": self.placement()}),
                 "rejected": dict(sorted(joined.rejected.items(), key=lambda one: (-one[1], one[0]))),
                 "seconds": self.found.seconds,
                 "optimal": self.optimal,
@@ -239,6 +255,19 @@ class FleetPlans:
             "without": [{"leaves_out": name, "saves": share} for name, share in self.without],
             "assumptions": [*self.scenario.assumptions, *self.assumed()],
             "warnings": list(dict.fromkeys([*own, *(() if best is None else trust.warnings(best.scenario))])),
+        }
+
+    def placement(self) -> dict[str, Any] | None:
+        """What was looked at of cells of several islands."""
+        if self.placed is None:
+            return None
+        return {
+            "plans": [told(one, self.scenario.stack) for one in self.placed.plans],
+            "bounded": self.placed.looked,
+            "predicted": self.placed.evaluated,
+            "rejected": self.placed.rejected,
+            "bound_s": self.placed.bound if math.isfinite(self.placed.bound) else None,
+            "seconds": self.placed.seconds,
         }
 
     def _kind(self, one: Any) -> dict[str, Any]:
@@ -272,6 +301,11 @@ class FleetPlans:
             found.append(
                 "plan.sync.sync_every as each method has it: longer rounds are always faster, and what they cost in loss is not counted"
             )
+        if self.placed is not None:
+            found.append(
+                f"pipelines over islands: {len(self.placed.plans)} inner plans of the islands' best, micro-batches and schedule alike on all "
+                "islands, pipelines of one length; the other islands are cells of the same plan, or every island is one of its own"
+            )
         if self.found.goal.objectives[0] in ("time", "cost") and self.scenario.run.steps is not None:
             found.append("run.steps count as tokens of the whole batch: methods that lose some take more of them")
         spread = intervals.ratio()
@@ -295,7 +329,12 @@ def plan_fleet(
         raise ShardMeterError(f"top = {top}: list 1 to {MOST_TOP:,} plans")
     choices = scenario.choices
     own = compare if compare is not None else scenario if choices is not None and choices.stated else None
+    open_ = choices is not None and choices.joint is not None and choices.joint.placement
+    if open_:
+        placements.refuse(scenario, objectives)
     found = search(scenario, objectives, top, processes, progress, stop)
+    if open_:
+        return _placed(found, top, stop)
     joined, best = found.joined, found.joined.best
     return FleetPlans(
         scenario=scenario,
@@ -309,6 +348,50 @@ def plan_fleet(
             for row, left in found.without
         ),
     )  # fmt: skip
+
+
+def _placed(found: Answer, top: int, stop: Stop | None) -> FleetPlans:
+    """The same with cells of several islands beside those of one."""
+    placed = placements.search(found, top, stop)
+    joined = found.joined
+    best = min(joined.best, *(value_of(found, row.step) for row in placed.rows[:1]), math.inf)
+    rows = [_ranked(found, row, best) for row in joined.rows]
+    for one in placed.rows:
+        level = max(int(complexity(plan)) for plan in one.prediction.scenario.plans) + 1
+        rows.append(
+            _of(one.prediction, value_of(found, one.step), best, level, placed_document(found, one.prediction.scenario))
+        )
+    ranked = tuple(sorted(rows, key=lambda one: (one.value, one.level)))[:top]
+    return FleetPlans(
+        scenario=found.scenario, found=found, ranked=ranked, front=ranked[:1], compared=None, without=(), placed=placed,
+        miss=None if ranked or joined.miss is None else _ranked(found, joined.miss[2], joined.miss[2].value),
+    )  # fmt: skip
+
+
+def value_of(found: Answer, step: float) -> float:
+    """The first objective, as a number to minimise, of so many seconds a step of the whole batch: time or throughput."""
+    run = found.scenario.run
+    tokens = found.batch * float(run.seq_len)
+    whole = amount(run, found.batch)
+    return float(figures(found.goal, found.scenario.fleet.islands, whole, step, tokens, 0.0).columns[0])
+
+
+def placed_document(found: Answer, scenario: Scenario) -> dict[str, Any]:
+    """The whole scenario of a choice of cells: as `document_of`, with the placement; islands in pipelines leave `pp` to it."""
+    choices, joint = found.choices, found.choices.joint
+    said: dict[str, Any] = copy.deepcopy(dict(choices.said[0])) if choices.said else {}
+    run = dict(said.get("run") or {}) | {"seq_len": int(scenario.run.seq_len), "global_batch": int(found.batch)}
+    axis, cells = scenario.plan.placement[0]
+    plan = {"sync": sync_document(scenario.plan.sync), "placement": {axis: [list(cell) for cell in cells]}}
+    inside = {name for cell in cells for name in cell}
+    if "fleet" in said and joint is not None:
+        for at, (island, own) in enumerate(zip(scenario.fleet.islands, scenario.plans, strict=True)):
+            placed = island.name in inside
+            fields = plan_document(changed(own, pp=scenario.plan.pp) if placed else own)
+            said["fleet"]["islands"][joint.items[at]]["plan"] = {
+                name: value for name, value in fields.items() if not (placed and name == axis)
+            }
+    return {**said, "plan": plan, "run": run}
 
 
 def _compared(found: Answer, own: Scenario, best: float) -> FleetCompared:

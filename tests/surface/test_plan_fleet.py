@@ -93,7 +93,7 @@ def test_islands_are_chosen_where_that_is_asked(capsys, file, tmp_path) -> None:
 
 def test_any_method_can_be_asked_for_and_every_step_is_what_is_not_said(capsys, file) -> None:
     got = answer(capsys, file, "--set", "plan.sync.method=any", "--top", "20")
-    assert len({one["method"] for one in got["plans"]}) > 5
+    assert len({one["method"] for one in got["plans"]}) > 4
     usual = answer(capsys, file, "--set", "plan.sync=null")
     assert {one["method"] for one in usual["plans"]} == {"every_step"}
     assert any("none said; other methods change what is trained" in text for text in usual["assumptions"])

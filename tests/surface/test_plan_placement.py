@@ -31,7 +31,7 @@ def file(tmp_path):
 
 def refused(capsys, *arguments: str) -> str:
     assert main([*arguments]) == 2
-    return capsys.readouterr().err
+    return str(capsys.readouterr().err)
 
 
 def test_json_lists_cells_and_its_first_entry_is_predicted(capsys, file, tmp_path) -> None:

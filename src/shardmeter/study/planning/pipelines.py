@@ -13,8 +13,7 @@ from shardmeter.core.record import changed
 from shardmeter.engine import crossing
 from shardmeter.engine import round as rounds
 from shardmeter.engine.evaluate import Priced, ends, priced
-from shardmeter.engine.fleet import bounded
-from shardmeter.engine.links import links_of
+from shardmeter.engine.links import bounded, links_of
 from shardmeter.engine.round import Pace
 from shardmeter.engine.update import update
 from shardmeter.physics.wan import shared_rate
@@ -191,11 +190,10 @@ class Lines:
         """The same with the messages between cells; the order of the islands in a cell does not matter to these."""
         if len(cells) < 2:
             return step
-        wan, fleet = self._wan(), self.scenario.fleet
+        fleet = self.scenario.fleet
         gpus, members = [island.gpus for island in fleet.islands], [sorted(cell) for cell in cells]
         asked = self._asked(len(cells))
-        net = bounded(wan, fleet.islands)
-        return self._folded(step, asked, [crossing.price(one, net, members, self.scenario.plan.sync, accelerators=gpus).seconds
+        return self._folded(step, asked, [crossing.price(one, self._wan(), members, self.scenario.plan.sync, accelerators=gpus).seconds
                                           for one in asked.crossings])  # fmt: skip
 
     def _asked(self, cells: int) -> Round:
@@ -213,10 +211,11 @@ class Lines:
         return np.asarray(rounds.fold(asked, pace, across).seconds / asked.steps)
 
     def _wan(self) -> Wan:
-        wan = self.scenario.fleet.wan
-        if wan is None:
+        """The network with all streams that islands can have at once."""
+        fleet = self.scenario.fleet
+        if fleet.wan is None:
             raise ValueError("several islands and no network between them")
-        return wan
+        return bounded(fleet.wan, fleet.islands, [island.gpus for island in fleet.islands])
 
     def floor(self) -> float:
         """Seconds below which no step of any cells of this plan and length falls, for fleets of too many choices to look at.

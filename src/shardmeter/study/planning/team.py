@@ -15,6 +15,7 @@ from shardmeter.core.units import Number, Seconds
 from shardmeter.engine import add, crossing
 from shardmeter.engine import round as rounds
 from shardmeter.engine.fleet import Part, Whole, alone, joined, outer_update
+from shardmeter.engine.links import bounded
 from shardmeter.engine.round import Pace
 from shardmeter.engine.sharing import IndivisibleBatch, parted, peak
 from shardmeter.specs import Island, Replica, Round, Scenario, Wan
@@ -206,9 +207,8 @@ class Bound:
         }
         gpus = [island.gpus for island in team.islands]
         own = self.asked.pace != "barrier"
-        priced = [
-            crossing.price(one, team.wan, cells, way.sync, own=own, accelerators=gpus) for one in self.asked.crossings
-        ]
+        wan = bounded(team.wan, team.islands, gpus)
+        priced = [crossing.price(one, wan, cells, way.sync, own=own, accelerators=gpus) for one in self.asked.crossings]
         self.across = tuple(one.seconds for one in priced)
         if not own:
             for one, charge in zip(self.asked.crossings, priced, strict=True):

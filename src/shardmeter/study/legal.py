@@ -14,8 +14,9 @@ from shardmeter.core.record import changed, field_names
 from shardmeter.engine.constraints import violations, violations_of_island
 from shardmeter.engine.sharing import unshared
 from shardmeter.scenario.bounds import heads
+from shardmeter.scenario.placement import ALONE
 from shardmeter.specs import Fleet, Model, Plan, Scenario, Sync, Wan
-from shardmeter.specs.plan import OUTER_STATES, SPLITS, TOPOLOGIES
+from shardmeter.specs.plan import AXES, OUTER_STATES, SPLITS, TOPOLOGIES
 from shardmeter.specs.wan import TRANSPORTS
 from shardmeter.sync import defaults, method, names
 
@@ -95,6 +96,10 @@ def _of_several(scenario: Scenario, begins: Collection[str]) -> list[Violation]:
         says = f"{len(plans)} plans for {len(fleet.islands)} islands"
         found.append(Violation(field="plans", says=says, way_out="one an island, or none: all have `plan`"))
         return [*found, *_network(fleet.wan, fleet)]
+    trained = sorted({one.trainable for one in plans})
+    if len(trained) > 1:
+        says, rule = f"trainable = {', '.join(trained)}", "islands send each other what they train"
+        found.append(Violation(field="plans", says=says, way_out="one trainable for all islands", rule=rule))
     steps = list(_placement(plan, fleet))
     found += [*steps, *_network(fleet.wan, fleet)]
     if steps:
@@ -131,6 +136,12 @@ def _placement(plan: Plan, fleet: Fleet) -> Iterator[Violation]:
         field = f"plan.placement.{axis}"
         for name in dict.fromkeys(name for cell in cells for name in cell if name not in known):
             yield Violation(field=field, says=f"unknown island {name!r}", way_out=", ".join(nearest(name, known)))
+        if axis not in AXES:
+            yield Violation(field=field, says=f"{axis!r} is no axis that crosses islands", way_out=", ".join(AXES))
+        for cell in cells:
+            if not cell or (len(set(cell)) == 1 and axis not in ALONE):
+                says = f"joins {cell[0]} with no other island" if cell else "a cell of no islands"
+                yield Violation(field=field, says=says, way_out="two islands or more in every cell")
         if len({len(cell) for cell in cells}) != 1:
             yield Violation(field=field, says="cells of unlike lengths", rule="every cell has the whole axis")
         for name, count in Counter(name for cell in cells for name in set(cell)).items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 
 from shardmeter import data
@@ -108,10 +108,20 @@ class Judged:
         return (f"method:{self.method}", f"kind:{self.kind}", *((f"case:{self.case}",) if self.case else ()))
 
 
-def compare(rows: Sequence[Row], catalog: Catalog, predictor: Predict) -> tuple[Judged, ...]:
-    """Judge all rows of a file; `predictor` answers scenarios of islands."""
+def compare(
+    rows: Sequence[Row], catalog: Catalog, predictor: Predict, only: Collection[str] | None = None
+) -> tuple[Judged, ...]:
+    """Judge all rows of a file, or those of `only` some quantities; `predictor` answers scenarios of islands."""
     known = identities.runs(rows)
-    return tuple(_judged(row, known, catalog, predictor) for row in rows)
+    return tuple(_judged(row, known, catalog, predictor) for row in rows if only is None or _named(row) in only)
+
+
+def _named(row: Row) -> str:
+    """The quantity of a row; empty where its words mean none."""
+    try:
+        return quantity_of(row.text("quantity"), row.text("unit")).name
+    except (NotModelled, Unclear):
+        return ""
 
 
 def _judged(row: Row, known: identities.Runs, catalog: Catalog, predictor: Predict) -> Judged:

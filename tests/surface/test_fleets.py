@@ -11,8 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import shardmeter
 from shardmeter.cli import main
-from shardmeter.core.errors import ShardMeterError, UnknownName
+from shardmeter.core.errors import BadScenario, ShardMeterError, UnknownName
+from shardmeter.core.record import changed as record_changed
 from shardmeter.scenario import json_schema, load
 
 H100 = {"accelerator": "H100-SXM5-80GB", "nodes": 2}
@@ -266,3 +268,145 @@ def test_fuzz_what_joins_islands(changes: list[tuple[str, Any]]) -> None:
         assert str(error)  # noqa: PT017  (that nothing else escapes is the test)
         return
     assert len(made.plans) in (0, len(made.fleet.islands))
+
+
+# ---- two ways to say one thing, and what does not meet ------------------------------------------------------------------------------
+
+
+def two(plan: dict[str, Any], other: dict[str, Any] | None = None, **wan: Any) -> dict[str, Any]:
+    """Two islands of 8 H100, the second with `other` in its own plan."""
+    islands: list[dict[str, Any]] = [{"name": name, "accelerator": "H100-SXM5-80GB", "nodes": 1} for name in ("a", "b")]
+    islands[1] |= {"plan": other} if other else {}
+    line = {"bandwidth": "10 Gbps", "rtt": "20 ms"}
+    return {
+        "model": "llama-3.1-8b",
+        "fleet": {"islands": islands, "wan": {"default": {**line, **wan}}},
+        "plan": {"sharding": "fsdp", "recompute": "full", **plan},
+        "run": {"seq_len": 4096, "global_batch": 64},
+    }
+
+
+@pytest.mark.parametrize("axis", ["tp", "cp", "dp_shard"])
+@pytest.mark.parametrize("cells", [["a"], ["a", "a"], [["a"], ["b"]]])
+def test_an_axis_that_crosses_nothing_is_refused(axis: str, cells: list[Any]) -> None:
+    with pytest.raises(ShardMeterError, match="with no other island; list two or more"):
+        load(two({"placement": {axis: cells}}))
+
+
+def test_experts_are_placed_by_the_axes_they_lie_over() -> None:
+    with pytest.raises(ShardMeterError, match="experts lie over tp, cp and dp_shard"):
+        load(two({"placement": {"ep": ["a", "b"]}}))
+
+
+def test_islands_train_the_same_parameters() -> None:
+    with pytest.raises(ShardMeterError, match=r"trainable = all on a, lora\(r=8\) on b"):
+        load(two({}, {"trainable": "lora(r=8)"}))
+
+
+def test_copies_that_step_unlike_are_warned_of() -> None:
+    assert any("optimizer = adamw on a, sgd on b" in one for one in load(two({}, {"optimizer": "sgd"})).warnings)
+    apart = load(two({"sync": {"method": "diloco"}}, {"optimizer": "sgd"}))
+    assert not any("optimizer" in one for one in apart.warnings)
+
+
+def test_what_meets_does_not_depend_on_which_island_is_first() -> None:
+    ahead = two({}, {"reduce_dtype": "bf16"})
+    behind = copy.deepcopy(ahead)
+    behind["fleet"]["islands"].reverse()
+    one, other, alike = (shardmeter.predict(source).to_dict() for source in (ahead, behind, two({})))
+    assert one["step_time_s"] == other["step_time_s"]
+    assert one["sync"]["crossings"][0]["bytes"] == alike["sync"]["crossings"][0]["bytes"]  # the wider format passes
+
+
+def test_a_round_trip_and_a_distance_contradict_each_other() -> None:
+    with pytest.raises(ShardMeterError, match=r"distance: stands beside rtt = 20 ms, and means .* keep one of the two"):
+        load(two({}, distance="5 km"))
+
+
+def test_two_spellings_of_one_field_contradict_each_other() -> None:
+    with pytest.raises(ShardMeterError, match="H: is sync_every, which is said too; keep one of the two"):
+        load(two({"sync": {"method": "diloco", "H": 3, "sync_every": 5}}))
+
+
+@pytest.mark.parametrize(
+    ("sync", "override", "field", "value"),
+    [
+        ({"H": 3}, "plan.sync.sync_every=5", "sync_every", 5.0),
+        ({"H": 3}, "plan.sync.H=5", "sync_every", 5.0),
+        ({"sync_every": 3}, "plan.sync.H=5", "sync_every", 5.0),
+        ({"should_quantize": True}, "plan.sync.bits=4", "bits", 4.0),
+        ({"bits": 4}, "plan.sync.should_quantize=true", "bits", 8.0),
+    ],
+)
+def test_an_override_wins_however_the_file_spells_it(
+    sync: dict[str, Any], override: str, field: str, value: float
+) -> None:
+    made = load(two({"sync": {"method": "diloco", **sync}}), overrides=[override])
+    assert getattr(made.plan.sync, field) == value
+
+
+def test_an_override_of_a_distance_wins_over_the_round_trip() -> None:
+    made = load(two({}), overrides=["fleet.wan.default.distance=5 km"])
+    assert made.fleet.wan is not None
+    assert float(np.asarray(made.fleet.wan.rtt)[0, 1]) == pytest.approx(188.6e-6, rel=1e-3)
+    assert any("wins over rtt" in one for one in (*made.assumptions, *made.warnings))
+
+
+# ---- records -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("bandwidth", [[1, 2], [3]]),
+        ("bandwidth", np.ones((3, 3))),
+        ("bandwidth", 1e-300),
+        ("rtt", np.nan),
+        ("window", np.inf),
+        ("streams", np.full((2, 2), 1e300)),
+        ("egress", np.inf),
+        ("egress", [[1, 2], [3]]),
+    ],
+)
+def test_a_record_with_a_malformed_network_is_refused_by_field(field: str, value: Any) -> None:
+    scenario = load(two({}))
+    wan = record_changed(scenario.fleet.wan, **{field: value})
+    with pytest.raises(BadScenario) as caught:
+        shardmeter.predict(record_changed(scenario, fleet=record_changed(scenario.fleet, wan=wan)))
+    assert [one.field for one in caught.value.violations] == [f"fleet.wan.{field}"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("method", None),
+        ("sync_every", 2.5),
+        ("num_fragments", 2.5),
+        ("hierarchical", "x"),
+        ("split", None),
+    ],
+)
+def test_a_record_with_a_malformed_method_is_refused_by_field(field: str, value: Any) -> None:
+    scenario = load(two({"sync": {"method": "streaming_diloco"}}))
+    sync = record_changed(scenario.plan.sync, **{field: value})
+    with pytest.raises(BadScenario) as caught:
+        shardmeter.predict(record_changed(scenario, plan=record_changed(scenario.plan, sync=sync), plans=()))
+    assert [one.field for one in caught.value.violations] == [f"plan.sync.{field}"]
+
+
+@pytest.mark.parametrize(
+    "placement",
+    ["pp", None, (("foo", (("a", "b"),)),), (("tp", (("a",),)),), (("pp", ((),)),), (("pp", (("a", "x"),)),)],
+)
+def test_a_record_with_a_malformed_placement_is_refused(placement: Any) -> None:
+    scenario = load(two({}))
+    plan = record_changed(scenario.plan, placement=placement)
+    with pytest.raises(BadScenario, match=r"plan\.placement"):
+        shardmeter.predict(record_changed(scenario, plan=plan, plans=()))
+
+
+def test_records_of_islands_that_train_unlike_parameters_are_refused() -> None:
+    scenario = load(two({}))
+    other = record_changed(scenario.plan, trainable="lora(r=8)")
+    with pytest.raises(BadScenario, match=r"trainable = all, lora\(r=8\)"):
+        shardmeter.predict(record_changed(scenario, plans=(scenario.plan, other)))

@@ -7,7 +7,7 @@ lost on the way is said, in the notes and warnings of the document.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -198,6 +198,7 @@ def _set(document: Document, path: tuple[str, ...], value: Any, where: str) -> N
             name = SYNC_ALIASES.get(step, step) if reached[-1:] == ["sync"] else step
             reached.append(name)
             if last:
+                _drop_rivals(document, inner, reached, where)
                 inner[name] = value
             else:
                 if inner.get(name) is None and path[position + 1].isdecimal():
@@ -223,6 +224,22 @@ def _no_item(path: tuple[str, ...], position: int, where: str) -> NoReturn:
         way_out=f"say all of it, as in --set '{parent}=[{{…}}]'",
     )
     raise BadScenario("an override does not apply", [found])
+
+
+RIVALS = {"rtt": "distance", "distance": "rtt", "bits": "should_quantize", "should_quantize": "bits"}
+"""Fields of a line or of `sync` that say the same thing in two ways."""
+
+
+def _drop_rivals(document: Document, inner: dict[str, Any], reached: Sequence[str | int], where: str) -> None:
+    """Take out what says the field that is set in another way or spelling, and say so where it is another field."""
+    if reached[:2] not in (["plan", "sync"], ["fleet", "wan"]):
+        return
+    name = str(reached[-1])
+    for spelling in [key for key, field in SYNC_ALIASES.items() if field == name]:
+        inner.pop(spelling, None)
+    rival = RIVALS.get(name, "")
+    if inner.get(rival) is not None:
+        document.notes.append(f"{where} wins over {rival} = {shown(inner.pop(rival), 20)}")
 
 
 def placed(document: Document, path: tuple[str, ...], value: Any) -> Any:

@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from shardmeter.core.record import record
-from shardmeter.scenario.parts import Findings
+from shardmeter.scenario.parts import Findings, listed_names
 from shardmeter.scenario.wan import unknown_island
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs.plan import AXES
 
 Cells: TypeAlias = tuple[tuple[str, ...], ...]
 PLACEMENT: Path = ("plan", "placement")
+ALONE = ("dp_replicate", "pp")
+"""Axes of which one island may have all steps: copies are cells of their own, and a pipeline then crosses nothing."""
 
 
 @record
@@ -80,7 +82,7 @@ def _fill(axis: str, gpus: float, said: Mapping[str, Any]) -> int:
 
 
 def _check_cells(cells: Cells, path: Path, found: Findings) -> None:
-    """Cells are of one length and share no island."""
+    """Cells are of one length, share no island and, where the axis is no copy of the model, join several each."""
     lengths = sorted({len(cell) for cell in cells})
     if len(lengths) > 1:
         says = f"cells of {' and '.join(map(str, lengths))} steps"
@@ -91,6 +93,10 @@ def _check_cells(cells: Cells, path: Path, found: Findings) -> None:
         for name in dict.fromkeys(cell):
             if owner.setdefault(name, at) != at:
                 found.refuse(path, f"{name} is in two cells", "an island belongs to one")
+    lonely = [cell[0] for cell in cells if len(set(cell)) == 1]
+    if lonely and path[-1] not in ALONE:
+        says, axis = f"joins {listed_names(lonely)} with no other island", path[-1]
+        found.refuse(path, says, f"list two or more in a cell, or say {axis} in the island's own plan")
 
 
 def check_degree(placed: Placed, degree: Any, found: Findings) -> None:

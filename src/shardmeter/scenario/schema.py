@@ -6,7 +6,7 @@ import copy
 import functools
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, Discriminator, Tag, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Discriminator, Tag, ValidationError
 
 from shardmeter.core.errors import Violation, cut, nearest, shown
 from shardmeter.scenario.between import SyncInput, Use, WanInput
@@ -287,6 +287,11 @@ def _violation(shape: type[BaseModel], error: Any, document: Document, prefix: P
     path = (*prefix, *loc)
     field, where = cut(".".join(cut(str(step)) for step in path), 200), document.where(path)
     if kind == "extra_forbidden":
+        own = _spelt(shape, loc)
+        if own:
+            return Violation(
+                field=field, says=f"is {own}, which is said too", way_out="keep one of the two", where=where
+            )
         return Violation(field=field, says="unknown key", way_out=_meant_key(shape, loc), where=where)
     context = error.get("ctx") or {}
     if "says" in context:
@@ -310,6 +315,16 @@ def _meant_key(shape: type[BaseModel], loc: Path) -> str:
     return meant(tuple(dict.fromkeys((*([elsewhere] if elsewhere else []), *close)))[:3])
 
 
+def _spelt(shape: type[BaseModel], loc: Path) -> str:
+    """The field of which a key is another spelling: what is left over where both are said. "" where there is none."""
+    for model in _inside(shape, loc[:-1]):
+        for name, field in model.model_fields.items():
+            choices = field.validation_alias
+            if isinstance(choices, AliasChoices) and loc[-1] in choices.choices:
+                return name
+    return ""
+
+
 def _shortcuts() -> dict[str, str]:
     """Keys of the parts that may be taken for keys of the scenario, with the path that they have."""
     parts: tuple[tuple[str, type[BaseModel]], ...] = (
@@ -324,14 +339,19 @@ SHORTCUTS = _shortcuts()
 
 def _fields(shape: Any, loc: Path) -> tuple[str, ...]:
     """Names of the fields at a place of a model."""
+    return tuple(field.alias or name for model in _inside(shape, loc) for name, field in model.model_fields.items())
+
+
+def _inside(shape: Any, loc: Path) -> list[type[BaseModel]]:
+    """The models at a place of a model."""
     models, keyed = _models(shape), False
     for step in loc:
         inner = [model.model_fields[step] for model in models if isinstance(step, str) and step in model.model_fields]
         if isinstance(step, str) and not inner and not keyed:
-            return ()
+            return []
         keyed = any("dict[" in str(field.annotation) for field in inner)
         models = [model for field in inner for model in _models(field.annotation)] if inner else models
-    return tuple(field.alias or name for model in models for name, field in model.model_fields.items())
+    return models
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from shardmeter.core.errors import Violation
@@ -73,6 +73,7 @@ def laid_over_all(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
             of_island.append((name, laid[key]))
     _warn_of_one_cell(len(of_island), placed, sync, found)
     _check_cells(of_island, placed, found)
+    _check_met({name: one.plan for name, one in of_island}, sync, found)
     plans = tuple(changed(one.plan, sync=sync, placement=_recorded(placed)) for _, one in of_island)
     whole = plans[0] if placed is None else changed(plans[0], **{placed.axis: _degree(placed)})
     named = [changed(one.island, name=name) for name, one in of_island]
@@ -169,12 +170,31 @@ def _check_cells(of_island: Sequence[tuple[str, _Laid]], placed: Placed | None, 
         for field in SHAPES:
             values = {name: getattr(plans[name], field) for name in names if name in plans}
             if placed is not None and field != placed.axis and len(set(values.values())) > 1:
-                listed = ", ".join(f"{value:g} on {name}" if isinstance(value, float) else f"{value} on {name}"
-                                   for name, value in values.items())  # fmt: skip
-                says = f"{field} = {listed}, which {placed.axis} joins"
+                says = f"{field} = {_listed(values)}, which {placed.axis} joins"
                 found.refuse(
                     (*PLACEMENT, placed.axis), says, f"one {field} on all of them", "stages pass micro-batches on"
                 )
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    """A value for each of some islands: once for all that have it."""
+    having: dict[Any, list[str]] = {}
+    for name, value in values.items():
+        having.setdefault(value, []).append(name)
+    texts = [(f"{value:g}" if isinstance(value, float) else str(value), where) for value, where in having.items()]
+    return ", ".join(f"{text} on {listed_names(where)}" for text, where in texts)
+
+
+def _check_met(plans: Mapping[str, Plan], sync: Sync, found: Findings) -> None:
+    """What meets across islands is of the same parameters; copies that are to stay alike are stepped alike."""
+    trainable = {name: plan.trainable for name, plan in plans.items()}
+    if len(set(trainable.values())) > 1:
+        says, rule = f"trainable = {_listed(trainable)}", "islands send each other what they train"
+        found.refuse(("plan", "trainable"), says, "one trainable for all islands: say plan.trainable", rule)
+    optimizer = {name: plan.optimizer for name, plan in plans.items()}
+    if sync.method == "every_step" and len(set(optimizer.values())) > 1:
+        says = f"optimizer = {_listed(optimizer)}: copies of the model that gradients keep alike drift apart"
+        found.warnings.append(f"{says} (one optimizer for all, or a sync.method that averages parameters)")
 
 
 SHAPES = (
@@ -287,4 +307,6 @@ def laid_open(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
         )
         found.violations += [one for one in own.violations if one not in found.violations]
         plans += [plan] * len(entry.names)
+    names = (name for entry in entries for name in entry.names)
+    _check_met(dict(zip(names, plans, strict=True)), plans[0].sync, found)
     return plans[0], tuple(plans), _run(parts, [1.0], [(1.0, 1.0)], "speed")

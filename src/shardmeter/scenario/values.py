@@ -388,6 +388,9 @@ def _placement(value: Any) -> dict[str, tuple[tuple[str, ...], ...]]:
         raise refused(f"{shown(value, 40)} is no placement", "as in {pp: [oregon, iowa]}")
     made: dict[str, tuple[tuple[str, ...], ...]] = {}
     for axis, given in value.items():
+        if axis in ("ep", "etp"):
+            says = f"{axis}: experts lie over tp, cp and dp_shard, and cross islands with these"
+            raise refused(says, "as in {dp_shard: [oregon, iowa]}")
         check_word(axis, AXES)
         if given == "auto":
             if axis != "pp":

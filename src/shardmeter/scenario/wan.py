@@ -166,6 +166,7 @@ def _say_links(
     found: Findings,
 ) -> None:
     """Links from the most particular to the most general, each setting what is not said yet."""
+    _refuse_two_round_trips(given, found)
     for cells, line, path in _ranked(given, groups, found):
         _set_line(tables, cells, line, _line_preset(line, rows, path, found, default=False))
     count = len(tables.sites["up"])
@@ -180,6 +181,17 @@ def _say_links(
         path = (*WAN, "default")
         preset = _line_preset(given.default, rows, path, found, default=True)
         _set_line(tables, np.ones((count, count), dtype=bool), given.default, preset)
+
+
+def _refuse_two_round_trips(given: WanInput, found: Findings) -> None:
+    """Note lines that say a round trip and the distance from which it would follow."""
+    lines: list[tuple[LineInput | None, Path]] = [(given.default, ("default",)), (given.self, ("self",))]
+    lines += [(link, ("links", at)) for at, link in enumerate(given.links or ())]
+    for line, place in lines:
+        if line is not None and line.rtt is not None and line.distance is not None:
+            trip = show(geography.round_trip(line.distance / 1e3), "s")
+            says = f"stands beside rtt = {show(line.rtt, 's')}, and means {trip}"
+            found.refuse((*WAN, *place, "distance"), says, "keep one of the two")
 
 
 def _cells(senders: Sequence[int], receivers: Sequence[int], count: int) -> npt.NDArray[np.bool_]:

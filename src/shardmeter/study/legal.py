@@ -5,26 +5,32 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from shardmeter.core.errors import BadScenario, UnknownName, Violation, nearest
+from shardmeter.core.errors import BadScenario, UnknownName, Violation, nearest, shown
 from shardmeter.core.record import changed, field_names
 from shardmeter.engine.constraints import violations, violations_of_island
 from shardmeter.engine.sharing import unshared
 from shardmeter.scenario.bounds import heads
+from shardmeter.scenario.placement import ALONE
 from shardmeter.specs import Fleet, Model, Plan, Scenario, Sync, Wan
-from shardmeter.specs.plan import OUTER_STATES, SPLITS, TOPOLOGIES
+from shardmeter.specs.plan import AXES, OUTER_STATES, SPLITS, TOPOLOGIES
 from shardmeter.specs.wan import TRANSPORTS
 from shardmeter.sync import defaults, method, names
 
 SIZES = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")
 PAIRS: dict[str, tuple[float, float, bool]] = {
-    "bandwidth": (0.0, math.inf, True), "rtt": (0.0, math.inf, False), "loss": (0.0, 0.9, False),
-    "window": (0.0, math.inf, True), "streams": (1.0, math.inf, False), "lanes": (1.0, math.inf, False),
+    "bandwidth": (1e-9, 1e30, True), "rtt": (0.0, 1e12, False), "loss": (0.0, 0.9, False),
+    "window": (1e-9, 1e30, True), "streams": (1.0, 1e30, False), "lanes": (1.0, 1e30, False),
 }  # fmt: skip
-"""Matrices of a network: least, largest, whether the least itself is too little."""
+"""Matrices of a network: least, largest, whether the least itself is too little. The largest are beyond all reason: what is more
+only overflows."""
+MOST_EGRESS = 1e12
+"""USD a byte, in the same sense."""
+WHOLE = ("sync_every", "num_fragments", "fragment_sync_delay")
+"""Numbers of a method that are counts."""
 SYNC: dict[str, tuple[float, float]] = {
     "sync_every": (1.0, math.inf), "num_fragments": (1.0, math.inf), "fragment_sync_delay": (0.0, math.inf),
     "fragment_update_alpha": (0.0, 1.0), "bits": (1.0, 32.0), "top_k": (1e-9, 1.0), "lead": (0.0, 1.0),
@@ -95,6 +101,10 @@ def _of_several(scenario: Scenario, begins: Collection[str]) -> list[Violation]:
         says = f"{len(plans)} plans for {len(fleet.islands)} islands"
         found.append(Violation(field="plans", says=says, way_out="one an island, or none: all have `plan`"))
         return [*found, *_network(fleet.wan, fleet)]
+    trained = sorted({one.trainable for one in plans})
+    if len(trained) > 1:
+        says, rule = f"trainable = {', '.join(trained)}", "islands send each other what they train"
+        found.append(Violation(field="plans", says=says, way_out="one trainable for all islands", rule=rule))
     steps = list(_placement(plan, fleet))
     found += [*steps, *_network(fleet.wan, fleet)]
     if steps:
@@ -124,6 +134,11 @@ def _names(fleet: Fleet) -> Iterator[Violation]:
 def _placement(plan: Plan, fleet: Fleet) -> Iterator[Violation]:
     """Cells of islands that there are, each in one, all of one length."""
     known = [island.name for island in fleet.islands]
+    given: Any = plan.placement
+    if not isinstance(given, tuple) or not all(isinstance(one, tuple) and len(one) == 2 for one in given):
+        says = f"{shown(given, 40)} is no placement"
+        yield Violation(field="plan.placement", says=says, way_out='as in (("pp", (("oregon", "iowa"),)),)')
+        return
     if len(plan.placement) > 1:
         says = f"{len(plan.placement)} axes across islands are not modelled yet"
         yield Violation(field="plan.placement", says=says, way_out="place one of them")
@@ -131,6 +146,7 @@ def _placement(plan: Plan, fleet: Fleet) -> Iterator[Violation]:
         field = f"plan.placement.{axis}"
         for name in dict.fromkeys(name for cell in cells for name in cell if name not in known):
             yield Violation(field=field, says=f"unknown island {name!r}", way_out=", ".join(nearest(name, known)))
+        yield from _crossed(axis, cells, field)
         if len({len(cell) for cell in cells}) != 1:
             yield Violation(field=field, says="cells of unlike lengths", rule="every cell has the whole axis")
         for name, count in Counter(name for cell in cells for name in set(cell)).items():
@@ -138,8 +154,22 @@ def _placement(plan: Plan, fleet: Fleet) -> Iterator[Violation]:
                 yield Violation(field=field, says=f"{name} is in {count} cells", way_out="an island belongs to one")
 
 
+def _crossed(axis: str, cells: Sequence[Sequence[str]], field: str) -> Iterator[Violation]:
+    """An axis that may cross islands, and does in every cell."""
+    if axis not in AXES:
+        yield Violation(field=field, says=f"{axis!r} is no axis that crosses islands", way_out=", ".join(AXES))
+    for cell in cells:
+        if not cell or (len(set(cell)) == 1 and axis not in ALONE):
+            says = f"joins {cell[0]} with no other island" if cell else "a cell of no islands"
+            yield Violation(field=field, says=says, way_out="two islands or more in every cell")
+
+
 def _sync(sync: Sync, model: Model) -> Iterator[Violation]:
     """Numbers and words of the method, and what contradicts it."""
+    word, hierarchical = cast("Any", sync.method), cast("Any", sync.hierarchical)
+    if not isinstance(word, str):
+        yield Violation(field="plan.sync.method", says=f"{word!r} is no sync method", way_out=", ".join(names()))
+        return
     if sync.method not in names():
         near = ", ".join(nearest(sync.method, names()))
         yield Violation(field="plan.sync.method", says=f"unknown sync method {sync.method!r}", way_out=near)
@@ -151,6 +181,11 @@ def _sync(sync: Sync, model: Model) -> Iterator[Violation]:
         if not least <= value <= most:
             says, above = f"{name} = {value:g}", "or more" if most == math.inf else f"to {most:g}"
             yield Violation(field=f"plan.sync.{name}", says=says, way_out=f"{least:g} {above}")
+        elif name in WHOLE and math.isfinite(value) and value != int(value):
+            yield Violation(field=f"plan.sync.{name}", says=f"{name} = {value:g} is no whole number")
+    if not isinstance(hierarchical, bool):
+        says = f"{hierarchical!r} is neither true nor false"
+        yield Violation(field="plan.sync.hierarchical", says=says, way_out="True or False")
     yield from _words(sync)
     if sync.num_fragments > model.layers:
         says = f"num_fragments = {sync.num_fragments}, but the model has {model.layers:g} layers"
@@ -193,14 +228,15 @@ def _network(wan: Wan | None, fleet: Fleet) -> Iterator[Violation]:
             yield _shape(name, getattr(wan, name), (count, count))
             continue
         good = np.isfinite(table) & ((table > least) if above else (table >= least)) & (table <= most)
-        yield from _pairs(name, table, ~good, known, f"more than {least:g}" if above else f"{least:g} or more")
+        wanted = f"more than {least:g}" if above else f"{least:g} or more"
+        yield from _pairs(name, table, ~good, known, f"{wanted}, at most {most:g}")
     table = _table(wan.egress, (count, count))
     if table is None:
         yield _shape("egress", wan.egress, (count, count))
     else:
-        yield from _pairs(
-            "egress", table, ~(np.isnan(table) | (table >= 0.0)), known, "0 or more, or NaN where no price is known"
-        )
+        good = np.isnan(table) | ((table >= 0.0) & (table <= MOST_EGRESS))
+        wanted = f"0 or more, at most {MOST_EGRESS:g}, or NaN where no price is known"
+        yield from _pairs("egress", table, ~good, known, wanted)
     yield from _sites(wan, known)
 
 
@@ -229,7 +265,10 @@ def _table(value: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _shape(name: str, value: Any, wanted: tuple[int, ...]) -> Violation:
-    found = " × ".join(map(str, np.shape(value))) or "one"
+    try:
+        found = " × ".join(map(str, np.shape(value))) or "one"
+    except ValueError:
+        found = "rows of unlike"
     return Violation(
         field=f"fleet.wan.{name}", says=f"{found} numbers", way_out=f"{' × '.join(map(str, wanted))}, one for all pairs or islands"
     )  # fmt: skip

@@ -5,17 +5,17 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 
 from shardmeter import data
 from shardmeter.core.record import changed, record
 from shardmeter.scenario.catalog import Catalog
 from shardmeter.study.validate.geo import bandwidth, collectives, identities, pipelines, runs
-from shardmeter.study.validate.geo.cells import first, value_of, written
+from shardmeter.study.validate.geo.cells import first, link, number, stated, value_of, written
 from shardmeter.study.validate.geo.vocabulary import Quantity, kind_of_row, method_of, quantity_of, si, source_of
 from shardmeter.study.validate.predictions import Predict
-from shardmeter.study.validate.rows import NotModelled, Row, Unclear
+from shardmeter.study.validate.rows import Damaged, NotModelled, Row, Unclear
 
 EXCLUSIONS_FILE = "geo/exclusions.csv"
 TOLERANCE = 0.005
@@ -54,10 +54,22 @@ def collective_time(row: Row) -> float:
     return collectives.predict_row({**row.cells, **texts})
 
 
+def _sound(row: Row) -> Mapping[str, str]:
+    """The cells of a row whose numbers a pipeline can be made of. Raises Damaged."""
+    for column in ("n_layers", "global_batch_tokens", "gpus_per_island"):
+        number(row, column)
+    if row.text("wan_gbps"):
+        link(row)
+    trip = stated(row, "rtt_ms")
+    if trip is not None and math.isinf(trip.low):
+        raise Damaged("rtt_ms", "is not finite", "a number of 0 or more")
+    return row.cells
+
+
 PREDICTORS: Mapping[str, Predictor] = {
     **dict.fromkeys(COLLECTIVES, Predictor(predict=collective_time)),
     "iteration_time": Predictor(
-        predict=lambda row: pipelines.predict_row(row.cells), left_out=lambda row: pipelines.left_out(row.cells)
+        predict=lambda row: pipelines.predict_row(_sound(row)), left_out=lambda row: pipelines.left_out(_sound(row))
     ),
     "wan_bandwidth": Predictor(predict=bandwidth.wan_bandwidth),
     "wall_time": Predictor(predict=bandwidth.wall_time),
@@ -108,10 +120,20 @@ class Judged:
         return (f"method:{self.method}", f"kind:{self.kind}", *((f"case:{self.case}",) if self.case else ()))
 
 
-def compare(rows: Sequence[Row], catalog: Catalog, predictor: Predict) -> tuple[Judged, ...]:
-    """Judge all rows of a file; `predictor` answers scenarios of islands."""
+def compare(
+    rows: Sequence[Row], catalog: Catalog, predictor: Predict, only: Collection[str] | None = None
+) -> tuple[Judged, ...]:
+    """Judge all rows of a file, or those of `only` some quantities; `predictor` answers scenarios of islands."""
     known = identities.runs(rows)
-    return tuple(_judged(row, known, catalog, predictor) for row in rows)
+    return tuple(_judged(row, known, catalog, predictor) for row in rows if only is None or _named(row) in only)
+
+
+def _named(row: Row) -> str:
+    """The quantity of a row; empty where its words mean none."""
+    try:
+        return quantity_of(row.text("quantity"), row.text("unit")).name
+    except (NotModelled, Unclear):
+        return ""
 
 
 def _judged(row: Row, known: identities.Runs, catalog: Catalog, predictor: Predict) -> Judged:

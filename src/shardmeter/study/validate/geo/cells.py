@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from shardmeter.core.errors import shown
 from shardmeter.core.record import record
-from shardmeter.study.validate.rows import MOST, Damaged, NotModelled, Row, Unclear
+from shardmeter.study.validate.rows import LEAST, MOST, Damaged, NotModelled, Row, Unclear
 
 _NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _BEFORE = r"(?P<before>up to|at least|at most|about|[<>]=?|[≤≥~≈])?"
@@ -57,8 +57,8 @@ def stated(row: Row, column: str) -> Stated | None:
     scale = _SCALE[(found["scale"] or "").lower()]
     low = float(found["low"]) * scale
     high = float(found["high"]) * scale if found["high"] else low
-    if low > high or not (0.0 <= low <= MOST or math.isinf(low)):
-        raise Damaged(column, f"is beyond reason: {shown(text, 40)}", f"a number from 0 to {MOST:g}")
+    if low > high or not (low == 0.0 or LEAST <= low <= MOST or math.isinf(low)):
+        raise Damaged(column, f"is beyond reason: {shown(text, 40)}", f"0, or a number from {LEAST:g} to {MOST:g}")
     remark = (found["remark"] or "").strip(" ();")
     bound = _BOUND.get((found["before"] or "").lower(), "") or ("at least" if found["plus"] or remark == ">=" else "")
     return Stated(low=low, high=high, bound=bound)

@@ -28,7 +28,7 @@ def predict_row(row: Mapping[str, str], fitted: Fitted = FITTED) -> float:
     named = re.match(r"case *[0-9]|.*worldwide", row["notes"].lower())
     try:
         return _case(method, row, fitted) if named else _throttled(method, row, fitted)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise NotModelled(f"a number or a shape that does not fit the set-up: {error}") from None
 
 

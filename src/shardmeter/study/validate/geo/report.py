@@ -23,7 +23,8 @@ def report(
 ) -> dict[str, Any]:
     """The blocks of the report that files of runs across islands have. `repeats`: rows that repeat others, and warnings."""
     judged = once(account.compare(table.rows, catalog, predictor), repeats[0])
-    found = score.scores(judged, known())
+    asked = frozenset(one.quantity for one in judged if one.predicted is not None)
+    found = score.scores(judged, known(asked))
     bad = damaged(table, [one.id for one in judged], cells.READERS)
     blocks = measured.metrics(found)
     grid = score.on_grid(found)
@@ -49,9 +50,9 @@ def once(judged: Sequence[Judged], copies: Mapping[int, str]) -> tuple[Judged, .
 
 
 @cache
-def known() -> score.Residuals:
-    """Residuals of the rows that ship: what intervals are made of."""
-    return score.residuals(account.compare(shipped.geo().rows, catalog_of(None), predict))
+def known(quantities: frozenset[str] | None = None) -> score.Residuals:
+    """Residuals of the rows that ship, of all or some quantities: what intervals are made of."""
+    return score.residuals(account.compare(shipped.geo().rows, catalog_of(None), predict, quantities))
 
 
 def disagreeing(judged: Sequence[Judged]) -> list[str]:

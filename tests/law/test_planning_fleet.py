@@ -96,7 +96,7 @@ def alone(document: dict[str, Any], islands: list[dict[str, Any]], way: dict[str
     return (spent["wall_clock_s"], spent["cost_usd"]) if one.fits and spent else None
 
 
-@pytest.mark.parametrize("seed", range(32))
+@pytest.mark.parametrize("seed", range(30))
 def test_the_best_of_a_small_fleet_is_that_of_every_joint_plan(seed: int) -> None:
     document = drawn(seed)
     objectives = (("time",), ("cost",), ("time", "cost"))[seed % 3]

@@ -24,6 +24,7 @@ class Unit:
 
 Count: TypeAlias = Annotated[Number, Unit("1")]
 Fraction: TypeAlias = Annotated[Number, Unit("1")]
+Nats: TypeAlias = Annotated[Number, Unit("1")]
 Ratio: TypeAlias = Annotated[Number, Unit("1")]
 Seconds: TypeAlias = Annotated[Number, Unit("s")]
 PerSecond: TypeAlias = Annotated[Number, Unit("1/s")]

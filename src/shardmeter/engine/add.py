@@ -28,6 +28,7 @@ CAUSES: dict[str, str] = {
     "stage sends": "fabric",
     "pipeline bubble": "pipeline",
     "host offload": "host link",
+    "losses of the probes": "fabric",
     "optimizer": "optimizer",
     "stragglers": "stragglers",
     "software": "software",

@@ -99,7 +99,10 @@ def price(
     `own`: seconds of every cell, else of the slowest. `accelerators` of every island: hierarchical messages pass in as many rings
     side by side as the smallest island has; without it as many as the link has lanes. Raises UnknownName for a topology that is
     none. One cell: nothing. Messages that are gathered, not averaged, pass whole by every topology: with a server all of the others'
-    come back, and a ring, a tree and servers of parts carry M/2 times what they carry of a mean. Leaves out: messages of other crossings on the wire."""
+    come back, and a ring, a tree and servers of parts carry M/2 times what they carry of a mean. Leaves out: messages of other crossings on the
+    wire, those of other groups where they share a line."""
+    if one.groups:
+        return _apart(one, wan, cells, sync, own=own, accelerators=accelerators, segment=segment)
     topology = topology_of(one, sync)
     passing, gathers = TOPOLOGIES[topology], one.collective == "all_gather" and topology != "all_gather"
     islands = len(wan.islands)
@@ -138,6 +141,23 @@ def price(
         charged=np.multiply.outer(size, charged),
         narrowest=slowest.narrowest,
     )
+
+
+def _apart(one: Crossing, wan: Wan, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, **more: Any) -> Crossed:
+    """A message that passes inside groups of cells at the same time: each pays its own group's, or all that of the slowest."""
+    size = np.asarray(one.size, dtype=float)
+    seconds = np.zeros((*size.shape, len(cells)))
+    caused, charged = np.zeros((*size.shape, len(cells), len(wan.islands))), np.zeros((*size.shape, len(cells)))
+    slowest, said = -1.0, ""
+    for group in one.groups:
+        members = list(group)
+        found = price(changed(one, groups=()), wan, [cells[at] for at in members], sync, own=True, **more)
+        seconds[..., members], charged[..., members] = found.seconds, found.charged
+        caused[..., members, :] = found.caused
+        if float(np.max(found.seconds)) > slowest:
+            slowest, said = float(np.max(found.seconds)), found.narrowest
+    whole = seconds if own else np.max(seconds, axis=-1)
+    return Crossed(seconds=whole, caused=caused, charged=charged, narrowest=said)
 
 
 def _together(members: Sequence[int], islands: int) -> Array:

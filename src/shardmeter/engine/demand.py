@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import ModuleType
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from shardmeter.strategies import (
     optimizer,
     pipeline,
     precision,
+    probes,
     recompute,
     tensor,
 )
@@ -126,7 +128,8 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
     kind, model = family(model.family), sized(model, run.seq_len)
     width = precision.recipe(plan.precision).width
     tokens = plan.micro_batch * run.seq_len / plan.cp
-    micro_batches = run.global_batch / (plan.dp * plan.micro_batch)
+    micro_batches = probes.micro_batches(plan, run.global_batch / (plan.dp * plan.micro_batch))
+    at_once = 1.0 if plan.probes is None else plan.probes.together
     blocks: dict[str, BlockWork] = {}
     replayed: Flop = 0.0
     saved: Flop = 0.0
@@ -134,7 +137,8 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
         own = plan.micro_batch * block.per_sample * block.sequence(run.seq_len) / plan.cp
         seq = block.sequence(run.attended)
         whole = loss.applied(kind.operations(model, block.name, own, seq, stack.kernels), stack.loss)
-        work, again = _block(block.part or model, block, whole, own, plan, stack, width)
+        whole = probes.applied(whole, plan)
+        work, again = _block(block.part or model, block, whole, own * at_once, plan, stack, width)
         work = changed(work, tokens=own, seq=seq)
         if block.name == "head" and contrastive.applies(model):
             work = _contrasted(work, model, plan, width)
@@ -152,12 +156,17 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
         micro_batches=micro_batches,
         tokens=tokens,
         runs=pipeline.runs(counts, stages, order, last),
-        send=pipeline.send(tokens, model.hidden, plan, width, stack.sends_cut),
+        send=pipeline.send(tokens * at_once, model.hidden, plan, width, stack.sends_cut),
         tied=tied_reduction(model, plan),
-        model_flops=kind.training_flops(model, run.global_batch * run.seq_len, run.seq_len)
-        - saved * micro_batches * plan.dp * plan.cp,
+        model_flops=_model_flops(kind, model, run, plan) - saved * micro_batches * plan.dp * plan.cp,
         replay_flops=replayed * micro_batches * plan.dp * plan.cp,
     )
+
+
+def _model_flops(kind: ModuleType, model: Model, run: Run, plan: Plan) -> Flop:
+    """By mfu's count; a step without a backward has a third of it for every pass (2 × parameters × tokens)."""
+    flops: Flop = kind.training_flops(model, run.global_batch * run.seq_len, run.seq_len)
+    return flops if plan.probes is None else flops * plan.probes.passes / 3.0
 
 
 def layer_counts(model: Model, plan: Plan, stack: Stack) -> tuple[int, ...]:
@@ -270,7 +279,8 @@ def owned(work: Work, plan: Plan, stages: tuple[pipeline.Stage, ...], part: Rati
     """Parameters that one rank of a device with these stages updates, and what it holds of them: (its shard, all)."""
     shard: Count = 0.0
     whole: Count = 0.0
-    for held in (gradient_parameters(work, stage) for stage in stages):
+    stepped = gradient_parameters if plan.probes is None else frozen_parameters
+    for held in (stepped(work, stage) for stage in stages):
         shard, whole = shard + part * held.sharded(plan), whole + held.all
     return shard, whole
 
@@ -344,7 +354,7 @@ def _block(
             serial=serial, behind=behind, sharded=sharded, launches_forward=launches[0], launches_backward=launches[1],
             waits=(1.0, back * (1.0 + recompute.routes(policy))) if routed else (0.0, 0.0),
             matrix_updates=optimizer.orthogonalisation(whole, plan) if layer else (),
-            saved_flops=_flops((op, 1.0) for op in whole) - _flops(needed),
+            saved_flops=0.0 if plan.probes else _flops((op, 1.0) for op in whole) - _flops(needed),
         ),
         flops,
     )  # fmt: skip
@@ -439,7 +449,9 @@ def _gathered_copies(held: Count, plan: Plan, stack: Stack, keep: bool) -> tuple
 
 def optimizer_traffic(owned: Count, whole: Count, plan: Plan) -> Bytes:
     """Bytes through memory of one optimizer step on one rank that updates `owned` parameters, and of casting the `whole` that
-    it holds of them for the next."""
+    it holds of them for the next; of a step without a backward also of perturbing them."""
+    if plan.probes is not None:
+        return owned * probes.traffic(plan)
     casts = 0.0 if fsdp.applies(plan) else precision.weight_casts(whole, plan, "layer")
     return owned * optimizer.traffic(plan) + casts
 

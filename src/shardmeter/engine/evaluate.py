@@ -154,7 +154,7 @@ def updated(work: Work, plan: Plan) -> Count:
 def _trained(model: Model, work: Work, plan: Plan) -> Count:
     """Trained parameters of the whole model. Leaves out, where only a part is trained, that ranks of tensor parallelism each hold
     a copy of its norms (they are counted as often)."""
-    if plan.trainable == "all":
+    if plan.trainable == "all" or plan.probes is not None:
         return parameters(model)
     total: Count = 0.0
     for one in work.blocks.values():

@@ -17,12 +17,27 @@ from shardmeter.engine.crossing import Crossed
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.links import bounded
 from shardmeter.engine.round import Folded, Pace
-from shardmeter.engine.sharing import shared
+from shardmeter.engine.sharing import shared_by_part
+from shardmeter.families import matrices, sized
 from shardmeter.physics import memory_bound
 from shardmeter.physics.crossing import RING_CHUNK, hierarchical_time
-from shardmeter.specs import Crossing, Estimate, Fleet, Island, MemoryTerm, Model, Plan, Replica, Round, Run, Stack, Wan
+from shardmeter.specs import (
+    Crossing,
+    Effect,
+    Estimate,
+    Fleet,
+    Island,
+    MemoryTerm,
+    Model,
+    Plan,
+    Replica,
+    Round,
+    Run,
+    Stack,
+    Wan,
+)
 from shardmeter.strategies.precision import WIDTH
-from shardmeter.sync import round_of
+from shardmeter.sync import effect, round_of
 
 CROSSING, GRADIENTS, UPDATE = "outer synchronisation", "gradients across islands", "outer update"
 
@@ -61,6 +76,8 @@ class Whole:
     """The island that sets the pace."""
     inner: tuple[Estimate, ...] = ()
     """The islands' inner steps without what the round adds to their memory."""
+    effect: Effect | None = None
+    """What the method is known to cost in loss; None for one island."""
 
 
 def evaluate_fleet(model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stack, plans: Sequence[Plan] = ()) -> Whole:
@@ -72,7 +89,7 @@ def evaluate_fleet(model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stac
     if len(fleet.islands) == 1:
         return alone(fleet.islands[0], own[0], run, evaluate(model, fleet.islands[0], own[0], run, stack))
     cells = cells_of(plan, fleet.islands)
-    runs = shared(model, fleet, cells, own, run, stack, plan.sync.split)
+    runs = shared_by_part(model, fleet, cells, own, run, stack)
     inner = inner_steps(model, fleet, cells, own, runs, stack)
     owner = {at: number for number, cell in enumerate(cells) for at in cell.islands}
     parts = tuple(
@@ -86,9 +103,10 @@ def joined(model: Model, parts: Sequence[Part], wan: Wan | None, plan: Plan) -> 
     """A fleet whose islands' inner steps are known, joined by a network and a method. Raises UnknownName."""
     inner = tuple(part.estimate for part in parts)
     cells = 1 + max(part.cell for part in parts)
-    asked = round_of(replica(model, [part.plan for part in parts], inner[0], cells), plan.sync)
+    told = replica(model, [part.plan for part in parts], inner[0], cells)
+    asked = round_of(told, plan.sync)
     held = tuple(changed(part, estimate=with_outer_state(part.estimate, asked)) for part in parts)
-    return changed(_joined(held, asked, wan, plan), inner=inner)
+    return changed(_joined(held, asked, wan, plan), inner=inner, effect=effect(told, plan.sync))
 
 
 def alone(island: Island, plan: Plan, run: Run, estimate: Estimate) -> Whole:
@@ -103,6 +121,7 @@ def replica(model: Model, plans: Sequence[Plan], one: Estimate, cells: int) -> R
         gradient_bytes=max(WIDTH[plan.reduce_dtype] for plan in plans),
         layers=float(model.layers),
         cells=float(cells),
+        matrices=matrices(sized(model, 1.0)),
     )
 
 

@@ -29,6 +29,7 @@ from shardmeter.strategies import (
     offload,
     optimizer,
     precision,
+    probes,
     recompute,
 )
 from shardmeter.strategies.pipeline import Stage
@@ -113,13 +114,16 @@ def of_stage(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) -
         logits = head.tokens * head.block.outputs / cut * per_logit[stack.loss] + contrastive.matrix(model, plan)
     each = stack.whole_bytes + stack.cut_bytes / plan.tp
     beside = np.where(np.greater(plan.tp, 1.0), work.tokens * model.hidden * each, 0.0)
+    at_once = 1.0 if plan.probes is None else plan.probes.together
     base = precision.recipe(plan.precision).width
     held = parameters.all + demand.frozen_parameters(work, stage).all
     return (
         *_states(parameters, demand.frozen_parameters(work, stage), plan, stack),
         MemoryTerm(label="activations", size=activations, exactness="modelled"),
         *routed,
-        MemoryTerm(label="peak inside a layer", size=np.maximum(peak, logits) + beside, exactness="modelled"),
+        MemoryTerm(
+            label="peak inside a layer", size=(np.maximum(peak, logits) + beside) * at_once, exactness="modelled"
+        ),
         MemoryTerm(label="gathered units", size=_gathered(work, plan, stage), exactness="modelled"),
         MemoryTerm(label="buffers", size=held * base * stack.buffer_share, exactness="estimated"),
     )
@@ -146,6 +150,9 @@ def _states(trained: Held, frozen: Held, plan: Plan, stack: Stack) -> tuple[Memo
         kept = 0.0 * kept if each else kept
     if "parameters" in plan.offload:
         held = 0.0 * held
+    if plan.probes is not None:
+        state = frozen.sharded(plan) * probes.kept(plan)
+        held = held + probes.copies(plan) * frozen.all * base
     return (
         MemoryTerm(label="parameters", size=held, exactness="exact"),
         MemoryTerm(label="gradients", size=kept, exactness="exact"),

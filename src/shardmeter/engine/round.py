@@ -88,7 +88,7 @@ def _barrier(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
     inner = steps * pace.step
     wait = _along(compute) - inner + _along(update) - pace.update
     return Folded(
-        seconds=total, inner=inner, steps=steps, counted=np.ones_like(inner), tokens=np.sum(steps * pace.tokens, axis=-1),
+        seconds=total, inner=inner, steps=steps, counted=np.ones_like(inner), tokens=np.sum(steps * pace.tokens, axis=-1) / round_.parts,
         exposed=tuple(exposed), hidden=tuple(hidden), update=update, wait=np.maximum(wait, 0.0), critical=critical,
     )  # fmt: skip
 
@@ -126,7 +126,7 @@ def _deadline(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Secon
     none = tuple(0.0 * total for _ in across)
     sent = tuple(c.messages * np.max(s, axis=-1) for c, s in zip(round_.crossings, across, strict=True))
     return Folded(
-        seconds=total, inner=steps * pace.step, steps=steps, counted=counted, tokens=np.sum(counted * steps * pace.tokens, axis=-1),
+        seconds=total, inner=steps * pace.step, steps=steps, counted=counted, tokens=np.sum(counted * steps * pace.tokens, axis=-1) / round_.parts,
         exposed=none, hidden=sent, update=fast.update, wait=np.zeros_like(steps), critical=critical,
     )  # fmt: skip
 
@@ -152,7 +152,7 @@ def _own(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
     )
     return Folded(
         seconds=total, inner=rounds * steps * pace.step, steps=rounds * steps, counted=np.ones_like(lasts),
-        tokens=np.sum(rounds * steps * pace.tokens, axis=-1), exposed=exposed, hidden=hidden, update=fast.update,
+        tokens=np.sum(rounds * steps * pace.tokens, axis=-1) / round_.parts, exposed=exposed, hidden=hidden, update=fast.update,
         wait=np.zeros_like(lasts), critical=critical, exchanges=rounds,
     )  # fmt: skip
 

@@ -15,6 +15,7 @@ from shardmeter.engine.placed import spread
 from shardmeter.engine.rules import listed
 from shardmeter.schedules import traits
 from shardmeter.specs import Fleet, Island, Model, Plan, Run, Stack
+from shardmeter.sync import inner_of, parts_of
 
 Batches: TypeAlias = Sequence[Sequence[float]]
 """Sequences, as (batch, cell)."""
@@ -54,6 +55,19 @@ def shared(
 
     parts = parted(float(run.global_batch), units, None if alike else (peaks, times), rule)
     return tuple(changed(run, global_batch=part) for part in parts)
+
+
+def shared_by_part(
+    model: Model, fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan], run: Run, stack: Stack
+) -> tuple[Run, ...]:
+    """As `shared`, with the whole batch for the cells of every block: each block has to see every sequence. Raises IndivisibleBatch."""
+    sync = plans[0].sync
+    groups = parts_of(len(cells), inner_of(sync).blocks)
+    found: dict[int, Run] = {}
+    for group in groups:
+        some = [cells[at] for at in group]
+        found |= dict(zip(group, shared(model, fleet, some, plans, run, stack, sync.split), strict=True))
+    return tuple(found[at] for at in range(len(cells)))
 
 
 def parted(

@@ -21,7 +21,7 @@ from shardmeter.engine.update import update
 from shardmeter.schedules import Boundary, Slot, long_makespan, schedule, traits
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import data, fsdp
+from shardmeter.strategies import data, fsdp, probes
 
 
 def step(
@@ -67,6 +67,10 @@ def step(
         shown = {"parameter gather": gather.exposed, "gradient reduction": reduce.exposed}
         add.merged(exposed, {**shown, "contention": gather.slowed + reduce.slowed}, 1.0)
         add.merged(hidden, {"parameter gather": gather.hidden, "gradient reduction": reduce.hidden}, 1.0)
+    losses = probes.losses(plan)
+    if losses is not None:
+        with under("losses of the probes"):
+            add.merged(exposed, {"losses of the probes": price.transfer(losses).seconds}, 1.0)
     updating, behind = update(work, pieces, price, plan, waited)
     add.merged(exposed, updating, 1.0)
     add.merged(hidden, behind, 1.0)

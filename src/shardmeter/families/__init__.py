@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import pkgutil
 import re
 from types import ModuleType
 
+import numpy as np
+
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count
+from shardmeter.specs.demands import FORWARD
 from shardmeter.specs.model import Model
 
 UNBUILT: tuple[tuple[str, str], ...] = (
@@ -95,3 +99,32 @@ def unbuilt(model: str) -> str:
         if re.search(pattern, plain):
             return f"{kind} {'is' if kind.startswith('sparse') else 'are'} not modelled yet"
     return ""
+
+
+def matrices(model: Model) -> tuple[tuple[Count, Count, Count], ...]:
+    """(rows, columns, how many) of every kind of matrix, read off the products of one token; the embedding's among them. Leaves out:
+    vectors, learned positions and whatever else lies in no product."""
+    kind = family(model.family)
+    found: dict[tuple[Count, Count], Count] = {}
+    for block in kind.blocks(model):
+        part = block.part or model
+        for op in kind.operations(model, block.name, 1.0, 1.0, "eager"):
+            if op.kind == "gemm" and op.phase == FORWARD and not op.split.startswith("batch"):
+                found[op.k, op.n] = found.get((op.k, op.n), 0.0) + float(block.count) * op.repeats
+        if block.name == "embedding" and not part.tied and np.all(block.parameters >= part.vocab * part.hidden):
+            found[part.vocab, part.hidden] = found.get((part.vocab, part.hidden), 0.0) + 1.0
+    return tuple((rows, columns, many) for (rows, columns), many in found.items())
+
+
+CUTTABLE = ("decoder", "encoder", "diffusion", "recurrent")
+"""Families that are one row of layers: `block_of` cuts it."""
+
+
+def block_of(model: Model, blocks: int) -> Model:
+    """One of so many blocks of a model's layers, with an embedding and a head of its own: the largest, where they are unlike.
+    Layers that are dense first go to the first block; the others have none."""
+    if blocks == 1:
+        return model
+    layers = math.ceil(model.layers / blocks)
+    dense = 0 if model.dense_first < model.layers - layers else model.dense_first
+    return changed(model, layers=layers, dense_first=dense, parameters=None, mtp=0)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from shardmeter.core.units import Count
 from shardmeter.specs import Island, Plan, Scenario, Sync
+from shardmeter.sync import method
 
 USUAL = {"precision": "bf16", "optimizer": "adamw", "trainable": "all"}
 """Words that are said where they differ."""
@@ -39,10 +40,17 @@ def sync_text(sync: Sync) -> str:
     """`diloco, every 100 steps, 8 bits`: the method, and what of it is not as in every step."""
     if sync.method == "every_step":
         return sync.method
-    said = [sync.method, f"every {_count(sync.sync_every)} steps"]
-    if sync.num_fragments > 1:
-        said.append(f"{sync.num_fragments} fragments")
-    return ", ".join([*said, f"{_count(sync.bits)} bits"])
+    read = method(sync.method).FIELDS
+    words = {
+        "blocks": f"{sync.blocks} blocks",
+        "perturbations": f"{_count(sync.perturbations)} perturbations",
+        "sync_every": f"every {_count(sync.sync_every)} steps",
+        "num_fragments": f"{sync.num_fragments} fragments" if sync.num_fragments > 1 else "",
+        "levels": f"{sync.levels} levels",
+        "rank": f"rank {_count(sync.rank)}" if not _is_zero(sync.rank) else "",
+        "bits": f"{_count(sync.bits)} bits",
+    }
+    return ", ".join([sync.method, *(text for field, text in words.items() if field in read and text)])
 
 
 def plan_text(plan: Plan) -> str:
@@ -54,7 +62,7 @@ def plan_text(plan: Plan) -> str:
     if plan.pp > 1:
         rest.append(plan.schedule + (f" of {plan.virtual_stages}" if plan.virtual_stages > 1 else ""))
     for name, usual in USUAL.items():
-        if getattr(plan, name) != usual:
+        if getattr(plan, name) not in (usual, ""):
             rest.append(f"{name} {getattr(plan, name)}")
     if plan.offload:
         rest.append(f"offload {' and '.join(plan.offload)}")
@@ -63,6 +71,10 @@ def plan_text(plan: Plan) -> str:
 
 def _is_one(value: Count) -> bool:
     return isinstance(value, int | float) and value == 1
+
+
+def _is_zero(value: Count) -> bool:
+    return isinstance(value, int | float) and value == 0
 
 
 def _count(value: Count) -> str:

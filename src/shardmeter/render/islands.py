@@ -36,6 +36,7 @@ def _round(sync: Answer) -> Facts:
         Fact(label="time in inner steps", value=sync["utilization"], unit="%"),
         Fact(label="sent a round, all islands", value=sync["sent_bytes"], unit="B"),
         Fact(label="the optimizer sees", value=_model(sync["progress"]), note=_seen(sync["progress"])),
+        Fact(label="loss", value=_loss(sync["loss_effect"]), note=_known(sync["loss_effect"])),
     ]  # fmt: skip
     return Facts(title="The round", facts=tuple(fact for fact in facts if fact.value is not None))
 
@@ -50,6 +51,20 @@ def _seen(seen: Answer) -> str:
         return "averaged every step"
     late = f", {_steps(seen['delay'])} late" if seen["delay"] else ""
     return f"averaged every {seen['period']:g} steps{late}, {seen['bits']:.3g} bits"
+
+
+def _loss(effect: Answer | None) -> str | None:
+    """What the method adds to the loss; None where it trains as one synchronous run does."""
+    if effect is None or (effect["nats"] == 0.0 and effect["factor"] in (None, 1.0)):
+        return None
+    if effect["nats"] is not None:
+        return f"{effect['nats']:+.2g} nats"
+    return "not known" if effect["factor"] is None else f"× {effect['factor']:.4g}"
+
+
+def _known(effect: Answer | None) -> str:
+    """How much of it is known."""
+    return "" if effect is None else f"{effect['basis']}: {effect['text']}"
 
 
 def _steps(count: float, what: str = "step") -> str:

@@ -28,6 +28,8 @@ from shardmeter.specs.wan import TRANSPORTS
 
 ROUND = 1e9
 """Inner steps of the longest round."""
+MEMBERS = 2**30
+"""Most probes of one step."""
 if TYPE_CHECKING:
     Loss: TypeAlias = float
     Streams: TypeAlias = float
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     PartOfAll: TypeAlias = float
     Inner: TypeAlias = float
     Delay: TypeAlias = float
+    Rank: TypeAlias = float
+    Probed: TypeAlias = float
     Bits: TypeAlias = float
     Fragments: TypeAlias = int
 else:
@@ -42,6 +46,7 @@ else:
     Streams, Inner = number("count", 1, 1e6, whole=True), number("count", 1, ROUND, whole=True)
     Delay, Bits = number("count", 0, ROUND, whole=True), number("count", 1, 32)
     Fragments = int_field(Bound(1, STAGES, True))
+    Rank, Probed = number("count", 1, 65_536, whole=True), number("count", 1, MEMBERS, whole=True)
 
 
 ALL, ANY = "all", "any"
@@ -103,6 +108,11 @@ class SyncInput(Input):
     hierarchical: bool | None = said("Reduce inside islands first; false = one ring through all accelerators.")
     grace: Duration | None = said("What a deadline method waits for late islands after a round.")
     split: str | None = said("How the batch is shared among unlike islands.", words=SPLITS)
+    blocks: Fragments | None = said("Equal parts that the layers are cut into; every island trains one.")
+    levels: Fragments | None = said("Rows of modules that a path goes through, one module of each.")
+    rank: Rank | None = said("Rank of what is sent of a matrix, or of its perturbation.")
+    perturbations: Probed | None = said("Directions in which a step without gradients is probed.")
+    together: Probed | None = said("Passes that run side by side, each with weights of its own.")
 
 
 class LineInput(Input):

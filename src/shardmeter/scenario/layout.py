@@ -21,10 +21,13 @@ from shardmeter.scenario.fleet import Entry
 from shardmeter.scenario.parts import ISLANDS, Findings, Rows
 from shardmeter.scenario.schema import RunInput, ScenarioInput
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Island, Model, Plan, Run, Stack
+from shardmeter.specs import Island, Model, Plan, Run, Stack, Sync
 from shardmeter.specs.plan import AXES
 from shardmeter.strategies import adapters
+from shardmeter.sync import laid as under_method
 
+ALONE = Sync()
+"""Nothing said of synchronisation."""
 LONGEST_DEFAULT = 8192.0
 """Sequence length where none is given, unless the model's context is shorter."""
 
@@ -48,6 +51,11 @@ class Parts:
     """What the scenario says of islands that take part, item by item."""
     everyone: tuple[Entry, ...] = ()
     """The same with those that do not."""
+    sync: Sync = ALONE
+    of_sync: Findings | None = None
+    """What was found of `sync`, to be told where it matters."""
+    assembled: Model | None = None
+    """The whole model, where `model` is one of the blocks that the synchronisation cuts it into."""
 
     @property
     def is_one(self) -> bool:
@@ -103,7 +111,7 @@ LEFT_OVER = ("degrees", "global_batch", "interleaved_rounds", "unsharded", "expe
 def laid_plan(parts: Parts, said: dict[str, Any]) -> tuple[Plan, bool, Findings]:
     """The plan of some parts with other things said: the plan, whether its degrees leave a whole number, and what was found."""
     found = Findings(parts.found.document)
-    plan, left_over = laid(said, parts.stack or NO_STACK, parts.island, found)
+    plan, left_over = laid(said, parts.stack or NO_STACK, parts.island, found, parts.sync)
     return plan, not left_over, found
 
 
@@ -126,11 +134,12 @@ def laid_out(
     island: Island,
     reference: Model | None,
     found: Findings,
+    sync: Sync = ALONE,
     *,
     is_open: bool = False,
 ) -> tuple[Plan, Run]:
     """The plan and the run, after noting every structural rule that they break; of an open plan there is nothing to ask yet."""
-    plan, left_over = laid(said, stack, island, found)
+    plan, left_over = laid(said, stack, island, found, sync)
     run = laid_lengths(asked, model, found, lambda seq_len: _global_batch(asked, seq_len, plan, found))
     run = changed(run, reference=reference)
     if is_open:
@@ -233,8 +242,9 @@ def _say_what_is_ignored(said: dict[str, Any], plan: Plan, found: Findings) -> N
             found.warnings.append(f"plan.{name} changes nothing: {why}")
 
 
-def laid(said: dict[str, Any], stack: Stack, island: Island, found: Findings) -> tuple[Plan, bool]:
-    """The plan of one island with its defaults, and whether the degrees leave no whole dp_shard (noted as a violation)."""
+def laid(said: dict[str, Any], stack: Stack, island: Island, found: Findings, sync: Sync = ALONE) -> tuple[Plan, bool]:
+    """The plan of one island with its defaults, under a way of synchronisation, and whether the degrees leave no whole dp_shard (noted
+    as a violation)."""
     own = {name: value for name, value in said.items() if name not in ("sync", "placement")}
     if "sharding" not in own:
         found.assumptions.append("plan fsdp (no sharding named)")
@@ -260,7 +270,18 @@ def laid(said: dict[str, Any], stack: Stack, island: Island, found: Findings) ->
         found.assumptions.append("cp_kind ring (left out)")
     if own.get("ep", 1.0) > 1.0 and "expert_skew" not in own:
         found.assumptions.append("expert_skew = 1: every expert gets as many tokens (left out)")
-    return Plan(**own), left_over
+    return _under(Plan(**own), sync, found), left_over
+
+
+def _under(plan: Plan, sync: Sync, found: Findings) -> Plan:
+    """The plan under a way of synchronisation, after noting what it cannot train."""
+    if sync == ALONE:
+        return plan
+    made = under_method(plan, sync)
+    if made.probes is not None and plan.trainable != "all":
+        says = f"trainable {plan.trainable}, but {sync.method} perturbs every parameter"
+        found.refuse(("plan", "trainable"), says, "leave it out")
+    return made
 
 
 def _degrees(own: dict[str, Any], island: Island, found: Findings) -> bool:

@@ -127,6 +127,11 @@ class Findings:
         other.gone = self.gone
         return other
 
+    def merge(self, other: Findings) -> None:
+        """Add what was found of one part."""
+        for kind in ("violations", "unknown", "assumptions", "warnings"):
+            getattr(self, kind).extend(getattr(other, kind))
+
     def add_all(self, parts: Sequence[tuple[str, Findings]]) -> None:
         """Add what was found of several islands (name, `apart`): what holds for all is said once, the rest with their names."""
         self.violations += [one for _, found in parts for one in found.violations]

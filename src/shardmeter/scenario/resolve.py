@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shardmeter.core.errors import quoted
 from shardmeter.core.record import changed
-from shardmeter.families import names
+from shardmeter.families import block_of, names
 from shardmeter.scenario.choices import Asked, chosen, unasked
 from shardmeter.scenario.fleet import overridden, resolve_fleet
 from shardmeter.scenario.hugging_face.files import is_config
@@ -14,10 +14,11 @@ from shardmeter.scenario.parts import SAME, Findings, Rows, check_names, part
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.schema import RunInput, ScenarioInput, validate, what_is_left
 from shardmeter.scenario.several import laid_open, laid_over_all
-from shardmeter.scenario.sync import resolve_sync
+from shardmeter.scenario.sync import check_cells, resolve_sync
 from shardmeter.scenario.used import USE, among, is_open, used
 from shardmeter.scenario.wan import resolve_wan
 from shardmeter.specs import Fleet, Model, Scenario, Stack, Sync
+from shardmeter.sync import inner_of
 
 DEFAULT_STACK = "titan-compile"
 """The software where none is named."""
@@ -42,11 +43,13 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
         parts.island,
         parts.reference,
         found,
+        parts.sync if _alone(parts) else Sync(),
         is_open=is_open,
     )
     made = Scenario(
         name=parts.given.name or "scenario",
         model=model or NO_MODEL,
+        assembled=parts.assembled,
         stack=stack or NO_STACK,
         fleet=Fleet(islands=(changed(parts.island, name=parts.entries[0].names[0]),)),
         plan=plan,
@@ -74,6 +77,7 @@ def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
     made = Scenario(
         name=parts.given.name or "scenario",
         model=parts.model or NO_MODEL,
+        assembled=parts.assembled,
         stack=parts.stack or NO_STACK,
         fleet=Fleet(islands=tuple(islands), wan=wan),
         plan=plan,
@@ -91,20 +95,26 @@ def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
 
 def _warn_of_one_island(parts: Parts) -> None:
     """Say that nothing is joined or synchronised where there is one island; what is said must be right all the same."""
-    found, fleet, plan = parts.found, parts.given.fleet, parts.given.plan
+    found, fleet = parts.found, parts.given.fleet
     if fleet is not None and fleet.wan is not None and fleet.wan.model_fields_set and len(parts.everyone) == 1:
         found.warnings.append("fleet.wan changes nothing: there is one island")
-    said = None if plan is None else plan.sync
-    inner = found.apart()
-    sync = resolve_sync(said, ("plan", "sync"), None if parts.model is None else float(parts.model.layers), inner)
-    found.violations += inner.violations
-    found.unknown += inner.unknown
-    if sync != Sync():
+    if parts.of_sync is not None:
+        found.violations += parts.of_sync.violations
+        found.unknown += parts.of_sync.unknown
+        found.assumptions += parts.of_sync.assumptions if _alone(parts) else []
+    if not _alone(parts):
+        check_cells(parts.sync, parts.assembled or parts.model, 1, False, found)
+    if parts.sync != Sync() and not _alone(parts):
         found.warnings.append("plan.sync changes nothing: there is one island")
     if () in (parts.said.get("placement") or {}).values():
         found.refuse(("plan", "placement"), "pp: auto, and there is one island", "leave it out")
     elif parts.said.get("placement"):
         found.warnings.append("plan.placement changes nothing: there is one island")
+
+
+def _alone(parts: Parts) -> bool:
+    """Whether the method changes how a single island trains."""
+    return inner_of(parts.sync).probes is not None
 
 
 def read_parts(found: Findings, rows: Rows) -> Parts:
@@ -147,9 +157,16 @@ def read_parts(found: Findings, rows: Rows) -> Parts:
         found.gone += [("model",), *([("run", "seq_len")] if given.run is None or given.run.seq_len is None else [])]
     if stack is None:
         found.gone.append(("stack",))
+    of_sync = found.apart()
+    layers = None if model is None else float(model.layers)
+    sync = resolve_sync(given.plan.sync if given.plan else None, ("plan", "sync"), layers, of_sync)
+    cut = None if model is None else block_of(model, inner_of(sync).blocks)
     return Parts(
         given=given,
-        model=model,
+        model=cut,
+        assembled=None if cut is model else model,
+        sync=sync,
+        of_sync=of_sync,
         stack=stack,
         island=island,
         reference=_reference(given, model, rows, found),

@@ -18,7 +18,7 @@ from shardmeter.scenario.layout import LOOKS_AT, NO_MODEL, NO_STACK, Parts
 from shardmeter.scenario.parts import ISLANDS, Findings, listed_names
 from shardmeter.scenario.placement import PLACEMENT, Cells, Placed, check_degree, filled, resolve_placement
 from shardmeter.scenario.schema import RunInput
-from shardmeter.scenario.sync import resolve_sync
+from shardmeter.scenario.sync import check_cells
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.schedules import names as names_of_schedules
 from shardmeter.schedules import runs_long
@@ -53,8 +53,9 @@ def laid_over_all(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
     steps of that axis, so that its degrees multiply to its GPUs."""
     found, entries = parts.found, [entry for entry in parts.entries if entry.island is not None]
     placed = resolve_placement(overridden(parts.given.plan, None), _meant(parts.entries), found)
-    layers = None if parts.model is None else float(parts.model.layers)
-    sync = resolve_sync(parts.given.plan.sync if parts.given.plan else None, ("plan", "sync"), layers, found)
+    sync = parts.sync
+    if parts.of_sync is not None:
+        found.merge(parts.of_sync)
     if placed is not None:
         islands = {name: entry for entry in entries for name in entry.names}
         gpus = {name: float(one.island.gpus) for name, one in islands.items() if one.island is not None}
@@ -73,6 +74,7 @@ def laid_over_all(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
             of_island.append((name, laid[key]))
     _warn_of_one_cell(len(of_island), placed, sync, found)
     _check_cells(of_island, placed, found)
+    check_cells(sync, parts.assembled or parts.model, len(of_island), placed is not None, found)
     _check_met({name: one.plan for name, one in of_island}, sync, found)
     plans = tuple(changed(one.plan, sync=sync, placement=_recorded(placed)) for _, one in of_island)
     whole = plans[0] if placed is None else changed(plans[0], **{placed.axis: _degree(placed)})
@@ -125,7 +127,7 @@ def _laid(entry: Entry, steps: int | None, placed: Placed | None, parts: Parts) 
             says = f"{placed.axis} crosses islands: the placement says how many steps this one takes"
             found.refuse((*entry.path, "plan", placed.axis), says, "leave it out")
         said |= {placed.axis: _degree(placed, steps)}
-    plan, left_over = layout.laid(said, parts.stack or NO_STACK, entry.island, found)
+    plan, left_over = layout.laid(said, parts.stack or NO_STACK, entry.island, found, parts.sync)
     if own is not None and (own.recompute is not None or own.schedule is not None):
         whole = plan if placed is None or steps is None else changed(plan, **{placed.axis: _degree(placed)})
         layout.check_layers(said, whole, model, found)

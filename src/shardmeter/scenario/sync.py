@@ -7,11 +7,12 @@ from typing import Any
 
 from shardmeter.core.errors import UnknownName, nearest
 from shardmeter.core.record import changed, field_names
+from shardmeter.families import CUTTABLE
 from shardmeter.scenario.between import SyncInput
 from shardmeter.scenario.parts import Findings
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Sync
-from shardmeter.sync import method, names
+from shardmeter.specs import Inner, Model, Sync
+from shardmeter.sync import fault, inner_of, method, names
 
 ALIASES = {
     "fedavg": "local_sgd", "federated_averaging": "local_sgd", "post_local_sgd": "local_sgd",
@@ -90,6 +91,24 @@ def fitting(own: Mapping[str, Any], said: Mapping[str, Any], layers: float | Non
             made["fragment_sync_delay"], said.get("sync_every", own.get("sync_every", 1.0))
         )
     return made
+
+
+def check_cells(sync: Sync, model: Model | None, cells: int, placed: bool, found: Findings) -> None:
+    """What a method asks of the model, and of the cells that it joins."""
+    blocks, path = inner_of(sync).blocks, ("plan", "sync", "blocks")
+    if blocks > 1 and model is not None and model.family not in CUTTABLE:
+        says = f"{sync.method} cuts a row of layers into blocks; a model of family {model.family} is none"
+        found.refuse(("plan", "sync", "method"), says, f"a model of family {' or '.join(CUTTABLE)}")
+    if model is not None and blocks > model.layers:
+        says = f"blocks = {blocks}, but the model has {model.layers} layers"
+        found.refuse(path, says, f"{model.layers} or fewer", "a block is whole layers")
+    if inner_of(sync) != Inner() and placed:
+        says = f"{sync.method} trains its parts apart: no axis crosses islands"
+        found.refuse(("plan", "placement"), says, "leave placement out")
+    refused = fault(sync, cells)
+    if refused is not None:
+        field, says, way_out = refused
+        found.refuse(("plan", "sync", field), says, way_out)
 
 
 def _check(sync: Sync, path: Path, layers: float | None, found: Findings) -> None:

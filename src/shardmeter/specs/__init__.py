@@ -10,8 +10,8 @@ from shardmeter.specs.estimate import Estimate, MemoryTerm, Term
 from shardmeter.specs.fleet import Fabric, Fleet, Instance, Island, Tier, TorusAxis
 from shardmeter.specs.geography import Egress, Line, Pair, Region
 from shardmeter.specs.model import Model
-from shardmeter.specs.plan import Plan, Sync
-from shardmeter.specs.round import Crossing, Replica, Round
+from shardmeter.specs.plan import Plan, Probes, Sync
+from shardmeter.specs.round import Crossing, Effect, Inner, Replica, Round
 from shardmeter.specs.run import Run
 from shardmeter.specs.scenario import Scenario
 from shardmeter.specs.stack import Stack
@@ -22,10 +22,12 @@ __all__ = [
     "Choices",
     "Compute",
     "Crossing",
+    "Effect",
     "Egress",
     "Estimate",
     "Fabric",
     "Fleet",
+    "Inner",
     "Instance",
     "Island",
     "Joint",
@@ -34,6 +36,7 @@ __all__ = [
     "Model",
     "Pair",
     "Plan",
+    "Probes",
     "Progress",
     "Region",
     "Replica",

@@ -46,6 +46,32 @@ class Sync:
     """What a deadline method waits for late islands after a round."""
     split: str = "speed"
     """How the batch is shared among unlike islands: speed, or equal."""
+    blocks: int = 1
+    """Equal parts that the layers are cut into; every cell trains one of them."""
+    levels: int = 1
+    """Rows of modules that a path goes through, one module of each."""
+    rank: Count = 0.0
+    """Of what is sent of a matrix, or of its perturbation; 0 = the whole matrix."""
+    perturbations: Count = 1.0
+    """Directions in which a step without gradients is probed."""
+    together: Count = 1.0
+    """Passes that run side by side, each with weights of its own."""
+
+
+@record
+class Probes:
+    """How a step without a backward is made: forward passes with perturbed weights (Spall 1992)."""
+
+    passes: Count
+    """Forward passes over every sequence."""
+    together: Count = 1.0
+    """Of them side by side on a rank, each with weights of its own."""
+    rank: Count = 0.0
+    """Of a perturbation that is multiplied beside the weights; 0 = the weights themselves are perturbed."""
+    moments: Count = 0.0
+    """Numbers kept a parameter for the update, fp32."""
+    directions: Count = 1.0
+    """Perturbations that an update adds up."""
 
 
 @record
@@ -88,6 +114,8 @@ class Plan:
     """(axis, cells) pairs, a cell being the islands that the axis crosses, in order; an island listed k times takes k steps of the
     axis. Empty where every island is a cell of its own."""
     sync: Sync = Sync()
+    probes: Probes | None = None
+    """Of a method without a backward (`sync.laid`); `trainable` is then empty: nothing runs back."""
 
     @property
     def dp(self) -> Count:

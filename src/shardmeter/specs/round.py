@@ -7,8 +7,9 @@ cells there are and how large the model is, never a bandwidth or a second.
 from __future__ import annotations
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, Count, Fraction
+from shardmeter.core.units import Bytes, Count, Fraction, Nats, Ratio
 from shardmeter.specs.demands import Progress, Resident
+from shardmeter.specs.plan import Probes
 
 COLLECTIVES = ("all_reduce", "all_gather", "exchange", "star", "sharded_star")
 """Over cells: all_reduce (every cell ends with the mean of all), all_gather (every cell ends with every other's message),
@@ -37,6 +38,8 @@ class Crossing:
     """"backward": released layer by layer behind the last backward of the step."""
     calls: Count = 1.0
     """Collectives that a message is cut into, one after the other (tensor by tensor, shard by shard)."""
+    groups: tuple[tuple[int, ...], ...] = ()
+    """Cells among which it passes, group by group at the same time; empty = all of them together."""
 
 
 @record
@@ -55,9 +58,41 @@ class Round:
     pace: str = "barrier"
     """barrier: all cells take the same steps and wait for the slowest; deadline: rounds end on time and slow cells count fewer
     steps; own: nobody waits."""
+    parts: Count = 1.0
+    """Parts of the model that cells train apart from one another: a token counts once every part has seen it."""
     progress: Progress = Progress()
     notes: tuple[str, ...] = ()
     """What was derived or taken for granted, one sentence each: said among the assumptions."""
+
+
+@record
+class Inner:
+    """How a method's inner step differs from a forward and a backward through the whole model."""
+
+    blocks: int = 1
+    """Equal parts that the layers are cut into; a cell trains one, with an embedding and a head of its own."""
+    probes: Probes | None = None
+    """The forward passes of a step without a backward."""
+
+
+BASES = ("published", "derived", "guess", "unknown")
+"""How much is known of an effect on the loss: measured and published in this range; follows from what was; assumed; nothing."""
+
+
+@record
+class Effect:
+    """What a method costs in loss beside synchronous training with backpropagation on the same tokens."""
+
+    basis: str
+    """A word of BASES."""
+    text: str
+    """What is known, with the range in which it is, in a sentence."""
+    nats: Nats | None = None
+    """Added to the loss; None = not known as a sum."""
+    factor: Ratio | None = None
+    """By which the loss is multiplied; None = not known as a factor."""
+    source: str = ""
+    """Citation."""
 
 
 @record
@@ -70,3 +105,5 @@ class Replica:
     """Of one parameter's gradient on the wire."""
     layers: Count
     cells: Count
+    matrices: tuple[tuple[Count, Count, Count], ...] = ()
+    """(rows, columns, how many) of every kind of trained matrix."""

@@ -17,6 +17,9 @@ class Scenario:
 
     name: str = "scenario"
     model: Model
+    """What one cell trains: the whole, or one of the blocks that a method cuts it into."""
+    assembled: Model | None = None
+    """The whole model, where a cell trains a part of it."""
     stack: Stack
     fleet: Fleet
     plan: Plan

@@ -26,7 +26,9 @@ SHARED: dict[str, tuple[str, ...]] = {
     "recompute": ("matmul_rate", "depth_fill"),
 }
 """Formulas that are called once for several terms, and so under none."""
-ONCE = frozenset({"tied matrix", "stage sends", "pipeline bubble", "optimizer", "stragglers", "software"})
+ONCE = frozenset(
+    {"tied matrix", "stage sends", "pipeline bubble", "losses of the probes", "optimizer", "stragglers", "software"}
+)
 """Terms that a step has once, however many micro-batches it takes."""
 OF_ROUND = frozenset({CROSSING, GRADIENTS, UPDATE})
 """Terms that a round over islands has once, and a step its part of."""

@@ -94,7 +94,19 @@ def synchronisation(whole: Whole, scenario: Scenario) -> dict[str, Any] | None:
             )
         ],
         "progress": _progress(round_),
+        "loss_effect": loss_effect(whole),
     }  # fmt: skip
+
+
+def loss_effect(whole: Whole) -> dict[str, Any] | None:
+    """What the method is known to cost in loss, beside synchronous training on the same tokens."""
+    one = whole.effect
+    if one is None:
+        return None
+    numbers = {
+        name: None if value is None else _plain(value) for name, value in (("nats", one.nats), ("factor", one.factor))
+    }
+    return {"basis": one.basis, **numbers, "text": one.text, "source": one.source or None}
 
 
 def _progress(round_: Round) -> dict[str, float]:

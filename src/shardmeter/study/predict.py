@@ -78,13 +78,14 @@ class Prediction:
         rate, mfu, step = self.tokens_per_s, self.mfu, self.step_time
         gpus, first = _number(e.gpus), islands.critical(self.whole)
         run = course(self.scenario, self.whole)
+        model = self.scenario.assembled or self.scenario.model
         ways = () if self.fits else self._ways()
         return {
             "model": {
-                "name": self.scenario.model.name,
-                "family": self.scenario.model.family,
-                "parameters": _number(parameters(self.scenario.model)),
-                "active_parameters": _number(active_parameters(self.scenario.model)),
+                "name": model.name,
+                "family": model.family,
+                "parameters": _number(parameters(model)),
+                "active_parameters": _number(active_parameters(model)),
             },
             "fits": self.fits,
             "fits_probability": trust.fits_probability(

@@ -2,7 +2,9 @@
 
 Each module offers `round_of(replica, sync)` — the demands of one round (`specs.Round`) of `replica.cells` cells that train
 `replica.parameters` — with `FIELDS`, the fields of `Sync` that it reads or that say how its messages pass, `DEFAULTS`, what
-those are where nobody says, and `SOURCE`, the citation it follows. Whatever is said beside `FIELDS` contradicts the method.
+those are where nobody says, `SOURCE`, the citation it follows, and `effect(replica, sync)`, what is known of its loss
+(`specs.Effect`). One whose inner step is not a backward through the whole model says so by `inner(sync)` (`specs.Inner`).
+Whatever is said beside `FIELDS` contradicts the method.
 Its docstring says in lines of their own what crosses (Bytes), how often (Period), behind what (Window), what it keeps
 (Memory) and works (Compute) beside inner training, and which numbers of `Progress` it sets (Convergence); docs/sync.md is
 written from them.
@@ -25,7 +27,10 @@ import numpy as np
 
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
-from shardmeter.specs import Replica, Round, Sync
+from shardmeter.specs import Effect, Inner, Plan, Replica, Round, Sync
+
+NO_BACKWARD = ""
+"""`Plan.trainable` where nothing runs back."""
 
 
 @functools.cache
@@ -45,6 +50,40 @@ def method(name: str) -> ModuleType:
 def defaults(name: str) -> Sync:
     """The settings of a method where nobody says otherwise. Raises UnknownName."""
     return changed(Sync(), method=name, **method(name).DEFAULTS)
+
+
+def inner_of(sync: Sync) -> Inner:
+    """How an inner step of the method differs from a forward and a backward through the whole model. Raises UnknownName."""
+    own = getattr(method(sync.method), "inner", None)
+    found: Inner = Inner() if own is None else own(sync)
+    return found
+
+
+def parts_of(cells: int, parts: int) -> tuple[tuple[int, ...], ...]:
+    """The cells of every part of a model, dealt out in turn. Fewer cells than parts leave parts without any."""
+    return tuple(tuple(range(part, cells, parts)) for part in range(min(parts, cells)))
+
+
+def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:
+    """Why a method cannot join so many cells: (field, what is wrong, a way out); None where it can. Raises UnknownName."""
+    own = getattr(method(sync.method), "fault", None)
+    found: tuple[str, str, str] | None = None if own is None else own(sync, cells)
+    return found
+
+
+def laid(plan: Plan, sync: Sync) -> Plan:
+    """The plan of a cell under a method: one without a backward trains nothing by gradients. Raises UnknownName."""
+    probes = inner_of(sync).probes
+    if probes is None:
+        return changed(plan, sync=sync)
+    return changed(plan, sync=sync, probes=probes, trainable=NO_BACKWARD)
+
+
+def effect(replica: Replica, sync: Sync) -> Effect:
+    """What is known of the loss under a method. Raises UnknownName."""
+    own = getattr(method(sync.method), "effect", None)
+    found: Effect = Effect(basis="unknown", text="nothing is said of it") if own is None else own(replica, sync)
+    return found
 
 
 def round_of(replica: Replica, sync: Sync) -> Round:

@@ -33,6 +33,7 @@ def _idle(plan: Plan) -> set[str]:
     found |= {"sequence_parallel", "async_tp"} if plan.tp == 1 else set()
     found |= {"ep", "etp", "expert_skew"} if plan.ep == 1 and plan.etp == 1 and plan.expert_skew == 1 else set()
     usual = ("offload", "trainable", "rank_order")
+    found |= set() if plan.probes is None else {"trainable"}
     return found | {name for name in usual if getattr(plan, name) == getattr(alone, name)}
 
 

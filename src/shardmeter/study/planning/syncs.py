@@ -18,7 +18,7 @@ from shardmeter.specs import Replica, Sync
 from shardmeter.specs.plan import OUTER_STATES, SPLITS, TOPOLOGIES
 from shardmeter.sync import defaults, method, names, round_of
 
-NAMED = ("num_fragments", *SYNC_WORDS[1:])
+NAMED = ("num_fragments", "blocks", "levels", "rank", "perturbations", "together", *SYNC_WORDS[1:])
 """Fields that loop: words, and what sets the length of an axis."""
 NUMBERS = ("sync_every", "fragment_sync_delay", "fragment_update_alpha", "bits", "top_k", "lead", "grace")
 """Axes of the mesh, in order."""
@@ -92,7 +92,7 @@ def _of_method(name: str, said: Mapping[str, tuple[Any, ...]], layers: float) ->
     legal = np.broadcast_to(np.less_equal(numbers["fragment_sync_delay"], numbers["sync_every"]), shape)
     for words in itertools.product(*map(of, NAMED)):
         made = changed(own, **numbers, **dict(zip(NAMED, words, strict=True)))
-        made = changed(made, num_fragments=int(made.num_fragments))
+        made = changed(made, **{name: int(getattr(made, name)) for name in ("num_fragments", "blocks", "levels")})
         fits = made.num_fragments <= layers
         yield Way(sync=made, shape=shape, legal=legal & fits)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from shardmeter.core.errors import UnknownName, nearest
 from shardmeter.core.record import changed, field_names
-from shardmeter.families import CUTTABLE
+from shardmeter.families import CUTTABLE, block_of
 from shardmeter.scenario.between import SyncInput
 from shardmeter.scenario.parts import Findings
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Inner, Model, Sync
-from shardmeter.sync import fault, inner_of, method, names
+from shardmeter.specs import Inner, Model, Scenario, Sync
+from shardmeter.sync import fault, inner_of, laid, method, names
 
 ALIASES = {
     "fedavg": "local_sgd", "federated_averaging": "local_sgd", "post_local_sgd": "local_sgd",
@@ -91,6 +91,20 @@ def fitting(own: Mapping[str, Any], said: Mapping[str, Any], layers: float | Non
             made["fragment_sync_delay"], said.get("sync_every", own.get("sync_every", 1.0))
         )
     return made
+
+
+def under(scenario: Scenario, sync: Sync) -> Scenario:
+    """A scenario as the cells of a method train it: one of the blocks of its model, or without a backward. Its plans are left
+    unsynchronised."""
+    inner = inner_of(sync)
+    if inner == Inner():
+        return scenario
+    whole = scenario.assembled or scenario.model
+    model = block_of(whole, inner.blocks)
+    plan, *plans = (changed(laid(one, sync), sync=one.sync) for one in (scenario.plan, *scenario.plans))
+    return changed(
+        scenario, model=model, assembled=None if model is whole else whole, plan=plan, plans=tuple(plans)
+    )  # fmt: skip
 
 
 def check_cells(sync: Sync, model: Model | None, cells: int, placed: bool, found: Findings) -> None:

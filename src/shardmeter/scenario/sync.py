@@ -36,8 +36,11 @@ def method_named(word: str) -> str:
     return name
 
 
-def resolve_sync(asked: SyncInput | None, path: Path, layers: float | None, found: Findings) -> Sync:
-    """The synchronisation that is asked for, after noting what contradicts the method. `layers` of the model, if it is known."""
+def resolve_sync(
+    asked: SyncInput | None, path: Path, layers: float | None, found: Findings, cells: int | None = None
+) -> Sync:
+    """The synchronisation that is asked for, after noting what contradicts the method. `layers` of the model and the `cells` that are
+    joined, where they are known."""
     said = {name: value for name, value in (asked or SyncInput()).model_dump().items() if value is not None}
     said |= _bits(said, path, found)
     try:
@@ -53,7 +56,7 @@ def resolve_sync(asked: SyncInput | None, path: Path, layers: float | None, foun
             way_out = f"leave it out, or method: {' or '.join(nearest(name, readers))}" if readers else "leave it out"
             rule = f"{name} reads {', '.join(fields)}"
             found.refuse((*path, field), f"{field} = {_text(value)}, but {name} does not read it", way_out, rule)
-    for field, value in fitting(own, said, layers).items():
+    for field, value in fitting(own, said, layers, cells).items():
         if field not in said:
             own[field] = value
             found.assumptions.append(f"sync {field} = {_text(value)} (of {name}; left out)")
@@ -81,9 +84,13 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def fitting(own: Mapping[str, Any], said: Mapping[str, Any], layers: float | None) -> dict[str, Any]:
-    """A method's defaults where the model and what is said leave room for them."""
+def fitting(
+    own: Mapping[str, Any], said: Mapping[str, Any], layers: float | None, cells: int | None = None
+) -> dict[str, Any]:
+    """A method's defaults where the model, the cells and what is said leave room for them."""
     made = dict(own)
+    if "blocks" in made:
+        made["blocks"] = int(min(made["blocks"], cells or made["blocks"], layers or made["blocks"]))
     if "num_fragments" in made and layers is not None:
         made["num_fragments"] = int(min(made["num_fragments"], layers))
     if "fragment_sync_delay" in made:

@@ -177,7 +177,7 @@ def search(
     goal, began = _goal(scenario, choices, tuple(objectives)), time.perf_counter()
     batch = batch_of(scenario, choices)
     joint = choices.joint
-    ways = ways_of(joint.sync, float(scenario.model.layers))
+    ways = ways_of(joint.sync, float(scenario.model.layers), max(joint.counts))
     _check_ways(ways)
     joined, whole = Joined(goal=goal, most=most), True
     insides: list[Inside] = []
@@ -322,20 +322,21 @@ class _Teams:
                     return False
             if not joined.best < before:
                 break
-        whole = not joined.rows or self._try(joined.rows[0].team, joined, 1)
+        whole = not joined.rows or self._try(self.team(joined.rows[0].team.places), joined, 1)
         joined.bound = min(joined.bound, self._least_of_all())
         return whole
 
     def _ways(self, team: Team) -> Sequence[Way]:
-        """How a team may be kept together; an island alone trains as it would without any."""
-        return self.ways if len(team.places) > 1 else (ALONE,)
+        """How a team may be kept together. An island alone trains the whole model by itself, so that methods with another inner step
+        have no team of one."""
+        if len(team.places) == 1:
+            return (ALONE,) if inner_of(self.ways[0].sync) == Inner() else ()
+        return [way for way in self.ways if fault(way.sync, len(team.places)) is None]
 
     def _least(self, team: Team) -> float:
         """A value that no way of a team falls below."""
-        ways = [way for way in self._ways(team) if fault(way.sync, len(team.places)) is None]
-        if not ways:
-            return math.inf
-        return min(float(np.min(assignments.floor(Bound(team, way), self.goal, ()))) for way in ways)
+        found = [float(np.min(assignments.floor(Bound(team, way), self.goal, ()))) for way in self._ways(team)]
+        return min(found, default=math.inf)
 
     def _least_of_all(self) -> float:
         """A value that no team falls below: the inner steps of all islands, nothing sent; of costs, those of the cheapest island."""
@@ -364,8 +365,6 @@ class _Teams:
             team = self.team(tuple(at for at in everyone if at != members[-1]))
             other = Joined(goal=self.goal, most=1)
             for way in self._ways(team):
-                if fault(way.sync, len(team.places)) is not None:
-                    continue
                 other.add(assignments.search(team, way, self.goal, 1, joined.best, HINTS), 0)
             if other.best < joined.best:
                 found.append((other.rows[0], members[-1:]))
@@ -374,11 +373,11 @@ class _Teams:
     def _try(self, team: Team, joined: Joined, each: int, leaves: int | None = None) -> bool:
         """One team under every way; False if it was stopped."""
         self.tried += 1
-        for way in self._ways(team):
+        ways = self._ways(team)
+        if (len(ways) < len(self.ways) and len(team.places) > 1) or not ways:
+            joined.rejected[CELLS] += sum(way.size for way in self.ways) - sum(way.size for way in ways)
+        for way in ways:
             if self.stop is not None and self.stop():
                 return False
-            if fault(way.sync, len(team.places)) is not None:
-                joined.rejected[CELLS] += way.size
-                continue
             joined.add(assignments.search(team, way, self.goal, each, joined.bar, leaves), self.tried)
         return True

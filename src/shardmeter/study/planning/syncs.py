@@ -64,21 +64,21 @@ class Way:
         return tuple(dict.fromkeys((float(np.min(total)), float(np.max(total)))))
 
 
-def ways_of(said: Mapping[str, tuple[Any, ...]], layers: float) -> tuple[Way, ...]:
+def ways_of(said: Mapping[str, tuple[Any, ...]], layers: float, cells: int) -> tuple[Way, ...]:
     """Every method that may be chosen, with every combination of its words. A field that a method does not read is not varied
     with it. Raises UnknownName."""
     asked = said.get("method") or (ALONE,)
     usual = [name for name in names() if name not in OTHERS] if ANY in asked else []
     methods = [method_named(one) for one in asked if one != ANY] + usual
-    return tuple(way for name in dict.fromkeys(methods) for way in _of_method(name, said, layers))
+    return tuple(way for name in dict.fromkeys(methods) for way in _of_method(name, said, layers, cells))
 
 
-def _of_method(name: str, said: Mapping[str, tuple[Any, ...]], layers: float) -> Iterator[Way]:
+def _of_method(name: str, said: Mapping[str, tuple[Any, ...]], layers: float, cells: int) -> Iterator[Way]:
     fields = method(name).FIELDS
     own = defaults(name)
     single = {field: values[0] for field, values in said.items() if len(values) == 1}
     usual = {field: getattr(own, field) for field in (*NAMED, *NUMBERS)}
-    usual |= fitting(dict(method(name).DEFAULTS), single, layers)
+    usual |= fitting(dict(method(name).DEFAULTS), single, layers, cells)
 
     def of(field: str) -> tuple[Any, ...]:
         given = said.get(field, ()) if field in fields else ()

@@ -102,7 +102,8 @@ class Fleets:
             asked = SyncInput.model_validate(said)
         except ValidationError:
             return None
-        made = resolve_sync(asked, SYNC, None if fleet is None else float(fleet.model.layers), found)
+        cells = None if fleet is None else len(fleet.fleet.islands)
+        made = resolve_sync(asked, SYNC, None if fleet is None else float(fleet.model.layers), found, cells)
         try:
             found.stop()
         except ShardMeterError as error:

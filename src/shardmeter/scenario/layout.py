@@ -24,6 +24,7 @@ from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Island, Model, Plan, Run, Stack
 from shardmeter.specs.plan import AXES
 from shardmeter.strategies import adapters
+from shardmeter.strategies.precision import recipe
 
 LONGEST_DEFAULT = 8192.0
 """Sequence length where none is given, unless the model's context is shorter."""
@@ -244,6 +245,9 @@ def laid(said: dict[str, Any], stack: Stack, island: Island, found: Findings) ->
     if "precision" not in own and "bf16" not in peak and "fp16" in peak:
         own["precision"] = "fp16"
         found.assumptions.append(f"precision fp16 ({island.accelerator.name} has no bf16)")
+    if "gather_dtype" not in own and recipe(own.get("precision", "bf16")).held == "fp32":
+        own["gather_dtype"] = "fp32"
+        found.assumptions.append(f"gather_dtype fp32 (of precision {own['precision']})")
     for dtype in ("gather_dtype", "reduce_dtype"):
         if dtype not in own:
             own[dtype] = getattr(stack, dtype)

@@ -151,7 +151,12 @@ def adapters(ops: tuple[Compute, ...], text: str, block: str) -> tuple[Compute, 
             row = op.split == "k"
             down = matmul("adapter", op.m, op.k, rank, "row" if row else "none")
             up = matmul("adapter", op.m, rank, op.n, "column" if op.split == "n" else "none")
-            pair = tuple(changed(one, repeats=op.repeats, flops=one.flops * op.repeats) for one in (*down, *up))
+            pair = tuple(
+                changed(
+                    one, repeats=op.repeats, serial=op.serial, launches=op.launches, flops=one.flops * op.repeats
+                )
+                for one in (*down, *up)
+            )
             cut = "heads" if op.split == "n" else "none"
             found = (*found, *pair, *streamed("adapter", op.m * op.n * op.repeats, *ADD, cut))
     return found
@@ -172,5 +177,5 @@ def adapter_parameters(ops: tuple[Compute, ...], text: str, tp: Count) -> Count:
     for op in _adapted(ops, text):
         if rank and op.phase == FORWARD:
             ways = {"n": (1.0, tp), "k": (tp, 1.0)}.get(op.split, (1.0, 1.0))
-            total = total + rank * op.repeats * (op.k / ways[0] + op.n / ways[1])
+            total = total + rank * op.repeats / op.serial * (op.k / ways[0] + op.n / ways[1])
     return total

@@ -63,12 +63,14 @@ def recurrence_slack(case: Case) -> Any:
 
 def recurrence_says(case: Case) -> tuple[str, str, str]:
     cut = [name for name in ("tp", "cp") if getattr(case.plan, name) > 1]
+    costs = {
+        "tp": f"the state would be gathered {case.run.seq_len:g} times a layer",
+        "cp": "each part of a sequence would wait for the one before",
+    }
     given = " and ".join(f"{name} = {getattr(case.plan, name):g}" for name in cut)
-    waits = {"tp": "the state would be gathered", "cp": "each part of a sequence would wait for the one before"}
-    steps = f", {case.run.seq_len:g} times a layer" if "tp" in cut else ""
-    says = f"{given}, but {case.model.name} is recurrent: {' and '.join(waits[name] for name in cut)}{steps}"
-    way_out = f"{', '.join(f'{name}: 1' for name in cut)}, with ddp or pp"
-    return ", ".join(f"plan.{name}" for name in cut), says, way_out
+    says = f"{given}, but {case.model.name} is recurrent: {', and '.join(costs[name] for name in cut)}"
+    fields = ", ".join(f"plan.{name}" for name in cut)
+    return fields, says, f"{', '.join(f'{name}: 1' for name in cut)}, with ddp or pp"
 
 
 def image_heads_slack(case: Case) -> Any:

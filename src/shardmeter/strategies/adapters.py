@@ -28,7 +28,7 @@ ADD = (6.0, 6.0)
 _QKV = ("qkv projection", "latent projection", "query projection", "key and value projection")
 BESIDE: dict[str, tuple[str, ...]] = {
     "qkv": _QKV,
-    "attention": (*_QKV, "output projection", "state projection", "state output"),
+    "attention": (*_QKV, "output projection", "state projection", "state output", "gate projection", "recurrence"),
     "mlp": ("mlp up", "mlp down", "shared up", "shared down"),
 }
 """Linear layers that have adapters, by the word of `on`; without it, every one."""
@@ -152,9 +152,7 @@ def adapters(ops: tuple[Compute, ...], text: str, block: str) -> tuple[Compute, 
             down = matmul("adapter", op.m, op.k, rank, "row" if row else "none")
             up = matmul("adapter", op.m, rank, op.n, "column" if op.split == "n" else "none")
             pair = tuple(
-                changed(
-                    one, repeats=op.repeats, serial=op.serial, launches=op.launches, flops=one.flops * op.repeats
-                )
+                changed(one, repeats=op.repeats, serial=op.serial, launches=op.launches, flops=one.flops * op.repeats)
                 for one in (*down, *up)
             )
             cut = "heads" if op.split == "n" else "none"

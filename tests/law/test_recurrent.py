@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -125,7 +126,7 @@ def test_wider_models_reach_more_of_the_device(stack: Stack, precision: str) -> 
         model = wide(hidden)
         forward = RECURRENT.training_flops(model, 64.0 * 1024.0, 1024.0) / 3.0
         rates.append(forward / busy(estimate(model, stack, changed(FORWARD_ONLY, precision=precision))))
-    assert all(after > before for before, after in zip(rates, rates[1:], strict=False))
+    assert all(after > before for before, after in pairwise(rates))
     assert rates[0] < 0.01 * ISLAND.accelerator.peak[precision] < rates[-1] * 10.0
 
 

@@ -234,13 +234,8 @@ def _say_what_is_ignored(said: dict[str, Any], plan: Plan, found: Findings) -> N
             found.warnings.append(f"plan.{name} changes nothing: {why}")
 
 
-def laid(said: dict[str, Any], stack: Stack, island: Island, found: Findings) -> tuple[Plan, bool]:
-    """The plan of one island with its defaults, and whether the degrees leave no whole dp_shard (noted as a violation)."""
-    own = {name: value for name, value in said.items() if name not in ("sync", "placement")}
-    if "sharding" not in own:
-        found.assumptions.append("plan fsdp (no sharding named)")
-    if "micro_batch" not in own:
-        found.assumptions.append("micro_batch = 1 (left out)")
+def _formats(own: dict[str, Any], stack: Stack, island: Island, found: Findings) -> None:
+    """Number formats that a plan leaves out, added in place: of the accelerator, of the precision, of the stack."""
     peak = island.accelerator.peak
     if "precision" not in own and "bf16" not in peak and "fp16" in peak:
         own["precision"] = "fp16"
@@ -252,6 +247,16 @@ def laid(said: dict[str, Any], stack: Stack, island: Island, found: Findings) ->
         if dtype not in own:
             own[dtype] = getattr(stack, dtype)
             found.assumptions.append(f"{dtype} {own[dtype]} (of stack {stack.name})")
+
+
+def laid(said: dict[str, Any], stack: Stack, island: Island, found: Findings) -> tuple[Plan, bool]:
+    """The plan of one island with its defaults, and whether the degrees leave no whole dp_shard (noted as a violation)."""
+    own = {name: value for name, value in said.items() if name not in ("sync", "placement")}
+    if "sharding" not in own:
+        found.assumptions.append("plan fsdp (no sharding named)")
+    if "micro_batch" not in own:
+        found.assumptions.append("micro_batch = 1 (left out)")
+    _formats(own, stack, island, found)
     if stack.async_tp and "async_tp" not in own and own.get("sequence_parallel", True) and own.get("tp", 1.0) != 1.0:
         own["async_tp"] = True
         found.assumptions.append(f"async_tp true (of stack {stack.name})")

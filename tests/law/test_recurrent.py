@@ -118,6 +118,12 @@ def test_a_longer_sequence_costs_in_proportion(stack: Stack) -> None:
         assert float(busy(estimate(SOMA, stack, seq=float(seq)))) == float(times[place])
 
 
+def test_documents_packed_into_a_sequence_shorten_no_recurrence() -> None:
+    run = Run(seq_len=1024.0, global_batch=64.0)
+    whole, packed = (evaluate(SOMA, ISLAND, ALONE, one, COMPILED) for one in (run, changed(run, document_len=128.0)))
+    assert float(packed.step_time) == float(whole.step_time)
+
+
 @pytest.mark.parametrize("precision", ["bf16", "tf32", "fp32"])
 @pytest.mark.parametrize("stack", [EAGER, COMPILED, FUSED], ids=lambda one: one.kernels)
 def test_wider_models_reach_more_of_the_device(stack: Stack, precision: str) -> None:

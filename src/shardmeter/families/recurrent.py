@@ -7,8 +7,8 @@ state stands alone. SOMA's 8.44M parameters in 256 experts of width 32 are two L
 (`mlps: -d`), a norm before each of the three and a head: 24·hidden² + 256·hidden + 6·hidden = 32,960 each; its 81.9k operations
 a byte are 2 × (those matrices and the 256 × 32 of the frozen embedding).
 
-The steps of a sequence wait for one another: a layer multiplies seq/tokens' worth of rows `seq` times in a row, whatever runs
-beside. How, by the stack's kernels: eager code runs cell by cell, both products and the cell's arithmetic apart, and adds its
+The steps of a sequence wait for one another: a layer multiplies one row of every sequence at a time, `seq` times in a row. How, by
+the stack's kernels: eager code runs cell by cell, both products and the cell's arithmetic apart, and adds its
 weight gradients up step by step; compiled code projects the whole input at once and steps through product and cell; fused is
 one kernel a layer that holds the recurrence (cuDNN's persistent one: Appleyard 2016 §3), its steps a barrier long. Weight gradients
 are priced as one product over all steps. Leaves out: layers that run side by side along the diagonal, matrices that stay in cache
@@ -38,6 +38,11 @@ KEPT = (2.0, 10.0)
 """Bytes per hidden element and token that a layer keeps: (its hidden state, its gates and cell state)."""
 
 
+def sized(model: Model, seq: Count) -> Model:
+    """The model with the steps of a sequence: all of it, however many documents are packed into one."""
+    return changed(model, source_length=seq)
+
+
 def _stacked(model: Model) -> Model:
     """The model with every layer's mixer named."""
     return changed(model, mixers=LSTM)
@@ -55,7 +60,9 @@ def gates(model: Model) -> Count:
 
 def _with_gates(block: Block, model: Model) -> Block:
     biases = GATES * model.hidden if model.attention_bias else 0.0
-    return changed(block, matrices=block.matrices + gates(model), vectors=block.vectors + biases)
+    return changed(
+        block, matrices=block.matrices + gates(model), vectors=block.vectors + biases, seq=model.source_length
+    )
 
 
 def blocks(model: Model) -> tuple[Block, ...]:

@@ -164,7 +164,7 @@ class Model:
     target_length: Count = 0.0
     """Tokens of the decoder's sequence of an encoder-decoder model; 0 = as many as the encoder's, which the run says."""
     source_length: Count = 0.0
-    """Tokens of the encoder's sequence: the run's (filled in by the engine)."""
+    """Tokens of the encoder's sequence, or of a recurrence's: the run's (filled in by the engine)."""
     parameters: Count | None = None
     """Published count, where the catalog states one; used only as a check, against the model without prediction modules."""
     source: str = ""

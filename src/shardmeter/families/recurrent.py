@@ -5,12 +5,12 @@ A layer: norm, LSTM, residual and, where `mlps` says d, norm, MLP, residual. The
 the hidden state before: (hidden + hidden) × 4·hidden, and a bias where `attention_bias` says so. `heads` is 1: no part of the
 state stands alone. SOMA's 8.44M parameters in 256 experts of width 32 are two LSTMs, one MLP of width 4·32 after the second
 (`mlps: -d`), a norm before each of the three and a head: 24·hidden² + 256·hidden + 6·hidden = 32,960 each; its 81.9k operations
-a byte are 2 × (those matrices and the 256 × 32 of the frozen embedding).
+a byte are read as 2 × (those matrices and the 256 × 32 of the frozen embedding). The layout is derived from these counts.
 
 The steps of a sequence wait for one another: a layer multiplies one row of every sequence at a time, `seq` times in a row. How, by
 the stack's kernels: eager code runs cell by cell, both products and the cell's arithmetic apart, and adds its
 weight gradients up step by step; compiled code projects the whole input at once and steps through product and cell; fused is
-one kernel a layer that holds the recurrence (cuDNN's persistent one: Appleyard 2016 §3), its steps a barrier long. Weight gradients
+one kernel a layer that holds the recurrence (Diamos 2016, "Persistent RNNs"), its steps a barrier long. Weight gradients
 are priced as one product over all steps. Leaves out: layers that run side by side along the diagonal, matrices that stay in cache
 or registers from step to step, peepholes, projections of the state, states carried from one sequence to the next, the second
 bias that some libraries hold.

@@ -9,7 +9,7 @@ import numpy as np
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Flop, Fraction, Ratio
 from shardmeter.families import family, sized
-from shardmeter.families.operations import Block, is_layer
+from shardmeter.families.operations import Block, is_layer, launched
 from shardmeter.schedules import traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute, Transfer
 from shardmeter.specs.model import Model
@@ -336,8 +336,8 @@ def _block(
         if layer
         else (EDGE_LAUNCHES, 2.0 * EDGE_LAUNCHES)
     )
-    own = _own_launches(ops)
-    launches = (launches[0] + own[0], launches[1] * back + own[1])
+    steps = launched(ops)
+    launches = (launches[0] + steps[0], launches[1] * back + steps[1])
     flops = sum((op.flops * portion for op, portion in replays), 0.0)
     return (
         BlockWork(
@@ -407,15 +407,6 @@ def _launches(products: int, again: Fraction, stack: Stack, more: Count, size: C
     every adapter product and addition launches its own; the share `again` of the forward is launched once more."""
     forward = stack.launches_forward * size + more + products / 2.0
     return forward, stack.launches_backward * size + 2.0 * more + products / 2.0 + again * forward
-
-
-def _own_launches(ops: Iterable[tuple[Compute, Fraction]]) -> tuple[Count, Count]:
-    """Kernels that operations bring themselves, (forward, backward): the steps of a recurrence."""
-    found: list[Count] = [0.0, 0.0]
-    for op, portion in ops:
-        if not (isinstance(op.launches, float) and op.launches == 0.0):
-            found[op.phase != FORWARD] = found[op.phase != FORWARD] + op.launches * portion
-    return found[0], found[1]
 
 
 def _accumulation(trained: Count, plan: Plan, stack: Stack) -> tuple[Compute, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Flop, Fraction
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute
@@ -150,6 +152,15 @@ def stepped(
         launches=adding * steps,
     )  # fmt: skip
     return (*(changed(op, serial=steps, launches=launches * steps) for op in (forward, backward)), over)
+
+
+def launched(ops: Iterable[tuple[Compute, Fraction]]) -> tuple[Count, Count]:
+    """Kernels that operations, each with the share of pieces that do it, bring themselves: (forward, backward)."""
+    found: list[Count] = [0.0, 0.0]
+    for op, portion in ops:
+        if not (isinstance(op.launches, float) and op.launches == 0.0):
+            found[op.phase != FORWARD] = found[op.phase != FORWARD] + op.launches * portion
+    return found[0], found[1]
 
 
 def streamed(label: str, elements: Count, forward: Bytes, backward: Bytes, split: str) -> tuple[Compute, ...]:

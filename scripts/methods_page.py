@@ -78,7 +78,13 @@ def page() -> str:
 def rows(fleet: dict[str, Any], plan: dict[str, Any]) -> Iterator[str]:
     """A row for every method; one that the fleet cannot have says why."""
     for name in sync.names():
-        said = {"model": MODEL, "stack": "titan-compile", "fleet": fleet, "run": RUN, "plan": {**plan, "sync": {"method": name}}}
+        said = {
+            "model": MODEL,
+            "stack": "titan-compile",
+            "fleet": fleet,
+            "run": RUN,
+            "plan": {**plan, "sync": {"method": name}},
+        }
         try:
             answer = shardmeter.predict(copy.deepcopy(said)).to_dict()
         except ShardMeterError as error:
@@ -94,7 +100,13 @@ def row(name: str, answer: dict[str, Any]) -> tuple[str, ...]:
     step = joined["round_s"] / steps
     sent = max(one["sent_bytes"] for one in answer["islands"]) / steps
     loss = joined["loss_effect"]
-    added = "not known" if loss["nats"] is None and loss["factor"] is None else f"{loss['nats']:+.2g} nats" if loss["nats"] is not None else f"× {loss['factor']:.3f}"
+    added = (
+        "not known"
+        if loss["nats"] is None and loss["factor"] is None
+        else f"{loss['nats']:+.2g} nats"
+        if loss["nats"] is not None
+        else f"× {loss['factor']:.3f}"
+    )
     fits = "" if answer["fits"] else " **(does not fit)**"
     return (
         f"[{name}](sync.md#{name})", _seconds(step), f"{answer['tokens_per_s']:,.0f}", _seconds(run["wall_clock_s"]) if run else "–",

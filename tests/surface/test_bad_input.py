@@ -571,7 +571,9 @@ def test_heads_have_one_rule(tmp_path: Path, path: str, value: int) -> None:
 
 
 def test_families_are_listed() -> None:
-    listed = "the families are: decoder, diffusion, dual_encoder, encoder, encoder_decoder, multimodal, vision"
+    listed = (
+        "the families are: decoder, diffusion, dual_encoder, encoder, encoder_decoder, multimodal, recurrent, vision"
+    )
     assert f"unknown family 'mamba'; {listed}" in refused(BASED, overrides=["model.family=mamba"])
 
 
@@ -580,8 +582,8 @@ def test_families_are_listed() -> None:
     [
         (["plan.recompute=every-64"], "every-64 for 32 layers"),
         (["plan.schedule=interleaved", "plan.virtual_stages=2"], "and pp = 1"),
-        (["plan.precision=fp32"], "precision fp32 is not modelled yet"),
-        (["plan.precision=tf32"], "precision tf32 is not modelled yet"),
+        (["plan.precision=int8"], "precision int8 is not modelled yet"),
+        (["plan.precision=mxfp4"], "precision mxfp4 is not modelled yet"),
         (["model.positions=learned", "model.context=0", "run.seq_len=512"], "no learned positions"),
         (["plan=hsdp,dp_replicate=4"], "leave dp_replicate out, or say fsdp,dp_replicate=4"),
         (["plan.tp=3"], "the nearest tp that divides: 2 and 4"),

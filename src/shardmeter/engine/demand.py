@@ -10,7 +10,7 @@ import numpy as np
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Flop, Fraction, Ratio
 from shardmeter.families import family, sized
-from shardmeter.families.operations import Block, is_layer
+from shardmeter.families.operations import Block, is_layer, launched
 from shardmeter.schedules import traits
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute, Transfer
 from shardmeter.specs.model import Model
@@ -346,7 +346,8 @@ def _block(
         if layer
         else (EDGE_LAUNCHES, 2.0 * EDGE_LAUNCHES)
     )
-    launches = (launches[0], launches[1] * back)
+    steps = launched(ops)
+    launches = (launches[0] + steps[0], launches[1] * back + steps[1])
     flops = sum((op.flops * portion for op, portion in replays), 0.0)
     return (
         BlockWork(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Flop, Fraction
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute
@@ -135,6 +137,30 @@ def matmul(label: str, m: Count, k: Count, n: Count, split: str, repeats: Count 
         product(INPUT_GRAD, m, k, n, cut[1]),
         product(WEIGHT_GRAD, k, n, m, cut[2]),
     )
+
+
+def stepped(
+    label: str, rows: Count, k: Count, n: Count, steps: Count, launches: Count, adding: Count
+) -> tuple[Compute, ...]:
+    """A linear layer that is asked step by step, each with what the one before gave out: `rows` × k by k × n, `steps` times in a
+    row, and so is its input gradient; the weight gradient is one product over all rows of all steps.
+
+    `launches`: kernels a step that the host launches for a product, `adding` for the weight gradients of one step."""
+    forward, backward, weights = matmul(label, rows, k, n, "column", steps)
+    over = Compute(
+        label=label, kind="gemm", phase=WEIGHT_GRAD, split=weights.split, m=k, n=n, k=rows * steps, flops=weights.flops,
+        launches=adding * steps,
+    )  # fmt: skip
+    return (*(changed(op, serial=steps, launches=launches * steps) for op in (forward, backward)), over)
+
+
+def launched(ops: Iterable[tuple[Compute, Fraction]]) -> tuple[Count, Count]:
+    """Kernels that operations, each with the share of pieces that do it, bring themselves: (forward, backward)."""
+    found: list[Count] = [0.0, 0.0]
+    for op, portion in ops:
+        if not (isinstance(op.launches, float) and op.launches == 0.0):
+            found[op.phase != FORWARD] = found[op.phase != FORWARD] + op.launches * portion
+    return found[0], found[1]
 
 
 def streamed(label: str, elements: Count, forward: Bytes, backward: Bytes, split: str) -> tuple[Compute, ...]:

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
 from shardmeter.core.record import record
+from shardmeter.families import matrices, parameters, sized
 from shardmeter.scenario.used import among
-from shardmeter.specs import Choices, Scenario, Sync
+from shardmeter.specs import Choices, Replica, Scenario, Sync
 from shardmeter.study.planning import assignments, subsets
 from shardmeter.study.planning.assignments import Found
 from shardmeter.study.planning.kinds import Inside, Kind, Searches, batches_of, kinds_of
@@ -176,8 +177,7 @@ def search(
     joint = choices.joint
     ways = ways_of(joint.sync, float(scenario.model.layers))
     _check_ways(ways)
-    most_cells = float(max(joint.counts))
-    besides = tuple(dict.fromkeys(one for way in ways for one in way.beside(most_cells))) if most_cells > 1 else (0.0,)
+    besides = _besides(scenario, ways, float(max(joint.counts)))
     kinds = kinds_of(scenario)
     searches = Searches(scenario, processes, progress, stop)
     insides = []
@@ -194,6 +194,17 @@ def search(
         joined=joined, without=found.without(joined) if whole and joint.counts == (len(scenario.fleet.islands),) else (),
         seconds=time.perf_counter() - began, whole=whole,
     )  # fmt: skip
+
+
+def _besides(scenario: Scenario, ways: Sequence[Way], cells: float) -> tuple[float, ...]:
+    """Bytes that ranks keep for every parameter they update, by any of the ways, of the most cells."""
+    if cells < 2.0:
+        return (0.0,)
+    told = Replica(
+        parameters=parameters(scenario.model), gradient_bytes=4.0, layers=float(scenario.model.layers), cells=cells,
+        matrices=matrices(sized(scenario.model, 1.0)),
+    )  # fmt: skip
+    return tuple(dict.fromkeys(one for way in ways for one in way.beside(told)))
 
 
 def _goal(scenario: Scenario, choices: Choices, objectives: tuple[str, ...]) -> Goal:

@@ -26,6 +26,7 @@ from shardmeter.study.planning.space import in_sequences
 from shardmeter.study.planning.syncs import Way, ways_of
 from shardmeter.study.planning.tally import Front
 from shardmeter.study.planning.team import Bound, Chosen, Team
+from shardmeter.sync import fault
 
 MOST_WAYS = 100_000
 """Points of the synchronisation's axes that are searched."""
@@ -303,8 +304,13 @@ class _Teams:
 
     def _least(self, team: Team) -> float:
         """A value that no way of a team falls below."""
-        ways = self.ways if len(team.places) > 1 else (ALONE,)
-        return min(float(np.min(assignments.floor(Bound(team, way), self.goal, ()))) for way in ways)
+        floors = (assignments.floor(Bound(team, way), self.goal, ()) for way in self.ways_of(team))
+        return min((float(np.min(one)) for one in floors), default=math.inf)
+
+    def ways_of(self, team: Team) -> tuple[Way, ...]:
+        """Those that can join so many islands; for one island the only one there is."""
+        cells = len(team.places)
+        return tuple(way for way in self.ways if fault(way.sync, cells) is None) if cells > 1 else (ALONE,)
 
     def _least_of_all(self) -> float:
         """A value that no team falls below: the inner steps of all islands, nothing sent; of costs, those of the cheapest island."""
@@ -332,7 +338,7 @@ class _Teams:
         for members in subsets.classes(self.scenario, self.kind, everyone):
             team = self.team(tuple(at for at in everyone if at != members[-1]))
             other = Joined(goal=self.goal, most=1)
-            for way in self.ways if len(team.places) > 1 else (ALONE,):
+            for way in self.ways_of(team):
                 other.add(assignments.search(team, way, self.goal, 1, joined.best, HINTS), 0)
             if other.best < joined.best:
                 found.append((other.rows[0], members[-1:]))
@@ -341,7 +347,7 @@ class _Teams:
     def _try(self, team: Team, joined: Joined, each: int, leaves: int | None = None) -> bool:
         """One team under every way; False if it was stopped."""
         self.tried += 1
-        for way in self.ways if len(team.places) > 1 else (ALONE,):
+        for way in self.ways_of(team):
             if self.stop is not None and self.stop():
                 return False
             joined.add(assignments.search(team, way, self.goal, each, joined.bar, leaves), self.tried)

@@ -224,7 +224,7 @@ def test_what_the_optimizer_sees() -> None:
             rank=0.0,
             blocks=2,
             levels=2,
-        ).progress  # fmt: skip
+        ).progress
         for name in sync.names()
     }
     assert {n: (p.replicas, p.period, p.delay, p.bits) for n, p in seen.items()} == {
@@ -255,7 +255,7 @@ def test_it_says_what_is_known_of_its_loss(name: str) -> None:
             known = sync.effect(changed(ONE_B, cells=cells, parameters=size), sync.defaults(name))
             assert known.basis in BASES
             assert known.source in CATALOG.names("citations")
-            assert known.text and known.text[0].islower() | known.text[0].isdigit() and not known.text.endswith(".")
+            assert re.search(r"^[a-z0-9].*[^.]$", known.text)
             assert known.factor is None or np.all(np.greater_equal(known.factor, 1.0))
             assert known.nats is None or np.all(np.greater_equal(known.nats, 0.0))
             assert known.basis == "unknown" or known.factor is not None or known.nats is not None

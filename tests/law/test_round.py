@@ -154,7 +154,11 @@ def test_cells_that_wait_for_nobody_exchange_at_their_own_pace():
 # the methods themselves, task by task
 
 BILLION = Replica(
-    parameters=1e9, gradient_bytes=2.0, layers=24.0, cells=4.0, matrices=((2048.0, 8192.0, 32.0), (2048.0, 2048.0, 64.0))
+    parameters=1e9,
+    gradient_bytes=2.0,
+    layers=24.0,
+    cells=4.0,
+    matrices=((2048.0, 8192.0, 32.0), (2048.0, 2048.0, 64.0)),
 )
 
 
@@ -204,6 +208,6 @@ def test_a_cell_waits_for_the_messages_of_its_own_groups():
     drawn = run(asked, paces((1.0,) * 4), [(5.0, 1.0, 5.0, 1.0), (2.0, 2.0, 3.0, 3.0)], rounds=2)
     found = gaps(drawn.timeline, 3)
     assert found[0].term == asked.crossings[0].label
-    assert found[0].begin == 2.0 and found[0].end == 3.0
+    assert (found[0].begin, found[0].end) == (2.0, 3.0)
     assert {one.term for one in found} <= {"wait", *(one.label for one in asked.crossings)}
     assert len([one for one in drawn.timeline.program.streams if one.name == "network"]) == 4

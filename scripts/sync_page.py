@@ -13,17 +13,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from shardmeter import sync
-from shardmeter.core.units import Count
+from shardmeter.core.units import Bytes, Count
 from shardmeter.scenario.catalog import load_catalog
-from shardmeter.specs import Replica, Resident
+from shardmeter.specs import Effect, Replica, Resident, Round
 
 PAGE = Path(__file__).parent.parent / "docs" / "sync.md"
 WIDTH = 120
 CELLS = 4.0
-SHOWN = Replica(parameters=1e9, gradient_bytes=2.0, layers=24.0, cells=CELLS)
+SHOWN = Replica(
+    parameters=1e9, gradient_bytes=2.0, layers=24.0, cells=CELLS,
+    matrices=((32_000.0, 2_048.0, 2.0), (2_048.0, 2_048.0, 96.0), (2_048.0, 8_192.0, 28.0)),
+)  # fmt: skip
 COLUMNS = (
     "method", "steps a round", "crosses, bits a parameter", "smaller than every_step's", "messages a round",
-    "hides behind", "waits", "memory, B a parameter (device + host)", "update, B a parameter", "delay, steps", "source",
+    "hides behind", "waits", "memory, B a parameter (device + host)", "update, B a parameter", "delay, steps", "loss", "source",
 )  # fmt: skip
 HEAD = f"""# Keeping islands together
 
@@ -31,13 +34,18 @@ Written by `make docs` from the methods' own docstrings and demands; do not edit
 
 `sync.method` of a plan says how the islands of a run are kept together. A *cell* takes inner steps by itself: an island, or
 several that a placed axis joins; M is how many there are, H how many steps a round has, P in how many fragments a model is
-sent, θ the parameters. Every method says what crosses, when it is due, what it keeps and works, and what the optimizer sees of
-it. What a method costs in loss it does not say: it hands on the numbers of cells, steps, delay and bits.
+sent, θ the parameters. Every method says what crosses, when it is due, what it keeps and works, what the optimizer sees of it
+(cells, steps, delay, bits), and what is known of its loss beside synchronous training on the same tokens: a factor, nats added, or
+neither, and whether that is *published* for this size and these settings, *derived*, a *guess* from what was published elsewhere, or
+*unknown*. No method is taken to lower the loss. What papers say and what comes of it with these demands: [zoo.md](zoo.md).
 
-The table is each method at its defaults, for {CELLS:.0f} cells that send 16-bit gradients where nothing else is said. Sizes are what one
-cell holds of a message and compared per inner step; how often it passes is the collective's: 2·(M − 1)/M of an all_reduce each
-way, M − 1 messages down for one up in an all_gather, one each way between a cell and a server in a star.
+The table is each method at its defaults, for {CELLS:.0f} cells that train a billion parameters and send 16-bit gradients where nothing else
+is said. Sizes are what one cell holds of a message and compared per inner step; how often it passes is the collective's:
+2·(M − 1)/M of an all_reduce each way, M − 1 messages down for one up in an all_gather, one each way between a cell and a server in a
+star, or with the other cell of an exchange. Losses of probes are a few bytes whatever the size of the model.
 """
+LEAST = 1e-6
+"""Bits a parameter below which a message is told in bytes."""
 PACES = {"barrier": "for the slowest", "deadline": "until the deadline", "own": "for nobody"}
 LABEL = re.compile(r"^(Bytes|Period|Window|Memory|Compute|Convergence|Source|Leaves out): ", re.MULTILINE)
 
@@ -51,17 +59,36 @@ def page() -> str:
 
 def row(name: str) -> tuple[str, ...]:
     """One method at its defaults."""
+    own = sync.defaults(name)
     demands, every = (sync.round_of(SHOWN, sync.defaults(one)) for one in (name, "every_step"))
-    message = demands.crossings[0]
-    held, gradients = message.size * message.messages, every.crossings[0].size
-    behind = "the last backward" if message.behind else _steps(message.window) if message.window else "nothing"
     device, host = (_each(terms) for terms in (demands.residents, demands.host_residents))
     return (
-        f"[{name}](#{name})", f"{demands.steps:g}",
-        f"{message.collective}, {held * 8.0 / SHOWN.parameters:g}", f"{gradients * demands.steps / held:,.0f} ×",
-        f"{message.messages:g}", behind, PACES[demands.pace], f"{device:.3g} + {host:.3g}",
-        f"{demands.traffic / SHOWN.parameters:.3g}", f"{demands.progress.delay:g}", _source(name),
+        f"[{name}](#{name})", f"{demands.steps:g}", *_messages(demands, every.crossings[0].size), PACES[demands.pace],
+        f"{device:.3g} + {host:.3g}", f"{demands.traffic / SHOWN.parameters:.3g}", f"{demands.progress.delay:g}",
+        _loss(sync.effect(SHOWN, own)), _source(name),
     )  # fmt: skip
+
+
+def _messages(demands: Round, gradients: Bytes) -> tuple[str, ...]:
+    """What crosses, how much less than gradients of every step, in how many messages, behind what."""
+    if not demands.crossings:
+        return "nothing", "–", "0", "–"
+    first = demands.crossings[0]
+    held = sum(one.size * one.messages for one in demands.crossings)
+    often = sum(one.messages for one in demands.crossings)
+    bits = held * 8.0 / SHOWN.parameters
+    size = f"{bits:.5g}" if bits > LEAST else f"{held:g} bytes in all"
+    behind = "the last backward" if first.behind else _steps(first.window) if first.window else "nothing"
+    return f"{first.collective}, {size}", f"{gradients * demands.steps / held:,.0f} ×", f"{often:g}", behind
+
+
+def _loss(known: Effect) -> str:
+    """The figure that is known, and how well."""
+    said = [] if known.factor is None else [f"× {known.factor:.4g}"]
+    said += [f"+{known.nats:g} nats"] if known.nats else []
+    if known.nats == 0.0 and known.factor is None:
+        said = ["none"]
+    return f"{', '.join(said)}: {known.basis}" if said else known.basis
 
 
 def section(name: str) -> Iterator[str]:

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shardmeter import sync
 from shardmeter.core.record import changed
 from shardmeter.engine.round import Pace, exposure, fold, released
-from shardmeter.engine.timeline.islands import run
-from shardmeter.specs import Crossing, Round
+from shardmeter.engine.timeline.islands import gaps, run
+from shardmeter.specs import Crossing, Replica, Round
 
 STEP = st.floats(0.1, 30.0)
 
@@ -148,3 +149,65 @@ def test_cells_that_wait_for_nobody_exchange_at_their_own_pace():
         seconds = 5.0 if pace == "barrier" else np.array([5.0, 5.0])
         met = fold(Round(steps=2.0, crossings=(message,), pace=pace), together(rows), [seconds])
         assert np.all(np.equal(met.exchanges, 1.0))
+
+
+# the methods themselves, task by task
+
+BILLION = Replica(
+    parameters=1e9,
+    gradient_bytes=2.0,
+    layers=24.0,
+    cells=4.0,
+    matrices=((2048.0, 8192.0, 32.0), (2048.0, 2048.0, 64.0)),
+)
+
+
+def demanded(name: str, cells: float, **fields: float) -> Round:
+    """A round of a method, with the seconds of its messages left open."""
+    return sync.round_of(changed(BILLION, cells=cells), changed(sync.defaults(name), **fields))
+
+
+@settings(max_examples=40)
+@given(
+    st.sampled_from([
+        ("powersgd", {}), ("powersgd", {"sync_every": 6.0, "lead": 0.3}), ("dilocox", {"sync_every": 5.0}), ("demo", {}),
+        ("demo", {"fragment_sync_delay": 1.0}), ("noloco", {"sync_every": 7.0}), ("dipaco", {"sync_every": 4.0}),
+    ]),
+    st.lists(STEP, min_size=4, max_size=4),
+    st.floats(0.0, 40.0),
+    st.floats(0.0, 3.0),
+)  # fmt: skip
+def test_a_steady_round_of_a_method_is_what_the_timeline_takes(method, steps, seconds, update):
+    """Four cells; every group of a crossing takes as long. DiPaCo's levels pass one after the other, each in groups at once. What is
+    under way during an outer update hides behind it too, which the closed form leaves out."""
+    name, fields = method
+    asked = demanded(name, 4.0, **fields)
+    rows = [changed(one, update=update) for one in paces(tuple(steps))]
+    across = [seconds] * len(asked.crossings)
+    closed, drawn = float(fold(asked, together(rows), across).seconds), run(asked, rows, across, rounds=16).seconds
+    beyond = update if any(one.window > 0.0 for one in asked.crossings) else 0.0
+    assert drawn * (1.0 - 1e-6) <= closed <= (drawn + beyond) * (1.0 + 1e-6)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.floats(0.0, 20.0), min_size=4, max_size=4), STEP)
+def test_groups_of_unlike_messages_take_no_longer_than_the_slowest_of_every_level(each, step):
+    """2 × 2 paths, level 1 of cells (0, 2) and (1, 3), level 2 of (0, 1) and (2, 3): the closed form adds the slowest group of both
+    levels; the timeline has the longest way through one group of each, which meets it where the two share a cell, as here."""
+    asked = demanded("dipaco", 4.0, sync_every=3.0)
+    first, second = (each[0], each[1], each[0], each[1]), (each[2], each[2], each[3], each[3])
+    rows = paces((step,) * 4)
+    drawn = run(asked, rows, [first, second], rounds=12)
+    closed = fold(asked, together(rows), [max(first), max(second)])
+    assert drawn.seconds == pytest.approx(float(closed.seconds), rel=1e-6)
+
+
+def test_a_cell_waits_for_the_messages_of_its_own_groups():
+    """Levels of 2 × 2 paths: cell 3 hears two of the four streams of the network, and its gaps are theirs."""
+    asked = demanded("dipaco", 4.0, sync_every=2.0)
+    drawn = run(asked, paces((1.0,) * 4), [(5.0, 1.0, 5.0, 1.0), (2.0, 2.0, 3.0, 3.0)], rounds=2)
+    found = gaps(drawn.timeline, 3)
+    assert found[0].term == asked.crossings[0].label
+    assert (found[0].begin, found[0].end) == (2.0, 3.0)
+    assert {one.term for one in found} <= {"wait", *(one.label for one in asked.crossings)}
+    assert len([one for one in drawn.timeline.program.streams if one.name == "network"]) == 4

@@ -16,6 +16,7 @@ from shardmeter.engine.cells import cells_of, inner_steps
 from shardmeter.engine.crossing import Crossed
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.links import bounded
+from shardmeter.engine.price import products_time
 from shardmeter.engine.round import Folded, Pace
 from shardmeter.engine.sharing import shared_by_part
 from shardmeter.families import matrices, sized
@@ -170,11 +171,15 @@ def refolded(whole: Whole, plan: Plan, inner: Number, across: Number) -> Folded 
 
 
 def outer_update(asked: Round, one: Estimate, island: Island) -> Seconds:
-    """Of a round, on the rank that updates most."""
+    """Of a round, on the rank that updates most: what it streams, and the products between. Leaves out: what one hides of the other."""
     device, ends = island.accelerator, one.ends
-    moved = asked.traffic * ends.shard / ends.trained
+    part = ends.shard / ends.trained
     with under(UPDATE):
-        seconds: Seconds = memory_bound.traffic_time(moved, 1.0, device.memory_bandwidth * device.memory_share)
+        seconds: Seconds = memory_bound.traffic_time(
+            asked.traffic * part, 1.0, device.memory_bandwidth * device.memory_share
+        )
+        if np.any(np.greater(asked.products, 0.0)):
+            seconds = seconds + products_time(device, asked.products * part)
     return seconds
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shardmeter.core.units import Bytes, BytesPerS, Count, FlopPerS, Fraction, Ratio, Seconds, Watts
+from shardmeter.core.units import Bytes, BytesPerS, Count, Flop, FlopPerS, Fraction, Ratio, Seconds, Watts
 from shardmeter.engine import torus
 from shardmeter.physics import attention, collectives, gemm, host, memory_bound
 from shardmeter.specs.accelerator import Accelerator
@@ -63,6 +63,10 @@ class Format:
 
 OPERAND = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5}
 """Bytes of one operand element."""
+
+
+OF_FP32 = ("tf32", "fp32", "bf16", "fp16")
+"""Formats in which products of fp32 numbers are done: the first that a device has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +319,14 @@ def prices(island: Island, stack: Stack, plan: Plan, width: Bytes, dtype: str = 
         peak=device.peak[dtype] * np.sqrt(np.minimum(limit / power, 1.0)),
         bandwidth=device.memory_bandwidth * device.memory_share, width=width, formats={("", ""): base},
     )  # fmt: skip
+
+
+def products_time(device: Accelerator, flops: Flop) -> Seconds:
+    """Seconds of large products of fp32 numbers whose bytes are counted elsewhere: in tf32 where the device has it, at no stack's factor."""
+    dtype = next(one for one in OF_FP32 if one in device.peak)
+    power, limit = _power(device)
+    rate = gemm.matmul_rate(device.peak[dtype], device.matmul_share[dtype], 1.0, limit, power)
+    return gemm.gemm_time(flops, 0.0, 1.0, rate, device.memory_bandwidth, 0.0)
 
 
 def _power(device: Accelerator) -> tuple[Watts, Watts]:

@@ -63,7 +63,7 @@ def fold(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Seconds = 
     part in one collective (pace barrier), (…, cells) where each has a message of its own (deadline, own).
 
     Leaves out: the first round and the last, jitter of steps beyond what a cell's own step holds, several crossings that
-    share a link (each is taken alone)."""
+    share a link (each is taken alone), what of a message hides behind the outer update."""
     pace = _spread(pace)
     if round_.pace == "deadline":
         return _deadline(round_, pace, across, grace)

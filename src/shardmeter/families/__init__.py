@@ -104,6 +104,14 @@ def unbuilt(model: str) -> str:
 def matrices(model: Model) -> tuple[tuple[Count, Count, Count], ...]:
     """(rows, columns, how many) of every kind of matrix, read off the products of one token; the embedding's among them. Leaves out:
     vectors, learned positions and whatever else lies in no product."""
+    try:
+        return _matrices(model)
+    except TypeError:  # arrays among its numbers: it has no hash
+        return _matrices.__wrapped__(model)
+
+
+@functools.lru_cache(maxsize=64)
+def _matrices(model: Model) -> tuple[tuple[Count, Count, Count], ...]:
     kind = family(model.family)
     found: dict[tuple[Count, Count], Count] = {}
     for block in kind.blocks(model):

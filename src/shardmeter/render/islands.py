@@ -35,18 +35,24 @@ def _round(sync: Answer) -> Facts:
         Fact(label="outer update", value=sync["update_s"] or None, unit="s"),
         Fact(label="time in inner steps", value=sync["utilization"], unit="%"),
         Fact(label="sent a round, all islands", value=sync["sent_bytes"], unit="B"),
-        Fact(label="the optimizer sees", value=_model(sync["progress"]), note=_seen(sync["progress"])),
+        Fact(label="the optimizer sees", value=_model(sync), note=_seen(sync)),
         Fact(label="loss", value=loss_text(sync["loss_effect"]), note=_known(sync["loss_effect"])),
     ]  # fmt: skip
     return Facts(title="The round", facts=tuple(fact for fact in facts if fact.value is not None))
 
 
-def _model(seen: Answer) -> str:
-    return "one model" if seen["replicas"] == 1.0 else f"{seen['replicas']:g} replicas"
+def _model(sync: Answer) -> str:
+    if not sync["crossings"]:
+        return "a model of its own"
+    copies = sync["progress"]["replicas"]
+    return "one model" if copies == 1.0 else f"{copies:g} replicas"
 
 
-def _seen(seen: Answer) -> str:
+def _seen(sync: Answer) -> str:
     """What convergence depends on, in words."""
+    seen = sync["progress"]
+    if not sync["crossings"]:
+        return "on every island, never averaged"
     if seen["replicas"] == 1.0 and seen["period"] == 1.0:
         return "averaged every step"
     late = f", {_steps(seen['delay'])} late" if seen["delay"] else ""
@@ -57,9 +63,10 @@ def loss_text(effect: Answer | None) -> str | None:
     """What the method adds to the loss; None where it trains as one synchronous run does."""
     if effect is None or (effect["nats"] == 0.0 and effect["factor"] in (None, 1.0)):
         return None
-    if effect["nats"] is not None:
-        return f"{effect['nats']:+.2g} nats"
-    return "not known" if effect["factor"] is None else f"× {effect['factor']:.4g}"
+    factor, nats = effect["factor"], effect["nats"]
+    said = [] if factor in (None, 1.0) else [f"× {factor:.4g}"]
+    said += [f"{nats:+.2g} nats"] if nats else []
+    return ", ".join(said) or ("not known" if factor is None and nats is None else "as every step")
 
 
 def _known(effect: Answer | None) -> str:

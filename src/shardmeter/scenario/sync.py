@@ -20,6 +20,11 @@ ALIASES = {
     "async": "async_local_sgd", "asynchronous": "async_local_sgd", "decoupled": "decoupled_diloco",
     "sparse": "sparse_loco", "sparseloco": "sparse_loco",
     "synchronous": "every_step", "data_parallel": "every_step", "ddp": "every_step",
+    "gossip": "noloco", "no_loco": "noloco", "pairs": "noloco", "btm": "branch_train_merge", "branch_train": "branch_train_merge",
+    "isolated_experts": "branch_train_merge", "psyche": "demo", "distro": "demo", "decoupled_momentum": "demo",
+    "blocktrain": "block_train", "spheroid": "block_train", "diffusion_blocks": "block_train",
+    "low_rank": "powersgd", "power_sgd": "powersgd", "diloco_x": "dilocox", "path_composition": "dipaco",
+    "zero_order": "mezo", "zeroth_order": "mezo",
 }  # fmt: skip
 """Other words for a method."""
 QUANTISED = 8.0

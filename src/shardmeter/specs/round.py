@@ -7,7 +7,7 @@ cells there are and how large the model is, never a bandwidth or a second.
 from __future__ import annotations
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, Count, Fraction, Nats, Ratio
+from shardmeter.core.units import Bytes, Count, Flop, Fraction, Nats, Ratio
 from shardmeter.specs.demands import Progress, Resident
 from shardmeter.specs.plan import Probes
 
@@ -55,6 +55,8 @@ class Round:
     """The same in the memory of the hosts."""
     traffic: Bytes = 0.0
     """Bytes through device memory of the outer update, for the whole model and a round."""
+    products: Flop = 0.0
+    """FLOPs of the matrix products of the outer update, of fp32 numbers, likewise; their bytes are in `traffic`."""
     pace: str = "barrier"
     """barrier: all cells take the same steps and wait for the slowest; deadline: rounds end on time and slow cells count fewer
     steps; own: nobody waits."""
@@ -81,7 +83,8 @@ BASES = ("published", "derived", "guess", "unknown")
 
 @record
 class Effect:
-    """What a method costs in loss beside synchronous training with backpropagation on the same tokens."""
+    """What a method costs in loss beside synchronous training with backpropagation on the same tokens; a factor and nats both
+    count."""
 
     basis: str
     """A word of BASES."""

@@ -87,8 +87,7 @@ def laid(plan: Plan, sync: Sync) -> Plan:
 
 def effect(replica: Replica, sync: Sync) -> Effect:
     """What is known of the loss under a method. Raises UnknownName."""
-    own = getattr(method(sync.method), "effect", None)
-    found: Effect = Effect(basis="unknown", text="nothing is said of it") if own is None else own(replica, sync)
+    found: Effect = method(sync.method).effect(replica, sync)
     return found
 
 

@@ -1,11 +1,12 @@
 """BlockTrain: the layers are cut into blocks, each a denoiser of its own band of noise that is trained alone (Spheroid 2026).
 
-A cell holds one block, with an embedding and a head of its own for its local loss. Blocks hand each other nothing in training;
+A cell holds one of `blocks` B, with an embedding and a head of its own for its local loss. Blocks hand each other nothing in training;
 the copies of a block are averaged in rounds, and the trained blocks are put together for use.
 
 Bytes: the block's parameters, `bits` each, to the server of its copies and the mean back: 2·(N/B)·bits/8 a cell and round.
-    A block with one cell sends nothing. By `topology` in place of the server.
-Period: H = `sync_every` inner steps of the fastest cell; rounds end on time, `grace` is what late copies get beyond it.
+    A block with one cell sends nothing. By `topology` in place of the server; `hierarchical` says how the parts of an island pass.
+Period: H = `sync_every` inner steps of the fastest cell; rounds end on time, `grace` is what late copies get beyond it;
+    `split` how the batch is shared among the cells of a block.
 Window: none by default: the round's own length, as late copies are skipped, not waited for.
 Memory: that of training one block: its weights, gradients, optimizer and activations; the mean that comes back is one more copy
     of `bits` a parameter.

@@ -17,8 +17,8 @@ Leaves out: cells that join or fail within a round; retries of an all-reduce.
 
 from __future__ import annotations
 
-from shardmeter.specs import Crossing, Progress, Replica, Round, Sync
-from shardmeter.sync import _outer
+from shardmeter.specs import Crossing, Effect, Progress, Replica, Round, Sync
+from shardmeter.sync import _loss, _outer
 
 FIELDS = ("sync_every", "bits", "lead", "outer_state", "topology", "hierarchical", "split")
 DEFAULTS: dict[str, object] = {"sync_every": 500.0}
@@ -27,6 +27,11 @@ STATE = ("outer copy of the parameters", "outer momentum")
 """What an outer step by Nesterov keeps, a number each a parameter."""
 NUMBERS = 7.0
 """fp32 numbers a parameter that message and update read and write."""
+
+
+def effect(replica: Replica, sync: Sync) -> Effect:
+    """The scaling law of its replicas."""
+    return _loss.replicas(replica, sync)
 
 
 def round_of(replica: Replica, sync: Sync) -> Round:

@@ -15,11 +15,16 @@ Leaves out: compression of gradients.
 
 from __future__ import annotations
 
-from shardmeter.specs import Crossing, Progress, Replica, Round, Sync
+from shardmeter.specs import Crossing, Effect, Progress, Replica, Round, Sync
 
 FIELDS = ("topology", "hierarchical", "split")
 DEFAULTS: dict[str, object] = {}
 SOURCE = "li2020"
+
+
+def effect(replica: Replica, sync: Sync) -> Effect:
+    """None: one step of the whole batch."""
+    return Effect(basis="derived", text="the step of one island with the whole batch", nats=0.0, source=SOURCE)
 
 
 def round_of(replica: Replica, sync: Sync) -> Round:

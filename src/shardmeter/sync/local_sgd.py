@@ -13,12 +13,18 @@ Leaves out: sampling a part of the cells each round; the inner optimizer's momen
 
 from __future__ import annotations
 
-from shardmeter.specs import Crossing, Progress, Replica, Round, Sync
-from shardmeter.sync import _outer
+from shardmeter.specs import Crossing, Effect, Progress, Replica, Round, Sync
+from shardmeter.sync import _loss, _outer
 
 FIELDS = ("sync_every", "bits", "lead", "topology", "hierarchical", "split")
 DEFAULTS: dict[str, object] = {}
 SOURCE = "mcmahan2016"
+
+
+def effect(replica: Replica, sync: Sync) -> Effect:
+    """That of DiLoCo at the least: a plain mean is an outer step of rate 1 without momentum."""
+    said = "a plain mean has no outer momentum: it is taken to cost what DiLoCo does, which is the least"
+    return _loss.more(_loss.replicas(replica, sync), "guess", said)
 
 
 def round_of(replica: Replica, sync: Sync) -> Round:

@@ -3,7 +3,8 @@
 All cells know the seeds of the directions: what crosses is the loss of every probe, and each makes the same step from them.
 
 Bytes: 4 a probe, two probes a perturbation; every cell sends its own to all others (all-gather), whatever the size of the model.
-Period: every step. `split` says how the batch is shared among cells, `topology` how the losses pass.
+Period: every step. `split` says how the batch is shared among cells, `topology` and `hierarchical` how the losses
+    pass.
 Window: none: the step waits for the losses of all.
 Memory: that of inference: the weights, one layer at a time, no gradients, no optimizer state, nothing kept for a backward.
 Compute: 2 · `perturbations` forward passes over every sequence; the weights are moved in place three times for two probes.

@@ -18,8 +18,8 @@ Leaves out: fragments of unequal size (embedding and head); fragments in strides
 from __future__ import annotations
 
 from shardmeter.core.units import Count
-from shardmeter.specs import Crossing, Progress, Replica, Resident, Round, Sync
-from shardmeter.sync import _outer, diloco
+from shardmeter.specs import Crossing, Effect, Progress, Replica, Resident, Round, Sync
+from shardmeter.sync import _loss, _outer, diloco
 
 FIELDS = (
     "sync_every", "num_fragments", "fragment_sync_delay", "fragment_update_alpha", "bits", "lead", "outer_state",
@@ -31,6 +31,11 @@ DEFAULTS: dict[str, object] = {
 SOURCE = "douillard2025"
 NUMBERS = diloco.NUMBERS + 1.0
 """fp32 numbers a parameter that message, update and mixing read and write."""
+
+
+def effect(replica: Replica, sync: Sync) -> Effect:
+    """That of DiLoCo, and of the delay."""
+    return _loss.delayed(_loss.replicas(replica, sync), sync.fragment_sync_delay)
 
 
 def round_of(replica: Replica, sync: Sync) -> Round:

@@ -1,13 +1,17 @@
 """Rounds of several cells, task by task: the oracle that `engine.round` is held to where all cells wait for each other.
 
-A compute stream per cell and one stream for the network between them. A message starts when every cell has released it and the
-one before is through; a step waits for the messages that are due at its beginning.
+A compute stream per cell, and one stream for the network between those that meet: all cells, or each group by which a round's
+messages pass. A message starts when every cell of it has released it and the ones before are through for all of them; a step waits
+for the messages of its cell that are due at its beginning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
 
 from shardmeter.core.record import record
 from shardmeter.engine.round import Pace
@@ -15,6 +19,8 @@ from shardmeter.engine.timeline.account import Gap
 from shardmeter.engine.timeline.simulate import Program, Timeline, simulate
 from shardmeter.specs.round import Crossing, Round
 
+Group: TypeAlias = tuple[int, ...]
+"""Cells among which a message passes."""
 NETWORK = "network"
 STEP, MESSAGE, UPDATE, WAIT = "inner step", "message", "outer update", "wait"
 """Kinds of tasks, and what a cell does that has none."""
@@ -34,8 +40,9 @@ class Rounds:
         return (self.ends[-1] - self.ends[half - 1]) / (len(self.ends) - half)
 
 
-def run(round_: Round, paces: Sequence[Pace], across: Sequence[float], rounds: int) -> Rounds:
-    """So many rounds of cells that meet (pace barrier), plain numbers. `across` as for `engine.round.fold`.
+def run(round_: Round, paces: Sequence[Pace], across: Sequence[float | Sequence[float]], rounds: int) -> Rounds:
+    """So many rounds of cells that meet (pace barrier), plain numbers. `across` as for `engine.round.fold`; where a message passes in
+    groups, also the seconds of every cell, of which a group takes its longest.
 
     Leaves out: the transfer of two crossings at once."""
     steps = round(float(round_.steps))
@@ -50,8 +57,10 @@ def gaps(timeline: Timeline, cell: int) -> list[Gap]:
     """Every wait of a cell, in order of time: for a message while the network has one, else for slower cells."""
     program = timeline.program
     stream = next(at for at, one in enumerate(program.streams) if one.rank == cell)
-    network = next(at for at, one in enumerate(program.streams) if one.name == NETWORK)
-    spans = [sorted(_spans(timeline, at)) for at in (stream, network)]
+    spans = [
+        sorted(_spans(timeline, stream)),
+        sorted(span for at in _heard(program, stream) for span in _spans(timeline, at)),
+    ]
     found: list[Gap] = []
     clock, first = 0.0, 0
     for begin, end, _ in [*spans[0], (timeline.makespan, timeline.makespan, "")]:
@@ -66,6 +75,15 @@ def gaps(timeline: Timeline, cell: int) -> list[Gap]:
     return found
 
 
+def _heard(program: Program, stream: int) -> set[int]:
+    """The network's streams that carry messages of a cell's."""
+    return {
+        task.stream
+        for task in program.tasks
+        if task.kind == MESSAGE and any(program.tasks[earlier].stream == stream for earlier in task.after)
+    }
+
+
 def _spans(timeline: Timeline, stream: int) -> Iterator[tuple[float, float, str]]:
     """(begin, end, label) of every task of a stream that takes time."""
     for task, begin, end in zip(timeline.program.tasks, timeline.begin, timeline.end, strict=True):
@@ -76,36 +94,50 @@ def _spans(timeline: Timeline, stream: int) -> Iterator[tuple[float, float, str]
 class _Made:
     """The program under construction."""
 
-    def __init__(self, round_: Round, paces: Sequence[Pace], across: Sequence[float]) -> None:
+    def __init__(self, round_: Round, paces: Sequence[Pace], across: Sequence[float | Sequence[float]]) -> None:
         self.round, self.paces, self.across = round_, paces, across
         self.steps = round(float(round_.steps))
         self.program = Program()
         self.streams = [self.program.stream("compute", cell) for cell in range(len(paces))]
-        self.network = self.program.stream(NETWORK, len(paces))
-        self.due: dict[int, list[int]] = {}
-        """Messages by the step that waits for them."""
+        everyone = tuple(range(len(paces)))
+        meeting = dict.fromkeys(group for one in round_.crossings for group in one.groups or (everyone,))
+        self.networks = {group: self.program.stream(NETWORK, len(paces)) for group in meeting}
+        self.before: dict[int, int] = {}
+        """Of every cell the message before."""
+        self.due: dict[int, list[tuple[Group, int]]] = {}
+        """Messages and whose they are, by the step that waits for them."""
 
     def step(self, at: int) -> list[int]:
         """An inner step of every cell, and the messages released in it; returns what ends it: the cells' outer updates where it
         closes a round."""
         outs = [
-            (crossing, float(seconds))
+            (crossing, seconds)
             for crossing, seconds in zip(self.round.crossings, self.across, strict=True)
             for _ in range(self._released(crossing, at))
         ]
         waits = self.due.pop(at, [])
-        parts = [self._cell(cell, [crossing for crossing, _ in outs], waits, at) for cell in range(len(self.paces))]
+        parts = [
+            self._cell(cell, [crossing for crossing, _ in outs], self._of(cell, waits), at)
+            for cell in range(len(self.paces))
+        ]
         for crossing, seconds in outs:
-            self._message(crossing, seconds, parts, at)
+            for group in crossing.groups or (tuple(range(len(self.paces))),):
+                self._message(
+                    crossing, float(np.max(np.broadcast_to(seconds, len(self.paces))[list(group)])), group, parts, at
+                )
         ends = [tasks[1.0] for tasks in parts]
         if (at + 1) % self.steps == 0:
             held = self.due.pop(at + 1, [])
             ends = [
-                self.program.add("outer update", stream, float(pace.update), [*held, end], UPDATE)
-                for stream, pace, end in zip(self.streams, self.paces, ends, strict=True)
+                self.program.add("outer update", stream, float(pace.update), [*self._of(cell, held), end], UPDATE)
+                for cell, (stream, pace, end) in enumerate(zip(self.streams, self.paces, ends, strict=True))
             ]
             self.due[at + 1] = held
         return ends
+
+    def _of(self, cell: int, messages: Sequence[tuple[Group, int]]) -> list[int]:
+        """Those of some messages that are a cell's."""
+        return [task for group, task in messages if cell in group]
 
     def _released(self, crossing: Crossing, at: int) -> int:
         """Messages of a crossing that step `at` releases: they are spread evenly, the last at the end of the round."""
@@ -138,18 +170,27 @@ class _Made:
         done = 1.0 - float(pace.late / pace.step)
         return [*(max(done - share * (1.0 - layer / count), ROUNDING) for layer in range(1, count)), 1.0]
 
-    def _message(self, crossing: Crossing, seconds: float, parts: Sequence[dict[float, int]], at: int) -> None:
-        """One message on the network, layer by layer where it follows a backward, and the step that waits for it."""
+    def _message(
+        self, crossing: Crossing, seconds: float, group: Group, parts: Sequence[dict[float, int]], at: int
+    ) -> None:
+        """One message among some cells, layer by layer where it follows a backward, and the step that waits for it."""
         if crossing.behind == "backward":
-            ready = [self._pieces(pace) for pace in self.paces]
-            for piece in range(len(ready[0])):
-                after = [tasks[row[piece]] for tasks, row in zip(parts, ready, strict=True)]
-                last = self.program.add(crossing.label, self.network, seconds / len(ready[0]), after, MESSAGE, turn=at)
-            self.due.setdefault(at + 1, []).append(last)
+            ready = {cell: self._pieces(self.paces[cell]) for cell in group}
+            for piece in range(len(ready[group[0]])):
+                after = [parts[cell][row[piece]] for cell, row in ready.items()]
+                last = self._passed(crossing, seconds / len(ready[group[0]]), group, after, at)
+            self.due.setdefault(at + 1, []).append((group, last))
             return
-        after = [tasks[1.0 - float(crossing.lead)] for tasks in parts]
-        task = self.program.add(crossing.label, self.network, seconds, after, MESSAGE, turn=at)
-        self.due.setdefault(at + 1 + round(float(crossing.window)), []).append(task)
+        after = [parts[cell][1.0 - float(crossing.lead)] for cell in group]
+        task = self._passed(crossing, seconds, group, after, at)
+        self.due.setdefault(at + 1 + round(float(crossing.window)), []).append((group, task))
+
+    def _passed(self, crossing: Crossing, seconds: float, group: Group, after: Sequence[int], at: int) -> int:
+        """A message on the wire, behind the one before of each of its cells."""
+        before = dict.fromkeys(self.before[cell] for cell in group if cell in self.before)
+        task = self.program.add(crossing.label, self.networks[group], seconds, [*after, *before], MESSAGE, turn=at)
+        self.before |= dict.fromkeys(group, task)
+        return task
 
 
 ROUNDING = 1e-12

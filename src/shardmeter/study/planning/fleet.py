@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
 from shardmeter.core.record import record
+from shardmeter.families import matrices, parameters, sized
 from shardmeter.scenario.sync import under
 from shardmeter.scenario.used import among
-from shardmeter.specs import Choices, Inner, Scenario, Sync
+from shardmeter.specs import Choices, Inner, Replica, Scenario, Sync
 from shardmeter.study.planning import assignments, subsets
 from shardmeter.study.planning.assignments import Found
 from shardmeter.study.planning.kinds import Inside, Kind, Searches, batches_of, kinds_of
@@ -214,10 +215,8 @@ def _insides(
     searches: Searches, kinds: Sequence[Kind], ways: Sequence[Way], batch: float, counts: Sequence[int]
 ) -> list[Inside]:
     """What the search inside every kind comes to; fewer than the kinds where it was stopped."""
-    cells = float(max(counts))
     blocks = inner_of(ways[0].sync).blocks
-    able = [way for way in ways if fault(way.sync, max(counts)) is None] if cells > 1 else []
-    besides = tuple(dict.fromkeys(one for way in able for one in way.beside(cells))) or (0.0,)
+    besides = _besides(searches.scenario, ways, max(counts))
     found: list[Inside] = []
     for kind in kinds:
         compared = [min(one, batch) for one in batches_of(searches.scenario, kind, batch * blocks, counts)]
@@ -225,6 +224,16 @@ def _insides(
         if not searches.whole:
             break
     return found
+
+
+def _besides(scenario: Scenario, ways: Sequence[Way], cells: int) -> tuple[float, ...]:
+    """Bytes that ranks keep for every parameter they update, by any of the ways that join the most cells."""
+    able = [way for way in ways if fault(way.sync, cells) is None] if cells > 1 else []
+    told = Replica(
+        parameters=parameters(scenario.model), gradient_bytes=4.0, layers=float(scenario.model.layers), cells=float(cells),
+        matrices=matrices(sized(scenario.model, 1.0)),
+    )  # fmt: skip
+    return tuple(dict.fromkeys(one for way in able for one in way.beside(told))) or (0.0,)
 
 
 def _goal(scenario: Scenario, choices: Choices, objectives: tuple[str, ...]) -> Goal:

@@ -56,11 +56,11 @@ class Way:
     def _one(self, value: Any, position: tuple[Any, ...]) -> float:
         return float(np.broadcast_to(value, self.shape)[position] if self.shape else value)
 
-    def beside(self, cells: float) -> tuple[float, ...]:
+    def beside(self, told: Replica) -> tuple[float, ...]:
         """Bytes that a rank keeps for every parameter it updates: the least and the most of the mesh."""
-        asked = round_of(Replica(parameters=1.0, gradient_bytes=4.0, layers=1.0, cells=cells), self.sync)
+        asked = round_of(told, self.sync)
         kept = [np.asarray(one.size, dtype=float) for one in asked.residents]
-        total = sum(kept, start=np.zeros(()))
+        total = sum(kept, start=np.zeros(())) / told.parameters
         return tuple(dict.fromkeys((float(np.min(total)), float(np.max(total)))))
 
 

@@ -353,7 +353,7 @@ def _block(
             block=block, held=held, trained=trained, experts=experts, experts_trained=experts_trained, ops=tuple(ops),
             serial=serial, behind=behind, sharded=sharded, launches_forward=launches[0], launches_backward=launches[1],
             waits=(1.0, back * (1.0 + recompute.routes(policy))) if routed else (0.0, 0.0),
-            matrix_updates=optimizer.orthogonalisation(whole, plan) if layer else (),
+            matrix_updates=_matrix_updates(whole, plan, layer=layer),
             saved_flops=0.0 if plan.probes else _flops((op, 1.0) for op in whole) - _flops(needed),
         ),
         flops,
@@ -371,6 +371,13 @@ def _contrasted(work: BlockWork, model: Model, plan: Plan, width: Bytes) -> Bloc
 def _part(op: Compute, plan: Plan) -> Compute:
     """One rank's part of an operation."""
     return expert.shard(op, plan) if expert.is_routed(op) else tensor.shard(context.shard(op, plan), plan)
+
+
+def _matrix_updates(whole: tuple[Compute, ...], plan: Plan, *, layer: bool) -> tuple[Compute, ...]:
+    """Products of one update over a whole piece: of optimizers that look at matrices of layers, or the sum of perturbations."""
+    if plan.probes is not None:
+        return tuple(_part(op, plan) for op in probes.updates(whole, plan))
+    return optimizer.orthogonalisation(whole, plan) if layer else ()
 
 
 def _collectives(

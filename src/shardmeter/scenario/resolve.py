@@ -102,8 +102,7 @@ def _warn_of_one_island(parts: Parts) -> None:
         found.violations += parts.of_sync.violations
         found.unknown += parts.of_sync.unknown
         found.assumptions += parts.of_sync.assumptions if _alone(parts) else []
-    if not _alone(parts):
-        check_cells(parts.sync, parts.assembled or parts.model, 1, False, found)
+    check_cells(parts.sync, parts.assembled or parts.model, 1, False, found)
     if parts.sync != Sync() and not _alone(parts):
         found.warnings.append("plan.sync changes nothing: there is one island")
     if () in (parts.said.get("placement") or {}).values():

@@ -3,7 +3,7 @@
 All cells know the seeds of the directions: what crosses is the loss of every probe, and each makes the same step from them.
 
 Bytes: 4 a probe, two probes a perturbation; every cell sends its own to all others (all-gather), whatever the size of the model.
-Period: every step. `split` says how the batch is shared among cells, `topology` how the losses pass.
+Period: every step. `split` says how the batch is shared among cells, `topology` and `hierarchical` how the losses pass.
 Window: none: the step waits for the losses of all.
 Memory: that of inference: the weights, one layer at a time, no gradients, no optimizer state, nothing kept for a backward.
 Compute: 2 · `perturbations` forward passes over every sequence; the weights are moved in place three times for two probes.
@@ -11,7 +11,7 @@ Compute: 2 · `perturbations` forward passes over every sequence; the weights ar
 Convergence: one step of the whole batch, of a gradient whose variance grows with the effective rank of the model over
     `perturbations` (Malladi 2023 §4; (d − 1)/perturbations for a plain estimator). Published for fine-tuning only.
 Source: Malladi 2023, Algorithm 1.
-Leaves out: momentum and Adam variants; batches of which the two probes see unlike sequences.
+Leaves out: momentum and Adam variants (that is spsa); batches of which the two probes see unlike sequences.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ SOURCE = "malladi2023"
 
 def inner(sync: Sync) -> Inner:
     """Two forward passes a perturbation."""
-    return Inner(
-        probes=Probes(
-            passes=2.0 * sync.perturbations, together=sync.together, directions=sync.perturbations
-        )
-    )  # fmt: skip
+    passes, pairs = 2.0 * sync.perturbations, sync.perturbations
+    return Inner(probes=Probes(passes=passes, together=sync.together, directions=pairs))
 
 
-def effect(replica: Replica, sync: Sync) -> Effect:
+def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:  # noqa: ARG001
+    """Any number of cells; passes side by side are passes of a step."""
+    return _probes.fault(sync)
+
+
+def effect(replica: Replica, sync: Sync) -> Effect:  # noqa: ARG001
     """Known for fine-tuning with prompts, where it comes close to backpropagation; of pre-training nothing is published."""
     return Effect(
         basis="unknown",
@@ -42,6 +44,6 @@ def effect(replica: Replica, sync: Sync) -> Effect:
     )
 
 
-def round_of(replica: Replica, sync: Sync) -> Round:
+def round_of(replica: Replica, sync: Sync) -> Round:  # noqa: ARG001
     """A step is a round: the losses of the probes."""
-    return _probes.every_step(sync, 2.0 * sync.perturbations)
+    return _probes.every_step(2.0 * sync.perturbations)

@@ -1,0 +1,71 @@
+"""SOMA: every cell trains a small expert of its own, by SPSA on the data that are routed to it (SOMA 2026).
+
+Nothing joins the experts in training: no weights, no gradients, no losses. A router, made before, sends every document to one of
+them; in use a few experts answer together.
+
+Bytes: none. Before training every cell gets its part of the data and the frozen embedding that all share; that is not counted.
+Period: none: an expert never meets another.
+Window: none: nobody waits. The run lasts as long as its slowest expert; the others are let go when they are done.
+Memory: the weights of one expert and two moments of Adam, 8 bytes a parameter; no gradients, nothing kept for a backward.
+Compute: 2 · `perturbations` forward passes over every sequence of an expert's own batch. `together` passes side by side have copies
+    of the expert, which is small, and fill a device that one pass would not.
+Convergence: every expert sees an N-th of the tokens and of the model; its estimate has a relative variance of
+    (d − 1)/perturbations, d its own parameters: an N-th of what one model of all parameters would have (SOMA eq. 3 and 4).
+    Published at 8.44M parameters in all: 1.76 nats a byte at N = 2 and 150 accelerator-hours, 1.68 at N = 256 and 41,900; one model
+    by SPSA 2.00 to 2.11, by backpropagation 1.01 to 1.18.
+Source: SOMA 2026 (arXiv 2609.37899): 64 perturbations, batches of 64 sequences of 1,024 bytes.
+Leaves out: the router and its cost, the traffic of data before training, unequal parts of the data, the ensemble in use. `experts`
+    must be the number of cells: several experts in turn on one cell are not modelled.
+"""
+
+from __future__ import annotations
+
+from shardmeter.specs import Effect, Inner, Probes, Progress, Replica, Round, Sync
+from shardmeter.sync import _probes
+
+FIELDS = ("experts", "perturbations", "together")
+DEFAULTS: dict[str, object] = {"perturbations": 64.0, "split": "equal"}
+SOURCE = "soma2026"
+
+
+def inner(sync: Sync) -> Inner:
+    """Two forward passes a perturbation, and Adam."""
+    passes, pairs = 2.0 * sync.perturbations, sync.perturbations
+    return Inner(probes=Probes(passes=passes, together=sync.together, moments=_probes.ADAM, directions=pairs))
+
+
+def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:
+    """An expert a cell; passes side by side are passes of a step."""
+    if sync.experts not in (0.0, float(cells)):
+        islands = f"{cells} island{'' if cells == 1 else 's'}"
+        return (
+            "experts",
+            f"{sync.experts:g} experts, but {islands}: each trains one",
+            f"leave it out, or {sync.experts:g} islands (count: N repeats one)",
+        )
+    return _probes.fault(sync)
+
+
+def effect(replica: Replica, sync: Sync) -> Effect:  # noqa: ARG001
+    """Losses of one size of model are published, at a few budgets: no law to go by."""
+    return Effect(
+        basis="unknown",
+        text="8.44M parameters of byte LSTMs in all: 1.76 nats a byte at N = 2 (150 accelerator-hours), 1.71 at N = 8 (700), 1.68 at "
+        "N = 256 (41,900); one model by SPSA 2.00 to 2.11, EGGROLL 2.21, backpropagation 1.01 to 1.18; nothing is published of "
+        "other models",
+        source=SOURCE,
+    )
+
+
+def round_of(replica: Replica, sync: Sync) -> Round:  # noqa: ARG001
+    """A step of every expert on its own."""
+    experts = f"{replica.cells:g} experts of {replica.parameters:,.0f} parameters"
+    return Round(
+        steps=1.0,
+        pace="own",
+        progress=Progress(replicas=replica.cells, period=1.0, bits=0.0),
+        notes=(
+            f"{experts} are trained apart from one another, on equal parts of the data",
+            "data and the frozen embedding are handed out before training: not counted",
+        ),
+    )

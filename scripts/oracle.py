@@ -58,6 +58,8 @@ FLOP_MODELS = (
     ("llava-1.5-7b", 2048),
     ("qwen2-vl-7b", 4096),
     ("paligemma-3b-224", 512),
+    ("soma-lstm-32", 128),
+    ("soma-lstm-588", 64),
 )
 """(model, sequence length) of the FLOP table: one of each kind of block. No sequence is longer than a window: torch does not look
 at masks."""

@@ -245,12 +245,58 @@ class Diffusion(nn.Module):  # type: ignore[misc]
         return self.head(x * (1 + scale) + shift)
 
 
+class Lstm(nn.Module):  # type: ignore[misc]
+    """An LSTM by its equations, step by step: four gates of the input and of the hidden state before, one bias each or none."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        hidden = number(row, "hidden")
+        self.incoming = nn.Linear(hidden, 4 * hidden, bias=yes(row, "attention_bias"))
+        self.recurrent = nn.Linear(hidden, 4 * hidden, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        """The hidden state of every step."""
+        hidden = cell = torch.zeros_like(x[:, 0])
+        found = []
+        for step in range(x.shape[1]):
+            opened, kept, candidate, shown = (self.incoming(x[:, step]) + self.recurrent(hidden)).chunk(4, -1)
+            cell = torch.sigmoid(kept) * cell + torch.sigmoid(opened) * torch.tanh(candidate)
+            hidden = torch.sigmoid(shown) * torch.tanh(cell)
+            found.append(hidden)
+        return torch.stack(found, 1)
+
+
+class Recurrent(nn.Module):  # type: ignore[misc]
+    """Embedding; LSTMs, each after a norm, some with an MLP after another; head."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        hidden, vocab, letters = number(row, "hidden"), number(row, "vocab"), row["mlps"] or "d"
+        self.tokens = nn.Embedding(vocab, hidden)
+        parts: list[Any] = []
+        for place in range(number(row, "layers")):
+            parts += [Lstm(row), *[Mlp(row)] * (letters[place % len(letters)] == "d")]
+        self.parts = nn.ModuleList(parts)
+        self.norms = nn.ModuleList(norm(row, hidden) for _ in parts)
+        self.final = norm(row, hidden) if blank_is_yes(row, "final_norm") else nn.Identity()
+        self.head = nn.Linear(hidden, vocab, bias=yes(row, "head_bias"))
+        if yes(row, "tied"):
+            self.head.weight = self.tokens.weight
+
+    def forward(self, tokens: Any) -> Any:
+        """Logits of every token."""
+        x = self.tokens(tokens)
+        for before, part in zip(self.norms, self.parts, strict=True):
+            x = x + part(before(x))
+        return self.head(self.final(x))
+
+
 def network(row: Row, rows: dict[str, Row]) -> Any:
     """The network of a row of any family."""
     tower = (rows[row["vision"]],) if row["vision"] else ()
     kinds: dict[str, Any] = {
         "decoder": Decoder, "encoder": Encoder, "vision": Vision, "dual_encoder": DualEncoder, "multimodal": Multimodal,
-        "encoder_decoder": EncoderDecoder, "diffusion": Diffusion,
+        "encoder_decoder": EncoderDecoder, "diffusion": Diffusion, "recurrent": Recurrent,
     }  # fmt: skip
     return kinds[row["family"]](row, *tower)
 

@@ -29,6 +29,7 @@ PLAN = Plan(tp=2.0, dp_shard=32.0)
 RUN = Run(seq_len=8192.0, global_batch=64.0)
 MIXTURE = CATALOG.model("mixtral-8x7b")
 IMAGES, TOWERS = CATALOG.model("vit-base-patch16-224"), CATALOG.model("clip-vit-b-32")
+STEPS = CATALOG.model("soma-lstm-32")
 SPAN, TALKER = CATALOG.model("t5-base"), CATALOG.model("llava-1.5-7b")
 FIELDS: dict[str, Any] = {"model": MODEL, "island": ISLAND, "plan": PLAN, "run": RUN, "stack": STACK}
 
@@ -106,6 +107,11 @@ def test_the_good_case_breaks_nothing() -> None:
         ({"model": TOWERS, "plan": changed(PLAN, tp=1.0, pp=2), "run": changed(RUN, seq_len=77.0)}, "one_stack"),
         ({"model": SPAN, "plan": changed(PLAN, tp=1.0, pp=2)}, "one_stack"),
         ({"model": IMAGES, "plan": changed(PLAN, cp=2.0, dp_shard=16.0)}, "cut_sequence"),
+        ({"model": STEPS}, "recurrence"),
+        ({"model": STEPS, "plan": changed(PLAN, tp=1.0, cp=2.0)}, "recurrence"),
+        ({"model": STEPS, "plan": changed(PLAN, tp=1.0, dp_shard=64.0, trainable="lora(r=8,on=qkv)")}, "adapted"),
+        ({"model": changed(STEPS, mlps="-"), "plan": changed(PLAN, tp=1.0, dp_shard=64.0, trainable="lora(r=8,on=mlp)")},
+         "adapted"),
         ({"model": changed(TOWERS, vision=changed(IMAGES, heads=15.0))}, "image_heads"),
         ({"model": IMAGES, "run": changed(RUN, seq_len=197.0)}, "image_sequence"),
         ({"model": TOWERS, "plan": changed(PLAN, tp=4.0, dp_shard=16.0), "run": changed(RUN, seq_len=76.0)}, "image_sequence"),
@@ -126,6 +132,17 @@ def test_the_good_case_breaks_nothing() -> None:
 )  # fmt: skip
 def test_each_rule_is_broken_by_what_it_is_about(more: dict[str, Any], name: str) -> None:
     assert name in broken(**more)
+
+
+def test_a_recurrence_says_what_each_cut_would_cost() -> None:
+    cut = changed(PLAN, tp=4.0, cp=2.0, dp_shard=8.0)
+    found = violations(**(FIELDS | {"model": STEPS, "plan": cut}))
+    assert [one.field for one in found] == ["plan.tp, plan.cp"], "heads and sequences are not blamed beside"
+    assert found[0].says == (
+        "tp = 4 and cp = 2, but soma-lstm-32 is recurrent: the state would be gathered 8192 times a layer, and each part of a "
+        "sequence would wait for the one before"
+    )
+    assert found[0].way_out == "tp: 1, cp: 1, with ddp or pp"
 
 
 def test_every_rule_has_a_case_above() -> None:

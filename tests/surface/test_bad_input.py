@@ -571,7 +571,9 @@ def test_heads_have_one_rule(tmp_path: Path, path: str, value: int) -> None:
 
 
 def test_families_are_listed() -> None:
-    listed = "the families are: decoder, diffusion, dual_encoder, encoder, encoder_decoder, multimodal, vision"
+    listed = (
+        "the families are: decoder, diffusion, dual_encoder, encoder, encoder_decoder, multimodal, recurrent, vision"
+    )
     assert f"unknown family 'mamba'; {listed}" in refused(BASED, overrides=["model.family=mamba"])
 
 

@@ -112,7 +112,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint(
         name="heads",
         rule="tp divides the attention heads",
-        slack=lambda c: rules.rest(c.model.heads, c.plan.tp),
+        slack=rules_of_parts.heads_slack,
         says=rules.tp_says("attention heads", lambda c: c.model.heads),
     ),
     Constraint(
@@ -178,6 +178,12 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         rule="context parallelism cuts sequences of text",
         slack=rules_of_parts.cut_sequence_slack,
         says=rules_of_parts.cut_sequence_says,
+    ),
+    Constraint(
+        name="recurrence",
+        rule="a recurrence is cut by neither tp nor cp: its steps wait for one another",
+        slack=rules_of_parts.recurrence_slack,
+        says=rules_of_parts.recurrence_says,
     ),
     Constraint(
         name="image_heads",

@@ -346,7 +346,8 @@ def _block(
         if layer
         else (EDGE_LAUNCHES, 2.0 * EDGE_LAUNCHES)
     )
-    launches = (launches[0], launches[1] * back)
+    own = _own_launches(ops)
+    launches = (launches[0] + own[0], launches[1] * back + own[1])
     flops = sum((op.flops * portion for op, portion in replays), 0.0)
     return (
         BlockWork(
@@ -423,6 +424,15 @@ def _launches(products: int, again: Fraction, stack: Stack, more: Count, size: C
     every adapter product and addition launches its own; the share `again` of the forward is launched once more."""
     forward = stack.launches_forward * size + more + products / 2.0
     return forward, stack.launches_backward * size + 2.0 * more + products / 2.0 + again * forward
+
+
+def _own_launches(ops: Iterable[tuple[Compute, Fraction]]) -> tuple[Count, Count]:
+    """Kernels that operations bring themselves, (forward, backward): the steps of a recurrence."""
+    found: list[Count] = [0.0, 0.0]
+    for op, portion in ops:
+        if not (isinstance(op.launches, float) and op.launches == 0.0):
+            found[op.phase != FORWARD] = found[op.phase != FORWARD] + op.launches * portion
+    return found[0], found[1]
 
 
 def _accumulation(trained: Count, plan: Plan, stack: Stack) -> tuple[Compute, ...]:

@@ -240,11 +240,12 @@ def _routed(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) ->
     that runs again holds at work. Leaves out: unequal batches over time; a rank must be able to hold its worst one."""
     kind, words = family(model.family), recompute.listed(plan.recompute)
     wide, inner = kind.routed_bytes(model, stack.kernels)
-    per_layer = work.tokens * expert.rows(plan) * (wide + inner / plan.etp)
+    rows = work.tokens * expert.rows(plan) * precision.recipe(plan.precision).wider
+    per_layer = rows * (wide + inner / plan.etp)
     kept = recompute.kept(plan.recompute, stack.selective) * per_layer
     if words:
         free_wide, free_inner = kind.freed_routed(model, stack.kernels, words)
-        kept = kept - work.tokens * expert.rows(plan) * (free_wide + free_inner / plan.etp)
+        kept = kept - rows * (free_wide + free_inner / plan.etp)
     held: Bytes = 0.0
     working: Bytes = 0.0
     for name, count in stage.contents:
@@ -262,7 +263,7 @@ def _gathered(work: Work, plan: Plan, stage: Stage) -> Bytes:
     if not fsdp.applies(plan):
         return 0.0
     reduce, base = WIDTH[plan.reduce_dtype], precision.recipe(plan.precision)
-    gradient = reduce if plan.reduce_dtype == base.base else reduce + base.width
+    gradient = reduce if plan.reduce_dtype == base.held else reduce + base.width
     total: Bytes = 0.0
     largest: Bytes = 0.0
     most: Bytes = 0.0

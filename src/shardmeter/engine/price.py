@@ -84,11 +84,15 @@ class Prices:
         if op.kind == "gemm":
             form = self._format(op.dtype, op.scaling)
             traffic = gemm.gemm_traffic(op.m, op.n, op.k, op.repeats, form.width, self.width)
-            fill = gemm.gemm_fill(op.m, op.n, op.k, op.repeats, self.island.accelerator.processors, form.depth)
-            return gemm.gemm_time(op.flops, traffic, fill, form.rate, self.bandwidth, KERNEL_START)
+            at_once = op.repeats / op.serial
+            fill = gemm.gemm_fill(op.m, op.n, op.k, at_once, self.island.accelerator.processors, form.depth)
+            return gemm.gemm_time(op.flops, traffic, fill, form.rate, self.bandwidth, KERNEL_START * op.serial)
         if op.kind == "attention":
             return self._attention(op)
-        return memory_bound.traffic_time(op.traffic, self.stack.traffic_factor, self.bandwidth)
+        streaming = memory_bound.traffic_time(op.traffic, self.stack.traffic_factor, self.bandwidth)
+        if isinstance(op.serial, float) and op.serial == 1.0:
+            return streaming
+        return memory_bound.serial_time(streaming, op.serial, KERNEL_START)
 
     def waits(self, collectives: Count) -> Seconds:
         """Seconds of the host for `collectives` of tensor parallelism: none unless pipeline stages lie on several nodes."""

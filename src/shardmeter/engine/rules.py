@@ -371,10 +371,14 @@ def trainable_says(case: Case) -> tuple[str, str, str]:
 
 
 def adapted_slack(case: Case) -> Any:
-    """Adapters lie beside dense linear layers: on=mlp needs a layer with a dense MLP, or shared experts."""
-    if adapters.trained(case.plan.trainable).beside != adapters.BESIDE["mlp"]:
+    """Adapters lie beside dense linear layers: on=mlp needs a layer with a dense MLP, or shared experts; on=qkv, attention."""
+    m, beside = case.model, adapters.trained(case.plan.trainable).beside
+    if m.family == "recurrent" and beside == adapters.BESIDE["qkv"]:
+        return -1.0
+    if beside != adapters.BESIDE["mlp"]:
         return 0.0
-    m = case.model
+    if m.family == "recurrent" and "d" not in (m.mlps or "d"):
+        return -1.0
     routed = (np.asarray(m.experts) > 0) & (np.asarray(m.dense_first) <= 0) & (np.asarray(m.shared_ffn) <= 0)
     routed = routed & ("d" not in m.mlps)
     return np.where(routed, -1.0, 0.0)
@@ -382,6 +386,9 @@ def adapted_slack(case: Case) -> Any:
 
 def adapted_says(case: Case) -> tuple[str, str, str]:
     rank = adapters.trained(case.plan.trainable).rank
+    if case.model.family == "recurrent":
+        says = f"{case.plan.trainable} trains nothing: {case.model.name} has no such layers"
+        return "plan.trainable", says, f"lora(r={rank},on=attention) for its gates, or lora(r={rank})"
     says = (
         f"{case.plan.trainable} trains nothing: the MLPs of {case.model.name} are {case.model.experts:g} routed "
         f"experts a layer, beside which adapters are not modelled"

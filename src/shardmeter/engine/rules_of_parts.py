@@ -1,4 +1,4 @@
-"""Rules of models that are more than one stack of text layers: images, two towers, an encoder and a decoder."""
+"""Rules of models that are more than one stack of text layers (images, two towers, an encoder and a decoder), or a recurrence."""
 
 from __future__ import annotations
 
@@ -36,13 +36,41 @@ def one_stack_says(case: Case) -> tuple[str, str, str]:
 
 def cut_sequence_slack(case: Case) -> Any:
     """Images are not cut, and no part of a model that has any is; nor is what cross-attention looks at."""
-    own = case.model.family in ("decoder", "encoder")
+    own = case.model.family in ("decoder", "encoder", RECURRENT)
     return 0.0 if own else 1.0 - np.asarray(case.plan.cp)
 
 
 def cut_sequence_says(case: Case) -> tuple[str, str, str]:
     says = f"cp = {case.plan.cp:g}, but {case.model.name} is of family {case.model.family}"
     return "plan.cp", says, "cp: 1, with tp or a smaller micro_batch"
+
+
+RECURRENT = "recurrent"
+"""The family whose layers take a sequence step by step."""
+
+
+def heads_slack(case: Case) -> Any:
+    """A recurrence has no attention heads: what tp may be is said by a rule of its own."""
+    return 0.0 if case.model.family == RECURRENT else rest(case.model.heads, case.plan.tp)
+
+
+def recurrence_slack(case: Case) -> Any:
+    """A step needs all of the state of the one before: cp would leave all ranks but one waiting, tp gather it at every step."""
+    if case.model.family != RECURRENT:
+        return 0.0
+    return 1.0 - np.maximum(np.asarray(case.plan.cp, dtype=float), np.asarray(case.plan.tp, dtype=float))
+
+
+def recurrence_says(case: Case) -> tuple[str, str, str]:
+    cut = [name for name in ("tp", "cp") if getattr(case.plan, name) > 1]
+    costs = {
+        "tp": f"the state would be gathered {case.run.seq_len:g} times a layer",
+        "cp": "each part of a sequence would wait for the one before",
+    }
+    given = " and ".join(f"{name} = {getattr(case.plan, name):g}" for name in cut)
+    says = f"{given}, but {case.model.name} is recurrent: {', and '.join(costs[name] for name in cut)}"
+    fields = ", ".join(f"plan.{name}" for name in cut)
+    return fields, says, f"{', '.join(f'{name}: 1' for name in cut)}, with ddp or pp"
 
 
 def image_heads_slack(case: Case) -> Any:

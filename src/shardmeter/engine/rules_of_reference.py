@@ -16,7 +16,7 @@ Slack = Callable[[Case], Any]
 Says = Callable[[Case], tuple[str, str, str]]
 
 CUT: tuple[tuple[Slack, Says], ...] = (
-    (lambda c: rules.rest(c.model.heads, c.plan.tp), rules.tp_says("attention heads", lambda c: c.model.heads)),
+    (rules_of_parts.heads_slack, rules.tp_says("attention heads", lambda c: c.model.heads)),
     (rules.kv_slack, rules.tp_says("key-value heads, nor is it a multiple of them", lambda c: c.model.kv_heads)),
     (rules.state_slack, rules.tp_says("groups of recurrent heads", lambda c: c.model.state_groups)),
     (rules.width_slack, rules.tp_says("feed-forward columns", rules.width)),

@@ -12,11 +12,14 @@ import functools
 from shardmeter.core.record import record
 from shardmeter.specs.model import Model
 
-FULL, WINDOW, CHUNK, MAMBA, DELTA, SCAN, NONE = "f", "w", "c", "m", "d", "s", "-"
+FULL, WINDOW, CHUNK, MAMBA, DELTA, SCAN, LSTM, NONE = "f", "w", "c", "m", "d", "s", "l", "-"
 DENSE, ROUTED = "d", "e"
 ATTENTION = (FULL, WINDOW, CHUNK)
 RECURRENT = (MAMBA, DELTA, SCAN)
-_MIXERS = {FULL: "", WINDOW: "window", CHUNK: "chunk", MAMBA: "mamba", DELTA: "delta", SCAN: "scan", NONE: ""}
+"""Mixers with a state whose steps are taken in chunks; those of an LSTM are not."""
+_MIXERS = {
+    FULL: "", WINDOW: "window", CHUNK: "chunk", MAMBA: "mamba", DELTA: "delta", SCAN: "scan", LSTM: "lstm", NONE: "",
+}  # fmt: skip
 _PREDICTING = "predicting"
 
 
@@ -26,7 +29,7 @@ class Kind:
 
     mixer: str
     """f full attention, w in a sliding window, c in chunks, m Mamba-2, d gated delta rule, s the first Mamba's
-    selective scan, - nothing."""
+    selective scan, l an LSTM (of family recurrent alone), - nothing."""
     mlp: str
     """d dense, e routed experts, - nothing."""
     predicting: bool = False
@@ -38,8 +41,8 @@ class Kind:
         if self.mixer == NONE:
             own = "mlp" if self.mlp == DENSE else "experts"
         else:
-            follows = {ROUTED: "moe", DENSE: "mlp" if self.mixer in RECURRENT else "", NONE: "attention"}[self.mlp]
-            follows = "" if self.mixer in RECURRENT and self.mlp == NONE else follows
+            attends = self.mixer in ATTENTION
+            follows = {ROUTED: "moe", DENSE: "" if attends else "mlp", NONE: "attention" if attends else ""}[self.mlp]
             own = f"{_MIXERS[self.mixer]} {follows}".strip()
         return " ".join(word for word in (_PREDICTING if self.predicting else "", own, "layer") if word)
 

@@ -137,6 +137,21 @@ def matmul(label: str, m: Count, k: Count, n: Count, split: str, repeats: Count 
     )
 
 
+def stepped(
+    label: str, rows: Count, k: Count, n: Count, steps: Count, launches: Count, adding: Count
+) -> tuple[Compute, ...]:
+    """A linear layer that is asked step by step, each with what the one before gave out: `rows` × k by k × n, `steps` times in a
+    row, and so is its input gradient; the weight gradient is one product over all rows of all steps.
+
+    `launches`: kernels a step that the host launches for a product, `adding` for the weight gradients of one step."""
+    forward, backward, weights = matmul(label, rows, k, n, "column", steps)
+    over = Compute(
+        label=label, kind="gemm", phase=WEIGHT_GRAD, split=weights.split, m=k, n=n, k=rows * steps, flops=weights.flops,
+        launches=adding * steps,
+    )  # fmt: skip
+    return (*(changed(op, serial=steps, launches=launches * steps) for op in (forward, backward)), over)
+
+
 def streamed(label: str, elements: Count, forward: Bytes, backward: Bytes, split: str) -> tuple[Compute, ...]:
     """A memory-bound operation over `elements`: bytes moved per element in each direction."""
     return (

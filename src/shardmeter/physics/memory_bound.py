@@ -17,6 +17,14 @@ def traffic_time(traffic: Bytes, factor: Ratio, bandwidth: BytesPerS) -> Seconds
 
 
 @formula(cite="shardmeter")
+def serial_time(streaming: Seconds, steps: Count, start: Seconds) -> Seconds:
+    """Time of memory-bound kernels that wait for one another, `steps` of them: each starts when the one before is done.
+
+    Leaves out: programmatic launches that prepare the next kernel behind the last."""
+    return streaming + steps * start
+
+
+@formula(cite="shardmeter")
 def host_time(launches: Count, overhead: Seconds) -> Seconds:
     """Time the host needs to issue `launches` kernels.
 

@@ -229,6 +229,10 @@ def parts(fields: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if tower is not None and tower.patch and (tower.image_size / tower.patch) % merge:
         says = f"{tower.image_size / tower.patch:g} patches a side are not merged by {merge:g}"
         bad.append(("merge", says, "an image_size that is a multiple of patch·merge"))
+    if kind == "recurrent":
+        others = [name for name in ("mixers", "experts", "mtp") if fields.get(name)]
+        bad += [(name, "a model of family recurrent has LSTM layers, and MLPs by `mlps`", f"leave {name} out")
+                for name in others]  # fmt: skip
     if not fields.get("vocab", 1.0) and kind not in ("vision", "diffusion"):
         bad.append(("vocab", "0 makes no sense here", "at least 1"))
     return bad

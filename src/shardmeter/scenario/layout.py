@@ -24,6 +24,7 @@ from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Island, Model, Plan, Run, Stack, Sync
 from shardmeter.specs.plan import AXES
 from shardmeter.strategies import adapters
+from shardmeter.strategies.precision import recipe
 from shardmeter.sync import laid as under_method
 
 ALONE = Sync()
@@ -260,6 +261,21 @@ def _idle_without_backward(plan: Plan) -> dict[str, str]:
     }
 
 
+def _formats(own: dict[str, Any], stack: Stack, island: Island, found: Findings) -> None:
+    """Number formats that a plan leaves out, added in place: of the accelerator, of the precision, of the stack."""
+    peak = island.accelerator.peak
+    if "precision" not in own and "bf16" not in peak and "fp16" in peak:
+        own["precision"] = "fp16"
+        found.assumptions.append(f"precision fp16 ({island.accelerator.name} has no bf16)")
+    if "gather_dtype" not in own and recipe(own.get("precision", "bf16")).held == "fp32":
+        own["gather_dtype"] = "fp32"
+        found.assumptions.append(f"gather_dtype fp32 (of precision {own['precision']})")
+    for dtype in ("gather_dtype", "reduce_dtype"):
+        if dtype not in own:
+            own[dtype] = getattr(stack, dtype)
+            found.assumptions.append(f"{dtype} {own[dtype]} (of stack {stack.name})")
+
+
 def laid(said: dict[str, Any], stack: Stack, island: Island, found: Findings, sync: Sync = ALONE) -> tuple[Plan, bool]:
     """The plan of one island with its defaults, under a way of synchronisation, and whether the degrees leave no whole dp_shard (noted
     as a violation)."""
@@ -268,14 +284,7 @@ def laid(said: dict[str, Any], stack: Stack, island: Island, found: Findings, sy
         found.assumptions.append("plan fsdp (no sharding named)")
     if "micro_batch" not in own:
         found.assumptions.append("micro_batch = 1 (left out)")
-    peak = island.accelerator.peak
-    if "precision" not in own and "bf16" not in peak and "fp16" in peak:
-        own["precision"] = "fp16"
-        found.assumptions.append(f"precision fp16 ({island.accelerator.name} has no bf16)")
-    for dtype in ("gather_dtype", "reduce_dtype"):
-        if dtype not in own:
-            own[dtype] = getattr(stack, dtype)
-            found.assumptions.append(f"{dtype} {own[dtype]} (of stack {stack.name})")
+    _formats(own, stack, island, found)
     if stack.async_tp and "async_tp" not in own and own.get("sequence_parallel", True) and own.get("tp", 1.0) != 1.0:
         own["async_tp"] = True
         found.assumptions.append(f"async_tp true (of stack {stack.name})")

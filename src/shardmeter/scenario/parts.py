@@ -342,6 +342,11 @@ def _model_defaults(own: dict[str, Any], path: Path, found: Findings) -> dict[st
     made = dict(own)
     if own.get("moe_ffn") and "ffn" not in own and not own.get("dense_first"):
         made["ffn"] = own["moe_ffn"]  # no layer uses it
+    if own.get("family") == "recurrent":  # whose state is one, without heads
+        made = {"heads": 1.0, "kv_heads": 1.0, "head_dim": own.get("hidden", 1.0)} | made
+        if set(own.get("mlps") or "d") == {"-"}:
+            made.setdefault("ffn", 1.0)  # no layer uses it
+        return made
     if "heads" in own and "kv_heads" not in own:
         made["kv_heads"] = own["heads"]
         found.assumptions.append(f"model kv_heads = heads = {own['heads']:g} (left out)")

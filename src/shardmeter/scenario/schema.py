@@ -101,7 +101,7 @@ class PlanInput(Input):
     precision: str | None = said(
         "Recipe of the linear layers' products; fp8 = one scale a tensor.",
         words=RECIPES,
-        planned=("fp32", "tf32", "mxfp4", "int8", "int4"),
+        planned=("mxfp4", "int8", "int4"),
     )
     gather_dtype: str | None = said(
         "Format in which parameters are gathered.", words=(*_FLOATS, "fp8"), planned=_LATER[1:]

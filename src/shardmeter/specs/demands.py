@@ -29,6 +29,9 @@ class Compute:
     n: Count = 0.0
     k: Count = 0.0
     repeats: Count = 1.0
+    serial: Count = 1.0
+    """Steps that wait for one another (of a recurrence), each with a start of its own: the repeats of a product are shared out among
+    them, repeats/serial run at a time; traffic is that of all steps."""
     traffic: Bytes = 0.0
     seq: Count = 0.0
     head_dim: Count = 0.0
@@ -37,6 +40,7 @@ class Compute:
     scaling: str = ""
     """gemm: what one scale of a narrow format covers (tensor, row, block, mx)."""
     launches: Count = 0.0
+    """Kernels that the host launches for it beyond those that the stack counts for every layer."""
     replay: bool = False
     """Whether the op is a recomputation (counts in hfu, not in mfu)."""
 

@@ -22,7 +22,7 @@ LETTERS: dict[str, str] = {"mixers": "fwcmds-", "mlps": "de-"}
 
 @record
 class Model:
-    """Architecture numbers of a transformer; a row of `data/models.csv`, a file, or inline in a scenario."""
+    """Architecture numbers of a model; a row of `data/models.csv`, a file, or inline in a scenario."""
 
     name: str
     family: str = "decoder"
@@ -42,7 +42,7 @@ class Model:
     positions: str = "rope"
     """rope, learned, alibi, relative (a bias by distance: T5), none."""
     attention_bias: bool = False
-    """Biases on the q, k, v projections."""
+    """Biases on the q, k, v projections; of an LSTM, on its gates."""
     output_bias: bool = False
     """Bias on the attention output projection."""
     mlp_bias: bool = False
@@ -164,7 +164,7 @@ class Model:
     target_length: Count = 0.0
     """Tokens of the decoder's sequence of an encoder-decoder model; 0 = as many as the encoder's, which the run says."""
     source_length: Count = 0.0
-    """Tokens of the encoder's sequence: the run's (filled in by the engine)."""
+    """Tokens of the encoder's sequence, or of a recurrence's: the run's (filled in by the engine)."""
     parameters: Count | None = None
     """Published count, where the catalog states one; used only as a check, against the model without prediction modules."""
     source: str = ""

@@ -28,7 +28,7 @@ ADD = (6.0, 6.0)
 _QKV = ("qkv projection", "latent projection", "query projection", "key and value projection")
 BESIDE: dict[str, tuple[str, ...]] = {
     "qkv": _QKV,
-    "attention": (*_QKV, "output projection", "state projection", "state output"),
+    "attention": (*_QKV, "output projection", "state projection", "state output", "gate projection", "recurrence"),
     "mlp": ("mlp up", "mlp down", "shared up", "shared down"),
 }
 """Linear layers that have adapters, by the word of `on`; without it, every one."""
@@ -151,7 +151,10 @@ def adapters(ops: tuple[Compute, ...], text: str, block: str) -> tuple[Compute, 
             row = op.split == "k"
             down = matmul("adapter", op.m, op.k, rank, "row" if row else "none")
             up = matmul("adapter", op.m, rank, op.n, "column" if op.split == "n" else "none")
-            pair = tuple(changed(one, repeats=op.repeats, flops=one.flops * op.repeats) for one in (*down, *up))
+            pair = tuple(
+                changed(one, repeats=op.repeats, serial=op.serial, launches=op.launches, flops=one.flops * op.repeats)
+                for one in (*down, *up)
+            )
             cut = "heads" if op.split == "n" else "none"
             found = (*found, *pair, *streamed("adapter", op.m * op.n * op.repeats, *ADD, cut))
     return found
@@ -172,5 +175,5 @@ def adapter_parameters(ops: tuple[Compute, ...], text: str, tp: Count) -> Count:
     for op in _adapted(ops, text):
         if rank and op.phase == FORWARD:
             ways = {"n": (1.0, tp), "k": (tp, 1.0)}.get(op.split, (1.0, 1.0))
-            total = total + rank * op.repeats * (op.k / ways[0] + op.n / ways[1])
+            total = total + rank * op.repeats / op.serial * (op.k / ways[0] + op.n / ways[1])
     return total

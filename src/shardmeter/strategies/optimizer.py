@@ -20,7 +20,7 @@ from shardmeter.core.units import Bytes, Count
 from shardmeter.families.operations import FLOP_PER_MAC
 from shardmeter.specs.demands import FORWARD, OPTIMIZER, Compute, Transfer
 from shardmeter.specs.plan import Plan
-from shardmeter.strategies.precision import WIDTH
+from shardmeter.strategies.precision import WIDTH, recipe
 
 ITERATIONS = 5.0
 """Newton–Schulz iterations of an update (Jordan 2024)."""
@@ -67,10 +67,11 @@ def state(plan: Plan) -> Bytes:
 
 def traffic(plan: Plan) -> Bytes:
     """Bytes through memory per parameter owned: the gradient twice (its norm, the update), moments and master read and
-    written, the 16-bit copy written. adamw: 8 + 16 + 8 + 2 = 34."""
+    written, the copy that is multiplied with written, if it is narrower. adamw: 8 + 16 + 8 + 2 = 34."""
     chosen = optimizer(plan.optimizer)
     master = WIDTH[plan.master_dtype]
-    copy = 2.0 if master > 2.0 else 0.0
+    width = recipe(plan.precision).width
+    copy = width if master > width else 0.0
     return 2.0 * master + 2.0 * state(plan) + 8.0 * chosen.update_passes + 2.0 * master + copy
 
 
@@ -81,7 +82,7 @@ def _width(chosen: Optimizer, plan: Plan) -> Bytes:
 def orthogonalisation(ops: Sequence[Compute], plan: Plan) -> tuple[Compute, ...]:
     """Products of five iterations for every matrix of one layer, whole: X·Xᵀ, its square, and both times X.
 
-    The matrices are those of the layer's linear products, k × n each, `repeats` of them; the shorter side is squared. Each
+    The matrices are those of the layer's linear products, k × n each, those of one step; the shorter side is squared. Each
     rank does its share of the matrices. Leaves out: fused projections that a trainer orthogonalises apart."""
     if not optimizer(plan.optimizer).whole_matrices:
         return ()
@@ -89,7 +90,7 @@ def orthogonalisation(ops: Sequence[Compute], plan: Plan) -> tuple[Compute, ...]
     for op in ops:
         if op.kind == "gemm" and op.phase == FORWARD and op.split != "batch":
             short, long = _sides(op)
-            times = ITERATIONS * op.repeats
+            times = ITERATIONS * op.repeats / op.serial
 
             def product(m: Count, n: Count, k: Count, repeats: Count) -> Compute:
                 return Compute(

@@ -3,21 +3,23 @@
 A recipe changes the linear layers of the blocks alone: core attention, the head, norms and residuals stay in 16 bits, as in
 Transformer Engine, torchao float8 and DeepSeek-V3 §3.3. What it adds is memory traffic: operands are read in 16 bits and
 written in few, once along rows and once along columns, because the two products that use them sum over different axes.
-Leaves out: amax reductions over ranks, scale bookkeeping of delayed scaling, layers that a trainer picks by hand.
+fp32 and tf32 hold and move everything in 4 bytes, and multiply at the rate of that format.
+Leaves out: amax reductions over ranks, scale bookkeeping of delayed scaling, layers that a trainer picks by hand; in 4 bytes, that
+fused attention kernels have no such format, and that casts around norms are no longer there.
 """
 
 from __future__ import annotations
 
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Bytes, Count, Fraction
+from shardmeter.core.units import Bytes, Count, Fraction, Ratio
 from shardmeter.families.operations import Block, is_layer
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute, Transfer
 from shardmeter.specs.plan import Plan
 
 WIDTH: dict[str, float] = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5}
 """Bytes of one element of a number format."""
-WIDE = ("router", "logits", "adapter", "state products")
+WIDE = ("router", "logits", "adapter", "state products", "recurrence")
 """Products that stay in 16 bits wherever they stand."""
 
 
@@ -51,10 +53,23 @@ class Recipe:
         """Bytes of an activation between layers."""
         return WIDTH[self.base]
 
+    @property
+    def held(self) -> str:
+        """Format in which what lies in memory is held: rounding inside the units is not seen there."""
+        return "fp32" if self.base == "tf32" else self.base
+
+    @property
+    def wider(self) -> Ratio:
+        """Bytes of an activation over the 2 that families count with."""
+        return self.width / 2.0
+
 
 RECIPES: dict[str, Recipe] = {
     "bf16": Recipe(needs=("bf16",)),
     "fp16": Recipe(base="fp16", needs=("fp16",)),
+    "fp32": Recipe(base="fp32", saved=4.0, needs=("fp32",)),
+    # fp32 in memory, rounded inside the units (PyTorch: allow_tf32)
+    "tf32": Recipe(base="tf32", saved=4.0, needs=("tf32",)),
     # one scale a tensor, from this step's largest element: torchao "tensorwise", Transformer Engine "current scaling"
     "fp8": Recipe(linear="fp8", scaling="tensor", cast=4.0, weight_cast=4.0, gathers_inputs=True, needs=("fp8",)),
     # one scale a tensor, from the history of largest elements (Micikevicius 2022 §4; Transformer Engine's first default)
@@ -99,8 +114,11 @@ def recipe(precision: str) -> Recipe:
 
 
 def applied(op: Compute, plan: Plan, block: str) -> tuple[tuple[Compute, Fraction], ...]:
-    """An operation under the recipe: products of linear layers in its format, those of `wide_share` layers in the base."""
+    """An operation under the recipe: products of linear layers in its format, those of `wide_share` layers in the base; traffic in
+    bytes of its activations."""
     chosen = recipe(plan.precision)
+    if op.kind == "traffic" and op.label != "loss" and chosen.wider != 1.0:  # most of a loss is in fp32 anyway
+        return ((changed(op, traffic=op.traffic * chosen.wider), 1.0),)
     if not chosen.linear or op.kind != "gemm" or not is_layer(block) or op.label in WIDE:
         return ((op, 1.0),)
     narrow = chosen.weight_grad or chosen.linear if op.phase == WEIGHT_GRAD else chosen.linear
@@ -166,7 +184,9 @@ def kept(plan: Plan, outside: Bytes, inside: Bytes, linear: tuple[Count, Count])
 
     `linear`: elements of linear inputs per token, outside and inside. Leaves out: inputs that a frozen linear need not keep,
     routed experts."""
-    less = (2.0 - recipe(plan.precision).saved) * (1.0 - recipe(plan.precision).wide_share)
+    chosen = recipe(plan.precision)
+    outside, inside = outside * chosen.wider, inside * chosen.wider
+    less = (chosen.width - chosen.saved) * (1.0 - chosen.wide_share)
     if less == 0.0:
         return outside, inside
     return outside - less * linear[0], inside - less * linear[1]

@@ -70,8 +70,11 @@ def _beside(ops: tuple[Compute, ...], rank: Count) -> tuple[Compute, ...]:
     for op in _perturbed(ops):
         down, up, added = CUT.get(op.split, ("none", "none", "none"))
         narrow = _narrow(op, rank)
-        found += matmul("perturbation", op.m, op.k, narrow, down, op.repeats)
-        found += matmul("perturbation", op.m, narrow, op.n, up, op.repeats)
+        pair = (
+            *matmul("perturbation", op.m, op.k, narrow, down, op.repeats),
+            *matmul("perturbation", op.m, narrow, op.n, up, op.repeats),
+        )
+        found += (changed(one, serial=op.serial, launches=op.serial) for one in pair)
         found += streamed("perturbation", op.m * op.n * op.repeats, *ADDED, added)
     return tuple(found)
 
@@ -91,7 +94,7 @@ def updates(ops: tuple[Compute, ...], plan: Plan) -> tuple[Compute, ...]:
         found.append(
             Compute(
                 label="sum of perturbations", kind="gemm", phase=OPTIMIZER, split=ROWS.get(op.split, "none"), m=op.k, n=op.n, k=deep,
-                repeats=op.repeats, flops=FLOP_PER_MAC * op.k * op.n * deep * op.repeats,
+                repeats=op.repeats / op.serial, flops=FLOP_PER_MAC * op.k * op.n * deep * op.repeats / op.serial,
             )
         )  # fmt: skip
     return tuple(found)

@@ -332,6 +332,12 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         says=rules_of_probes.offload_says,
     ),
     Constraint(
+        name="probed_schedule",
+        rule="a pipeline without a backward only passes forward",
+        slack=rules_of_probes.schedule_slack,
+        says=rules_of_probes.schedule_says,
+    ),
+    Constraint(
         name="members",
         rule="every member of a population sees as many whole sequences",
         slack=rules_of_probes.members_slack,

@@ -220,8 +220,8 @@ def tied_reduction(model: Model, plan: Plan) -> Transfer | None:
 
     Two ranks that exchange halves move as much as one send of the whole. Source: Narayanan 2021, released code. Devices on their
     own clocks sum nothing: there the head's copy is a matrix of its own (Qi 2024, released code), or the first device would
-    wait for the last."""
-    if not model.tied or folded(plan) or traits(plan.schedule).own_clock:
+    wait for the last. Without a backward there is none: both copies take the same step."""
+    if not model.tied or folded(plan) or traits(plan.schedule).own_clock or plan.probes is not None:
         return None
     size = model.vocab * model.hidden / plan.tp * WIDTH[plan.reduce_dtype]
     return Transfer(label="tied gradient", collective="send", size=size, axes=("pp",), phase=WEIGHT_GRAD, scope="step")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from shardmeter.engine.rules import Case, rest
+from shardmeter.schedules import traits
 from shardmeter.strategies import fsdp
 
 
@@ -40,6 +41,16 @@ def offload_says(case: Case) -> tuple[str, str, str]:
     if "parameters" in case.plan.offload:
         says = f"offload parameters under {case.plan.sync.method}: perturbing weights on the host is not modelled"
     return "plan.offload", says, "leave it out"
+
+
+def schedule_slack(case: Case) -> Any:
+    kind = traits(case.plan.schedule)
+    return -1.0 if case.plan.probes is not None and case.plan.pp > 1 and (kind.split or kind.copies != 1.0) else 0.0
+
+
+def schedule_says(case: Case) -> tuple[str, str, str]:
+    says = f"schedule {case.plan.schedule} arranges a backward, of which {case.plan.sync.method} has none"
+    return "plan.schedule", says, "gpipe, 1f1b or interleaved"
 
 
 def members_slack(case: Case) -> Any:

@@ -105,6 +105,7 @@ LOOKS_AT: dict[str, tuple[Path, ...]] = {
     "reference_family": (("run", "reference"), ("model",)),
     "probed_sharding": (("plan", "sharding"), ("plan", "sync")),
     "probed_offload": (("plan", "offload"), ("plan", "sync")),
+    "probed_schedule": (("plan", "schedule"), ("plan", "pp"), ("plan", "sync")),
     "members": (*BATCH, ("plan", "sync")),
 }
 """What each structural rule looks at: it is not asked where a part of that was malformed."""

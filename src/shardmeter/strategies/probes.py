@@ -5,7 +5,8 @@ that none crosses. `together` passes side by side have weights of their own: as 
 traffic, the launches of one. A perturbation of low rank is multiplied beside the weights, as an adapter is, so that sequences of
 one micro-batch may each have their own (Sarkar 2025); the update is the product of all factors, made again on every rank.
 Leaves out: the generator's own arithmetic (a value a parameter and pass, beside 2 FLOPs a token); reading the factors of many
-sequences of a micro-batch; what perturbs matrices outside products (an embedding's lookup) at low rank.
+sequences of a micro-batch; what perturbs matrices outside products (an embedding's lookup) at low rank; that the stages of a
+pipeline hand nothing back (their schedule charges an empty send: an upper bound).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from shardmeter.strategies import precision
 
 LOSSES = "losses of the probes"
 """The term of the ledger."""
+AXES = ("cp", "dp_shard", "dp_replicate", "pp")
+"""Over which they meet: parts of a batch, parts of a sequence, and stages of which the last one has them."""
 LOSS_WIDTH = 4.0
 """Bytes of one probe's loss."""
 MOMENT_WIDTH = 4.0
@@ -106,13 +109,13 @@ def micro_batches(plan: Plan, passes: Count) -> Count:
 
 
 def losses(plan: Plan) -> Transfer | None:
-    """What ranks that see different sequences exchange: the sum of every pass's loss, or the loss of every member."""
+    """What ranks exchange at the end of a step: the sum of every pass's loss, or the loss of every member."""
     if plan.probes is None:
         return None
     dealt = not (isinstance(plan.probes.members, int | float) and plan.probes.members == 1)
     return Transfer(
         label=LOSSES, collective="all_gather" if dealt else "all_reduce", size=plan.probes.losses * LOSS_WIDTH,
-        axes=("dp_shard", "dp_replicate"), phase=OPTIMIZER, scope="step",
+        axes=AXES, phase=OPTIMIZER, scope="step",
     )  # fmt: skip
 
 

@@ -26,18 +26,8 @@ def sections(answer: Answer) -> tuple[Section, ...]:
     return (_round(sync), *([_crossings(crossings)] if crossings else []), _islands(answer["islands"], sync))
 
 
-APART = "nothing crosses: every island trains a model of its own"
-
-
 def _round(sync: Answer) -> Facts:
-    steps, apart = sync["period_steps"], sync["pace"] == "own" and not sync["crossings"]
-    if apart:
-        facts = [
-            Fact(label="method", value=sync["method"], note=APART),
-            Fact(label="trained", value=f"{sync['progress']['replicas']:g} models", note="never averaged"),
-            Fact(label="loss", value=_loss(sync["loss_effect"]), note=_known(sync["loss_effect"])),
-        ]
-        return Facts(title="The islands together", facts=tuple(fact for fact in facts if fact.value is not None))
+    steps = sync["period_steps"]
     facts = [
         Fact(label="method", value=sync["method"], note=PACES[sync["pace"]]),
         Fact(label="round", value=sync["round_s"], unit="s", note=_steps(steps, "inner step")),

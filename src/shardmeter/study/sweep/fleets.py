@@ -1,8 +1,7 @@
 """Points of several islands: inner steps once for all that share them, the numbers of their synchronisation as arrays.
 
-What a point says of messages (how often, how many bits, by which topology) and of the network leaves the islands' inner steps as they
-are, so that a sweep over these evaluates them once; whatever else it says (nodes, batch, plan, what is trained) makes a fleet of
-its own, resolved point by point.
+What a point says of the method, its numbers and the network leaves the islands' inner steps as they are, so that a sweep over
+these evaluates them once; whatever else it says (nodes, batch, plan) makes a fleet of its own, resolved point by point.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from shardmeter.study.sweep.space import Space
 
 Rows = npt.NDArray[np.int64]
 SYNC = ("plan", "sync")
-OF_INNER = ("method", "split", "blocks", "levels", "experts", "perturbations", "together", "rank")
-"""Fields of a synchronisation that may change inner steps: what is trained, how, and how the batch is shared."""
+SPLIT = "plan.sync.split"
+"""The field of a synchronisation that changes inner steps: by it the batch is shared."""
 _KEPT = 256
 """Fleets whose inner steps are remembered."""
 
@@ -45,7 +44,7 @@ class Fleets:
         self.sync = [
             at
             for at, axis in enumerate(space.axes)
-            if all(name.startswith(before) and name.removeprefix(before) not in OF_INNER for name in axis.fields)
+            if all(name.startswith(before) and name != SPLIT for name in axis.fields)
         ]
         """Axes of the synchronisation alone."""
         self._inner: dict[Any, tuple[Part, ...]] = {}

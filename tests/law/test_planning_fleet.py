@@ -19,12 +19,12 @@ from shardmeter.study.planning import assignments, subsets
 from shardmeter.study.planning.fleet_plans import FleetPlans, plan_fleet
 from shardmeter.study.planning.team import Bound
 from shardmeter.study.predict import predict
-from shardmeter.sync import names
+from shardmeter.sync import method, names
 
 DEVICES = ("H100-SXM5-80GB", "A100-SXM4-80GB", "H200-SXM5-141GB", "A100-SXM4-40GB")
 METHODS = (
     ["every_step"], ["diloco"], ["streaming_diloco", "every_step"], ["decoupled_diloco"], ["async_local_sgd", "diloco"],
-    ["eager_diloco"], ["sparse_loco", "local_sgd"],
+    ["eager_diloco"], ["sparse_loco", "local_sgd"], ["block_train", "diloco"], ["mezo", "every_step"], ["block_train"],
 )  # fmt: skip
 
 
@@ -48,7 +48,7 @@ def drawn(seed: int) -> dict[str, Any]:
         "run": {"seq_len": 2048, "global_batch": rng.choice((96, 128, 192)), "tokens": "10B"},
         "plan": {
             "tp": [1, 2], "pp": 1, "cp": 1, "dp_replicate": 1, "sharding": "fsdp", "reshard": True, "recompute": "none",
-            "micro_batch": [1, 2] if len(islands) == 2 else [rng.choice((1, 2))], "sync": {"method": rng.choice(METHODS), "bits": [8, 16]},
+            "micro_batch": [1, 2] if len(islands) == 2 else [rng.choice((1, 2))], "sync": {"method": rng.choice(METHODS), "bits": [8, 16], "blocks": 2},
         },
     }  # fmt: skip
 
@@ -76,9 +76,10 @@ def ways(sync: dict[str, Any], islands: int) -> list[dict[str, Any]]:
     if islands == 1:
         return [{}]
     return [
-        {"sync": {"method": method} | ({} if method == "every_step" else {"bits": bits})}
-        for method in sync["method"]
-        for bits in (sync["bits"] if method != "every_step" else sync["bits"][:1])
+        {"sync": {"method": name} | {field: value for field, value in fields.items() if field in method(name).FIELDS}}
+        for name in sync["method"]
+        for bits in (sync["bits"] if "bits" in method(name).FIELDS else sync["bits"][:1])
+        for fields in ({"bits": bits, "blocks": sync["blocks"]},)
     ]
 
 
@@ -178,11 +179,11 @@ def test_pins_hold_of_all_islands_and_of_one() -> None:
                 assert plan.tp in (1.0, 2.0)
 
 
-@pytest.mark.parametrize("method", names())
-def test_no_choice_of_plans_is_below_its_bound(method: str) -> None:
+@pytest.mark.parametrize("name", names())
+def test_no_choice_of_plans_is_below_its_bound(name: str) -> None:
     document = drawn(7)
     document["fleet"]["use"] = "all"
-    document["plan"]["sync"] = {"method": method}
+    document["plan"]["sync"] = {"method": name}
     answer = found(document)
     team, goal, (way,) = answer.found.joined.rows[0].team, answer.found.goal, answer.found.ways
     bound = Bound(team, way)

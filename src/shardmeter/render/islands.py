@@ -36,7 +36,7 @@ def _round(sync: Answer) -> Facts:
         Fact(label="time in inner steps", value=sync["utilization"], unit="%"),
         Fact(label="sent a round, all islands", value=sync["sent_bytes"], unit="B"),
         Fact(label="the optimizer sees", value=_model(sync["progress"]), note=_seen(sync["progress"])),
-        Fact(label="loss", value=_loss(sync["loss_effect"]), note=_known(sync["loss_effect"])),
+        Fact(label="loss", value=loss_text(sync["loss_effect"]), note=_known(sync["loss_effect"])),
     ]  # fmt: skip
     return Facts(title="The round", facts=tuple(fact for fact in facts if fact.value is not None))
 
@@ -53,7 +53,7 @@ def _seen(seen: Answer) -> str:
     return f"averaged every {seen['period']:g} steps{late}, {seen['bits']:.3g} bits"
 
 
-def _loss(effect: Answer | None) -> str | None:
+def loss_text(effect: Answer | None) -> str | None:
     """What the method adds to the loss; None where it trains as one synchronous run does."""
     if effect is None or (effect["nats"] == 0.0 and effect["factor"] in (None, 1.0)):
         return None

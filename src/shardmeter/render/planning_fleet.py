@@ -8,6 +8,7 @@ from typing import Any
 from shardmeter.render import planning
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 from shardmeter.render.heading import islands_of
+from shardmeter.render.islands import loss_text
 from shardmeter.render.prediction import doubtful
 from shardmeter.specs import Scenario
 
@@ -99,6 +100,7 @@ def _columns(answer: Answer, rows: Sequence[Row]) -> tuple[Column, ...]:
         Column(key="cost_usd", title="cost", unit="USD"),
         *((Column(key="cost_per_m", title="cost/M tokens", unit="USD"),) if "cost" in asked and not lasts else ()),
         *((Column(key="energy_kwh", title="energy", unit="kWh"),) if "energy" in asked and lasts else ()),
+        Column(key="loss", title="loss"),
         Column(key="pace", title="sets the pace", drop=3),
         Column(key="waits_s", title="most wait", unit="s", drop=4),
         Column(key="mark", title=""),
@@ -114,7 +116,7 @@ def _row(one: Answer, rank: int) -> Row:
     return {
         "rank": str(rank), "members": _members(one), **{key: one[key] for key in keys},
         "fragments": one["num_fragments"], "delay": one["fragment_sync_delay"], "sent": one["sent_bytes_per_step"] or None,
-        "cost_per_m": None if each is None else 1e6 * each, "pace": one["sets_the_pace"] if len(one["islands"]) > 1 else "",
+        "loss": loss_text(one["loss_effect"]) or "", "cost_per_m": None if each is None else 1e6 * each, "pace": one["sets_the_pace"] if len(one["islands"]) > 1 else "",
         "waits_s": one["waits_s"] or None, "mark": "tie" if one["tie"] and rank > 1 else "",
     }  # fmt: skip
 

@@ -164,7 +164,8 @@ def read_parts(found: Findings, rows: Rows) -> Parts:
         found.gone.append(("stack",))
     of_sync = found.apart()
     layers = None if model is None else float(model.layers)
-    sync = resolve_sync(given.plan.sync if given.plan else None, ("plan", "sync"), layers, of_sync)
+    cells = sum(len(entry.names) for entry in entries)
+    sync = resolve_sync(given.plan.sync if given.plan else None, ("plan", "sync"), layers, of_sync, cells)
     cut = None if model is None else block_of(model, inner_of(sync).blocks)
     return Parts(
         given=given,

@@ -7,12 +7,12 @@ from typing import Any
 
 from shardmeter.core.errors import UnknownName, nearest
 from shardmeter.core.record import changed, field_names
-from shardmeter.families import CUTTABLE
+from shardmeter.families import CUTTABLE, block_of
 from shardmeter.scenario.between import SyncInput
 from shardmeter.scenario.parts import Findings
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Inner, Model, Sync
-from shardmeter.sync import fault, inner_of, method, names
+from shardmeter.specs import Inner, Model, Scenario, Sync
+from shardmeter.sync import fault, inner_of, laid, method, names
 
 ALIASES = {
     "fedavg": "local_sgd", "federated_averaging": "local_sgd", "post_local_sgd": "local_sgd",
@@ -36,8 +36,11 @@ def method_named(word: str) -> str:
     return name
 
 
-def resolve_sync(asked: SyncInput | None, path: Path, layers: float | None, found: Findings) -> Sync:
-    """The synchronisation that is asked for, after noting what contradicts the method. `layers` of the model, if it is known."""
+def resolve_sync(
+    asked: SyncInput | None, path: Path, layers: float | None, found: Findings, cells: int | None = None
+) -> Sync:
+    """The synchronisation that is asked for, after noting what contradicts the method. `layers` of the model and the `cells` that are
+    joined, where they are known."""
     said = {name: value for name, value in (asked or SyncInput()).model_dump().items() if value is not None}
     said |= _bits(said, path, found)
     try:
@@ -53,7 +56,7 @@ def resolve_sync(asked: SyncInput | None, path: Path, layers: float | None, foun
             way_out = f"leave it out, or method: {' or '.join(nearest(name, readers))}" if readers else "leave it out"
             rule = f"{name} reads {', '.join(fields)}"
             found.refuse((*path, field), f"{field} = {_text(value)}, but {name} does not read it", way_out, rule)
-    for field, value in fitting(own, said, layers).items():
+    for field, value in fitting(own, said, layers, cells).items():
         if field not in said:
             own[field] = value
             found.assumptions.append(f"sync {field} = {_text(value)} (of {name}; left out)")
@@ -81,9 +84,13 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def fitting(own: Mapping[str, Any], said: Mapping[str, Any], layers: float | None) -> dict[str, Any]:
-    """A method's defaults where the model and what is said leave room for them."""
+def fitting(
+    own: Mapping[str, Any], said: Mapping[str, Any], layers: float | None, cells: int | None = None
+) -> dict[str, Any]:
+    """A method's defaults where the model, the cells and what is said leave room for them."""
     made = dict(own)
+    if "blocks" in made:
+        made["blocks"] = int(min(made["blocks"], cells or made["blocks"], layers or made["blocks"]))
     if "num_fragments" in made and layers is not None:
         made["num_fragments"] = int(min(made["num_fragments"], layers))
     if "fragment_sync_delay" in made:
@@ -91,6 +98,20 @@ def fitting(own: Mapping[str, Any], said: Mapping[str, Any], layers: float | Non
             made["fragment_sync_delay"], said.get("sync_every", own.get("sync_every", 1.0))
         )
     return made
+
+
+def under(scenario: Scenario, sync: Sync) -> Scenario:
+    """A scenario as the cells of a method train it: one of the blocks of its model, or without a backward. Its plans are left
+    unsynchronised."""
+    inner = inner_of(sync)
+    if inner == Inner():
+        return scenario
+    whole = scenario.assembled or scenario.model
+    model = block_of(whole, inner.blocks)
+    plan, *plans = (changed(laid(one, sync), sync=one.sync) for one in (scenario.plan, *scenario.plans))
+    return changed(
+        scenario, model=model, assembled=None if model is whole else whole, plan=plan, plans=tuple(plans)
+    )  # fmt: skip
 
 
 def check_cells(sync: Sync, model: Model | None, cells: int, placed: bool, found: Findings) -> None:

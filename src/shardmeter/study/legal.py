@@ -18,7 +18,7 @@ from shardmeter.scenario.placement import ALONE
 from shardmeter.specs import Fleet, Model, Plan, Scenario, Sync, Wan
 from shardmeter.specs.plan import AXES, OUTER_STATES, SPLITS, TOPOLOGIES
 from shardmeter.specs.wan import TRANSPORTS
-from shardmeter.sync import defaults, method, names
+from shardmeter.sync import defaults, fault, inner_of, method, names
 
 SIZES = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")
 PAIRS: dict[str, tuple[float, float, bool]] = {
@@ -29,12 +29,13 @@ PAIRS: dict[str, tuple[float, float, bool]] = {
 only overflows."""
 MOST_EGRESS = 1e12
 """USD a byte, in the same sense."""
-WHOLE = ("sync_every", "num_fragments", "fragment_sync_delay")
+WHOLE = ("sync_every", "num_fragments", "fragment_sync_delay", "blocks", "levels", "rank", "perturbations", "together")
 """Numbers of a method that are counts."""
 SYNC: dict[str, tuple[float, float]] = {
     "sync_every": (1.0, math.inf), "num_fragments": (1.0, math.inf), "fragment_sync_delay": (0.0, math.inf),
     "fragment_update_alpha": (0.0, 1.0), "bits": (1.0, 32.0), "top_k": (1e-9, 1.0), "lead": (0.0, 1.0),
-    "grace": (0.0, math.inf),
+    "grace": (0.0, math.inf), "blocks": (1.0, math.inf), "levels": (1.0, math.inf), "rank": (0.0, math.inf),
+    "perturbations": (1.0, math.inf), "together": (1.0, math.inf),
 }  # fmt: skip
 WORDS = {"outer_state": OUTER_STATES, "topology": TOPOLOGIES, "split": SPLITS}
 
@@ -96,7 +97,7 @@ def _of_one(scenario: Scenario, begins: Collection[str]) -> list[Violation]:
 def _of_several(scenario: Scenario, begins: Collection[str]) -> list[Violation]:
     fleet, plan = scenario.fleet, scenario.plan
     plans = scenario.plans or (plan,) * len(fleet.islands)
-    found = [*_names(fleet), *_sync(plan.sync, scenario.model)]
+    found = [*_names(fleet), *_sync(plan.sync, scenario.model), *_under(scenario, plans)]
     if len(plans) != len(fleet.islands):
         says = f"{len(plans)} plans for {len(fleet.islands)} islands"
         found.append(Violation(field="plans", says=says, way_out="one an island, or none: all have `plan`"))
@@ -193,6 +194,25 @@ def _sync(sync: Sync, model: Model) -> Iterator[Violation]:
     if sync.fragment_sync_delay > sync.sync_every:
         says = f"fragment_sync_delay = {sync.fragment_sync_delay:g}, but a round has sync_every = {sync.sync_every:g} inner steps"
         yield Violation(field="plan.sync.fragment_sync_delay", says=says, way_out=f"{sync.sync_every:g} or less")
+
+
+def _under(scenario: Scenario, plans: Sequence[Plan]) -> Iterator[Violation]:
+    """Plans that do not train as the method does, and a fleet that it cannot join."""
+    sync = scenario.plan.sync
+    if sync.method not in names():
+        return
+    inner = inner_of(sync)
+    if any(one.probes != inner.probes for one in plans):
+        says = f"the plans' probes are not those of {sync.method}"
+        yield Violation(field="plans", says=says, way_out="shardmeter.sync.laid(plan, sync), or a file")
+    if inner.blocks > 1 and scenario.assembled is None:
+        says = f"{sync.method} cuts the model into {inner.blocks} blocks, and no assembled model is named"
+        way_out = "model = families.block_of(whole, blocks), assembled = whole, or a file"
+        yield Violation(field="assembled", says=says, way_out=way_out)
+    refused = fault(sync, len(scenario.fleet.islands))
+    if refused is not None:
+        field, says, way_out = refused
+        yield Violation(field=f"plan.sync.{field}", says=says, way_out=way_out)
 
 
 def _words(sync: Sync) -> Iterator[Violation]:

@@ -59,6 +59,12 @@ def inner_of(sync: Sync) -> Inner:
     return found
 
 
+def alike(name: str) -> bool:
+    """Whether a method trains one model by backpropagation through all of it; those that end with several models say `SEVERAL`.
+    Raises UnknownName."""
+    return inner_of(defaults(name)) == Inner() and not getattr(method(name), "SEVERAL", False)
+
+
 def parts_of(cells: int, parts: int) -> tuple[tuple[int, ...], ...]:
     """The cells of every part of a model, dealt out in turn. Fewer cells than parts leave parts without any."""
     return tuple(tuple(range(part, cells, parts)) for part in range(min(parts, cells)))

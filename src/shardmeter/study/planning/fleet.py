@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
 from shardmeter.core.record import record
+from shardmeter.scenario.sync import under
 from shardmeter.scenario.used import among
-from shardmeter.specs import Choices, Scenario, Sync
+from shardmeter.specs import Choices, Inner, Scenario, Sync
 from shardmeter.study.planning import assignments, subsets
 from shardmeter.study.planning.assignments import Found
 from shardmeter.study.planning.kinds import Inside, Kind, Searches, batches_of, kinds_of
@@ -25,6 +26,7 @@ from shardmeter.study.planning.space import in_sequences
 from shardmeter.study.planning.syncs import Way, ways_of
 from shardmeter.study.planning.tally import Front
 from shardmeter.study.planning.team import Bound, Chosen, Team
+from shardmeter.sync import fault, inner_of
 
 MOST_WAYS = 100_000
 """Points of the synchronisation's axes that are searched."""
@@ -32,6 +34,7 @@ HINTS = 16
 """Choices of plans that are tried for what may be left out, which is a hint and no search."""
 NEIGHBOURHOODS = 64
 """Teams whose neighbours are tried where there are too many teams."""
+CELLS = "the method does not join so many islands"
 ALONE = Way(sync=Sync(), shape=(), legal=np.ones((), dtype=bool))
 """Of one island: there is nothing to synchronise."""
 
@@ -174,26 +177,54 @@ def search(
     goal, began = _goal(scenario, choices, tuple(objectives)), time.perf_counter()
     batch = batch_of(scenario, choices)
     joint = choices.joint
-    ways = ways_of(joint.sync, float(scenario.model.layers))
+    ways = ways_of(joint.sync, float(scenario.model.layers), max(joint.counts))
     _check_ways(ways)
-    most_cells = float(max(joint.counts))
-    besides = tuple(dict.fromkeys(one for way in ways for one in way.beside(most_cells))) if most_cells > 1 else (0.0,)
-    kinds = kinds_of(scenario)
-    searches = Searches(scenario, processes, progress, stop)
-    insides = []
-    for kind in kinds:
-        insides.append(searches.inside(kind, batches_of(scenario, kind, batch, joint.counts), besides, batch))
-        if not searches.whole:
+    joined, whole = Joined(goal=goal, most=most), True
+    insides: list[Inside] = []
+    without: list[tuple[Row, tuple[int, ...]]] = []
+    teams = 0
+    for one, some in _by_inner_step(scenario, ways):
+        searches, kinds = Searches(one, processes, progress, stop), kinds_of(one)
+        own = _insides(searches, kinds, some, batch, joint.counts)
+        insides += own
+        whole = whole and searches.whole and len(own) == len(kinds)
+        if not whole:
             break
-    found = _Teams(scenario, batch, tuple(insides), kinds, ways, goal, most, stop)
-    joined, whole = Joined(goal=goal, most=most), searches.whole and len(insides) == len(kinds)
-    if len(insides) == len(kinds):
-        whole = found.all_of(joint.counts, joined) and whole
+        found = _Teams(one, batch, tuple(own), kinds, some, goal, most, stop)
+        whole = found.all_of(joint.counts, joined)
+        teams += found.tried
+        if whole and joint.counts == (len(scenario.fleet.islands),):
+            without += found.without(joined)
     return Answer(
-        scenario=scenario, choices=choices, goal=goal, batch=batch, insides=tuple(insides), ways=ways, teams=found.tried,
-        joined=joined, without=found.without(joined) if whole and joint.counts == (len(scenario.fleet.islands),) else (),
+        scenario=scenario, choices=choices, goal=goal, batch=batch, insides=tuple(insides), ways=ways, teams=teams,
+        joined=joined, without=tuple(sorted(without, key=lambda one: one[0].value)),
         seconds=time.perf_counter() - began, whole=whole,
     )  # fmt: skip
+
+
+def _by_inner_step(scenario: Scenario, ways: Sequence[Way]) -> list[tuple[Scenario, tuple[Way, ...]]]:
+    """The ways by what a cell computes in an inner step, each with the scenario as its cells train it."""
+    groups: dict[Inner, list[Way]] = {}
+    for way in ways:
+        groups.setdefault(inner_of(way.sync), []).append(way)
+    return [(under(scenario, some[0].sync), tuple(some)) for some in groups.values()]
+
+
+def _insides(
+    searches: Searches, kinds: Sequence[Kind], ways: Sequence[Way], batch: float, counts: Sequence[int]
+) -> list[Inside]:
+    """What the search inside every kind comes to; fewer than the kinds where it was stopped."""
+    cells = float(max(counts))
+    blocks = inner_of(ways[0].sync).blocks
+    able = [way for way in ways if fault(way.sync, max(counts)) is None] if cells > 1 else []
+    besides = tuple(dict.fromkeys(one for way in able for one in way.beside(cells))) or (0.0,)
+    found: list[Inside] = []
+    for kind in kinds:
+        compared = [min(one, batch) for one in batches_of(searches.scenario, kind, batch * blocks, counts)]
+        found.append(searches.inside(kind, tuple(dict.fromkeys(compared)), besides, batch))
+        if not searches.whole:
+            break
+    return found
 
 
 def _goal(scenario: Scenario, choices: Choices, objectives: tuple[str, ...]) -> Goal:
@@ -234,6 +265,11 @@ class _Teams:
     tried: int = 0
     seen: dict[tuple[int, ...], Team] = field(default_factory=dict)
 
+    @property
+    def blocks(self) -> int:
+        """Parts of the model that islands train apart: alike for all its ways."""
+        return inner_of(self.ways[0].sync).blocks
+
     def kind(self, place: int) -> int:
         """Of an island."""
         return next(number for number, kind in enumerate(self.kinds) if place in kind.places)
@@ -246,7 +282,7 @@ class _Teams:
             islands, wan = self.scenario.fleet.islands, self.scenario.fleet.wan
             self.seen[places] = Team(
                 scenario=self.scenario, places=places, insides=tuple(self.insides[number] for number in used),
-                kind=tuple(used.index(number) for number in numbers), batch=self.batch,
+                kind=tuple(used.index(number) for number in numbers), batch=self.batch, blocks=self.blocks,
                 wan=None if wan is None else among(wan, [islands[at].name for at in places]),
             )  # fmt: skip
         return self.seen[places]
@@ -286,21 +322,28 @@ class _Teams:
                     return False
             if not joined.best < before:
                 break
-        whole = not joined.rows or self._try(joined.rows[0].team, joined, 1)
+        whole = not joined.rows or self._try(self.team(joined.rows[0].team.places), joined, 1)
         joined.bound = min(joined.bound, self._least_of_all())
         return whole
 
+    def _ways(self, team: Team) -> Sequence[Way]:
+        """How a team may be kept together. An island alone trains the whole model by itself, so that methods with another inner step
+        have no team of one."""
+        if len(team.places) == 1:
+            return (ALONE,) if inner_of(self.ways[0].sync) == Inner() else ()
+        return [way for way in self.ways if fault(way.sync, len(team.places)) is None]
+
     def _least(self, team: Team) -> float:
         """A value that no way of a team falls below."""
-        ways = self.ways if len(team.places) > 1 else (ALONE,)
-        return min(float(np.min(assignments.floor(Bound(team, way), self.goal, ()))) for way in ways)
+        found = [float(np.min(assignments.floor(Bound(team, way), self.goal, ()))) for way in self._ways(team)]
+        return min(found, default=math.inf)
 
     def _least_of_all(self) -> float:
         """A value that no team falls below: the inner steps of all islands, nothing sent; of costs, those of the cheapest island."""
         places = tuple(range(len(self.scenario.fleet.islands)))
         everyone = Team(
             scenario=self.scenario, places=places, insides=self.insides, batch=self.batch, wan=None,
-            kind=tuple(map(self.kind, places)),
+            kind=tuple(map(self.kind, places)), blocks=self.blocks,
         )  # fmt: skip
         whole = assignments.amount(self.scenario.run, self.batch)
         if self.goal.objectives[0] in ("time", "throughput"):
@@ -321,7 +364,7 @@ class _Teams:
         for members in subsets.classes(self.scenario, self.kind, everyone):
             team = self.team(tuple(at for at in everyone if at != members[-1]))
             other = Joined(goal=self.goal, most=1)
-            for way in self.ways if len(team.places) > 1 else (ALONE,):
+            for way in self._ways(team):
                 other.add(assignments.search(team, way, self.goal, 1, joined.best, HINTS), 0)
             if other.best < joined.best:
                 found.append((other.rows[0], members[-1:]))
@@ -330,7 +373,10 @@ class _Teams:
     def _try(self, team: Team, joined: Joined, each: int, leaves: int | None = None) -> bool:
         """One team under every way; False if it was stopped."""
         self.tried += 1
-        for way in self.ways if len(team.places) > 1 else (ALONE,):
+        ways = self._ways(team)
+        if (len(ways) < len(self.ways) and len(team.places) > 1) or not ways:
+            joined.rejected[CELLS] += sum(way.size for way in self.ways) - sum(way.size for way in ways)
+        for way in ways:
             if self.stop is not None and self.stop():
                 return False
             joined.add(assignments.search(team, way, self.goal, each, joined.bar, leaves), self.tried)

@@ -14,6 +14,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB
 from shardmeter.engine.fleet import Part
 from shardmeter.engine.sharing import IndivisibleBatch
+from shardmeter.scenario.choices import ANY
 from shardmeter.specs import Fleet, Scenario, Stack, Sync
 from shardmeter.study import course, intervals, islands, trust
 from shardmeter.study.planning import placements
@@ -25,7 +26,7 @@ from shardmeter.study.planning.placements import Placements
 from shardmeter.study.planning.plans import KWH, MOST_TOP, slower
 from shardmeter.study.planning.scenarios import plan_document, told
 from shardmeter.study.planning.search import Progress, Stop
-from shardmeter.study.planning.syncs import ALONE
+from shardmeter.study.planning.syncs import ALONE, OTHERS
 from shardmeter.study.predict import NO_COST, Prediction, predict
 from shardmeter.sync import method
 
@@ -81,6 +82,7 @@ class FleetRanked:
             "exposed_s": None if sync is None else sync["exposed_s"],
             "sent_bytes": None if sync is None else sync["sent_bytes"],
             "sent_bytes_per_step": sent,
+            "loss_effect": islands.loss_effect(whole),
             "sets_the_pace": critical.island.name,
             "waits_s": 0.0 if sync is None else max(one["wait_s"] for one in own),
             "memory_peak_gib": peak / GIB,
@@ -254,7 +256,9 @@ class FleetPlans:
             "nearest_miss": None if self.miss is None else self.miss.to_dict(goal),
             "without": [{"leaves_out": name, "saves": share} for name, share in self.without],
             "assumptions": [*self.scenario.assumptions, *self.assumed()],
-            "warnings": list(dict.fromkeys([*own, *(() if best is None else trust.warnings(best.scenario))])),
+            "warnings": list(
+                dict.fromkeys([*own, *self._unlike(), *(() if best is None else trust.warnings(best.scenario))])
+            ),
         }
 
     def placement(self) -> dict[str, Any] | None:
@@ -276,6 +280,14 @@ class FleetPlans:
             "islands": names, "global_batch": list(one.batches), "evaluated": one.evaluated, "feasible": one.feasible,
             "kept": len(one.tables), "fits": one.fits,
         }  # fmt: skip
+
+    def _unlike(self) -> tuple[str, ...]:
+        """That methods are compared which do not train the same way."""
+        found = dict.fromkeys(way.sync.method for way in self.found.ways if way.sync.method in OTHERS)
+        if not found:
+            return ()
+        says = "do not train one model by backpropagation: the same tokens teach them something else, and time alone does not compare them"
+        return (f"{', '.join(found)} {says}",)
 
     def assumed(self) -> list[str]:
         """What was chosen from, what was kept, what counts as a tie."""
@@ -300,6 +312,12 @@ class FleetPlans:
         ):
             found.append(
                 "plan.sync.sync_every as each method has it: longer rounds are always faster, and what they cost in loss is not counted"
+            )
+        if joint is not None and ANY in joint.sync.get("method", ()):
+            found.append(
+                "plan.sync.method any: those that train one model by backpropagation; others ("
+                + ", ".join(OTHERS)
+                + ") by name"
             )
         if self.placed is not None:
             found.append(
@@ -434,7 +452,7 @@ def scenario_of(found: Answer, row: Row) -> Scenario:
     plans = tuple(changed(table.plan, sync=sync) for table in team.tables(row.chosen))
     alone = len(plans) == 1
     return changed(
-        found.scenario, fleet=Fleet(islands=team.islands, wan=None if alone else team.wan), plan=plans[0],
+        team.scenario, fleet=Fleet(islands=team.islands, wan=None if alone else team.wan), plan=plans[0],
         plans=() if alone else plans, run=changed(found.scenario.run, global_batch=found.batch), choices=None,
     )  # fmt: skip
 

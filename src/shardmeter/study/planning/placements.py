@@ -14,6 +14,7 @@ import numpy as np
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.engine.sharing import IndivisibleBatch
+from shardmeter.scenario.sync import method_named
 from shardmeter.specs import Plan, Replica, Scenario
 from shardmeter.study.legal import checked
 from shardmeter.study.planning import groups
@@ -24,7 +25,7 @@ from shardmeter.study.planning.pipelines import SLACK, Choice, Lines
 from shardmeter.study.planning.search import Stop
 from shardmeter.study.planning.tally import Floats
 from shardmeter.study.predict import Prediction, predict
-from shardmeter.sync import round_of
+from shardmeter.sync import alike, round_of
 
 SCHEDULES = ("1f1b", "gpipe")
 """Of pipelines that are planned."""
@@ -113,6 +114,8 @@ def refuse(scenario: Scenario, objectives: Sequence[str]) -> None:
         (limits, "run", "a deadline or a budget", "leave both out"),
         (joint.counts != (len(scenario.fleet.islands),), "fleet.use", "leaves open which islands take part", "name them"),
         (bool(several), "plan.sync", f"several values of {', '.join(several)}", "say one"),
+        *((True, "plan.sync.method", f"{name} trains its islands apart", "one that trains one model by backpropagation")
+          for name in map(method_named, joint.sync.get("method", ())) if not alike(name)),
         *((True, f"plan.{name}", chosen, "leave it out") for name in said),
         (bool(unknown), "plan.schedule", f"{unknown} over islands is not planned", "1f1b or gpipe"),
         (any(dict(pins) != dict(choices.plan) for pins in joint.pins), "fleet.islands", "some have plans of their own",

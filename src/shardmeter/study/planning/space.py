@@ -260,16 +260,17 @@ def _plans(
         return words.pinned(choices, field, usual, everything)
 
     case = Case(model=scenario.model, island=island, plan=base, run=scenario.run, stack=stack)
-    sharding = of("sharding", *words.shardings(stack))
+    back = base.probes is None
+    sharding = of("sharding", *(one for one in words.shardings(stack) if back or one not in words.OF_GRADIENTS))
     arithmetic = {field: of(field, getattr(base, field)) for field in ARITHMETIC}
     parallel = of("sequence_parallel", True)
     chunked = of("async_tp", stack.async_tp)
     kinds = of("cp_kind", "ring")
-    reshard = of("reshard", True, False)
+    reshard = of("reshard", *((True, False) if back else (True,)))
     looped = itertools.product(
         sharding,
         reshard,
-        of("recompute", *words.POLICIES),
+        of("recompute", *(words.POLICIES if back else words.POLICIES[:1])),
         of("offload", ()),
         kinds,
         parallel,

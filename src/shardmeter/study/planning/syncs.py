@@ -16,7 +16,7 @@ from shardmeter.scenario.open_fleet import SYNC_WORDS
 from shardmeter.scenario.sync import fitting, method_named
 from shardmeter.specs import Replica, Sync
 from shardmeter.specs.plan import OUTER_STATES, SPLITS, TOPOLOGIES
-from shardmeter.sync import defaults, method, names, round_of
+from shardmeter.sync import alike, defaults, method, names, round_of
 
 NAMED = ("num_fragments", "blocks", "levels", "rank", "perturbations", "together", *SYNC_WORDS[1:])
 """Fields that loop: words, and what sets the length of an axis."""
@@ -24,6 +24,8 @@ NUMBERS = ("sync_every", "fragment_sync_delay", "fragment_update_alpha", "bits",
 """Axes of the mesh, in order."""
 ALONE = "every_step"
 """The method where none is said: the only one that trains as one island does."""
+OTHERS = tuple(name for name in names() if not alike(name))
+"""Methods that train something else than one model by backpropagation: never chosen where nobody asks for them by name."""
 TOO_LATE = "what is sent is applied before it is sent again"
 TOO_MANY = "a fragment is whole layers"
 EVERYTHING: dict[str, tuple[Any, ...]] = {
@@ -62,20 +64,21 @@ class Way:
         return tuple(dict.fromkeys((float(np.min(total)), float(np.max(total)))))
 
 
-def ways_of(said: Mapping[str, tuple[Any, ...]], layers: float) -> tuple[Way, ...]:
+def ways_of(said: Mapping[str, tuple[Any, ...]], layers: float, cells: int) -> tuple[Way, ...]:
     """Every method that may be chosen, with every combination of its words. A field that a method does not read is not varied
     with it. Raises UnknownName."""
     asked = said.get("method") or (ALONE,)
-    methods = [method_named(one) for one in asked if one != ANY] + ([*names()] if ANY in asked else [])
-    return tuple(way for name in dict.fromkeys(methods) for way in _of_method(name, said, layers))
+    usual = [name for name in names() if name not in OTHERS] if ANY in asked else []
+    methods = [method_named(one) for one in asked if one != ANY] + usual
+    return tuple(way for name in dict.fromkeys(methods) for way in _of_method(name, said, layers, cells))
 
 
-def _of_method(name: str, said: Mapping[str, tuple[Any, ...]], layers: float) -> Iterator[Way]:
+def _of_method(name: str, said: Mapping[str, tuple[Any, ...]], layers: float, cells: int) -> Iterator[Way]:
     fields = method(name).FIELDS
     own = defaults(name)
     single = {field: values[0] for field, values in said.items() if len(values) == 1}
     usual = {field: getattr(own, field) for field in (*NAMED, *NUMBERS)}
-    usual |= fitting(dict(method(name).DEFAULTS), single, layers)
+    usual |= fitting(dict(method(name).DEFAULTS), single, layers, cells)
 
     def of(field: str) -> tuple[Any, ...]:
         given = said.get(field, ()) if field in fields else ()

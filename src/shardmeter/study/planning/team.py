@@ -22,7 +22,7 @@ from shardmeter.specs import Island, Replica, Round, Scenario, Wan
 from shardmeter.strategies.precision import WIDTH
 from shardmeter.study.planning.kinds import Inside, Table
 from shardmeter.study.planning.syncs import Way
-from shardmeter.sync import round_of
+from shardmeter.sync import parts_of, round_of
 
 Chosen: TypeAlias = tuple[int, ...]
 """For every kind the place of its plan among its tables."""
@@ -65,6 +65,8 @@ class Team:
     batch: float
     """Sequences of an inner step."""
     wan: Wan | None
+    blocks: int = 1
+    """Parts of the model that its islands train apart, each with the whole batch."""
     known: dict[tuple[Chosen, str], tuple[Part, ...] | None] = field(default_factory=dict)
     curves: list[list[Curve]] = field(default_factory=list)
     """Of every plan of every kind."""
@@ -110,7 +112,22 @@ class Team:
         return self.known[key]
 
     def _parts(self, chosen: Chosen, split: str) -> tuple[Part, ...] | None:
-        tables, islands = self.tables(chosen), self.islands
+        shares: dict[int, float] = {}
+        try:
+            for group in parts_of(len(self.places), self.blocks):
+                shares |= zip(group, self._shares(group, chosen, split), strict=True)
+        except IndivisibleBatch:
+            return None
+        return tuple(
+            Part(island=island, plan=table.plan, run=changed(self.scenario.run, global_batch=shares[at]), cell=at,
+                 estimate=table.estimate(shares[at]))
+            for at, (island, table) in enumerate(zip(self.islands, self.tables(chosen), strict=True))
+        )  # fmt: skip
+
+    def _shares(self, group: Sequence[int], chosen: Chosen, split: str) -> tuple[float, ...]:
+        """Sequences of every island of those that share the batch. Raises IndivisibleBatch."""
+        everyone = self.tables(chosen)
+        tables, islands = [everyone[at] for at in group], [self.islands[at] for at in group]
         rows = [(id(i.accelerator), i.tiers, i.nodes, t.plan) for i, t in zip(islands, tables, strict=True)]
         alike = split == "equal" or all(row == rows[0] for row in rows)
 
@@ -118,15 +135,7 @@ class Team:
             return [[float(t.steps[t.at(b)]) for t, b in zip(tables, some, strict=True)] for some in batches]
 
         speeds = None if alike else ([peak(island) for island in islands], times)
-        try:
-            shares = parted(self.batch, [(t.unit, t.least) for t in tables], speeds, split)
-        except IndivisibleBatch:
-            return None
-        return tuple(
-            Part(island=island, plan=table.plan, run=changed(self.scenario.run, global_batch=share), cell=at,
-                 estimate=table.estimate(share))
-            for at, (island, table, share) in enumerate(zip(islands, tables, shares, strict=True))
-        )  # fmt: skip
+        return parted(self.batch, [(t.unit, t.least) for t in tables], speeds, split)
 
     def whole(self, chosen: Chosen, way: Way) -> Whole | None:
         """The round, for all numbers of a way at once; None where no whole micro-batches make up the batch."""
@@ -148,7 +157,7 @@ class Team:
         low, high = 0.0, max(curve.ends_by[-1] for curve in curves)
         for _ in range(BISECTIONS):
             middle = (low + high) / 2.0
-            if sum(count * curve.most(middle) for curve, count in counted) >= self.batch:
+            if sum(count * curve.most(middle) for curve, count in counted) >= self.batch * self.blocks:
                 high = middle
             else:
                 low = middle
@@ -160,7 +169,7 @@ class Team:
             inside.tables[chosen[at]].rate() if at < len(chosen) else max(table.rate() for table in inside.tables)
             for at, inside in enumerate(self.insides)
         ]
-        return sum(count * rate for count, rate in zip(self.counts, rates, strict=True))
+        return sum(count * rate for count, rate in zip(self.counts, rates, strict=True)) / self.blocks
 
 
 @dataclass(slots=True)

@@ -31,6 +31,8 @@ USUAL = ("none", "ddp", "zero1", "zero2", "fsdp")
 SCHEDULED: tuple[tuple[str, tuple[str, ...]], ...] = (("torchtitan", ("1f1b", "interleaved", "zb-v")),)
 """Pipeline schedules that a framework has beyond 1F1B and interleaved 1F1B. gpipe waits as long as 1f1b and keeps more."""
 PIPELINED = ("1f1b", "interleaved")
+OF_GRADIENTS = ("zero1", "zero2")
+"""Shardings of gradients and optimizer state, which a step without a backward has not."""
 POLICIES = ("none", "selective", "full")
 CHUNKS = (2, 3, 4, 5, 6, 7, 8)
 """Virtual stages that are tried: those that divide the layers of a stage, and powers of two."""

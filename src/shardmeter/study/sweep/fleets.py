@@ -13,23 +13,27 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 
-from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.errors import ShardMeterError, UnknownName
 from shardmeter.core.record import changed, stacked, structure
 from shardmeter.engine.fleet import Part, Whole, evaluate_fleet, joined
 from shardmeter.scenario.between import SyncInput
 from shardmeter.scenario.grammar import SYNC_ALIASES
 from shardmeter.scenario.parts import Findings
+from shardmeter.scenario.ranges import Axis
 from shardmeter.scenario.read import Document
-from shardmeter.scenario.sync import resolve_sync
+from shardmeter.scenario.sync import method_named, resolve_sync
 from shardmeter.scenario.together import reason
 from shardmeter.specs import Scenario, Sync
 from shardmeter.study import islands
 from shardmeter.study.sweep.figures import Column, Point
 from shardmeter.study.sweep.space import Space
+from shardmeter.sync import alike
 
 Rows = npt.NDArray[np.int64]
 SYNC = ("plan", "sync")
-SPLIT = "plan.sync.split"
+SPLIT, METHOD = "plan.sync.split", "plan.sync.method"
+INNER = tuple(f"plan.sync.{name}" for name in ("blocks", "levels", "rank", "perturbations", "together"))
+"""Fields of the synchronisation that may change what an inner step computes."""
 """The field of a synchronisation that changes inner steps: by it the batch is shared."""
 _KEPT = 256
 """Fleets whose inner steps are remembered."""
@@ -40,13 +44,8 @@ class Fleets:
 
     def __init__(self, space: Space) -> None:
         self.space = space
-        before = ".".join(SYNC) + "."
-        self.sync = [
-            at
-            for at, axis in enumerate(space.axes)
-            if all(name.startswith(before) and name != SPLIT for name in axis.fields)
-        ]
-        """Axes of the synchronisation alone."""
+        self.sync = [at for at, axis in enumerate(space.axes) if _of_the_round(axis)]
+        """Axes of the synchronisation that leave the islands' inner steps as they are."""
         self._inner: dict[Any, tuple[Part, ...]] = {}
 
     def points(self, rows: Rows, places: Sequence[Rows], status: Column, illegal: str) -> list[tuple[Rows, Point]]:
@@ -103,7 +102,8 @@ class Fleets:
             asked = SyncInput.model_validate(said)
         except ValidationError:
             return None
-        made = resolve_sync(asked, SYNC, None if fleet is None else float(fleet.model.layers), found)
+        cells = None if fleet is None else len(fleet.fleet.islands)
+        made = resolve_sync(asked, SYNC, None if fleet is None else float(fleet.model.layers), found, cells)
         try:
             found.stop()
         except ShardMeterError as error:
@@ -137,6 +137,23 @@ class Fleets:
             found = tuple(changed(part, estimate=e) for part, e in zip(whole.parts, whole.inner, strict=True))
             self._inner[key] = found
         return found
+
+
+def _of_the_round(axis: Axis) -> bool:
+    """Whether all fields of an axis are of the synchronisation, and change nothing of an inner step."""
+    before = ".".join(SYNC) + "."
+    if not all(name.startswith(before) and name not in (SPLIT, *INNER) for name in axis.fields):
+        return False
+    methods = [point[axis.fields.index(METHOD)] for point in axis.points] if METHOD in axis.fields else []
+    return all(_backward(str(word)) for word in methods)
+
+
+def _backward(word: str) -> bool:
+    """Whether a word means a method that trains one model by backpropagation; what means none is told of elsewhere."""
+    try:
+        return alike(method_named(word))
+    except UnknownName:
+        return True
 
 
 def _alike(syncs: Sequence[tuple[int, Sync]]) -> list[list[tuple[int, Sync]]]:

@@ -31,7 +31,13 @@ MFU = "MFU: full attention counted, causal hardware does half; HFU: recomputatio
 
 def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:
     """A `predict` JSON as a document; `title` names the question. `short` leaves out what was assumed."""
-    speed: list[Section | None] = [_speed(answer), *_probes(answer), *islands.sections(answer), _ledger(answer), *_bottleneck(answer)]
+    speed: list[Section | None] = [
+        _speed(answer),
+        *_probes(answer),
+        *islands.sections(answer),
+        _ledger(answer),
+        *_bottleneck(answer),
+    ]
     memory: list[Section | None] = [_memory(answer)]
     ways: list[Section | None] = [_ways(answer.get("way_out") or (), alone=not answer.get("sync"))]
     sections: list[Section | None] = [

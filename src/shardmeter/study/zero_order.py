@@ -49,7 +49,10 @@ def variance(model: Model, plan: Plan) -> Ratio:
     if one.whole:
         return spsa_variance(size, one.directions)
     return max(
-        (low_rank_variance(size, rows, columns, one.rank, one.members) for rows, columns, _ in matrices(sized(model, 1.0))),
+        (
+            low_rank_variance(size, rows, columns, one.rank, one.members)
+            for rows, columns, _ in matrices(sized(model, 1.0))
+        ),
         default=spsa_variance(size, one.members),
     )
 

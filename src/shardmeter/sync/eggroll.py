@@ -33,7 +33,7 @@ def inner(sync: Sync) -> Inner:
     )  # fmt: skip
 
 
-def effect(replica: Replica, sync: Sync) -> Effect:  # noqa: ARG001
+def effect(replica: Replica, sync: Sync) -> Effect:
     """One run is published that others can be compared with."""
     return Effect(
         basis="unknown",

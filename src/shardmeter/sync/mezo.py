@@ -3,7 +3,8 @@
 All cells know the seeds of the directions: what crosses is the loss of every probe, and each makes the same step from them.
 
 Bytes: 4 a probe, two probes a perturbation; every cell sends its own to all others (all-gather), whatever the size of the model.
-Period: every step. `split` says how the batch is shared among cells, `topology` and `hierarchical` how the losses pass.
+Period: every step. `split` says how the batch is shared among cells, `topology` and `hierarchical` how the losses
+    pass.
 Window: none: the step waits for the losses of all.
 Memory: that of inference: the weights, one layer at a time, no gradients, no optimizer state, nothing kept for a backward.
 Compute: 2 · `perturbations` forward passes over every sequence; the weights are moved in place three times for two probes.
@@ -30,12 +31,12 @@ def inner(sync: Sync) -> Inner:
     return Inner(probes=Probes(passes=passes, together=sync.together, directions=pairs))
 
 
-def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:  # noqa: ARG001
+def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:
     """Any number of cells; passes side by side are passes of a step."""
     return _probes.fault(sync)
 
 
-def effect(replica: Replica, sync: Sync) -> Effect:  # noqa: ARG001
+def effect(replica: Replica, sync: Sync) -> Effect:
     """Known for fine-tuning with prompts, where it comes close to backpropagation; of pre-training nothing is published."""
     return Effect(
         basis="unknown",
@@ -44,6 +45,6 @@ def effect(replica: Replica, sync: Sync) -> Effect:  # noqa: ARG001
     )
 
 
-def round_of(replica: Replica, sync: Sync) -> Round:  # noqa: ARG001
+def round_of(replica: Replica, sync: Sync) -> Round:
     """A step is a round: the losses of the probes."""
     return _probes.every_step(2.0 * sync.perturbations)

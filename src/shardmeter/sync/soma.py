@@ -3,7 +3,7 @@
 Nothing joins the experts in training: no weights, no gradients, no losses. A router, made before, sends every document to one of
 them; in use a few experts answer together.
 
-Bytes: none. Before training every cell gets its part of the data and the frozen embedding that all share; that is not counted.
+Bytes: none.
 Period: none: an expert never meets another.
 Window: none: nobody waits. The run lasts as long as its slowest expert; the others are let go when they are done.
 Memory: the weights of one expert and two moments of Adam, 8 bytes a parameter; no gradients, nothing kept for a backward.
@@ -14,8 +14,9 @@ Convergence: every expert sees an N-th of the tokens and of the model; its estim
     Published at 8.44M parameters in all: 1.76 nats a byte at N = 2 and 150 accelerator-hours, 1.68 at N = 256 and 41,900; one model
     by SPSA 2.00 to 2.11, by backpropagation 1.01 to 1.18.
 Source: SOMA 2026 (arXiv 2609.37899): 64 perturbations, batches of 64 sequences of 1,024 bytes.
-Leaves out: the router and its cost, the traffic of data before training, unequal parts of the data, the ensemble in use. `experts`
-    must be the number of cells: several experts in turn on one cell are not modelled.
+Leaves out: the router and its cost; what every cell gets before training, its part of the data and the frozen embedding that all
+    share; unequal parts of the data; the ensemble in use. `experts` must be the number of cells: several of them in turn on one
+    cell are not modelled.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from shardmeter.sync import _probes
 FIELDS = ("experts", "perturbations", "together")
 DEFAULTS: dict[str, object] = {"perturbations": 64.0, "split": "equal"}
 SOURCE = "soma2026"
+SEVERAL = True
+"""Whether training ends with several models."""
 
 
 def inner(sync: Sync) -> Inner:
@@ -46,7 +49,7 @@ def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:
     return _probes.fault(sync)
 
 
-def effect(replica: Replica, sync: Sync) -> Effect:  # noqa: ARG001
+def effect(replica: Replica, sync: Sync) -> Effect:
     """Losses of one size of model are published, at a few budgets: no law to go by."""
     return Effect(
         basis="unknown",
@@ -57,15 +60,14 @@ def effect(replica: Replica, sync: Sync) -> Effect:  # noqa: ARG001
     )
 
 
-def round_of(replica: Replica, sync: Sync) -> Round:  # noqa: ARG001
-    """A step of every expert on its own."""
-    experts = f"{replica.cells:g} experts of {replica.parameters:,.0f} parameters"
+def round_of(replica: Replica, sync: Sync) -> Round:
+    """A step is a round, and every cell takes it alone."""
     return Round(
         steps=1.0,
         pace="own",
-        progress=Progress(replicas=replica.cells, period=1.0, bits=0.0),
+        progress=Progress(replicas=1.0, bits=0.0),
         notes=(
-            f"{experts} are trained apart from one another, on equal parts of the data",
+            "every island trains an expert of its own, of the parameters that are named, on an equal part of the data",
             "data and the frozen embedding are handed out before training: not counted",
         ),
     )

@@ -32,12 +32,12 @@ def inner(sync: Sync) -> Inner:
     return Inner(probes=Probes(passes=passes, together=sync.together, moments=_probes.ADAM, directions=pairs))
 
 
-def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:  # noqa: ARG001
+def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:
     """Any number of cells; passes side by side are passes of a step."""
     return _probes.fault(sync)
 
 
-def effect(replica: Replica, sync: Sync) -> Effect:  # noqa: ARG001
+def effect(replica: Replica, sync: Sync) -> Effect:
     """One size is published, at one budget: no law to go by."""
     return Effect(
         basis="unknown",
@@ -47,6 +47,6 @@ def effect(replica: Replica, sync: Sync) -> Effect:  # noqa: ARG001
     )
 
 
-def round_of(replica: Replica, sync: Sync) -> Round:  # noqa: ARG001
+def round_of(replica: Replica, sync: Sync) -> Round:
     """A step is a round: the losses of the probes."""
     return _probes.every_step(2.0 * sync.perturbations)

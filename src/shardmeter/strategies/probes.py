@@ -109,12 +109,11 @@ def micro_batches(plan: Plan, passes: Count) -> Count:
 
 
 def losses(plan: Plan) -> Transfer | None:
-    """What ranks exchange at the end of a step: the sum of every pass's loss, or the loss of every member."""
+    """What ranks exchange at the end of a step: the sum of every pass's loss or, at low rank, the loss of every member."""
     if plan.probes is None:
         return None
-    dealt = not (isinstance(plan.probes.members, int | float) and plan.probes.members == 1)
     return Transfer(
-        label=LOSSES, collective="all_gather" if dealt else "all_reduce", size=plan.probes.losses * LOSS_WIDTH,
+        label=LOSSES, collective="all_reduce" if plan.probes.whole else "all_gather", size=plan.probes.losses * LOSS_WIDTH,
         axes=AXES, phase=OPTIMIZER, scope="step",
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from shardmeter.core.errors import Violation
 from shardmeter.core.record import record
-from shardmeter.engine import rules, rules_of_parts, rules_of_reference
+from shardmeter.engine import rules, rules_of_parts, rules_of_probes, rules_of_reference
 from shardmeter.engine.rules import Case
 from shardmeter.schedules import traits
 from shardmeter.specs import Island, Model, Plan, Run, Stack
@@ -318,6 +318,30 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         rule="a reference model is cut as the trained one is",
         slack=rules_of_reference.cut_slack,
         says=rules_of_reference.cut_says,
+    ),
+    Constraint(
+        name="probed_sharding",
+        rule="a step without a backward shards weights that it perturbs in place, and nothing else",
+        slack=rules_of_probes.sharding_slack,
+        says=rules_of_probes.sharding_says,
+    ),
+    Constraint(
+        name="probed_offload",
+        rule="a step without a backward keeps nothing that could lie on the host",
+        slack=rules_of_probes.offload_slack,
+        says=rules_of_probes.offload_says,
+    ),
+    Constraint(
+        name="probed_schedule",
+        rule="a pipeline without a backward only passes forward",
+        slack=rules_of_probes.schedule_slack,
+        says=rules_of_probes.schedule_says,
+    ),
+    Constraint(
+        name="members",
+        rule="every member of a population sees as many whole sequences",
+        slack=rules_of_probes.members_slack,
+        says=rules_of_probes.members_says,
     ),
 )
 """Every structural rule, in the order in which violations are listed."""

@@ -220,8 +220,8 @@ def tied_reduction(model: Model, plan: Plan) -> Transfer | None:
 
     Two ranks that exchange halves move as much as one send of the whole. Source: Narayanan 2021, released code. Devices on their
     own clocks sum nothing: there the head's copy is a matrix of its own (Qi 2024, released code), or the first device would
-    wait for the last."""
-    if not model.tied or folded(plan) or traits(plan.schedule).own_clock:
+    wait for the last. Without a backward there is none: both copies take the same step."""
+    if not model.tied or folded(plan) or traits(plan.schedule).own_clock or plan.probes is not None:
         return None
     size = model.vocab * model.hidden / plan.tp * WIDTH[plan.reduce_dtype]
     return Transfer(label="tied gradient", collective="send", size=size, axes=("pp",), phase=WEIGHT_GRAD, scope="step")
@@ -354,7 +354,7 @@ def _block(
             block=block, held=held, trained=trained, experts=experts, experts_trained=experts_trained, ops=tuple(ops),
             serial=serial, behind=behind, sharded=sharded, launches_forward=launches[0], launches_backward=launches[1],
             waits=(1.0, back * (1.0 + recompute.routes(policy))) if routed else (0.0, 0.0),
-            matrix_updates=optimizer.orthogonalisation(whole, plan) if layer else (),
+            matrix_updates=_matrix_updates(whole, plan, layer=layer),
             saved_flops=0.0 if plan.probes else _flops((op, 1.0) for op in whole) - _flops(needed),
         ),
         flops,
@@ -372,6 +372,13 @@ def _contrasted(work: BlockWork, model: Model, plan: Plan, width: Bytes) -> Bloc
 def _part(op: Compute, plan: Plan) -> Compute:
     """One rank's part of an operation."""
     return expert.shard(op, plan) if expert.is_routed(op) else tensor.shard(context.shard(op, plan), plan)
+
+
+def _matrix_updates(whole: tuple[Compute, ...], plan: Plan, *, layer: bool) -> tuple[Compute, ...]:
+    """Products of one update over a whole piece: of optimizers that look at matrices of layers, or the sum of perturbations."""
+    if plan.probes is not None:
+        return tuple(_part(op, plan) for op in probes.updates(whole, plan))
+    return optimizer.orthogonalisation(whole, plan) if layer else ()
 
 
 def _collectives(

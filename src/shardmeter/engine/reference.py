@@ -81,7 +81,7 @@ def frozen(plan: Plan) -> Plan:
     gathered = plan.gather_dtype if WIDTH[plan.gather_dtype] <= WIDTH[base] else base
     away = tuple(kind for kind in plan.offload if kind == "parameters")
     return changed(
-        plan, trainable=adapters.NOTHING, recompute="none", reshard=True, gather_dtype=gathered, offload=away, pp=1,
+        plan, trainable=adapters.NOTHING, probes=None, recompute="none", reshard=True, gather_dtype=gathered, offload=away, pp=1,
         virtual_stages=1, schedule="1f1b",
     )  # fmt: skip
 

@@ -69,8 +69,8 @@ def step(
         add.merged(hidden, {"parameter gather": gather.hidden, "gradient reduction": reduce.hidden}, 1.0)
     losses = probes.losses(plan)
     if losses is not None:
-        with under("losses of the probes"):
-            add.merged(exposed, {"losses of the probes": price.transfer(losses).seconds}, 1.0)
+        with under(probes.LOSSES):
+            add.merged(exposed, {probes.LOSSES: price.transfer(losses).seconds}, 1.0)
     updating, behind = update(work, pieces, price, plan, waited)
     add.merged(exposed, updating, 1.0)
     add.merged(hidden, behind, 1.0)

@@ -31,7 +31,7 @@ def update(
         return {"optimizer": 0.0 * shown, HOST: shown}, {HOST: behind}
     with under("optimizer"):
         seconds = price.streamed(demand.optimizer_traffic(*demand.largest_stage(work, plan), plan))
-        return {"optimizer": seconds + whole_matrices(work, price, plan)}, {}
+        return {"optimizer": seconds + matrices(work, price, plan)}, {}
 
 
 def _after(plan: Plan, stack: Stack) -> bool:
@@ -46,6 +46,23 @@ def _backward(layer: Piece, plan: Plan, contention: Ratio) -> Seconds:
     if parted(plan):
         return layer.times[WEIGHT_GRAD]
     return np.maximum(lasting(layer, plan, contention)[1], layer.copies.backward)
+
+
+def matrices(work: Work, price: Prices, plan: Plan) -> Seconds:
+    """What an update multiplies: products of whole matrices, or the sum of perturbations of low rank."""
+    return whole_matrices(work, price, plan) if plan.probes is None else _perturbations(work, price, plan)
+
+
+def _perturbations(work: Work, price: Prices, plan: Plan) -> Seconds:
+    """The products that add up the perturbations of a stage, on the one with most; sharded parameters are summed where they lie."""
+    most: Seconds = 0.0
+    for stage in work.stages:
+        seconds: Seconds = 0.0
+        for name, pieces in demand.contents(stage):
+            for op in work.blocks[name].matrix_updates:
+                seconds = seconds + float(pieces) * price.compute(op)
+        most = np.maximum(most, seconds)
+    return most / (data.shards(plan) if fsdp.applies(plan) else 1.0)
 
 
 def whole_matrices(work: Work, price: Prices, plan: Plan) -> Seconds:

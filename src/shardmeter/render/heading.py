@@ -26,7 +26,7 @@ def heading(scenario: Scenario) -> str:
     laid = plan_text(scenario.plan)
     more = len(plans) - 1
     laid = f"{laid} (and {more} more plan{'' if more == 1 else 's'})" if more else laid
-    joined = f" · {sync_text(scenario.plan.sync)}" if scenario.plans else ""
+    joined = f" · {sync_text(scenario.plan.sync)}" if scenario.plans or scenario.plan.probes is not None else ""
     return f"{scenario.model.name} on {fleet} · {laid}{joined} · {run} · {scenario.stack.name}"
 
 
@@ -43,7 +43,9 @@ def sync_text(sync: Sync) -> str:
     read = method(sync.method).FIELDS
     words = {
         "blocks": f"{sync.blocks} blocks",
-        "perturbations": f"{_count(sync.perturbations)} perturbations",
+        "perturbations": f"{_count(sync.perturbations)} {'member' if 'rank' in read else 'perturbation'}"
+        f"{'' if _is_one(sync.perturbations) else 's'}",
+        "together": f"{_count(sync.together)} together" if not _is_one(sync.together) else "",
         "sync_every": f"every {_count(sync.sync_every)} steps",
         "num_fragments": f"{sync.num_fragments} fragments" if sync.num_fragments > 1 else "",
         "levels": f"{sync.levels} levels",

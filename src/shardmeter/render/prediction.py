@@ -31,7 +31,13 @@ MFU = "MFU: full attention counted, causal hardware does half; HFU: recomputatio
 
 def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:
     """A `predict` JSON as a document; `title` names the question. `short` leaves out what was assumed."""
-    speed: list[Section | None] = [_speed(answer), *islands.sections(answer), _ledger(answer), *_bottleneck(answer)]
+    speed: list[Section | None] = [
+        _speed(answer),
+        *_probes(answer),
+        *islands.sections(answer),
+        _ledger(answer),
+        *_bottleneck(answer),
+    ]
     memory: list[Section | None] = [_memory(answer)]
     ways: list[Section | None] = [_ways(answer.get("way_out") or (), alone=not answer.get("sync"))]
     sections: list[Section | None] = [
@@ -112,6 +118,24 @@ def _speed(answer: Answer) -> Facts:
         ),
         caption=(MFU, *((f"Interval: {basis}",) if basis else ())),
     )
+
+
+def _probes(answer: Answer) -> tuple[Facts, ...]:
+    """Steps without a backward: their passes, and how noisy an estimate they make."""
+    found = answer.get("zero_order")
+    if not found:
+        return ()
+    beside = f"{found['together']:g} side by side" if found["together"] > 1.0 else ""
+    facts = (
+        Fact(label="forward passes", value=found["passes"], note="over every sequence" + (f", {beside}" if beside else "")),
+        Fact(label="losses compared", value=found["losses"], note="a step"),
+        Fact(
+            label="gradient variance", value=found["variance"], unit="×",
+            note=f"the squared gradient: {found['variance_text']}; a backward has none beside its batch's",
+        ),
+        *(() if answer.get("sync") else (Fact(label="loss", value="not known", note=f"{found['loss_basis']}: {found['loss_text']}"),)),
+    )  # fmt: skip
+    return (Facts(title="A step without a backward", facts=facts),)
 
 
 def _samples(answer: Answer) -> tuple[Fact, ...]:

@@ -113,6 +113,7 @@ class SyncInput(Input):
     rank: Rank | None = said("Rank of what is sent of a matrix, or of its perturbation.")
     perturbations: Probed | None = said("Directions in which a step without gradients is probed.")
     together: Probed | None = said("Passes that run side by side, each with weights of its own.")
+    experts: Probed | None = said("Models that are trained apart from one another; left out, one an island.")
 
 
 class LineInput(Input):

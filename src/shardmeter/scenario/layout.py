@@ -103,6 +103,10 @@ LOOKS_AT: dict[str, tuple[Path, ...]] = {
     "images": (("run", "seq_len"), ("model",)),
     "reference_stages": (("plan", "pp"), ("run", "reference")),
     "reference_family": (("run", "reference"), ("model",)),
+    "probed_sharding": (("plan", "sharding"), ("plan", "sync")),
+    "probed_offload": (("plan", "offload"), ("plan", "sync")),
+    "probed_schedule": (("plan", "schedule"), ("plan", "pp"), ("plan", "sync")),
+    "members": (*BATCH, ("plan", "sync")),
 }
 """What each structural rule looks at: it is not asked where a part of that was malformed."""
 LEFT_OVER = ("degrees", "global_batch", "interleaved_rounds", "unsharded", "experts")
@@ -236,11 +240,26 @@ def _say_what_is_ignored(said: dict[str, Any], plan: Plan, found: Findings) -> N
         "cp_kind": "cp = 1 cuts no sequence" if plan.cp == 1 else "",
         "sequence_parallel": "tp = 1 cuts no activations" if plan.tp == 1 else "",
         "offload_layers": "" if "activations" in plan.offload else "no activations are offloaded",
+        **_idle_without_backward(plan),
     }
-    usual = {"schedule": "1f1b"}
+    usual = {"schedule": "1f1b", "recompute": "none"}
     for name, why in idle.items():
         if why and name in said and said[name] != usual.get(name):
             found.warnings.append(f"plan.{name} changes nothing: {why}")
+
+
+def _idle_without_backward(plan: Plan) -> dict[str, str]:
+    """Fields that say something of a backward or of an optimizer, where there is neither."""
+    if plan.probes is None:
+        return {}
+    method = plan.sync.method
+    return {
+        "recompute": f"{method} keeps nothing for a backward",
+        "reduce_dtype": f"{method} reduces no gradients",
+        "optimizer": f"{method} brings its own step",
+        "master_dtype": f"{method} steps the weights themselves",
+        "reshard": "there is no backward to gather for",
+    }
 
 
 def _formats(own: dict[str, Any], stack: Stack, island: Island, found: Findings) -> None:

@@ -43,7 +43,7 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
         parts.island,
         parts.reference,
         found,
-        parts.sync if _alone(parts) else Sync(),
+        parts.sync if changes_steps(parts) else Sync(),
         is_open=is_open,
     )
     made = Scenario(
@@ -98,13 +98,10 @@ def _warn_of_one_island(parts: Parts) -> None:
     found, fleet = parts.found, parts.given.fleet
     if fleet is not None and fleet.wan is not None and fleet.wan.model_fields_set and len(parts.everyone) == 1:
         found.warnings.append("fleet.wan changes nothing: there is one island")
-    if parts.of_sync is not None:
-        found.violations += parts.of_sync.violations
-        found.unknown += parts.of_sync.unknown
-        found.assumptions += parts.of_sync.assumptions if _alone(parts) else []
-    if not _alone(parts):
-        check_cells(parts.sync, parts.assembled or parts.model, 1, False, found)
-    if parts.sync != Sync() and not _alone(parts):
+    check_method(parts)
+    if changes_steps(parts) and parts.of_sync is not None:
+        found.assumptions += parts.of_sync.assumptions
+    if parts.sync != Sync() and not changes_steps(parts):
         found.warnings.append("plan.sync changes nothing: there is one island")
     if () in (parts.said.get("placement") or {}).values():
         found.refuse(("plan", "placement"), "pp: auto, and there is one island", "leave it out")
@@ -112,7 +109,15 @@ def _warn_of_one_island(parts: Parts) -> None:
         found.warnings.append("plan.placement changes nothing: there is one island")
 
 
-def _alone(parts: Parts) -> bool:
+def check_method(parts: Parts) -> None:
+    """Note what is wrong with the way of synchronisation of a single island."""
+    if parts.of_sync is not None:
+        parts.found.violations += parts.of_sync.violations
+        parts.found.unknown += parts.of_sync.unknown
+    check_cells(parts.sync, parts.assembled or parts.model, 1, False, parts.found)
+
+
+def changes_steps(parts: Parts) -> bool:
     """Whether the method changes how a single island trains."""
     return inner_of(parts.sync).probes is not None
 

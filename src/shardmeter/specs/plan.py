@@ -56,6 +56,8 @@ class Sync:
     """Directions in which a step without gradients is probed."""
     together: Count = 1.0
     """Passes that run side by side, each with weights of its own."""
+    experts: Count = 0.0
+    """Models that are trained apart from one another; 0 = one a cell."""
 
 
 @record
@@ -72,6 +74,18 @@ class Probes:
     """Numbers kept a parameter for the update, fp32."""
     directions: Count = 1.0
     """Perturbations that an update adds up."""
+    members: Count = 1.0
+    """Perturbed models that the sequences of a step are dealt out to; 1 = every pass sees all of them."""
+
+    @property
+    def losses(self) -> Count:
+        """Numbers that a step compares: one a pass, or one a member."""
+        return self.passes * self.members
+
+    @property
+    def whole(self) -> bool:
+        """Whether the weights themselves are perturbed. Structure, not a number: a batch has one kind."""
+        return isinstance(self.rank, int | float) and self.rank == 0
 
 
 @record

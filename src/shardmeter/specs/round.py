@@ -66,6 +66,11 @@ class Round:
     notes: tuple[str, ...] = ()
     """What was derived or taken for granted, one sentence each: said among the assumptions."""
 
+    @property
+    def alone(self) -> bool:
+        """Whether cells never meet: each trains a model of its own, and the run lasts as long as the slowest."""
+        return self.pace == "own" and not self.crossings
+
 
 @record
 class Inner:

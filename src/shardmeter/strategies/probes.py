@@ -1,10 +1,12 @@
 """Steps without a backward: the loss is probed under perturbed weights, and a number a probe is all that ranks exchange (Spall 1992).
 
-A pass runs the forward of every layer and keeps nothing for a backward. Perturbations come from a seed that all ranks know, so
+A pass runs the forward of every layer and keeps nothing for a backward. Perturbations come from seeds that all ranks know, so
 that none crosses. `together` passes side by side have weights of their own: as many copies, as many times the products and the
-traffic, the launches of one. A perturbation of low rank is multiplied beside the weights, as an adapter is (Sarkar 2025).
-Leaves out: the generator's own arithmetic (it is hidden behind the traffic of what it perturbs), losses that are compared across
-ranks before all are there.
+traffic, the launches of one. A perturbation of low rank is multiplied beside the weights, as an adapter is, so that sequences of
+one micro-batch may each have their own (Sarkar 2025); the update is the product of all factors, made again on every rank.
+Leaves out: the generator's own arithmetic (a value a parameter and pass, beside 2 FLOPs a token); reading the factors of many
+sequences of a micro-batch; what perturbs matrices outside products (an embedding's lookup) at low rank; that the stages of a
+pipeline hand nothing back (their schedule charges an empty send: an upper bound).
 """
 
 from __future__ import annotations
@@ -13,16 +15,20 @@ import numpy as np
 
 from shardmeter.core.record import changed
 from shardmeter.core.units import Bytes, Count
-from shardmeter.families.operations import matmul, streamed
+from shardmeter.families.operations import FLOP_PER_MAC, matmul, streamed
 from shardmeter.specs.demands import FORWARD, OPTIMIZER, Compute, Transfer
 from shardmeter.specs.plan import Plan
 from shardmeter.strategies import precision
 
+LOSSES = "losses of the probes"
+"""The term of the ledger."""
+AXES = ("cp", "dp_shard", "dp_replicate", "pp")
+"""Over which they meet: parts of a batch, parts of a sequence, and stages of which the last one has them."""
 LOSS_WIDTH = 4.0
 """Bytes of one probe's loss."""
 MOMENT_WIDTH = 4.0
-ADDED = (6.0, 0.0)
-"""Bytes per element to add a low-rank product to its layer's: both read, one written."""
+ADDED = (2.0, 0.0)
+"""Bytes per element to add a low-rank product to its layer's: what is there is read (the product writes the sum)."""
 NUMBERS_MOVED = 2.0
 """A number is read and written."""
 IN_PLACE = 3.0
@@ -33,9 +39,9 @@ def applied(ops: tuple[Compute, ...], plan: Plan) -> tuple[Compute, ...]:
     """The operations of a block for `together` passes at once, with the products of a low-rank perturbation beside the weights'."""
     if plan.probes is None:
         return ops
-    times, rank = plan.probes.together, plan.probes.rank
-    beside = () if isinstance(rank, float) and rank == 0.0 else _beside(ops, rank)
-    return tuple(_times(op, times) for op in (*ops, *beside) if op.phase == FORWARD)
+    one = plan.probes
+    beside = () if one.whole else _beside(ops, one.rank)
+    return tuple(_times(op, one.together) for op in (*ops, *beside) if op.phase == FORWARD)
 
 
 def _times(op: Compute, times: Count) -> Compute:
@@ -45,15 +51,55 @@ def _times(op: Compute, times: Count) -> Compute:
     return changed(op, **more)
 
 
+ROWS = {"n": "n", "k": "m", "expert n": "expert n", "expert k": "expert m"}
+"""How the weight of a product is divided → which dimension of its perturbation shrinks."""
+CUT = {
+    "n": ("none", "column", "heads"),
+    "k": ("row", "none", "none"),
+    "expert n": ("none", "expert column", "expert inner"),
+    "expert k": ("expert row", "none", "expert rows"),
+}
+"""How the weight of a product is divided → how both factors of its perturbation are, and their sum."""
+
+
+def _perturbed(ops: tuple[Compute, ...]) -> tuple[Compute, ...]:
+    """The products whose weights are perturbed: all with a weight."""
+    return tuple(op for op in ops if op.kind == "gemm" and op.phase == FORWARD and not op.split.startswith("batch"))
+
+
 def _beside(ops: tuple[Compute, ...], rank: Count) -> tuple[Compute, ...]:
     """For every linear product m × k by k × n: m × k by k × r, that by r × n, and their sum."""
     found: list[Compute] = []
-    for op in ops:
-        if op.kind == "gemm" and op.phase == FORWARD and not op.split.startswith("batch"):
-            narrow = np.minimum(rank, np.minimum(op.k, op.n))
-            found += matmul("perturbation", op.m, op.k, narrow, "none", op.repeats)
-            found += matmul("perturbation", op.m, narrow, op.n, "none", op.repeats)
-            found += streamed("perturbation", op.m * op.n * op.repeats, *ADDED, "none")
+    for op in _perturbed(ops):
+        down, up, added = CUT.get(op.split, ("none", "none", "none"))
+        narrow = _narrow(op, rank)
+        pair = (
+            *matmul("perturbation", op.m, op.k, narrow, down, op.repeats),
+            *matmul("perturbation", op.m, narrow, op.n, up, op.repeats),
+        )
+        found += (changed(one, serial=op.serial, launches=op.serial) for one in pair)
+        found += streamed("perturbation", op.m * op.n * op.repeats, *ADDED, added)
+    return tuple(found)
+
+
+def _narrow(op: Compute, rank: Count) -> Count:
+    """The rank of a perturbation, no more than its matrix has."""
+    return np.minimum(rank, np.minimum(op.k, op.n))
+
+
+def updates(ops: tuple[Compute, ...], plan: Plan) -> tuple[Compute, ...]:
+    """Products that add up the perturbations of low rank of one piece: k × r·members by r·members × n of every matrix."""
+    if plan.probes is None or plan.probes.whole:
+        return ()
+    found: list[Compute] = []
+    for op in _perturbed(ops):
+        deep = _narrow(op, plan.probes.rank) * plan.probes.directions
+        found.append(
+            Compute(
+                label="sum of perturbations", kind="gemm", phase=OPTIMIZER, split=ROWS.get(op.split, "none"), m=op.k, n=op.n, k=deep,
+                repeats=op.repeats / op.serial, flops=FLOP_PER_MAC * op.k * op.n * deep * op.repeats / op.serial,
+            )
+        )  # fmt: skip
     return tuple(found)
 
 
@@ -63,12 +109,12 @@ def micro_batches(plan: Plan, passes: Count) -> Count:
 
 
 def losses(plan: Plan) -> Transfer | None:
-    """What ranks that see different sequences exchange: a loss for every pass."""
+    """What ranks exchange at the end of a step: the sum of every pass's loss or, at low rank, the loss of every member."""
     if plan.probes is None:
         return None
     return Transfer(
-        label="losses of the probes", collective="all_reduce", size=plan.probes.passes * LOSS_WIDTH,
-        axes=("dp_shard", "dp_replicate"), phase=OPTIMIZER, scope="step",
+        label=LOSSES, collective="all_reduce" if plan.probes.whole else "all_gather", size=plan.probes.losses * LOSS_WIDTH,
+        axes=AXES, phase=OPTIMIZER, scope="step",
     )  # fmt: skip
 
 
@@ -82,7 +128,7 @@ def traffic(plan: Plan) -> Bytes:
         return 0.0
     one, width = plan.probes, precision.recipe(plan.precision).width
     update = NUMBERS_MOVED * (width + MOMENT_WIDTH * one.moments)
-    if not (isinstance(one.rank, float) and one.rank == 0.0):
+    if not one.whole:
         return update
     alone = np.less_equal(one.together, 1.0)
     return update + width * NUMBERS_MOVED * one.passes * np.where(alone, IN_PLACE / 2.0, 1.0)
@@ -95,6 +141,6 @@ def kept(plan: Plan) -> Bytes:
 
 def copies(plan: Plan) -> Count:
     """Perturbed copies of the weights that lie beside them: none in place, none of low rank."""
-    if plan.probes is None or not (isinstance(plan.probes.rank, float) and plan.probes.rank == 0.0):
+    if plan.probes is None or not plan.probes.whole:
         return 0.0
     return np.where(np.less_equal(plan.probes.together, 1.0), 0.0, plan.probes.together)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from shardmeter.core.units import Bytes, Number
+from shardmeter.core.units import Bytes, Number, Seconds
+from shardmeter.engine import add
 from shardmeter.engine.fleet import Part, Whole
 from shardmeter.physics import money
 from shardmeter.specs.scenario import Scenario
@@ -25,18 +26,16 @@ def course(scenario: Scenario, whole: Whole) -> dict[str, Any] | None:
     if float(e.tokens) == 0.0:
         return None
     if steps is None and run.tokens is not None:
-        steps = run.tokens / e.tokens
+        steps = run.tokens / step_tokens(whole)
     if steps is None:
         return None
-    duration = money.run_time(steps, e.step_time)
-    terms = [
-        {"term": label, "usd": _known(usd), "basis": basis} for label, usd, basis in charges(whole, steps, duration)
-    ]
+    duration, held = durations(whole, steps)
+    terms = [{"term": label, "usd": _known(usd), "basis": basis} for label, usd, basis in charges(whole, steps)]
     known = all(term["usd"] is not None for term in terms)
     return {
         "wall_clock_s": float(duration),
-        "gpu_hours": float(duration * e.gpus) / HOUR,
-        "tokens": float(steps * e.tokens),
+        "gpu_hours": float(held) / HOUR,
+        "tokens": float(steps * step_tokens(whole)),
         "steps": float(np.ceil(steps)),  # the last one may be partial
         "goodput": None,
         "cost_usd": sum(term["usd"] for term in terms) if known else None,
@@ -47,9 +46,38 @@ def course(scenario: Scenario, whole: Whole) -> dict[str, Any] | None:
     }
 
 
-def charges(whole: Whole, steps: Number, duration: Number) -> list[tuple[str, Number, str]]:
+def step_tokens(whole: Whole) -> Number:
+    """Tokens that a step adds to a run: those that count or, of models that are trained apart, those of a step of each."""
+    return add.folded(part.estimate.tokens for part in whole.parts) if _is_apart(whole) else whole.estimate.tokens
+
+
+def durations(whole: Whole, steps: Number) -> tuple[Seconds, Seconds]:
+    """(wall clock, that of every accelerator added up) of a run of so many steps. Models that are trained apart let their island
+    go when they are done: the slowest one sets the wall clock."""
+    if not _is_apart(whole):
+        lasts = money.run_time(steps, whole.estimate.step_time)
+        return lasts, lasts * whole.estimate.gpus
+    own = _own(whole, steps)
+    return np.maximum.reduce(own), add.folded(
+        lasts * part.estimate.gpus for lasts, part in zip(own, whole.parts, strict=True)
+    )
+
+
+def _is_apart(whole: Whole) -> bool:
+    return whole.round is not None and whole.round.alone
+
+
+def _own(whole: Whole, steps: Number) -> list[Seconds]:
+    """Seconds that each island is needed for a run of so many steps."""
+    if _is_apart(whole):
+        return [money.run_time(steps, part.estimate.step_time) for part in whole.parts]
+    return [money.run_time(steps, whole.estimate.step_time)] * len(whole.parts)
+
+
+def charges(whole: Whole, steps: Number) -> list[tuple[str, Number, str]]:
     """What a run of so many steps costs: (term, USD, basis); NaN where no price is known. Numbers may be arrays."""
-    found = [_rent(part, duration, alone=len(whole.parts) == 1) for part in whole.parts]
+    lasts = _own(whole, steps)
+    found = [_rent(part, own, alone=len(lasts) == 1) for part, own in zip(whole.parts, lasts, strict=True)]
     sent, cost = islands.egress(whole)
     if np.any(np.greater(sent, 0.0)) or np.any(np.isnan(sent)):
         known = np.all(np.isfinite(cost))

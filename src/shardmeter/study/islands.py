@@ -10,6 +10,7 @@ from shardmeter.core.units import GIB, Number
 from shardmeter.engine.fleet import Part, Whole
 from shardmeter.specs.round import Round
 from shardmeter.specs.scenario import Scenario
+from shardmeter.study import zero_order
 
 WAITS_FOR_NOBODY = "own"
 """Pace of methods without a common step."""
@@ -94,6 +95,7 @@ def synchronisation(whole: Whole, scenario: Scenario) -> dict[str, Any] | None:
             )
         ],
         "progress": _progress(round_),
+        "variance": None if scenario.plan.probes is None else _plain(zero_order.variance(scenario.model, scenario.plan)),
         "loss_effect": loss_effect(whole),
     }  # fmt: skip
 

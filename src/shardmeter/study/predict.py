@@ -12,7 +12,7 @@ from shardmeter.engine.fleet import Whole, evaluate_fleet, refolded
 from shardmeter.families import active_parameters, parameters, sample
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.scenario import Scenario
-from shardmeter.study import islands, relief_islands, trust
+from shardmeter.study import islands, relief_islands, trust, zero_order
 from shardmeter.study.causes import cause_of, causes
 from shardmeter.study.course import course, unpriced
 from shardmeter.study.relief import Outcome, advice, batch_unsaid, relief, ways_out
@@ -103,6 +103,7 @@ class Prediction:
             "memory": self._memory(),
             "islands": islands.entries(self.whole),
             "sync": islands.synchronisation(self.whole, self.scenario),
+            "zero_order": zero_order.answer(self.scenario, self.whole),
             "ledger": [
                 {
                     "term": t.label,

@@ -167,5 +167,6 @@ def one_island(scenario: Scenario, name: str) -> Scenario:
     part = _whole(scenario).parts[names.index(name)]
     if any(name in cell for axis, cells in scenario.plan.placement for cell in cells if axis != "dp_replicate"):
         raise BadScenario(f"the step of {name} crosses islands, which is not drawn: leave plan.placement out")
-    plan = changed(part.plan, sync=Sync(), placement=())
+    alone = part.plan.sync if part.plan.probes is not None else Sync()
+    plan = changed(part.plan, sync=alone, placement=())
     return changed(scenario, fleet=Fleet(islands=(part.island,)), plan=plan, plans=(), run=part.run)

@@ -12,7 +12,7 @@ Compute: 2 · `perturbations` forward passes over every sequence; the weights ar
 Convergence: one step of the whole batch, of a gradient whose variance grows with the effective rank of the model over
     `perturbations` (Malladi 2023 §4; (d − 1)/perturbations for a plain estimator). Published for fine-tuning only.
 Source: Malladi 2023, Algorithm 1.
-Leaves out: momentum and Adam variants; batches of which the two probes see unlike sequences.
+Leaves out: momentum and Adam variants (that is spsa); batches of which the two probes see unlike sequences.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ SOURCE = "malladi2023"
 
 def inner(sync: Sync) -> Inner:
     """Two forward passes a perturbation."""
-    return Inner(
-        probes=Probes(
-            passes=2.0 * sync.perturbations, together=sync.together, directions=sync.perturbations
-        )
-    )  # fmt: skip
+    passes, pairs = 2.0 * sync.perturbations, sync.perturbations
+    return Inner(probes=Probes(passes=passes, together=sync.together, directions=pairs))
+
+
+def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:
+    """Any number of cells; passes side by side are passes of a step."""
+    return _probes.fault(sync)
 
 
 def effect(replica: Replica, sync: Sync) -> Effect:
@@ -45,4 +47,4 @@ def effect(replica: Replica, sync: Sync) -> Effect:
 
 def round_of(replica: Replica, sync: Sync) -> Round:
     """A step is a round: the losses of the probes."""
-    return _probes.every_step(sync, 2.0 * sync.perturbations)
+    return _probes.every_step(2.0 * sync.perturbations)

@@ -11,17 +11,18 @@ from shardmeter.engine.add import CAUSES
 from shardmeter.engine.layer import EXCHANGE, HOST
 from shardmeter.engine.timeline.rank import GATHER, REDUCE
 from shardmeter.engine.timeline.simulate import Task, Timeline
+from shardmeter.strategies.probes import LOSSES
 
 BUBBLE, SENDS = "pipeline bubble", "stage sends"
 WAITED = {
     "gather": GATHER, "update": GATHER, "scatter": REDUCE, "replicate": REDUCE, "send": SENDS, "tied": "tied matrix",
     "launch": "launch overhead", "software": "software", "exchange": EXCHANGE, "copies": REDUCE, "optimizer": "optimizer",
-    "copy to host": HOST, "copy from host": HOST, "host update": HOST,
+    "copy to host": HOST, "copy from host": HOST, "host update": HOST, "losses": LOSSES,
 }  # fmt: skip
 """For each kind of task the term of whoever waits for it; a serial collective names its own."""
 
 CHAINED = frozenset(
-    {"software", "optimizer", "host update", "copy to host", "copy from host", "copies", "tied", "serial"}
+    {"software", "optimizer", "host update", "copy to host", "copy from host", "copies", "tied", "losses", "serial"}
 )
 """Kinds that stand in a row: who waits for one has waited for what it waited for."""
 

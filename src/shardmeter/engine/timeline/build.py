@@ -28,6 +28,7 @@ from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
+from shardmeter.strategies import probes
 
 WAYS = ("forward", "backward")
 NORMAL = NormalDist()
@@ -142,8 +143,8 @@ def _turns(
 
 
 def _close(program: Program, ranks: Sequence[Rank], case: Case) -> list[list[int]]:
-    """After the last turns: reductions, the tied matrix, the copies of the model, the norm over all stages, the optimizer, the
-    software's own time. What each rank's next step waits for; on their own clocks ranks wait for no norm and no other."""
+    """After the last turns: reductions, the tied matrix, the copies of the model, losses, the norm over all stages, the optimizer,
+    the software's own time. What each rank's next step waits for; on their own clocks ranks wait for no norm and no other."""
     ends = [rank.finish() for rank in ranks]
     if case.work.tied is not None:
         tied = case.price.transfer(case.work.tied)
@@ -157,6 +158,13 @@ def _close(program: Program, ranks: Sequence[Rank], case: Case) -> list[list[int
             case.price.transfer(transfer), mirrored[at], "sum both copies' gradients", "copies", REDUCE
         )
         ends[at] = [*ends[at], *moved]
+    compared = probes.losses(case.plan)
+    if compared is not None:
+        charge = case.price.transfer(compared)
+        ends = [
+            [*mine, *rank.move(charge, mine, "compare losses", "losses", probes.LOSSES)]
+            for rank, mine in zip(ranks, ends, strict=True)
+        ]
     own = len(ranks) > 1 and traits(case.plan.schedule).own_clock
     together = [task for mine in ends for task in mine]
     norm = [] if own else [program.add("gradient norm", ranks[0].streams["host"], 0.0, together)]

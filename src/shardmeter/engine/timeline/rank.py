@@ -13,7 +13,7 @@ from shardmeter.engine.layer import EXCHANGE, HOST
 from shardmeter.engine.price import Charge
 from shardmeter.engine.timeline.cost import Case, Cost, cost, units
 from shardmeter.engine.timeline.simulate import Program
-from shardmeter.engine.update import whole_matrices
+from shardmeter.engine.update import matrices
 from shardmeter.families.operations import is_end
 from shardmeter.schedules import Op
 from shardmeter.strategies import data, fsdp
@@ -103,7 +103,7 @@ class Rank:
         if self.on_host:
             return 0.0
         traffic = demand.optimizer_traffic(*demand.owned(case.work, case.plan, stages, self.part), case.plan)
-        return float(case.price.streamed(traffic) + whole_matrices(case.work, case.price, case.plan))
+        return float(case.price.streamed(traffic) + matrices(case.work, case.price, case.plan))
 
     def update(self, after: Sequence[int], order: Iterable[int]) -> None:
         """Begin a step: gather the parameters that the optimizer has updated, unit by unit in the order of their use, which for

@@ -17,7 +17,7 @@ from shardmeter.physics import money
 from shardmeter.specs import Island, Plan, Run
 from shardmeter.specs.estimate import Estimate
 from shardmeter.study.causes import main_cause
-from shardmeter.study.course import charges
+from shardmeter.study.course import charges, durations, step_tokens
 from shardmeter.study.islands import nobody_waits
 
 HOUR = 3600.0
@@ -54,9 +54,14 @@ class Point:
         return np.stack([self.wide(term.seconds) for term in self.estimate.terms])
 
     @property
+    def tokens(self) -> Number:
+        """Tokens that a step adds to the run."""
+        return self.estimate.tokens if self.whole is None else step_tokens(self.whole)
+
+    @property
     def steps(self) -> Number | None:
         """Steps of the run; None where neither steps nor tokens are said, NaN where no token of a step counts."""
-        tokens = self.estimate.tokens
+        tokens = self.tokens
         if self.run.steps is not None:
             return self.run.steps if self.whole is None else np.where(np.equal(tokens, 0.0), np.nan, self.run.steps)
         if self.run.tokens is None:
@@ -84,11 +89,15 @@ def _whole_steps(point: Point) -> Number | None:
 
 def _duration(point: Point) -> Number | None:
     steps = point.steps
+    if steps is not None and point.whole is not None:
+        return durations(point.whole, steps)[0]
     return None if steps is None else money.run_time(steps, point.estimate.step_time)
 
 
 def _gpu_hours(point: Point) -> Number | None:
-    duration = _duration(point)
+    steps, duration = point.steps, _duration(point)
+    if steps is not None and point.whole is not None:
+        return durations(point.whole, steps)[1] / HOUR
     return None if duration is None else duration * point.estimate.gpus / HOUR
 
 
@@ -97,7 +106,7 @@ def _cost(point: Point) -> Number | None:
     if steps is None or duration is None:
         return None
     if point.whole is not None:
-        return sum(usd for _, usd, _ in charges(point.whole, steps, duration))
+        return sum(usd for _, usd, _ in charges(point.whole, steps))
     return None if price is None else money.rent(point.estimate.gpus, duration, price)
 
 
@@ -123,7 +132,7 @@ def _busy(whole: Whole, round_: Folded) -> Any:
 
 def _tokens(point: Point) -> Number | None:
     steps = point.steps
-    return None if steps is None else steps * point.estimate.tokens
+    return None if steps is None else steps * point.tokens
 
 
 def _term(point: Point) -> Column:

@@ -32,7 +32,7 @@ from shardmeter.sync import alike
 Rows = npt.NDArray[np.int64]
 SYNC = ("plan", "sync")
 SPLIT, METHOD = "plan.sync.split", "plan.sync.method"
-INNER = tuple(f"plan.sync.{name}" for name in ("blocks", "levels", "rank", "perturbations", "together"))
+INNER = tuple(f"plan.sync.{name}" for name in ("blocks", "levels", "rank", "perturbations", "together", "experts"))
 """Fields of the synchronisation that may change what an inner step computes."""
 """The field of a synchronisation that changes inner steps: by it the batch is shared."""
 _KEPT = 256

@@ -25,7 +25,7 @@ from shardmeter.scenario.named import named_files
 from shardmeter.scenario.override import apply_overrides, placed
 from shardmeter.scenario.parts import Findings, Rows
 from shardmeter.scenario.ranges import Axis, Over, axes
-from shardmeter.scenario.resolve import read_parts, resolve
+from shardmeter.scenario.resolve import changes_steps, check_method, read_parts, resolve
 from shardmeter.scenario.tables import KINDS
 from shardmeter.scenario.together import Array, numbers, reason
 from shardmeter.study.sweep.figures import DEFAULT, FIGURES
@@ -126,6 +126,8 @@ class Space:
         found = Findings(self.at(places))
         try:
             made = read_parts(found, self.rows)
+            if made.is_one and changes_steps(made):
+                check_method(made)
             found.stop()
         except ShardMeterError as error:
             return reason(error)

@@ -1,0 +1,96 @@
+"""Blocks on islands, the whole output in one traversal of the stack: Spheroid BlockTrain (arXiv 2606.24722).
+
+Every block was trained alone as a denoiser of its own band of noise. To serve, the positions of the prompt and of the output pass
+block after block, all at once: their activations cross from host to host once. Attention sees every position, as in a denoiser. The
+abstract alone was read; that a prompt passes with the output, and that all positions see one another, is taken from the objective.
+Leaves out: blocks that are served by several hosts at once, embeddings of noise levels, outputs that end early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardmeter.core.units import Bytes, Count, Seconds
+from shardmeter.engine.inference import cut
+from shardmeter.engine.inference.fold import DELAY, WIRE, served, summed, together
+from shardmeter.engine.inference.lines import TOKEN, Hop, hop, row
+from shardmeter.engine.inference.pipeline import spread
+from shardmeter.engine.inference.servers import Server, Share, held
+from shardmeter.engine.layer import Ledger
+from shardmeter.engine.links import Links
+from shardmeter.specs import MemoryTerm
+from shardmeter.specs.serving import Host, Served, Serving
+
+
+def block_train(servers: Sequence[Server], links: Links | None, asked: Serving) -> Served:
+    """Serve over all islands, `asked.blocks` equal blocks in a row; several on one host where there are fewer hosts."""
+    model, positions = servers[0].model, asked.prompt + asked.output
+    size = asked.batch * positions * model.hidden * servers[0].price.width
+    answer = TOKEN * asked.batch * asked.output
+    again = asked.traversals - 1.0
+    order = row(links, len(servers), ((size, asked.traversals),), ((answer, 1.0), (size, again)))
+    own, shares, blocks = [servers[at] for at in order], *_held([servers[at] for at in order], asked)
+    stages = [_stage(one, share, asked, positions) for one, share in zip(own, shares, strict=True)]
+    there = [hop(links, a, b, size, cold=True) for a, b in zip(order, order[1:], strict=False)]
+    back = hop(links, order[-1], order[0], answer, cold=False)
+    round_again = hop(links, order[-1], order[0], size, cold=False)
+    ledger = together(
+        *((stage, asked.traversals) for stage in stages), (_crossed(there), asked.traversals), (_crossed([back]), 1.0),
+        (_crossed([round_again]), again),
+    )  # fmt: skip
+    works = [asked.traversals * summed(stage) for stage in stages]
+    busy: list[tuple[str, Seconds]] = [
+        (f"host {one.island.name}", work / one.copies) for one, work in zip(own, works, strict=True)
+    ]
+    busy += [
+        (f"line {a.island.name} → {b.island.name}", asked.traversals * one.busy)
+        for a, b, one in zip(own, own[1:], there, strict=False)
+    ]
+    if len(own) > 1:
+        busy.append((f"line {own[-1].island.name} → {own[0].island.name}", back.busy + again * round_again.busy))
+
+    def hosts(groups: Count) -> list[Host]:
+        rows = zip(own, shares, blocks, works, strict=True)
+        return [_host(one, share, count, asked, work) for one, share, count, work in rows]
+
+    whole = summed(ledger)
+    return served(asked, ledger, whole, whole / asked.output, busy, hosts, (f"blocks pass {_way(own)}",))
+
+
+def _way(own: Sequence[Server]) -> str:
+    return " → ".join(one.island.name for one in own)
+
+
+def _held(own: Sequence[Server], asked: Serving) -> tuple[tuple[Share, ...], tuple[int, ...]]:
+    """What each host holds, and how many blocks that is: by speed and memory where there are fewer hosts than blocks."""
+    parts = cut.even(len(cut.layers(own[0].model)), asked.blocks)
+    blocks = spread(own, asked, asked.blocks, lambda one, share: _memory(one, share, asked)[1])
+    counts, first = [], 0
+    for count in blocks:
+        counts.append(sum(parts[first : first + count]))
+        first += count
+    return cut.shares(own[0].model, counts), blocks
+
+
+def _stage(one: Server, share: Share, asked: Serving, positions: Count) -> Ledger:
+    """Seconds of a host for all positions; the head only for those of the output."""
+    own = one.passed(asked.batch, positions, positions, seen_whole=True)
+    head = one.passed(asked.batch, asked.output, asked.output) if share.head else None
+    return held(share, own, head)
+
+
+def _host(one: Server, share: Share, blocks: int, asked: Serving, work: Seconds) -> Host:
+    memory, peak = _memory(one, share, asked)
+    return Host(
+        name=one.island.name, accelerator=one.island.accelerator.name, accelerators=one.plan.tp, copies=one.copies,
+        layers=share.count, blocks=blocks, busy=work, memory=memory, peak=peak, limit=one.island.accelerator.memory,
+    )  # fmt: skip
+
+
+def _memory(one: Server, share: Share, asked: Serving) -> tuple[tuple[MemoryTerm, ...], Bytes]:
+    """Of all positions at once; nothing is kept of them."""
+    return one.memory(share, 0.0, asked.batch * (asked.prompt + asked.output), asked.batch * asked.output)
+
+
+def _crossed(hops: Sequence[Hop]) -> Ledger:
+    return {WIRE: sum((one.wire for one in hops), 0.0), DELAY: sum((one.delay for one in hops), 0.0)}

@@ -1,0 +1,83 @@
+"""What passes between servers: one message after another, each with its bytes on the wire and its way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from shardmeter.core.formula import under
+from shardmeter.core.record import record
+from shardmeter.core.units import Bytes, Count, Seconds
+from shardmeter.engine.links import Links, bounded, links_of
+from shardmeter.engine.ring import ring_front
+from shardmeter.physics import wan as link
+from shardmeter.specs import Island, Wan
+
+WIRE, DELAY = "transfer between islands", "delay between islands"
+TOKEN = 4.0
+"""Bytes of a token's number."""
+
+
+@record
+class Hop:
+    """One message from a server to the next."""
+
+    wire: Seconds
+    """Payload and headers at the rate of the pair, and what a cold connection loses until it has that."""
+    delay: Seconds
+    """One way."""
+    busy: Seconds
+    """That it occupies the narrowest of link and sites: what no number of streams gets round."""
+
+    @property
+    def seconds(self) -> Seconds:
+        """Until all has arrived."""
+        return self.wire + self.delay
+
+
+NO_HOP = Hop(wire=0.0, delay=0.0, busy=0.0)
+"""To oneself."""
+
+
+def lines(wan: Wan | None, islands: Sequence[Island], senders: Sequence[Count]) -> Links | None:
+    """The lines between islands whose servers send with so many accelerators at once; None without a network."""
+    return None if wan is None else links_of(bounded(wan, islands, senders))
+
+
+def hop(links: Links | None, source: int, target: int, size: Bytes, *, cold: bool, sharers: Count = 1.0) -> Hop:
+    """A message of `size` bytes. `cold`: its connection has carried nothing for a while, so TCP starts slowly; tokens follow one
+    another on warm ones. `sharers`: messages that come into the target at once."""
+    if links is None or source == target:
+        return NO_HOP
+    rate = np.minimum(links.rate[source, target], links.down[target] / sharers)
+    capacity = np.minimum(np.minimum(links.capacity[source, target], links.up[source]), links.down[target])
+    with under(WIRE):
+        start = link.slow_start(size, rate, links.rtt[source, target], links.first[source, target]) if cold else 0.0
+        wire = link.pass_time(size, rate, 0.0, start)
+        busy = link.pass_time(size * sharers, capacity, 0.0, 0.0)
+    return Hop(wire=wire, delay=links.delay[source, target], busy=busy)
+
+
+def row(
+    links: Links | None, islands: int, messages: Sequence[tuple[Bytes, Count]], back: Sequence[tuple[Bytes, Count]]
+) -> tuple[int, ...]:
+    """The order of islands in which `messages` (bytes, how often) pass from each to the next, and those that come `back` from the
+    last to the first, soonest."""
+    if links is None or islands == 1:
+        return tuple(range(islands))
+    orders = {
+        tuple(np.roll(way, -first).tolist())
+        for ring in ring_front(links.rate, links.rtt)
+        for way in (ring.order, ring.order[::-1])
+        for first in range(islands)
+    }
+
+    def pair(source: int, target: int, sent: Sequence[tuple[Bytes, Count]]) -> float:
+        return sum(float(times * hop(links, source, target, size, cold=False).seconds) for size, times in sent)
+
+    def taken(order: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
+        there = sum(pair(a, b, messages) for a, b in zip(order, order[1:], strict=False))
+        return there + pair(order[-1], order[0], back), order
+
+    return min(map(taken, orders))[1]

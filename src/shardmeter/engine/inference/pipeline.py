@@ -1,0 +1,194 @@
+"""A pipeline over islands: whole layers on each, every token through all of them one after the other, and back to the first.
+
+The prompt passes in the number of equal chunks that is fastest. Source: Huang 2019 §2 (chunks); Pope 2022 §3 (a token reads all
+weights and all it keeps of the tokens before); Borzunov 2022 (Petals, for layers of one model on hosts over the internet). Leaves
+out: stages of several groups of accelerators inside one island, guesses of a smaller model that are checked together, batches that
+change while they run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from shardmeter.core.record import changed, record
+from shardmeter.core.units import Bytes, Count, Seconds
+from shardmeter.engine.inference import cut
+from shardmeter.engine.inference.fold import CHUNKS, DELAY, WIRE, served, summed, together
+from shardmeter.engine.inference.lines import NO_HOP, TOKEN, Hop, hop, row
+from shardmeter.engine.inference.servers import Server, Share, held
+from shardmeter.engine.layer import Ledger
+from shardmeter.engine.links import Links
+from shardmeter.physics import decoding
+from shardmeter.specs.serving import Host, Served, Serving
+
+LEAST_CHUNK = 128.0
+"""Tokens of a chunk at least: smaller ones read the weights more often than they compute."""
+
+PASS = 8192.0
+"""Tokens of a sequence that lie in memory as activations at most: engines take a longer prompt piece by piece."""
+
+
+@record
+class Row:
+    """Servers in the order in which tokens pass them, each with what it holds."""
+
+    servers: tuple[Server, ...]
+    shares: tuple[Share, ...]
+    order: tuple[int, ...]
+    """Their places in the fleet."""
+
+
+def laid(servers: Sequence[Server], links: Links | None, asked: Serving) -> Row:
+    """Layers cut over all servers: in the order whose way is shortest for a token, so that the slowest is as fast as memory
+    allows."""
+    model = servers[0].model
+    own, more = activation(servers[0], asked.batch), asked.output - 1.0
+    back = ((TOKEN * asked.batch, asked.output),)
+    order = row(links, len(servers), ((own * asked.prompt, 1.0), (own, more)), back)
+    own = tuple(servers[at] for at in order)
+    counts = spread(own, asked, len(cut.layers(model)))
+    return Row(servers=own, shares=cut.shares(model, counts), order=order)
+
+
+def pipeline(servers: Sequence[Server], links: Links | None, asked: Serving, line: Row | None = None) -> Served:
+    """Serve over all islands; `line` where the layers are cut already."""
+    line = laid(servers, links, asked) if line is None else line
+    prompt, busy_prompt = _prompt(line, links, asked)
+    seen = asked.prompt + asked.output / 2.0  # the mean over all tokens but the first
+    steps = [one.decoded(share, asked.batch, seen) for one, share in zip(line.servers, line.shares, strict=True)]
+    hops = _hops(line, links, activation(line.servers[0], asked.batch), asked.batch)
+    token = together(*((step, 1.0) for step in steps), (_crossed(hops), 1.0))
+    more = asked.output - 1.0
+    ledger = together((prompt, 1.0), (token, more))
+    works = [first + more * summed(step) for first, step in zip(busy_prompt, steps, strict=True)]
+    busy = [(f"host {one.island.name}", work / one.copies) for one, work in zip(line.servers, works, strict=True)]
+    wide = _hops(line, links, activation(line.servers[0], asked.batch) * asked.prompt, asked.batch)
+    ends = zip(line.servers, (*line.servers[1:], line.servers[0]), hops, wide, strict=True)
+    if len(line.servers) > 1:
+        busy += [
+            (f"line {a.island.name} → {b.island.name}", more * short.busy + long.busy) for a, b, short, long in ends
+        ]
+
+    def hosts(groups: Count) -> list[Host]:
+        return [
+            _host(one, share, asked, groups, work)
+            for one, share, work in zip(line.servers, line.shares, works, strict=True)
+        ]
+
+    return served(asked, ledger, summed(prompt), summed(token), busy, hosts, _notes(line))
+
+
+def _notes(line: Row) -> tuple[str, ...]:
+    if len(line.servers) == 1:
+        return ()
+    way = " → ".join(one.island.name for one in (*line.servers, line.servers[0]))
+    return (f"tokens pass {way}: the order of islands whose way is shortest",)
+
+
+def activation(one: Server, batch: Count) -> Count:
+    """Bytes of one token of each sequence between two layers."""
+    return batch * one.model.hidden * one.price.width
+
+
+def spread(
+    own: Sequence[Server], asked: Serving, pieces: int, peak: Callable[[Server, Share], Bytes] | None = None
+) -> tuple[int, ...]:
+    """How many of `pieces` equal pieces of the stack each of several servers in a row holds, by its speed and its room. `peak`:
+    bytes of what a server holds; left out, those of one group of sequences under way."""
+    names = cut.layers(own[0].model)
+    each = len(names) / pieces
+    peak = peak or (lambda one, share: _memory(one, share, asked, 1.0)[1])
+    ends = [(at == 0, at == len(own) - 1) for at in range(len(own))]
+    return cut.balanced(
+        [float(_layer(one, names, asked)) for one in own],
+        [_room(one, names, peak, *end) / each for one, end in zip(own, ends, strict=True)],
+        pieces,
+    )
+
+
+def _layer(one: Server, names: Sequence[str], asked: Serving) -> Seconds:
+    """Seconds of a mean layer to write one token."""
+    every = Share(embedding=False, layers=tuple((name, names.count(name)) for name in dict.fromkeys(names)), head=False)
+    return summed(one.decoded(every, asked.batch, asked.prompt + asked.output / 2.0)) / len(names)
+
+
+def _room(one: Server, names: Sequence[str], peak: Callable[[Server, Share], Bytes], first: bool, last: bool) -> float:
+    """Layers, at the size of the largest kind, that fit beside the ends of the model that a server holds."""
+
+    def needed(layers: tuple[tuple[str, int], ...]) -> float:
+        return float(peak(one, Share(embedding=first, layers=layers, head=last)))
+
+    empty = needed(())
+    largest = max(needed(((name, 1),)) - empty for name in dict.fromkeys(names))
+    return max(math.floor((float(one.island.accelerator.memory) - empty) / largest), 0)
+
+
+def _memory(one: Server, share: Share, asked: Serving, groups: Count) -> tuple[tuple[object, ...], float]:
+    """Terms and peak with so many groups of sequences under way, shared out among the island's copies."""
+    own = np.ceil(groups / one.copies)
+    kept = own * one.cache(share, asked.batch, asked.prompt + asked.output)
+    rows = asked.batch * np.minimum(asked.prompt, PASS)
+    terms, peak = one.memory(share, kept, rows, asked.batch)
+    return terms, float(peak)
+
+
+def _host(one: Server, share: Share, asked: Serving, groups: Count, work: Seconds) -> Host:
+    memory, peak = _memory(one, share, asked, groups)
+    return Host(
+        name=one.island.name, accelerator=one.island.accelerator.name, accelerators=one.plan.tp, copies=one.copies,
+        layers=share.count, busy=work, memory=memory, peak=peak, limit=one.island.accelerator.memory,
+    )  # fmt: skip
+
+
+def _hops(line: Row, links: Links | None, size: Count, batch: Count, *, cold: bool = False) -> list[Hop]:
+    """Every boundary's message, and the token's way back."""
+    if len(line.order) == 1:
+        return [NO_HOP]
+    there = [hop(links, a, b, size, cold=cold) for a, b in zip(line.order, line.order[1:], strict=False)]
+    return [*there, hop(links, line.order[-1], line.order[0], TOKEN * batch, cold=False)]
+
+
+def _crossed(hops: Sequence[Hop]) -> Ledger:
+    if hops == [NO_HOP]:
+        return {}
+    return {WIRE: sum((one.wire for one in hops), 0.0), DELAY: sum((one.delay for one in hops), 0.0)}
+
+
+# ---- the prompt ------------------------------------------------------------------------------------------------------------------
+
+
+def _most_chunks(asked: Serving) -> float:
+    return max(float(asked.prompt) // LEAST_CHUNK, 1.0)
+
+
+def _prompt(line: Row, links: Links | None, asked: Serving) -> tuple[Ledger, list[Seconds]]:
+    """The prompt's ledger until its first token is back, and what each host works for it, in the number of chunks that is fastest."""
+    most = _most_chunks(asked) if len(line.servers) > 1 else 1.0
+    chunks, tried = 1.0, []
+    while chunks <= most:
+        tried.append(_in_chunks(line, links, asked, chunks))
+        chunks *= 2.0
+    return min(tried, key=lambda one: float(summed(one[0])))
+
+
+def _in_chunks(line: Row, links: Links | None, asked: Serving, chunks: float) -> tuple[Ledger, list[Seconds]]:
+    tokens = asked.prompt / chunks
+    stages = []
+    for one, share in zip(line.servers, line.shares, strict=True):
+        own = one.passed(asked.batch, tokens, asked.prompt)
+        stages.append(held(changed(share, head=False), own))
+    hops = _hops(line, links, activation(line.servers[0], asked.batch) * tokens, asked.batch, cold=True)
+    times = [summed(stage) for stage in stages]
+    ledger = together(*((stage, 1.0) for stage in stages), (_crossed(hops), 1.0))
+    if chunks > 1.0:
+        once = summed(ledger)
+        slowest = max((*times, *(one.wire for one in hops[:-1])), key=float)
+        ledger[CHUNKS] = decoding.chunked_time(once, slowest, chunks) - once
+    end = line.servers[-1]
+    head = held(Share(embedding=False, layers=(), head=True), end.passed(asked.batch, 1.0, 1.0))
+    works = [chunks * seconds for seconds in times]
+    works[-1] = works[-1] + summed(head)
+    return together((ledger, 1.0), (head, 1.0)), works

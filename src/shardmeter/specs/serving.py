@@ -59,18 +59,17 @@ class Host:
 
 @record
 class Served:
-    """One way to serve. Seconds are those of one batch alone; `terms` add to `output_time`."""
+    """One way to serve. Terms are those of one batch alone."""
 
     how: str
     hosts: tuple[Host, ...]
     fits: bool
     terms: tuple[Term, ...]
-    output_time: Seconds
-    """From the prompt at the first host until the last token is back there."""
-    first_time: Seconds
-    """Until the first token is."""
-    token_time: Seconds
-    """Of each further token; where all come at once, the whole answer divided among them."""
+    """Of its whole answer: they add to `output_time`."""
+    first: tuple[Term, ...]
+    """Of its first token, back at the first host."""
+    token: tuple[Term, ...]
+    """Of each further token; where all come at once, of the whole answer divided among them."""
     in_flight: Count
     """Sequences under way for `flight_rate`."""
     flight_rate: PerSecond
@@ -81,3 +80,25 @@ class Served:
     """Share of the time that it works then."""
     notes: tuple[str, ...] = ()
     """What was laid out how: one sentence each."""
+
+    @property
+    def output_time(self) -> Seconds:
+        """From the prompt at the first host until the last token is back there."""
+        return _total(self.terms)
+
+    @property
+    def first_time(self) -> Seconds:
+        """Until the first token is."""
+        return _total(self.first)
+
+    @property
+    def token_time(self) -> Seconds:
+        """Of each further token."""
+        return _total(self.token)
+
+
+def _total(terms: tuple[Term, ...]) -> Seconds:
+    total: Seconds = 0.0
+    for term in terms:
+        total = total + term.seconds
+    return total

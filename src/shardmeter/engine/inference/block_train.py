@@ -8,12 +8,13 @@ Leaves out: blocks that are served by several hosts at once, embeddings of noise
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from shardmeter.core.units import Bytes, Count, Seconds
 from shardmeter.engine.inference import cut
-from shardmeter.engine.inference.fold import DELAY, WIRE, served, summed, together
-from shardmeter.engine.inference.lines import TOKEN, Hop, hop, row
+from shardmeter.engine.inference.fold import served, summed, together
+from shardmeter.engine.inference.lines import TOKEN, crossed, hop, row
 from shardmeter.engine.inference.pipeline import spread
 from shardmeter.engine.inference.servers import Server, Share, held
 from shardmeter.engine.layer import Ledger
@@ -31,12 +32,12 @@ def block_train(servers: Sequence[Server], links: Links | None, asked: Serving) 
     order = row(links, len(servers), ((size, asked.traversals),), ((answer, 1.0), (size, again)))
     own, shares, blocks = [servers[at] for at in order], *_held([servers[at] for at in order], asked)
     stages = [_stage(one, share, asked, positions) for one, share in zip(own, shares, strict=True)]
-    there = [hop(links, a, b, size, cold=True) for a, b in zip(order, order[1:], strict=False)]
+    there = [hop(links, a, b, size, cold=True) for a, b in itertools.pairwise(order)]
     back = hop(links, order[-1], order[0], answer, cold=False)
     round_again = hop(links, order[-1], order[0], size, cold=False)
     ledger = together(
-        *((stage, asked.traversals) for stage in stages), (_crossed(there), asked.traversals), (_crossed([back]), 1.0),
-        (_crossed([round_again]), again),
+        *((stage, asked.traversals) for stage in stages), (crossed(there), asked.traversals), (crossed([back]), 1.0),
+        (crossed([round_again]), again),
     )  # fmt: skip
     works = [asked.traversals * summed(stage) for stage in stages]
     busy: list[tuple[str, Seconds]] = [
@@ -49,12 +50,11 @@ def block_train(servers: Sequence[Server], links: Links | None, asked: Serving) 
     if len(own) > 1:
         busy.append((f"line {own[-1].island.name} → {own[0].island.name}", back.busy + again * round_again.busy))
 
-    def hosts(groups: Count) -> list[Host]:
-        rows = zip(own, shares, blocks, works, strict=True)
-        return [_host(one, share, count, asked, work) for one, share, count, work in rows]
+    rows = zip(own, shares, blocks, works, strict=True)
+    laid = [_host(one, share, count, asked, work) for one, share, count, work in rows]
 
-    whole = summed(ledger)
-    return served(asked, ledger, whole, whole / asked.output, busy, hosts, (f"blocks pass {_way(own)}",))
+    each = together((ledger, 1.0 / asked.output))
+    return served(asked, ledger, ledger, each, busy, lambda _: laid, (f"blocks pass {_way(own)}",))
 
 
 def _way(own: Sequence[Server]) -> str:
@@ -64,7 +64,11 @@ def _way(own: Sequence[Server]) -> str:
 def _held(own: Sequence[Server], asked: Serving) -> tuple[tuple[Share, ...], tuple[int, ...]]:
     """What each host holds, and how many blocks that is: by speed and memory where there are fewer hosts than blocks."""
     parts = cut.even(len(cut.layers(own[0].model)), asked.blocks)
-    blocks = spread(own, asked, asked.blocks, lambda one, share: _memory(one, share, asked)[1])
+    positions = asked.prompt + asked.output
+    blocks = spread(
+        own, asked.blocks, lambda one, share: summed(_stage(one, share, asked, positions)),
+        lambda one, share: _memory(one, share, asked)[1],
+    )  # fmt: skip
     counts, first = [], 0
     for count in blocks:
         counts.append(sum(parts[first : first + count]))
@@ -90,7 +94,3 @@ def _host(one: Server, share: Share, blocks: int, asked: Serving, work: Seconds)
 def _memory(one: Server, share: Share, asked: Serving) -> tuple[tuple[MemoryTerm, ...], Bytes]:
     """Of all positions at once; nothing is kept of them."""
     return one.memory(share, 0.0, asked.batch * (asked.prompt + asked.output), asked.batch * asked.output)
-
-
-def _crossed(hops: Sequence[Hop]) -> Ledger:
-    return {WIRE: sum((one.wire for one in hops), 0.0), DELAY: sum((one.delay for one in hops), 0.0)}

@@ -70,13 +70,13 @@ Resized = Callable[[Count], Sequence[Host]]
 def served(
     asked: Serving,
     ledger: Ledger,
-    first: Seconds,
-    token: Seconds,
+    first: Ledger,
+    token: Ledger,
     busy: Sequence[tuple[str, Seconds]],
     hosts: Resized,
     notes: Sequence[str] = (),
 ) -> Served:
-    """A way to serve whose single answer is `ledger`. `busy`: places, each with the seconds that one batch's answer takes of it (a
+    """A way to serve whose single answer is `ledger`, until its `first` token and for each further `token`. `busy`: places, each with the seconds that one batch's answer takes of it (a
     host's divided among its copies): the busiest bounds what passes."""
     parts = terms(ledger)
     latency = add.total(parts)
@@ -85,8 +85,8 @@ def served(
     laid = tuple(hosts(groups))
     rate = decoding.flight_rate(asked.batch * asked.output, groups, latency, most)
     return Served(
-        how=asked.how, hosts=laid, fits=all(host.fits for host in laid), terms=parts, output_time=latency, first_time=first,
-        token_time=token, in_flight=groups * asked.batch, flight_rate=rate, busiest=place,
+        how=asked.how, hosts=laid, fits=all(host.fits for host in laid), terms=parts, first=terms(first),
+        token=terms(token), in_flight=groups * asked.batch, flight_rate=rate, busiest=place,
         busiest_share=np.minimum(groups * most / latency, 1.0), notes=tuple(notes),
     )  # fmt: skip
 

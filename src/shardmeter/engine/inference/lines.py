@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from shardmeter.core.formula import under
 from shardmeter.core.record import record
 from shardmeter.core.units import Bytes, Count, Seconds
+from shardmeter.engine import add
 from shardmeter.engine.links import Links, bounded, links_of
 from shardmeter.engine.ring import ring_front
 from shardmeter.physics import wan as link
@@ -38,6 +40,11 @@ class Hop:
 
 NO_HOP = Hop(wire=0.0, delay=0.0, busy=0.0)
 """To oneself."""
+
+
+def crossed(hops: Sequence[Hop]) -> dict[str, Seconds]:
+    """Ledger terms of messages one after another."""
+    return {WIRE: add.folded(one.wire for one in hops), DELAY: add.folded(one.delay for one in hops)}
 
 
 def lines(wan: Wan | None, islands: Sequence[Island], senders: Sequence[Count]) -> Links | None:
@@ -77,7 +84,7 @@ def row(
         return sum(float(times * hop(links, source, target, size, cold=False).seconds) for size, times in sent)
 
     def taken(order: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
-        there = sum(pair(a, b, messages) for a, b in zip(order, order[1:], strict=False))
+        there = sum(pair(a, b, messages) for a, b in itertools.pairwise(order))
         return there + pair(order[-1], order[0], back), order
 
     return min(map(taken, orders))[1]

@@ -8,6 +8,7 @@ change while they run.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -16,12 +17,13 @@ import numpy as np
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Seconds
 from shardmeter.engine.inference import cut
-from shardmeter.engine.inference.fold import CHUNKS, DELAY, WIRE, served, summed, together
-from shardmeter.engine.inference.lines import NO_HOP, TOKEN, Hop, hop, row
+from shardmeter.engine.inference.fold import CHUNKS, served, summed, together
+from shardmeter.engine.inference.lines import NO_HOP, TOKEN, Hop, crossed, hop, row
 from shardmeter.engine.inference.servers import Server, Share, held
 from shardmeter.engine.layer import Ledger
 from shardmeter.engine.links import Links
 from shardmeter.physics import decoding
+from shardmeter.specs import MemoryTerm
 from shardmeter.specs.serving import Host, Served, Serving
 
 LEAST_CHUNK = 128.0
@@ -45,11 +47,15 @@ def laid(servers: Sequence[Server], links: Links | None, asked: Serving) -> Row:
     """Layers cut over all servers: in the order whose way is shortest for a token, so that the slowest is as fast as memory
     allows."""
     model = servers[0].model
-    own, more = activation(servers[0], asked.batch), asked.output - 1.0
+    size, more = activation(servers[0], asked.batch), asked.output - 1.0
     back = ((TOKEN * asked.batch, asked.output),)
-    order = row(links, len(servers), ((own * asked.prompt, 1.0), (own, more)), back)
+    order = row(links, len(servers), ((size * asked.prompt, 1.0), (size, more)), back)
     own = tuple(servers[at] for at in order)
-    counts = spread(own, asked, len(cut.layers(model)))
+    seen = asked.prompt + asked.output / 2.0
+    counts = spread(
+        own, len(cut.layers(model)), lambda one, share: summed(one.decoded(share, asked.batch, seen)),
+        lambda one, share: _memory(one, share, asked, 1.0)[1],
+    )  # fmt: skip
     return Row(servers=own, shares=cut.shares(model, counts), order=order)
 
 
@@ -60,7 +66,7 @@ def pipeline(servers: Sequence[Server], links: Links | None, asked: Serving, lin
     seen = asked.prompt + asked.output / 2.0  # the mean over all tokens but the first
     steps = [one.decoded(share, asked.batch, seen) for one, share in zip(line.servers, line.shares, strict=True)]
     hops = _hops(line, links, activation(line.servers[0], asked.batch), asked.batch)
-    token = together(*((step, 1.0) for step in steps), (_crossed(hops), 1.0))
+    token = together(*((step, 1.0) for step in steps), (crossed(hops), 1.0))
     more = asked.output - 1.0
     ledger = together((prompt, 1.0), (token, more))
     works = [first + more * summed(step) for first, step in zip(busy_prompt, steps, strict=True)]
@@ -78,7 +84,7 @@ def pipeline(servers: Sequence[Server], links: Links | None, asked: Serving, lin
             for one, share, work in zip(line.servers, line.shares, works, strict=True)
         ]
 
-    return served(asked, ledger, summed(prompt), summed(token), busy, hosts, _notes(line))
+    return served(asked, ledger, prompt, token, busy, hosts, _notes(line))
 
 
 def _notes(line: Row) -> tuple[str, ...]:
@@ -94,25 +100,21 @@ def activation(one: Server, batch: Count) -> Count:
 
 
 def spread(
-    own: Sequence[Server], asked: Serving, pieces: int, peak: Callable[[Server, Share], Bytes] | None = None
+    own: Sequence[Server],
+    pieces: int,
+    seconds: Callable[[Server, Share], Seconds],
+    peak: Callable[[Server, Share], Bytes],
 ) -> tuple[int, ...]:
-    """How many of `pieces` equal pieces of the stack each of several servers in a row holds, by its speed and its room. `peak`:
-    bytes of what a server holds; left out, those of one group of sequences under way."""
+    """How many of `pieces` equal pieces of the stack each of several servers in a row holds: by the seconds that it takes for what
+    it holds, and the bytes that this needs."""
     names = cut.layers(own[0].model)
-    each = len(names) / pieces
-    peak = peak or (lambda one, share: _memory(one, share, asked, 1.0)[1])
+    every = Share(embedding=False, layers=tuple((name, names.count(name)) for name in dict.fromkeys(names)), head=False)
     ends = [(at == 0, at == len(own) - 1) for at in range(len(own))]
     return cut.balanced(
-        [float(_layer(one, names, asked)) for one in own],
-        [_room(one, names, peak, *end) / each for one, end in zip(own, ends, strict=True)],
+        [float(seconds(one, every)) for one in own],
+        [_room(one, names, peak, *end) * pieces / len(names) for one, end in zip(own, ends, strict=True)],
         pieces,
     )
-
-
-def _layer(one: Server, names: Sequence[str], asked: Serving) -> Seconds:
-    """Seconds of a mean layer to write one token."""
-    every = Share(embedding=False, layers=tuple((name, names.count(name)) for name in dict.fromkeys(names)), head=False)
-    return summed(one.decoded(every, asked.batch, asked.prompt + asked.output / 2.0)) / len(names)
 
 
 def _room(one: Server, names: Sequence[str], peak: Callable[[Server, Share], Bytes], first: bool, last: bool) -> float:
@@ -126,7 +128,7 @@ def _room(one: Server, names: Sequence[str], peak: Callable[[Server, Share], Byt
     return max(math.floor((float(one.island.accelerator.memory) - empty) / largest), 0)
 
 
-def _memory(one: Server, share: Share, asked: Serving, groups: Count) -> tuple[tuple[object, ...], float]:
+def _memory(one: Server, share: Share, asked: Serving, groups: Count) -> tuple[tuple[MemoryTerm, ...], float]:
     """Terms and peak with so many groups of sequences under way, shared out among the island's copies."""
     own = np.ceil(groups / one.copies)
     kept = own * one.cache(share, asked.batch, asked.prompt + asked.output)
@@ -147,14 +149,8 @@ def _hops(line: Row, links: Links | None, size: Count, batch: Count, *, cold: bo
     """Every boundary's message, and the token's way back."""
     if len(line.order) == 1:
         return [NO_HOP]
-    there = [hop(links, a, b, size, cold=cold) for a, b in zip(line.order, line.order[1:], strict=False)]
+    there = [hop(links, a, b, size, cold=cold) for a, b in itertools.pairwise(line.order)]
     return [*there, hop(links, line.order[-1], line.order[0], TOKEN * batch, cold=False)]
-
-
-def _crossed(hops: Sequence[Hop]) -> Ledger:
-    if hops == [NO_HOP]:
-        return {}
-    return {WIRE: sum((one.wire for one in hops), 0.0), DELAY: sum((one.delay for one in hops), 0.0)}
 
 
 # ---- the prompt ------------------------------------------------------------------------------------------------------------------
@@ -182,7 +178,7 @@ def _in_chunks(line: Row, links: Links | None, asked: Serving, chunks: float) ->
         stages.append(held(changed(share, head=False), own))
     hops = _hops(line, links, activation(line.servers[0], asked.batch) * tokens, asked.batch, cold=True)
     times = [summed(stage) for stage in stages]
-    ledger = together(*((stage, 1.0) for stage in stages), (_crossed(hops), 1.0))
+    ledger = together(*((stage, 1.0) for stage in stages), (crossed(hops), 1.0))
     if chunks > 1.0:
         once = summed(ledger)
         slowest = max((*times, *(one.wire for one in hops[:-1])), key=float)

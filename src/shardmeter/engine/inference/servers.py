@@ -21,7 +21,7 @@ from shardmeter.engine.price import KERNEL_START, Prices, prices
 from shardmeter.families import family
 from shardmeter.physics import decoding
 from shardmeter.specs import Island, MemoryTerm, Model, Plan, Run, Stack
-from shardmeter.specs.demands import FORWARD
+from shardmeter.specs.demands import FORWARD, Compute
 from shardmeter.strategies import adapters, precision
 
 CACHE = "key-value cache"
@@ -170,7 +170,7 @@ def _served(model: Model, work: BlockWork, tokens: Count, seen_whole: bool) -> B
     return changed(work, ops=ops, serial=serial, behind=behind)
 
 
-def _read(model: Model, op: demand.Compute, tokens: Count) -> demand.Compute:
+def _read(model: Model, op: Compute, tokens: Count) -> Compute:
     if op.kind != "gemm" or not op.split.startswith("expert"):
         return op
     touched = decoding.experts_touched(model.experts, model.top_k, tokens) / model.experts

@@ -17,8 +17,8 @@ import numpy as np
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Seconds
 from shardmeter.engine.inference import cut
-from shardmeter.engine.inference.fold import DELAY, MIXING, WIRE, served, summed, together
-from shardmeter.engine.inference.lines import TOKEN, Hop, hop
+from shardmeter.engine.inference.fold import MIXING, served, summed, together
+from shardmeter.engine.inference.lines import TOKEN, Hop, crossed, hop
 from shardmeter.engine.inference.pipeline import PASS
 from shardmeter.engine.inference.servers import LOGIT, Server, Share, held
 from shardmeter.engine.layer import Ledger
@@ -46,9 +46,7 @@ class Member:
     @property
     def crossed(self) -> Ledger:
         """Seconds on the way there and back."""
-        if self.out is None or self.back is None:
-            return {}
-        return {WIRE: self.out.wire + self.back.wire, DELAY: self.out.delay + self.back.delay}
+        return {} if self.out is None or self.back is None else crossed((self.out, self.back))
 
     @property
     def seconds(self) -> Seconds:
@@ -80,9 +78,7 @@ def soma(servers: Sequence[Server], links: Links | None, asked: Serving) -> Serv
         return [_host(one, members, asked, groups) for one in members]
 
     ledger = together((first, 1.0), (token, asked.output - 1.0))
-    return served(
-        asked, ledger, summed(first), summed(token), _busy(members, home, asked), hosts, _notes(members, home, asked)
-    )
+    return served(asked, ledger, first, token, _busy(members, home, asked), hosts, _notes(members, home, asked))
 
 
 def _members(servers: Sequence[Server], asked: Serving) -> list[Member]:

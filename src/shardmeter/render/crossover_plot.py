@@ -11,6 +11,8 @@ import numpy as np
 SIZE, DOTS = (8.0, 5.2), 100
 """Inches, and dots an inch: 800 px wide."""
 LINE = "#000000"
+LIFT = 1.25
+"""Numbers stand above the middle of their cells, so that the line through the middle does not cross them."""
 COLOURS = "PuOr"
 """Brown to purple: told apart with every usual kind of colour blindness."""
 
@@ -44,32 +46,36 @@ def _draw(figure: Any, answer: Mapping[str, Any]) -> None:
         for across, rtt in enumerate(rtts):
             share = abs(ratio[down, across]) / most
             axes.text(
-                rtt, output, f"{2.0 ** ratio[down, across]:.3g}×", ha="center", va="center", fontsize=9,
-                color="white" if share > 0.6 else "black",
+                rtt, output * LIFT, f"{2.0 ** ratio[down, across]:.3g}×", ha="center", va="center", fontsize=9,
+                color="white" if share > 0.6 else "black", zorder=4,
             )  # fmt: skip
     _crossing(axes, rows, rtts)
     axes.set(xscale="log", yscale="log", xlabel="round trip between islands (ms)", ylabel="output (tokens)")
     axes.set_xticks(rtts, [f"{rtt:g}" for rtt in rtts])
-    axes.set_yticks([1.0, *outputs], [f"{length:,.0f}" for length in (1.0, *outputs)])
+    axes.set_yticks(outputs, [f"{length:,.0f}" for length in outputs])
     axes.minorticks_off()
     axes.set_title(
         f"Seconds of a token-by-token pipeline over those of one traversal\n"
         f"prompt {answer['prompt']:,.0f}, batch {answer['batch']:,.0f}; above 1 (purple) one traversal is faster", fontsize=10
     )  # fmt: skip
     bar = figure.colorbar(filled, ax=axes, label="pipeline ÷ one traversal (×)")
+    bar.ax.set_ylim(min(float(np.min(ratio)), -1.0), max(float(np.max(ratio)), 1.0))
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda power, _: f"{2.0**power:.3g}"))
 
 
 def _crossing(axes: Any, rows: Any, rtts: Any) -> None:
-    """The line on which both take as long, and on which side of everything it lies where there is none."""
+    """The line on which both take as long, or a sentence where there is none."""
+    from matplotlib.patheffects import withStroke
+
     at = np.array([np.nan if row["output_at"] is None else row["output_at"] for row in rows], dtype=float)
     if np.all(np.isnan(at)):
         axes.annotate(
             f"no crossing: {rows[0]['faster_beyond']} is faster everywhere", (0.02, 0.02), xycoords="axes fraction"
         )
         return
-    axes.plot(rtts, at, color=LINE, linewidth=2.0, marker="o", label="as fast")
-    axes.legend(loc="lower right", fontsize=9)
+    halo = [withStroke(linewidth=4.0, foreground="white")]
+    axes.plot(rtts, at, color=LINE, linewidth=2.0, path_effects=halo, label="both take as long")
+    axes.figure.legend(loc="outside lower right", fontsize=9, frameon=False)
 
 
 def _edges(centres: Any) -> Any:

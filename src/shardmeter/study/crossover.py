@@ -15,7 +15,7 @@ from shardmeter.specs.serving import Serving
 
 RTTS = (1e-3, 3e-3, 10e-3, 30e-3, 100e-3, 300e-3)
 """Round trips between every pair of islands."""
-OUTPUTS = (16.0, 64.0, 256.0, 1024.0, 4096.0)
+OUTPUTS = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
 LONGEST = 1e6
 """Tokens of an output up to which a crossover is sought."""
 TOLERANCE = 1e-9

@@ -280,23 +280,16 @@ def _fullest(one: Served) -> float:
     return max(_number(host.peak) for host in one.hosts) / GIB
 
 
-SAID_OF_TRAINING = (
-    "global_batch",
-    "seq_len",
-    "micro_batch",
-    "dp_shard",
-    "no tokens",
-    "sharding",
-    "run",
-    "plan",
-    "no length",
-)
-"""Beginnings of assumptions that a trained model's answer does not rest on."""
+OF_TRAINING = (
+    "global_batch", "seq_len", "micro_batch", "dp_shard", "dp_replicate", "sharding", "gather_dtype", "reduce_dtype", "optimizer",
+    "sync ", "price", "egress", "tokens", "no length", "recompute", "split", "master",
+)  # fmt: skip
+"""Words in what was assumed of training, its batch and its cost, on which a trained model's answer does not rest."""
 
 
 def _assumed(one: Inference) -> list[str]:
     asked, scenario = one.asked, one.scenario
-    found = [text for text in scenario.assumptions if not text.startswith(SAID_OF_TRAINING)]
+    found = [text for text in scenario.assumptions if not any(word in text for word in OF_TRAINING)]
     degrees = dict.fromkeys(f"{s.plan.tp:g} on {s.island.name}" for s in one.servers)
     found.append(
         f"accelerators of one copy (the plan's tp, else as many of a node as divide the heads): {', '.join(degrees)}"

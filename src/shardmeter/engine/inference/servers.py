@@ -21,7 +21,7 @@ from shardmeter.engine.price import KERNEL_START, Prices, prices
 from shardmeter.families import family
 from shardmeter.physics import decoding
 from shardmeter.specs import Island, MemoryTerm, Model, Plan, Run, Stack
-from shardmeter.specs.demands import FORWARD, Compute
+from shardmeter.specs.demands import FORWARD, Compute, Transfer
 from shardmeter.strategies import adapters, precision
 
 CACHE = "key-value cache"
@@ -62,7 +62,7 @@ class Server:
     plan: Plan
     stack: Stack
     price: Prices
-    ledgers: dict[tuple[float, float, float, bool], dict[str, Ledger]] = field(default_factory=dict)
+    ledgers: dict[tuple[float, float, float, bool, float], dict[str, Ledger]] = field(default_factory=dict)
     demands: dict[str, BlockWork] = field(default_factory=dict)
 
     @property
@@ -81,23 +81,28 @@ class Server:
             self.demands.update(_demands(self, 1.0, 1.0, 1.0))
         return self.demands
 
-    def passed(self, batch: Count, tokens: Count, attended: Count, *, seen_whole: bool = False) -> dict[str, Ledger]:
+    def passed(
+        self, batch: Count, tokens: Count, attended: Count, *, seen_whole: bool = False, beside: float = 1.0
+    ) -> dict[str, Ledger]:
         """Seconds by label of one piece of every block, for `tokens` tokens of each of `batch` sequences, which attend as those of
-        `attended` tokens do on average; `seen_whole`: every token sees all of them."""
-        key = float(batch), float(tokens), float(attended), seen_whole
+        `attended` tokens do on average; `seen_whole`: every token sees all of them. Of so many models `beside` one another, each
+        with that many sequences: products of one shape are one kernel."""
+        key = float(batch), float(tokens), float(attended), seen_whole, beside
         if key not in self.ledgers:
             works = _demands(self, batch, tokens, attended)
             self.ledgers[key] = {
-                name: dict(piece(_served(self.model, work, batch * tokens, seen_whole), self.price, self.stack).ledgers[FORWARD])
-                for name, work in works.items()
-            }  # fmt: skip
+                name: dict(self._piece(work, batch * tokens, seen_whole, beside)) for name, work in works.items()
+            }
         return self.ledgers[key]
 
-    def decoded(self, share: Share, batch: Count, seen: Count) -> Ledger:
-        """Seconds by label to write one token of each of `batch` sequences, `seen` tokens being there already."""
-        total = held(share, self.passed(batch, 1.0, 1.0))
+    def _piece(self, work: BlockWork, tokens: Count, seen_whole: bool, beside: float) -> Ledger:
+        return piece(_served(self.model, work, tokens, seen_whole, beside), self.price, self.stack).ledgers[FORWARD]
+
+    def decoded(self, share: Share, batch: Count, seen: Count, beside: float = 1.0) -> Ledger:
+        """Seconds by label to write one token of each of `batch` sequences, `seen` tokens being there already; `beside` as above."""
+        total = held(share, self.passed(batch, 1.0, 1.0, beside=beside))
         with under(CACHE):
-            total[CACHE] = self.price.streamed(self.cache(share, batch, seen))
+            total[CACHE] = self.price.streamed(beside * self.cache(share, batch, seen))
         return total
 
     def cache(self, share: Share, batch: Count, seen: Count) -> Bytes:
@@ -160,14 +165,25 @@ def _demands(server: Server, batch: Count, tokens: Count, attended: Count) -> di
     return demand.collect(server.model, plan, run, server.stack).blocks
 
 
-def _served(model: Model, work: BlockWork, tokens: Count, seen_whole: bool) -> BlockWork:
-    """The same piece where only chosen experts are read, and attention sees all tokens if asked for."""
-    ops = tuple((_read(model, op, tokens), portion) for op, portion in work.ops if op.phase == FORWARD)
+def _served(model: Model, work: BlockWork, tokens: Count, seen_whole: bool, beside: float) -> BlockWork:
+    """The same piece of so many models where only chosen experts are read, and attention sees all tokens if asked for."""
+    ops = tuple((_times(_read(model, op, tokens), beside), part) for op, part in work.ops if op.phase == FORWARD)
     if seen_whole:
-        ops = tuple((changed(op, repeats=1.0) if op.kind == "attention" else op, portion) for op, portion in ops)
-    serial = tuple(one for one in work.serial if one[0].phase == FORWARD)
-    behind = tuple(one for one in work.behind if one[0].phase == FORWARD)
+        ops = tuple((changed(op, repeats=1.0) if op.kind == "attention" else op, part) for op, part in ops)
+    serial = tuple((_sums(one, beside), part) for one, part in work.serial if one.phase == FORWARD)
+    behind = tuple((_sums(one, beside), *rest) for one, *rest in work.behind if one.phase == FORWARD)
     return changed(work, ops=ops, serial=serial, behind=behind)
+
+
+def _times(op: Compute, beside: float) -> Compute:
+    """An operation of so many models as one kernel."""
+    if op.kind == "gemm":
+        return changed(op, repeats=op.repeats * beside, flops=op.flops * beside)
+    return changed(op, flops=op.flops * beside, n=op.n * beside, traffic=op.traffic * beside)
+
+
+def _sums(one: Transfer, beside: float) -> Transfer:
+    return changed(one, size=one.size * beside)
 
 
 def _read(model: Model, op: Compute, tokens: Count) -> Compute:

@@ -1,7 +1,8 @@
 """An ensemble of small experts: SOMA (arXiv 2609.37899). A router sends a sequence to a few of them; each writes token by token, and
 their distributions are mixed at one place for every token.
 
-Experts of one island: mixed there, nothing crosses. On several islands: every token makes one round trip between the island that
+Experts of one ensemble that share an accelerator run beside one another, products of one shape as one kernel. Experts of one island:
+mixed there, nothing crosses. On several islands: every token makes one round trip between the island that
 mixes and the others, which send back a probability for every word of the vocabulary. The router may choose any: the answer is that of
 the choice with the slowest island. Leaves out: the router itself, distributions that are cut or rounded before they are sent, experts
 that sequences of unlike routes share a batch of.
@@ -28,7 +29,7 @@ from shardmeter.specs.serving import Host, Served, Serving
 
 @record
 class Member:
-    """An island with some experts. Ledgers are those of one expert."""
+    """An island with some experts. Ledgers are those of all that one copy runs of an ensemble, beside one another."""
 
     server: Server
     place: int
@@ -36,8 +37,8 @@ class Member:
     experts: int
     prompt: Ledger
     token: Ledger
-    turns: float
-    """Experts of one ensemble that it may have to run one after another."""
+    beside: float
+    """Experts of one ensemble that a copy may have to run."""
     out: Hop | None = None
     """A token on its way to it from where distributions are mixed; None = that is here."""
     back: Hop | None = None
@@ -51,11 +52,11 @@ class Member:
     @property
     def seconds(self) -> Seconds:
         """Of one token."""
-        return summed(together((self.token, self.turns), (self.crossed, 1.0)))
+        return summed(together((self.token, 1.0), (self.crossed, 1.0)))
 
     def busy(self, asked: Serving) -> Seconds:
-        """That one expert works for one batch's whole answer."""
-        return summed(self.prompt) + (asked.output - 1.0) * summed(self.token)
+        """That a copy works for one expert's whole answer to one batch."""
+        return (summed(self.prompt) + (asked.output - 1.0) * summed(self.token)) / self.beside
 
 
 def soma(servers: Sequence[Server], links: Links | None, asked: Serving) -> Served:
@@ -71,8 +72,8 @@ def soma(servers: Sequence[Server], links: Links | None, asked: Serving) -> Serv
     each = [(critical.crossed, 1.0)]
     if asked.top_k > 1:
         each.append(({MIXING: home.server.mixed(asked.top_k, asked.batch)}, 1.0))
-    first = together((critical.prompt, critical.turns), *each)
-    token = together((critical.token, critical.turns), *each)
+    first = together((critical.prompt, 1.0), *each)
+    token = together((critical.token, 1.0), *each)
 
     def hosts(groups: Count) -> list[Host]:
         return [_host(one, members, asked, groups) for one in members]
@@ -90,12 +91,12 @@ def _members(servers: Sequence[Server], asked: Serving) -> list[Member]:
         experts = asked.experts if asked.together else count
         if not experts:
             continue
-        share, head = _whole(one), one.passed(asked.batch, 1.0, 1.0)
+        beside = float(math.ceil(min(asked.top_k, experts) / float(one.copies)))
+        share, head = _whole(one), one.passed(asked.batch, 1.0, 1.0, beside=beside)
         found.append(Member(
-            server=one, place=at, experts=experts,
-            turns=float(math.ceil(min(asked.top_k, experts) / float(one.copies))),
-            prompt=held(share, one.passed(asked.batch, asked.prompt, asked.prompt), head),
-            token=one.decoded(share, asked.batch, asked.prompt + asked.output / 2.0),
+            server=one, place=at, experts=experts, beside=beside,
+            prompt=held(share, one.passed(asked.batch, asked.prompt, asked.prompt, beside=beside), head),
+            token=one.decoded(share, asked.batch, asked.prompt + asked.output / 2.0, beside),
         ))  # fmt: skip
     return found
 

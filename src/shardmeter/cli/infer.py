@@ -70,7 +70,6 @@ def infer(**asked: Any) -> int:
     drawn = _drawable(asked["plot"])
     scenario = resolve(asked)
     from shardmeter.render import inference
-    from shardmeter.render.heading import islands_of
     from shardmeter.specs.serving import Serving
     from shardmeter.study.infer import infer as answer_to
 
@@ -83,10 +82,7 @@ def infer(**asked: Any) -> int:
     if drawn:
         _draw(answer, asked["plot"])
     warn(answer["warnings"])
-    title = (
-        f"{scenario.model.name} served on {islands_of(scenario.fleet.islands)} · {asked['how']} · {scenario.stack.name}"
-    )
-    write(inference.document(answer, title), asked["output"])
+    write(inference.document(answer, inference.title(scenario, asked["how"])), asked["output"])
     return 0 if answer["fits"] else 1
 
 

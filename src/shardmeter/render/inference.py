@@ -7,6 +7,8 @@ from typing import Any
 
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.heading import islands_of
+from shardmeter.specs import Scenario
 
 Answer = Mapping[str, Any]
 TIMES = (
@@ -17,7 +19,12 @@ PIECES = ("layers", "blocks", "experts")
 """What a host may hold; a column that is zero everywhere is not shown."""
 
 
-def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:
+def title(scenario: Scenario, how: str) -> str:
+    """The question in one line: what is served, on what, how, with which software."""
+    return f"{scenario.model.name} served on {islands_of(scenario.fleet.islands)} · {how} · {scenario.stack.name}"
+
+
+def document(answer: Answer, heading: str = "", *, short: bool = False) -> Document:
     """An `infer` JSON as a document. `short` leaves out what was assumed."""
     notes = answer["warnings"] if short else answer["assumptions"]
     sections: list[Section] = [_figures(answer), _hosts(answer), _ledger(answer)]
@@ -27,7 +34,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
         sections.append(_crossover(answer["crossover"]))
     sections.append(Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)))
     return Document(
-        title=title, verdict=_verdict(answer), good=bool(answer["fits"]), sections=tuple(sections), data=answer, flat=_flat(answer)
+        title=heading, verdict=_verdict(answer), good=bool(answer["fits"]), sections=tuple(sections), data=answer, flat=_flat(answer)
     )  # fmt: skip
 
 

@@ -62,6 +62,12 @@ class Inference:
             f"{_number(self.served.output_time):.4g} s for {self.asked.output:g} tokens, {verdict}>"
         )
 
+    def __str__(self) -> str:
+        """The page that the command prints, without what was assumed."""
+        import shardmeter
+
+        return shardmeter.page(self)
+
     @property
     def fits(self) -> bool:
         """Whether every host holds its part."""

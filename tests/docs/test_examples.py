@@ -37,6 +37,7 @@ def test_a_served_one_prints_what_is_stored(path, capsys, monkeypatch):
     options = re.search(
         rf"shardmeter infer examples/{path.name.split('.')[0]}.yaml( --compare.*)", PAGE.read_text(encoding="utf-8")
     )
+    assert options is not None
     assert main(["infer", str(path).replace(".infer.out", ".yaml"), *options[1].split()]) == 0
     assert capsys.readouterr().out == path.read_text(encoding="utf-8")
 

@@ -132,8 +132,7 @@ def _crossover(rows: list[dict[str, Any]]) -> Table:
         for row in rows
     )
     caption = (
-        "Above 1 one traversal is faster; the number is also how many traversals of the blocks take as long as the pipeline, but for "
-        "the way back."
+        "Above 1 one traversal is faster; a model that has to be traversed more often loses about so many times of it."
     )
     return Table(
         title="Seconds of the pipeline over those of one traversal, by tokens of output", columns=columns, rows=made, caption=caption

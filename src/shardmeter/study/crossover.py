@@ -9,7 +9,8 @@ from typing import Any
 from shardmeter.core.record import changed
 from shardmeter.engine.inference import Server, lines
 from shardmeter.engine.inference.block_train import block_train
-from shardmeter.engine.inference.pipeline import laid, pipeline
+from shardmeter.engine.inference.pipeline import passed
+from shardmeter.engine.inference.pipeline import rows as rows_of
 from shardmeter.specs import Scenario
 from shardmeter.specs.serving import Serving
 
@@ -48,14 +49,14 @@ def times(
     for the output that was asked for."""
     islands, wan = scenario.fleet.islands, scenario.fleet.wan
     links = None if wan is None else lines(changed(wan, rtt=rtt), islands, [one.plan.tp for one in servers])
-    line = laid(servers, links, asked)
+    line = min(rows_of(servers, links, asked), key=lambda one: float(passed(one, links, asked).output_time))
     known: dict[float, tuple[float, float]] = {}
 
     def both(output: float) -> tuple[float, float]:
         if output not in known:
             own = changed(asked, output=output, in_flight=asked.batch)
             known[output] = (
-                float(pipeline(servers, links, own, line).output_time),
+                float(passed(line, links, own).output_time),
                 float(block_train(servers, links, own).output_time),
             )
         return known[output]

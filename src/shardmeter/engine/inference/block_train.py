@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from shardmeter.core.units import Bytes, Count, Seconds
 from shardmeter.engine.inference import cut
 from shardmeter.engine.inference.fold import served, summed, together
-from shardmeter.engine.inference.lines import TOKEN, crossed, hop, row
+from shardmeter.engine.inference.lines import TOKEN, Sent, crossed, hop, row
 from shardmeter.engine.inference.pipeline import spread
 from shardmeter.engine.inference.servers import Server, Share, held
 from shardmeter.engine.layer import Ledger
@@ -29,7 +29,10 @@ def block_train(servers: Sequence[Server], links: Links | None, asked: Serving) 
     size = asked.batch * positions * model.hidden * servers[0].price.width
     answer = TOKEN * asked.batch * asked.output
     again = asked.traversals - 1.0
-    order = row(links, len(servers), ((size, asked.traversals),), ((answer, 1.0), (size, again)))
+    order = row(
+        links, len(servers), (Sent(size=size, times=asked.traversals, cold=True),),
+        (Sent(size=answer), Sent(size=size, times=again)),
+    )  # fmt: skip
     own, shares, blocks = [servers[at] for at in order], *_held([servers[at] for at in order], asked)
     stages = [_stage(one, share, asked, positions) for one, share in zip(own, shares, strict=True)]
     there = [hop(links, a, b, size, cold=True) for a, b in itertools.pairwise(order)]

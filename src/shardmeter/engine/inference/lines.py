@@ -11,7 +11,7 @@ from shardmeter.core.formula import under
 from shardmeter.core.record import record
 from shardmeter.core.units import Bytes, Count, Seconds
 from shardmeter.engine import add
-from shardmeter.engine.links import Links, bounded, links_of
+from shardmeter.engine.links import Array, Links, bounded, links_of
 from shardmeter.engine.ring import ring_front
 from shardmeter.physics import wan as link
 from shardmeter.specs import Island, Wan
@@ -19,6 +19,9 @@ from shardmeter.specs import Island, Wan
 WIRE, DELAY = "transfer between islands", "delay between islands"
 TOKEN = 4.0
 """Bytes of a token's number."""
+
+EVERY = 7
+"""Islands up to which every order of a row is weighed."""
 
 
 @record
@@ -66,25 +69,38 @@ def hop(links: Links | None, source: int, target: int, size: Bytes, *, cold: boo
     return Hop(wire=wire, delay=links.delay[source, target], busy=busy)
 
 
-def row(
-    links: Links | None, islands: int, messages: Sequence[tuple[Bytes, Count]], back: Sequence[tuple[Bytes, Count]]
-) -> tuple[int, ...]:
-    """The order of islands in which `messages` (bytes, how often) pass from each to the next, and those that come `back` from the
-    last to the first, soonest."""
+@record
+class Sent:
+    """Messages of one size between two servers, so many of them, on cold connections or warm ones."""
+
+    size: Bytes
+    times: Count = 1.0
+    cold: bool = False
+
+
+def row(links: Links | None, islands: int, there: Sequence[Sent], back: Sequence[Sent]) -> tuple[int, ...]:
+    """The order of islands in which what is sent `there` from each to the next, and `back` from the last to the first, takes the
+    least time: of all orders up to EVERY islands, beyond of those that make a good ring, begun anywhere."""
     if links is None or islands == 1:
         return tuple(range(islands))
-    orders = {
-        tuple(np.roll(way, -first).tolist())
-        for ring in ring_front(links.rate, links.rtt)
-        for way in (ring.order, ring.order[::-1])
-        for first in range(islands)
-    }
+    forward, closing = (_pairs(links, islands, sent) for sent in (there, back))
+    orders = _orders(links, islands)
+    taken = forward[orders[:, :-1], orders[:, 1:]].sum(axis=1) + closing[orders[:, -1], orders[:, 0]]
+    return tuple(orders[int(np.argmin(taken))].tolist())
 
-    def pair(source: int, target: int, sent: Sequence[tuple[Bytes, Count]]) -> float:
-        return sum(float(times * hop(links, source, target, size, cold=False).seconds) for size, times in sent)
 
-    def taken(order: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
-        there = sum(pair(a, b, messages) for a, b in itertools.pairwise(order))
-        return there + pair(order[-1], order[0], back), order
+def _pairs(links: Links, islands: int, sent: Sequence[Sent]) -> Array:
+    """Seconds of messages from each island (rows) to each other."""
 
-    return min(map(taken, orders))[1]
+    def seconds(source: int, target: int) -> float:
+        return sum(float(one.times * hop(links, source, target, one.size, cold=one.cold).seconds) for one in sent)
+
+    return np.array([[seconds(source, target) for target in range(islands)] for source in range(islands)])
+
+
+def _orders(links: Links, islands: int) -> Array:
+    """(orders, islands): what is weighed."""
+    if islands <= EVERY:
+        return np.array(list(itertools.permutations(range(islands))))
+    rings = [way for ring in ring_front(links.rate, links.rtt) for way in (ring.order, ring.order[::-1])]
+    return np.array([np.roll(way, -first) for way in rings for first in range(islands)])

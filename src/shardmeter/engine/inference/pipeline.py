@@ -18,7 +18,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Seconds
 from shardmeter.engine.inference import cut
 from shardmeter.engine.inference.fold import CHUNKS, served, summed, together
-from shardmeter.engine.inference.lines import NO_HOP, TOKEN, Hop, crossed, hop, row
+from shardmeter.engine.inference.lines import NO_HOP, TOKEN, Hop, Sent, crossed, hop, row
 from shardmeter.engine.inference.servers import Server, Share, held
 from shardmeter.engine.layer import Ledger
 from shardmeter.engine.links import Links
@@ -43,13 +43,19 @@ class Row:
     """Their places in the fleet."""
 
 
-def laid(servers: Sequence[Server], links: Links | None, asked: Serving) -> Row:
-    """Layers cut over all servers: in the order whose way is shortest for a token, so that the slowest is as fast as memory
-    allows."""
+def rows(servers: Sequence[Server], links: Links | None, asked: Serving) -> tuple[Row, ...]:
+    """Rows worth trying, for a prompt in few chunks or in many: each the order of islands in which what passes is sent soonest, all
+    layers cut so that the slowest server is as fast as memory allows."""
+    size, orders = activation(servers[0], asked.batch), []
+    for chunks in _chunks(len(servers), asked):
+        there = (Sent(size=size * asked.prompt / chunks, cold=True), Sent(size=size, times=asked.output - 1.0))
+        back = (Sent(size=TOKEN * asked.batch, times=asked.output),)
+        orders.append(row(links, len(servers), there, back))
+    return tuple(_cut(servers, order, asked) for order in dict.fromkeys(orders))
+
+
+def _cut(servers: Sequence[Server], order: tuple[int, ...], asked: Serving) -> Row:
     model = servers[0].model
-    size, more = activation(servers[0], asked.batch), asked.output - 1.0
-    back = ((TOKEN * asked.batch, asked.output),)
-    order = row(links, len(servers), ((size * asked.prompt, 1.0), (size, more)), back)
     own = tuple(servers[at] for at in order)
     seen = asked.prompt + asked.output / 2.0
     counts = spread(
@@ -59,9 +65,14 @@ def laid(servers: Sequence[Server], links: Links | None, asked: Serving) -> Row:
     return Row(servers=own, shares=cut.shares(model, counts), order=order)
 
 
-def pipeline(servers: Sequence[Server], links: Links | None, asked: Serving, line: Row | None = None) -> Served:
-    """Serve over all islands; `line` where the layers are cut already."""
-    line = laid(servers, links, asked) if line is None else line
+def pipeline(servers: Sequence[Server], links: Links | None, asked: Serving) -> Served:
+    """Serve over all islands, in the row that answers soonest; of equals, one that holds all."""
+    found = [passed(line, links, asked) for line in rows(servers, links, asked)]
+    return min(found, key=lambda one: (not one.fits, float(one.output_time)))
+
+
+def passed(line: Row, links: Links | None, asked: Serving) -> Served:
+    """Serve by a given row."""
     prompt, busy_prompt = _prompt(line, links, asked)
     seen = asked.prompt + asked.output / 2.0  # the mean over all tokens but the first
     steps = [one.decoded(share, asked.batch, seen) for one, share in zip(line.servers, line.shares, strict=True)]
@@ -156,18 +167,16 @@ def _hops(line: Row, links: Links | None, size: Count, batch: Count, *, cold: bo
 # ---- the prompt ------------------------------------------------------------------------------------------------------------------
 
 
-def _most_chunks(asked: Serving) -> float:
-    return max(float(asked.prompt) // LEAST_CHUNK, 1.0)
-
-
 def _prompt(line: Row, links: Links | None, asked: Serving) -> tuple[Ledger, list[Seconds]]:
     """The prompt's ledger until its first token is back, and what each host works for it, in the number of chunks that is fastest."""
-    most = _most_chunks(asked) if len(line.servers) > 1 else 1.0
-    chunks, tried = 1.0, []
-    while chunks <= most:
-        tried.append(_in_chunks(line, links, asked, chunks))
-        chunks *= 2.0
+    tried = [_in_chunks(line, links, asked, chunks) for chunks in _chunks(len(line.servers), asked)]
     return min(tried, key=lambda one: float(summed(one[0])))
+
+
+def _chunks(servers: int, asked: Serving) -> list[float]:
+    """Numbers of chunks that are tried: 1, 2, 4, … while each has LEAST_CHUNK tokens."""
+    most = max(float(asked.prompt) // LEAST_CHUNK, 1.0) if servers > 1 else 1.0
+    return [2.0**power for power in range(int(math.log2(most)) + 1)]
 
 
 def _in_chunks(line: Row, links: Links | None, asked: Serving, chunks: float) -> tuple[Ledger, list[Seconds]]:

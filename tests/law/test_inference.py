@@ -91,6 +91,7 @@ def test_better_lines_are_never_slower(seed, how):
     scenario, asked = fleet(seed), asked_of(seed)
     before = answer(scenario, how=how, **asked).output_time
     wan = scenario.fleet.wan
+    assert wan is not None
     for better in (
         {"bandwidth": wan.bandwidth * 3.0},
         {"rtt": wan.rtt / 3.0},
@@ -103,31 +104,28 @@ def test_better_lines_are_never_slower(seed, how):
 @pytest.mark.parametrize("how", METHODS)
 @pytest.mark.parametrize("seed", SEEDS[:8])
 def test_faster_memory_is_never_slower(seed, how):
-    scenario, asked = fleet(seed), asked_of(seed)
+    scenario, asked = with_devices(fleet(seed), memory=1e6), asked_of(seed)
+    faster = with_devices(scenario, memory_bandwidth=1.5)
+    assert answer(faster, how=how, **asked).output_time <= answer(scenario, how=how, **asked).output_time
 
-    def with_memory(times_: float) -> shardmeter.Scenario:
-        islands = tuple(
-            changed(
-                one, accelerator=changed(one.accelerator, memory_bandwidth=one.accelerator.memory_bandwidth * times_)
-            )
-            for one in scenario.fleet.islands
-        )
-        return changed(scenario, fleet=changed(scenario.fleet, islands=islands))
 
-    assert (
-        answer(with_memory(1.5), how=how, **asked).output_time <= answer(with_memory(1.0), how=how, **asked).output_time
-    )
+def with_devices(scenario: shardmeter.Scenario, **times_: float) -> shardmeter.Scenario:
+    """The same with numbers of all accelerators so many times as large."""
+
+    def better(device: Any) -> Any:
+        return changed(device, **{name: getattr(device, name) * factor for name, factor in times_.items()})
+
+    islands = tuple(changed(one, accelerator=better(one.accelerator)) for one in scenario.fleet.islands)
+    return changed(scenario, fleet=changed(scenario.fleet, islands=islands))
 
 
 @pytest.mark.parametrize("how", METHODS)
-@pytest.mark.parametrize("seed", SEEDS[:8])
+@pytest.mark.parametrize("seed", SEEDS[:12])
 def test_larger_batches_pass_more_and_wait_longer(seed, how):
-    scenario, asked = fleet(seed), asked_of(seed)
-    rows = [
-        answer(scenario, how=how, **{**asked, "batch": batch, "in_flight": 4096.0})
-        for batch in (1.0, 2.0, 8.0, 64.0, 512.0)
-    ]
-    for one, larger in itertools.pairwise(rows):
+    """Where memory has room for any, and enough are under way to fill the busiest place."""
+    scenario, asked = with_devices(fleet(seed), memory=1e6), {**asked_of(seed), "in_flight": 1e9}
+    found = [answer(scenario, how=how, **{**asked, "batch": batch}) for batch in (1.0, 2.0, 8.0, 64.0, 512.0)]
+    for one, larger in itertools.pairwise(found):
         assert larger.output_time >= one.output_time * (1.0 - 1e-9)
         assert larger.flight_rate >= one.flight_rate * (1.0 - 1e-9)
 
@@ -149,7 +147,7 @@ def test_sequences_under_way_are_what_fits():
     scenario = shardmeter.load({"model": "llama-3.1-8b", "gpus": "1xRTX 4090"})
     found = answer(scenario, how="local", prompt=512.0, output=512.0, batch=1.0)
     assert found.fits
-    longer = changed(scenario, model=changed(scenario.model, layers=40))
+    longer = changed(scenario, model=changed(scenario.model, layers=96))
     assert not answer(longer, how="local").fits
     held = shardmeter.load({"model": "llama-3.2-3b", "fleet": fleet_of_homes(3)})
     full = answer(held, how="pipeline", prompt=60_000.0, output=10_000.0)
@@ -323,7 +321,7 @@ def test_hosts_hold_the_whole_model_once():
                 assert sum(host.blocks for host in found.hosts) == 7
             weights = sum(float(host.memory[0].size * host.accelerators) for host in found.hosts)
             whole = 2.0 * shardmeter.families.parameters(scenario.model)
-            assert whole <= weights <= 1.2 * whole  # norms of tensor parallelism, a tied matrix twice
+            assert whole <= weights <= 1.5 * whole  # what every rank holds whole, a tied matrix twice
 
 
 def test_memory_decides_where_layers_lie():
@@ -347,8 +345,8 @@ def test_scalar_equals_vector():
     one = server(scenario.model, scenario.fleet.islands[0], 8.0, scenario.stack, "bf16")
     seen = np.array([10.0, 1000.0, 30_000.0])
     share = cut.shares(one.model, (32,))[0]
-    many = one.cache(share, 4.0, seen)
-    assert [float(value) for value in many] == [float(one.cache(share, 4.0, float(value))) for value in seen]
+    many = np.asarray(one.cache(share, 4.0, seen))
+    assert many.tolist() == [float(one.cache(share, 4.0, float(value))) for value in seen]
 
 
 def test_islands_without_a_network_have_no_lines():

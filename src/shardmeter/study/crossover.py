@@ -8,7 +8,7 @@ from typing import Any
 
 from shardmeter.core.record import changed
 from shardmeter.engine.inference import Server, lines
-from shardmeter.engine.inference.block_train import block_train
+from shardmeter.engine.inference.block_train import laid, traversed
 from shardmeter.engine.inference.pipeline import passed
 from shardmeter.engine.inference.pipeline import rows as rows_of
 from shardmeter.specs import Scenario
@@ -45,11 +45,12 @@ def rows(
 def times(
     scenario: Scenario, asked: Serving, servers: Sequence[Server], rtt: float
 ) -> Callable[[float], tuple[float, float]]:
-    """Seconds of (pipeline, one traversal) for an output of so many tokens, all round trips being `rtt`. The pipeline's layers lie as
-    for the output that was asked for."""
+    """Seconds of (pipeline, one traversal) for an output of so many tokens, all round trips being `rtt`. Layers and blocks lie as for the
+    output that was asked for."""
     islands, wan = scenario.fleet.islands, scenario.fleet.wan
     links = None if wan is None else lines(changed(wan, rtt=rtt), islands, [one.plan.tp for one in servers])
     line = min(rows_of(servers, links, asked), key=lambda one: float(passed(one, links, asked).output_time))
+    blocks = laid(servers, links, asked)
     known: dict[float, tuple[float, float]] = {}
 
     def both(output: float) -> tuple[float, float]:
@@ -57,7 +58,7 @@ def times(
             own = changed(asked, output=output, in_flight=asked.batch)
             known[output] = (
                 float(passed(line, links, own).output_time),
-                float(block_train(servers, links, own).output_time),
+                float(traversed(blocks, links, own).output_time),
             )
         return known[output]
 

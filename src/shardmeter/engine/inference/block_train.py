@@ -11,11 +11,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from shardmeter.core.units import Bytes, Count, Seconds
+from shardmeter.core.units import Bytes, Seconds
 from shardmeter.engine.inference import cut
 from shardmeter.engine.inference.fold import served, summed, together
 from shardmeter.engine.inference.lines import TOKEN, Sent, crossed, hop, row
-from shardmeter.engine.inference.pipeline import spread
+from shardmeter.engine.inference.pipeline import Row, spread
 from shardmeter.engine.inference.servers import Server, Share, held
 from shardmeter.engine.layer import Ledger
 from shardmeter.engine.links import Links
@@ -25,16 +25,36 @@ from shardmeter.specs.serving import Host, Served, Serving
 
 def block_train(servers: Sequence[Server], links: Links | None, asked: Serving) -> Served:
     """Serve over all islands, `asked.blocks` equal blocks in a row; several on one host where there are fewer hosts."""
-    model, positions = servers[0].model, asked.prompt + asked.output
-    size = asked.batch * positions * model.hidden * servers[0].price.width
-    answer = TOKEN * asked.batch * asked.output
+    return traversed(laid(servers, links, asked), links, asked)
+
+
+def laid(servers: Sequence[Server], links: Links | None, asked: Serving) -> Row:
+    """The order of islands in which a traversal is sent soonest, and the blocks of each, by speed and memory where there are fewer
+    hosts than blocks."""
+    size, answer = _sizes(servers[0], asked)
     again = asked.traversals - 1.0
     order = row(
         links, len(servers), (Sent(size=size, times=asked.traversals, cold=True),),
         (Sent(size=answer), Sent(size=size, times=again)),
     )  # fmt: skip
-    own, shares, blocks = [servers[at] for at in order], *_held([servers[at] for at in order], asked)
-    stages = [_stage(one, share, asked, positions) for one, share in zip(own, shares, strict=True)]
+    own = tuple(servers[at] for at in order)
+    parts = cut.even(len(cut.layers(own[0].model)), asked.blocks)
+    blocks = spread(
+        own, asked.blocks, lambda one, share: summed(_stage(one, share, asked)),
+        lambda one, share: _memory(one, share, asked)[1],
+    )  # fmt: skip
+    counts, first = [], 0
+    for count in blocks:
+        counts.append(sum(parts[first : first + count]))
+        first += count
+    return Row(servers=own, shares=cut.shares(own[0].model, counts), order=order, blocks=blocks)
+
+
+def traversed(line: Row, links: Links | None, asked: Serving) -> Served:
+    """Serve by a given row."""
+    own, shares, order, again = line.servers, line.shares, line.order, asked.traversals - 1.0
+    size, answer = _sizes(own[0], asked)
+    stages = [_stage(one, share, asked) for one, share in zip(own, shares, strict=True)]
     there = [hop(links, a, b, size, cold=True) for a, b in itertools.pairwise(order)]
     back = hop(links, order[-1], order[0], answer, cold=False)
     round_again = hop(links, order[-1], order[0], size, cold=False)
@@ -53,7 +73,7 @@ def block_train(servers: Sequence[Server], links: Links | None, asked: Serving) 
     if len(own) > 1:
         busy.append((f"line {own[-1].island.name} → {own[0].island.name}", back.busy + again * round_again.busy))
 
-    rows = zip(own, shares, blocks, works, strict=True)
+    rows = zip(own, shares, line.blocks, works, strict=True)
     laid = [_host(one, share, count, asked, work) for one, share, count, work in rows]
 
     each = together((ledger, 1.0 / asked.output))
@@ -64,23 +84,15 @@ def _way(own: Sequence[Server]) -> str:
     return " → ".join(one.island.name for one in own)
 
 
-def _held(own: Sequence[Server], asked: Serving) -> tuple[tuple[Share, ...], tuple[int, ...]]:
-    """What each host holds, and how many blocks that is: by speed and memory where there are fewer hosts than blocks."""
-    parts = cut.even(len(cut.layers(own[0].model)), asked.blocks)
-    positions = asked.prompt + asked.output
-    blocks = spread(
-        own, asked.blocks, lambda one, share: summed(_stage(one, share, asked, positions)),
-        lambda one, share: _memory(one, share, asked)[1],
-    )  # fmt: skip
-    counts, first = [], 0
-    for count in blocks:
-        counts.append(sum(parts[first : first + count]))
-        first += count
-    return cut.shares(own[0].model, counts), blocks
+def _sizes(one: Server, asked: Serving) -> tuple[Bytes, Bytes]:
+    """(what passes from block to block, what comes back)."""
+    positions = asked.batch * (asked.prompt + asked.output)
+    return positions * one.model.hidden * one.price.width, TOKEN * asked.batch * asked.output
 
 
-def _stage(one: Server, share: Share, asked: Serving, positions: Count) -> Ledger:
+def _stage(one: Server, share: Share, asked: Serving) -> Ledger:
     """Seconds of a host for all positions; the head only for those of the output."""
+    positions = asked.prompt + asked.output
     own = one.passed(asked.batch, positions, positions, seen_whole=True)
     head = one.passed(asked.batch, asked.output, asked.output) if share.head else None
     return held(share, own, head)

@@ -41,6 +41,8 @@ class Row:
     shares: tuple[Share, ...]
     order: tuple[int, ...]
     """Their places in the fleet."""
+    blocks: tuple[int, ...] = ()
+    """Blocks of each, where the stack has blocks."""
 
 
 def rows(servers: Sequence[Server], links: Links | None, asked: Serving) -> tuple[Row, ...]:
@@ -55,13 +57,13 @@ def rows(servers: Sequence[Server], links: Links | None, asked: Serving) -> tupl
 
 
 def _cut(servers: Sequence[Server], order: tuple[int, ...], asked: Serving) -> Row:
-    model = servers[0].model
-    own = tuple(servers[at] for at in order)
-    seen = asked.prompt + asked.output / 2.0
-    counts = spread(
-        own, len(cut.layers(model)), lambda one, share: summed(one.decoded(share, asked.batch, seen)),
-        lambda one, share: _memory(one, share, asked, 1.0)[1],
-    )  # fmt: skip
+    model, own = servers[0].model, tuple(servers[at] for at in order)
+
+    def answered(one: Server, share: Share) -> Seconds:
+        prompt = summed(held(share, one.passed(asked.batch, asked.prompt, asked.prompt)))
+        return prompt + (asked.output - 1.0) * summed(one.decoded(share, asked.batch, _seen(asked)))
+
+    counts = spread(own, len(cut.layers(model)), answered, lambda one, share: _memory(one, share, asked, 1.0)[1])
     return Row(servers=own, shares=cut.shares(model, counts), order=order)
 
 
@@ -74,8 +76,9 @@ def pipeline(servers: Sequence[Server], links: Links | None, asked: Serving) -> 
 def passed(line: Row, links: Links | None, asked: Serving) -> Served:
     """Serve by a given row."""
     prompt, busy_prompt = _prompt(line, links, asked)
-    seen = asked.prompt + asked.output / 2.0  # the mean over all tokens but the first
-    steps = [one.decoded(share, asked.batch, seen) for one, share in zip(line.servers, line.shares, strict=True)]
+    steps = [
+        one.decoded(share, asked.batch, _seen(asked)) for one, share in zip(line.servers, line.shares, strict=True)
+    ]
     hops = _hops(line, links, activation(line.servers[0], asked.batch), asked.batch)
     token = together(*((step, 1.0) for step in steps), (crossed(hops), 1.0))
     more = asked.output - 1.0
@@ -103,6 +106,11 @@ def _notes(line: Row) -> tuple[str, ...]:
         return ()
     way = " → ".join(one.island.name for one in (*line.servers, line.servers[0]))
     return (f"tokens pass {way}: the order of islands whose way is shortest",)
+
+
+def _seen(asked: Serving) -> Count:
+    """Tokens that are there when one is written, the mean over all but the first."""
+    return asked.prompt + asked.output / 2.0
 
 
 def activation(one: Server, batch: Count) -> Count:

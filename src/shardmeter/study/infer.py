@@ -182,12 +182,15 @@ def _all_ways(
 def checked(scenario: Scenario, asked: Serving) -> Serving:
     """The question with what was left out. Raises BadScenario with every violation, UnknownName."""
     if asked.how not in METHODS:
-        raise UnknownName("way to serve", asked.how, METHODS)
+        raise UnknownName("way to serve", str(asked.how), METHODS)
     found = [*_numbers(asked)]
-    islands = len(scenario.fleet.islands)
-    asked = changed(asked, experts=asked.experts or islands, blocks=asked.blocks or islands)
-    asked = changed(asked, top_k=asked.top_k or min(USUAL_TOP_K, asked.experts))
     if not found:
+        islands = len(scenario.fleet.islands)
+        asked = changed(asked, experts=int(asked.experts) or islands, blocks=int(asked.blocks) or islands)
+        asked = changed(asked, top_k=int(asked.top_k) or min(USUAL_TOP_K, asked.experts))
+        asked = changed(
+            asked, **{name: float(getattr(asked, name)) for name in ("prompt", "output", "batch", "traversals")}
+        )
         found = [*_possible(scenario, asked)]
     if not writes(scenario.model):
         says = f"{scenario.model.name}, of family {scenario.model.family}, does not write token by token"
@@ -203,7 +206,8 @@ def _numbers(asked: Serving) -> list[Violation]:
     found = []
     for name, most in MOST.items():
         value, least = getattr(asked, name), 0.0 if name in ("experts", "top_k", "blocks") else 1.0
-        if value is None or (least <= value <= most and float(value).is_integer()):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if (value is None and name == "in_flight") or (number and least <= value <= most and float(value).is_integer()):
             continue
         says = f"{shown(value)} is not a whole number from {max(least, 1.0):g} to {most:,.0f}"
         found.append(Violation(field=name, says=says, way_out=f"say --{name.replace('_', '-')} 1 or more"))

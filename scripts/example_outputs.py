@@ -14,10 +14,14 @@ SHOWN = "llama-8b-64xh100"
 BLOCK = re.compile(r"(<!-- example: written by `make docs` -->\n).*?(<!-- end of example -->)", re.DOTALL)
 
 
-def printed(path: Path) -> str:
-    """What `shardmeter predict` prints for a file, off a terminal."""
+SERVED = {"three-clouds-70b": ("--compare", "--crossover")}
+"""Examples that are served too, with the options for it: `examples/NAME.infer.out`."""
+
+
+def printed(path: Path, name: str = "predict", options: tuple[str, ...] = ()) -> str:
+    """What a command prints for a file, off a terminal."""
     plain = {key: value for key, value in os.environ.items() if key not in {"COLUMNS", "FORCE_COLOR"}}
-    command = [sys.executable, "-m", "shardmeter", "predict", str(path.relative_to(ROOT))]
+    command = [sys.executable, "-m", "shardmeter", name, str(path.relative_to(ROOT)), *options]
     environment = {**plain, "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)
     if done.returncode not in (0, 1):
@@ -30,6 +34,9 @@ def main() -> int:
     for path in sorted((ROOT / "examples").glob("*.yaml")):
         text = printed(path)
         path.with_suffix(".out").write_text(text, encoding="utf-8")
+        if path.stem in SERVED:
+            served = printed(path, "infer", SERVED[path.stem])
+            path.with_suffix(".infer.out").write_text(served, encoding="utf-8")
         if path.stem == SHOWN:
             shown = f"```console\n$ shardmeter predict examples/{path.name}\n{text}```"
             page = README.read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
-    from shardmeter.study.api import explain, plan, predict, solve, sweep
+    from shardmeter.study.api import explain, infer, plan, predict, solve, sweep
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "UnknownName",
     "__version__",
     "explain",
+    "infer",
     "load",
     "plan",
     "predict",
@@ -48,6 +49,7 @@ _HOMES = {
     "Unavailable": "shardmeter.core.errors",
     "UnknownName": "shardmeter.core.errors",
     "explain": "shardmeter.study.api",
+    "infer": "shardmeter.study.api",
     "load": "shardmeter.scenario",
     "page": "shardmeter.render.page",
     "plan": "shardmeter.study.api",

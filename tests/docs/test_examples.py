@@ -1,5 +1,6 @@
 """Every example runs, and prints what its `.out` file says where it has one."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from shardmeter.cli import main
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "inference.md"
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
 
@@ -26,6 +28,18 @@ def test_it_prints_what_is_stored(path, capsys, monkeypatch):
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     main(["predict", str(path)])
     assert capsys.readouterr().out == path.with_suffix(".out").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.infer.out")), ids=name)
+def test_a_served_one_prints_what_is_stored(path, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    options = re.search(
+        rf"shardmeter infer examples/{path.name.split('.')[0]}.yaml( --compare.*)", PAGE.read_text(encoding="utf-8")
+    )
+    assert options is not None
+    assert main(["infer", str(path).replace(".infer.out", ".yaml"), *options[1].split()]) == 0
+    assert capsys.readouterr().out == path.read_text(encoding="utf-8")
 
 
 def test_examples_are_named_in_their_own_head():

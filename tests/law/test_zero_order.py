@@ -17,8 +17,8 @@ from shardmeter.engine.fleet import evaluate_fleet, replica
 from shardmeter.engine.timeline.build import build, case_of
 from shardmeter.engine.timeline.overlap import run as drawn_run
 from shardmeter.physics import zero_order
-from shardmeter.scenario.catalog import load_catalog
 from shardmeter.scenario import load
+from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs import Estimate, Scenario, Sync
 from shardmeter.study.course import durations
 
@@ -123,7 +123,9 @@ def test_probes_of_a_batch_are_as_noisy_as_said(count: int, batch: int) -> None:
     assert asked == pytest.approx(spread(estimates, gradient), rel=ERROR)
 
 
-@pytest.mark.parametrize(("evaluations", "probe", "sample"), [(4096.0, 8.44e6, 40.0), (1e6, 100.0, 5.0), (512.0, 2.0, 900.0)])
+@pytest.mark.parametrize(
+    ("evaluations", "probe", "sample"), [(4096.0, 8.44e6, 40.0), (1e6, 100.0, 5.0), (512.0, 2.0, 900.0)]
+)
 def test_the_best_split_is_the_least_of_a_grid(evaluations: float, probe: float, sample: float) -> None:
     grid = np.geomspace(evaluations * 1e-6, evaluations, 200_001)
     noise = zero_order.batch_variance(probe, sample, evaluations / grid, grid)
@@ -144,7 +146,9 @@ def test_what_a_run_computes_and_how_often_it_updates() -> None:
 # ---- a step ---------------------------------------------------------------------------------------------------------------------
 
 
-def asked(method: str, *, plan: dict[str, Any] | None = None, gpus: str = "8xH100-SXM5-80GB", **fields: Any) -> Scenario:
+def asked(
+    method: str, *, plan: dict[str, Any] | None = None, gpus: str = "8xH100-SXM5-80GB", **fields: Any
+) -> Scenario:
     """A small model on one island."""
     laid = {"sharding": "ddp", "micro_batch": 2, **(plan or {}), "sync": {"method": method, **fields}}
     run = {"seq_len": 1024, "global_batch": 32}
@@ -301,7 +305,8 @@ def test_experts_apart_last_as_long_as_the_slowest_and_are_paid_as_long_as_each(
     """Published of 256 experts: 191 h and 41,900 accelerator-hours, 4.16 million updates of 0.142 s in the mean, 0.165 s at most."""
     own = fleet("soma", *[H100] * 4, batch=64, perturbations=2)
     whole = evaluate_fleet(own.model, own.fleet, own.plan, own.run, own.stack, own.plans)
-    assert whole.round is not None and whole.round.alone
+    assert whole.round is not None
+    assert whole.round.alone
     mean, most = 0.142, 0.165
     rest = (256.0 * mean - most) / 255.0
     lasts = [most, *[rest] * 255]

@@ -30,6 +30,9 @@ OPTIONS = {
     "sweep": SCENARIO
     | {"--over", "--columns", "-o", "--out", "--overwrite", "--engine", "--workers", "--shard", "--join"},
     "trace": SCENARIO | {"-o", "--out", "--svg", "--steps", "--rounds", "--island", "--ranks", "--straggle", "--seed"},
+    "infer": SCENARIO
+    | {"--how", "--prompt", "--output", "--batch", "--in-flight", "--experts", "--top-k", "--together", "--blocks"}
+    | {"--traversals", "--eager", "--compare", "--crossover", "--plot"},
     "validate": {"file", "--bars", "--catalog", "--format"},
     "show": {"file", "--format"},
     "catalog": {"kind", "name", "--catalog", "--format"},

@@ -20,6 +20,7 @@ PUBLIC = {
     "UnknownName",
     "__version__",
     "explain",
+    "infer",
     "load",
     "plan",
     "predict",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shardmeter.cli.options import resolve, scenario_options
-from shardmeter.cli.output import UnwritableError, write
+from shardmeter.cli.output import FULL, UnwritableError, write
 from shardmeter.core.errors import ShardMeterError
 
 if TYPE_CHECKING:
     from shardmeter.study.trace import Drawn
-
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""What a disk says that takes no more: no fault of the name that was given."""
 
 EPILOG = """Examples:
 

@@ -1,7 +1,8 @@
 """Model families: one file each, found by name. A family turns a Model's numbers into blocks of operations.
 
 A family module offers `blocks(model)`, `parameters(model)`, `operations(model, block, tokens, seq, kernels)`, `training_flops(model, tokens, seq)`,
-`activation_bytes(…)` and, if it has blocks with routed experts, `routed_bytes(model, kernels)`; nothing here knows a bandwidth.
+`activation_bytes(…)` and, if it has blocks with routed experts, `routed_bytes(model, kernels)`; if it writes token by token,
+`cached(model, block, seen)`. Nothing here knows a bandwidth.
 """
 
 from __future__ import annotations
@@ -67,6 +68,11 @@ def given_sequence(model: Model) -> Count | None:
 def sample(model: Model) -> str:
     """What one sample of a model is called, in the plural (`SAMPLE` of its family): sequences, images, pairs."""
     return str(getattr(family(model.family), "SAMPLE", "sequences"))
+
+
+def writes(model: Model) -> bool:
+    """Whether a model writes its output token by token (`cached(model, block, seen)` of its family): what it keeps meanwhile."""
+    return hasattr(family(model.family), "cached")
 
 
 def assumed(model: Model) -> tuple[str, ...]:

@@ -148,3 +148,12 @@ def kept(model: Model, loose: bool) -> tuple[Bytes, Bytes]:
     if model.positions == "rope":
         inside = inside + (2.0 * (query + key_value) if loose else 0.0)
     return 0.0 * inside, inside
+
+
+def cached(model: Model, mixer: str, seen: Count) -> tuple[Count, Count]:
+    """Elements that decoding keeps of one sequence of `seen` tokens in one layer: (cut by key-value heads, whole on every rank of
+    tensor parallelism). Keys and values of every token that a query may see; of latent attention its latent and the rotated key."""
+    tokens, _ = keys_seen(model, mixer, seen)
+    if latent(model):
+        return 0.0 * tokens, tokens * (model.kv_lora_rank + model.qk_rope_head_dim)
+    return tokens * (key_value_width(model) + model.kv_heads * model.value_dim), 0.0 * tokens

@@ -148,3 +148,9 @@ def kept(model: Model, mixer: str) -> Bytes:
     if mixer == SCAN:
         return 2.0 * (_projected(model, mixer) + 3.0 * inner(model) + _chosen(model))
     return 2.0 * (_projected(model, mixer) + 2.0 * inner(model))
+
+
+def cached(model: Model, mixer: str) -> Count:
+    """Elements, 2 bytes each, that decoding keeps of one sequence in one layer, however long it is: the state, in fp32, and what the
+    convolution still sees."""
+    return 2.0 * inner(model) * model.state_dim + (model.conv_width - 1.0) * _convolved(model, mixer)

@@ -302,3 +302,13 @@ __all__ = [
     "order", "parameters",
     "query_width", "routed_bytes", "training_flops",
 ]  # fmt: skip
+
+
+def cached(model: Model, block: str, seen: Count) -> tuple[Count, Count]:
+    """Elements, 2 bytes each, that one piece of a block keeps of a sequence of `seen` tokens while it is written token by token, and
+    reads again for each: (cut by tensor parallelism over the key-value heads, whole on every rank). Leaves out: pages that are not
+    full, caches in fewer bits."""
+    kind = named(block)
+    if kind.mixer in ATTENTION:
+        return _attention.cached(model, kind.mixer, seen)
+    return (_states.cached(model, kind.mixer) if kind.mixer in RECURRENT else 0.0), 0.0

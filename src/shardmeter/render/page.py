@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardmeter.render import planning, planning_fleet, prediction, solution, terminal
+from shardmeter.render import inference, planning, planning_fleet, prediction, solution, terminal
 from shardmeter.render.heading import heading
 
 if TYPE_CHECKING:
     from shardmeter.render.document import Document
+    from shardmeter.study.infer import Inference
     from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.predict import Prediction
     from shardmeter.study.solve import Solution
 
 
-def page(answer: Prediction | Plans | FleetPlans | Solution) -> str:
-    """A prediction, plans or the answer to an inverse question as plain text, short: no assumptions, warnings at the end."""
+def page(answer: Prediction | Plans | FleetPlans | Solution | Inference) -> str:
+    """A prediction, plans, a served model or the answer to an inverse question as plain text, short: no assumptions, warnings at the end."""
     return terminal.text(_document(answer)).rstrip("\n")
 
 
-def _document(answer: Prediction | Plans | FleetPlans | Solution) -> Document:
+def _document(answer: Prediction | Plans | FleetPlans | Solution | Inference) -> Document:
+    from shardmeter.study.infer import Inference
     from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.solve import Solution
 
+    if isinstance(answer, Inference):
+        return inference.document(answer.to_dict(), inference.title(answer.scenario, answer.asked.how), short=True)
     if isinstance(answer, FleetPlans):
         return planning_fleet.document(answer.to_dict(), planning_fleet.title(answer.scenario), short=True)
     if isinstance(answer, Plans):

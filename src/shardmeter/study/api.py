@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shardmeter.scenario.catalog import Catalog
     from shardmeter.scenario.ranges import Over
     from shardmeter.study.explain import Explanation
+    from shardmeter.study.infer import Inference
     from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.predict import Prediction
@@ -72,6 +73,41 @@ def plan(
     if made.choices is not None and made.choices.joint is not None:
         return plan_fleet(made, objectives=words, top=top, processes=processes)
     return plans_of(made, objectives=words, top=top, processes=processes)
+
+
+def infer(
+    scenario: Source = None,
+    *,
+    how: str = "pipeline",
+    prompt: float = 512,
+    output: float = 256,
+    batch: float = 1,
+    in_flight: float | None = None,
+    experts: int = 0,
+    top_k: int = 0,
+    blocks: int = 0,
+    traversals: float = 1,
+    together: bool = False,
+    eager: bool = False,
+    compare: bool = False,
+    crossover: bool = False,
+    overrides: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Inference:
+    """A trained model served over the islands of a scenario; the rest is as in `predict`.
+
+    `shardmeter.infer("run.yaml", how="block_train", output=1024).served.output_time`; what the numbers mean is said by
+    `specs.serving.Serving`, 0 = left out. Raises BadScenario with everything that is wrong, UnknownName."""
+    from shardmeter.specs.serving import Serving
+    from shardmeter.study.infer import infer as answer_to
+
+    asked = Serving(
+        how=how, prompt=prompt, output=output, batch=batch, in_flight=in_flight, experts=experts, top_k=top_k, blocks=blocks,
+        traversals=traversals, together=together,
+    )  # fmt: skip
+    made = _resolved(scenario, overrides, catalog, options)
+    return answer_to(made, asked, compare=compare, crossover=crossover, eager=eager)
 
 
 MOST_PROCESSES = 256

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -58,7 +59,7 @@ def durations(whole: Whole, steps: Number) -> tuple[Seconds, Seconds]:
         lasts = money.run_time(steps, whole.estimate.step_time)
         return lasts, lasts * whole.estimate.gpus
     own = _own(whole, steps)
-    return np.maximum.reduce(own), add.folded(
+    return functools.reduce(np.maximum, own), add.folded(
         lasts * part.estimate.gpus for lasts, part in zip(own, whole.parts, strict=True)
     )
 

@@ -31,8 +31,8 @@ SOURCE = "douillard2024"
 
 def modules(sync: Sync, cells: int) -> int:
     """K: modules of a level, the largest number of which there are no more paths than cells."""
-    nearest = round(cells ** (1.0 / sync.levels))
-    return nearest - (nearest**sync.levels > cells)
+    nearest = round(float(cells) ** (1.0 / sync.levels))
+    return nearest if nearest**sync.levels <= cells else nearest - 1
 
 
 def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:

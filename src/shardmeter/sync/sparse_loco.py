@@ -48,7 +48,7 @@ def effect(replica: Replica, sync: Sync) -> Effect:
     said = "1 to 3 % of the values at 2 bits are as good as all (512M to 2B)"
     if np.any(np.less(sync.top_k, LEAST)):
         return _loss.unknown(f"{said}; of a smaller share nothing is published", SOURCE)
-    known = np.all(np.less_equal(SIZES[0], replica.parameters) & np.less_equal(replica.parameters, SIZES[1]))
+    known = np.all(np.clip(replica.parameters, *SIZES) == replica.parameters)
     enough = np.all(np.greater_equal(sync.bits, DEFAULTS["bits"]))
     return _loss.more(_loss.replicas(replica, sync), "published" if known and enough else "guess", said, source=SOURCE)
 

@@ -1,0 +1,164 @@
+"""The page of an inference: verdict, how soon and how many, what the hosts hold, the ledger, other ways, where they cross."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shardmeter.render import cells
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.heading import islands_of
+from shardmeter.specs import Scenario
+
+Answer = Mapping[str, Any]
+TIMES = (
+    ("first token", "first_token_s"), ("each further token", "latency_per_token_s"), ("whole answer", "output_s"),
+)  # fmt: skip
+RATES = (("of one batch's sequence", "tokens_per_s"), ("of all under way", "tokens_per_s_in_flight"))
+PIECES = ("layers", "blocks", "experts")
+"""What a host may hold; a column that is zero everywhere is not shown."""
+
+
+def title(scenario: Scenario, how: str) -> str:
+    """The question in one line: what is served, on what, how, with which software."""
+    return f"{scenario.model.name} served on {islands_of(scenario.fleet.islands)} · {how} · {scenario.stack.name}"
+
+
+def document(answer: Answer, heading: str = "", *, short: bool = False) -> Document:
+    """An `infer` JSON as a document. `short` leaves out what was assumed."""
+    notes = answer["warnings"] if short else answer["assumptions"]
+    sections: list[Section] = [_figures(answer), _hosts(answer), _ledger(answer)]
+    if answer["compared"]:
+        sections.append(_compared(answer["compared"]))
+    if answer["crossover"]:
+        sections.append(_crossover(answer["crossover"]))
+    sections.append(Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)))
+    return Document(
+        title=heading, verdict=_verdict(answer), good=bool(answer["fits"]), sections=tuple(sections), data=answer, flat=_flat(answer)
+    )  # fmt: skip
+
+
+def _verdict(answer: Answer) -> str:
+    fullest = max(answer["hosts"], key=lambda host: host["memory_gib"] / host["limit_gib"])
+    sizes = f"{fullest['memory_gib']:.1f} of {fullest['limit_gib']:.1f} GiB on {fullest['name']}"
+    if not answer["fits"]:
+        return f"Does not fit: {sizes}."
+    speed = f"{cells.text(answer['output_s'], 's')} for {answer['output']:,.0f} tokens"
+    return f"Fits: {sizes}; {speed}, {answer['tokens_per_s_in_flight']:,.0f} tokens/s with {answer['in_flight']:,.0f} sequences under way."
+
+
+def _figures(answer: Answer) -> Facts:
+    bounds, level = answer["intervals"], answer["intervals"]["level"]
+
+    def note(key: str, unit: str) -> str:
+        low, high = bounds[key]
+        return f"{100 * level:.0f} % between {cells.text(low, unit)} and {cells.text(high, unit)}"
+
+    facts = [Fact(label=label, value=answer[key], unit="s", note=note(key, "s")) for label, key in TIMES]
+    facts += [
+        Fact(label=f"tokens a second {label}", value=answer[key], unit="tokens/s", note=note(key, "tokens/s"))
+        for label, key in RATES
+    ]
+    worst = answer["bottleneck"]
+    facts.append(Fact(label="bound by", value=f"{worst['term']}, {100 * worst['share']:.0f} % of an answer"))
+    facts.append(
+        Fact(
+            label="busiest place",
+            value=worst["busiest"],
+            note=f"at work {100 * worst['busiest_share']:.0f} % of the time",
+        )
+    )
+    return Facts(title="How soon, how many", facts=tuple(facts))
+
+
+def _hosts(answer: Answer) -> Table:
+    pieces = [name for name in PIECES if any(host[name] for host in answer["hosts"])]
+    rows: list[Row] = [
+        {**host, "held": f"{host['accelerators']:g} × {host['accelerator']}", "of_limit": host["memory_gib"] / host["limit_gib"],
+         "verdict": "" if host["fits"] else "does not fit"}
+        for host in answer["hosts"]
+    ]  # fmt: skip
+    columns = (
+        Column(key="name", title="host"),
+        Column(key="held", title="one copy", drop=1),
+        Column(key="copies", title="copies", drop=2),
+        *(Column(key=name, title=name) for name in pieces),
+        Column(key="seconds", title="works an answer", unit="s"),
+        Column(key="memory_gib", title="memory", unit="GiB"),
+        Column(key="of_limit", title="of the limit", unit="%"),
+        Column(key="verdict", title=""),
+    )
+    return Table(title="Hosts (memory of the fullest accelerator)", columns=columns, rows=tuple(rows))
+
+
+def _ledger(answer: Answer) -> Table:
+    columns = (
+        Column(key="term", title="term"),
+        Column(key="seconds", title="an answer", unit="s"),
+        Column(key="share", title="share", unit="%"),
+        Column(key="share", title="", bar=True, drop=1),
+        Column(key="cause", title="cause", drop=2),
+    )
+    total: Row = {"term": "whole answer", "seconds": answer["output_s"], "share": 1.0}
+    return Table(title="Where an answer's time goes", columns=columns, rows=tuple(answer["ledger"]), total=total)
+
+
+def _compared(rows: list[dict[str, Any]]) -> Table:
+    columns = (
+        Column(key="how", title="way"),
+        Column(key="first_token_s", title="first token", unit="s"),
+        Column(key="latency_per_token_s", title="each further", unit="s"),
+        Column(key="output_s", title="whole answer", unit="s"),
+        Column(key="tokens_per_s_in_flight", title="tokens/s under way"),
+        Column(key="in_flight", title="under way", drop=2),
+        Column(key="memory_gib", title="fullest", unit="GiB", drop=1),
+        Column(key="said", title="", wide=True),
+    )
+    told: tuple[Row, ...] = tuple(
+        {**row, "said": row["why"] or ("" if row["fits"] else "does not fit")} for row in rows
+    )
+    return Table(title="Ways to serve", columns=columns, rows=told)
+
+
+def _crossover(rows: list[dict[str, Any]]) -> Table:
+    outputs = [cell["output"] for cell in rows[0]["cells"]]
+    columns = (
+        Column(key="rtt_s", title="round trip", unit="s"),
+        *(Column(key=f"{length:g}", title=f"{length:,.0f}") for length in outputs),
+        Column(key="at", title="as fast at", drop=1),
+    )
+    made: tuple[Row, ...] = tuple(
+        {"rtt_s": row["rtt_s"], "at": crossing(row), **{f"{cell['output']:g}": cell["ratio"] for cell in row["cells"]}}
+        for row in rows
+    )
+    caption = (
+        "Above 1 one traversal is faster; a model that has to be traversed more often loses about so many times of it."
+    )
+    return Table(
+        title="Seconds of the pipeline over those of one traversal, by tokens of output", columns=columns, rows=made, caption=caption
+    )  # fmt: skip
+
+
+def crossing(row: Mapping[str, Any]) -> str:
+    """Where both ways take as long, in words."""
+    if row["output_at"] is None:
+        return f"nowhere: {row['faster_beyond']} is faster"
+    return f"{row['output_at']:.3g} tokens"
+
+
+def _flat(answer: Answer) -> tuple[Row, ...]:
+    """CSV: a row a cell of the crossover, or a way, or a host, whichever was asked for last."""
+    if answer["crossover"]:
+        return tuple(
+            {"rtt_s": row["rtt_s"], "output_at": row["output_at"], **cell}
+            for row in answer["crossover"]
+            for cell in row["cells"]
+        )
+    if answer["compared"]:
+        return tuple(answer["compared"])
+    own = {key: answer[key] for key in ("how", "fits", *(key for _, key in (*TIMES, *RATES)), "in_flight")}
+    return tuple(
+        {"host": host["name"], **own, **{key: value for key, value in host.items() if key not in ("name", "memory_terms", "fits")},
+         "host_fits": host["fits"]}
+        for host in answer["hosts"]
+    )  # fmt: skip

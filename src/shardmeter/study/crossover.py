@@ -1,0 +1,94 @@
+"""From which length of output one traversal of blocks beats a pipeline that writes token by token, for several round trips."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from shardmeter.core.record import changed
+from shardmeter.engine.inference import Server, lines
+from shardmeter.engine.inference.block_train import laid, traversed
+from shardmeter.engine.inference.pipeline import passed
+from shardmeter.engine.inference.pipeline import rows as rows_of
+from shardmeter.specs import Scenario
+from shardmeter.specs.serving import Serving
+
+RTTS = (1e-3, 3e-3, 10e-3, 30e-3, 100e-3, 300e-3)
+"""Round trips between every pair of islands."""
+OUTPUTS = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
+LONGEST = 1e6
+"""Tokens of an output up to which a crossover is sought."""
+TOLERANCE = 1e-9
+"""Of the logarithm of the length that is found."""
+
+
+def rows(
+    scenario: Scenario, asked: Serving, servers: Sequence[Server], rtts: Sequence[float] = RTTS
+) -> tuple[dict[str, Any], ...]:
+    """A row a round trip, which all pairs of islands then have: seconds of both ways at every length of OUTPUTS, and the length at
+    which they are equal (null where one is faster at every length, and which). Needs a network; none: one row of no round trip."""
+    found = []
+    for rtt in rtts if scenario.fleet.wan is not None else (0.0,):
+        both = times(scenario, asked, servers, rtt)
+        length, faster = crossing(both)
+        cells = []
+        for output in OUTPUTS:
+            pipelined, traversed = both(output)
+            cells.append(
+                {"output": output, "pipeline_s": pipelined, "block_train_s": traversed, "ratio": pipelined / traversed}
+            )
+        found.append({"rtt_s": rtt, "output_at": length, "faster_beyond": faster, "cells": cells})
+    return tuple(found)
+
+
+def times(
+    scenario: Scenario, asked: Serving, servers: Sequence[Server], rtt: float
+) -> Callable[[float], tuple[float, float]]:
+    """Seconds of (pipeline, one traversal) for an output of so many tokens, all round trips being `rtt`. Layers and blocks lie as for the
+    output that was asked for."""
+    islands, wan = scenario.fleet.islands, scenario.fleet.wan
+    links = None if wan is None else lines(changed(wan, rtt=rtt), islands, [one.plan.tp for one in servers])
+    line = min(rows_of(servers, links, asked), key=lambda one: float(passed(one, links, asked).output_time))
+    blocks = laid(servers, links, asked)
+    known: dict[float, tuple[float, float]] = {}
+
+    def both(output: float) -> tuple[float, float]:
+        if output not in known:
+            own = changed(asked, output=output, in_flight=asked.batch)
+            known[output] = (
+                float(passed(line, links, own).output_time),
+                float(traversed(blocks, links, own).output_time),
+            )
+        return known[output]
+
+    return both
+
+
+def crossing(both: Callable[[float], tuple[float, float]], longest: float = LONGEST) -> tuple[float | None, str]:
+    """(length of output at which `both` are equal, who is faster beyond it); no length where one is faster at both ends.
+
+    The logarithm of their ratio over that of the length, from 1 to `longest`, is cut by secants (the Illinois rule) until the bracket
+    is shorter than TOLERANCE: the length lies inside it."""
+
+    def advantage(at: float) -> float:
+        pipelined, traversed = both(math.exp(at))
+        return math.log(pipelined / traversed)
+
+    low, high = 0.0, math.log(longest)
+    at_low, at_high = advantage(low), advantage(high)
+    beyond = "block_train" if at_high > 0.0 else "pipeline"
+    if (at_low > 0.0) == (at_high > 0.0):
+        return None, beyond
+    moved = 0
+    while high - low > TOLERANCE:
+        guess = (low * at_high - high * at_low) / (at_high - at_low)
+        guess = min(max(guess, low + TOLERANCE / 2.0), high - TOLERANCE / 2.0)
+        value = advantage(guess)
+        if (value > 0.0) == (at_high > 0.0):
+            high, at_high = guess, value
+            at_low, moved = at_low / (2.0 if moved > 0 else 1.0), 1
+        else:
+            low, at_low = guess, value
+            at_high, moved = at_high / (2.0 if moved < 0 else 1.0), -1
+    return math.exp((low + high) / 2.0), beyond

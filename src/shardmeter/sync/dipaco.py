@@ -31,8 +31,8 @@ SOURCE = "douillard2024"
 
 def modules(sync: Sync, cells: int) -> int:
     """K: modules of a level, the largest number of which there are no more paths than cells."""
-    nearest = round(float(cells) ** (1.0 / sync.levels))
-    return nearest if nearest**sync.levels <= cells else nearest - 1
+    most: int = round(cells ** (1.0 / sync.levels))
+    return most - 1 if most**sync.levels > cells else most
 
 
 def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:

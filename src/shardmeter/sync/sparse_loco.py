@@ -27,8 +27,10 @@ from shardmeter.core.units import Bytes, Count
 from shardmeter.specs import Crossing, Effect, Progress, Replica, Resident, Round, Sync
 from shardmeter.sync import _loss, _outer
 
+BITS = 2.0
+"""Bits of a value that the published runs send."""
 FIELDS = ("sync_every", "bits", "top_k", "lead", "outer_state", "topology", "hierarchical", "split")
-DEFAULTS: dict[str, object] = {"sync_every": 30.0, "bits": 2.0, "top_k": 64.0 / 4096.0}
+DEFAULTS: dict[str, object] = {"sync_every": 30.0, "bits": BITS, "top_k": 64.0 / 4096.0}
 SOURCE = "sarfi2025"
 POSITION = 12.0
 """Bits of a position in a chunk of 4,096."""
@@ -49,7 +51,7 @@ def effect(replica: Replica, sync: Sync) -> Effect:
     if np.any(np.less(sync.top_k, LEAST)):
         return _loss.unknown(f"{said}; of a smaller share nothing is published", SOURCE)
     known = np.all(np.clip(replica.parameters, *SIZES) == replica.parameters)
-    enough = np.all(np.greater_equal(sync.bits, DEFAULTS["bits"]))
+    enough = np.all(np.greater_equal(sync.bits, BITS))
     return _loss.more(_loss.replicas(replica, sync), "published" if known and enough else "guess", said, source=SOURCE)
 
 

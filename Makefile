@@ -36,6 +36,7 @@ lint: $(VENV)/.ready-dev ## style, types, layers, spelling, generated pages
 	@$(BIN)/python scripts/check_docs.py
 	@$(BIN)/python scripts/command_reference.py --check
 	@$(BIN)/python scripts/sync_page.py --check
+	@$(BIN)/python scripts/methods_page.py --check
 
 format: $(VENV)/.ready-dev ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix
@@ -59,6 +60,7 @@ oracle: $(VENV)/.ready-dev ## rewrite the table of parameter and FLOP counts (ne
 docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
 	@$(BIN)/python scripts/command_reference.py
 	@$(BIN)/python scripts/sync_page.py
+	@$(BIN)/python scripts/methods_page.py
 	@$(BIN)/python scripts/example_outputs.py
 	@$(BIN)/python scripts/accuracy_page.py
 	@$(BIN)/python scripts/geo_page.py

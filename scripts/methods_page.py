@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import shardmeter
 from shardmeter import sync
-from shardmeter.core.errors import ShardMeterError
+from shardmeter.core.errors import BadScenario
+from shardmeter.render.islands import loss_text
 
 PAGE = Path(__file__).parent.parent / "docs" / "methods.md"
 RUN = {"seq_len": 2048, "global_batch": 960, "tokens": "10B"}
@@ -46,19 +46,22 @@ FLEETS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         {"micro_batch": 2, "recompute": "full"},
     ),
 }  # fmt: skip
-MODEL, LAYERS = "qwen2.5-0.5b", 24
-COLUMNS = (
-    "method", "step", "tokens/s", "run", "waits", "sent by an island, a step", "peak memory", "loss", "what is known",
-)  # fmt: skip
+MODEL = "qwen2.5-0.5b"
+COLUMNS = ("method", "step", "tokens/s", "run", "waits", "sent by an island, a step", "peak memory", "loss", "basis")
+OWN: dict[str, dict[str, Any]] = {"eggroll": {"perturbations": 960}}
+"""Settings without which the batch would not do."""
+FEWER: dict[str, tuple[str, int]] = {"dipaco": ("home", 25)}
+"""Islands of a name that a method can use: 2 levels of 5 modules have 25 paths."""
 HEAD = f"""# Every method on three fleets
 
 Written by `make docs` from what `shardmeter predict` says; do not edit.
 
-One model, {MODEL}, on the same {RUN["tokens"]} tokens in batches of {RUN["global_batch"]} sequences of {RUN["seq_len"]}, with every method
-at its defaults ([what they are](sync.md)). *step* is an inner step with its part of the round, *waits* the part of it in which the
-pace-setting island waits for others' messages, *loss* what the method is known to add to the loss of synchronous training on the
-same tokens. **Published**: measured, in that range. **Derived**: follows from what was measured. **Guess**: carried beyond its range.
-**Unknown**: nothing is published that could be carried over.
+One model, {MODEL}, on the same {RUN["tokens"]} tokens in batches of {RUN["global_batch"]} sequences of {RUN["seq_len"]}, with every method at its
+defaults ([what they are](sync.md); eggroll has 960 members, one a sequence, and dipaco trains in 25 of the homes). *step* is an inner
+step with its part of the round, *waits* the part of it in which the pace-setting island waits for others' messages, *tokens/s* those that count: methods with a deadline lose what comes too late. *loss* is
+what the method is known to do to the loss of synchronous training on the same tokens, *basis* how well: **published** in that
+range, **derived** from what was measured, a **guess** beyond its range, or **unknown**. [What is known](#what-is-known-of-the-loss) of
+each is said below.
 
 Time alone does not compare methods. Those without a backward (eggroll, mezo, soma, spsa) take quick steps that teach little; block_train
 cuts the gradient between blocks; branch_train_merge, dipaco and soma end with several models, each of which has seen a part of the tokens.
@@ -68,51 +71,41 @@ UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 def page() -> str:
     """The whole page."""
-    parts = [HEAD]
+    parts: list[str] = [HEAD]
+    known: dict[str, str] = {}
     for title, (says, fleet, plan) in FLEETS.items():
         parts += [f"## {title}", "", f"{says[0].upper()}{says[1:]}.", "", _line(COLUMNS), _line("---" for _ in COLUMNS)]
-        parts += [*rows(fleet, plan), ""]
-    return "\n".join(parts)
+        for name in sync.names():
+            cells, text = row(name, fleet, plan)
+            parts.append(_line((f"[{name}](sync.md#{name})", *cells)))
+            known[name] = text or known.get(name, "")
+        parts.append("")
+    parts += ["## What is known of the loss", "", "As `predict` says it of the thirty homes.", ""]
+    parts += [f"- **{name}**: {text}" for name, text in known.items()]
+    return "\n".join([*parts, ""])
 
 
-def rows(fleet: dict[str, Any], plan: dict[str, Any]) -> Iterator[str]:
-    """A row for every method; one that the fleet cannot have says why."""
-    for name in sync.names():
-        said = {
-            "model": MODEL,
-            "stack": "titan-compile",
-            "fleet": fleet,
-            "run": RUN,
-            "plan": {**plan, "sync": {"method": name}},
-        }
-        try:
-            answer = shardmeter.predict(copy.deepcopy(said)).to_dict()
-        except ShardMeterError as error:
-            problem = getattr(error, "violations", [None])[0]
-            yield _line((f"[{name}](sync.md#{name})", *("–",) * 7, str(problem.says if problem else error)))
-            continue
-        yield _line(row(name, answer))
-
-
-def row(name: str, answer: dict[str, Any]) -> tuple[str, ...]:
-    """One method on one fleet."""
+def row(name: str, fleet: dict[str, Any], plan: dict[str, Any]) -> tuple[tuple[str, ...], str]:
+    """One method on one fleet, and what is known of its loss there; one that the fleet cannot have says why."""
+    said: dict[str, Any] = {
+        "model": MODEL, "stack": "titan-compile", "fleet": copy.deepcopy(fleet), "run": RUN,
+        "plan": {**plan, "sync": {"method": name, **OWN.get(name, {})}},
+    }  # fmt: skip
+    for island in said["fleet"]["islands"]:
+        if name in FEWER and island["name"] == FEWER[name][0]:
+            island["count"] = FEWER[name][1]
+    try:
+        answer = shardmeter.predict(said).to_dict()
+    except BadScenario as error:
+        return (*("–",) * 7, f"cannot: {error.violations[0].says}"), ""
     joined, run, steps = answer["sync"], answer["run"], answer["sync"]["period_steps"]
-    step = joined["round_s"] / steps
-    sent = max(one["sent_bytes"] for one in answer["islands"]) / steps
     loss = joined["loss_effect"]
-    added = (
-        "not known"
-        if loss["nats"] is None and loss["factor"] is None
-        else f"{loss['nats']:+.2g} nats"
-        if loss["nats"] is not None
-        else f"× {loss['factor']:.3f}"
-    )
-    fits = "" if answer["fits"] else " **(does not fit)**"
     return (
-        f"[{name}](sync.md#{name})", _seconds(step), f"{answer['tokens_per_s']:,.0f}", _seconds(run["wall_clock_s"]) if run else "–",
-        f"{joined['exposed_s'] / joined['round_s']:.1%}", _bytes(sent), f"{answer['memory']['peak_gib']:.1f} GiB{fits}", added,
-        f"**{loss['basis']}**: {loss['text']}",
-    )  # fmt: skip
+        _seconds(joined["round_s"] / steps), f"{answer['tokens_per_s']:,.0f}", _seconds(run["wall_clock_s"]),
+        f"{joined['exposed_s'] / joined['round_s']:.1%}", _bytes(max(one["sent_bytes"] for one in answer["islands"]) / steps),
+        f"{answer['memory']['peak_gib']:.1f} GiB{'' if answer['fits'] else ' **(does not fit)**'}",
+        loss_text(loss) or "none", loss["basis"],
+    ), f"{loss['text']} ({loss['basis']})"  # fmt: skip
 
 
 def _seconds(value: float) -> str:

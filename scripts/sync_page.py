@@ -100,7 +100,10 @@ def section(name: str) -> Iterator[str]:
         yield _wrapped(paragraph) + "\n"
     for label, text in zip(parts[::2], parts[1::2], strict=True):
         yield _wrapped(f"* **{label}**: {text}", "  ")
-    defaults = ", ".join(f"`{field}: {value:g}`" for field, value in module.DEFAULTS.items())
+    defaults = ", ".join(
+        f"`{field}: {value if isinstance(value, str) else format(value, 'g')}`"
+        for field, value in module.DEFAULTS.items()
+    )
     yield _wrapped(f"* **Fields**: {', '.join(f'`{field}`' for field in module.FIELDS)}.", "  ")
     yield _wrapped(f"* **Defaults**: {defaults or 'those of the plan'}.", "  ") + "\n"
 

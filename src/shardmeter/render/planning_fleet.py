@@ -206,10 +206,16 @@ def _miss(miss: Answer | None) -> Facts | None:
     return Facts(title="What comes nearest", facts=tuple(fact for fact in facts if fact.value is not None))
 
 
+def _some(names: Sequence[str], most: int) -> str:
+    """The first names, and how many more."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def _kinds(space: Answer) -> Table:
+    several = len({tuple(one["methods"]) for one in space["kinds"]}) > 1
     rows: list[Row] = [
         {
-            "islands": ", ".join(one["islands"][:NAMED]) + (f" and {len(one['islands']) - NAMED} more" if len(one["islands"]) > NAMED else ""),
+            "islands": _some(one["islands"], NAMED), "methods": _some(one["methods"], 1) if several else None,
             "batches": ", ".join(f"{batch:,.0f}" for batch in one["global_batch"]),
             "evaluated": one["evaluated"], "feasible": one["feasible"], "kept": one["kept"],
             "mark": "" if one["fits"] else "none fits",
@@ -220,6 +226,7 @@ def _kinds(space: Answer) -> Table:
         title="What each kind of islands was searched for",
         columns=(
             Column(key="islands", title="islands"),
+            *([Column(key="methods", title="for")] if several else []),
             Column(key="batches", title="compared at a batch of", drop=1),
             Column(key="evaluated", title="plans"),
             Column(key="feasible", title="feasible"),

@@ -49,35 +49,35 @@ def course(scenario: Scenario, whole: Whole) -> dict[str, Any] | None:
 
 def step_tokens(whole: Whole) -> Number:
     """Tokens that a step adds to a run: those that count or, of models that are trained apart, those of a step of each."""
-    return add.folded(part.estimate.tokens for part in whole.parts) if _is_apart(whole) else whole.estimate.tokens
+    return add.folded(part.estimate.tokens for part in whole.parts) if is_apart(whole) else whole.estimate.tokens
 
 
 def durations(whole: Whole, steps: Number) -> tuple[Seconds, Seconds]:
     """(wall clock, that of every accelerator added up) of a run of so many steps. Models that are trained apart let their island
     go when they are done: the slowest one sets the wall clock."""
-    if not _is_apart(whole):
+    if not is_apart(whole):
         lasts = money.run_time(steps, whole.estimate.step_time)
         return lasts, lasts * whole.estimate.gpus
-    own = _own(whole, steps)
+    own = [money.run_time(steps, one) for one in step_times(whole)]
     return functools.reduce(np.maximum, own), add.folded(
         lasts * part.estimate.gpus for lasts, part in zip(own, whole.parts, strict=True)
     )
 
 
-def _is_apart(whole: Whole) -> bool:
+def is_apart(whole: Whole) -> bool:
+    """Whether islands train models of their own."""
     return whole.round is not None and whole.round.alone
 
 
-def _own(whole: Whole, steps: Number) -> list[Seconds]:
-    """Seconds that each island is needed for a run of so many steps."""
-    if _is_apart(whole):
-        return [money.run_time(steps, part.estimate.step_time) for part in whole.parts]
-    return [money.run_time(steps, whole.estimate.step_time)] * len(whole.parts)
+def step_times(whole: Whole) -> list[Seconds]:
+    """Seconds that a step needs each island for: its own where models are trained apart, else those of all."""
+    common = whole.estimate.step_time
+    return [part.estimate.step_time if is_apart(whole) else common for part in whole.parts]
 
 
 def charges(whole: Whole, steps: Number) -> list[tuple[str, Number, str]]:
     """What a run of so many steps costs: (term, USD, basis); NaN where no price is known. Numbers may be arrays."""
-    lasts = _own(whole, steps)
+    lasts = [money.run_time(steps, one) for one in step_times(whole)]
     found = [_rent(part, own, alone=len(lasts) == 1) for part, own in zip(whole.parts, lasts, strict=True)]
     sent, cost = islands.egress(whole)
     if np.any(np.greater(sent, 0.0)) or np.any(np.isnan(sent)):

@@ -23,6 +23,8 @@ from shardmeter.sync import _loss
 FIELDS = ("split",)
 DEFAULTS: dict[str, object] = {}
 SOURCE = "li2022"
+SEVERAL = True
+"""Whether training ends with several models."""
 
 
 def effect(replica: Replica, sync: Sync) -> Effect:

@@ -27,6 +27,8 @@ from shardmeter.sync import _loss, _outer, diloco
 FIELDS = ("sync_every", "levels", "bits", "lead", "outer_state", "topology", "hierarchical", "split")
 DEFAULTS: dict[str, object] = {"sync_every": 100.0, "levels": 2}
 SOURCE = "douillard2024"
+SEVERAL = True
+"""Whether training ends with several models."""
 
 
 def modules(sync: Sync, cells: int) -> int:

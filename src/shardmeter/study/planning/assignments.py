@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import math
 from collections import Counter
@@ -17,6 +18,7 @@ from shardmeter.core.units import Number, Seconds, Usd
 from shardmeter.engine.fleet import Whole
 from shardmeter.physics import money
 from shardmeter.specs import Island, Run
+from shardmeter.study.course import is_apart, step_times, step_tokens
 from shardmeter.study.islands import egress
 from shardmeter.study.planning.block import DEAR, INDIVISIBLE, LATE, MEMORY, ROUNDING
 from shardmeter.study.planning.objective import Goal, cost, joules
@@ -50,14 +52,26 @@ def amount(run: Run, batch: float) -> float:
     return 1.0 if run.steps is None else float(run.steps) * batch * float(run.seq_len)
 
 
-def figures(goal: Goal, islands: Sequence[Island], whole: float, step: Number, tokens: Number, egress: Usd) -> Figures:
-    """The objectives of a run of `whole` tokens, at so many `tokens` an inner step, `egress` (USD) an inner step."""
-    rate = np.asarray(tokens, dtype=float) / step
-    lasts = money.run_time(whole / np.asarray(tokens, dtype=float), step)
-    rents = [cost(island, lasts) for island in islands]
+def spent(joint: Whole) -> tuple[Seconds | Sequence[Seconds], Number]:
+    """The steps of `figures` and their tokens."""
+    return step_times(joint) if is_apart(joint) else joint.estimate.step_time, step_tokens(joint)
+
+
+def figures(
+    goal: Goal, islands: Sequence[Island], whole: float, steps: Seconds | Sequence[Seconds], tokens: Number, egress: Usd
+) -> Figures:
+    """The objectives of a run of `whole` tokens, at so many `tokens` an inner step, `egress` (USD) an inner step.
+
+    `steps`: seconds of an inner step, where islands go on apart those of each: an island is paid until it is done, and the run
+    lasts as long as the slowest."""
+    each = list(steps) if isinstance(steps, Sequence) else [steps] * len(islands)
+    owns = [money.run_time(whole / np.asarray(tokens, dtype=float), one) for one in each]
+    lasts: Seconds = functools.reduce(np.maximum, owns)
+    rate = whole / lasts
+    rents = [cost(island, own) for island, own in zip(islands, owns, strict=True)]
     known_rents = [one for one in rents if one is not None]
     paid = sum(known_rents) + egress * whole / tokens if len(known_rents) == len(rents) else None
-    drawn = [joules(island, lasts) for island in islands]
+    drawn = [joules(island, own) for island, own in zip(islands, owns, strict=True)]
     known: dict[str, Any] = {
         "time": lasts, "throughput": -1.0 * rate, "cost": paid,
         "energy": None if any(one is None for one in drawn) else sum(one for one in drawn if one is not None),
@@ -155,7 +169,18 @@ def floor(bound: Bound, goal: Goal, chosen: Chosen, key: float | None = None) ->
     team = bound.team
     step = (1.0 - ROUNDING) * bound.step(bound.key(chosen) if key is None else key)
     whole = amount(team.scenario.run, team.batch)
+    if bound.apart and goal.objectives[0] not in ("time", "throughput"):
+        return np.asarray(cheapest(goal, team, whole))
     return figures(goal, team.islands, whole, step, team.tokens, bound.egress).columns[0]
+
+
+def cheapest(goal: Goal, team: Team, whole: float) -> float:
+    """What any tokens cost at least, of the islands of a team: all of them on the one that makes the most of its price or power."""
+    best = {number: max(table.rate() for table in team.insides[number].tables) / team.blocks for number in team.kind}
+    return min(
+        float(figures(goal, [island], whole, team.batch / best[number], team.tokens, 0.0).columns[0])
+        for island, number in zip(team.islands, team.kind, strict=True)
+    )
 
 
 def _price(found: Found, goal: Goal, chosen: Chosen) -> None:
@@ -168,9 +193,8 @@ def _price(found: Found, goal: Goal, chosen: Chosen) -> None:
     if joint is None:
         found.rejected[INDIVISIBLE] += way.size
         return
-    estimate = joint.estimate
     whole = amount(team.scenario.run, team.batch)
-    paid = figures(goal, team.islands, whole, estimate.step_time, estimate.tokens, egress(joint)[1])
+    paid = figures(goal, team.islands, whole, *spent(joint), egress(joint)[1])
     kept = _kept(found, goal, joint, paid, chosen)
     found.feasible += int(np.count_nonzero(kept))
     columns = [np.broadcast_to(one, way.shape) for one in paid.columns]

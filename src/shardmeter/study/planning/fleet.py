@@ -13,7 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
+from shardmeter.engine.rules import Case
+from shardmeter.engine.rules_of_probes import members_says, members_slack
 from shardmeter.families import matrices, parameters, sized
 from shardmeter.scenario.sync import under
 from shardmeter.scenario.used import among
@@ -184,7 +186,9 @@ def search(
     insides: list[Inside] = []
     without: list[tuple[Row, tuple[int, ...]]] = []
     teams = 0
-    for one, some in _by_inner_step(scenario, ways):
+    groups = _by_inner_step(scenario, ways)
+    _check_members(groups, batch)
+    for one, some in groups:
         searches, kinds = Searches(one, processes, progress, stop), kinds_of(one)
         own = _insides(searches, kinds, some, batch, joint.counts)
         insides += own
@@ -220,7 +224,8 @@ def _insides(
     found: list[Inside] = []
     for kind in kinds:
         compared = [min(one, batch) for one in batches_of(searches.scenario, kind, batch * blocks, counts)]
-        found.append(searches.inside(kind, tuple(dict.fromkeys(compared)), besides, batch))
+        inside = searches.inside(kind, tuple(dict.fromkeys(compared)), besides, batch)
+        found.append(changed(inside, methods=tuple(dict.fromkeys(way.sync.method for way in ways))))
         if not searches.whole:
             break
     return found
@@ -257,6 +262,21 @@ def _check_ways(ways: Sequence[Way]) -> None:
             f"{points:,} ways to keep islands together; at most {MOST_WAYS:,} are searched: narrow plan.sync "
             f"({len(ways):,} combinations of methods and words, {max(way.size for way in ways):,} points of numbers each)"
         )
+
+
+def _check_members(groups: Sequence[tuple[Scenario, tuple[Way, ...]]], batch: float) -> None:
+    """Refuse a batch that the members of a population do not share. Raises BadScenario."""
+    found = []
+    for scenario, _ in groups:
+        case = Case(
+            model=scenario.model, island=scenario.fleet.islands[0], plan=scenario.plan,
+            run=changed(scenario.run, global_batch=batch), stack=scenario.stack,
+        )  # fmt: skip
+        if np.any(np.less(members_slack(case), 0.0)):
+            where, says, way_out = members_says(case)
+            found.append(Violation(field=where, says=says, way_out=way_out))
+    if found:
+        raise BadScenario(f"{groups[0][0].name}: {len(found)} problem{'s' if len(found) > 1 else ''}", found)
 
 
 @dataclass(slots=True)
@@ -358,11 +378,7 @@ class _Teams:
         if self.goal.objectives[0] in ("time", "throughput"):
             step = min(everyone.least_step(()), self.batch / everyone.most_rate(()))
             return float(assignments.figures(self.goal, everyone.islands, whole, step, everyone.tokens, 0.0).columns[0])
-        rates = [max(table.rate() for table in self.insides[self.kind(at)].tables) for at in places]
-        return min(
-            float(assignments.figures(self.goal, [island], whole, self.batch / rate, everyone.tokens, 0.0).columns[0])
-            for island, rate in zip(everyone.islands, rates, strict=True)
-        )
+        return assignments.cheapest(self.goal, everyone, whole)
 
     def without(self, joined: Joined) -> tuple[tuple[Row, tuple[int, ...]], ...]:
         """Teams of all islands but one that are better than the best of all, the best first, with what they leave out."""

@@ -18,7 +18,7 @@ from shardmeter.scenario.choices import ANY
 from shardmeter.specs import Fleet, Scenario, Stack, Sync
 from shardmeter.study import course, intervals, islands, trust
 from shardmeter.study.planning import placements
-from shardmeter.study.planning.assignments import amount, figures, reached
+from shardmeter.study.planning.assignments import amount, figures, reached, spent
 from shardmeter.study.planning.block import complexity
 from shardmeter.study.planning.fleet import Answer, Row, search
 from shardmeter.study.planning.objective import Goal
@@ -151,12 +151,12 @@ def _settings(sync: Sync, said: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _each(goal: Goal, p: Prediction) -> dict[str, float | None]:
     """Dollars and joules of a token; null where a price or a rating is not known."""
-    e, fleet = p.estimate, p.scenario.fleet.islands
+    fleet = p.scenario.fleet.islands
     found: dict[str, float | None] = {}
     for word in ("cost", "energy"):
         try:
             asked = changed(goal, objectives=(word,))
-            value = float(figures(asked, fleet, 1.0, e.step_time, e.tokens, islands.egress(p.whole)[1]).columns[0])
+            value = float(figures(asked, fleet, 1.0, *spent(p.whole), islands.egress(p.whole)[1]).columns[0])
         except TypeError:
             value = math.nan
         found[word] = value if math.isfinite(value) else None
@@ -278,7 +278,7 @@ class FleetPlans:
         names = [self.scenario.fleet.islands[at].name for at in one.kind.places]
         return {
             "islands": names, "global_batch": list(one.batches), "evaluated": one.evaluated, "feasible": one.feasible,
-            "kept": len(one.tables), "fits": one.fits,
+            "kept": len(one.tables), "fits": one.fits, "methods": list(one.methods),
         }  # fmt: skip
 
     def _unlike(self) -> tuple[str, ...]:
@@ -286,8 +286,9 @@ class FleetPlans:
         found = dict.fromkeys(way.sync.method for way in self.found.ways if way.sync.method in OTHERS)
         if not found:
             return ()
-        says = "do not train one model by backpropagation: the same tokens teach them something else, and time alone does not compare them"
-        return (f"{', '.join(found)} {says}",)
+        them = "does" if len(found) == 1 else "do"
+        says = "not train one model by backpropagation: the same tokens teach something else, and time alone does not compare it"
+        return (f"{', '.join(found)} {them} {says}",)
 
     def assumed(self) -> list[str]:
         """What was chosen from, what was kept, what counts as a tie."""
@@ -421,11 +422,8 @@ def _compared(found: Answer, own: Scenario, best: float) -> FleetCompared:
         near = " or ".join(f"{one:g}" for one in error.near)
         bad = Violation(field="run.global_batch", says=str(error), way_out=f"say {near}")
         raise BadScenario(f"{own.name}: the plan to compare with: 1 problem", [bad]) from None
-    e = p.estimate
     tokens = amount(made.run, found.batch)
-    value = figures(found.goal, made.fleet.islands, tokens, e.step_time, e.tokens, islands.egress(p.whole)[1]).columns[
-        0
-    ]
+    value = figures(found.goal, made.fleet.islands, tokens, *spent(p.whole), islands.egress(p.whole)[1]).columns[0]
     ranked = _of(p, float(value), float(value) if math.isinf(best) else best, 0, own_document(made))
     better = sum(1 for row in found.joined.rows if row.value < ranked.value)
     placed = p.fits and (better < len(found.joined.rows) or not better)

@@ -28,6 +28,8 @@ from shardmeter.study.planning.tally import Floats, Tally
 
 MOST = 8
 """Plans of a kind that are kept for every batch and every size of the state beside them."""
+FINER = (1.0, 0.25)
+"""Shares of an island's part of the batch: plans that take no more at a time are looked for beside the best."""
 BEYOND = 2
 """Units beyond the whole batch up to which steps are known: a part by peak is rounded, and read at two places."""
 SPEED = Goal(objectives=("throughput",), deadline=None, budget=None)
@@ -100,6 +102,8 @@ class Inside:
     """Whether any plan of it fits; else the one table is that of the plan that comes nearest."""
     illegal: BadScenario | None = None
     """Why there is no table."""
+    methods: tuple[str, ...] = ()
+    """Of synchronisation, whose inner step the plans make."""
 
 
 def kinds_of(scenario: Scenario) -> tuple[Kind, ...]:
@@ -130,21 +134,23 @@ def batches_of(scenario: Scenario, kind: Kind, batch: float, counts: Sequence[in
     return tuple(max(batch / 2.0**halved, 1.0) for halved in range(math.ceil(-math.log2(share) - 1e-9) + 1))
 
 
-def question(scenario: Scenario, kind: Kind, batch: float, part: float, beside: float, *, fine: bool) -> Question:
-    """The fastest plans of one island of a kind at about a `part` of the batch, with `beside` bytes kept for every parameter;
-    `fine`: of those that take no more than the part at a time."""
-    choices = scenario.choices
+def question(scenario: Scenario, kind: Kind, batch: float, part: float, beside: float, largest: float) -> Question:
+    """The fastest plans of one island of a kind at about a `part` of the batch, with `beside` bytes kept for every parameter, of
+    those that take no more than the `largest` number of sequences at a time. Members of a population are of all islands: an island is searched
+    as if there were one, which shares any batch."""
+    choices, probes = scenario.choices, kind.base.probes
     if choices is None:
         raise ValueError("nothing is open")
+    base = kind.base if probes is None else changed(kind.base, probes=changed(probes, members=1.0))
     own = changed(
         choices, plan=kind.pins, seq_len=(float(scenario.run.seq_len),), global_batch=((batch, "sequences"),),
         islands=(kind.island,), joint=None,
     )  # fmt: skip
     alone = changed(
-        scenario, fleet=Fleet(islands=(kind.island,)), plan=kind.base, plans=(), choices=own,
+        scenario, fleet=Fleet(islands=(kind.island,)), plan=base, plans=(), choices=own,
         run=changed(scenario.run, global_batch=batch),
     )  # fmt: skip
-    return Question(space=space_of(alone, (part, part if fine else batch)), goal=SPEED, most=MOST, beside=beside)
+    return Question(space=space_of(alone, (part, largest)), goal=SPEED, most=MOST, beside=beside)
 
 
 class Searches:
@@ -160,8 +166,9 @@ class Searches:
         """The best plans of a kind for every batch and every size of the state beside them, as tables up to `most` sequences.
 
         A search is left out where the best plans with less state beside them all fit with more. Where most of the best take more
-        than the part at a time, so that a batch may not be made up of them, the best of the finer ones are added. Raises BadScenario for pins that
-        do not divide the accelerators."""
+        than the part at a time, so that a batch may not be made up of them, the best of the finer ones are added, and likewise of those
+        that take a quarter of it, without which unlike islands could not share the batch by speed. Raises BadScenario for pins that do not
+        divide the accelerators."""
         plans: dict[Plan, None] = {}
         tallies: list[tuple[Question, Tally]] = []
         for part in batches:
@@ -170,19 +177,20 @@ class Searches:
                 if len(best) >= MOST and all(self._fits(kind, one, part, beside) for one in best):
                     continue
                 best = []
-                for fine in (False, True):
-                    if fine and sum(unit(one)[1] <= part for one in best) >= min(len(best), MOST // 2):
+                for largest in (most, *(part * share for share in FINER)):
+                    enough = min(len(best), MOST // 2) if largest < most else math.inf
+                    if sum(unit(one)[1] <= largest for one in best) >= enough:
                         continue
-                    asked = question(self.scenario, kind, most, part, beside, fine=fine)
+                    asked = question(self.scenario, kind, most, part, beside, largest)
                     dead_ends.undivided(asked.space)
                     tally = self._search(asked)
                     rows = sorted(tally.pool.rows(), key=lambda row: (row[0], row[1], row[2]))[:MOST]
-                    best = [*best, *(asked.space.point(number).plan for _, _, number in rows)]
+                    best = [*best, *(_of_all(asked, number, kind.base) for _, _, number in rows)]
                     tallies.append((asked, tally))
                 plans |= dict.fromkeys(best)
         fits, illegal = bool(plans), None
         if not fits:
-            near = self._nearest(tallies)
+            near = self._nearest(kind, tallies)
             plans, illegal = ({}, dead_ends.empty(*tallies[0])) if near is None else ({near: None}, None)
         return Inside(
             kind=kind,
@@ -194,13 +202,13 @@ class Searches:
             illegal=illegal,
         )
 
-    def _nearest(self, tallies: Sequence[tuple[Question, Tally]]) -> Plan | None:
+    def _nearest(self, kind: Kind, tallies: Sequence[tuple[Question, Tally]]) -> Plan | None:
         """The plan that misses least, where none fits; None where none is legal."""
         missed = [(tally.miss, asked) for asked, tally in tallies if tally.miss is not None]
         if not missed:
             return None
         (_, _, number), asked = min(missed, key=lambda one: one[0])
-        return asked.space.point(number).plan
+        return _of_all(asked, number, kind.base)
 
     def _search(self, asked: Question) -> Tally:
         """One search, counted on from those before it."""
@@ -226,6 +234,11 @@ class Searches:
             self.sizes[key] = one.memory_peak, one.ends.shard, one.memory_limit
         peak_, held, limit = self.sizes[key]
         return bool(peak_ + beside * held <= limit)
+
+
+def _of_all(asked: Question, number: int, base: Plan) -> Plan:
+    """A plan that was searched, with the members that all islands have."""
+    return changed(asked.space.point(number).plan, probes=base.probes)
 
 
 def table_of(scenario: Scenario, kind: Kind, plan: Plan, most: float) -> Table:

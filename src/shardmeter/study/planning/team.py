@@ -231,6 +231,11 @@ class Bound:
         return self.asked is None or self.asked.pace == "barrier"
 
     @property
+    def apart(self) -> bool:
+        """Whether islands train models of their own, each as long as it needs."""
+        return self.asked is not None and self.asked.alone
+
+    @property
     def agrees(self) -> bool:
         """Whether the faster of two choices is the better one by every objective: what is sent is the same for all."""
         return self.waits and len({t.plan.reduce_dtype for inside in self.team.insides for t in inside.tables}) == 1

@@ -348,8 +348,9 @@ def test_a_reader_is_told_how_noisy_a_step_is() -> None:
 @pytest.mark.parametrize("method", ["soma", "spsa"])
 def test_what_is_frozen_is_neither_perturbed_nor_kept_moments_of(method: str) -> None:
     """A frozen embedding leaves the d of the variance, the moments, the copies and the update; it stays among the weights."""
-    own = {"perturbations": 8, "together": 4}
-    every, some = (asked(method, plan={"trainable": words}, **own) for words in ("all", "layer+head"))
+    every, some = (
+        asked(method, plan={"trainable": words}, perturbations=8, together=4) for words in ("all", "layer+head")
+    )
     model = every.model
     embedding = float(model.vocab * model.hidden)
     size = float(estimate(every).ends.trained)

@@ -37,7 +37,8 @@ several that a placed axis joins; M is how many there are, H how many steps a ro
 sent, θ the parameters. Every method says what crosses, when it is due, what it keeps and works, what the optimizer sees of it
 (cells, steps, delay, bits), and what is known of its loss beside synchronous training on the same tokens: a factor, nats added, or
 neither, and whether that is *published* for this size and these settings, *derived*, a *guess* from what was published elsewhere, or
-*unknown*. No method is taken to lower the loss. What papers say and what comes of it with these demands: [zoo.md](zoo.md).
+*unknown*. No method is taken to lower the loss. What papers say and what comes of it with these demands: [zoo.md](zoo.md);
+of methods without a backward (eggroll, mezo, soma, spsa): [zero-order.md](zero-order.md).
 
 The table is each method at its defaults, for {CELLS:.0f} cells that train a billion parameters and send 16-bit gradients where nothing else
 is said. Sizes are what one cell holds of a message and compared per inner step; how often it passes is the collective's:

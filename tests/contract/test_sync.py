@@ -33,11 +33,11 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "fragment_update_alpha": (0.0, 0.5), "bits": (16.0, 8.0), "top_k": (1.0, 0.01), "lead": (0.0, 0.55),
     "outer_state": ("device", "host"), "topology": ("ring", "star"), "hierarchical": (True, False),
     "grace": (0.0, 9.0), "split": ("speed", "equal"), "blocks": (2, 4), "levels": (1, 2), "rank": (4.0, 64.0),
-    "perturbations": (1.0, 8.0), "together": (1.0, 8.0),
+    "perturbations": (1.0, 8.0), "together": (1.0, 8.0), "experts": (0.0, 4.0),
 }  # fmt: skip
 """Two values of every field of `Sync`, the method apart."""
-OF_THE_ENGINE = {"topology", "hierarchical", "split", "grace", "fragment_update_alpha", "together"}
-"""Fields that change how messages pass, who computes what and how, or the loss; never the demands."""
+OF_THE_ENGINE = {"topology", "hierarchical", "split", "grace", "fragment_update_alpha", "experts"}
+"""Fields that change how messages pass, who computes what, how many there may be, or the loss; never the demands."""
 PERIODIC = tuple(name for name in sync.names() if "sync_every" in sync.method(name).FIELDS)
 every_method = pytest.mark.parametrize("name", sync.names())
 periodic_method = pytest.mark.parametrize("name", PERIODIC)
@@ -108,9 +108,14 @@ def test_it_is_documented_and_cited(name: str) -> None:
 def test_its_fields_are_those_that_it_reads(name: str) -> None:
     """Four cells: enough for two levels, two blocks and two copies of each."""
     four = changed(ONE_B, cells=4.0)
-    fields, plain = sync.method(name).FIELDS, round_of(name, four)
+
+    def demands(**said: Any) -> Any:
+        """Of a round and of an inner step."""
+        return round_of(name, four, **said), sync.inner_of(changed(sync.defaults(name), **said))
+
+    fields, plain = sync.method(name).FIELDS, demands()
     for field, values in VALUES.items():
-        moved = any(round_of(name, four, **{field: value}) != plain for value in values)
+        moved = any(demands(**{field: value}) != plain for value in values)
         assert moved == (field in fields and field not in OF_THE_ENGINE), field
 
 
@@ -244,6 +249,9 @@ def test_what_the_optimizer_sees() -> None:
         "dipaco": (2.0, 100.0, 0.0, 8.0),
         "branch_train_merge": (1.0, 1.0, 0.0, 0.0),
         "mezo": (1.0, 1.0, 0.0, 0.0),
+        "spsa": (1.0, 1.0, 0.0, 0.0),
+        "eggroll": (1.0, 1.0, 0.0, 0.0),
+        "soma": (1.0, 1.0, 0.0, 0.0),
     }
 
 

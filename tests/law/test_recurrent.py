@@ -11,6 +11,7 @@ import pytest
 from shardmeter import BadScenario
 from shardmeter.core.record import changed
 from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.inference.servers import CACHE
 from shardmeter.engine.price import KERNEL_START
 from shardmeter.families import family
 from shardmeter.scenario import load
@@ -18,7 +19,9 @@ from shardmeter.scenario.catalog import load_catalog
 from shardmeter.scenario.islands import build_island
 from shardmeter.specs import Model, Plan, Run, Stack
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
+from shardmeter.specs.serving import Serving
 from shardmeter.strategies import adapters, optimizer
+from shardmeter.study.infer import infer
 
 CATALOG = load_catalog()
 RECURRENT = family("recurrent")
@@ -189,3 +192,16 @@ def test_parameters_in_four_bytes_are_gathered_in_four() -> None:
     found = load(asked)
     assert found.plan.gather_dtype == "fp32"
     assert "gather_dtype fp32 (of precision tf32)" in found.assumptions
+
+
+def test_a_model_that_is_served_keeps_its_two_states_however_long_it_writes() -> None:
+    asked = {"model": "soma-lstm-414", "gpus": "1xRTX 5090", "plan": "none", "run": {"seq_len": 1024}}
+    short, long = (
+        infer(load(asked), Serving(how="local", prompt=size, output=size, batch=8, in_flight=8))
+        for size in (64.0, 4096.0)
+    )
+    kept = [
+        sum(float(term.size) for term in one.served.hosts[0].memory if term.label == CACHE) for one in (short, long)
+    ]
+    assert kept[0] == kept[1] == 2.0 * 2.0 * 414.0 * 8.0 * 2.0, "two layers, two states, 8 sequences, 16 bits"
+    assert long.served.token_time == pytest.approx(short.served.token_time, rel=1e-12)

@@ -10,17 +10,20 @@ import numpy.typing as npt
 import pytest
 
 import shardmeter
-from shardmeter import sync
+from shardmeter import BadScenario, sync
 from shardmeter.core.record import changed
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.fleet import evaluate_fleet, replica
 from shardmeter.engine.timeline.build import build, case_of
 from shardmeter.engine.timeline.overlap import run as drawn_run
 from shardmeter.physics import zero_order
+from shardmeter.render.heading import heading
 from shardmeter.scenario import load
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs import Estimate, Scenario, Sync
 from shardmeter.study.course import durations
+from shardmeter.study.planning.scenarios import plan_document
+from shardmeter.study.zero_order import variance
 
 Floats = npt.NDArray[np.float64]
 CATALOG = load_catalog()
@@ -337,3 +340,42 @@ def test_a_reader_is_told_how_noisy_a_step_is() -> None:
     assert answer["zero_order"]["passes"] == answer["zero_order"]["losses"] == 128.0
     assert shardmeter.predict(fleet("diloco", H100, A100, batch=64)).to_dict()["zero_order"] is None
     assert isinstance(own.plan.sync, Sync)
+
+
+# ---- what is perturbed ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["soma", "spsa"])
+def test_what_is_frozen_is_neither_perturbed_nor_kept_moments_of(method: str) -> None:
+    """A frozen embedding leaves the d of the variance, the moments, the copies and the update; it stays among the weights."""
+    every, some = (
+        asked(method, plan={"trainable": words}, perturbations=8, together=4) for words in ("all", "layer+head")
+    )
+    model = every.model
+    embedding = float(model.vocab * model.hidden)
+    size = float(estimate(every).ends.trained)
+    assert variance(every.model, every.plan) == pytest.approx((size - 1.0) / 8.0)
+    assert variance(some.model, some.plan) == pytest.approx((size - embedding - 1.0) / 8.0)
+    assert estimate(some).ends.trained == pytest.approx(size - embedding)
+    state = [memory(estimate(one), "optimizer state") for one in (every, some)]
+    assert state[0] - state[1] == pytest.approx(8.0 * embedding)
+    weights = [memory(estimate(one), "parameters") for one in (every, some)]
+    assert weights[0] - weights[1] == pytest.approx(4.0 * 2.0 * embedding), "four copies of 16 bits"
+    assert seconds(estimate(some), "optimizer") < seconds(estimate(every), "optimizer")
+    assert estimate(some).model_flops == estimate(every).model_flops
+    assert "perturbed layer+head" in heading(some)
+    assert "perturbed" not in heading(every)
+
+
+def test_low_rank_perturbs_no_product_of_what_is_frozen() -> None:
+    every, layers = (asked("eggroll", plan={"trainable": words}, perturbations=32) for words in ("all", "layer"))
+    assert estimate(layers).step_time < estimate(every).step_time
+    assert variance(layers.model, layers.plan) < variance(every.model, every.plan)
+    assert plan_document(layers.plan)["trainable"] == "layer"
+    assert "trainable" not in plan_document(every.plan)
+
+
+@pytest.mark.parametrize("words", ["lora(r=8)", "layer:0-3"])
+def test_parts_of_a_block_are_not_perturbed_alone(words: str) -> None:
+    with pytest.raises(BadScenario, match="perturbs all parameters of a block, or none"):
+        asked("mezo", plan={"trainable": words})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 
 import numpy as np
@@ -137,7 +137,7 @@ def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:
         own = plan.micro_batch * block.per_sample * block.sequence(run.seq_len) / plan.cp
         seq = block.sequence(run.attended)
         whole = loss.applied(kind.operations(model, block.name, own, seq, stack.kernels), stack.loss)
-        whole = probes.applied(whole, plan)
+        whole = probes.applied(whole, plan, block)
         work, again = _block(block.part or model, block, whole, own * at_once, plan, stack, width)
         work = changed(work, tokens=own, seq=seq)
         if block.name == "head" and contrastive.applies(model):
@@ -190,22 +190,28 @@ def contents(stage: pipeline.Stage) -> tuple[tuple[str, int], ...]:
 
 def gradient_parameters(work: Work, stage: pipeline.Stage) -> Held:
     """Parameters whose gradients one rank of a stage reduces: those that are trained."""
-    dense: Count = 0.0
-    experts: Count = 0.0
-    for name, pieces in contents(stage):
-        dense = dense + float(pieces) * work.blocks[name].trained
-        experts = experts + float(pieces) * work.blocks[name].experts_trained
-    return Held(dense=dense, experts=experts)
+    return _held(work, stage, lambda one: (one.trained, one.experts_trained))
 
 
 def frozen_parameters(work: Work, stage: pipeline.Stage) -> Held:
-    """Parameters that one rank of a stage holds and does not train."""
+    """Parameters that one rank of a stage holds and does not train by gradients."""
+    return _held(work, stage, lambda one: (one.held - one.trained, one.experts - one.experts_trained))
+
+
+def perturbed_parameters(work: Work, stage: pipeline.Stage, plan: Plan) -> Held:
+    """Parameters that one rank of a stage perturbs and moves: none under a backward."""
+    return _held(
+        work, stage, lambda one: (one.held * probes.share(plan, one.block), one.experts * probes.share(plan, one.block))
+    )
+
+
+def _held(work: Work, stage: pipeline.Stage, own: Callable[[BlockWork], tuple[Count, Count]]) -> Held:
+    """The (dense, experts') parameters that `own` counts of a piece of each block, over a stage."""
     dense: Count = 0.0
     experts: Count = 0.0
     for name, pieces in contents(stage):
-        block = work.blocks[name]
-        dense = dense + float(pieces) * (block.held - block.trained)
-        experts = experts + float(pieces) * (block.experts - block.experts_trained)
+        of_dense, of_experts = own(work.blocks[name])
+        dense, experts = dense + float(pieces) * of_dense, experts + float(pieces) * of_experts
     return Held(dense=dense, experts=experts)
 
 
@@ -279,8 +285,8 @@ def owned(work: Work, plan: Plan, stages: tuple[pipeline.Stage, ...], part: Rati
     """Parameters that one rank of a device with these stages updates, and what it holds of them: (its shard, all)."""
     shard: Count = 0.0
     whole: Count = 0.0
-    stepped = gradient_parameters if plan.probes is None else frozen_parameters
-    for held in (stepped(work, stage) for stage in stages):
+    for stage in stages:
+        held = gradient_parameters(work, stage) if plan.probes is None else perturbed_parameters(work, stage, plan)
         shard, whole = shard + part * held.sharded(plan), whole + held.all
     return shard, whole
 
@@ -354,7 +360,7 @@ def _block(
             block=block, held=held, trained=trained, experts=experts, experts_trained=experts_trained, ops=tuple(ops),
             serial=serial, behind=behind, sharded=sharded, launches_forward=launches[0], launches_backward=launches[1],
             waits=(1.0, back * (1.0 + recompute.routes(policy))) if routed else (0.0, 0.0),
-            matrix_updates=_matrix_updates(whole, plan, layer=layer),
+            matrix_updates=_matrix_updates(whole, plan, block),
             saved_flops=0.0 if plan.probes else _flops((op, 1.0) for op in whole) - _flops(needed),
         ),
         flops,
@@ -374,11 +380,11 @@ def _part(op: Compute, plan: Plan) -> Compute:
     return expert.shard(op, plan) if expert.is_routed(op) else tensor.shard(context.shard(op, plan), plan)
 
 
-def _matrix_updates(whole: tuple[Compute, ...], plan: Plan, *, layer: bool) -> tuple[Compute, ...]:
+def _matrix_updates(whole: tuple[Compute, ...], plan: Plan, block: Block) -> tuple[Compute, ...]:
     """Products of one update over a whole piece: of optimizers that look at matrices of layers, or the sum of perturbations."""
     if plan.probes is not None:
-        return tuple(_part(op, plan) for op in probes.updates(whole, plan))
-    return optimizer.orthogonalisation(whole, plan) if layer else ()
+        return tuple(_part(op, plan) for op in probes.updates(whole, plan, block))
+    return optimizer.orthogonalisation(whole, plan) if is_layer(block.name) else ()
 
 
 def _collectives(

@@ -31,7 +31,7 @@ from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
-from shardmeter.strategies import data, fsdp, precision
+from shardmeter.strategies import data, fsdp, precision, probes
 
 Priced: TypeAlias = tuple[Work, Prices, dict[str, Piece], list[MicroBatch]]
 """Demands of one step, their prices, one piece of every block at these, and the micro-batch of every kind of stage."""
@@ -154,7 +154,9 @@ def updated(work: Work, plan: Plan) -> Count:
 def _trained(model: Model, work: Work, plan: Plan) -> Count:
     """Trained parameters of the whole model. Leaves out, where only a part is trained, that ranks of tensor parallelism each hold
     a copy of its norms (they are counted as often)."""
-    if plan.trainable == "all" or plan.probes is not None:
+    if plan.probes is not None:
+        return probes.dimension(model, plan)
+    if plan.trainable == "all":
         return parameters(model)
     total: Count = 0.0
     for one in work.blocks.values():

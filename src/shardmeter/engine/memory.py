@@ -116,9 +116,10 @@ def of_stage(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) -
     beside = np.where(np.greater(plan.tp, 1.0), work.tokens * model.hidden * each, 0.0)
     at_once = 1.0 if plan.probes is None else plan.probes.together
     base = precision.recipe(plan.precision).width
-    held = parameters.all + demand.frozen_parameters(work, stage).all
+    frozen = demand.frozen_parameters(work, stage)
+    held, perturbed = parameters.all + frozen.all, demand.perturbed_parameters(work, stage, plan)
     return (
-        *_states(parameters, demand.frozen_parameters(work, stage), plan, stack),
+        *_states(parameters, frozen, perturbed, plan, stack),
         MemoryTerm(label="activations", size=activations, exactness="modelled"),
         *routed,
         MemoryTerm(
@@ -129,7 +130,7 @@ def of_stage(model: Model, work: Work, stage: Stage, plan: Plan, stack: Stack) -
     )
 
 
-def _states(trained: Held, frozen: Held, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ...]:
+def _states(trained: Held, frozen: Held, perturbed: Held, plan: Plan, stack: Stack) -> tuple[MemoryTerm, ...]:
     """Parameters, gradients, optimizer. Sharded: the master is the parameter; whole: a 16-bit copy beside it, unless the
     master has 16 bits itself. Frozen parameters are held in 16 bits and nothing else; what is offloaded is not here."""
     base, owned = precision.recipe(plan.precision).width, trained.sharded(plan)
@@ -151,8 +152,8 @@ def _states(trained: Held, frozen: Held, plan: Plan, stack: Stack) -> tuple[Memo
     if "parameters" in plan.offload:
         held = 0.0 * held
     if plan.probes is not None:
-        state = frozen.sharded(plan) * probes.kept(plan)
-        held = held + probes.copies(plan) * frozen.all * base
+        state = perturbed.sharded(plan) * probes.kept(plan)
+        held = held + probes.copies(plan) * perturbed.all * base
     return (
         MemoryTerm(label="parameters", size=held, exactness="exact"),
         MemoryTerm(label="gradients", size=kept, exactness="exact"),

@@ -107,20 +107,22 @@ def unbuilt(model: str) -> str:
     return ""
 
 
-def matrices(model: Model) -> tuple[tuple[Count, Count, Count], ...]:
-    """(rows, columns, how many) of every kind of matrix, read off the products of one token; the embedding's among them. Leaves out:
-    vectors, learned positions and whatever else lies in no product."""
+def matrices(model: Model, of: tuple[str, ...] | None = None) -> tuple[tuple[Count, Count, Count], ...]:
+    """(rows, columns, how many) of every kind of matrix, read off the products of one token; the embedding's among them. `of`: only
+    those of the blocks with such names. Leaves out: vectors, learned positions and whatever else lies in no product."""
     try:
-        return _matrices(model)
+        return _matrices(model, of)
     except TypeError:  # arrays among its numbers: it has no hash
-        return _matrices.__wrapped__(model)
+        return _matrices.__wrapped__(model, of)
 
 
 @functools.lru_cache(maxsize=64)
-def _matrices(model: Model) -> tuple[tuple[Count, Count, Count], ...]:
+def _matrices(model: Model, of: tuple[str, ...] | None) -> tuple[tuple[Count, Count, Count], ...]:
     kind = family(model.family)
     found: dict[tuple[Count, Count], Count] = {}
     for block in kind.blocks(model):
+        if of is not None and block.name not in of:
+            continue
         part = block.part or model
         for op in kind.operations(model, block.name, 1.0, 1.0, "eager"):
             if op.kind == "gemm" and op.phase == FORWARD and not op.split.startswith("batch"):

@@ -34,6 +34,8 @@ CELL = {"eager": (30.0, 26.0), "compiled": (30.0, 26.0), "fused": (20.0, 22.0)}
 """Bytes per hidden element and token of a cell's arithmetic (forward, backward) at 2-byte activations: four gates read from each of
 two products (from one where the recurrence adds in registers), cell state read and written, hidden state and the four gates
 written; backward reads gates, states and gradients, writes the gates' gradients."""
+STATES = 2.0
+"""Hidden state and cell state."""
 KEPT = (2.0, 10.0)
 """Bytes per hidden element and token that a layer keeps: (its hidden state, its gates and cell state)."""
 
@@ -125,3 +127,9 @@ def activation_bytes(model: Model, kernels: str, scores: bool, seq: Count, block
     MLP as a decoder's, and the hidden state, gates and cell state of every step."""
     outside, inside = decoder.activation_bytes(_stacked(model), kernels, scores, seq, block)
     return outside + KEPT[0] * model.hidden, inside + KEPT[1] * model.hidden
+
+
+def cached(model: Model, block: str, seen: Count) -> tuple[Count, Count]:  # noqa: ARG001
+    """Elements, 2 bytes each, that a layer keeps of one sequence while it is written token by token, however long it is: its hidden
+    state and its cell state, which tensor parallelism cuts."""
+    return STATES * model.hidden, 0.0

@@ -306,9 +306,9 @@ def _under(plan: Plan, sync: Sync, found: Findings) -> Plan:
     if sync == ALONE:
         return plan
     made = under_method(plan, sync)
-    if made.probes is not None and plan.trainable != "all":
-        says = f"trainable {plan.trainable}, but {sync.method} perturbs every parameter"
-        found.refuse(("plan", "trainable"), says, "leave it out")
+    if made.probes is not None and (adapters.trained(plan.trainable).rank or adapters.trained(plan.trainable).spans):
+        says = f"trainable {plan.trainable}, but {sync.method} perturbs all parameters of a block, or none"
+        found.refuse(("plan", "trainable"), says, "leave it out, or blocks: layer+head")
     return made
 
 

@@ -115,7 +115,8 @@ class PlanInput(Input):
     offload: Offload | None = said("Kept on the host: a list of optimizer, parameters, activations; or none.")
     offload_layers: Degree | None = said("Layers whose activations go to the host; left out: all.")
     trainable: Trainable | None = said(
-        "What is trained: all, lora(r=16), or blocks: embedding, layer, head, layer:24-31."
+        "What is trained: all, lora(r=16), or blocks: embedding, layer, head, layer:24-31. Of a method without a backward: "
+        "what is perturbed, in blocks."
     )
     rank_order: tuple[str, ...] | None = said("Mesh axes, innermost first.")
     placement: Placement | None = said(

@@ -189,7 +189,7 @@ def _listed(values: Mapping[str, Any]) -> str:
 
 def _check_met(plans: Mapping[str, Plan], sync: Sync, found: Findings) -> None:
     """What meets across islands is of the same parameters; copies that are to stay alike are stepped alike."""
-    trainable = {name: plan.trainable for name, plan in plans.items()}
+    trainable = {name: plan.trainable if plan.probes is None else plan.probes.of for name, plan in plans.items()}
     if len(set(trainable.values())) > 1:
         says, rule = f"trainable = {_listed(trainable)}", "islands send each other what they train"
         found.refuse(("plan", "trainable"), says, "one trainable for all islands: say plan.trainable", rule)

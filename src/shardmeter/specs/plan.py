@@ -76,6 +76,8 @@ class Probes:
     """Perturbations that an update adds up."""
     members: Count = 1.0
     """Perturbed models that the sequences of a step are dealt out to; 1 = every pass sees all of them."""
+    of: str = "all"
+    """What is perturbed, moved and kept moments of, in the words of `Plan.trainable`: everything, or blocks joined by +."""
 
     @property
     def losses(self) -> Count:
@@ -129,7 +131,7 @@ class Plan:
     axis. Empty where every island is a cell of its own."""
     sync: Sync = Sync()
     probes: Probes | None = None
-    """Of a method without a backward (`sync.laid`); `trainable` is then empty: nothing runs back."""
+    """Of a method without a backward (`sync.laid`); `trainable` is then empty, as nothing runs back, and its words are `probes.of`."""
 
     @property
     def dp(self) -> Count:

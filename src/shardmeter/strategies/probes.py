@@ -14,11 +14,13 @@ from __future__ import annotations
 import numpy as np
 
 from shardmeter.core.record import changed
-from shardmeter.core.units import Bytes, Count
-from shardmeter.families.operations import FLOP_PER_MAC, matmul, streamed
+from shardmeter.core.units import Bytes, Count, Fraction
+from shardmeter.families import family, matrices, parameters
+from shardmeter.families.operations import FLOP_PER_MAC, Block, matmul, streamed
 from shardmeter.specs.demands import FORWARD, OPTIMIZER, Compute, Transfer
+from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
-from shardmeter.strategies import precision
+from shardmeter.strategies import adapters, precision
 
 LOSSES = "losses of the probes"
 """The term of the ledger."""
@@ -35,12 +37,12 @@ IN_PLACE = 3.0
 """Passes over the weights for a pair of probes in place: there, to the other side, back (Malladi 2023, Algorithm 1)."""
 
 
-def applied(ops: tuple[Compute, ...], plan: Plan) -> tuple[Compute, ...]:
+def applied(ops: tuple[Compute, ...], plan: Plan, block: Block) -> tuple[Compute, ...]:
     """The operations of a block for `together` passes at once, with the products of a low-rank perturbation beside the weights'."""
     if plan.probes is None:
         return ops
     one = plan.probes
-    beside = () if one.whole else _beside(ops, one.rank)
+    beside = () if one.whole or not share(plan, block) else _beside(ops, one.rank)
     return tuple(_times(op, one.together) for op in (*ops, *beside) if op.phase == FORWARD)
 
 
@@ -87,9 +89,9 @@ def _narrow(op: Compute, rank: Count) -> Count:
     return np.minimum(rank, np.minimum(op.k, op.n))
 
 
-def updates(ops: tuple[Compute, ...], plan: Plan) -> tuple[Compute, ...]:
+def updates(ops: tuple[Compute, ...], plan: Plan, block: Block) -> tuple[Compute, ...]:
     """Products that add up the perturbations of low rank of one piece: k × r·members by r·members × n of every matrix."""
-    if plan.probes is None or plan.probes.whole:
+    if plan.probes is None or plan.probes.whole or not share(plan, block):
         return ()
     found: list[Compute] = []
     for op in _perturbed(ops):
@@ -101,6 +103,27 @@ def updates(ops: tuple[Compute, ...], plan: Plan) -> tuple[Compute, ...]:
             )
         )  # fmt: skip
     return tuple(found)
+
+
+def share(plan: Plan, block: Block) -> Fraction:
+    """Share of a block's parameters that is perturbed: all or nothing; nothing under a backward."""
+    return 0.0 if plan.probes is None else adapters.weight_share(plan.probes.of, block)
+
+
+def dimension(model: Model, plan: Plan) -> Count:
+    """Parameters of the whole model that are perturbed: the d of the estimate's variance. `model` is `sized`."""
+    if plan.probes is None or plan.probes.of == "all":
+        return parameters(model)
+    blocks = family(model.family).blocks(changed(model, mtp=0))
+    return sum((share(plan, one) * one.count * one.parameters for one in blocks), 0.0)
+
+
+def shapes(model: Model, plan: Plan) -> tuple[tuple[Count, Count, Count], ...]:
+    """(rows, columns, how many) of the matrices that are perturbed. `model` is `sized`."""
+    if plan.probes is None or plan.probes.of == "all":
+        return matrices(model)
+    blocks = family(model.family).blocks(model)
+    return matrices(model, tuple(one.name for one in blocks if share(plan, one)))
 
 
 def micro_batches(plan: Plan, passes: Count) -> Count:
@@ -119,7 +142,7 @@ def losses(plan: Plan) -> Transfer | None:
 
 
 def traffic(plan: Plan) -> Bytes:
-    """Bytes through memory per parameter held and step: perturbing, and the update.
+    """Bytes through memory per perturbed parameter held and step: perturbing, and the update.
 
     One pass at a time is made in place, IN_PLACE passes over the weights for two probes; of several at once every one reads the
     weights and writes its own. The update reads and writes weights and moments once; its directions are made again from their
@@ -135,7 +158,7 @@ def traffic(plan: Plan) -> Bytes:
 
 
 def kept(plan: Plan) -> Bytes:
-    """Bytes per parameter beside the weights: moments."""
+    """Bytes per perturbed parameter beside the weights: moments."""
     return 0.0 if plan.probes is None else MOMENT_WIDTH * plan.probes.moments
 
 

@@ -102,7 +102,7 @@ def _of_several(scenario: Scenario, begins: Collection[str]) -> list[Violation]:
         says = f"{len(plans)} plans for {len(fleet.islands)} islands"
         found.append(Violation(field="plans", says=says, way_out="one an island, or none: all have `plan`"))
         return [*found, *_network(fleet.wan, fleet)]
-    trained = sorted({one.trainable for one in plans})
+    trained = sorted({one.trainable if one.probes is None else one.probes.of for one in plans})
     if len(trained) > 1:
         says, rule = f"trainable = {', '.join(trained)}", "islands send each other what they train"
         found.append(Violation(field="plans", says=says, way_out="one trainable for all islands", rule=rule))
@@ -202,7 +202,7 @@ def _under(scenario: Scenario, plans: Sequence[Plan]) -> Iterator[Violation]:
     if sync.method not in names():
         return
     inner = inner_of(sync)
-    if any(one.probes != inner.probes for one in plans):
+    if any((one.probes and changed(one.probes, of="all")) != inner.probes for one in plans):
         says = f"the plans' probes are not those of {sync.method}"
         yield Violation(field="plans", says=says, way_out="shardmeter.sync.laid(plan, sync), or a file")
     if inner.blocks > 1 and scenario.assembled is None:

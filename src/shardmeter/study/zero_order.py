@@ -6,9 +6,10 @@ from typing import Any
 
 from shardmeter.core.units import Ratio
 from shardmeter.engine.fleet import Whole, replica
-from shardmeter.families import matrices, parameters, sized
+from shardmeter.families import sized
 from shardmeter.physics.zero_order import low_rank_variance, spsa_variance
 from shardmeter.specs import Effect, Model, Plan, Scenario
+from shardmeter.strategies.probes import dimension, shapes
 from shardmeter.sync import effect
 
 
@@ -45,14 +46,12 @@ def variance(model: Model, plan: Plan) -> Ratio:
     one = plan.probes
     if one is None:
         raise ValueError("a step with a backward has no such variance")
-    size = parameters(sized(model, 1.0))
+    whole = sized(model, 1.0)
+    size = dimension(whole, plan)
     if one.whole:
         return spsa_variance(size, one.directions)
     return max(
-        (
-            low_rank_variance(size, rows, columns, one.rank, one.members)
-            for rows, columns, _ in matrices(sized(model, 1.0))
-        ),
+        (low_rank_variance(size, rows, columns, one.rank, one.members) for rows, columns, _ in shapes(whole, plan)),
         default=spsa_variance(size, one.members),
     )
 
@@ -62,7 +61,7 @@ def variance_text(model: Model, plan: Plan) -> str:
     one = plan.probes
     if one is None:
         raise ValueError("a step with a backward has no such variance")
-    size = f"d = {float(parameters(sized(model, 1.0))):.4g} parameters"
+    size = f"d = {float(dimension(sized(model, 1.0), plan)):.4g} parameters"
     if one.whole:
         return f"(d − 1)/{one.directions:g}, {size}"
     return f"(d + 1 + 2·(rows + columns + 1)/{one.rank:g})/{one.members:g} of the widest matrix, {size}"

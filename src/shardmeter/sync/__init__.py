@@ -78,11 +78,13 @@ def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:
 
 
 def laid(plan: Plan, sync: Sync) -> Plan:
-    """The plan of a cell under a method: one without a backward trains nothing by gradients. Raises UnknownName."""
+    """The plan of a cell under a method: one without a backward trains nothing by gradients, and perturbs what the plan trains.
+    Raises UnknownName."""
     probes = inner_of(sync).probes
     if probes is None:
         return changed(plan, sync=sync)
-    return changed(plan, sync=sync, probes=probes, trainable=NO_BACKWARD)
+    of = plan.trainable if plan.probes is None else plan.probes.of
+    return changed(plan, sync=sync, probes=changed(probes, of=of), trainable=NO_BACKWARD)
 
 
 def effect(replica: Replica, sync: Sync) -> Effect:

@@ -4,7 +4,7 @@ Nothing joins the experts in training: no weights, no gradients, no losses. A ro
 them; in use a few experts answer together.
 
 Bytes: none.
-Period: none: an expert never meets another.
+Period: none: an expert never meets another. `split` says how the batch is shared among cells.
 Window: none: nobody waits. The run lasts as long as its slowest expert; the others are let go when they are done.
 Memory: the weights of one expert and two moments of Adam, 8 bytes a parameter; no gradients, nothing kept for a backward.
 Compute: 2 · `perturbations` forward passes over every sequence of an expert's own batch. `together` passes side by side have copies
@@ -24,7 +24,7 @@ from __future__ import annotations
 from shardmeter.specs import Effect, Inner, Probes, Progress, Replica, Round, Sync
 from shardmeter.sync import _probes
 
-FIELDS = ("experts", "perturbations", "together")
+FIELDS = ("experts", "perturbations", "together", "split")
 DEFAULTS: dict[str, object] = {"perturbations": 64.0, "split": "equal"}
 SOURCE = "soma2026"
 SEVERAL = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from shardmeter.core.record import changed
 from shardmeter.specs import Plan, Scenario, Stack
 from shardmeter.specs.plan import AXES
 from shardmeter.study.planning.space import Space
@@ -20,6 +21,8 @@ FIELDS = (
 def plan_document(plan: Plan) -> dict[str, Any]:
     """Every field of a plan that means something in it, as a scenario says it: nothing is left to a default that could change."""
     idle = _idle(plan)
+    if plan.probes is not None:
+        plan = changed(plan, trainable=plan.probes.of)
     return {name: _said(name, getattr(plan, name)) for name in FIELDS if name not in idle}
 
 
@@ -33,7 +36,7 @@ def _idle(plan: Plan) -> set[str]:
     found |= {"sequence_parallel", "async_tp"} if plan.tp == 1 else set()
     found |= {"ep", "etp", "expert_skew"} if plan.ep == 1 and plan.etp == 1 and plan.expert_skew == 1 else set()
     usual = ("offload", "trainable", "rank_order")
-    found |= set() if plan.probes is None else {"trainable"}
+    found |= {"trainable"} if plan.probes is not None and plan.probes.of == alone.trainable else set()
     return found | {name for name in usual if getattr(plan, name) == getattr(alone, name)}
 
 

@@ -285,7 +285,7 @@ def test_large_micro_batches_do_not_hide_finer_ones_that_share_the_batch_by_spee
         "wan": {"default": {"bandwidth": "1 Gbps", "rtt": "10 ms"}},
     }  # fmt: skip
     document["run"] = {"seq_len": 2048, "global_batch": 512}
-    open_ = {
+    open_: dict[str, Any] = {
         "tp": [1, 2],
         "pp": 1,
         "cp": 1,

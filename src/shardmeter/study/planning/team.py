@@ -27,7 +27,6 @@ from shardmeter.sync import parts_of, round_of
 
 Chosen: TypeAlias = tuple[int, ...]
 """For every kind the place of its plan among its tables."""
-BISECTIONS = 60
 MOST_KNOWN = 5_000
 """Choices of which the parts are kept."""
 
@@ -73,11 +72,14 @@ class Team:
     """Of every plan of every kind."""
     best: list[Curve] = field(default_factory=list)
     """Of the best plan of every kind."""
+    ends: list[float] = field(default_factory=list)
+    """All seconds that a step may take, of any plan, ascending."""
 
     def __post_init__(self) -> None:
         """Order the steps of the plans."""
         self.curves = [[Curve.of([table]) for table in inside.tables] for inside in self.insides]
         self.best = [Curve.of(inside.tables) for inside in self.insides]
+        self.ends = sorted({end for curve in self.best for end in curve.ends_by})
 
     @property
     def islands(self) -> tuple[Island, ...]:
@@ -154,15 +156,13 @@ class Team:
         """Seconds below which no slowest island ends, however the batch is shared: of the first kinds the plans are chosen, the
         others have whichever is best."""
         curves = [self.curves[at][chosen[at]] if at < len(chosen) else one for at, one in enumerate(self.best)]
-        counted = list(zip(curves, self.counts, strict=True))
-        low, high = 0.0, max(curve.ends_by[-1] for curve in curves)
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2.0
-            if sum(count * curve.most(middle) for curve, count in counted) >= self.batch * self.blocks:
-                high = middle
-            else:
-                low = middle
-        return low
+        counted, needed = list(zip(curves, self.counts, strict=True)), self.batch * self.blocks
+
+        def taken(seconds: float) -> float:
+            return math.fsum(count * curve.most(seconds) for curve, count in counted)
+
+        place = bisect.bisect_left(self.ends, needed, key=taken)
+        return self.ends[min(place, len(self.ends) - 1)]
 
     def most_rate(self, chosen: Chosen) -> float:
         """Sequences a second that no share of the batch exceeds, where nobody waits."""

@@ -254,6 +254,7 @@ def test_a_token_reads_all_weights_and_its_cache():
         ("deepseek-v2-lite", 27 * (512 + 64) * 3000),
         ("mistral-7b-v0.1", 32 * 2 * 8 * 128 * 3000),
         ("gemma-2-2b", 13 * 2 * 4 * 256 * (3000 + 3000)),
+        ("soma-lstm-32", 2 * 3 * 32),
         ("gpt-oss-20b", 12 * 2 * 8 * 64 * (3000 + 128)),
     ],
 )

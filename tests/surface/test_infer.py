@@ -147,6 +147,31 @@ def test_more_islands_than_layers(run):
     assert run("examples/home-workers.yaml", "--how", "local")[0] == 0
 
 
+def test_the_whole_model_is_served_where_islands_train_one_block_of_it():
+    plain, cut = (
+        shardmeter.infer(EXAMPLE, overrides=over).to_dict()
+        for over in ((), ("plan.sync.method=block_train", "plan.sync.blocks=3"))
+    )
+    assert sum(host["layers"] for host in cut["hosts"]) == 80
+    assert cut["output_s"] == plain["output_s"]
+
+
+def test_experts_of_soma_are_served():
+    found = shardmeter.infer(
+        model="soma-lstm-32", gpus="8xRTX 5090", how="soma", experts=256, batch=64, compare=True
+    ).to_dict()
+    assert [host["accelerators"] for host in found["hosts"]] == [1.0]
+    assert all(row["why"] is None for row in found["compared"])
+
+
+def test_a_recipe_of_training_is_not_served_in_silence():
+    asked = {"model": "llama-3.1-8b", "gpus": "8xH100-SXM5-80GB"}
+    plain, narrow = (shardmeter.infer(**asked, plan=f"fsdp,precision={word}").to_dict() for word in ("bf16", "fp8"))
+    assert narrow["output_s"] == plain["output_s"]
+    said = [warning for warning in narrow["warnings"] if warning not in plain["warnings"]]
+    assert said == ["fp8 is a recipe of training: served in bf16, weights and products"]
+
+
 def test_no_model(run):
     assert run("--gpus", "8xH100-SXM5-80GB")[0] == 2
     assert run()[0] == 2

@@ -125,3 +125,9 @@ def activation_bytes(model: Model, kernels: str, scores: bool, seq: Count, block
     MLP as a decoder's, and the hidden state, gates and cell state of every step."""
     outside, inside = decoder.activation_bytes(_stacked(model), kernels, scores, seq, block)
     return outside + KEPT[0] * model.hidden, inside + KEPT[1] * model.hidden
+
+
+def cached(model: Model, block: str, seen: Count) -> tuple[Count, Count]:  # noqa: ARG001
+    """Elements, 2 bytes each, that one layer keeps of a sequence while it is written token by token, however long that is: the hidden
+    state and, in fp32, that of the cell, whole on every rank."""
+    return 0.0, 3.0 * model.hidden

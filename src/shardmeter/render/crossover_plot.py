@@ -11,8 +11,8 @@ import numpy as np
 SIZE, DOTS = (8.0, 5.2), 100
 """Inches, and dots an inch: 800 px wide."""
 LINE = "#000000"
-LIFT = 1.25
-"""Numbers stand above the middle of their cells, so that the line through the middle does not cross them."""
+LIFT = 1.35
+"""Numbers stand above the middle of their cells, or as far below it where the line runs through the upper half."""
 COLOURS = "PuOr"
 """Brown to purple: told apart with every usual kind of colour blindness."""
 
@@ -45,9 +45,10 @@ def _draw(figure: Any, answer: Mapping[str, Any]) -> None:
     for down, output in enumerate(outputs):
         for across, rtt in enumerate(rtts):
             share = abs(ratio[down, across]) / most
+            line = rows[across]["output_at"] or 0.0
             axes.text(
-                rtt, output * LIFT, f"{2.0 ** ratio[down, across]:.3g}×", ha="center", va="center", fontsize=9,
-                color="white" if share > 0.6 else "black", zorder=4,
+                rtt, output / LIFT if output < line < 2.0 * output else output * LIFT, f"{2.0 ** ratio[down, across]:.3g}×", ha="center", va="center", fontsize=9,
+                color="white" if share > 0.55 else "black", zorder=4,
             )  # fmt: skip
     _crossing(axes, rows, rtts)
     axes.set(xscale="log", yscale="log", xlabel="round trip between islands (ms)", ylabel="output (tokens)")

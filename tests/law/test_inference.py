@@ -20,7 +20,7 @@ from shardmeter.families import family
 from shardmeter.physics import decoding
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs.serving import METHODS, Serving
-from shardmeter.study.crossover import LONGEST, crossing, times
+from shardmeter.study.crossover import LONGEST, crossings, times
 from shardmeter.study.infer import checked, laid
 
 KINDS = ("H100-SXM5-80GB", "A100-SXM4-80GB", "RTX 4090", "L40S", "H200-SXM-141GB")
@@ -171,15 +171,16 @@ def test_at_the_crossover_both_take_as_long(seed):
     )
     servers, _ = laid(scenario)
     both = times(scenario, asked, servers, 10 ** rng.uniform(-3, -0.5))
-    length, beyond = crossing(both)
-    ends = [pipelined - traversed for pipelined, traversed in (both(1.0), both(LONGEST))]
-    assert beyond == ("block_train" if ends[1] > 0.0 else "pipeline")
-    if length is None:
-        assert (ends[0] > 0.0) == (ends[1] > 0.0)
-        return
-    below, above = (one - two for one, two in (both(length * (1.0 - 1e-6)), both(length * (1.0 + 1e-6))))
-    assert below * above <= 0.0
-    assert (above > 0.0) == (beyond == "block_train")
+    lengths, beyond = crossings(both)
+    first = both(1.0)
+    for length in lengths:
+        below, above = (one - two for one, two in (both(length * (1.0 - 1e-6)), both(length * (1.0 + 1e-6))))
+        assert below * above <= 0.0
+        if length == lengths[0]:
+            assert (above > 0.0) == (beyond == "block_train")
+            assert (below > 0.0) == (first[0] > first[1])
+    ends = both(LONGEST)
+    assert ((first[0] > first[1]) == (ends[0] > ends[1])) == (len(lengths) % 2 == 0)
 
 
 def test_most_fleets_cross_somewhere():
@@ -189,16 +190,31 @@ def test_most_fleets_cross_somewhere():
         scenario = fleet(seed)
         servers, _ = laid(scenario)
         both = times(scenario, checked(scenario, Serving(prompt=8192.0)), servers, 10e-3)
-        found += crossing(both)[0] is not None
+        found += bool(crossings(both)[0])
     assert found >= 5
 
 
 def test_a_plain_crossing_is_found_exactly():
-    length, beyond = crossing(lambda output: (output, 777.0))
+    (length,), beyond = crossings(lambda output: (output, 777.0))
     assert beyond == "block_train"
     assert length == pytest.approx(777.0, rel=1e-8)
-    assert crossing(lambda output: (output, 0.5)) == (None, "block_train")
-    assert crossing(lambda output: (1.0, output + 1.0)) == (None, "pipeline")
+    assert crossings(lambda output: (output, 0.5)) == ([], "block_train")
+    assert crossings(lambda output: (1.0, output + 1.0)) == ([], "pipeline")
+    lengths, beyond = crossings(lambda output: (output, 90.0 + output**2 / 1000.0))
+    assert beyond == "block_train"
+    assert lengths == pytest.approx([100.0, 900.0], rel=1e-8)
+
+
+def test_many_traversals_lose_at_both_ends():
+    """Short outputs do not pay for them, long ones attend to all positions in each."""
+    scenario = fleet(0)
+    asked = checked(scenario, Serving(prompt=512.0, traversals=16.0))
+    servers, _ = laid(scenario)
+    both = times(scenario, asked, servers, 3e-3)
+    lengths, beyond = crossings(both)
+    assert (len(lengths), beyond) == (2, "block_train")
+    middle = math.sqrt(lengths[0] * lengths[1])
+    assert [one > two for one, two in map(both, (1.0, middle, LONGEST))] == [False, True, False]
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -64,7 +64,9 @@ def published(layers: int, hidden: int) -> dict[str, Any]:
 
 def hosts(gpus: str, model: dict[str, Any], count: int = 3, **plan: Any) -> dict[str, Any]:
     """Hosts on lines of 1 Gbit/s and 30 ms."""
-    fleet: dict[str, Any] = {"islands": [{"name": f"host-{at}", "gpus": gpus.replace(" × ", "x")} for at in range(count)]}
+    fleet: dict[str, Any] = {
+        "islands": [{"name": f"host-{at}", "gpus": gpus.replace(" × ", "x")} for at in range(count)]
+    }
     if count > 1:
         fleet["wan"] = {"default": {"bandwidth": "1 Gbps", "rtt": "30 ms"}}
     return {"model": model, "fleet": fleet, "plan": {"precision": "fp16", **plan}, "run": {"seq_len": 1024}}

@@ -83,6 +83,7 @@ class Inference:
             "prompt": _number(self.asked.prompt),
             "output": _number(self.asked.output),
             "batch": _number(self.asked.batch),
+            "traversals": _number(self.asked.traversals),
             "hosts": [_host(host) for host in one.hosts],
             "ledger": _ledger(one.terms),
             "bottleneck": _bottleneck(one),

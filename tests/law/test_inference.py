@@ -101,6 +101,22 @@ def test_better_lines_are_never_slower(seed, how):
         assert answer(closer, how=how, **asked).output_time <= before * (1.0 + 1e-9)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_sooner_than_its_way(seed):
+    """Round all islands for every token of a pipeline and for every traversal; there and back for an ensemble apart."""
+    scenario, asked = fleet(seed), {**asked_of(seed), "top_k": 6}
+    wan, islands = scenario.fleet.wan, len(scenario.fleet.islands)
+    shortest = float(np.min(np.broadcast_to(wan.rtt, (islands, islands))[~np.eye(islands, dtype=bool)]))
+    ways = {"pipeline": islands / 2.0, "block_train": islands / 2.0, "soma": 1.0}
+    for how, often in ways.items():
+        found = answer(scenario, how=how, **asked)
+        assert found.first_time >= often * shortest
+        assert how == "block_train" or found.token_time >= often * shortest
+        crossed = {term.label: float(term.seconds) for term in found.terms}[DELAY]
+        times_ = 1.0 if how == "block_train" else asked["output"]
+        assert crossed >= times_ * often * shortest * (1.0 - 1e-12)
+
+
 @pytest.mark.parametrize("how", METHODS)
 @pytest.mark.parametrize("seed", SEEDS[:8])
 def test_faster_memory_is_never_slower(seed, how):

@@ -106,6 +106,7 @@ def test_nothing_is_sooner_than_its_way(seed):
     """Round all islands for every token of a pipeline and for every traversal; there and back for an ensemble apart."""
     scenario, asked = fleet(seed), {**asked_of(seed), "top_k": 6}
     wan, islands = scenario.fleet.wan, len(scenario.fleet.islands)
+    assert wan is not None
     shortest = float(np.min(np.broadcast_to(wan.rtt, (islands, islands))[~np.eye(islands, dtype=bool)]))
     ways = {"pipeline": islands / 2.0, "block_train": islands / 2.0, "soma": 1.0}
     for how, often in ways.items():
@@ -224,9 +225,9 @@ def test_a_plain_crossing_is_found_exactly():
 def test_many_traversals_lose_at_both_ends():
     """Short outputs do not pay for them, long ones attend to all positions in each."""
     scenario = fleet(0)
-    asked = checked(scenario, Serving(prompt=512.0, traversals=16.0))
+    asked = checked(scenario, Serving(prompt=512.0, traversals=64.0))
     servers, _ = laid(scenario)
-    both = times(scenario, asked, servers, 3e-3)
+    both = times(scenario, asked, servers, 1e-3)
     lengths, beyond = crossings(both)
     assert (len(lengths), beyond) == (2, "block_train")
     middle = math.sqrt(lengths[0] * lengths[1])

@@ -165,8 +165,10 @@ def test_experts_of_soma_are_served():
 
 
 def test_a_recipe_of_training_is_not_served_in_silence():
-    asked = {"model": "llama-3.1-8b", "gpus": "8xH100-SXM5-80GB"}
-    plain, narrow = (shardmeter.infer(**asked, plan=f"fsdp,precision={word}").to_dict() for word in ("bf16", "fp8"))
+    plain, narrow = (
+        shardmeter.infer(model="llama-3.1-8b", gpus="8xH100-SXM5-80GB", plan=f"fsdp,precision={word}").to_dict()
+        for word in ("bf16", "fp8")
+    )
     assert narrow["output_s"] == plain["output_s"]
     said = [warning for warning in narrow["warnings"] if warning not in plain["warnings"]]
     assert said == ["fp8 is a recipe of training: served in bf16, weights and products"]

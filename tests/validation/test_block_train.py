@@ -62,14 +62,14 @@ def published(layers: int, hidden: int) -> dict[str, Any]:
     return bytewise(layers, hidden, round(ffn / 512) * 512)
 
 
-def hosts(gpus: str, model: dict[str, Any], count: int = 3, **plan: Any) -> dict[str, Any]:
+def hosts(gpus: str, model: dict[str, Any], count: int = 3, plan: Any = ()) -> dict[str, Any]:
     """Hosts on lines of 1 Gbit/s and 30 ms."""
     fleet: dict[str, Any] = {
         "islands": [{"name": f"host-{at}", "gpus": gpus.replace(" × ", "x")} for at in range(count)]
     }
     if count > 1:
         fleet["wan"] = {"default": {"bandwidth": "1 Gbps", "rtt": "30 ms"}}
-    return {"model": model, "fleet": fleet, "plan": {"precision": "fp16", **plan}, "run": {"seq_len": 1024}}
+    return {"model": model, "fleet": fleet, "plan": {"precision": "fp16", **dict(plan)}, "run": {"seq_len": 1024}}
 
 
 def traversed(gpus: str, model: dict[str, Any], count: int = 3) -> Inference:
@@ -128,11 +128,14 @@ def test_fewer_hosts_of_80_gb() -> None:
 
 def test_training_three_blocks_of_it_takes_nodes() -> None:
     """18 bytes a parameter and a copy: a third of 75.8B is trained on eight accelerators of 80 GB, not on four."""
-    plan = {"sharding": "fsdp", "recompute": "full", "sync": {"method": "block_train", "blocks": 3}}
+    plan = {
+        "precision": "bf16",
+        "sharding": "fsdp",
+        "recompute": "full",
+        "sync": {"method": "block_train", "blocks": 3},
+    }
     model = published(*SHAPES[1])
-    eight, four = (
-        shardmeter.predict(hosts(f"{count}xA100-SXM4-80GB", model, precision="bf16", **plan)) for count in (8, 4)
-    )
+    eight, four = (shardmeter.predict(hosts(f"{count}xA100-SXM4-80GB", model, plan=plan)) for count in (8, 4))
     assert eight.fits
     assert not four.fits
     says(f"{eight.memory_peak_gib:.1f} GiB on each of 8", f"{four.memory_peak_gib:.1f} on each of 4")

@@ -101,6 +101,16 @@ def test_better_lines_are_never_slower(seed, how):
         assert answer(closer, how=how, **asked).output_time <= before * (1.0 + 1e-9)
 
 
+@pytest.mark.parametrize("how", METHODS)
+@pytest.mark.parametrize("seed", SEEDS[:6])
+def test_longer_prompts_and_outputs_are_never_sooner(seed, how):
+    scenario, asked = fleet(seed), asked_of(seed)
+    for name in ("prompt", "output"):
+        lengths = (1.0, 2.0, 63.0, 64.0, 127.0, 128.0, 129.0, 255.0, 256.0, 1000.0, 1024.0, 4096.0)
+        found = [answer(scenario, how=how, **{**asked, name: length}).output_time for length in lengths]
+        assert all(longer >= one * (1.0 - 1e-5) for one, longer in itertools.pairwise(found)), name
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_sooner_than_its_way(seed):
     """Round all islands for every token of a pipeline and for every traversal; there and back for an ensemble apart."""

@@ -20,7 +20,7 @@ from shardmeter.families import family
 from shardmeter.physics import decoding
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs.serving import METHODS, Serving
-from shardmeter.study.crossover import LONGEST, crossing, times
+from shardmeter.study.crossover import LONGEST, crossings, times
 from shardmeter.study.infer import checked, laid
 
 KINDS = ("H100-SXM5-80GB", "A100-SXM4-80GB", "RTX 4090", "L40S", "H200-SXM-141GB")
@@ -102,6 +102,33 @@ def test_better_lines_are_never_slower(seed, how):
 
 
 @pytest.mark.parametrize("how", METHODS)
+@pytest.mark.parametrize("seed", SEEDS[:6])
+def test_longer_prompts_and_outputs_are_never_sooner(seed, how):
+    scenario, asked = fleet(seed), asked_of(seed)
+    for name in ("prompt", "output"):
+        lengths = (1.0, 2.0, 63.0, 64.0, 127.0, 128.0, 129.0, 255.0, 256.0, 1000.0, 1024.0, 4096.0)
+        found = [answer(scenario, how=how, **{**asked, name: length}).output_time for length in lengths]
+        assert all(longer >= one * (1.0 - 1e-5) for one, longer in itertools.pairwise(found)), name
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_is_sooner_than_its_way(seed):
+    """Round all islands for every token of a pipeline and for every traversal; there and back for an ensemble apart."""
+    scenario, asked = fleet(seed), {**asked_of(seed), "top_k": 6}
+    wan, islands = scenario.fleet.wan, len(scenario.fleet.islands)
+    assert wan is not None
+    shortest = float(np.min(np.broadcast_to(wan.rtt, (islands, islands))[~np.eye(islands, dtype=bool)]))
+    ways = {"pipeline": islands / 2.0, "block_train": islands / 2.0, "soma": 1.0}
+    for how, often in ways.items():
+        found = answer(scenario, how=how, **asked)
+        assert found.first_time >= often * shortest
+        assert how == "block_train" or found.token_time >= often * shortest
+        crossed = {term.label: float(term.seconds) for term in found.terms}[DELAY]
+        times_ = 1.0 if how == "block_train" else asked["output"]
+        assert crossed >= times_ * often * shortest * (1.0 - 1e-12)
+
+
+@pytest.mark.parametrize("how", METHODS)
 @pytest.mark.parametrize("seed", SEEDS[:8])
 def test_faster_memory_is_never_slower(seed, how):
     scenario, asked = with_devices(fleet(seed), memory=1e6), asked_of(seed)
@@ -171,15 +198,16 @@ def test_at_the_crossover_both_take_as_long(seed):
     )
     servers, _ = laid(scenario)
     both = times(scenario, asked, servers, 10 ** rng.uniform(-3, -0.5))
-    length, beyond = crossing(both)
-    ends = [pipelined - traversed for pipelined, traversed in (both(1.0), both(LONGEST))]
-    assert beyond == ("block_train" if ends[1] > 0.0 else "pipeline")
-    if length is None:
-        assert (ends[0] > 0.0) == (ends[1] > 0.0)
-        return
-    below, above = (one - two for one, two in (both(length * (1.0 - 1e-6)), both(length * (1.0 + 1e-6))))
-    assert below * above <= 0.0
-    assert (above > 0.0) == (beyond == "block_train")
+    lengths, beyond = crossings(both)
+    first = both(1.0)
+    for length in lengths:
+        below, above = (one - two for one, two in (both(length * (1.0 - 1e-6)), both(length * (1.0 + 1e-6))))
+        assert below * above <= 0.0
+        if length == lengths[0]:
+            assert (above > 0.0) == (beyond == "block_train")
+            assert (below > 0.0) == (first[0] > first[1])
+    ends = both(LONGEST)
+    assert ((first[0] > first[1]) == (ends[0] > ends[1])) == (len(lengths) % 2 == 0)
 
 
 def test_most_fleets_cross_somewhere():
@@ -189,16 +217,31 @@ def test_most_fleets_cross_somewhere():
         scenario = fleet(seed)
         servers, _ = laid(scenario)
         both = times(scenario, checked(scenario, Serving(prompt=8192.0)), servers, 10e-3)
-        found += crossing(both)[0] is not None
+        found += bool(crossings(both)[0])
     assert found >= 5
 
 
 def test_a_plain_crossing_is_found_exactly():
-    length, beyond = crossing(lambda output: (output, 777.0))
+    (length,), beyond = crossings(lambda output: (output, 777.0))
     assert beyond == "block_train"
     assert length == pytest.approx(777.0, rel=1e-8)
-    assert crossing(lambda output: (output, 0.5)) == (None, "block_train")
-    assert crossing(lambda output: (1.0, output + 1.0)) == (None, "pipeline")
+    assert crossings(lambda output: (output, 0.5)) == ([], "block_train")
+    assert crossings(lambda output: (1.0, output + 1.0)) == ([], "pipeline")
+    lengths, beyond = crossings(lambda output: (output, 90.0 + output**2 / 1000.0))
+    assert beyond == "block_train"
+    assert lengths == pytest.approx([100.0, 900.0], rel=1e-8)
+
+
+def test_many_traversals_lose_at_both_ends():
+    """Short outputs do not pay for them, long ones attend to all positions in each."""
+    scenario = fleet(0)
+    asked = checked(scenario, Serving(prompt=512.0, traversals=64.0))
+    servers, _ = laid(scenario)
+    both = times(scenario, asked, servers, 1e-3)
+    lengths, beyond = crossings(both)
+    assert (len(lengths), beyond) == (2, "block_train")
+    middle = math.sqrt(lengths[0] * lengths[1])
+    assert [one > two for one, two in map(both, (1.0, middle, LONGEST))] == [False, True, False]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -254,6 +297,7 @@ def test_a_token_reads_all_weights_and_its_cache():
         ("deepseek-v2-lite", 27 * (512 + 64) * 3000),
         ("mistral-7b-v0.1", 32 * 2 * 8 * 128 * 3000),
         ("gemma-2-2b", 13 * 2 * 4 * 256 * (3000 + 3000)),
+        ("soma-lstm-32", 2 * 3 * 32),
         ("gpt-oss-20b", 12 * 2 * 8 * 64 * (3000 + 128)),
     ],
 )

@@ -21,7 +21,7 @@ from shardmeter.specs.serving import METHODS
 KEYS = {
     "version", "data_date", "assumptions", "warnings", "how", "fits", "latency_per_token_s", "first_token_s", "output_s",
     "tokens_per_s", "tokens_per_s_in_flight", "in_flight", "hosts", "ledger", "bottleneck", "crossover", "intervals", "compared",
-    "prompt", "output", "batch",
+    "prompt", "output", "batch", "traversals",
 }  # fmt: skip
 HOST = {
     "name", "accelerator", "accelerators", "copies", "memory_gib", "limit_gib", "fits", "seconds", "layers", "blocks", "experts",
@@ -145,6 +145,33 @@ def test_more_islands_than_layers(run):
     assert code == 2
     assert "30 islands are more than the 24 layers" in err
     assert run("examples/home-workers.yaml", "--how", "local")[0] == 0
+
+
+def test_the_whole_model_is_served_where_islands_train_one_block_of_it():
+    plain, cut = (
+        shardmeter.infer(EXAMPLE, overrides=over).to_dict()
+        for over in ((), ("plan.sync.method=block_train", "plan.sync.blocks=3"))
+    )
+    assert sum(host["layers"] for host in cut["hosts"]) == 80
+    assert cut["output_s"] == plain["output_s"]
+
+
+def test_experts_of_soma_are_served():
+    found = shardmeter.infer(
+        model="soma-lstm-32", gpus="8xRTX 5090", how="soma", experts=256, batch=64, compare=True
+    ).to_dict()
+    assert [host["accelerators"] for host in found["hosts"]] == [1.0]
+    assert all(row["why"] is None for row in found["compared"])
+
+
+def test_a_recipe_of_training_is_not_served_in_silence():
+    plain, narrow = (
+        shardmeter.infer(model="llama-3.1-8b", gpus="8xH100-SXM5-80GB", plan=f"fsdp,precision={word}").to_dict()
+        for word in ("bf16", "fp8")
+    )
+    assert narrow["output_s"] == plain["output_s"]
+    said = [warning for warning in narrow["warnings"] if warning not in plain["warnings"]]
+    assert said == ["fp8 is a recipe of training: served in bf16, weights and products"]
 
 
 def test_no_model(run):

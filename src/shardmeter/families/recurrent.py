@@ -130,6 +130,6 @@ def activation_bytes(model: Model, kernels: str, scores: bool, seq: Count, block
 
 
 def cached(model: Model, block: str, seen: Count) -> tuple[Count, Count]:  # noqa: ARG001
-    """Elements, 2 bytes each, that a layer keeps of one sequence while it is written token by token, however long it is: its hidden
-    state and its cell state, which tensor parallelism cuts."""
-    return STATES * model.hidden, 0.0
+    """Elements, 2 bytes each, that one layer keeps of a sequence while it is written token by token, however long that is: the hidden
+    state and, in fp32, that of the cell, whole on every rank."""
+    return 0.0, 3.0 * model.hidden

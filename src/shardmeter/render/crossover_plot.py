@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from shardmeter.render.inference import passes
+
 SIZE, DOTS = (8.0, 5.2), 100
 """Inches, and dots an inch: 800 px wide."""
 LINE = "#000000"
-LIFT = 1.25
-"""Numbers stand above the middle of their cells, so that the line through the middle does not cross them."""
+LIFT = 1.35
+"""Numbers stand above the middle of their cells, or as far below it where the line runs through the upper half."""
 COLOURS = "PuOr"
 """Brown to purple: told apart with every usual kind of colour blindness."""
 
@@ -45,9 +47,10 @@ def _draw(figure: Any, answer: Mapping[str, Any]) -> None:
     for down, output in enumerate(outputs):
         for across, rtt in enumerate(rtts):
             share = abs(ratio[down, across]) / most
+            line = rows[across]["output_at"] or 0.0
             axes.text(
-                rtt, output * LIFT, f"{2.0 ** ratio[down, across]:.3g}×", ha="center", va="center", fontsize=9,
-                color="white" if share > 0.6 else "black", zorder=4,
+                rtt, output / LIFT if output < line < 2.0 * output else output * LIFT, f"{2.0 ** ratio[down, across]:.3g}×", ha="center", va="center", fontsize=9,
+                color="white" if share > 0.55 else "black", zorder=4,
             )  # fmt: skip
     _crossing(axes, rows, rtts)
     axes.set(xscale="log", yscale="log", xlabel="round trip between islands (ms)", ylabel="output (tokens)")
@@ -55,26 +58,28 @@ def _draw(figure: Any, answer: Mapping[str, Any]) -> None:
     axes.set_yticks(outputs, [f"{length:,.0f}" for length in outputs])
     axes.minorticks_off()
     axes.set_title(
-        f"Seconds of a token-by-token pipeline over those of one traversal\n"
-        f"prompt {answer['prompt']:,.0f}, batch {answer['batch']:,.0f}; above 1 (purple) one traversal is faster", fontsize=10
+        f"Seconds of a token-by-token pipeline over those of {passes(answer)}\n"
+        f"prompt {answer['prompt']:,.0f}, batch {answer['batch']:,.0f}; above 1 (purple) the pipeline is slower", fontsize=10
     )  # fmt: skip
-    bar = figure.colorbar(filled, ax=axes, label="pipeline ÷ one traversal (×)")
+    bar = figure.colorbar(filled, ax=axes, label=f"pipeline ÷ {passes(answer)} (×)")
     bar.ax.set_ylim(min(float(np.min(ratio)), -1.0), max(float(np.max(ratio)), 1.0))
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda power, _: f"{2.0**power:.3g}"))
 
 
 def _crossing(axes: Any, rows: Any, rtts: Any) -> None:
-    """The line on which both take as long, or a sentence where there is none."""
+    """The lines on which both take as long, or a sentence where there is none."""
     from matplotlib.patheffects import withStroke
 
-    at = np.array([np.nan if row["output_at"] is None else row["output_at"] for row in rows], dtype=float)
-    if np.all(np.isnan(at)):
+    if all(row["output_at"] is None for row in rows):
         axes.annotate(
             f"no crossing: {rows[0]['faster_beyond']} is faster everywhere", (0.02, 0.02), xycoords="axes fraction"
         )
         return
-    halo = [withStroke(linewidth=4.0, foreground="white")]
-    axes.plot(rtts, at, color=LINE, linewidth=2.0, path_effects=halo, label="both take as long")
+    halo, ends = [withStroke(linewidth=4.0, foreground="white")], axes.get_ylim()
+    for name, label in (("output_at", "both take as long"), ("output_until", None)):
+        at = np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=float)
+        axes.plot(rtts, at, color=LINE, linewidth=2.0, path_effects=halo, label=label)
+    axes.set_ylim(ends)
     axes.figure.legend(loc="outside lower right", fontsize=9, frameon=False)
 
 

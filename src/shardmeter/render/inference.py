@@ -31,7 +31,7 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
     if answer["compared"]:
         sections.append(_compared(answer["compared"]))
     if answer["crossover"]:
-        sections.append(_crossover(answer["crossover"]))
+        sections.append(_crossover(answer["crossover"], passes(answer)))
     sections.append(Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)))
     return Document(
         title=heading, verdict=_verdict(answer), good=bool(answer["fits"]), sections=tuple(sections), data=answer, flat=_flat(answer)
@@ -120,7 +120,7 @@ def _compared(rows: list[dict[str, Any]]) -> Table:
     return Table(title="Ways to serve", columns=columns, rows=told)
 
 
-def _crossover(rows: list[dict[str, Any]]) -> Table:
+def _crossover(rows: list[dict[str, Any]], often: str) -> Table:
     outputs = [cell["output"] for cell in rows[0]["cells"]]
     columns = (
         Column(key="rtt_s", title="round trip", unit="s"),
@@ -131,11 +131,9 @@ def _crossover(rows: list[dict[str, Any]]) -> Table:
         {"rtt_s": row["rtt_s"], "at": crossing(row), **{f"{cell['output']:g}": cell["ratio"] for cell in row["cells"]}}
         for row in rows
     )
-    caption = (
-        "Above 1 one traversal is faster; a model that has to be traversed more often loses about so many times of it."
-    )
+    caption = f"Above 1 {often} {'is' if often.startswith('one') else 'are'} faster; who has to pass more often loses about so many times of it."
     return Table(
-        title="Seconds of the pipeline over those of one traversal, by tokens of output", columns=columns, rows=made, caption=caption
+        title=f"Seconds of the pipeline over those of {often}, by tokens of output", columns=columns, rows=made, caption=caption
     )  # fmt: skip
 
 
@@ -143,14 +141,20 @@ def crossing(row: Mapping[str, Any]) -> str:
     """Where both ways take as long, in words."""
     if row["output_at"] is None:
         return f"nowhere: {row['faster_beyond']} is faster"
-    return f"{row['output_at']:.3g} tokens"
+    lengths = [float(f"{row[name]:.3g}") for name in ("output_at", "output_until") if row[name] is not None]
+    return f"{' and '.join(f'{length:,.10g}' for length in lengths)} tokens"
+
+
+def passes(answer: Answer) -> str:
+    """How often the blocks are traversed, in words."""
+    return "one traversal" if answer["traversals"] == 1.0 else f"{answer['traversals']:,.0f} traversals"
 
 
 def _flat(answer: Answer) -> tuple[Row, ...]:
     """CSV: a row a cell of the crossover, or a way, or a host, whichever was asked for last."""
     if answer["crossover"]:
         return tuple(
-            {"rtt_s": row["rtt_s"], "output_at": row["output_at"], **cell}
+            {"rtt_s": row["rtt_s"], "output_at": row["output_at"], "output_until": row["output_until"], **cell}
             for row in answer["crossover"]
             for cell in row["cells"]
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ RTTS = (1e-3, 3e-3, 10e-3, 30e-3, 100e-3, 300e-3)
 OUTPUTS = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)
 LONGEST = 1e6
 """Tokens of an output up to which a crossover is sought."""
+STEP = 4.0
+"""Factor between lengths at which signs are taken."""
 TOLERANCE = 1e-9
 """Of the logarithm of the length that is found."""
 
@@ -26,19 +29,21 @@ TOLERANCE = 1e-9
 def rows(
     scenario: Scenario, asked: Serving, servers: Sequence[Server], rtts: Sequence[float] = RTTS
 ) -> tuple[dict[str, Any], ...]:
-    """A row a round trip, which all pairs of islands then have: seconds of both ways at every length of OUTPUTS, and the length at
-    which they are equal (null where one is faster at every length, and which). Needs a network; none: one row of no round trip."""
+    """A row a round trip, which all pairs of islands then have: seconds of both ways at every length of OUTPUTS, the length at which
+    they are equal (null where one is faster at every length), who is faster beyond it, and the length at which they are equal again
+    (null: at none up to LONGEST). Needs a network; none: one row of no round trip."""
     found = []
     for rtt in rtts if scenario.fleet.wan is not None else (0.0,):
         both = times(scenario, asked, servers, rtt)
-        length, faster = crossing(both)
+        lengths, faster = crossings(both)
+        first, again = (*lengths, None, None)[:2]
         cells = []
         for output in OUTPUTS:
             pipelined, traversed = both(output)
             cells.append(
                 {"output": output, "pipeline_s": pipelined, "block_train_s": traversed, "ratio": pipelined / traversed}
             )
-        found.append({"rtt_s": rtt, "output_at": length, "faster_beyond": faster, "cells": cells})
+        found.append({"rtt_s": rtt, "output_at": first, "faster_beyond": faster, "output_until": again, "cells": cells})
     return tuple(found)
 
 
@@ -65,21 +70,30 @@ def times(
     return both
 
 
-def crossing(both: Callable[[float], tuple[float, float]], longest: float = LONGEST) -> tuple[float | None, str]:
-    """(length of output at which `both` are equal, who is faster beyond it); no length where one is faster at both ends.
+def crossings(both: Callable[[float], tuple[float, float]], longest: float = LONGEST) -> tuple[list[float], str]:
+    """(lengths of output at which `both` are equal, who is faster beyond the first of them, or everywhere).
 
-    The logarithm of their ratio over that of the length, from 1 to `longest`, is cut by secants (the Illinois rule) until the bracket
-    is shorter than TOLERANCE: the length lies inside it."""
+    Short outputs that many traversals make too dear can be cheap in a pipeline, and long ones again, as all positions of a
+    traversal attend to all: so signs are taken at steps of STEP from 1 to `longest`, and each pair of unlike ones is cut down."""
 
     def advantage(at: float) -> float:
         pipelined, traversed = both(math.exp(at))
         return math.log(pipelined / traversed)
 
-    low, high = 0.0, math.log(longest)
-    at_low, at_high = advantage(low), advantage(high)
-    beyond = "block_train" if at_high > 0.0 else "pipeline"
-    if (at_low > 0.0) == (at_high > 0.0):
-        return None, beyond
+    last = math.log(longest)
+    places = [math.log(STEP) * step for step in range(math.ceil(last / math.log(STEP)))] + [last]
+    values = [advantage(at) for at in places]
+    found = [
+        math.exp(_zero(advantage, *ends, *signs))
+        for ends, signs in zip(itertools.pairwise(places), itertools.pairwise(values), strict=True)
+        if (signs[0] > 0.0) != (signs[1] > 0.0)
+    ]
+    first = values[0] > 0.0
+    return found, "block_train" if first != bool(found) else "pipeline"
+
+
+def _zero(advantage: Callable[[float], float], low: float, high: float, at_low: float, at_high: float) -> float:
+    """Where it is zero between two places of unlike signs: secants (the Illinois rule) until the bracket is shorter than TOLERANCE."""
     moved = 0
     while high - low > TOLERANCE:
         guess = (low * at_high - high * at_low) / (at_high - at_low)
@@ -91,4 +105,4 @@ def crossing(both: Callable[[float], tuple[float, float]], longest: float = LONG
         else:
             low, at_low = guess, value
             at_high, moved = at_high / (2.0 if moved < 0 else 1.0), -1
-    return math.exp((low + high) / 2.0), beyond
+    return (low + high) / 2.0

@@ -83,6 +83,7 @@ class Inference:
             "prompt": _number(self.asked.prompt),
             "output": _number(self.asked.output),
             "batch": _number(self.asked.batch),
+            "traversals": _number(self.asked.traversals),
             "hosts": [_host(host) for host in one.hosts],
             "ledger": _ledger(one.terms),
             "bottleneck": _bottleneck(one),
@@ -139,6 +140,7 @@ def infer(
     traversal of blocks take as long; `eager`: every kernel is launched by the host, as in training.
 
     Raises BadScenario with everything that is wrong, UnknownName for a way that is none."""
+    scenario = put_together(scenario)
     asked = checked(scenario, asked)
     servers, links = laid(scenario, eager=eager)
     others, refused = _all_ways(scenario, asked, servers, links) if compare else ((), ())
@@ -151,6 +153,11 @@ def infer(
         scenario=scenario, asked=asked, served=serve(servers, links, asked), servers=servers, others=others,
         refused=refused, crossover=rows, eager=eager,
     )  # fmt: skip
+
+
+def put_together(scenario: Scenario) -> Scenario:
+    """With the whole model where islands train one block of it each."""
+    return scenario if scenario.assembled is None else changed(scenario, model=scenario.assembled, assembled=None)
 
 
 def laid(scenario: Scenario, *, eager: bool = False) -> tuple[tuple[Server, ...], Links | None]:
@@ -332,6 +339,11 @@ def _warnings(one: Inference) -> list[str]:
         found.append(
             f"{longest:g} tokens are beyond the context of {model.name}, {float(model.context):g}: what it writes is not predicted"
         )
+    words = dict.fromkeys(plan.precision for plan in one.scenario.plans or (one.scenario.plan,))
+    found += [
+        f"{word} is a recipe of training: served in {recipe(word).base}, weights and products"
+        for word in words if word != recipe(word).base
+    ]  # fmt: skip
     if "block_train" in (asked.how, *(other.how for other in one.others)):
         found.append(
             "block_train: a model that was trained to be traversed once; the same shape trained to write token by token cannot be, "

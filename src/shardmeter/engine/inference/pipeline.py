@@ -26,9 +26,6 @@ from shardmeter.physics import decoding
 from shardmeter.specs import MemoryTerm
 from shardmeter.specs.serving import Host, Served, Serving
 
-LEAST_CHUNK = 128.0
-"""Tokens of a chunk at least: smaller ones read the weights more often than they compute."""
-
 PASS = 8192.0
 """Tokens of a sequence that lie in memory as activations at most: engines take a longer prompt piece by piece."""
 
@@ -182,8 +179,8 @@ def _prompt(line: Row, links: Links | None, asked: Serving) -> tuple[Ledger, lis
 
 
 def _chunks(servers: int, asked: Serving) -> list[float]:
-    """Numbers of chunks that are tried: 1, 2, 4, … while each has LEAST_CHUNK tokens."""
-    most = max(float(asked.prompt) // LEAST_CHUNK, 1.0) if servers > 1 else 1.0
+    """Numbers of chunks that are tried: 1, 2, 4, … while each has a token. Small ones read the weights too often to be best."""
+    most = float(asked.prompt) if servers > 1 else 1.0
     return [2.0**power for power in range(int(math.log2(most)) + 1)]
 
 

@@ -29,7 +29,7 @@ LOGIT = 4.0
 """Bytes of a logit or of a probability: fp32."""
 KEPT = 4.0
 """Tensors as wide as the model that lie in memory while a layer runs: its input, its normed copy, what attention gives, the sum."""
-CUTS = frozenset({"heads", "kv_heads", "state_heads", "ffn", "etp", "expert_width"})
+CUTS = frozenset({"heads", "kv_heads", "state_heads", "ffn", "etp", "expert_width", "recurrence"})
 """Rules that the degree of tensor parallelism must keep."""
 
 

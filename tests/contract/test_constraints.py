@@ -13,7 +13,7 @@ from shardmeter.core.record import changed
 from shardmeter.engine.constraints import CONSTRAINTS, masks, violations
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.scenario.islands import build_island
-from shardmeter.specs import Island, Model, Plan, Run, Stack
+from shardmeter.specs import Island, Model, Plan, Probes, Run, Stack
 from shardmeter.specs.plan import SHARDINGS
 
 CATALOG = load_catalog()
@@ -27,6 +27,8 @@ ISLAND = build_island(
 )
 PLAN = Plan(tp=2.0, dp_shard=32.0)
 RUN = Run(seq_len=8192.0, global_batch=64.0)
+BLIND = changed(PLAN, sharding="ddp", trainable="", probes=Probes(passes=2.0))
+"""Of steps without a backward."""
 MIXTURE = CATALOG.model("mixtral-8x7b")
 IMAGES, TOWERS = CATALOG.model("vit-base-patch16-224"), CATALOG.model("clip-vit-b-32")
 STEPS = CATALOG.model("soma-lstm-32")
@@ -128,6 +130,11 @@ def test_the_good_case_breaks_nothing() -> None:
         ({"model": MIXTURE, "plan": changed(PLAN, ep=4.0), "run": changed(RUN, reference=changed(MIXTURE, experts=6.0))},
          "reference_cut"),
         ({"model": TALKER, "run": changed(RUN, reference=changed(TALKER, images=40.0))}, "reference_cut"),
+        ({"plan": changed(BLIND, sharding="zero1")}, "probed_sharding"),
+        ({"plan": changed(BLIND, sharding="fsdp", probes=Probes(passes=2.0, together=2.0))}, "probed_sharding"),
+        ({"plan": changed(BLIND, offload=("optimizer",))}, "probed_offload"),
+        ({"plan": changed(BLIND, tp=1.0, pp=2, schedule="zb-h1")}, "probed_schedule"),
+        ({"plan": changed(BLIND, probes=Probes(passes=1.0, rank=1.0, members=48.0))}, "members"),
     ],
 )  # fmt: skip
 def test_each_rule_is_broken_by_what_it_is_about(more: dict[str, Any], name: str) -> None:

@@ -257,7 +257,7 @@ def _chain(ring: Ring, links: Links) -> Array:
 
 def _star(message: Message) -> Passage:
     """All to the server at once and back; the server is the member from which the slowest is nearest, of
-    equals the one from which all are."""
+    equals the one from which all are, of equals still the first: of two members it is the first."""
     links, others = message.links, message.cells - 1
     inward = np.asarray(link.shared_rate(links.rate, links.down[None, :], float(others)))
     outward = np.transpose(link.shared_rate(links.rate, links.up[:, None], float(others)))

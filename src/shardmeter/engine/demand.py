@@ -9,6 +9,7 @@ import numpy as np
 
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Flop, Fraction, Ratio
+from shardmeter.engine import weights
 from shardmeter.families import family, sized
 from shardmeter.families.operations import Block, is_layer, launched
 from shardmeter.schedules import traits
@@ -36,10 +37,6 @@ from shardmeter.strategies.precision import WIDTH
 
 EDGE_LAUNCHES = 10.0
 """Kernels of an embedding or a head in the forward pass; twice as many backward."""
-ACCUMULATE = {"fp32": 10.0, "bf16": 6.0, "fp16": 6.0}
-"""Bytes per parameter to add one micro-batch's 16-bit gradient into the accumulation buffer (read both, write one)."""
-CAST = {"fp32": 6.0, "bf16": 2.0, "fp16": 2.0}
-"""fsdp: bytes per parameter to bring a gradient into the reduction's dtype."""
 MOE_LAUNCHES = 16.0
 """Kernels of a layer with routed experts beyond those of a dense one, forward (router, top-k, counts, sorts, permutations,
 two all-to-alls, weighing), read off Megatron-Core's dispatcher; twice as many backward."""
@@ -329,9 +326,9 @@ def _block(
     ops += [
         (op, 1.0)
         for op in (
-            *_accumulation(trained + experts_trained, plan, stack),
-            *_weight_casts(held + experts, plan, block.name, keep),
-            *_gathered_copies(held + experts, plan, stack, keep),
+            *weights.accumulation(trained + experts_trained, plan, stack),
+            *weights.casts(held + experts, plan, block.name, keep),
+            *weights.gathered_copies(held + experts, plan, stack, keep),
         )
     ]
     serial, behind = _collectives(model, block, tokens, plan, stack, width, replays, back)
@@ -430,35 +427,6 @@ def _launches(products: int, again: Fraction, stack: Stack, more: Count, size: C
     every adapter product and addition launches its own; the share `again` of the forward is launched once more."""
     forward = stack.launches_forward * size + more + products / 2.0
     return forward, stack.launches_backward * size + 2.0 * more + products / 2.0 + again * forward
-
-
-def _accumulation(trained: Count, plan: Plan, stack: Stack) -> tuple[Compute, ...]:
-    if isinstance(trained, float) and trained == 0.0:
-        return ()
-    if stack.gradient_fused and not fsdp.applies(plan):
-        return ()
-    per_parameter = CAST[plan.reduce_dtype] if fsdp.applies(plan) else ACCUMULATE[stack.gradient_dtype]
-    return (Compute(label="gradient accumulation", kind="traffic", phase=WEIGHT_GRAD, traffic=trained * per_parameter),)
-
-
-def _weight_casts(held: Count, plan: Plan, block: str, keep: bool) -> tuple[Compute, ...]:
-    """fsdp: weights are cast in every micro-batch — the rank's own shard where they are gathered in few bits, else all of
-    them, after each gather. Other shardings cast them once a step (`optimizer_traffic`)."""
-    traffic = precision.weight_casts(held, plan, block)
-    if not fsdp.applies(plan) or precision.recipe(plan.precision).weight_cast == 0.0 or not is_layer(block):
-        return ()
-    traffic = traffic / data.shards(plan) if plan.gather_dtype in ("fp8", "fp4") else traffic * (1.0 if keep else 2.0)
-    return (Compute(label="weight casts", kind="traffic", phase=FORWARD, traffic=traffic),)
-
-
-def _gathered_copies(held: Count, plan: Plan, stack: Stack, keep: bool) -> tuple[Compute, ...]:
-    """Fsdp with sharding per parameter: every gather ends in a copy out of the gathered buffer, read and written once
-    (PyTorch FSDP2, released code). Flat parameters are views into the buffer and need none (Zhao 2023 §3.2)."""
-    if not (fsdp.applies(plan) and stack.gather_copy):
-        return ()
-    traffic = 2.0 * WIDTH[plan.gather_dtype] * held
-    phases = (FORWARD,) if keep else (FORWARD, INPUT_GRAD)
-    return tuple(Compute(label="gathered copies", kind="traffic", phase=phase, traffic=traffic) for phase in phases)
 
 
 def optimizer_traffic(owned: Count, whole: Count, plan: Plan) -> Bytes:

@@ -34,8 +34,6 @@ CELL = {"eager": (30.0, 26.0), "compiled": (30.0, 26.0), "fused": (20.0, 22.0)}
 """Bytes per hidden element and token of a cell's arithmetic (forward, backward) at 2-byte activations: four gates read from each of
 two products (from one where the recurrence adds in registers), cell state read and written, hidden state and the four gates
 written; backward reads gates, states and gradients, writes the gates' gradients."""
-STATES = 2.0
-"""Hidden state and cell state."""
 KEPT = (2.0, 10.0)
 """Bytes per hidden element and token that a layer keeps: (its hidden state, its gates and cell state)."""
 

@@ -23,7 +23,7 @@ def experts_touched(experts: Count, chosen: Count, tokens: Count) -> Count:
     experts·(1 − (1 − chosen/experts)^tokens).
 
     Leaves out: tokens of one sequence that choose alike."""
-    return experts * (1.0 - (1.0 - chosen / experts) ** tokens)
+    return experts * (1.0 - np.maximum(1.0 - chosen / experts, 0.0) ** tokens)
 
 
 @formula(cite="huang2019")

@@ -126,20 +126,7 @@ def read_parts(found: Findings, rows: Rows) -> Parts:
     """The parts of the document of `found`, which notes what is wrong with them.
 
     Raises as `resolve` does where the rest cannot be asked: no shape that can be read, no island."""
-    document = found.document
-    if is_config(document.data):
-        found.refuse((), "this is a Hugging Face config.json without its file", "name the file: model: ./config.json")
-        found.stop()
-    given, bad = validate(ScenarioInput, document)
-    if given is None:
-        found.violations += bad
-        given, gone = what_is_left(ScenarioInput, document.data)
-        found.gone += gone
-    found.malformed = len(found.violations)
-    if given is None:
-        check_names(document.data, rows, found)
-        found.stop()
-        raise AssertionError  # pragma: no cover  (a failed validation has violations)
+    given = _given(found, rows)
     noted = len(found.violations)
     model = _model(given, rows, found)
     faulty = len(found.violations) > noted
@@ -183,6 +170,25 @@ def read_parts(found: Findings, rows: Rows) -> Parts:
         everyone=everyone,
         rows=rows,
     )
+
+
+def _given(found: Findings, rows: Rows) -> ScenarioInput:
+    """What the document says, as far as it can be read. Raises as `read_parts` does where that is nothing."""
+    document = found.document
+    if is_config(document.data):
+        found.refuse((), "this is a Hugging Face config.json without its file", "name the file: model: ./config.json")
+        found.stop()
+    given, bad = validate(ScenarioInput, document)
+    if given is None:
+        found.violations += bad
+        given, gone = what_is_left(ScenarioInput, document.data)
+        found.gone += gone
+    found.malformed = len(found.violations)
+    if given is None:
+        check_names(document.data, rows, found)
+        found.stop()
+        raise AssertionError  # pragma: no cover  (a failed validation has violations)
+    return given
 
 
 def _model(given: ScenarioInput, rows: Rows, found: Findings) -> Model | None:

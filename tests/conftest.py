@@ -3,9 +3,12 @@
 HYPOTHESIS_PROFILE=search make test    draws others each time, to find what the usual ones miss
 """
 
+import json
 import os
 import signal
+from typing import Any
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("steady", deadline=None, derandomize=True)
@@ -17,3 +20,19 @@ if (
     signal.getsignal(signal.SIGINT) == signal.SIG_IGN
 ):  # run in the background of a shell, which commands started here would inherit
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def shipped_report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What `validate` says of the rows that ship: half a minute, once for all who ask, in whichever worker."""
+    from shardmeter.study.validate import validate
+
+    shared = tmp_path_factory.getbasetemp().parent / "shipped-report.json"
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return validate().to_dict()
+    if not shared.exists():
+        own = shared.with_suffix(f".{os.getpid()}")
+        own.write_text(json.dumps(validate().to_dict()), encoding="utf-8")
+        own.replace(shared)
+    report: dict[str, Any] = json.loads(shared.read_text(encoding="utf-8"))
+    return report

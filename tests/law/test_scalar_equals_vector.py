@@ -38,7 +38,7 @@ def equal(together: Any, alone: list[Any]) -> None:
             assert float(column[place]) == float(value), f"{name} of question {place}"
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_a_batch_gives_every_plan_the_number_it_has_alone(batch: Any, data: Any) -> None:
     drawn = data.draw(batch)

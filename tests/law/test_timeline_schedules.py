@@ -28,7 +28,7 @@ STACKS = tuple(changed(CATALOG.stack(name), batch_overlap=False) for name in CAT
 FABRICS = (0.0, 50e9, 25e9, 12.5e9)
 SCHEDULES = ("zb-h1", "zb-h2", "zb-2p", "zb-v", "zb-v", "dualpipe", "dualpipe", "1f1b", "gpipe", "")
 OFFLOADS = ("optimizer", "parameters", "activations")
-PLANS = 360
+PLANS = 240
 LONG = 0.15
 """Send over the shortest forward of a chunk: above, sends queue on their wire."""
 STEPS = 4

@@ -10,6 +10,7 @@ import pytest
 from shardmeter.cli import main
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+TEMPLATE = str(EXAMPLES / "measured-template.csv")
 FITS = ["--model", "llama-3.1-8b", "--gpus", "64xH100-SXM5-80GB", "--plan", "fsdp"]
 
 
@@ -72,9 +73,9 @@ def test_an_unknown_name_lists_the_nearest(capsys):
 def test_a_missed_bar_is_a_no(tmp_path, capsys):
     bars = tmp_path / "bars.yaml"
     bars.write_text("metrics.step_time.mape: {max: 0.000001}\n", encoding="utf-8")
-    assert main(["validate", "--bars", str(bars), "--format", "json"]) == 1
+    assert main(["validate", TEMPLATE, "--bars", str(bars), "--format", "json"]) == 1
     bars.write_text("metrics.step_time.mape: {max: 100}\n", encoding="utf-8")
-    assert main(["validate", "--bars", str(bars), "--format", "json"]) == 0
+    assert main(["validate", TEMPLATE, "--bars", str(bars), "--format", "json"]) == 0
     capsys.readouterr()
 
 

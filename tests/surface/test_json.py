@@ -5,11 +5,13 @@ import io
 import json
 import math
 import re
+from pathlib import Path
 
 import pytest
 
 from shardmeter.cli import main
 
+TEMPLATE = str(Path(__file__).parents[2] / "examples" / "measured-template.csv")
 ALWAYS = {"version", "data_date", "assumptions", "warnings"}
 PREDICT = ALWAYS | {
     "fits",
@@ -165,10 +167,12 @@ def test_no_other_kind_has_parameters(capsys):
     assert "parameters" not in data
 
 
-def test_validate(capsys):
-    code, data = answer(capsys, "validate")
+def test_validate(capsys, shipped_report):
+    code, own = answer(capsys, "validate", TEMPLATE)
     assert code == 0
-    assert set(data) >= VALIDATE
+    assert set(own) >= VALIDATE
+    data = shipped_report
+    assert set(own) == {*data, "version", "data_date"}
     assert set(data["metrics"]) >= {"step_time", "memory"}
     assert set(data["metrics"]["step_time"]) >= METRICS
     assert all(set(entry) >= METRICS for entry in data["by_source"].values())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shardmeter.core.errors import ShardMeterError
-from shardmeter.study.validate import shipped, validate
+from shardmeter.study.validate import shipped
 from shardmeter.study.validate.bars import look_up, missed, read_bars
 
 REPORT = {
@@ -134,11 +134,6 @@ ACCURACY = {
 }
 """Largest error, by path: in sample but for the first, that of sources left out of the fit."""
 TITAN = ("pytorch/torchtitan", "pytorch/ao + torchtitan float8/mxfp8 tables")
-
-
-@pytest.fixture(scope="module")
-def shipped_report():
-    return validate().to_dict()
 
 
 @pytest.mark.parametrize("path", ACCURACY)

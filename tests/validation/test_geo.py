@@ -243,7 +243,7 @@ JUNK = (
 """Cells that no column expects."""
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_whatever_cells_hold_every_row_is_accounted_for(report_of, seed):
     rng = random.Random(seed)
     rows = [dict(rng.choice(shipped.geo().rows).cells) for _ in range(60)]
@@ -272,8 +272,8 @@ def test_a_wrong_identity_is_told(report_of):
     assert any("wrong" in one for one in report["warnings"])
 
 
-def test_the_report_of_the_shipped_rows_has_both_parts():
-    report = validate().to_dict()
+def test_the_report_of_the_shipped_rows_has_both_parts(shipped_report):
+    report = shipped_report
     for name in ("step_time", "memory", "wan_bandwidth", "wall_time"):
         assert report["metrics"][name]["n"] > 0
     assert report["metrics"]["wan_bandwidth"]["within_step"] > 0.98

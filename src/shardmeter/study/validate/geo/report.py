@@ -22,9 +22,11 @@ def report(
     table: Table, catalog: Catalog, predictor: Predict, repeats: tuple[Mapping[int, str], Sequence[str]]
 ) -> dict[str, Any]:
     """The blocks of the report that files of runs across islands have. `repeats`: rows that repeat others, and warnings."""
-    judged = once(account.compare(table.rows, catalog, predictor), repeats[0])
+    compared = account.compare(table.rows, catalog, predictor)
+    judged = once(compared, repeats[0])
     asked = frozenset(one.quantity for one in judged if one.predicted is not None)
-    found = score.scores(judged, known(asked))
+    is_shipped = predictor is predict and table.rows == shipped.geo().rows
+    found = score.scores(judged, score.residuals(compared) if is_shipped else known(asked))
     bad = damaged(table, [one.id for one in judged], cells.READERS)
     blocks = measured.metrics(found)
     grid = score.on_grid(found)

@@ -300,3 +300,19 @@ def test_large_micro_batches_do_not_hide_finer_ones_that_share_the_batch_by_spee
         pinned = found(document).best
         assert pinned is not None
         assert best.value <= pinned.value * (1.0 + 1e-9)
+
+
+def test_the_best_of_every_method_is_listed() -> None:
+    document = drawn(3)
+    document["fleet"]["use"] = "all"
+    asked = ["mezo", "diloco", "demo", "noloco"]
+    document["plan"]["sync"] = {"method": asked}
+    several = found(document, top=5)
+    assert {one.scenario.plan.sync.method for one in several.ranked} == set(asked)
+    assert [one.value for one in several.ranked] == sorted(one.value for one in several.ranked)
+    for name in asked:
+        document["plan"]["sync"] = {"method": name}
+        alone_ = found(document).best
+        assert alone_ is not None
+        best = min(one.value for one in several.ranked if one.scenario.plan.sync.method == name)
+        assert best == pytest.approx(alone_.value, rel=1e-12)

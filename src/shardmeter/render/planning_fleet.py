@@ -92,6 +92,7 @@ def _columns(answer: Answer, rows: Sequence[Row]) -> tuple[Column, ...]:
         Column(key="bits", title="bits", drop=4),
         Column(key="fragments", title="fragments", drop=5),
         Column(key="delay", title="delay", drop=5),
+        Column(key="more", title="with", drop=5, wrap=","),
         Column(key="sent", title="sent a step", unit="B", drop=3),
         Column(key="step_time_s", title="step", unit="s", drop=0 if not lasts else 2),
         Column(key="tokens_per_s", title="tokens/s"),
@@ -108,13 +109,23 @@ def _columns(answer: Answer, rows: Sequence[Row]) -> tuple[Column, ...]:
     return tuple(one for one in columns if any(row.get(one.key) not in (None, "") for row in rows))
 
 
+MORE = ("top_k", "blocks", "levels", "rank", "perturbations", "together")
+"""Numbers of a synchronisation that few methods read: one column for all."""
+LEGEND = (
+    ("sync_every", "every: inner steps of a round"),
+    ("waits_s", "most wait: of any island, in a round"),
+    ("mark", "tie: measured runs leave open which is ahead"),
+)
+
+
 def _row(one: Answer, rank: int) -> Row:
     each = one["cost_usd_per_token"]
     keys = (
         "method", "sync_every", "bits", "step_time_s", "tokens_per_s", "behind", "wall_clock_s", "cost_usd", "energy_kwh",
     )  # fmt: skip
+    more = ",".join(f"{name}={one[name]:g}" for name in MORE if one[name] is not None)
     return {
-        "rank": str(rank), "members": _members(one), **{key: one[key] for key in keys},
+        "more": more, "rank": str(rank), "members": _members(one), **{key: one[key] for key in keys},
         "fragments": one["num_fragments"], "delay": one["fragment_sync_delay"], "sent": one["sent_bytes_per_step"] or None,
         "loss": loss_text(one["loss_effect"]) or "", "cost_per_m": None if each is None else 1e6 * each, "pace": one["sets_the_pace"] if len(one["islands"]) > 1 else "",
         "waits_s": one["waits_s"] or None, "mark": "tie" if one["tie"] and rank > 1 else "",
@@ -129,7 +140,7 @@ def _table(plans: Sequence[Answer], answer: Answer, heading: str) -> Table:
         title=heading,
         columns=_columns(answer, rows),
         rows=tuple(rows),
-        caption="every: inner steps of a round; most wait: of any island, in a round; tie: measured runs leave open which is ahead",
+        caption="; ".join(says for key, says in LEGEND if any(row[key] not in (None, "") for row in rows)),
     )
 
 

@@ -22,7 +22,7 @@ from shardmeter.scenario.used import among
 from shardmeter.specs import Choices, Inner, Replica, Scenario, Sync
 from shardmeter.study.planning import assignments, subsets
 from shardmeter.study.planning.assignments import Found
-from shardmeter.study.planning.kinds import Inside, Kind, Searches, batches_of, kinds_of
+from shardmeter.study.planning.kinds import EQUAL, FINER, Inside, Kind, Searches, batches_of, kinds_of
 from shardmeter.study.planning.objective import Goal, goal_of
 from shardmeter.study.planning.search import Progress, Stop
 from shardmeter.study.planning.space import in_sequences
@@ -37,6 +37,8 @@ HINTS = 16
 """Choices of plans that are tried for what may be left out, which is a hint and no search."""
 NEIGHBOURHOODS = 64
 """Teams whose neighbours are tried where there are too many teams."""
+ALIKE = 1e-6
+"""Share of the first objective by which listed plans of the same islands and synchronisation differ at least."""
 CELLS = "the method does not join so many islands"
 ALONE = Way(sync=Sync(), shape=(), legal=np.ones((), dtype=bool))
 """Of one island: there is nothing to synchronise."""
@@ -65,6 +67,9 @@ class Joined:
     goal: Goal
     most: int
     rows: list[Row] = field(default_factory=list)
+    """The best of all, the best first; of choices that come to the same the simplest."""
+    firsts: dict[int, Row] = field(default_factory=dict)
+    """The best of every way: a method with its words, at its best numbers."""
     front: Front = field(init=False)
     blocks: list[tuple[int, Found, int, npt.NDArray[np.intp], npt.NDArray[np.intp]]] = field(default_factory=list)
     """(first number, what was found, its number, leaf and point of every number) of what was offered to the front."""
@@ -79,12 +84,19 @@ class Joined:
         """Nothing is found yet."""
         self.front = Front.empty(len(self.goal.objectives))
 
-    @property
-    def bar(self) -> float:
-        """The value beyond which nothing is listed; with several objectives the front may still want it."""
-        if len(self.goal.objectives) > 1 or len(self.rows) < self.most:
+    def bar(self, way: Way) -> float:
+        """The value beyond which nothing of a way is listed; with several objectives the front may still want it."""
+        first = self.firsts.get(id(way))
+        if len(self.goal.objectives) > 1 or len(self.rows) < self.most or (first is None and way is not ALONE):
             return math.inf
-        return self.rows[self.most - 1].value
+        return max(self.rows[self.most - 1].value, -math.inf if first is None else first.value)
+
+    @property
+    def listed(self) -> list[Row]:
+        """The best of every way, as far as there is room, and the best of all: the best first."""
+        firsts = sorted(self.firsts.values(), key=_place)[: self.most]
+        others = [row for row in self.rows if row not in firsts]
+        return sorted((*firsts, *others[: self.most - len(firsts)]), key=_place)
 
     @property
     def best(self) -> float:
@@ -103,7 +115,10 @@ class Joined:
             if self.miss is None or (kind, ratio) < self.miss[:2]:
                 self.miss = kind, ratio, row
         fresh = [_row(found, value, chosen, point, number) for value, chosen, point in found.rows()]
-        self.rows = sorted((*self.rows, *fresh), key=lambda row: (row.value, row.level, row.order))[: self.most]
+        self.rows = _unlike(sorted((*self.rows, *fresh), key=_place), self.most)
+        for row in sorted(fresh, key=_place)[:1]:
+            if found.way is not ALONE:
+                self.firsts[id(found.way)] = min(row, self.firsts.get(id(found.way), row), key=_place)
         self._onto_front(found, number)
 
     def _onto_front(self, found: Found, number: int) -> None:
@@ -125,6 +140,21 @@ class Joined:
             at = int(name) - first
             made.append(_row(found, float(values[0]), found.leaves[int(leaves[at])], int(places[at]), number))
         return made
+
+
+def _place(row: Row) -> tuple[float, int, tuple[int, ...]]:
+    return row.value, row.level, row.order
+
+
+def _unlike(rows: Sequence[Row], most: int) -> list[Row]:
+    """The first rows, without those of the same islands and synchronisation that come to the same as one before: plans of islands
+    that do not set the pace."""
+    kept: list[Row] = []
+    for row in rows:
+        alike = (one for one in kept if one.team is row.team and one.sync == row.sync)
+        if len(kept) < most and all(row.value - one.value > ALIKE * abs(one.value) for one in alike):
+            kept.append(row)
+    return kept
 
 
 def _row(found: Found, value: float, chosen: Chosen, point: int, number: int) -> Row:
@@ -221,10 +251,11 @@ def _insides(
     """What the search inside every kind comes to; fewer than the kinds where it was stopped."""
     blocks = inner_of(ways[0].sync).blocks
     besides = _besides(searches.scenario, ways, max(counts))
+    finer = EQUAL if all(way.sync.split == "equal" for way in ways) else FINER
     found: list[Inside] = []
     for kind in kinds:
         compared = [min(one, batch) for one in batches_of(searches.scenario, kind, batch * blocks, counts)]
-        inside = searches.inside(kind, tuple(dict.fromkeys(compared)), besides, batch)
+        inside = searches.inside(kind, tuple(dict.fromkeys(compared)), besides, batch, finer)
         found.append(changed(inside, methods=tuple(dict.fromkeys(way.sync.method for way in ways))))
         if not searches.whole:
             break
@@ -404,5 +435,5 @@ class _Teams:
         for way in ways:
             if self.stop is not None and self.stop():
                 return False
-            joined.add(assignments.search(team, way, self.goal, each, joined.bar, leaves), self.tried)
+            joined.add(assignments.search(team, way, self.goal, each, joined.bar(way), leaves), self.tried)
         return True

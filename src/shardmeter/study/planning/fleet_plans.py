@@ -140,13 +140,16 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:NOTED]) + (f" and {more} more" if more > 0 else "")
 
 
+SETTINGS = (
+    "sync_every", "num_fragments", "fragment_sync_delay", "bits", "top_k", "blocks", "levels", "rank", "perturbations", "together",
+)  # fmt: skip
+"""Numbers of a synchronisation that are listed."""
+
+
 def _settings(sync: Sync, said: Mapping[str, Any] | None) -> dict[str, Any]:
     """The numbers of the synchronisation that count; null where its method does not read them."""
     fields = () if said is None else method(sync.method).FIELDS
-    return {
-        name: getattr(sync, name) if name in fields else None
-        for name in ("sync_every", "num_fragments", "fragment_sync_delay", "bits", "top_k")
-    }
+    return {name: getattr(sync, name) if name in fields else None for name in SETTINGS}
 
 
 def _each(goal: Goal, p: Prediction) -> dict[str, float | None]:
@@ -358,7 +361,7 @@ def plan_fleet(
     return FleetPlans(
         scenario=scenario,
         found=found,
-        ranked=tuple(_ranked(found, row, best) for row in joined.rows),
+        ranked=tuple(_ranked(found, row, best) for row in joined.listed),
         front=tuple(_ranked(found, row, best) for row in joined.members()),
         compared=None if own is None else _compared(found, own, best),
         miss=None if joined.rows or joined.miss is None else _ranked(found, joined.miss[2], joined.miss[2].value),
@@ -374,7 +377,7 @@ def _placed(found: Answer, top: int, stop: Stop | None) -> FleetPlans:
     placed = placements.search(found, top, stop)
     joined = found.joined
     best = min(joined.best, *(value_of(found, row.step) for row in placed.rows[:1]), math.inf)
-    rows = [_ranked(found, row, best) for row in joined.rows]
+    rows = [_ranked(found, row, best) for row in joined.listed]
     for one in placed.rows:
         level = max(int(complexity(plan)) for plan in one.prediction.scenario.plans) + 1
         rows.append(

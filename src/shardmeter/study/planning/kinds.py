@@ -28,8 +28,9 @@ from shardmeter.study.planning.tally import Floats, Tally
 
 MOST = 8
 """Plans of a kind that are kept for every batch and every size of the state beside them."""
-FINER = (1.0, 0.25)
-"""Shares of an island's part of the batch: plans that take no more at a time are looked for beside the best."""
+FINER, EQUAL = (1.0, 0.25), (1.0, 0.25, 1.0 / 16.0)
+"""Shares of an island's part of the batch: plans that take no more at a time are looked for beside the best; where the batch is
+shared in equal parts, which have to be whole, finer ones too."""
 BEYOND = 2
 """Units beyond the whole batch up to which steps are known: a part by peak is rounded, and read at two places."""
 SPEED = Goal(objectives=("throughput",), deadline=None, budget=None)
@@ -162,12 +163,19 @@ class Searches:
         self.whole = True
         self.sizes: dict[Any, tuple[Bytes, Count, Bytes]] = {}
 
-    def inside(self, kind: Kind, batches: Sequence[float], besides: Sequence[float], most: float) -> Inside:
+    def inside(
+        self,
+        kind: Kind,
+        batches: Sequence[float],
+        besides: Sequence[float],
+        most: float,
+        finer: Sequence[float] = FINER,
+    ) -> Inside:
         """The best plans of a kind for every batch and every size of the state beside them, as tables up to `most` sequences.
 
         A search is left out where the best plans with less state beside them all fit with more. Where most of the best take more
         than the part at a time, so that a batch may not be made up of them, the best of the finer ones are added, and likewise of those
-        that take a quarter of it, without which unlike islands could not share the batch by speed. Raises BadScenario for pins that do not
+        that take `finer` shares of it, without which unlike islands could not share the batch by speed. Raises BadScenario for pins that do not
         divide the accelerators."""
         plans: dict[Plan, None] = {}
         tallies: list[tuple[Question, Tally]] = []
@@ -177,7 +185,7 @@ class Searches:
                 if len(best) >= MOST and all(self._fits(kind, one, part, beside) for one in best):
                     continue
                 best = []
-                for largest in (most, *(part * share for share in FINER)):
+                for largest in (most, *(part * share for share in finer)):
                     enough = min(len(best), MOST // 2) if largest < most else math.inf
                     if sum(unit(one)[1] <= largest for one in best) >= enough:
                         continue

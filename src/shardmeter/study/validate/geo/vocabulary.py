@@ -18,7 +18,9 @@ CONVERGENCE = "convergence is not modelled yet"
 FAILURES = "failures and what they cost a run are not modelled yet"
 COMPARED = "a comparison with a baseline whose settings the row does not state"
 PARTICIPATION = "who takes part in a run is given, not predicted"
-ZERO_ORDER = "passes side by side and updates are not stated: what is published of it is taken apart in docs/zero-order.md"
+ZERO_ORDER = (
+    "passes side by side and updates are not stated: what is published of it is taken apart in docs/zero-order.md"
+)
 
 
 @record

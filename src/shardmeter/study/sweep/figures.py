@@ -125,6 +125,17 @@ def _of_round(of: Callable[[Whole, Folded], Any]) -> Callable[[Point], Any]:
     return found
 
 
+def _of_effect(name: str) -> Callable[[Point], Any]:
+    """What is known of the method's loss; null where it is not, and for one island."""
+
+    def found(point: Point) -> Any:
+        known = None if point.whole is None or point.whole.effect is None else point.whole.effect
+        value = None if known is None else getattr(known, name)
+        return None if value is None else point.wide(value)
+
+    return found
+
+
 def _busy(whole: Whole, round_: Folded) -> Any:
     """Share of the round that the island that sets the pace is in inner steps."""
     return np.asarray(round_.inner)[..., whole.parts[whole.critical].cell] / round_.seconds
@@ -186,6 +197,10 @@ FIGURES: Mapping[str, Figure] = {
     "sync.sent_bytes": Figure(
         unit="B", says="sent between islands, a round", of=_of_round(lambda whole, _: folded(whole.sent))
     ),
+    "sync.loss_effect.factor": Figure(
+        unit="", says="what the method is known to multiply the loss by", of=_of_effect("factor")
+    ),
+    "sync.loss_effect.nats": Figure(unit="", says="nats that it is known to add to the loss", of=_of_effect("nats")),
     "bottleneck.term": Figure(unit="", says="the longest term of the ledger", of=_term),
     "bottleneck.share": Figure(
         unit="%", says="its share of the step", of=lambda p: np.max(p.seconds, axis=0) / p.estimate.step_time

@@ -276,7 +276,9 @@ def _star(message: Message) -> Passage:
     shares[server, :], shares[:, server] = message.back, 1.0
     shares[server, server] = 0.0
     slowest = int(np.argmax(largest[:, server]))
-    return Passage(seconds=seconds, shares=shares, narrowest=links.said(slowest, server, coming=others), server=server)
+    there, back = inward[slowest, server], outward[slowest, server] / message.back
+    said = links.said(slowest, server, coming=others) if there <= back else links.said(server, slowest, leaving=others)
+    return Passage(seconds=seconds, shares=shares, narrowest=said, server=server)
 
 
 def _all_gather(message: Message) -> Passage:

@@ -133,9 +133,9 @@ def _deadline(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Secon
 
 def _own(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
     """Every cell goes on when its own exchange is done. A slower one takes fewer steps between two of them, in proportion and at
-    least one (Liu 2024, dynamic local updates); tokens are those of all cells in the time of the fastest cell's round."""
-    critical = np.argmin(pace.step, axis=-1)
-    fast = _at(pace, critical)
+    least one (Liu 2024, dynamic local updates); tokens are those of all cells in the time of the fastest cell's round: of several
+    the one whose exchanges take longest, so that it is no server."""
+    fast = _at(pace, np.argmin(pace.step, axis=-1))
     steps = np.maximum(np.floor(_along(round_.steps * fast.step) / pace.step + ROUNDING), 1.0)
     lasts = steps * pace.step + pace.update
     shown = []
@@ -143,6 +143,9 @@ def _own(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
         often, ahead = _along(crossing.messages), _along(crossing.window + crossing.lead)
         shown.append(often * hide.periodic(seconds, steps / often * pace.step, ahead * pace.step))
         lasts = lasts + shown[-1]
+    equal = np.less_equal(pace.step, _along(fast.step) * (1.0 + ROUNDING))
+    long = np.sum(lasts, axis=tuple(range(np.ndim(lasts) - 1)))  # the same cell for all numbers of a plan
+    critical = np.argmax(np.where(equal, long, -1.0), axis=-1)
     total = _pick(lasts, critical)
     rounds = _along(total) / lasts
     exposed = tuple(_pick(np.broadcast_to(one, lasts.shape), critical) for one in shown)
@@ -152,7 +155,7 @@ def _own(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
     )
     return Folded(
         seconds=total, inner=rounds * steps * pace.step, steps=rounds * steps, counted=np.ones_like(lasts),
-        tokens=np.sum(rounds * steps * pace.tokens, axis=-1) / round_.parts, exposed=exposed, hidden=hidden, update=fast.update,
+        tokens=np.sum(rounds * steps * pace.tokens, axis=-1) / round_.parts, exposed=exposed, hidden=hidden, update=_at(pace, critical).update,
         wait=np.zeros_like(lasts), critical=critical, exchanges=rounds,
     )  # fmt: skip
 

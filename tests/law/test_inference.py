@@ -18,6 +18,7 @@ from shardmeter.engine.inference.lines import DELAY, WIRE, lines
 from shardmeter.engine.inference.servers import degree, server
 from shardmeter.families import family
 from shardmeter.physics import decoding
+from shardmeter.physics.wan import WIRE as WIRE_OVERHEAD
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs.serving import METHODS, Serving
 from shardmeter.study.crossover import LONGEST, crossings, times
@@ -333,6 +334,26 @@ def test_an_ensemble_on_one_island_makes_no_round_trips():
     assert sum(host.experts for host in apart.hosts) == 8
     assert all(host.experts == 8 for host in home.hosts)
     assert all(host.peak > next(one.peak for one in apart.hosts if one.name == host.name) for host in home.hosts)
+
+
+@pytest.mark.parametrize(("islands", "experts", "top_k"), [(2, 2, 2), (5, 5, 4), (5, 9, 4), (6, 40, 3)])
+def test_no_line_of_an_ensemble_carries_more_than_it_can(islands, experts, top_k):
+    """Distributions from every island that an expert was chosen of go out by its own line, and into the one that mixes together:
+    where hosts are no limit, one of these is full."""
+    up, down, size = 100e6 / 8.0, 150e6 / 8.0, 4.0 * 151936
+    homes = {"name": "home", "gpus": "1xRTX 4090", "count": islands}
+    sites = {f"home-{at + 1}": {"up": "100 Mbps", "down": "150 Mbps"} for at in range(islands)}
+    wan = {"default": {"bandwidth": "1 Gbps", "rtt": "30 ms", "streams": 64}, "sites": sites}
+    scenario = shardmeter.load({
+        "model": "qwen2.5-0.5b", "fleet": {"islands": [homes], "wan": wan}, "run": {"seq_len": 512},
+    })  # fmt: skip
+    found = answer(scenario, how="soma", experts=experts, top_k=top_k, in_flight=1e9)
+    held = [host.experts for host in found.hosts]
+    chosen = list(itertools.combinations([at for at, own in enumerate(held) for _ in range(own)], top_k))
+    often = [sum(at in one for one in chosen) / len(chosen) for at in range(1, islands)]  # the first mixes
+    most = min(up / max(often), down / sum(often)) / size / WIRE_OVERHEAD
+    assert found.flight_rate == pytest.approx(most, rel=1e-9)
+    assert found.busiest.startswith("line")
 
 
 def test_experts_beside_one_another_share_kernels():

@@ -90,6 +90,17 @@ def test_a_cell_that_meets_the_deadline_never_lowers_the_total(steps, added, tok
         assert after >= before * (1 - 1e-12)
 
 
+@given(st.lists(STEP, min_size=4, max_size=9), st.integers(1, 4), st.sampled_from(["barrier", "deadline", "own"]))
+def test_a_model_in_parts_has_seen_what_its_last_part_has(steps, parts, pace):
+    """Neither a mean over parts nor more than any of them; alike cells in parts of as many copies lose nothing."""
+    asked = Round(steps=8.0, pace=pace, parts=float(parts))
+    found = fold(asked, together(paces(tuple(steps))), [])
+    each = np.asarray(found.steps)
+    assert float(found.tokens) == pytest.approx(min(each[part::parts].sum() for part in range(parts)))
+    even = fold(asked, together(paces((steps[0],) * (2 * parts))), [])
+    assert float(even.tokens) == pytest.approx(16.0)
+
+
 @given(st.lists(STEP, min_size=2, max_size=5), st.randoms(use_true_random=False), st.floats(0.0, 50.0))
 def test_relabelling_cells_changes_nothing(steps, random, seconds):
     crossing = Crossing(label="m", collective="all_reduce", size=1.0, messages=2.0, window=1.0)

@@ -34,6 +34,8 @@ class Hop:
     """One way."""
     busy: Seconds
     """That it occupies the narrowest of link and sites: what no number of streams gets round."""
+    coming: Seconds
+    """The same of what comes into its target alone, which messages from several places share."""
 
     @property
     def seconds(self) -> Seconds:
@@ -41,7 +43,7 @@ class Hop:
         return self.wire + self.delay
 
 
-NO_HOP = Hop(wire=0.0, delay=0.0, busy=0.0)
+NO_HOP = Hop(wire=0.0, delay=0.0, busy=0.0, coming=0.0)
 """To oneself."""
 
 
@@ -65,8 +67,8 @@ def hop(links: Links | None, source: int, target: int, size: Bytes, *, cold: boo
     with under(WIRE):
         start = link.slow_start(size, rate, links.rtt[source, target], links.first[source, target]) if cold else 0.0
         wire = link.pass_time(size, rate, 0.0, start)
-        busy = link.pass_time(size * sharers, capacity, 0.0, 0.0)
-    return Hop(wire=wire, delay=links.delay[source, target], busy=busy)
+        busy, coming = (link.pass_time(size, own, 0.0, 0.0) for own in (capacity, links.down[target]))
+    return Hop(wire=wire, delay=links.delay[source, target], busy=busy, coming=coming)
 
 
 @record

@@ -163,7 +163,8 @@ def seen_by_all(tokens: Count, parts: Count) -> Count:
     part that falls behind, whatever the others do meanwhile."""
     every = np.asarray(tokens)
     groups = parts_of(every.shape[-1], int(parts))
-    return np.min(np.stack([np.sum(every[..., list(group)], axis=-1) for group in groups]), axis=0)
+    least: Count = np.min(np.stack([np.sum(every[..., list(group)], axis=-1) for group in groups]), axis=0)
+    return least
 
 
 ROUNDING = 1e-9

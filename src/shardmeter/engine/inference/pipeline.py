@@ -173,8 +173,10 @@ def _hops(line: Row, links: Links | None, size: Count, batch: Count, *, cold: bo
 
 
 def _prompt(line: Row, links: Links | None, asked: Serving) -> tuple[Ledger, list[Seconds]]:
-    """The prompt's ledger until its first token is back, and what each host works for it, in the number of chunks that is fastest."""
-    tried = [_in_chunks(line, links, asked, chunks) for chunks in _chunks(len(line.servers), asked)]
+    """The prompt's ledger until its first token is back, and what each host works for it, in the number of chunks that is fastest.
+    Lines start slowly once, for all of the prompt, or anew for every chunk, whichever takes less: neither takes too little."""
+    counts = _chunks(len(line.servers), asked)
+    tried = [_in_chunks(line, links, asked, chunks, started) for chunks in counts for started in dict.fromkeys((1.0, chunks))]
     return min(tried, key=lambda one: float(summed(one[0])))
 
 
@@ -184,18 +186,24 @@ def _chunks(servers: int, asked: Serving) -> list[float]:
     return [2.0**power for power in range(int(math.log2(most)) + 1)]
 
 
-def _in_chunks(line: Row, links: Links | None, asked: Serving, chunks: float) -> tuple[Ledger, list[Seconds]]:
+def _in_chunks(
+    line: Row, links: Links | None, asked: Serving, chunks: float, started: float
+) -> tuple[Ledger, list[Seconds]]:
+    """Of a prompt in so many chunks, of which lines are `started` for the first or for all."""
     tokens = asked.prompt / chunks
     stages = []
     for one, share in zip(line.servers, line.shares, strict=True):
         own = one.passed(asked.batch, tokens, asked.prompt)
         stages.append(held(changed(share, head=False), own))
-    hops = _hops(line, links, activation(line.servers[0], asked.batch) * tokens, asked.batch, cold=True)
+    size = activation(line.servers[0], asked.batch) * asked.prompt / started
+    *sent, back = _hops(line, links, size, asked.batch, cold=True)
+    hops = [*(changed(one, wire=one.wire * started / chunks) for one in sent), back]
     times = [summed(stage) for stage in stages]
     ledger = together(*((stage, 1.0) for stage in stages), (crossed(hops), 1.0))
     if chunks > 1.0:
         once = summed(ledger)
-        slowest = max((*times, *(one.wire for one in hops[:-1])), key=float)
+        lines = [one.wire + (one.start if started > 1.0 else 0.0) for one in hops[:-1]]
+        slowest = max((*times, *lines), key=float)
         ledger[CHUNKS] = decoding.chunked_time(once, slowest, chunks) - once
     end = line.servers[-1]
     head = held(Share(embedding=False, layers=(), head=True), end.passed(asked.batch, 1.0, 1.0))

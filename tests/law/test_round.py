@@ -213,6 +213,28 @@ def test_groups_of_unlike_messages_take_no_longer_than_the_slowest_of_every_leve
     assert drawn.seconds == pytest.approx(float(closed.seconds), rel=1e-6)
 
 
+def test_levels_of_paths_share_the_step_that_hides_them():
+    """One after the other behind `lead` of one step: no more than that of it is hidden, however many levels there are."""
+    told = Replica(parameters=1e9, gradient_bytes=2.0, layers=32.0, cells=16.0)
+    for levels in (1, 2, 4):
+        asked = sync.round_of(told, changed(sync.defaults("dipaco"), levels=levels, lead=0.5))
+        found = fold(asked, together(paces((4.0,) * 16)), [3.0] * levels)
+        assert sum(float(one) for one in found.hidden) == pytest.approx(2.0)
+        assert sum(float(one) for one in found.exposed) == pytest.approx(3.0 * levels - 2.0)
+
+
+def test_one_level_of_paths_is_a_model_a_cell():
+    """Branch-Train-Merge: nothing crosses, and alike cells see as many tokens in the same time, the outer update apart."""
+    told = Replica(parameters=1e9, gradient_bytes=2.0, layers=32.0, cells=4.0)
+    path, branch = (
+        sync.round_of(told, changed(sync.defaults(name), levels=1)) for name in ("dipaco", "branch_train_merge")
+    )
+    assert all(len(group) == 1 for one in path.crossings for group in one.groups)
+    assert branch.crossings == ()
+    rates = [fold(one, together(paces((4.0,) * 4)), [0.0] * len(one.crossings)) for one in (path, branch)]
+    assert rates[0].tokens / rates[0].seconds == pytest.approx(rates[1].tokens / rates[1].seconds)
+
+
 def test_a_cell_waits_for_the_messages_of_its_own_groups():
     """Levels of 2 × 2 paths: cell 3 hears two of the four streams of the network, and its gaps are theirs."""
     asked = demanded("dipaco", 4.0, sync_every=2.0)

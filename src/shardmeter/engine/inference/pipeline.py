@@ -202,9 +202,9 @@ def _in_chunks(line: Row, links: Links | None, asked: Serving, chunks: float) ->
     ledger = together(*((stage, 1.0) for stage in stages), (crossed(hops), 1.0))
     if chunks > 1.0:
         many = np.arange(1.0, chunks + 1.0)
-        out = through(0.0 * many, times[0] * many)
+        out = through(0.0 * many, np.asarray(times[0] * many))
         for sent, time in zip(_hops(line, links, size * many, asked.batch, cold=True), times[1:], strict=False):
-            out = through(through(out, sent.wire + sent.start) + sent.delay, time * many)
+            out = through(through(out, np.asarray(sent.wire + sent.start)) + sent.delay, np.asarray(time * many))
         ledger[CHUNKS] = out[-1] + hops[-1].seconds - summed(ledger)
     end = line.servers[-1]
     head = held(Share(embedding=False, layers=(), head=True), end.passed(asked.batch, 1.0, 1.0))

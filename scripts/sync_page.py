@@ -86,7 +86,7 @@ def _messages(demands: Round, gradients: Bytes) -> tuple[str, ...]:
 def _loss(known: Effect) -> str:
     """The figure that is known, and how well."""
     said = [] if known.factor is None else [f"× {known.factor:.4g}"]
-    said += [f"+{known.nats:g} nats"] if known.nats else []
+    said += [f"+{known.nats:g} nats a {known.per}"] if known.nats else []
     if known.nats == 0.0 and known.factor is None:
         said = ["none"]
     return f"{', '.join(said)}: {known.basis}" if said else known.basis

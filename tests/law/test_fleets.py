@@ -219,14 +219,20 @@ def test_what_must_sum_does(scenario: Scenario) -> None:
     data = answer.to_dict()
     assert add.folded(float(term["seconds"]) for term in data["ledger"]) == answer.step_time
     blocks = scenario.plan.sync.blocks if scenario.plan.sync.method == "block_train" else 1
-    tokens = pytest.approx(data["tokens_per_s"] * blocks, rel=1e-9)  # a token counts once every block has seen it
-    assert sum(one["tokens_per_s"] for one in data["islands"]) == tokens
+    rates = [one["tokens_per_s"] for one in data["islands"]]
+    seen = min(sum(rates[part::blocks]) for part in range(blocks))  # a token counts once every block has seen it
+    assert data["tokens_per_s"] == pytest.approx(seen, rel=1e-9)
+    assert data["samples_per_s"] * scenario.run.seq_len == pytest.approx(data["tokens_per_s"], rel=1e-9)
     assert sum(one["gpus"] for one in data["islands"]) == data["gpus"]
     assert sum(one["global_batch"] for one in data["islands"]) == BATCH * blocks
     assert sum(one["sent_bytes"] for one in data["islands"]) == pytest.approx(data["sync"]["sent_bytes"])
     assert sum(one["exposed_s"] for one in data["sync"]["crossings"]) == pytest.approx(data["sync"]["exposed_s"])
     if data["run"] is not None:
         assert sum(one["usd"] for one in data["run"]["cost_terms"]) == data["run"]["cost_usd"]
+        lasts = data["run"]["tokens"] / data["tokens_per_s"]  # models apart go on until the slowest is done
+        apart = data["sync"]["pace"] == "own" and not data["sync"]["crossings"]
+        assert data["run"]["wall_clock_s"] >= lasts * (1.0 - 1e-9)
+        assert apart or data["run"]["wall_clock_s"] == pytest.approx(lasts, rel=1e-9)
 
 
 @settings(max_examples=25)

@@ -10,14 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import shardmeter
 from shardmeter.core.record import changed
 from shardmeter.engine.inference import cut, serve
-from shardmeter.engine.inference.lines import DELAY, WIRE, lines
+from shardmeter.engine.inference.lines import DELAY, WIRE, hop, lines
+from shardmeter.engine.inference.pipeline import through
 from shardmeter.engine.inference.servers import degree, server
 from shardmeter.families import family
 from shardmeter.physics import decoding
+from shardmeter.physics.wan import WIRE as WIRE_OVERHEAD
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs.serving import METHODS, Serving
 from shardmeter.study.crossover import LONGEST, crossings, times
@@ -149,12 +153,18 @@ def with_devices(scenario: shardmeter.Scenario, **times_: float) -> shardmeter.S
 @pytest.mark.parametrize("how", METHODS)
 @pytest.mark.parametrize("seed", SEEDS[:12])
 def test_larger_batches_pass_more_and_wait_longer(seed, how):
-    """Where memory has room for any, and enough are under way to fill the busiest place."""
+    """Where memory has room for any, and enough are under way to fill the busiest place. A prompt's chunks, which make a single
+    answer sooner, may cost some of the rate: of a prompt of one token there are none."""
     scenario, asked = with_devices(fleet(seed), memory=1e6), {**asked_of(seed), "in_flight": 1e9}
-    found = [answer(scenario, how=how, **{**asked, "batch": batch}) for batch in (1.0, 2.0, 8.0, 64.0, 512.0)]
-    for one, larger in itertools.pairwise(found):
-        assert larger.output_time >= one.output_time * (1.0 - 1e-9)
-        assert larger.flight_rate >= one.flight_rate * (1.0 - 1e-9)
+    for prompt in (asked["prompt"], 1.0):
+        found = [
+            answer(scenario, how=how, **{**asked, "batch": batch, "prompt": prompt})
+            for batch in (1.0, 2.0, 8.0, 64.0, 512.0)
+        ]
+        for one, larger in itertools.pairwise(found):
+            assert larger.output_time >= one.output_time * (1.0 - 1e-9)
+            if how != "pipeline" or prompt == 1.0:
+                assert larger.flight_rate >= one.flight_rate * (1.0 - 1e-9)
 
 
 @pytest.mark.parametrize("how", ["pipeline", "block_train"])
@@ -333,6 +343,72 @@ def test_an_ensemble_on_one_island_makes_no_round_trips():
     assert sum(host.experts for host in apart.hosts) == 8
     assert all(host.experts == 8 for host in home.hosts)
     assert all(host.peak > next(one.peak for one in apart.hosts if one.name == host.name) for host in home.hosts)
+
+
+@pytest.mark.parametrize(("islands", "experts", "top_k"), [(2, 2, 2), (5, 5, 4), (5, 9, 4), (6, 40, 3)])
+def test_no_line_of_an_ensemble_carries_more_than_it_can(islands, experts, top_k):
+    """Distributions from every island that an expert was chosen of go out by its own line, and into the one that mixes together:
+    where hosts are no limit, one of these is full."""
+    up, down, size = 100e6 / 8.0, 150e6 / 8.0, 4.0 * 151936
+    homes = {"name": "home", "gpus": "1xRTX 4090", "count": islands}
+    sites = {f"home-{at + 1}": {"up": "100 Mbps", "down": "150 Mbps"} for at in range(islands)}
+    wan = {"default": {"bandwidth": "1 Gbps", "rtt": "30 ms", "streams": 64}, "sites": sites}
+    scenario = shardmeter.load({
+        "model": "qwen2.5-0.5b", "fleet": {"islands": [homes], "wan": wan}, "run": {"seq_len": 512},
+    })  # fmt: skip
+    found = answer(scenario, how="soma", experts=experts, top_k=top_k, in_flight=1e9)
+    held = [host.experts for host in found.hosts]
+    chosen = list(itertools.combinations([at for at, own in enumerate(held) for _ in range(own)], top_k))
+    often = [sum(at in one for one in chosen) / len(chosen) for at in range(1, islands)]  # the first mixes
+    most = min(up / max(often), down / sum(often)) / size / WIRE_OVERHEAD
+    assert found.flight_rate == pytest.approx(most, rel=1e-9)
+    assert found.busiest.startswith("line")
+
+
+@pytest.mark.parametrize("rtt", ["1 ms", "20 ms", "200 ms"])
+def test_a_line_starts_slowly_once_for_a_prompt(rtt):
+    """Chunks follow one another on a line that has started: two hosts on a wide line take no longer than one host and the whole
+    prompt at once on it, however long it is until that line has its rate."""
+    hosts = {"name": "host", "gpus": "1xH100-SXM5-80GB", "count": 2}
+    wan = {"default": {"bandwidth": "100 Gbps", "rtt": rtt, "streams": 64, "window": "64 MiB"}}
+    scenario = shardmeter.load({
+        "model": "llama-3.1-8b", "fleet": {"islands": [hosts], "wan": wan}, "run": {"seq_len": 512},
+    })  # fmt: skip
+    _, links = laid(scenario)
+    for prompt in (512.0, 8192.0):
+        alone = answer(scenario, how="local", prompt=prompt, output=1.0).first_time
+        once = hop(links, 0, 1, prompt * 2.0 * 4096.0, cold=True)
+        found = answer(scenario, how="pipeline", prompt=prompt, output=1.0).first_time
+        assert found <= alone + once.seconds + once.delay + 1e-6
+    assert found <= 0.75 * alone + once.seconds + once.delay  # chunks let both hosts work at once
+
+
+@given(st.lists(st.tuples(st.floats(0.01, 5.0), st.floats(0.01, 5.0)), min_size=1, max_size=12))
+def test_a_row_is_through_a_place_one_after_the_other(row):
+    """As an event after the other says it."""
+    come, takes = np.cumsum([gap for gap, _ in row]), [each for _, each in row]
+    free, ends = 0.0, []
+    for at, each in zip(come, takes, strict=True):
+        free = max(free, at) + each
+        ends.append(free)
+    assert through(come, np.cumsum(takes)) == pytest.approx(ends)
+
+
+def test_traversals_find_every_line_idle():
+    """A further traversal costs what the first does, and the way round from the last host to the first."""
+    scenario = shardmeter.load({
+        "model": "llama-3.1-8b", "run": {"seq_len": 512},
+        "fleet": {
+            "islands": [{"name": "host", "gpus": "1xH100-SXM5-80GB", "count": 3}],
+            "wan": {"default": {"bandwidth": "1 Gbps", "rtt": "100 ms", "streams": 16}},
+        },
+    })  # fmt: skip
+    _, links = laid(scenario)
+    asked = {"how": "block_train", "prompt": 512.0, "output": 256.0}
+    one, two, three = (answer(scenario, **asked, traversals=times).output_time for times in (1.0, 2.0, 3.0))
+    assert three - two == pytest.approx(two - one)
+    line = hop(links, 0, 1, 768.0 * 2.0 * 4096.0, cold=True).seconds
+    assert two - one - line == pytest.approx(one - hop(links, 0, 1, 4.0 * 256.0, cold=False).seconds)
 
 
 def test_experts_beside_one_another_share_kernels():

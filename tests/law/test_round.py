@@ -90,6 +90,17 @@ def test_a_cell_that_meets_the_deadline_never_lowers_the_total(steps, added, tok
         assert after >= before * (1 - 1e-12)
 
 
+@given(st.lists(STEP, min_size=4, max_size=9), st.integers(1, 4), st.sampled_from(["barrier", "deadline", "own"]))
+def test_a_model_in_parts_has_seen_what_its_last_part_has(steps, parts, pace):
+    """Neither a mean over parts nor more than any of them; alike cells in parts of as many copies lose nothing."""
+    asked = Round(steps=8.0, pace=pace, parts=float(parts))
+    found = fold(asked, together(paces(tuple(steps))), [])
+    each = np.asarray(found.steps)
+    assert float(found.tokens) == pytest.approx(min(each[part::parts].sum() for part in range(parts)))
+    even = fold(asked, together(paces((steps[0],) * (2 * parts))), [])
+    assert float(even.tokens) == pytest.approx(16.0)
+
+
 @given(st.lists(STEP, min_size=2, max_size=5), st.randoms(use_true_random=False), st.floats(0.0, 50.0))
 def test_relabelling_cells_changes_nothing(steps, random, seconds):
     crossing = Crossing(label="m", collective="all_reduce", size=1.0, messages=2.0, window=1.0)
@@ -200,6 +211,28 @@ def test_groups_of_unlike_messages_take_no_longer_than_the_slowest_of_every_leve
     drawn = run(asked, rows, [first, second], rounds=12)
     closed = fold(asked, together(rows), [max(first), max(second)])
     assert drawn.seconds == pytest.approx(float(closed.seconds), rel=1e-6)
+
+
+def test_levels_of_paths_share_the_step_that_hides_them():
+    """One after the other behind `lead` of one step: no more than that of it is hidden, however many levels there are."""
+    told = Replica(parameters=1e9, gradient_bytes=2.0, layers=32.0, cells=16.0)
+    for levels in (1, 2, 4):
+        asked = sync.round_of(told, changed(sync.defaults("dipaco"), levels=levels, lead=0.5))
+        found = fold(asked, together(paces((4.0,) * 16)), [3.0] * levels)
+        assert sum(float(one) for one in found.hidden) == pytest.approx(2.0)
+        assert sum(float(one) for one in found.exposed) == pytest.approx(3.0 * levels - 2.0)
+
+
+def test_one_level_of_paths_is_a_model_a_cell():
+    """Branch-Train-Merge: nothing crosses, and alike cells see as many tokens in the same time, the outer update apart."""
+    told = Replica(parameters=1e9, gradient_bytes=2.0, layers=32.0, cells=4.0)
+    path, branch = (
+        sync.round_of(told, changed(sync.defaults(name), levels=1)) for name in ("dipaco", "branch_train_merge")
+    )
+    assert all(len(group) == 1 for one in path.crossings for group in one.groups)
+    assert branch.crossings == ()
+    rates = [fold(one, together(paces((4.0,) * 4)), [0.0] * len(one.crossings)) for one in (path, branch)]
+    assert rates[0].tokens / rates[0].seconds == pytest.approx(rates[1].tokens / rates[1].seconds)
 
 
 def test_a_cell_waits_for_the_messages_of_its_own_groups():

@@ -278,7 +278,7 @@ def _estimate(parts: Sequence[Part], asked: Round, folded: Folded) -> Estimate:
         memory_peak=fullest.memory_peak,
         memory_limit=fullest.memory_limit,
         tokens=folded.tokens / asked.steps,
-        samples=all_of("samples"),
+        samples=folded.tokens / asked.steps * (critical.samples / critical.tokens),
         model_flops=all_of("model_flops"),
         hardware_flops=all_of("hardware_flops"),
         gpus=add.folded(part.estimate.gpus for part in parts),

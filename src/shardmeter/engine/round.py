@@ -14,6 +14,7 @@ from shardmeter.core.record import record
 from shardmeter.core.units import Count, Fraction, Number, Seconds
 from shardmeter.engine import hide
 from shardmeter.specs.round import Crossing, Round
+from shardmeter.sync import parts_of
 
 
 @record
@@ -44,7 +45,7 @@ class Folded:
     counted: Fraction
     """(…, cells): share of its steps that the others get to see."""
     tokens: Count
-    """That count, of all cells."""
+    """That count, of all cells together."""
     exposed: tuple[Seconds, ...]
     """Of every crossing, on the critical cell."""
     hidden: tuple[Seconds, ...]
@@ -88,7 +89,7 @@ def _barrier(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
     inner = steps * pace.step
     wait = _along(compute) - inner + _along(update) - pace.update
     return Folded(
-        seconds=total, inner=inner, steps=steps, counted=np.ones_like(inner), tokens=np.sum(steps * pace.tokens, axis=-1) / round_.parts,
+        seconds=total, inner=inner, steps=steps, counted=np.ones_like(inner), tokens=seen_by_all(steps * pace.tokens, round_.parts),
         exposed=tuple(exposed), hidden=tuple(hidden), update=update, wait=np.maximum(wait, 0.0), critical=critical,
     )  # fmt: skip
 
@@ -126,7 +127,7 @@ def _deadline(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Secon
     none = tuple(0.0 * total for _ in across)
     sent = tuple(c.messages * np.max(s, axis=-1) for c, s in zip(round_.crossings, across, strict=True))
     return Folded(
-        seconds=total, inner=steps * pace.step, steps=steps, counted=counted, tokens=np.sum(counted * steps * pace.tokens, axis=-1) / round_.parts,
+        seconds=total, inner=steps * pace.step, steps=steps, counted=counted, tokens=seen_by_all(counted * steps * pace.tokens, round_.parts),
         exposed=none, hidden=sent, update=fast.update, wait=np.zeros_like(steps), critical=critical,
     )  # fmt: skip
 
@@ -155,9 +156,19 @@ def _own(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
     )
     return Folded(
         seconds=total, inner=rounds * steps * pace.step, steps=rounds * steps, counted=np.ones_like(lasts),
-        tokens=np.sum(rounds * steps * pace.tokens, axis=-1) / round_.parts, exposed=exposed, hidden=hidden, update=_at(pace, critical).update,
+        tokens=seen_by_all(rounds * steps * pace.tokens, round_.parts), exposed=exposed, hidden=hidden,
+        update=_at(pace, critical).update,
         wait=np.zeros_like(lasts), critical=critical, exchanges=rounds,
     )  # fmt: skip
+
+
+def seen_by_all(tokens: Count, parts: Count) -> Count:
+    """(…, cells) → (…): tokens that count. Of a model whose parts are trained apart those that every part has seen: as many as the
+    part that falls behind, whatever the others do meanwhile."""
+    every = np.asarray(tokens)
+    groups = parts_of(every.shape[-1], int(parts))
+    least: Count = np.min(np.stack([np.sum(every[..., list(group)], axis=-1) for group in groups]), axis=0)
+    return least
 
 
 ROUNDING = 1e-9

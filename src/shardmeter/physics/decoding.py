@@ -26,15 +26,6 @@ def experts_touched(experts: Count, chosen: Count, tokens: Count) -> Count:
     return experts * (1.0 - np.maximum(1.0 - chosen / experts, 0.0) ** tokens)
 
 
-@formula(cite="huang2019")
-def chunked_time(once: Seconds, slowest: Seconds, chunks: Count) -> Seconds:
-    """Time until the last of equal chunks has passed a row of stages and lines: one chunk's way, and the slowest place for each of
-    the others.
-
-    Leaves out: that later chunks attend to more than earlier ones (each has the mean)."""
-    return once + (chunks - 1.0) * slowest
-
-
 @formula(cite="shardmeter")
 def groups_to_fill(latency: Seconds, busiest: Seconds) -> Count:
     """Groups of sequences under way that keep the busiest place at work all the time.

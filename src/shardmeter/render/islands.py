@@ -65,7 +65,7 @@ def loss_text(effect: Answer | None) -> str | None:
         return None
     factor, nats = effect["factor"], effect["nats"]
     said = [] if factor in (None, 1.0) else [f"× {factor:.4g}"]
-    said += [f"{nats:+.2g} nats"] if nats else []
+    said += [f"{nats:+.2g} nats a {effect['per']}"] if nats else []
     return ", ".join(said) or ("not known" if factor is None and nats is None else "as every step")
 
 

@@ -61,7 +61,7 @@ class Round:
     """barrier: all cells take the same steps and wait for the slowest; deadline: rounds end on time and slow cells count fewer
     steps; own: nobody waits."""
     parts: Count = 1.0
-    """Parts of the model that cells train apart from one another: a token counts once every part has seen it."""
+    """Parts of the model that cells train apart from one another, dealt out in turn: a token counts once every part has seen it."""
     progress: Progress = Progress()
     notes: tuple[str, ...] = ()
     """What was derived or taken for granted, one sentence each: said among the assumptions."""
@@ -97,6 +97,8 @@ class Effect:
     """What is known, with the range in which it is, in a sentence."""
     nats: Nats | None = None
     """Added to the loss; None = not known as a sum."""
+    per: str = "token"
+    """What the nats are of: a token, or a byte (of text, however it is cut into tokens)."""
     factor: Ratio | None = None
     """By which the loss is multiplied; None = not known as a factor."""
     source: str = ""

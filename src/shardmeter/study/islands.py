@@ -108,7 +108,7 @@ def loss_effect(whole: Whole) -> dict[str, Any] | None:
     numbers = {
         name: None if value is None else _plain(value) for name, value in (("nats", one.nats), ("factor", one.factor))
     }
-    return {"basis": one.basis, **numbers, "text": one.text, "source": one.source or None}
+    return {"basis": one.basis, **numbers, "per": one.per, "text": one.text, "source": one.source or None}
 
 
 def _progress(round_: Round) -> dict[str, float]:

@@ -8,13 +8,13 @@ Bytes: every module of the path, 1/`levels` of its parameters each, `bits` a par
     share it: over all levels 2·(1 − K/M) of the path each way, less than DiLoCo's 2·(1 − 1/M).
 Period: H = `sync_every` inner steps. `topology` and `hierarchical` say how an all-reduce passes, `split` how the batch is shared
     among cells.
-Window: none: all wait, level after level; `lead` of the last step.
+Window: none: all wait, level after level; the first may pass behind `lead` of the last step.
 Memory: as DiLoCo, of the path: outer copy and outer momentum, 4 + 4 bytes a parameter, where `outer_state` says.
 Compute: as DiLoCo: 28 + bits/4 bytes a parameter and round; on hosts 8.
 Convergence: replicas are the M/K cells of a module, period H, delay 0, bits. Published: 256 paths of 150M match a dense 1B at equal
     steps.
 Source: Douillard 2024 (abstract: 16 × 16 paths); H is not in what we could read: 100 is a guess.
-Leaves out: modules of unlike size (embedding and head lie in the first and the last); parts that are a path's own; servers that do
+Leaves out: with one level, which is branch_train_merge, that paths need not wait for each other; modules of unlike size (embedding and head lie in the first and the last); parts that are a path's own; servers that do
     the outer step; routing of the data, and again while it is used.
 """
 
@@ -76,7 +76,7 @@ def round_of(replica: Replica, sync: Sync) -> Round:
             label=f"modules of level {level + 1} among their paths",
             collective="all_reduce",
             size=size,
-            lead=sync.lead,
+            lead=0.0 if level else sync.lead,
             groups=groups,
         )
         for level, groups in enumerate(shared(sync, cells))

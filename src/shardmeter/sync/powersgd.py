@@ -14,7 +14,8 @@ Compute: three products a matrix with `rank` columns (two make the factors, one 
 Convergence: one step of the whole batch with H = 1, replicas M else; bits a parameter. Published for image classifiers and an
     LSTM with SGD, rank 1 to 4; of Transformers with Adam nothing.
 Source: Vogels 2019, Algorithms 1 and 2; rank 4 as its largest.
-Leaves out: overlap with the backward, bucket by bucket; warm-up without compression; experts and adapters of unlike shape.
+Leaves out: overlap with the backward, bucket by bucket; warm-up without compression; experts and adapters of unlike shape;
+    query, key, value, and gate, up, that are kept as matrices of their own (r more values for every row that is sent again).
 """
 
 from __future__ import annotations

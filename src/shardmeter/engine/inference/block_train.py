@@ -35,7 +35,7 @@ def laid(servers: Sequence[Server], links: Links | None, asked: Serving) -> Row:
     again = asked.traversals - 1.0
     order = row(
         links, len(servers), (Sent(size=size, times=asked.traversals, cold=True),),
-        (Sent(size=answer), Sent(size=size, times=again)),
+        (Sent(size=answer), Sent(size=size, times=again, cold=True)),
     )  # fmt: skip
     own = tuple(servers[at] for at in order)
     parts = cut.even(len(cut.layers(own[0].model)), asked.blocks)
@@ -57,7 +57,7 @@ def traversed(line: Row, links: Links | None, asked: Serving) -> Served:
     stages = [_stage(one, share, asked) for one, share in zip(own, shares, strict=True)]
     there = [hop(links, a, b, size, cold=True) for a, b in itertools.pairwise(order)]
     back = hop(links, order[-1], order[0], answer, cold=False)
-    round_again = hop(links, order[-1], order[0], size, cold=False)
+    round_again = hop(links, order[-1], order[0], size, cold=True)  # as idle as the others since the last traversal
     ledger = together(
         *((stage, asked.traversals) for stage in stages), (crossed(there), asked.traversals), (crossed([back]), 1.0),
         (crossed([round_again]), again),

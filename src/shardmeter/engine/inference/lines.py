@@ -29,25 +29,29 @@ class Hop:
     """One message from a server to the next."""
 
     wire: Seconds
-    """Payload and headers at the rate of the pair, and what a cold connection loses until it has that."""
+    """Payload and headers at the rate of the pair."""
+    start: Seconds
+    """What a cold connection loses until it has that rate."""
     delay: Seconds
     """One way."""
     busy: Seconds
     """That it occupies the narrowest of link and sites: what no number of streams gets round."""
+    coming: Seconds
+    """The same of what comes into its target alone, which messages from several places share."""
 
     @property
     def seconds(self) -> Seconds:
         """Until all has arrived."""
-        return self.wire + self.delay
+        return self.wire + self.start + self.delay
 
 
-NO_HOP = Hop(wire=0.0, delay=0.0, busy=0.0)
+NO_HOP = Hop(wire=0.0, start=0.0, delay=0.0, busy=0.0, coming=0.0)
 """To oneself."""
 
 
 def crossed(hops: Sequence[Hop]) -> dict[str, Seconds]:
     """Ledger terms of messages one after another."""
-    return {WIRE: add.folded(one.wire for one in hops), DELAY: add.folded(one.delay for one in hops)}
+    return {WIRE: add.folded(one.wire + one.start for one in hops), DELAY: add.folded(one.delay for one in hops)}
 
 
 def lines(wan: Wan | None, islands: Sequence[Island], senders: Sequence[Count]) -> Links | None:
@@ -64,9 +68,9 @@ def hop(links: Links | None, source: int, target: int, size: Bytes, *, cold: boo
     capacity = np.minimum(np.minimum(links.capacity[source, target], links.up[source]), links.down[target])
     with under(WIRE):
         start = link.slow_start(size, rate, links.rtt[source, target], links.first[source, target]) if cold else 0.0
-        wire = link.pass_time(size, rate, 0.0, start)
-        busy = link.pass_time(size * sharers, capacity, 0.0, 0.0)
-    return Hop(wire=wire, delay=links.delay[source, target], busy=busy)
+        wire = link.pass_time(size, rate, 0.0, 0.0)
+        busy, coming = (link.pass_time(size, own, 0.0, 0.0) for own in (capacity, links.down[target]))
+    return Hop(wire=wire, start=start, delay=links.delay[source, target], busy=busy, coming=coming)
 
 
 @record

@@ -1,6 +1,7 @@
 """A pipeline over islands: whole layers on each, every token through all of them one after the other, and back to the first.
 
-The prompt passes in the number of equal chunks that is fastest. Source: Huang 2019 §2 (chunks); Pope 2022 §3 (a token reads all
+The prompt passes in the number of equal chunks that is fastest: at every host and line a chunk waits for the one before, and a line
+that was idle starts slowly once, not for every chunk. Source: Huang 2019 §2 (chunks); Pope 2022 §3 (a token reads all
 weights and all it keeps of the tokens before); Borzunov 2022 (Petals, for layers of one model on hosts over the internet). Leaves
 out: stages of several groups of accelerators inside one island, guesses of a smaller model that are checked together, batches that
 change while they run.
@@ -21,8 +22,7 @@ from shardmeter.engine.inference.fold import CHUNKS, served, summed, together
 from shardmeter.engine.inference.lines import NO_HOP, TOKEN, Hop, Sent, crossed, hop, row
 from shardmeter.engine.inference.servers import Server, Share, held
 from shardmeter.engine.layer import Ledger
-from shardmeter.engine.links import Links
-from shardmeter.physics import decoding
+from shardmeter.engine.links import Array, Links
 from shardmeter.specs import MemoryTerm
 from shardmeter.specs.serving import Host, Served, Serving
 
@@ -178,6 +178,13 @@ def _prompt(line: Row, links: Links | None, asked: Serving) -> tuple[Ledger, lis
     return min(tried, key=lambda one: float(summed(one[0])))
 
 
+def through(come: Array, taken: Array) -> Array:
+    """(chunks,): when each of a row is through a place that takes one after the other; they `come` at these times, and the first n
+    take `taken[n − 1]` of it."""
+    before = np.concatenate(([0.0], taken[:-1]))
+    return np.asarray(taken + np.maximum.accumulate(come - before))
+
+
 def _chunks(servers: int, asked: Serving) -> list[float]:
     """Numbers of chunks that are tried: 1, 2, 4, … while each has a token. Small ones read the weights too often to be best."""
     most = float(asked.prompt) if servers > 1 else 1.0
@@ -190,13 +197,15 @@ def _in_chunks(line: Row, links: Links | None, asked: Serving, chunks: float) ->
     for one, share in zip(line.servers, line.shares, strict=True):
         own = one.passed(asked.batch, tokens, asked.prompt)
         stages.append(held(changed(share, head=False), own))
-    hops = _hops(line, links, activation(line.servers[0], asked.batch) * tokens, asked.batch, cold=True)
-    times = [summed(stage) for stage in stages]
+    size = activation(line.servers[0], asked.batch) * tokens
+    hops, times = _hops(line, links, size, asked.batch, cold=True), [summed(stage) for stage in stages]
     ledger = together(*((stage, 1.0) for stage in stages), (crossed(hops), 1.0))
     if chunks > 1.0:
-        once = summed(ledger)
-        slowest = max((*times, *(one.wire for one in hops[:-1])), key=float)
-        ledger[CHUNKS] = decoding.chunked_time(once, slowest, chunks) - once
+        many = np.arange(1.0, chunks + 1.0)
+        out = through(0.0 * many, np.asarray(times[0] * many))
+        for sent, time in zip(_hops(line, links, size * many, asked.batch, cold=True), times[1:], strict=False):
+            out = through(through(out, np.asarray(sent.wire + sent.start)) + sent.delay, np.asarray(time * many))
+        ledger[CHUNKS] = out[-1] + hops[-1].seconds - summed(ledger)
     end = line.servers[-1]
     head = held(Share(embedding=False, layers=(), head=True), end.passed(asked.batch, 1.0, 1.0))
     works = [chunks * seconds for seconds in times]

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Count, Seconds
+from shardmeter.core.units import Count, Fraction, Seconds
+from shardmeter.engine import add
 from shardmeter.engine.inference import cut
 from shardmeter.engine.inference.fold import MIXING, served, summed, together
 from shardmeter.engine.inference.lines import TOKEN, Hop, crossed, hop
@@ -116,9 +117,9 @@ def _whole(one: Server) -> Share:
 
 
 def _mixed_at_best(members: Sequence[Member], links: Links | None, asked: Serving) -> list[Member]:
-    """The members with their ways to the one that mixes: that from which the slowest is soonest back. All others of an ensemble send
-    to it at once."""
-    others = float(min(asked.top_k, len(members)) - 1)
+    """The members with their ways to the one that mixes: that from which the slowest is soonest back. All islands of an ensemble,
+    which need not include that one, send to it at once."""
+    others = float(min(asked.top_k, len(members) - 1))
     size = asked.batch * members[0].server.model.vocab * LOGIT
 
     def seen_from(home: Member) -> list[Member]:
@@ -139,16 +140,20 @@ def _busy(members: Sequence[Member], home: Member, asked: Serving) -> list[tuple
     if asked.together:
         rate = sum(float(one.server.copies / (asked.top_k * one.busy(asked))) for one in members)
         return [("all hosts", 1.0 / rate)]
-    part = asked.top_k / asked.experts
+    part, name = asked.top_k / asked.experts, home.server.island.name
     found: list[tuple[str, Seconds]] = [
         (f"host {one.server.island.name}", part * one.experts * one.busy(asked) / one.server.copies) for one in members
     ]
-    found += [
-        (f"line {one.server.island.name} → {home.server.island.name}", asked.output * one.back.busy)
-        for one in members
-        if one.back is not None
-    ]
+    sent = [(one, one.back, asked.output * _often(one, asked)) for one in members if one.back is not None]
+    found += [(f"line {one.server.island.name} → {name}", tokens * back.busy) for one, back, tokens in sent]
+    if sent:
+        found.append((f"line into {name}", add.folded(tokens * back.coming for _, back, tokens in sent)))
     return found
+
+
+def _often(one: Member, asked: Serving) -> Fraction:
+    """Share of the ensembles that have an expert of an island, each choice being as likely."""
+    return 1.0 - math.comb(asked.experts - one.experts, asked.top_k) / math.comb(asked.experts, asked.top_k)
 
 
 def _host(one: Member, members: Sequence[Member], asked: Serving, groups: Count) -> Host:

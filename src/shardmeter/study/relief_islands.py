@@ -160,7 +160,9 @@ LATEST = 5.0
 def _periodically(sync: Sync) -> tuple[str, dict[str, str]] | None:
     if sync.method != "every_step":
         return None
-    return "an outer step every 100 instead of gradients every step (DiLoCo)", _instead(sync, "diloco", sync_every="100")
+    return "an outer step every 100 instead of gradients every step (DiLoCo)", _instead(
+        sync, "diloco", sync_every="100"
+    )
 
 
 def _to_hosts(sync: Sync) -> tuple[str, dict[str, str]] | None:
@@ -202,9 +204,7 @@ def _of_plans(
         return None
     sync, run = _with(plans[0].sync, fields or {}), _run(scenario, plans)
     try:
-        after = evaluate_fleet(
-            scenario.model, scenario.fleet, changed(plans[0], sync=sync), run, scenario.stack, plans
-        )
+        after = evaluate_fleet(scenario.model, scenario.fleet, changed(plans[0], sync=sync), run, scenario.stack, plans)
     except IndivisibleBatch:
         return None
     alike = plans[0].optimizer == whole.parts[0].plan.optimizer

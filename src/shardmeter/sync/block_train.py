@@ -37,15 +37,13 @@ def inner(sync: Sync) -> Inner:
     return Inner(blocks=sync.blocks)
 
 
-def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:
+def faults(sync: Sync, cells: int) -> tuple[tuple[str, str, str], ...]:
     """Every block needs a cell."""
     if sync.blocks <= cells:
-        return None
-    return (
-        "blocks",
-        f"{sync.blocks} blocks, but {cells} islands: a block without one is not trained",
-        f"{cells} or fewer",
-    )
+        return ()
+    islands = f"{cells} island{'' if cells == 1 else 's'}"
+    says = f"{sync.blocks} blocks, but {islands}: a block without one is not trained"
+    return (("blocks", says, "1" if cells == 1 else f"{cells} or fewer"),)
 
 
 def effect(replica: Replica, sync: Sync) -> Effect:

@@ -76,3 +76,21 @@ def test_what_one_island_has_no_use_for_is_said(field, value):
     assert not [
         text for text in shardmeter.predict(asked(BOX, method="mezo")).to_dict()["warnings"] if "plan.sync" in text
     ]
+
+
+@pytest.mark.parametrize(
+    ("sync", "field", "values", "legal"),
+    [
+        ({"method": "block_train"}, "blocks", [1, 2, 100], [True, False, False]),
+        ({"method": "mezo"}, "bits", [1, 16], [False, True]),
+        ({"method": "noloco"}, "topology", ["ring", "auto"], [False, True]),
+        ({"method": "streaming_diloco"}, "num_fragments", [13, 12], [False, True]),
+        ({"method": "demo"}, "fragment_sync_delay", [0, 1, 2], [True, True, False]),
+        ({"method": "soma", "perturbations": 4}, "together", [1, 3, 8], [True, False, True]),
+    ],
+)
+def test_a_sweep_on_one_island_holds_every_value_to_the_method(sync, field, values, legal):
+    rows = shardmeter.sweep(asked(BOX, **sync), {f"plan.sync.{field}": values}).to_dict()["rows"]
+    assert [row["status"].startswith(("ok", "fits")) for row in rows] == legal
+    for row, value in zip(rows, values, strict=True):
+        assert row["status"] == "ok" or f"{field} = {value}" in row["status"] or f"{value} blocks" in row["status"]

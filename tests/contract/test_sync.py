@@ -46,7 +46,7 @@ periodic_method = pytest.mark.parametrize("name", PERIODIC)
 def fewest(name: str, **fields: Any) -> float:
     """The least cells above one that a method can join: two, if it does not deal out parts of a model."""
     asked = changed(sync.defaults(name), **fields)
-    return next(float(cells) for cells in range(2, 100) if sync.fault(asked, cells) is None)
+    return next(float(cells) for cells in range(2, 100) if not sync.faults(asked, cells))
 
 
 def round_of(name: str, replica: Replica = ONE_B, **fields: Any) -> Round:

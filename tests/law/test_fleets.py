@@ -20,7 +20,7 @@ from shardmeter.scenario.sync import under
 from shardmeter.specs import Fleet, Replica, Scenario, Sync, Wan
 from shardmeter.study.predict import Prediction, predict
 from shardmeter.study.rounds import trace_rounds
-from shardmeter.sync import defaults, fault, method, names, round_of
+from shardmeter.sync import defaults, faults, method, names, round_of
 
 KINDS = ("H100-SXM5-80GB", "A100-SXM4-80GB", "L40S", "H200-SXM-141GB")
 BATCH = 480.0
@@ -63,7 +63,7 @@ def asked(draw: Any, methods: tuple[str, ...] = names(), least: int = 2) -> Scen
     )  # fmt: skip
     name = draw(st.sampled_from(methods))
     sync = changed(defaults(name), blocks=min(defaults(name).blocks, count), split="speed")
-    assume(fault(sync, count) is None)
+    assume(not faults(sync, count))
     if name == "eggroll":
         sync = changed(sync, perturbations=BATCH)
     if "sync_every" in method(name).FIELDS:

@@ -21,7 +21,7 @@ from shardmeter.study.planning import assignments, subsets
 from shardmeter.study.planning.fleet_plans import FleetPlans, plan_fleet
 from shardmeter.study.planning.team import Bound
 from shardmeter.study.predict import predict
-from shardmeter.sync import defaults, fault, inner_of, method, names
+from shardmeter.sync import defaults, faults, inner_of, method, names
 
 DEVICES = ("H100-SXM5-80GB", "A100-SXM4-80GB", "H200-SXM5-141GB", "A100-SXM4-40GB")
 METHODS = (
@@ -195,9 +195,8 @@ def test_no_choice_of_plans_is_below_its_bound(name: str) -> None:
     document["fleet"]["use"] = "all"
     document["plan"]["sync"] = {"method": name} | ({"perturbations": 192} if name == "eggroll" else {})
     document["run"]["global_batch"] = 192
-    refused = fault(defaults(name), len(document["fleet"]["islands"]))
-    if refused is not None:  # one part, where there are too few islands for those that it would deal out
-        document["plan"]["sync"][refused[0]] = 1
+    for field, *_ in faults(defaults(name), len(document["fleet"]["islands"])):
+        document["plan"]["sync"][field] = 1  # part, where there are too few islands for those that it would deal out
     answer = found(document)
     team, goal, (way,) = answer.found.joined.rows[0].team, answer.found.goal, answer.found.ways
     bound = Bound(team, way)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from shardmeter.engine.rules import Case, rest
+from shardmeter.engine.rules import Case, divisors, near, rest
 from shardmeter.schedules import traits
 from shardmeter.strategies import fsdp
 
@@ -58,7 +59,10 @@ def members_slack(case: Case) -> Any:
 
 
 def members_says(case: Case) -> tuple[str, str, str]:
-    members = 1.0 if case.plan.probes is None else float(case.plan.probes.members)
-    says = f"{members:g} members share a batch of {case.run.global_batch:g} sequences"
-    more = members * max(1.0, float(np.ceil(case.run.global_batch / members)))
-    return "plan.sync.perturbations", says, f"global_batch: {more:g}, or a divisor of {case.run.global_batch:g}"
+    plan, batch = case.plan, float(case.run.global_batch)
+    members = 1.0 if plan.probes is None else float(plan.probes.members)
+    says = f"{members:g} members share a batch of {batch:g} sequences"
+    whole = float(math.lcm(int(members), int(plan.dp * plan.micro_batch)))
+    more = whole * max(1.0, float(np.ceil(batch / whole)))
+    fewer = " or ".join(f"{one:g}" for one in near(divisors(batch), members))
+    return "plan.sync.perturbations", says, f"{f'perturbations: {fewer}, or ' if fewer else ''}global_batch: {more:g}"

@@ -99,6 +99,11 @@ def units_of(islands: Sequence[Island], cells: Sequence[Cell], plans: Sequence[P
     ]
 
 
+def least(islands: Sequence[Island], plan: Plan, plans: Sequence[Plan]) -> float:
+    """The global batch of one micro-batch for every data-parallel rank."""
+    return sum(unit for unit, _ in units_of(islands, cells_of(plan, islands), plans))
+
+
 def _plain(units: tuple[Count, Count]) -> split.Units:
     return float(units[0]), float(units[1])
 

@@ -18,7 +18,7 @@ from shardmeter.scenario.sync import check_cells, resolve_sync
 from shardmeter.scenario.used import USE, among, is_open, used
 from shardmeter.scenario.wan import resolve_wan
 from shardmeter.specs import Fleet, Model, Scenario, Stack, Sync
-from shardmeter.sync import inner_of
+from shardmeter.sync import defaults, inner_of
 
 DEFAULT_STACK = "titan-compile"
 """The software where none is named."""
@@ -101,6 +101,10 @@ def _warn_of_one_island(parts: Parts) -> None:
     check_method(parts)
     if changes_steps(parts) and parts.of_sync is not None:
         found.assumptions += parts.of_sync.assumptions
+        usual = defaults(parts.sync.method)
+        for field in ("topology", "hierarchical", "split"):
+            if getattr(parts.sync, field) != getattr(usual, field):
+                found.warnings.append(f"plan.sync.{field} changes nothing: there is one island")
     if parts.sync != Sync() and not changes_steps(parts):
         found.warnings.append("plan.sync changes nothing: there is one island")
     if () in (parts.said.get("placement") or {}).values():

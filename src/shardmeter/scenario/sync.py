@@ -12,7 +12,7 @@ from shardmeter.scenario.between import SyncInput
 from shardmeter.scenario.parts import Findings
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Inner, Model, Scenario, Sync
-from shardmeter.sync import fault, inner_of, laid, method, names
+from shardmeter.sync import faults, inner_of, laid, method, names
 
 ALIASES = {
     "fedavg": "local_sgd", "federated_averaging": "local_sgd", "post_local_sgd": "local_sgd",
@@ -129,11 +129,10 @@ def check_cells(sync: Sync, model: Model | None, cells: int, placed: bool, found
         says = f"blocks = {blocks}, but the model has {model.layers} layers"
         found.refuse(path, says, f"{model.layers} or fewer", "a block is whole layers")
     if inner_of(sync) != Inner() and placed:
-        says = f"{sync.method} trains its parts apart: no axis crosses islands"
+        joins = "joins whole islands by their losses" if inner_of(sync).probes else "trains its parts apart"
+        says = f"{sync.method} {joins}: no axis crosses islands"
         found.refuse(("plan", "placement"), says, "leave placement out")
-    refused = fault(sync, cells)
-    if refused is not None:
-        field, says, way_out = refused
+    for field, says, way_out in faults(sync, cells):
         found.refuse(("plan", "sync", field), says, way_out)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from shardmeter.engine.inference.fold import CROSSING
 from shardmeter.engine.inference.servers import degree
 from shardmeter.engine.links import Links
 from shardmeter.families import parameters, writes
-from shardmeter.specs import Scenario, Term
+from shardmeter.specs import Island, Scenario, Term
 from shardmeter.specs.serving import METHODS, Host, Served, Serving
 from shardmeter.strategies.precision import recipe
 from shardmeter.study.trust import ACROSS
@@ -161,14 +162,21 @@ def put_together(scenario: Scenario) -> Scenario:
 
 
 def laid(scenario: Scenario, *, eager: bool = False) -> tuple[tuple[Server, ...], Links | None]:
-    """Every island as a server, in groups of tensor parallelism, and what joins them."""
+    """Every island as a server, in groups of tensor parallelism, and what joins them. Islands alike but for name, place and price
+    share what was priced already."""
     islands, model, stack = scenario.fleet.islands, scenario.model, scenario.stack
     plans = scenario.plans or (scenario.plan,) * len(islands)
-    servers = tuple(
-        server(model, island, degree(model, island, stack, float(plan.tp)), stack, plan.precision, eager=eager)
-        for island, plan in zip(islands, plans, strict=True)
-    )
-    return servers, lines(scenario.fleet.wan, islands, [one.plan.tp for one in servers])
+    kinds: list[tuple[tuple[Island, Any, str], Server]] = []
+    servers: list[Server] = []
+    for island, plan in zip(islands, plans, strict=True):
+        kind = (changed(island, name="", region="", price=None, price_basis=""), plan.tp, plan.precision)
+        one = next((made for known, made in kinds if known == kind), None)
+        if one is None:
+            tp = degree(model, island, stack, float(plan.tp))
+            one = server(model, island, tp, stack, plan.precision, eager=eager)
+            kinds.append((kind, one))
+        servers.append(replace(one, island=island))
+    return tuple(servers), lines(scenario.fleet.wan, islands, [one.plan.tp for one in servers])
 
 
 def _all_ways(

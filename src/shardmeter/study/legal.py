@@ -18,7 +18,7 @@ from shardmeter.scenario.placement import ALONE
 from shardmeter.specs import Fleet, Model, Plan, Scenario, Sync, Wan
 from shardmeter.specs.plan import AXES, OUTER_STATES, SPLITS, TOPOLOGIES
 from shardmeter.specs.wan import TRANSPORTS
-from shardmeter.sync import defaults, fault, inner_of, method, names
+from shardmeter.sync import defaults, faults, inner_of, method, names
 
 SIZES = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")
 PAIRS: dict[str, tuple[float, float, bool]] = {
@@ -209,9 +209,7 @@ def _under(scenario: Scenario, plans: Sequence[Plan]) -> Iterator[Violation]:
         says = f"{sync.method} cuts the model into {inner.blocks} blocks, and no assembled model is named"
         way_out = "model = families.block_of(whole, blocks), assembled = whole, or a file"
         yield Violation(field="assembled", says=says, way_out=way_out)
-    refused = fault(sync, len(scenario.fleet.islands))
-    if refused is not None:
-        field, says, way_out = refused
+    for field, says, way_out in faults(sync, len(scenario.fleet.islands)):
         yield Violation(field=f"plan.sync.{field}", says=says, way_out=way_out)
 
 

@@ -5,6 +5,7 @@ Whether what comes out is legal is the constraints' business, whether it helps t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ from shardmeter.specs.accelerator import Accelerator
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.plan import Plan
 from shardmeter.specs.stack import Stack
+from shardmeter.sync import laid, method
 
 Laid: TypeAlias = tuple[Plan, Island]
 Move: TypeAlias = Callable[[Plan, Island], Laid | None]
@@ -33,8 +35,31 @@ def micro_batch(factor: float) -> Move:
 
 
 def recompute(policy: str) -> Move:
-    """Another recomputation."""
-    return lambda plan, island: None if plan.recompute == policy else (changed(plan, recompute=policy), island)
+    """Another recomputation; none without a backward, for which nothing is kept."""
+    return lambda plan, island: (
+        None if plan.recompute == policy or plan.probes is not None else (changed(plan, recompute=policy), island)
+    )
+
+
+def side_by_side(factor: float) -> Move:
+    """So many times the passes without a backward that run together, each with a copy of the weights of its own."""
+
+    def move(plan: Plan, island: Island) -> Laid | None:
+        sync, probes = plan.sync, plan.probes
+        if probes is None or "together" not in method(sync.method).FIELDS:
+            return None
+        together = float(sync.together) * factor
+        if together < 1.0 or together > float(probes.passes) or float(probes.passes) % together:
+            return None
+        return laid(plan, changed(sync, together=together)), island
+
+    return move
+
+
+def fewer_side_by_side(plan: Plan) -> list[Move]:
+    """Half of the passes side by side, a quarter, and so on down to one; nothing where there are none."""
+    halvings = int(math.log2(max(float(plan.sync.together), 1.0))) if plan.probes is not None else 0
+    return [side_by_side(0.5**time) for time in range(1, halvings + 1)]
 
 
 def recompute_steps(plan: Plan) -> tuple[Move, ...]:
@@ -61,8 +86,9 @@ def sharding(name: str) -> Move:
 
 
 def keep_gathered(plan: Plan, island: Island) -> Laid | None:
-    """The other choice of `reshard`."""
-    return (changed(plan, reshard=not plan.reshard), island) if plan.sharding in ("fsdp", "zero3") else None
+    """The other choice of `reshard`, where parameters are gathered for a backward."""
+    gathers = plan.sharding in ("fsdp", "zero3") and plan.probes is None
+    return (changed(plan, reshard=not plan.reshard), island) if gathers else None
 
 
 def degree(axis: str, factor: float) -> Move:
@@ -104,14 +130,15 @@ def fewer_chunks(plan: Plan, island: Island) -> Laid | None:
 
 
 def narrow_reduction(plan: Plan, island: Island) -> Laid | None:
-    """Gradients reduced in 16 bits."""
-    narrow = "fp16" if plan.precision == "fp16" else "bf16"
-    return (changed(plan, reduce_dtype=narrow), island) if plan.reduce_dtype == "fp32" else None
+    """Gradients reduced in 16 bits, where there are any."""
+    narrow, wide = "fp16" if plan.precision == "fp16" else "bf16", plan.reduce_dtype == "fp32"
+    return (changed(plan, reduce_dtype=narrow), island) if wide and plan.probes is None else None
 
 
 def small_states(plan: Plan, island: Island) -> Laid | None:
-    """Optimizer states of 8 bits."""
-    return (changed(plan, optimizer="adamw8bit"), island) if plan.optimizer == "adamw" else None
+    """Optimizer states of 8 bits; a method without a backward brings its own."""
+    wide = plan.optimizer == "adamw" and plan.probes is None
+    return (changed(plan, optimizer="adamw8bit"), island) if wide else None
 
 
 def more_nodes(factor: float) -> Move:
@@ -200,7 +227,10 @@ def plan_fields(old: Plan, new: Plan) -> dict[str, str]:
     different = [name for name in SHOWN if getattr(old, name) != getattr(new, name)]
     if LAYOUT & set(different) and (old.dp_replicate != 1 or new.dp_replicate != 1):
         different = [name for name in SHOWN if name in different or name in ("dp_shard", "dp_replicate")]
-    return {name: _text(getattr(new, name)) for name in different}
+    found = {name: _text(getattr(new, name)) for name in different}
+    if new.sync.together != old.sync.together:
+        found["sync.together"] = _text(new.sync.together)
+    return found
 
 
 def catalog_row(device: Accelerator) -> Accelerator | None:

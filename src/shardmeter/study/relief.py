@@ -22,11 +22,12 @@ from shardmeter.study.moves import Laid, Move
 PLAN, HARDWARE = "plan", "hardware"
 WORTH = 0.01
 """Share of a step below which a gain is not worth naming."""
-UNSAID_BATCH = "global_batch = micro_batch"
-"""How the assumption starts that a default global batch leaves behind."""
+UNSAID_BATCH, UNSAID_SHARES = "global_batch = micro_batch", "one micro-batch for every data-parallel rank (left out)"
+"""How the assumption starts that a default global batch leaves behind, and how it ends where islands share it."""
 WORDS = {
     "micro_batch": "micro-batch", "virtual_stages": "virtual stages", "reduce_dtype": "gradients reduced in",
     "recompute": "recompute", "optimizer": "optimizer", "sharding": "",
+    "sync.together": "passes side by side",
 }  # fmt: skip
 WAYS, FAR_WAYS = 8, 3
 """Ways out that are listed: of one or two changes, and of all together."""
@@ -69,6 +70,7 @@ def relief(scenario: Scenario, estimate: Estimate) -> tuple[Outcome, ...]:
     """Every legal single change of the plan and of the hardware, the largest gain first."""
     plan_moves = (
         *(moves.micro_batch(factor) for factor in (2.0, 0.5)),
+        *(moves.side_by_side(factor) for factor in (2.0, 0.5)),
         *moves.recompute_steps(scenario.plan),
         *(moves.sharding(name) for name in ("zero1", "zero2", "fsdp", "hsdp")),
         moves.keep_gathered,
@@ -123,7 +125,7 @@ def best(found: Iterable[Outcome], kind: str, most: int) -> tuple[Outcome, ...]:
 
 def batch_unsaid(scenario: Scenario) -> bool:
     """Whether the global batch is a default, which follows the plan."""
-    return any(text.startswith(UNSAID_BATCH) for text in scenario.assumptions)
+    return any(text.startswith(UNSAID_BATCH) or text.endswith(UNSAID_SHARES) for text in scenario.assumptions)
 
 
 def _sentence(one: Outcome) -> str:
@@ -143,6 +145,7 @@ def _savings(plan: Plan) -> list[Move]:
     while micro >= 2.0 and micro % 2.0 == 0.0:
         micro /= 2.0
         found.append(moves.micro_batch(micro / float(plan.micro_batch)))
+    found += moves.fewer_side_by_side(plan)
     found += [moves.sharding(name) for name in ("fsdp", "zero2", "zero1")]
     if not plan.reshard:
         found.append(moves.keep_gathered)
@@ -166,7 +169,9 @@ def _everything(nodes: float, small: bool) -> Iterable[tuple[Move, ...]]:
 
 
 def _smallest(plan: Plan, island: Island) -> Laid | None:
-    return None if plan.micro_batch == 1 else (changed(plan, micro_batch=1.0), island)
+    alone = moves.side_by_side(1.0 / float(plan.sync.together))(plan, island)
+    least = changed(plan if alone is None else alone[0], micro_batch=1.0)
+    return None if least == plan else (least, island)
 
 
 def _fitting(found: Iterable[Outcome | None]) -> list[Outcome]:

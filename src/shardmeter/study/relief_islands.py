@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
@@ -9,11 +10,12 @@ from typing import TypeAlias
 from shardmeter.core.record import changed
 from shardmeter.engine.constraints import OF_BATCH, violations
 from shardmeter.engine.fleet import Whole, evaluate_fleet, joined
-from shardmeter.engine.sharing import IndivisibleBatch
-from shardmeter.specs import Plan, Scenario, Sync
+from shardmeter.engine.sharing import IndivisibleBatch, least
+from shardmeter.specs import Plan, Run, Scenario, Sync
 from shardmeter.study import moves
 from shardmeter.study.moves import Move
-from shardmeter.study.relief import HARDWARE, PLAN, WAYS, Outcome
+from shardmeter.study.relief import HARDWARE, PLAN, WAYS, WORDS, Outcome, batch_unsaid
+from shardmeter.sync import defaults, method
 
 SyncMove: TypeAlias = Callable[[Sync], tuple[str, dict[str, str]] | None]
 """What a change of the method is called and the fields of `plan.sync` that make it; None where it means nothing."""
@@ -27,8 +29,8 @@ def relief(scenario: Scenario, whole: Whole) -> tuple[Outcome, ...]:
     if len({(id(p.island.accelerator), p.island.nodes, p.plan) for p in whole.parts}) <= MOST_DISTINCT:
         plan = whole.parts[0].plan
         tried = (
-            moves.micro_batch(2.0), moves.micro_batch(0.5), *moves.recompute_steps(plan), moves.degree("tp", 2.0),
-            moves.degree("tp", 0.5), moves.narrow_reduction,
+            moves.micro_batch(2.0), moves.micro_batch(0.5), moves.side_by_side(2.0), moves.side_by_side(0.5),
+            *moves.recompute_steps(plan), moves.degree("tp", 2.0), moves.degree("tp", 0.5), moves.narrow_reduction,
         )  # fmt: skip
         found += [one for move in tried if (one := _of_plans(scenario, whole, (move,))) is not None]
     return tuple(sorted(found, key=lambda one: -one.gain))
@@ -43,6 +45,7 @@ def ways_out(scenario: Scenario, whole: Whole) -> tuple[Outcome, ...]:
         moves.recompute("full"),
         moves.micro_batch(0.5),
         moves.micro_batch(0.25),
+        *moves.fewer_side_by_side(plan),
     ]
     tried += [moves.sharding("fsdp"), moves.small_states, *(moves.degree("tp", factor) for factor in (2.0, 4.0, 8.0))]
     to_hosts = _to_hosts(scenario.plan.sync)
@@ -66,7 +69,8 @@ def _fitting(found: Iterable[Outcome | None]) -> dict[str, Outcome]:
 
 
 def _of_method(scenario: Scenario, whole: Whole) -> list[Outcome]:
-    tried: tuple[SyncMove, ...] = (_rarely, _narrow, _streamed, _later, _periodically)
+    streamed = functools.partial(_streamed, layers=int(scenario.model.layers))
+    tried: tuple[SyncMove, ...] = (_rarely, _narrow, streamed, _later, _periodically)
     return [one for move in tried if (one := _method(scenario, whole, move)) is not None]
 
 
@@ -87,30 +91,56 @@ def _method(scenario: Scenario, whole: Whole, move: SyncMove) -> Outcome | None:
 def _with(sync: Sync, fields: Mapping[str, str]) -> Sync:
     words = {"method", "outer_state", "topology", "split"}
     numbers = {
-        name: value if name in words else int(value) if name == "num_fragments" else float(value)
+        name: value if name in words
+        else value == "true" if name == "hierarchical"
+        else int(value) if name == "num_fragments"
+        else float(value)
         for name, value in fields.items()
-    }
-    return changed(sync, **numbers)
+    }  # fmt: skip
+    if sync.method == fields.get("method", sync.method):
+        return changed(sync, **numbers)
+    kept = {name: getattr(sync, name) for name in _shared(sync, fields["method"])}
+    return changed(defaults(fields["method"]), **{**kept, **numbers})
+
+
+def _shared(sync: Sync, name: str) -> list[str]:
+    """Fields that two methods read."""
+    return [field for field in method(name).FIELDS if _reads(sync, field)]
+
+
+def _instead(sync: Sync, name: str, **fields: str) -> dict[str, str]:
+    """Fields that put another method in place of one and leave alone what both read, whatever their own defaults are."""
+    usual, kept = defaults(name), {}
+    for field in _shared(sync, name):
+        value = getattr(sync, field)
+        if field not in fields and value != getattr(usual, field):
+            kept[field] = f"{value:g}" if isinstance(value, float) else str(value).lower()
+    return {"method": name, **fields, **kept}
 
 
 def _rarely(sync: Sync) -> tuple[str, dict[str, str]] | None:
-    period = float(sync.sync_every)
+    period = float(sync.sync_every) if _reads(sync, "sync_every") else 1.0
     return (f"a synchronisation every {2 * period:g} steps", {"sync_every": f"{2 * period:g}"}) if period > 1 else None
 
 
 def _narrow(sync: Sync) -> tuple[str, dict[str, str]] | None:
     bits = float(sync.bits)
-    if sync.method in ("every_step", "sparse_loco") or bits <= 4.0:
+    if not _reads(sync, "bits") or bits <= 4.0:
         return None
     half = 8.0 if bits > 8.0 else 4.0
     return f"{half:g} bits a parameter across islands", {"bits": f"{half:g}"}
 
 
-def _streamed(sync: Sync) -> tuple[str, dict[str, str]] | None:
-    if sync.method != "diloco" or sync.sync_every < STREAMED:
+def _reads(sync: Sync, field: str) -> bool:
+    return field in method(sync.method).FIELDS
+
+
+def _streamed(sync: Sync, layers: int) -> tuple[str, dict[str, str]] | None:
+    parts = min(STREAMED, layers)
+    if sync.method != "diloco" or sync.sync_every < parts or parts < 2:
         return None
-    fields = {"method": "streaming_diloco", "num_fragments": f"{STREAMED}", "fragment_sync_delay": "1"}
-    return f"{STREAMED} fragments, each one step behind (Streaming DiLoCo)", fields
+    fields = _instead(sync, "streaming_diloco", num_fragments=f"{parts}", fragment_sync_delay="1")
+    return f"{parts} fragments, each one step behind (Streaming DiLoCo)", fields
 
 
 STREAMED = 8
@@ -118,7 +148,7 @@ STREAMED = 8
 
 def _later(sync: Sync) -> tuple[str, dict[str, str]] | None:
     delay = float(sync.fragment_sync_delay)
-    if sync.method != "streaming_diloco" or delay >= LATEST:
+    if sync.method != "streaming_diloco" or delay >= min(LATEST, float(sync.sync_every)):
         return None
     return f"{delay + 1:g} steps between sending and applying a fragment", {"fragment_sync_delay": f"{delay + 1:g}"}
 
@@ -130,11 +160,13 @@ LATEST = 5.0
 def _periodically(sync: Sync) -> tuple[str, dict[str, str]] | None:
     if sync.method != "every_step":
         return None
-    return "an outer step every 100 instead of gradients every step (DiLoCo)", {"method": "diloco", "sync_every": "100"}
+    return "an outer step every 100 instead of gradients every step (DiLoCo)", _instead(
+        sync, "diloco", sync_every="100"
+    )
 
 
 def _to_hosts(sync: Sync) -> tuple[str, dict[str, str]] | None:
-    if sync.method == "every_step" or sync.outer_state == "host":
+    if not _reads(sync, "outer_state") or sync.outer_state == "host":
         return None
     return "outer state in the hosts' memory", {"outer_state": "host"}
 
@@ -163,12 +195,25 @@ def _of_network(scenario: Scenario, whole: Whole) -> list[Outcome]:
 
 
 def _of_plans(
-    scenario: Scenario, whole: Whole, together: Sequence[Move], method: Mapping[str, str] | None = None
+    scenario: Scenario, whole: Whole, together: Sequence[Move], fields: Mapping[str, str] | None = None
 ) -> Outcome | None:
     """Moves made by every island's plan, and fields of the method that change with them; None where they mean nothing for one of
     the islands, or are illegal there."""
+    plans = _moved(scenario, whole, together)
+    if plans is None:
+        return None
+    sync, run = _with(plans[0].sync, fields or {}), _run(scenario, plans)
+    try:
+        after = evaluate_fleet(scenario.model, scenario.fleet, changed(plans[0], sync=sync), run, scenario.stack, plans)
+    except IndivisibleBatch:
+        return None
+    alike = plans[0].optimizer == whole.parts[0].plan.optimizer
+    return _outcome(whole, after, PLAN, *_told(scenario, whole, plans, run, fields or {}), alike=alike)
+
+
+def _moved(scenario: Scenario, whole: Whole, together: Sequence[Move]) -> list[Plan] | None:
+    """Every island's plan after some moves; None where they mean nothing for one, or are illegal there."""
     plans: list[Plan] = []
-    sync = _with(scenario.plan.sync, method or {})
     for part in whole.parts:
         plan = part.plan
         for move in together:
@@ -180,20 +225,29 @@ def _of_plans(
         if plan == part.plan or violations(scenario.model, part.island, plan, part.run, scenario.stack, skip=OF_BATCH):
             return None
         plans.append(plan)
-    try:
-        after = evaluate_fleet(
-            scenario.model, scenario.fleet, changed(plans[0], sync=sync), scenario.run, scenario.stack, plans
-        )
-    except IndivisibleBatch:
-        return None
+    return plans
+
+
+def _run(scenario: Scenario, plans: Sequence[Plan]) -> Run:
+    """The run, with a batch that follows the plans where none was said."""
+    if not batch_unsaid(scenario):
+        return scenario.run
+    return changed(scenario.run, global_batch=least(scenario.fleet.islands, scenario.plan, plans))
+
+
+def _told(
+    scenario: Scenario, whole: Whole, plans: Sequence[Plan], run: Run, method_fields: Mapping[str, str]
+) -> tuple[str, tuple[str, ...]]:
+    """What moved plans are called, and the overrides that make them."""
     each = [moves.plan_fields(part.plan, plan) for part, plan in zip(whole.parts, plans, strict=True)]
     fields = {name: list(dict.fromkeys(one[name] for one in each if name in one)) for name in each[0]}
-    says = ", ".join(f"{name.replace('_', '-')} {' or '.join(values)}" for name, values in fields.items())
+    named = {name: WORDS["sync.together"] if name == "sync.together" else name.replace("_", "-") for name in fields}
+    says = ", ".join(f"{named[name]} {' or '.join(values)}" for name, values in fields.items())
     says += " everywhere" if all(len(values) == 1 for values in fields.values()) else ", by island"
-    says += ", outer state on the hosts" if method else ""
-    alike = plans[0].optimizer == whole.parts[0].plan.optimizer
-    sets = (*_sets(fields), *(f"plan.sync.{name}={value}" for name, value in (method or {}).items()))
-    return _outcome(whole, after, PLAN, says, sets, alike=alike)
+    says += ", outer state on the hosts" if method_fields else ""
+    if run.global_batch != scenario.run.global_batch:
+        says += f", global batch {float(run.global_batch):,.0f}"
+    return says, (*_sets(fields), *(f"plan.sync.{name}={value}" for name, value in method_fields.items()))
 
 
 def _sets(fields: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

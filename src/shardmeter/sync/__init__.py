@@ -70,10 +70,10 @@ def parts_of(cells: int, parts: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(range(part, cells, parts)) for part in range(min(parts, cells)))
 
 
-def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:
-    """Why a method cannot join so many cells: (field, what is wrong, a way out); None where it can. Raises UnknownName."""
-    own = getattr(method(sync.method), "fault", None)
-    found: tuple[str, str, str] | None = None if own is None else own(sync, cells)
+def faults(sync: Sync, cells: int) -> tuple[tuple[str, str, str], ...]:
+    """Why a method cannot join so many cells: (field, what is wrong, a way out) of each; none where it can. Raises UnknownName."""
+    own = getattr(method(sync.method), "faults", None)
+    found: tuple[tuple[str, str, str], ...] = () if own is None else own(sync, cells)
     return found
 
 

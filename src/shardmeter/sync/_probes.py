@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from shardmeter.core.units import Count
 from shardmeter.specs import Crossing, Progress, Round, Sync
 
@@ -10,16 +12,16 @@ ADAM = 2.0
 """Moments a parameter."""
 
 
-def fault(sync: Sync) -> tuple[str, str, str] | None:
-    """Passes side by side that are none of a step: as `sync.fault`."""
-    passes = 2.0 * sync.perturbations
-    if sync.together <= passes and passes % sync.together == 0.0:
-        return None
-    return (
-        "together",
-        f"together = {sync.together:g} of the {passes:g} passes of {sync.perturbations:g} perturbations",
-        "a divisor of twice the perturbations",
-    )
+def faults(sync: Sync) -> tuple[tuple[str, str, str], ...]:
+    """Passes side by side that are none of a step: as `sync.faults`."""
+    passes, together = int(2.0 * sync.perturbations), int(sync.together)
+    if passes % together == 0:
+        return ()
+    some = [one for one in range(1, math.isqrt(passes) + 1) if passes % one == 0]
+    whole = sorted({*some, *(passes // one for one in some)})
+    near = [*[one for one in whole if one < together][-1:], *[one for one in whole if one > together][:1]]
+    says = f"together = {together} of the {passes} passes of {sync.perturbations:g} perturbations"
+    return (("together", says, f"{' or '.join(map(str, near))}, which divides them"),)
 
 
 def every_step(losses: Count) -> Round:

@@ -5,9 +5,10 @@ the copies of a block are averaged in rounds, and the trained blocks are put tog
 
 Bytes: the block's parameters, `bits` each, to the server of its copies and the mean back: 2·(N/B)·bits/8 a cell and round.
     A block with one cell sends nothing. By `topology` in place of the server; `hierarchical` says how the parts of an island pass.
-Period: H = `sync_every` inner steps of the fastest cell; rounds end on time, `grace` is what late copies get beyond it;
-    `split` how the batch is shared among the cells of a block.
-Window: none by default: the round's own length, as late copies are skipped, not waited for.
+Period: H = `sync_every` inner steps of the fastest cell; rounds end on time; `split` how the batch is
+    shared among the cells of a block.
+Window: the round's own length, as late copies are skipped, not waited for: what takes longer than a round would be overtaken by
+    the next, whatever grace it got.
 Memory: that of training one block: its weights, gradients, optimizer and activations; the mean that comes back is one more copy
     of `bits` a parameter.
 Compute: three times the block's forward. The mean is read and written once a round.
@@ -26,7 +27,7 @@ from shardmeter.core.record import changed
 from shardmeter.specs import Crossing, Effect, Inner, Progress, Replica, Resident, Round, Sync
 from shardmeter.sync import _loss, local_sgd, parts_of
 
-FIELDS = ("sync_every", "blocks", "bits", "grace", "topology", "hierarchical", "split")
+FIELDS = ("sync_every", "blocks", "bits", "topology", "hierarchical", "split")
 DEFAULTS: dict[str, object] = {"sync_every": 100.0, "blocks": 4}
 SOURCE = "blocktrain2026"
 NATS, PUBLISHED = 0.039, 4
@@ -38,15 +39,13 @@ def inner(sync: Sync) -> Inner:
     return Inner(blocks=sync.blocks)
 
 
-def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:
+def faults(sync: Sync, cells: int) -> tuple[tuple[str, str, str], ...]:
     """Every block needs a cell."""
     if sync.blocks <= cells:
-        return None
-    return (
-        "blocks",
-        f"{sync.blocks} blocks, but {cells} islands: a block without one is not trained",
-        f"{cells} or fewer",
-    )
+        return ()
+    islands = f"{cells} island{'' if cells == 1 else 's'}"
+    says = f"{sync.blocks} blocks, but {islands}: a block without one is not trained"
+    return (("blocks", says, "1" if cells == 1 else f"{cells} or fewer"),)
 
 
 def effect(replica: Replica, sync: Sync) -> Effect:

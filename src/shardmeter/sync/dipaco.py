@@ -37,11 +37,11 @@ def modules(sync: Sync, cells: int) -> int:
     return most - 1 if most**sync.levels > cells else most
 
 
-def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:
+def faults(sync: Sync, cells: int) -> tuple[tuple[str, str, str], ...]:
     """Every path needs a cell, and every cell a path."""
     each, levels = modules(sync, cells), sync.levels
     if cells == 1 or (each > 1 and each**levels == cells):
-        return None
+        return ()
     near = [f"{one**levels} islands" for one in (each, each + 1) if one > 1]
     near += [
         f"levels: {one}"
@@ -49,7 +49,7 @@ def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:
         if modules(changed(sync, levels=one), cells) ** one == cells
     ]
     says = f"{levels} levels of K modules have K^{levels} paths, one for every island, but there are {cells} islands"
-    return "levels", says, " or ".join(near)
+    return (("levels", says, " or ".join(near)),)
 
 
 def shared(sync: Sync, cells: int) -> tuple[tuple[tuple[int, ...], ...], ...]:

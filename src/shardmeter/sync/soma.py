@@ -37,16 +37,13 @@ def inner(sync: Sync) -> Inner:
     return Inner(probes=Probes(passes=passes, together=sync.together, moments=_probes.ADAM, directions=pairs))
 
 
-def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:
+def faults(sync: Sync, cells: int) -> tuple[tuple[str, str, str], ...]:
     """An expert a cell; passes side by side are passes of a step."""
-    if sync.experts not in (0.0, float(cells)):
-        islands = f"{cells} island{'' if cells == 1 else 's'}"
-        return (
-            "experts",
-            f"{sync.experts:g} experts, but {islands}: each trains one",
-            f"leave it out, or {sync.experts:g} islands (count: N repeats one)",
-        )
-    return _probes.fault(sync)
+    if sync.experts in (0.0, float(cells)):
+        return _probes.faults(sync)
+    says = f"{sync.experts:g} experts, but {cells} island{'' if cells == 1 else 's'}: each trains one"
+    way_out = f"leave it out, or {sync.experts:g} islands (count: N repeats one)"
+    return (("experts", says, way_out), *_probes.faults(sync))
 
 
 def effect(replica: Replica, sync: Sync) -> Effect:

@@ -32,9 +32,9 @@ def inner(sync: Sync) -> Inner:
     return Inner(probes=Probes(passes=passes, together=sync.together, moments=_probes.ADAM, directions=pairs))
 
 
-def fault(sync: Sync, cells: int) -> tuple[str, str, str] | None:
+def faults(sync: Sync, cells: int) -> tuple[tuple[str, str, str], ...]:
     """Any number of cells; passes side by side are passes of a step."""
-    return _probes.fault(sync)
+    return _probes.faults(sync)
 
 
 def effect(replica: Replica, sync: Sync) -> Effect:

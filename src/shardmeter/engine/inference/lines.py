@@ -59,10 +59,12 @@ def lines(wan: Wan | None, islands: Sequence[Island], senders: Sequence[Count]) 
     return None if wan is None else links_of(bounded(wan, islands, senders))
 
 
-def hop(links: Links | None, source: int, target: int, size: Bytes, *, cold: bool, sharers: Count = 1.0) -> Hop:
+def hop(
+    links: Links | None, source: int | Array, target: int | Array, size: Bytes, *, cold: bool, sharers: Count = 1.0
+) -> Hop:
     """A message of `size` bytes. `cold`: its connection has carried nothing for a while, so TCP starts slowly; tokens follow one
-    another on warm ones. `sharers`: messages that come into the target at once."""
-    if links is None or source == target:
+    another on warm ones. `sharers`: messages that come into the target at once. One of the two may be several places, all others."""
+    if links is None or np.all(np.equal(source, target)):
         return NO_HOP
     rate = np.minimum(links.rate[source, target], links.down[target] / sharers)
     capacity = np.minimum(np.minimum(links.capacity[source, target], links.up[source]), links.down[target])

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Count, Fraction, Seconds
+from shardmeter.core.units import Bytes, Count, Fraction, Seconds
 from shardmeter.engine import add
 from shardmeter.engine.inference import cut
 from shardmeter.engine.inference.fold import MIXING, served, summed, together
@@ -131,7 +131,21 @@ def _mixed_at_best(members: Sequence[Member], links: Links | None, asked: Servin
             for one in members
         ]  # fmt: skip
 
-    return min(map(seen_from, members), key=lambda found: max(float(one.seconds) for one in found))
+    return seen_from(members[_soonest(members, links, asked.batch * TOKEN, size, others)])
+
+
+def _soonest(members: Sequence[Member], links: Links | None, sent: Bytes, size: Bytes, others: float) -> int:
+    """Which member has the slowest answer soonest back: its own token, or one sent there and its distribution back."""
+    places = np.array([one.place for one in members])
+    own = np.array([float(summed(one.token)) for one in members])
+
+    def slowest(home: int) -> float:
+        place, rest = places[home], np.delete(places, home)
+        out = hop(links, place, rest, sent, cold=False)
+        back = hop(links, rest, place, size, cold=False, sharers=others)
+        return max(float(own[home]), float(np.max(np.delete(own, home) + out.seconds + back.seconds)))
+
+    return min(range(len(members)), key=slowest)
 
 
 def _busy(members: Sequence[Member], home: Member, asked: Serving) -> list[tuple[str, Seconds]]:

@@ -29,7 +29,7 @@ from shardmeter.study.planning.space import in_sequences
 from shardmeter.study.planning.syncs import Way, ways_of
 from shardmeter.study.planning.tally import Front
 from shardmeter.study.planning.team import Bound, Chosen, Team
-from shardmeter.sync import fault, inner_of
+from shardmeter.sync import faults, inner_of
 
 MOST_WAYS = 100_000
 """Points of the synchronisation's axes that are searched."""
@@ -264,7 +264,7 @@ def _insides(
 
 def _besides(scenario: Scenario, ways: Sequence[Way], cells: int) -> tuple[float, ...]:
     """Bytes that ranks keep for every parameter they update, by any of the ways that join the most cells."""
-    able = [way for way in ways if fault(way.sync, cells) is None] if cells > 1 else []
+    able = [way for way in ways if not faults(way.sync, cells)] if cells > 1 else []
     told = Replica(
         parameters=parameters(scenario.model), gradient_bytes=4.0, layers=float(scenario.model.layers), cells=float(cells),
         matrices=matrices(sized(scenario.model, 1.0)),
@@ -391,7 +391,7 @@ class _Teams:
         have no team of one."""
         if len(team.places) == 1:
             return (ALONE,) if inner_of(self.ways[0].sync) == Inner() else ()
-        return [way for way in self.ways if fault(way.sync, len(team.places)) is None]
+        return [way for way in self.ways if not faults(way.sync, len(team.places))]
 
     def _least(self, team: Team) -> float:
         """A value that no way of a team falls below."""

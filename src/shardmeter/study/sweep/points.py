@@ -4,7 +4,7 @@ its reason, and every row is what `predict` says of that point alone, bit for bi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any
 
@@ -52,7 +52,7 @@ class Evaluator:
         self.moving = space.moving()
         self.links = space.links()
         self.fleets = Fleets(space)
-        self._parts: dict[tuple[int, ...], Parts | str] = {}
+        self._parts: dict[tuple[bool, tuple[int, ...]], Parts | str] = {}
 
     def chunk(self, number: int) -> dict[str, Column]:
         """The figures of one chunk by column, `status` first; NaN and None stand for null.
@@ -94,17 +94,29 @@ class Evaluator:
         made: list[_Lot] = []
         several: list[Rows] = []
         for rows in _alike(key):
-            parts = self._resolved(key[:, rows[0]])
-            if isinstance(parts, str):
-                status[rows] = f"{ILLEGAL}: {parts}"
-                continue
-            if not parts.is_one:
-                several.append(rows)
-                continue
-            here = {field: column[rows] for field, column in moving.items()}
-            found = self._together(parts, self._island(parts, [at[rows] for at in places]), rows, here, status)
-            made += self._one_by_one(rows, places, status) if found is None else found
+            for some, parts in self._of_methods(rows, key, places):
+                if isinstance(parts, str):
+                    status[some] = f"{ILLEGAL}: {parts}"
+                    continue
+                if not parts.is_one:
+                    several.append(some)
+                    continue
+                here = {field: column[some] for field, column in moving.items()}
+                found = self._together(parts, self._island(parts, [at[some] for at in places]), some, here, status)
+                made += self._one_by_one(some, places, status) if found is None else found
         return made, np.sort(np.concatenate(several)) if several else np.array([], dtype=np.int64)
+
+    def _of_methods(self, rows: Rows, key: Rows, places: Sequence[Rows]) -> Iterator[tuple[Rows, Parts | str]]:
+        """Rows of one key with their parts: those of one island by their way of synchronisation, to which each is held."""
+        sync = self.fleets.sync
+        parts = self._resolved(key[:, rows[0]], exact=not sync)
+        if not sync or isinstance(parts, str) or not parts.is_one:
+            yield rows, parts
+            return
+        own = key[:, rows]
+        own[sync] = np.stack(places)[:, rows][sync]
+        for at in _alike(own):
+            yield rows[at], self._resolved(own[:, at[0]], exact=True)
 
     def _island(self, parts: Parts, places: Sequence[Rows]) -> Island:
         """The island of rows of the same parts, with the numbers of links and prices that they have."""
@@ -117,14 +129,14 @@ class Evaluator:
             ],
         )
 
-    def _resolved(self, key: Rows) -> Parts | str:
+    def _resolved(self, key: Rows, *, exact: bool) -> Parts | str:
         """The parts at these places on the axes, read once."""
         places = tuple(map(int, key))
-        found = self._parts.get(places)
+        found = self._parts.get((exact, places))
         if found is None:
             if len(self._parts) >= _KEPT:
                 self._parts.clear()
-            found = self._parts[places] = self.space.parts(places)
+            found = self._parts[exact, places] = self.space.parts(places, exact=exact)
         return found
 
     def _together(

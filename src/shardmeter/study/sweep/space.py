@@ -25,7 +25,7 @@ from shardmeter.scenario.named import named_files
 from shardmeter.scenario.override import apply_overrides, placed
 from shardmeter.scenario.parts import Findings, Rows
 from shardmeter.scenario.ranges import Axis, Over, axes
-from shardmeter.scenario.resolve import changes_steps, check_method, read_parts, resolve
+from shardmeter.scenario.resolve import check_method, read_parts, resolve
 from shardmeter.scenario.tables import KINDS
 from shardmeter.scenario.together import Array, numbers, reason
 from shardmeter.study.sweep.figures import DEFAULT, FIGURES
@@ -121,12 +121,13 @@ class Space:
         """The scenario at a point. Raises ShardMeterError where it is illegal."""
         return resolve(self.at(places), self.rows)
 
-    def parts(self, places: Sequence[int]) -> Parts | str:
-        """The parts of a point that the numbers of its plan and run do not change, or why they are illegal."""
+    def parts(self, places: Sequence[int], *, exact: bool = True) -> Parts | str:
+        """The parts of a point that the numbers of its plan and run do not change, or why they are illegal. `exact`: its way of
+        synchronisation is the point's own, so that one island can be held to it."""
         found = Findings(self.at(places))
         try:
             made = read_parts(found, self.rows)
-            if made.is_one and changes_steps(made):
+            if made.is_one and exact:
                 check_method(made)
             found.stop()
         except ShardMeterError as error:

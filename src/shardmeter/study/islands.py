@@ -8,9 +8,11 @@ import numpy as np
 
 from shardmeter.core.units import GIB, Number
 from shardmeter.engine.fleet import Part, Whole
+from shardmeter.specs.plan import Sync
 from shardmeter.specs.round import Round
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study import zero_order
+from shardmeter.sync import method
 
 WAITS_FOR_NOBODY = "own"
 """Pace of methods without a common step."""
@@ -128,8 +130,8 @@ def egress(whole: Whole) -> tuple[Number, Number]:
     return sent / whole.round.steps, whole.egress / whole.round.steps
 
 
-def too_late(whole: Whole) -> list[str]:
-    """A warning where islands' messages come too late to count."""
+def too_late(whole: Whole, sync: Sync) -> list[str]:
+    """A warning where islands' messages come too late to count, with what the method reads that would help."""
     if whole.folded is None:
         return []
     late = [part.island.name for part in whole.parts if not _of(whole.folded.counted, part)]
@@ -139,7 +141,14 @@ def too_late(whole: Whole) -> list[str]:
     says = "what all islands send comes too late: no token counts, and the run has no end"
     if len(late) < len(whole.parts):
         says = f"what {names} send{'s' if len(late) == 1 else ''} comes too late: those tokens do not count"
-    return [f"{says} (more fragment_sync_delay or grace, fewer bits, a longer round)"]
+    helps = [text for field, text in IN_TIME.items() if field in method(sync.method).FIELDS]
+    return [f"{says} ({', '.join(helps)})"]
+
+
+IN_TIME = {
+    "fragment_sync_delay": "more fragment_sync_delay", "grace": "more grace", "sync_every": "a longer round", "bits": "fewer bits",
+}  # fmt: skip
+"""What lets messages come in time, by the field that says it."""
 
 
 MOST_NAMES = 3

@@ -182,7 +182,7 @@ class Prediction:
                 f"pp = {plan.pp} stages share {passes:g} micro-batches, because no global batch was said: most of the step is "
                 f"pipeline bubble; say --global-batch (real runs have many times pp micro-batches)"
             )
-        return [*found, *islands.too_late(self.whole), *trust.warnings(self.scenario)]
+        return [*found, *islands.too_late(self.whole, self.scenario.plan.sync), *trust.warnings(self.scenario)]
 
 
 def predict(scenario: Scenario) -> Prediction:

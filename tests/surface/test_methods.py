@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import shardmeter
+from shardmeter.cli import main
 from shardmeter.core.errors import BadScenario
 
 HOMES = {"islands": [{"name": "home", "gpus": "1xRTX 4090", "count": 6}], "wan": {"default": {"preset": "home-cable"}}}
@@ -94,3 +95,18 @@ def test_a_sweep_on_one_island_holds_every_value_to_the_method(sync, field, valu
     assert [row["status"].startswith(("ok", "fits")) for row in rows] == legal
     for row, value in zip(rows, values, strict=True):
         assert row["status"] == "ok" or f"{field} = {value}" in row["status"] or f"{value} blocks" in row["status"]
+
+
+def test_a_sweep_over_methods_that_teach_something_else_says_so(capsys, tmp_path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        "model: qwen2.5-0.5b\n"
+        "fleet: {islands: [{name: a, gpus: 1xRTX 4090, count: 3}], wan: {default: {preset: home-cable}}}\n"
+        "plan: {sharding: none, micro_batch: 1, recompute: full}\n"
+        "run: {seq_len: 1024, global_batch: 12, tokens: 1B}\n",
+        encoding="utf-8",
+    )
+    assert main(["sweep", str(path), "--over", "plan.sync.method=diloco,btm,mezo", "--columns", "tokens_per_s"]) == 0
+    assert "branch_train_merge, mezo do not train one model by backpropagation" in capsys.readouterr().err
+    assert main(["sweep", str(path), "--over", "plan.sync.method=diloco,local_sgd", "--columns", "tokens_per_s"]) == 0
+    assert "backpropagation" not in capsys.readouterr().err

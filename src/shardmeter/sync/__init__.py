@@ -21,6 +21,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
+from collections.abc import Iterable
 from types import ModuleType
 
 import numpy as np
@@ -63,6 +64,16 @@ def alike(name: str) -> bool:
     """Whether a method trains one model by backpropagation through all of it; those that end with several models say `SEVERAL`.
     Raises UnknownName."""
     return inner_of(defaults(name)) == Inner() and not getattr(method(name), "SEVERAL", False)
+
+
+def caution(compared: Iterable[str]) -> str:
+    """A warning where methods are compared that do not train the same way; empty where all do. Names that are none are passed over."""
+    found = [name for name in dict.fromkeys(compared) if name in names() and not alike(name)]
+    if not found:
+        return ""
+    them = "does" if len(found) == 1 else "do"
+    says = "not train one model by backpropagation: the same tokens teach something else, and time alone does not compare it"
+    return f"{', '.join(found)} {them} {says}"
 
 
 def parts_of(cells: int, parts: int) -> tuple[tuple[int, ...], ...]:

@@ -28,7 +28,7 @@ from shardmeter.study.planning.scenarios import plan_document, told
 from shardmeter.study.planning.search import Progress, Stop
 from shardmeter.study.planning.syncs import ALONE, OTHERS
 from shardmeter.study.predict import NO_COST, Prediction, predict
-from shardmeter.sync import method
+from shardmeter.sync import caution, method
 
 NOTED = 4
 """Islands of one kind that a line names."""
@@ -286,12 +286,8 @@ class FleetPlans:
 
     def _unlike(self) -> tuple[str, ...]:
         """That methods are compared which do not train the same way."""
-        found = dict.fromkeys(way.sync.method for way in self.found.ways if way.sync.method in OTHERS)
-        if not found:
-            return ()
-        them = "does" if len(found) == 1 else "do"
-        says = "not train one model by backpropagation: the same tokens teach something else, and time alone does not compare it"
-        return (f"{', '.join(found)} {them} {says}",)
+        says = caution(way.sync.method for way in self.found.ways)
+        return (says,) if says else ()
 
     def assumed(self) -> list[str]:
         """What was chosen from, what was kept, what counts as a tie."""

@@ -26,10 +26,12 @@ from shardmeter.scenario.override import apply_overrides, placed
 from shardmeter.scenario.parts import Findings, Rows
 from shardmeter.scenario.ranges import Axis, Over, axes
 from shardmeter.scenario.resolve import check_method, read_parts, resolve
+from shardmeter.scenario.sync import ALIASES
 from shardmeter.scenario.tables import KINDS
 from shardmeter.scenario.together import Array, numbers, reason
 from shardmeter.study.sweep.figures import DEFAULT, FIGURES
 from shardmeter.study.sweep.kinds import telling
+from shardmeter.sync import caution
 
 if TYPE_CHECKING:
     from shardmeter.scenario.read import Document
@@ -210,7 +212,22 @@ def space_of(document: Document, rows: Rows, over: Over, columns: Iterable[str] 
     if found:
         raise BadScenario(f"{_problems(len(found))} in what to go over", found)
     assumptions, warnings = _look(made)
-    return changed(made, chunk=_rows_of_a_chunk(made), assumptions=assumptions, warnings=warnings)
+    return changed(
+        made, chunk=_rows_of_a_chunk(made), assumptions=assumptions, warnings=(*warnings, *_of_unlike_methods(made))
+    )
+
+
+def _of_unlike_methods(made: Space) -> tuple[str, ...]:
+    """That methods are compared which do not train the same way."""
+    values = (
+        str(point[at])
+        for axis in made.axes
+        for at, field in enumerate(axis.fields)
+        if field == "plan.sync.method"
+        for point in axis.points
+    )
+    says = caution(ALIASES.get(value, value) for value in values)
+    return (says,) if says else ()
 
 
 def _goes_over_open_plans(made: Space) -> bool:

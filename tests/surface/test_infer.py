@@ -80,8 +80,23 @@ def test_crossover_and_comparison_in_json(run):
         for cell in row["cells"]:
             assert cell["ratio"] == pytest.approx(cell["pipeline_s"] / cell["block_train_s"])
             assert (cell["ratio"] > 1.0) == (cell["output"] > row["output_at"])
-    rtts = [row["rtt_s"] for row in found["crossover"]]
-    assert (rtts[0], rtts[-1]) == (1e-3, 0.3)
+            assert (cell["local_s"] > cell["block_train_s"]) == (cell["output"] > row["local_at"])
+        assert row["local_faster_beyond"] == "block_train"
+    *alike, own = found["crossover"]
+    assert (alike[0]["rtt_s"], alike[-1]["rtt_s"]) == (1e-3, 0.3)
+    assert [row["fleet"] for row in (*alike, own)] == [False] * len(alike) + [True]
+    compared = {row["how"]: row["output_s"] for row in found["compared"]}
+    cell = next(cell for cell in own["cells"] if cell["output"] == found["output"])
+    for how in ("pipeline", "block_train", "local"):
+        assert cell[f"{how}_s"] == pytest.approx(compared[how])
+    assert 0.03 < own["rtt_least_s"] < own["rtt_s"] < own["rtt_most_s"] < 0.1
+
+
+def test_no_crossover_with_a_whole_model_that_fits_nowhere(run):
+    options = ("--model", "llama-3.1-70b", "--gpus", "1xH100-SXM5-80GB", "--crossover")
+    (row,) = json.loads(run(*options, "--format", "json")[1])["crossover"]
+    assert row["local_at"] is row["local_faster_beyond"] is row["cells"][0]["local_s"] is None
+    assert "No island holds the whole model." in run(*options)[1]
 
 
 @pytest.mark.parametrize("options", [(), ("--compare",), ("--crossover",)])

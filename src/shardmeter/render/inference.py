@@ -123,25 +123,41 @@ def _compared(rows: list[dict[str, Any]]) -> Table:
 def _crossover(rows: list[dict[str, Any]], often: str) -> Table:
     outputs = [cell["output"] for cell in rows[0]["cells"]]
     columns = (
-        Column(key="rtt_s", title="round trip", unit="s"),
+        Column(key="rtt", title="round trip"),
         *(Column(key=f"{length:g}", title=f"{length:,.0f}") for length in outputs),
         Column(key="at", title="as fast at", drop=1),
+        Column(key="local", title="as local at"),
     )
     made: tuple[Row, ...] = tuple(
-        {"rtt_s": row["rtt_s"], "at": crossing(row), **{f"{cell['output']:g}": cell["ratio"] for cell in row["cells"]}}
+        {"rtt": "your fleet" if row["fleet"] else cells.text(row["rtt_s"], "s"), "at": crossing(row), "local": crossing(row, "local"),
+         **{f"{cell['output']:g}": cell["ratio"] for cell in row["cells"]}}
         for row in rows
-    )
-    caption = f"Above 1 {often} {'is' if often.startswith('one') else 'are'} faster; who has to pass more often loses about so many times of it."
+    )  # fmt: skip
+    caption = f"Above 1 {often} {'is' if often.startswith('one') else 'are'} faster. "
+    caption += _of_local(rows[0], often) + "".join(_of_fleet(row) for row in rows if row["fleet"])
     return Table(
         title=f"Seconds of the pipeline over those of {often}, by tokens of output", columns=columns, rows=made, caption=caption
     )  # fmt: skip
 
 
-def crossing(row: Mapping[str, Any]) -> str:
-    """Where both ways take as long, in words."""
-    if row["output_at"] is None:
-        return f"nowhere: {row['faster_beyond']} is faster"
-    lengths = [float(f"{row[name]:.3g}") for name in ("output_at", "output_until") if row[name] is not None]
+def _of_local(row: Mapping[str, Any], often: str) -> str:
+    """What the last column means."""
+    if row["local_faster_beyond"] is None:
+        return "No island holds the whole model."
+    return f"As local at: where {often} take{'s' if often.startswith('one') else ''} as long as the whole model on one island."
+
+
+def _of_fleet(row: Mapping[str, Any]) -> str:
+    least, most = (cells.text(row[key], "s") for key in ("rtt_least_s", "rtt_most_s"))
+    return f" Your fleet: round trips of {least}{f' to {most}' if most != least else ''}."
+
+
+def crossing(row: Mapping[str, Any], other: str = "output") -> str | None:
+    """Where a traversal and the pipeline (or `other`: "local") take as long, in words; None where there is no other."""
+    faster = row["faster_beyond" if other == "output" else f"{other}_faster_beyond"]
+    if row[f"{other}_at"] is None:
+        return faster and f"nowhere: {faster} is faster"
+    lengths = [float(f"{row[name]:.3g}") for name in (f"{other}_at", f"{other}_until") if row[name] is not None]
     return f"{' and '.join(f'{length:,.10g}' for length in lengths)} tokens"
 
 
@@ -154,7 +170,7 @@ def _flat(answer: Answer) -> tuple[Row, ...]:
     """CSV: a row a cell of the crossover, or a way, or a host, whichever was asked for last."""
     if answer["crossover"]:
         return tuple(
-            {"rtt_s": row["rtt_s"], "output_at": row["output_at"], "output_until": row["output_until"], **cell}
+            {**{key: value for key, value in row.items() if key != "cells"}, **cell}
             for row in answer["crossover"]
             for cell in row["cells"]
         )

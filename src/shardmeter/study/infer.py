@@ -137,8 +137,8 @@ def _factors(term: Term) -> tuple[float, float]:
 def infer(
     scenario: Scenario, asked: Serving, *, compare: bool = False, crossover: bool = False, eager: bool = False
 ) -> Inference:
-    """Serve the model of a resolved scenario over its islands. `compare`: in all ways; `crossover`: where a pipeline and one
-    traversal of blocks take as long; `eager`: every kernel is launched by the host, as in training.
+    """Serve the model of a resolved scenario over its islands. `compare`: in all ways; `crossover`: where one traversal of
+    blocks takes as long as a pipeline, and as a whole model on one island; `eager`: every kernel is launched by the host, as in training.
 
     Raises BadScenario with everything that is wrong, UnknownName for a way that is none."""
     scenario = put_together(scenario)

@@ -7,6 +7,7 @@ import importlib.util
 import io
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -68,7 +69,8 @@ def test_the_keys(run, how):
         assert host["memory_gib"] == pytest.approx(sum(term["gib"] for term in host["memory_terms"]))
         assert host["fits"] == (host["memory_gib"] <= host["limit_gib"])
     for name, bounds in found["intervals"].items():
-        assert name == "level" or bounds[0] < found[name] < bounds[1]
+        assert name == "level" or (bounds is found[name] is None) or bounds[0] < found[name] < bounds[1]
+    assert (found["latency_per_token_s"] is None) == (how == "block_train")
 
 
 def test_crossover_and_comparison_in_json(run):
@@ -90,6 +92,14 @@ def test_crossover_and_comparison_in_json(run):
     for how in ("pipeline", "block_train", "local"):
         assert cell[f"{how}_s"] == pytest.approx(compared[how])
     assert 0.03 < own["rtt_least_s"] < own["rtt_s"] < own["rtt_most_s"] < 0.1
+
+
+def test_the_page_says_at_which_batch_ways_are_compared_and_what_comes_at_once(run):
+    _, out, _ = run(EXAMPLE, "--compare", "--how", "block_train")
+    assert "All at --batch 1: one sequence a pass; --batch 64 compares throughput." in out
+    assert re.search(r"^  block_train +\d+ ms +– ", out, re.MULTILINE)
+    assert re.search(r"^  each further token +– +all tokens come at once", out, re.MULTILINE)
+    assert "All at --batch 64." in run(EXAMPLE, "--compare", "--batch", "64")[1]
 
 
 def test_no_crossover_with_a_whole_model_that_fits_nowhere(run):

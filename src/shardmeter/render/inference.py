@@ -29,7 +29,7 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
     notes = answer["warnings"] if short else answer["assumptions"]
     sections: list[Section] = [_figures(answer), _hosts(answer), _ledger(answer)]
     if answer["compared"]:
-        sections.append(_compared(answer["compared"]))
+        sections.append(_compared(answer["compared"], answer["batch"]))
     if answer["crossover"]:
         sections.append(_crossover(answer["crossover"], passes(answer)))
     sections.append(Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)))
@@ -51,6 +51,8 @@ def _figures(answer: Answer) -> Facts:
     bounds, level = answer["intervals"], answer["intervals"]["level"]
 
     def note(key: str, unit: str) -> str:
+        if bounds[key] is None:
+            return "all tokens come at once"
         low, high = bounds[key]
         return f"{100 * level:.0f} % between {cells.text(low, unit)} and {cells.text(high, unit)}"
 
@@ -103,7 +105,7 @@ def _ledger(answer: Answer) -> Table:
     return Table(title="Where an answer's time goes", columns=columns, rows=tuple(answer["ledger"]), total=total)
 
 
-def _compared(rows: list[dict[str, Any]]) -> Table:
+def _compared(rows: list[dict[str, Any]], batch: float) -> Table:
     columns = (
         Column(key="how", title="way"),
         Column(key="first_token_s", title="first token", unit="s"),
@@ -117,7 +119,10 @@ def _compared(rows: list[dict[str, Any]]) -> Table:
     told: tuple[Row, ...] = tuple(
         {**row, "said": row["why"] or ("" if row["fits"] else "does not fit")} for row in rows
     )
-    return Table(title="Ways to serve", columns=columns, rows=told)
+    caption = (
+        f"All at --batch {batch:g}{': one sequence a pass; --batch 64 compares throughput' if batch == 1.0 else ''}."
+    )
+    return Table(title="Ways to serve", columns=columns, rows=told, caption=caption)
 
 
 def _crossover(rows: list[dict[str, Any]], often: str) -> Table:

@@ -109,7 +109,7 @@ class Inference:
 def figures(one: Served, asked: Serving) -> dict[str, Any]:
     """The figures of one way."""
     return {
-        "latency_per_token_s": _number(one.token_time),
+        "latency_per_token_s": None if one.token_time is None else _number(one.token_time),
         "first_token_s": _number(one.first_time),
         "output_s": _number(one.output_time),
         "tokens_per_s": _number(asked.output / one.output_time),
@@ -119,10 +119,10 @@ def figures(one: Served, asked: Serving) -> dict[str, Any]:
 
 
 def intervals(one: Served, asked: Serving) -> dict[str, Any]:
-    """[low, high] of the figures: hosts and lines each at the fast or slow end together."""
+    """[low, high] of the figures, None for one that is none: hosts and lines each at the fast or slow end together."""
     found: dict[str, Any] = {"level": LEVEL}
     for name, terms in (("latency_per_token_s", one.token), ("first_token_s", one.first), ("output_s", one.terms)):
-        found[name] = [sum(_number(t.seconds) * _factors(t)[end] for t in terms) for end in (0, 1)]
+        found[name] = terms and [sum(_number(t.seconds) * _factors(t)[end] for t in terms) for end in (0, 1)]
     found["tokens_per_s"] = [_number(asked.output) / seconds for seconds in reversed(found["output_s"])]
     low, high = HOSTS if not one.busiest.startswith("line") else ACROSS
     rate = _number(one.flight_rate)

@@ -17,20 +17,20 @@ PACES = {
 }
 
 
-def sections(answer: Answer) -> tuple[Section, ...]:
-    """The round and the islands; nothing for one island."""
+def sections(answer: Answer, interval: str = "") -> tuple[Section, ...]:
+    """The round, with its interval in words, and the islands; nothing for one island."""
     sync = answer.get("sync")
     if not sync:
         return ()
     crossings = [one for one in sync["crossings"] if one["bytes"]]
-    return (_round(sync), *([_crossings(crossings)] if crossings else []), _islands(answer["islands"], sync))
+    return (_round(sync, interval), *([_crossings(crossings)] if crossings else []), _islands(answer["islands"], sync))
 
 
-def _round(sync: Answer) -> Facts:
+def _round(sync: Answer, interval: str) -> Facts:
     steps = sync["period_steps"]
     facts = [
         Fact(label="method", value=sync["method"], note=PACES[sync["pace"]]),
-        Fact(label="round", value=sync["round_s"], unit="s", note=_steps(steps, "inner step")),
+        Fact(label="round", value=sync["round_s"], unit="s", note="; ".join(said for said in (_steps(steps, "inner step"), interval) if said)),
         Fact(label="waits for messages", value=sync["exposed_s"], unit="s", note=_hidden(sync)),
         Fact(label="outer update", value=sync["update_s"] or None, unit="s"),
         Fact(label="time in inner steps", value=sync["utilization"], unit="%"),

@@ -52,9 +52,9 @@ def _draw(figure: Any, answer: Mapping[str, Any]) -> None:
     for down, output in enumerate(outputs):
         for across, rtt in enumerate(rtts):
             share = abs(ratio[down, across]) / most
-            line = rows[across]["output_at"] or 0.0
+            crossed = any(output < (rows[across][name] or 0.0) < 2.0 * output for name, *_ in LINES)
             axes.text(
-                rtt, output / LIFT if output < line < 2.0 * output else output * LIFT, f"{2.0 ** ratio[down, across]:.3g}×", ha="center", va="center", fontsize=9,
+                rtt, output / LIFT if crossed else output * LIFT, f"{2.0 ** ratio[down, across]:.3g}×", ha="center", va="center", fontsize=9,
                 color="white" if share > 0.55 else "black", zorder=4,
             )  # fmt: skip
     _crossing(axes, rows, rtts)

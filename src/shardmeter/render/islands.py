@@ -36,7 +36,7 @@ def _round(sync: Answer, interval: str) -> Facts:
         Fact(label="time in inner steps", value=sync["utilization"], unit="%"),
         Fact(label="sent a round, all islands", value=sync["sent_bytes"], unit="B"),
         Fact(label="the optimizer sees", value=_model(sync), note=_seen(sync)),
-        Fact(label="loss", value=loss_text(sync["loss_effect"]), note=_known(sync["loss_effect"])),
+        Fact(label="loss", value=loss_text(sync["loss_effect"]), note=known_text(sync["loss_effect"])),
     ]  # fmt: skip
     return Facts(title="The round", facts=tuple(fact for fact in facts if fact.value is not None))
 
@@ -69,8 +69,8 @@ def loss_text(effect: Answer | None) -> str | None:
     return ", ".join(said) or ("not known" if factor is None and nats is None else "as every step")
 
 
-def _known(effect: Answer | None) -> str:
-    """How much of it is known."""
+def known_text(effect: Answer | None) -> str:
+    """How much of an effect on the loss is known."""
     return "" if effect is None else f"{effect['basis']}: {effect['text']}"
 
 

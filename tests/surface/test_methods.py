@@ -94,3 +94,28 @@ def test_a_sweep_on_one_island_holds_every_value_to_the_method(sync, field, valu
     assert [row["status"].startswith(("ok", "fits")) for row in rows] == legal
     for row, value in zip(rows, values, strict=True):
         assert row["status"] == "ok" or f"{field} = {value}" in row["status"] or f"{value} blocks" in row["status"]
+
+
+@pytest.mark.parametrize("said", [None, "adamw"])
+def test_a_method_that_brings_its_own_optimizer_is_charged_for_it_unless_another_is_named(said):
+    def asked(method):
+        return shardmeter.predict(
+            {
+                "model": "llama-3.2-1b",
+                "fleet": {
+                    "islands": [{"name": "a", "gpus": "8xH100-SXM5-80GB", "count": 2}],
+                    "wan": {"default": {"bandwidth": "1 Gbit/s", "rtt": "30 ms"}},
+                },
+                "plan": {"sync": {"method": method}, **({"optimizer": said} if said else {})},
+                "run": {"seq_len": 2048, "global_batch": 16},
+            }
+        ).to_dict()
+
+    def state(answer):
+        return next(term["gib"] for term in answer["memory"]["terms"] if term["term"] == "optimizer state")
+
+    demo, usual = asked("demo"), asked("every_step")
+    taken = any(text.startswith("optimizer sgd (of demo") for text in demo["assumptions"])
+    assert taken == (said is None)
+    moments = 8 * usual["model"]["parameters"] / 8 / 2**30
+    assert state(usual) - state(demo) == pytest.approx(0.0 if said else moments / 2)

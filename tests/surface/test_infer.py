@@ -263,3 +263,13 @@ def test_a_picture(run, tmp_path, kind, begins):
     assert run(EXAMPLE, "--plot", str(file))[0] == 0
     assert file.read_bytes().startswith(begins)
     assert run(EXAMPLE, "--plot", str(tmp_path / "nowhere" / f"crossover.{kind}"))[0] == 2
+
+
+def test_equal_homes_stand_in_one_line(run):
+    code, out, _ = run("examples/home-workers.yaml", "--how", "local")
+    assert code == 0
+    assert re.search(r"^  home-1 … home-30 +30 of 1 × RTX 4090 ", out, re.MULTILINE)
+    assert "divide the heads): 1 on home-1 … home-30\n" in out
+    assert "home-7" not in out
+    rows = list(csv.DictReader(io.StringIO(run("examples/home-workers.yaml", "--how", "local", "--format", "csv")[1])))
+    assert len(rows) == 30

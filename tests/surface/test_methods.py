@@ -119,3 +119,14 @@ def test_a_method_that_brings_its_own_optimizer_is_charged_for_it_unless_another
     assert taken == (said is None)
     moments = 8 * usual["model"]["parameters"] / 8 / 2**30
     assert state(usual) - state(demo) == pytest.approx(0.0 if said else moments / 2)
+
+
+@pytest.mark.parametrize(("method", "parts"), [("block_train", 3), ("diloco", 1)])
+def test_the_page_says_how_tokens_of_blocks_add_up(method, parts):
+    sync = {"method": method, **({"blocks": parts} if parts > 1 else {})}
+    found = shardmeter.predict(asked(HOMES, **sync))
+    answer = found.to_dict()
+    assert answer["sync"]["parts"] == parts
+    assert sum(one["tokens_per_s"] for one in answer["islands"]) == pytest.approx(parts * answer["tokens_per_s"])
+    said = f"Each of the {parts} blocks sees every token"
+    assert (said in str(found)) == (parts > 1)

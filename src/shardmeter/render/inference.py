@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from shardmeter.core.alike import kinds, span
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 from shardmeter.render.heading import islands_of
@@ -76,9 +77,10 @@ def _figures(answer: Answer) -> Facts:
 def _hosts(answer: Answer) -> Table:
     pieces = [name for name in PIECES if any(host[name] for host in answer["hosts"])]
     rows: list[Row] = [
-        {**host, "held": f"{host['accelerators']:g} × {host['accelerator']}", "of_limit": host["memory_gib"] / host["limit_gib"],
+        {**host, "name": span([one["name"] for one in group]), "of_limit": host["memory_gib"] / host["limit_gib"],
+         "held": f"{f'{len(group)} of ' if len(group) > 1 else ''}{host['accelerators']:g} × {host['accelerator']}",
          "verdict": "" if host["fits"] else "does not fit"}
-        for host in answer["hosts"]
+        for group in kinds(answer["hosts"], _figures_of) for host in group[:1]
     ]  # fmt: skip
     columns = (
         Column(key="name", title="host"),
@@ -91,6 +93,11 @@ def _hosts(answer: Answer) -> Table:
         Column(key="verdict", title=""),
     )
     return Table(title="Hosts (memory of the fullest accelerator)", columns=columns, rows=tuple(rows))
+
+
+def _figures_of(host: Answer) -> tuple[Any, ...]:
+    """What hosts of one line have in common."""
+    return tuple(value for key, value in host.items() if key not in ("name", "memory_terms"))
 
 
 def _ledger(answer: Answer) -> Table:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shardmeter.core.alike import kinds, span
 from shardmeter.core.errors import BadScenario, UnknownName, Violation, shown
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB, Number
@@ -315,10 +316,9 @@ OF_TRAINING = (
 def _assumed(one: Inference) -> list[str]:
     asked, scenario = one.asked, one.scenario
     found = [text for text in scenario.assumptions if not any(word in text for word in OF_TRAINING)]
-    degrees = dict.fromkeys(f"{s.plan.tp:g} on {s.island.name}" for s in one.servers)
-    found.append(
-        f"accelerators of one copy (the plan's tp, else as many of a node as divide the heads): {', '.join(degrees)}"
-    )
+    alike = kinds(one.servers, lambda s: (s.plan.tp, s.island.accelerator.name))
+    degrees = "; ".join(f"{own[0].plan.tp:g} on {span([s.island.name for s in own])}" for own in alike)
+    found.append(f"accelerators of one copy (the plan's tp, else as many of a node as divide the heads): {degrees}")
     found.append(f"weights and activations in {recipe(one.servers[0].plan.precision).base}, no gradients, no optimizer")
     if not one.eager:
         found.append(

@@ -44,7 +44,7 @@ def test_crossover_of_the_example():
 def test_prompts_and_traversals(row):
     prompt, traversals = (int(cell.replace(",", "")) for cell in row[:2])
     found = shardmeter.infer(EXAMPLE, prompt=prompt, traversals=traversals, crossover=True).to_dict()["crossover"]
-    lengths = {line["rtt_s"]: crossing(line).removesuffix(" tokens") for line in found}
+    lengths = {line["rtt_s"]: str(crossing(line)).removesuffix(" tokens") for line in found}
     assert row[2:] == [lengths[rtt] for rtt in (1e-3, 10e-3, 100e-3)]
 
 

@@ -182,3 +182,55 @@ def test_a_reference_has_layers_of_its_own():
     counts = {(step.term == "reference model", step.block): step.pieces for step in found.steps}
     assert counts[True, "layer"] == 16
     assert counts[False, "layer"] == 32
+
+
+HOMES = {
+    "model": "qwen2.5-0.5b", "run": {"seq_len": 512, "global_batch": 8},
+    "fleet": {"islands": [{"name": "home", "gpus": "1xRTX 4090", "count": 4}], "wan": {"default": {"preset": "home-cable"}}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def homes(tmp_path):
+    """A file with four homes under a method, with what else its `sync` says."""
+
+    def written(**sync):
+        file = tmp_path / "homes.yaml"
+        file.write_text(json.dumps({**HOMES, "plan": {"sharding": "none", "sync": sync}}), encoding="utf-8")
+        return str(file)
+
+    return written
+
+
+def test_the_loss_of_a_method_has_its_formula_its_source_and_its_basis(capsys, homes):
+    assert main(["explain", homes(method="diloco", sync_every=30), "--term", "loss", "--format", "json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    (call,) = data["steps"]
+    assert call["formula"] == "loss_growth"
+    assert call["value"] == pytest.approx(4.0**0.0116)
+    assert data["sync"]["loss_effect"]["factor"] == call["value"]
+    assert set(data["citations"]) == {"charles2025"}
+    main(["explain", homes(method="diloco", sync_every=30), "--term", "loss"])
+    assert "published: loss × M^0.0116" in capsys.readouterr().out
+
+
+def test_of_a_loss_that_no_formula_gives_the_page_says_what_is_known(capsys, homes):
+    assert main(["explain", homes(method="mezo"), "--term", "loss"]) == 0
+    out = capsys.readouterr().out
+    assert "no formula" in out
+    assert "How it learns" in out
+    assert "Sources" in out
+
+
+def test_the_variance_of_a_gradient_has_its_formula(capsys, homes):
+    assert main(["explain", homes(method="mezo"), "--term", "variance", "--format", "json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    (call,) = data["steps"]
+    assert call["formula"] == "spsa_variance"
+    assert call["value"] == data["zero_order"]["variance"]
+
+
+def test_a_term_without_seconds_or_formulas_is_no_empty_page(capsys, homes):
+    assert main(["explain", homes(method="soma"), "--term", "losses of the probes"]) == 2
+    assert "takes no time in this run" in capsys.readouterr().err
+    assert main(["explain", *QUESTION, "--term", "loss"]) == 2

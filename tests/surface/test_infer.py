@@ -7,6 +7,7 @@ import importlib.util
 import io
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -68,7 +69,8 @@ def test_the_keys(run, how):
         assert host["memory_gib"] == pytest.approx(sum(term["gib"] for term in host["memory_terms"]))
         assert host["fits"] == (host["memory_gib"] <= host["limit_gib"])
     for name, bounds in found["intervals"].items():
-        assert name == "level" or bounds[0] < found[name] < bounds[1]
+        assert name == "level" or (bounds is found[name] is None) or bounds[0] < found[name] < bounds[1]
+    assert (found["latency_per_token_s"] is None) == (how == "block_train")
 
 
 def test_crossover_and_comparison_in_json(run):
@@ -80,8 +82,31 @@ def test_crossover_and_comparison_in_json(run):
         for cell in row["cells"]:
             assert cell["ratio"] == pytest.approx(cell["pipeline_s"] / cell["block_train_s"])
             assert (cell["ratio"] > 1.0) == (cell["output"] > row["output_at"])
-    rtts = [row["rtt_s"] for row in found["crossover"]]
-    assert (rtts[0], rtts[-1]) == (1e-3, 0.3)
+            assert (cell["local_s"] > cell["block_train_s"]) == (cell["output"] > row["local_at"])
+        assert row["local_faster_beyond"] == "block_train"
+    *alike, own = found["crossover"]
+    assert (alike[0]["rtt_s"], alike[-1]["rtt_s"]) == (1e-3, 0.3)
+    assert [row["fleet"] for row in (*alike, own)] == [False] * len(alike) + [True]
+    compared = {row["how"]: row["output_s"] for row in found["compared"]}
+    cell = next(cell for cell in own["cells"] if cell["output"] == found["output"])
+    for how in ("pipeline", "block_train", "local"):
+        assert cell[f"{how}_s"] == pytest.approx(compared[how])
+    assert 0.03 < own["rtt_least_s"] < own["rtt_s"] < own["rtt_most_s"] < 0.1
+
+
+def test_the_page_says_at_which_batch_ways_are_compared_and_what_comes_at_once(run):
+    _, out, _ = run(EXAMPLE, "--compare", "--how", "block_train")
+    assert "All at --batch 1: one sequence a pass; --batch 64 compares throughput." in out
+    assert re.search(r"^  block_train +\d+ ms +– ", out, re.MULTILINE)
+    assert re.search(r"^  each further token +– +all tokens come at once", out, re.MULTILINE)
+    assert "All at --batch 64." in run(EXAMPLE, "--compare", "--batch", "64")[1]
+
+
+def test_no_crossover_with_a_whole_model_that_fits_nowhere(run):
+    options = ("--model", "llama-3.1-70b", "--gpus", "1xH100-SXM5-80GB", "--crossover")
+    (row,) = json.loads(run(*options, "--format", "json")[1])["crossover"]
+    assert row["local_at"] is row["local_faster_beyond"] is row["cells"][0]["local_s"] is None
+    assert "No island holds the whole model." in run(*options)[1]
 
 
 @pytest.mark.parametrize("options", [(), ("--compare",), ("--crossover",)])
@@ -238,3 +263,13 @@ def test_a_picture(run, tmp_path, kind, begins):
     assert run(EXAMPLE, "--plot", str(file))[0] == 0
     assert file.read_bytes().startswith(begins)
     assert run(EXAMPLE, "--plot", str(tmp_path / "nowhere" / f"crossover.{kind}"))[0] == 2
+
+
+def test_equal_homes_stand_in_one_line(run):
+    code, out, _ = run("examples/home-workers.yaml", "--how", "local")
+    assert code == 0
+    assert re.search(r"^  home-1 … home-30 +30 of 1 × RTX 4090 ", out, re.MULTILINE)
+    assert "divide the heads): 1 on home-1 … home-30\n" in out
+    assert "home-7" not in out
+    rows = list(csv.DictReader(io.StringIO(run("examples/home-workers.yaml", "--how", "local", "--format", "csv")[1])))
+    assert len(rows) == 30

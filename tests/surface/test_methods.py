@@ -110,3 +110,39 @@ def test_a_sweep_over_methods_that_teach_something_else_says_so(capsys, tmp_path
     assert "branch_train_merge, mezo do not train one model by backpropagation" in capsys.readouterr().err
     assert main(["sweep", str(path), "--over", "plan.sync.method=diloco,local_sgd", "--columns", "tokens_per_s"]) == 0
     assert "backpropagation" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("said", [None, "adamw"])
+def test_a_method_that_brings_its_own_optimizer_is_charged_for_it_unless_another_is_named(said):
+    def asked(method):
+        return shardmeter.predict(
+            {
+                "model": "llama-3.2-1b",
+                "fleet": {
+                    "islands": [{"name": "a", "gpus": "8xH100-SXM5-80GB", "count": 2}],
+                    "wan": {"default": {"bandwidth": "1 Gbit/s", "rtt": "30 ms"}},
+                },
+                "plan": {"sync": {"method": method}, **({"optimizer": said} if said else {})},
+                "run": {"seq_len": 2048, "global_batch": 16},
+            }
+        ).to_dict()
+
+    def state(answer):
+        return next(term["gib"] for term in answer["memory"]["terms"] if term["term"] == "optimizer state")
+
+    demo, usual = asked("demo"), asked("every_step")
+    taken = any(text.startswith("optimizer sgd (of demo") for text in demo["assumptions"])
+    assert taken == (said is None)
+    moments = 8 * usual["model"]["parameters"] / 8 / 2**30
+    assert state(usual) - state(demo) == pytest.approx(0.0 if said else moments / 2)
+
+
+@pytest.mark.parametrize(("method", "parts"), [("block_train", 3), ("diloco", 1)])
+def test_the_page_says_how_tokens_of_blocks_add_up(method, parts):
+    sync = {"method": method, **({"blocks": parts} if parts > 1 else {})}
+    found = shardmeter.predict(asked(HOMES, **sync))
+    answer = found.to_dict()
+    assert answer["sync"]["parts"] == parts
+    assert sum(one["tokens_per_s"] for one in answer["islands"]) == pytest.approx(parts * answer["tokens_per_s"])
+    said = f"Each of the {parts} blocks sees every token"
+    assert (said in str(found)) == (parts > 1)

@@ -33,6 +33,32 @@ def test_low_and_high_stand_around_the_prediction():
     assert 0 <= data["fits_probability"] <= 1
 
 
+FLEET = {
+    "model": "llama-3.1-8b", "stack": "titan-compile", "run": {"seq_len": 4096, "global_batch": 64, "steps": 1000},
+    "fleet": {"islands": [{"name": name, "gpus": f"8x{gpu}"} for name, gpu in (("new", "H100-SXM5-80GB"), ("old", "A100-SXM4-80GB"))],
+              "wan": {"default": {"bandwidth": "10 Gbit/s", "rtt": "40 ms"}}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["every_step", "diloco", "async_local_sgd", "soma", "branch_train_merge"])
+def test_rounds_and_runs_have_intervals_with_a_common_step_and_without(method):
+    sync = {"method": method, **({"perturbations": 1} if method == "soma" else {})}
+    data = shardmeter.predict({**FLEET, "plan": {"sharding": "fsdp", "sync": sync}}).to_dict()
+    intervals = data["intervals"]
+    assert (intervals["step_time_s"] is None) == (data["step_time_s"] is None) == (data["sync"]["pace"] == "own")
+    for key, value in (("round_s", data["sync"]["round_s"]), ("wall_clock_s", data["run"]["wall_clock_s"])):
+        low, high = intervals[key]
+        assert low < value < high
+    assert high / low == pytest.approx(intervals["tokens_per_s"][1] / intervals["tokens_per_s"][0])
+    lines = [line for line in terminal.text(prediction.document(data)).splitlines() if "90 %" in line]
+    for label in ("round", "wall clock"):
+        assert any(line.strip().startswith(label) for line in lines)
+
+
+def test_no_round_without_islands_and_no_wall_clock_of_a_run_that_was_not_asked():
+    assert answer()["intervals"]["round_s"] is answer()["intervals"]["wall_clock_s"] is None
+
+
 def test_a_stack_with_other_numbers_counts_as_not_fitted():
     fitted, changed_one = answer(), answer(overrides=["stack.launch_overhead=6 us"])
     assert width(changed_one) > width(fitted)

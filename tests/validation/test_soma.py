@@ -122,6 +122,8 @@ def test_what_is_predicted_of_it() -> None:
 def test_what_an_update_computes() -> None:
     forward = 2.0 * (float(dimension(sized(CATALOG.model(MODELS[256]), 1.0), Plan())) - 192.0)
     assert forward == 81_920.0
+    counted = update(256, "compiled", 128).model_flops / (2.0 * 64.0 * 64.0 * 1024.0)
+    assert counted == forward - 2.0 * 256.0 * 32.0 == 65_536.0
     one = float(run_operations(STEPS, 64.0, 64.0, 1.0, forward, 1.0))
     says(
         f"{one / 1e9:.0f} GFLOP", f"{one / MEAN / 1e12:.2f} TFLOP/s", f"{one / MEAN / 104.8e12:.1%}".replace("%", " %")

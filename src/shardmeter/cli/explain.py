@@ -31,7 +31,8 @@ Exit code 1 when the plan does not fit, as `predict` has it."""
     "--term",
     metavar="TEXT",
     default="",
-    help="Only one term of the ledger or of memory, or the formulas that have TEXT in their name or arguments.",
+    help="Only one term of the ledger or of memory, what is known of the loss or the variance of the gradient, or the formulas that have "
+    "TEXT in their name or arguments.",
 )
 def explain(term: str, **asked: Any) -> int:
     """Show how the prediction for SCENARIO comes about: each formula call, its numbers and its source."""
@@ -59,10 +60,16 @@ def _page(found: Explanation, answer: dict[str, Any], term: str) -> Document:
         "" if labels else term,
         terms=[row for row in found.terms() if not term or row["term"] in labels],
         memory=[row for row in found.memory() if row["term"] in labels],
+        learning=[name for name in found.learning() if not term or name in labels],
         sources=citations(),
     )
-    if not labels and not page.flat:
-        terms = ", ".join(row["term"] for row in (*found.terms(), *found.memory()))
+    if not page.flat and not page.sections:
+        if labels:
+            raise ShardMeterError(
+                f"{', '.join(labels)}: takes no time in this run, so that no formula is behind it; `shardmeter explain` without "
+                f"--term shows what does"
+            )
+        terms = ", ".join([*(row["term"] for row in (*found.terms(), *found.memory())), *found.learning()])
         names = ", ".join(sorted({step.formula for step in found.steps}))
         raise ShardMeterError(f"nothing of this run is called {term!r}; the terms are: {terms}; the formulas: {names}")
     return page

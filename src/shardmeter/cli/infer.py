@@ -62,7 +62,8 @@ as divide the heads). Exit code 1 when a host's part does not fit into memory; t
 @click.option(
     "--crossover",
     is_flag=True,
-    help="From which output length one traversal beats the pipeline, for round trips of 1 to 300 ms.",
+    help="From which output length one traversal beats the pipeline and the whole model on one island, for round trips of 1 to 300 ms "
+    "and those of the fleet.",
 )
 @click.option("--plot", metavar="FILE", help="Draw that as a .png or .svg (needs matplotlib).")
 def infer(**asked: Any) -> int:

@@ -54,7 +54,9 @@ at ui.perfetto.dev or in chrome://tracing. Whether the plan fits into memory is 
 def trace(out: str | None, svg: str | None, island: str | None, ranks: str | None, **asked: Any) -> int:
     """Run the step of SCENARIO task by task: every layer, collective and send of one GPU per pipeline stage.
 
-    Of several islands, rounds are run: inner steps, messages between islands, and who waits for whom."""
+    Of several islands, rounds are run: inner steps, messages between islands, and who waits for whom. Only methods by which all islands
+    wait for the slowest have a round to draw; of the others (block_train, decoupled_diloco, async_local_sgd, soma, branch_train_merge)
+    --island draws an inner step."""
     straggle = asked.pop("straggle")
     if straggle is not None and not math.isfinite(straggle):
         raise ShardMeterError(f"--straggle {straggle}: say a share from 0 to 1, as in 0.05")

@@ -41,6 +41,8 @@ from shardmeter.strategies.precision import WIDTH
 from shardmeter.sync import effect, round_of
 
 CROSSING, GRADIENTS, UPDATE = "outer synchronisation", "gradients across islands", "outer update"
+LOSS = "loss"
+"""Under which formulas of a method's effect on the loss are traced: no term of the ledger."""
 
 
 @record
@@ -107,7 +109,9 @@ def joined(model: Model, parts: Sequence[Part], wan: Wan | None, plan: Plan) -> 
     told = replica(model, [part.plan for part in parts], inner[0], cells)
     asked = round_of(told, plan.sync)
     held = tuple(changed(part, estimate=with_outer_state(part.estimate, asked)) for part in parts)
-    return changed(_joined(held, asked, wan, plan), inner=inner, effect=effect(told, plan.sync))
+    with under(LOSS):
+        known = effect(told, plan.sync)
+    return changed(_joined(held, asked, wan, plan), inner=inner, effect=known)
 
 
 def alone(island: Island, plan: Plan, run: Run, estimate: Estimate) -> Whole:

@@ -13,6 +13,11 @@ from shardmeter.render.inference import passes
 SIZE, DOTS = (8.0, 5.2), 100
 """Inches, and dots an inch: 800 px wide."""
 LINE = "#000000"
+LINES = (
+    ("output_at", "both take as long", "-"), ("output_until", None, "-"),
+    ("local_at", "as long as a whole model on one island", "--"), ("local_until", None, "--"),
+)  # fmt: skip
+"""Lengths that are drawn over the round trips: key, legend, how."""
 LIFT = 1.35
 """Numbers stand above the middle of their cells, or as far below it where the line runs through the upper half."""
 COLOURS = "PuOr"
@@ -36,7 +41,7 @@ def _draw(figure: Any, answer: Mapping[str, Any]) -> None:
     from matplotlib.colors import TwoSlopeNorm
     from matplotlib.ticker import FuncFormatter
 
-    rows = answer["crossover"]
+    rows = [row for row in answer["crossover"] if not row["fleet"]]
     rtts = np.array([max(row["rtt_s"], 1e-4) * 1e3 for row in rows])
     outputs = np.array([cell["output"] for cell in rows[0]["cells"]])
     ratio = np.log2([[cell["ratio"] for cell in row["cells"]] for row in rows]).T
@@ -47,9 +52,9 @@ def _draw(figure: Any, answer: Mapping[str, Any]) -> None:
     for down, output in enumerate(outputs):
         for across, rtt in enumerate(rtts):
             share = abs(ratio[down, across]) / most
-            line = rows[across]["output_at"] or 0.0
+            crossed = any(output < (rows[across][name] or 0.0) < 2.0 * output for name, *_ in LINES)
             axes.text(
-                rtt, output / LIFT if output < line < 2.0 * output else output * LIFT, f"{2.0 ** ratio[down, across]:.3g}×", ha="center", va="center", fontsize=9,
+                rtt, output / LIFT if crossed else output * LIFT, f"{2.0 ** ratio[down, across]:.3g}×", ha="center", va="center", fontsize=9,
                 color="white" if share > 0.55 else "black", zorder=4,
             )  # fmt: skip
     _crossing(axes, rows, rtts)
@@ -67,20 +72,21 @@ def _draw(figure: Any, answer: Mapping[str, Any]) -> None:
 
 
 def _crossing(axes: Any, rows: Any, rtts: Any) -> None:
-    """The lines on which both take as long, or a sentence where there is none."""
+    """The lines on which two ways take as long; a sentence where traversals and the pipeline never do."""
     from matplotlib.patheffects import withStroke
 
     if all(row["output_at"] is None for row in rows):
         axes.annotate(
             f"no crossing: {rows[0]['faster_beyond']} is faster everywhere", (0.02, 0.02), xycoords="axes fraction"
         )
-        return
     halo, ends = [withStroke(linewidth=4.0, foreground="white")], axes.get_ylim()
-    for name, label in (("output_at", "both take as long"), ("output_until", None)):
+    for name, label, style in LINES:
         at = np.array([np.nan if row[name] is None else row[name] for row in rows], dtype=float)
-        axes.plot(rtts, at, color=LINE, linewidth=2.0, path_effects=halo, label=label)
+        drawn = label if np.any(np.isfinite(at)) else None
+        axes.plot(rtts, at, style, color=LINE, linewidth=2.0, path_effects=halo, label=drawn)
     axes.set_ylim(ends)
-    axes.figure.legend(loc="outside lower right", fontsize=9, frameon=False)
+    if any(row[name] is not None for row in rows for name, *_ in LINES):
+        axes.figure.legend(loc="outside lower right", fontsize=9, frameon=False)
 
 
 def _edges(centres: Any) -> Any:

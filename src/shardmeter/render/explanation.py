@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.formula import REGISTRY, Step
+from shardmeter.core.record import changed
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.islands import known_text, loss_text
 
 COUNT = (
     "count: micro-batches of a step, or 1 for what a step has once; a call below that prices one layer says of how many"
@@ -25,21 +27,24 @@ def document(
     *,
     terms: Sequence[Row] = (),
     memory: Sequence[Row] = (),
+    learning: Sequence[str] = (),
     sources: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Document:
     """The trace of a run; `term` keeps the formulas whose name or arguments hold that text.
 
-    `terms` (of the ledger) and `memory` (terms) head the page, `sources` says what the citations in it stand for."""
+    `terms` (of the ledger), `memory` (terms) and what is known of the `learning` (loss, gradient variance) head the page, `sources` says what the citations in it stand for."""
     kept = [call for call in fold(steps) if not term or matches(call, term)]
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for call in kept:
         groups.setdefault(call["formula"], []).append(call)
     alone = len({call["term"] for call in kept} - {""}) == 1
-    cited = {call["cite"]: dict((sources or {}).get(call["cite"], {})) for call in kept}
-    heads: list[Section] = [page for page in (_terms(terms), _memory(memory)) if page is not None]
+    known = [fact for name, fact in _known(answer).items() if name in learning]
+    keys = [*(call["cite"] for call in kept), *(source for _, source in known if source)]
+    cited = {key: dict((sources or {}).get(key, {})) for key in keys}
+    heads: list[Section] = [page for page in (_terms(terms), _memory(memory), _learning(known)) if page is not None]
     return Document(
         title=title,
-        verdict=f"{sum(call['times'] for call in kept)} calls of {len(groups)} formulas",
+        verdict=f"{sum(call['times'] for call in kept)} calls of {len(groups)} formulas" if kept else "no formula",
         sections=(
             *heads,
             *(
@@ -84,6 +89,29 @@ def _memory(rows: Sequence[Row]) -> Table | None:
         ),
         rows=tuple(rows),
     )
+
+
+def _known(answer: Mapping[str, Any]) -> dict[str, tuple[Fact, str]]:
+    """What is known of how a method learns, by name, each with its source."""
+    found: dict[str, tuple[Fact, str]] = {}
+    probes, effect = answer.get("zero_order"), (answer.get("sync") or {}).get("loss_effect")
+    if effect:
+        found["loss"] = (
+            Fact(label="loss", value=loss_text(effect) or "as every step", note=known_text(effect)),
+            effect["source"] or "",
+        )
+    elif probes:
+        said = f"{probes['loss_basis']}: {probes['loss_text']}"
+        found["loss"] = Fact(label="loss", value="not known", note=said), probes["source"] or ""
+    if probes:
+        said = f"the squared gradient: {probes['variance_text']}"
+        found["gradient variance"] = Fact(label="gradient variance", value=probes["variance"], unit="×", note=said), ""
+    return found
+
+
+def _learning(known: Sequence[tuple[Fact, str]]) -> Facts | None:
+    facts = (changed(fact, note=f"{fact.note} [{source}]" if source else fact.note) for fact, source in known)
+    return Facts(title="How it learns", facts=tuple(facts)) if known else None
 
 
 def _sources(cited: Mapping[str, Mapping[str, str]]) -> Notes:

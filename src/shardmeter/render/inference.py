@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from shardmeter.core.alike import kinds, span
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 from shardmeter.render.heading import islands_of
@@ -29,7 +30,7 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
     notes = answer["warnings"] if short else answer["assumptions"]
     sections: list[Section] = [_figures(answer), _hosts(answer), _ledger(answer)]
     if answer["compared"]:
-        sections.append(_compared(answer["compared"]))
+        sections.append(_compared(answer["compared"], answer["batch"]))
     if answer["crossover"]:
         sections.append(_crossover(answer["crossover"], passes(answer)))
     sections.append(Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)))
@@ -51,6 +52,8 @@ def _figures(answer: Answer) -> Facts:
     bounds, level = answer["intervals"], answer["intervals"]["level"]
 
     def note(key: str, unit: str) -> str:
+        if bounds[key] is None:
+            return "all tokens come at once"
         low, high = bounds[key]
         return f"{100 * level:.0f} % between {cells.text(low, unit)} and {cells.text(high, unit)}"
 
@@ -74,9 +77,10 @@ def _figures(answer: Answer) -> Facts:
 def _hosts(answer: Answer) -> Table:
     pieces = [name for name in PIECES if any(host[name] for host in answer["hosts"])]
     rows: list[Row] = [
-        {**host, "held": f"{host['accelerators']:g} × {host['accelerator']}", "of_limit": host["memory_gib"] / host["limit_gib"],
+        {**host, "name": span([one["name"] for one in group]), "of_limit": host["memory_gib"] / host["limit_gib"],
+         "held": f"{f'{len(group)} of ' if len(group) > 1 else ''}{host['accelerators']:g} × {host['accelerator']}",
          "verdict": "" if host["fits"] else "does not fit"}
-        for host in answer["hosts"]
+        for group in kinds(answer["hosts"], _figures_of) for host in group[:1]
     ]  # fmt: skip
     columns = (
         Column(key="name", title="host"),
@@ -91,6 +95,11 @@ def _hosts(answer: Answer) -> Table:
     return Table(title="Hosts (memory of the fullest accelerator)", columns=columns, rows=tuple(rows))
 
 
+def _figures_of(host: Answer) -> tuple[Any, ...]:
+    """What hosts of one line have in common."""
+    return tuple(value for key, value in host.items() if key not in ("name", "memory_terms"))
+
+
 def _ledger(answer: Answer) -> Table:
     columns = (
         Column(key="term", title="term"),
@@ -103,7 +112,7 @@ def _ledger(answer: Answer) -> Table:
     return Table(title="Where an answer's time goes", columns=columns, rows=tuple(answer["ledger"]), total=total)
 
 
-def _compared(rows: list[dict[str, Any]]) -> Table:
+def _compared(rows: list[dict[str, Any]], batch: float) -> Table:
     columns = (
         Column(key="how", title="way"),
         Column(key="first_token_s", title="first token", unit="s"),
@@ -117,31 +126,50 @@ def _compared(rows: list[dict[str, Any]]) -> Table:
     told: tuple[Row, ...] = tuple(
         {**row, "said": row["why"] or ("" if row["fits"] else "does not fit")} for row in rows
     )
-    return Table(title="Ways to serve", columns=columns, rows=told)
+    caption = (
+        f"All at --batch {batch:g}{': one sequence a pass; --batch 64 compares throughput' if batch == 1.0 else ''}."
+    )
+    return Table(title="Ways to serve", columns=columns, rows=told, caption=caption)
 
 
 def _crossover(rows: list[dict[str, Any]], often: str) -> Table:
     outputs = [cell["output"] for cell in rows[0]["cells"]]
     columns = (
-        Column(key="rtt_s", title="round trip", unit="s"),
+        Column(key="rtt", title="round trip"),
         *(Column(key=f"{length:g}", title=f"{length:,.0f}") for length in outputs),
         Column(key="at", title="as fast at", drop=1),
+        Column(key="local", title="as local at"),
     )
     made: tuple[Row, ...] = tuple(
-        {"rtt_s": row["rtt_s"], "at": crossing(row), **{f"{cell['output']:g}": cell["ratio"] for cell in row["cells"]}}
+        {"rtt": "your fleet" if row["fleet"] else cells.text(row["rtt_s"], "s"), "at": crossing(row), "local": crossing(row, "local"),
+         **{f"{cell['output']:g}": cell["ratio"] for cell in row["cells"]}}
         for row in rows
-    )
-    caption = f"Above 1 {often} {'is' if often.startswith('one') else 'are'} faster; who has to pass more often loses about so many times of it."
+    )  # fmt: skip
+    caption = f"Above 1 {often} {'is' if often.startswith('one') else 'are'} faster. "
+    caption += _of_local(rows[0], often) + "".join(_of_fleet(row) for row in rows if row["fleet"])
     return Table(
         title=f"Seconds of the pipeline over those of {often}, by tokens of output", columns=columns, rows=made, caption=caption
     )  # fmt: skip
 
 
-def crossing(row: Mapping[str, Any]) -> str:
-    """Where both ways take as long, in words."""
-    if row["output_at"] is None:
-        return f"nowhere: {row['faster_beyond']} is faster"
-    lengths = [float(f"{row[name]:.3g}") for name in ("output_at", "output_until") if row[name] is not None]
+def _of_local(row: Mapping[str, Any], often: str) -> str:
+    """What the last column means."""
+    if row["local_faster_beyond"] is None:
+        return "No island holds the whole model."
+    return f"As local at: where {often} take{'s' if often.startswith('one') else ''} as long as the whole model on one island."
+
+
+def _of_fleet(row: Mapping[str, Any]) -> str:
+    least, most = (cells.text(row[key], "s") for key in ("rtt_least_s", "rtt_most_s"))
+    return f" Your fleet: round trips of {least}{f' to {most}' if most != least else ''}."
+
+
+def crossing(row: Mapping[str, Any], other: str = "output") -> str | None:
+    """Where a traversal and the pipeline (or `other`: "local") take as long, in words; None where there is no other."""
+    faster = row["faster_beyond" if other == "output" else f"{other}_faster_beyond"]
+    if row[f"{other}_at"] is None:
+        return faster and f"nowhere: {faster} is faster"
+    lengths = [float(f"{row[name]:.3g}") for name in (f"{other}_at", f"{other}_until") if row[name] is not None]
     return f"{' and '.join(f'{length:,.10g}' for length in lengths)} tokens"
 
 
@@ -154,7 +182,7 @@ def _flat(answer: Answer) -> tuple[Row, ...]:
     """CSV: a row a cell of the crossover, or a way, or a host, whichever was asked for last."""
     if answer["crossover"]:
         return tuple(
-            {"rtt_s": row["rtt_s"], "output_at": row["output_at"], "output_until": row["output_until"], **cell}
+            {**{key: value for key, value in row.items() if key != "cells"}, **cell}
             for row in answer["crossover"]
             for cell in row["cells"]
         )

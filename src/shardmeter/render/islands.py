@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
+from shardmeter.core.alike import kinds, span
 from shardmeter.render.cells import text
 from shardmeter.render.document import Column, Fact, Facts, Row, Section, Table
 
@@ -17,26 +17,26 @@ PACES = {
 }
 
 
-def sections(answer: Answer) -> tuple[Section, ...]:
-    """The round and the islands; nothing for one island."""
+def sections(answer: Answer, interval: str = "") -> tuple[Section, ...]:
+    """The round, with its interval in words, and the islands; nothing for one island."""
     sync = answer.get("sync")
     if not sync:
         return ()
     crossings = [one for one in sync["crossings"] if one["bytes"]]
-    return (_round(sync), *([_crossings(crossings)] if crossings else []), _islands(answer["islands"], sync))
+    return (_round(sync, interval), *([_crossings(crossings)] if crossings else []), _islands(answer["islands"], sync))
 
 
-def _round(sync: Answer) -> Facts:
+def _round(sync: Answer, interval: str) -> Facts:
     steps = sync["period_steps"]
     facts = [
         Fact(label="method", value=sync["method"], note=PACES[sync["pace"]]),
-        Fact(label="round", value=sync["round_s"], unit="s", note=_steps(steps, "inner step")),
+        Fact(label="round", value=sync["round_s"], unit="s", note="; ".join(said for said in (_steps(steps, "inner step"), interval) if said)),
         Fact(label="waits for messages", value=sync["exposed_s"], unit="s", note=_hidden(sync)),
         Fact(label="outer update", value=sync["update_s"] or None, unit="s"),
         Fact(label="time in inner steps", value=sync["utilization"], unit="%"),
         Fact(label="sent a round, all islands", value=sync["sent_bytes"], unit="B"),
         Fact(label="the optimizer sees", value=_model(sync), note=_seen(sync)),
-        Fact(label="loss", value=loss_text(sync["loss_effect"]), note=_known(sync["loss_effect"])),
+        Fact(label="loss", value=loss_text(sync["loss_effect"]), note=known_text(sync["loss_effect"])),
     ]  # fmt: skip
     return Facts(title="The round", facts=tuple(fact for fact in facts if fact.value is not None))
 
@@ -69,8 +69,8 @@ def loss_text(effect: Answer | None) -> str | None:
     return ", ".join(said) or ("not known" if factor is None and nats is None else "as every step")
 
 
-def _known(effect: Answer | None) -> str:
-    """How much of it is known."""
+def known_text(effect: Answer | None) -> str:
+    """How much of an effect on the loss is known."""
     return "" if effect is None else f"{effect['basis']}: {effect['text']}"
 
 
@@ -110,10 +110,10 @@ def _crossings(crossings: Sequence[Answer]) -> Table:
 
 
 def _islands(islands: Sequence[Answer], sync: Answer) -> Table:
-    shown = _kinds(islands)
+    shown = kinds(islands, _figures)
     rows: list[Row] = [
         {
-            "name": _names(group),
+            "name": span([one["name"] for one in group]),
             "gpus": f"{f'{len(group)} of ' if len(group) > 1 else ''}{group[0]['gpus']:,.0f} × {group[0]['accelerator']}",
             "batch": group[0]["global_batch"],
             "step": group[0]["step_time_s"],
@@ -141,13 +141,18 @@ def _islands(islands: Sequence[Answer], sync: Answer) -> Table:
             Column(key="mark", title=""),
         ),
         rows=tuple(rows),
+        caption=_of_parts(sync["parts"]),
     )
 
 
-def _names(group: Sequence[Answer]) -> str:
-    """`north`, `north, south`, `home-1 … home-30`."""
-    first, last = group[0]["name"], group[-1]["name"]
-    return first if len(group) == 1 else f"{first}, {last}" if len(group) == 2 else f"{first} … {last}"
+def _of_parts(parts: float) -> str:
+    """How the figures of blocks that are trained apart add up."""
+    if parts == 1.0:
+        return ""
+    return (
+        f"Each of the {parts:g} blocks sees every token: tokens/s of the islands add to {parts:g} times the throughput (to more where "
+        f"one block falls behind); MFU counts every block's own embedding and head"
+    )
 
 
 def _mark(one: Answer, sync: Answer) -> str:
@@ -157,14 +162,8 @@ def _mark(one: Answer, sync: Answer) -> str:
     return ", ".join(marks)
 
 
-def _kinds(islands: Sequence[Answer]) -> list[list[Answer]]:
-    """Islands with the same figures in one line, in the order of the first of each."""
-
-    def figures(one: Answer) -> tuple[Any, ...]:
-        return tuple(
-            one[key] for key in ("accelerator", "gpus", "global_batch", "step_time_s", "counted", "memory_peak_gib")
-        )
-
-    order = {key: at for at, key in reversed(list(enumerate(map(figures, islands))))}
-    ordered = sorted(islands, key=lambda one: order[figures(one)])
-    return [list(group) for _, group in groupby(ordered, key=figures)]
+def _figures(one: Answer) -> tuple[Any, ...]:
+    """What islands of one line have in common."""
+    return tuple(
+        one[key] for key in ("accelerator", "gpus", "global_batch", "step_time_s", "counted", "memory_peak_gib")
+    )

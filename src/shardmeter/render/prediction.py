@@ -34,7 +34,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
     speed: list[Section | None] = [
         _speed(answer),
         *_probes(answer),
-        *islands.sections(answer),
+        *islands.sections(answer, _interval(answer, "round_s", "s")),
         _ledger(answer),
         *_bottleneck(answer),
     ]
@@ -42,7 +42,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
     ways: list[Section | None] = [_ways(answer.get("way_out") or (), alone=not answer.get("sync"))]
     sections: list[Section | None] = [
         *(speed + memory if answer["fits"] else ways + memory + speed),
-        _run(answer.get("run")),
+        _run(answer.get("run"), _interval(answer, "wall_clock_s", "s")),
         _notes("Warnings", answer.get("warnings") or ())
         if short
         else _notes("Assumed", answer.get("assumptions") or ()),
@@ -104,7 +104,7 @@ def _speed(answer: Answer) -> Facts:
     return Facts(
         title="Speed",
         facts=(
-            Fact(label="step", value=answer["step_time_s"], unit="s", note=_interval(answer, "step_time_s", "s")),
+            _step(answer),
             Fact(
                 label="throughput",
                 value=answer["tokens_per_s"],
@@ -118,6 +118,13 @@ def _speed(answer: Answer) -> Facts:
         ),
         caption=(MFU, *((f"Interval: {basis}",) if basis else ())),
     )
+
+
+def _step(answer: Answer) -> Fact:
+    """The step that all accelerators take, if there is one."""
+    common = answer["step_time_s"]
+    note = _interval(answer, "step_time_s", "s") if common else "none that all islands take: see the round"
+    return Fact(label="step", value=common, unit="s", note=note)
 
 
 def _probes(answer: Answer) -> tuple[Facts, ...]:
@@ -159,7 +166,7 @@ def _bounds(answer: Answer) -> dict[str, Any]:
     """The intervals as flat values for CSV."""
     intervals = answer.get("intervals") or {}
     found: dict[str, Any] = {"interval_level": intervals.get("level")}
-    for key in ("step_time_s", "tokens_per_s", "memory_peak_gib"):
+    for key in ("step_time_s", "tokens_per_s", "memory_peak_gib", "round_s", "wall_clock_s"):
         low, high = intervals.get(key) or (None, None)
         found |= {f"{key}.low": low, f"{key}.high": high}
     return found
@@ -317,12 +324,12 @@ def _memory_interval(answer: Answer) -> str:
     return f"{bounds}; chance to fit {likely} ({answer['intervals'].get('memory_basis')})"
 
 
-def _run(run: Answer | None) -> Facts | None:
+def _run(run: Answer | None, interval: str) -> Facts | None:
     if not run:
         return None
     seconds = run.get("wall_clock_s")
     facts = [
-        Fact(label="wall clock", value=seconds, unit="s"),
+        Fact(label="wall clock", value=seconds, unit="s", note=interval),
         Fact(label="tokens", value=run.get("tokens"), unit="tokens"),
         Fact(label="steps", value=run.get("steps")),
         Fact(label="GPU time", value=run.get("gpu_hours"), unit="GPU-hours"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from shardmeter.core.alike import kinds, span
 from shardmeter.render.document import Column, Document, Fact, Facts, Row, Section, Table
 
 MOST_STREAMS = 24
@@ -68,8 +69,9 @@ def _round_terms(answer: Mapping[str, Any]) -> Table:
 
 
 def _rows(answer: Mapping[str, Any]) -> Table:
-    streams = answer["streams"]
-    left = len(streams) - MOST_STREAMS
+    groups = kinds(answer["streams"], lambda one: tuple(f"{one[key]:.6g}" for key in ("busy", "seconds")))
+    rows: list[Row] = [{**group[0], "island": span([one["island"] for one in group])} for group in groups]
+    left = len(rows) - MOST_STREAMS
     return Table(
         title="How busy",
         columns=(
@@ -78,7 +80,7 @@ def _rows(answer: Mapping[str, Any]) -> Table:
             Column(key="busy", title="", bar=True, drop=1),
             Column(key="seconds", title="a round", unit="s"),
         ),
-        rows=tuple(streams[:MOST_STREAMS]),
+        rows=tuple(rows[:MOST_STREAMS]),
         caption=f"{left} more in the JSON" if left > 0 else "",
     )
 

@@ -26,6 +26,7 @@ from shardmeter.specs.plan import AXES
 from shardmeter.strategies import adapters
 from shardmeter.strategies.precision import recipe
 from shardmeter.sync import laid as under_method
+from shardmeter.sync import optimizer_of
 
 ALONE = Sync()
 """Nothing said of synchronisation."""
@@ -286,6 +287,10 @@ def laid(said: dict[str, Any], stack: Stack, island: Island, found: Findings, sy
     if "micro_batch" not in own:
         found.assumptions.append("micro_batch = 1 (left out)")
     _formats(own, stack, island, found)
+    brought = optimizer_of(sync)
+    if brought and "optimizer" not in own:
+        own["optimizer"] = brought
+        found.assumptions.append(f"optimizer {brought} (of {sync.method}, which replaces Adam's; left out)")
     if stack.async_tp and "async_tp" not in own and own.get("sequence_parallel", True) and own.get("tp", 1.0) != 1.0:
         own["async_tp"] = True
         found.assumptions.append(f"async_tp true (of stack {stack.name})")

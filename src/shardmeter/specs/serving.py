@@ -68,8 +68,8 @@ class Served:
     """Of its whole answer: they add to `output_time`."""
     first: tuple[Term, ...]
     """Of its first token, back at the first host."""
-    token: tuple[Term, ...]
-    """Of each further token; where all come at once, of the whole answer divided among them."""
+    token: tuple[Term, ...] | None
+    """Of each further token; None where all come at once."""
     in_flight: Count
     """Sequences under way for `flight_rate`."""
     flight_rate: PerSecond
@@ -92,9 +92,9 @@ class Served:
         return _total(self.first)
 
     @property
-    def token_time(self) -> Seconds:
-        """Of each further token."""
-        return _total(self.token)
+    def token_time(self) -> Seconds | None:
+        """Of each further token; None where all come at once."""
+        return None if self.token is None else _total(self.token)
 
 
 def _total(terms: tuple[Term, ...]) -> Seconds:

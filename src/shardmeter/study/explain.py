@@ -8,16 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 from shardmeter import data
-from shardmeter.core.formula import Step, trace
+from shardmeter.core.formula import Step, trace, under
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB
 from shardmeter.engine.cells import cells_of, together
 from shardmeter.engine.evaluate import evaluate, priced
-from shardmeter.engine.fleet import CROSSING, GRADIENTS, UPDATE, joined
+from shardmeter.engine.fleet import CROSSING, GRADIENTS, LOSS, UPDATE, joined
 from shardmeter.engine.reference import LABEL as REFERENCE
 from shardmeter.engine.reference import reference_pieces
 from shardmeter.engine.step import slowest_pieces
 from shardmeter.specs import Island, Plan, Run, Scenario
+from shardmeter.study import zero_order
 from shardmeter.study.islands import critical
 from shardmeter.study.predict import Prediction, predict
 
@@ -30,6 +31,8 @@ ONCE = frozenset(
     {"tied matrix", "stage sends", "pipeline bubble", "losses of the probes", "optimizer", "stragglers", "software"}
 )
 """Terms that a step has once, however many micro-batches it takes."""
+VARIANCE = "gradient variance"
+"""Of a step without a backward: no term of the ledger either."""
 OF_ROUND = frozenset({CROSSING, GRADIENTS, UPDATE})
 """Terms that a round over islands has once, and a step its part of."""
 ONCE_WHOLE = frozenset({"parameter gather", "gradient reduction", "contention"})
@@ -77,10 +80,15 @@ class Explanation:
         terms = self.prediction.estimate.memory
         return [{"term": t.label, "gib": float(t.size) / GIB, "exactness": t.exactness} for t in terms]
 
+    def learning(self) -> tuple[str, ...]:
+        """What is said of how the method learns, beside its time and memory."""
+        probes = self.prediction.scenario.plan.probes is not None
+        return (*((LOSS,) if probes or self.prediction.whole.effect else ()), *((VARIANCE,) if probes else ()))
+
     def labels(self, wanted: str) -> tuple[str, ...]:
-        """Ledger and memory terms whose name holds a text; one that is the text wins alone."""
+        """Ledger and memory terms, and what `learning` names, whose name holds a text; one that is the text wins alone."""
         estimate = self.prediction.estimate
-        names = [*(t.label for t in estimate.terms), *(t.label for t in estimate.memory)]
+        names = [*(t.label for t in estimate.terms), *(t.label for t in estimate.memory), *self.learning()]
         same = tuple(name for name in names if name.lower() == wanted.lower())
         return same or tuple(name for name in names if wanted.lower() in name.lower())
 
@@ -96,8 +104,15 @@ class Explanation:
 
 def explain(scenario: Scenario) -> Explanation:
     """Predict and record. Raises what `predict` raises."""
-    if len(scenario.fleet.islands) > 1:
-        return _of_fleet(scenario)
+    found = _of_fleet(scenario) if len(scenario.fleet.islands) > 1 else _of_island(scenario)
+    if scenario.plan.probes is None:
+        return found
+    with trace() as steps, under(VARIANCE):
+        zero_order.variance(scenario.model, scenario.plan)
+    return changed(found, steps=(*found.steps, *steps))
+
+
+def _of_island(scenario: Scenario) -> Explanation:
     with trace() as steps:
         prediction = predict(scenario)
     part = critical(prediction.whole)

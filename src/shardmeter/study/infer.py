@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from shardmeter.core.alike import kinds, span
 from shardmeter.core.errors import BadScenario, UnknownName, Violation, shown
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB, Number
@@ -109,7 +110,7 @@ class Inference:
 def figures(one: Served, asked: Serving) -> dict[str, Any]:
     """The figures of one way."""
     return {
-        "latency_per_token_s": _number(one.token_time),
+        "latency_per_token_s": None if one.token_time is None else _number(one.token_time),
         "first_token_s": _number(one.first_time),
         "output_s": _number(one.output_time),
         "tokens_per_s": _number(asked.output / one.output_time),
@@ -119,10 +120,10 @@ def figures(one: Served, asked: Serving) -> dict[str, Any]:
 
 
 def intervals(one: Served, asked: Serving) -> dict[str, Any]:
-    """[low, high] of the figures: hosts and lines each at the fast or slow end together."""
+    """[low, high] of the figures, None for one that is none: hosts and lines each at the fast or slow end together."""
     found: dict[str, Any] = {"level": LEVEL}
     for name, terms in (("latency_per_token_s", one.token), ("first_token_s", one.first), ("output_s", one.terms)):
-        found[name] = [sum(_number(t.seconds) * _factors(t)[end] for t in terms) for end in (0, 1)]
+        found[name] = terms and [sum(_number(t.seconds) * _factors(t)[end] for t in terms) for end in (0, 1)]
     found["tokens_per_s"] = [_number(asked.output) / seconds for seconds in reversed(found["output_s"])]
     low, high = HOSTS if not one.busiest.startswith("line") else ACROSS
     rate = _number(one.flight_rate)
@@ -137,8 +138,8 @@ def _factors(term: Term) -> tuple[float, float]:
 def infer(
     scenario: Scenario, asked: Serving, *, compare: bool = False, crossover: bool = False, eager: bool = False
 ) -> Inference:
-    """Serve the model of a resolved scenario over its islands. `compare`: in all ways; `crossover`: where a pipeline and one
-    traversal of blocks take as long; `eager`: every kernel is launched by the host, as in training.
+    """Serve the model of a resolved scenario over its islands. `compare`: in all ways; `crossover`: where one traversal of
+    blocks takes as long as a pipeline, and as a whole model on one island; `eager`: every kernel is launched by the host, as in training.
 
     Raises BadScenario with everything that is wrong, UnknownName for a way that is none."""
     scenario = put_together(scenario)
@@ -315,10 +316,9 @@ OF_TRAINING = (
 def _assumed(one: Inference) -> list[str]:
     asked, scenario = one.asked, one.scenario
     found = [text for text in scenario.assumptions if not any(word in text for word in OF_TRAINING)]
-    degrees = dict.fromkeys(f"{s.plan.tp:g} on {s.island.name}" for s in one.servers)
-    found.append(
-        f"accelerators of one copy (the plan's tp, else as many of a node as divide the heads): {', '.join(degrees)}"
-    )
+    alike = kinds(one.servers, lambda s: (s.plan.tp, s.island.accelerator.name))
+    degrees = "; ".join(f"{own[0].plan.tp:g} on {span([s.island.name for s in own])}" for own in alike)
+    found.append(f"accelerators of one copy (the plan's tp, else as many of a node as divide the heads): {degrees}")
     found.append(f"weights and activations in {recipe(one.servers[0].plan.precision).base}, no gradients, no optimizer")
     if not one.eager:
         found.append(

@@ -79,6 +79,7 @@ def synchronisation(whole: Whole, scenario: Scenario) -> dict[str, Any] | None:
         "method": scenario.plan.sync.method,
         "pace": round_.pace,
         "period_steps": _plain(round_.steps),
+        "parts": _plain(round_.parts),
         "round_s": seconds,
         "inner_s": inner,
         "utilization": inner / seconds,

@@ -116,18 +116,29 @@ class Prediction:
             ],
             "bottleneck": self._bottleneck(ways),
             "run": run,
-            "intervals": self._intervals(),
+            "intervals": self._intervals(run),
             "way_out": [one.to_dict() for one in ways],
             "assumptions": [*self.scenario.assumptions, *(self.whole.round.notes if self.whole.round else ())],
             "warnings": self._warnings(asked=run is not None),
         }
 
-    def _intervals(self) -> dict[str, Any]:
-        e = self.estimate
-        together = None if self.whole.round is None else self._joined
+    def _intervals(self, run: dict[str, Any] | None) -> dict[str, Any]:
+        """[low, high] by key, what they rest on; null for a step that not all islands take, a round of one island, a run that
+        was not asked or that has no end where all is slow."""
+        e, round_ = self.estimate, self.whole.round
+        together = None if round_ is None else self._joined
         numbers = self.step_time, _number(e.tokens), _number(e.memory_peak), _number(e.memory_exact)
         found = trust.spread(self.scenario, *numbers, together)
-        return found | {"step_time_s": None} if islands.nobody_waits(self.whole) else found
+        step, rate = found["step_time_s"], found["tokens_per_s"]
+        apart = islands.nobody_waits(self.whole)
+        return found | {
+            "step_time_s": None if apart else step,
+            "round_s": step and round_ and [_number(end * round_.steps) for end in step],
+            "wall_clock_s": rate
+            and all(rate)
+            and run
+            and [run["wall_clock_s"] * self.tokens_per_s / end for end in reversed(rate)],
+        }
 
     def _joined(self, inner: float, across: float) -> tuple[float, float]:
         """(step, tokens a second) if all inner steps and messages took so many times as long."""

@@ -133,7 +133,7 @@ def trace_rounds(scenario: Scenario, *, rounds: int = 4) -> TracedRounds:
     whole = _whole(scenario)
     round_ = whole.round
     if round_ is None or round_.pace != "barrier":
-        says = f"islands do not wait for each other by {scenario.plan.sync.method}, so no round is drawn"
+        says = f"islands do not wait for each other by {scenario.plan.sync.method}, so that no round is drawn"
         raise BadScenario(f"{says}; --island {whole.parts[0].island.name} draws the inner step of one")
     together = whole.pace
     if together is None:  # pragma: no cover  (a fleet with a round has a pace)

@@ -3,7 +3,8 @@
 Each module offers `round_of(replica, sync)` — the demands of one round (`specs.Round`) of `replica.cells` cells that train
 `replica.parameters` — with `FIELDS`, the fields of `Sync` that it reads or that say how its messages pass, `DEFAULTS`, what
 those are where nobody says, `SOURCE`, the citation it follows, and `effect(replica, sync)`, what is known of its loss
-(`specs.Effect`). One whose inner step is not a backward through the whole model says so by `inner(sync)` (`specs.Inner`).
+(`specs.Effect`). One whose inner step is not a backward through the whole model says so by `inner(sync)` (`specs.Inner`), one that
+brings an optimizer of its own by `OPTIMIZER`, the word of a plan for what that keeps and steps.
 Whatever is said beside `FIELDS` contradicts the method.
 Its docstring says in lines of their own what crosses (Bytes), how often (Period), behind what (Window), what it keeps
 (Memory) and works (Compute) beside inner training, and which numbers of `Progress` it sets (Convergence); docs/sync.md is
@@ -58,6 +59,11 @@ def inner_of(sync: Sync) -> Inner:
     own = getattr(method(sync.method), "inner", None)
     found: Inner = Inner() if own is None else own(sync)
     return found
+
+
+def optimizer_of(sync: Sync) -> str:
+    """The optimizer that the method brings with it; empty where any does. Raises UnknownName."""
+    return str(getattr(method(sync.method), "OPTIMIZER", ""))
 
 
 def alike(name: str) -> bool:

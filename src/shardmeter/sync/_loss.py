@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from shardmeter.core.formula import formula
 from shardmeter.core.record import changed
-from shardmeter.core.units import Count, Nats
+from shardmeter.core.units import Count, Nats, Ratio
 from shardmeter.specs import Effect, Replica, Sync
 from shardmeter.specs.round import BASES
 
@@ -23,10 +24,20 @@ LATE = 0.03
 GROWTH = "it is taken to grow with ln H beyond 30 and not to shrink below"
 
 
-def apart(cells: Count, parameters: Count, period: Count) -> Effect:
-    """So many replicas with a round of `period` inner steps: M^0.0116 at 30 of them; the exponent in proportion to ln H
-    beyond, which is a guess."""
+@formula(cite="charles2025")
+def loss_growth(cells: Count, period: Count) -> Ratio:
+    """Factor on the loss of M replicas averaged every H steps: M^0.0116 at H = 30, the exponent as ln H beyond.
+
+    That beyond is a guess.
+
+    Leaves out: sizes, data and learning rates other than of the fit."""
     stretch = np.maximum(np.log(np.maximum(period, 1.0)) / np.log(PERIOD), 1.0)
+    growth: Ratio = np.maximum(cells, 1.0) ** (EXPONENT * stretch)
+    return growth
+
+
+def apart(cells: Count, parameters: Count, period: Count) -> Effect:
+    """So many replicas with a round of `period` inner steps: `loss_growth`, and what of them lies outside its fit."""
     low, high = SIZES
     outside = [
         said
@@ -41,7 +52,7 @@ def apart(cells: Count, parameters: Count, period: Count) -> Effect:
     return Effect(
         basis="guess" if outside else "published",
         text=f"{said}; not measured here: {', '.join(outside)}" if outside else said,
-        factor=np.maximum(cells, 1.0) ** (EXPONENT * stretch),
+        factor=loss_growth(cells, period),
         source="charles2025",
     )
 

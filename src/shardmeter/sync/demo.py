@@ -7,8 +7,8 @@ Bytes: `top_k` of the components of every 64 × 64 tile, each a value of `bits` 
     are 0.0127 bit a parameter. Every cell sends its message to all others (all-gather): M − 1 come in for one that goes out.
 Period: one step. `topology` and `hierarchical` say how the messages pass, `split` how the batch is shared among cells.
 Window: none; `fragment_sync_delay` 1 applies what a step sent one step later, as Psyche does.
-Memory: the messages of all cells. The momentum takes the place of Adam's two moments: that is the plan's optimizer (one moment),
-    and not counted here.
+Memory: the messages of all cells. The momentum takes the place of Adam's two moments: where the plan names no optimizer it is sgd,
+    whose one momentum is counted there, 4 bytes a parameter, and not here.
 Compute: the transform there and back for what is sent and back for what has come, two products with a 64 × 64 matrix each: 768
     FLOPs a parameter and step, in tf32 where the device has it; 18 numbers of fp32 through memory.
 Convergence: one step of the whole batch, delay `fragment_sync_delay`, bits a parameter. Published: at 300M and 1B as good as
@@ -28,6 +28,7 @@ from shardmeter.sync import _loss, _outer, sparse_loco
 FIELDS = ("top_k", "bits", "fragment_sync_delay", "topology", "hierarchical", "split")
 DEFAULTS: dict[str, object] = {"top_k": 4.0 / 4096.0, "bits": 1.0}
 SOURCE = "peng2024"
+OPTIMIZER = "sgd"
 TILE = 64.0
 """Rows and columns of a tile."""
 TRANSFORMS = 3.0
@@ -73,6 +74,6 @@ def round_of(replica: Replica, sync: Sync) -> Round:
         progress=Progress(replicas=1.0, delay=sync.fragment_sync_delay, bits=sparse_loco.width(sync)),
         notes=(
             "transforms and selection are counted from their algorithm, not published",
-            "the one moment that is kept in place of two is the plan's optimizer",
+            "the momentum that is sent is that of the plan's optimizer",
         ),
     )

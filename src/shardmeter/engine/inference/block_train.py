@@ -76,8 +76,7 @@ def traversed(line: Row, links: Links | None, asked: Serving) -> Served:
     rows = zip(own, shares, line.blocks, works, strict=True)
     laid = [_host(one, share, count, asked, work) for one, share, count, work in rows]
 
-    each = together((ledger, 1.0 / asked.output))
-    return served(asked, ledger, ledger, each, busy, lambda _: laid, (f"blocks pass {_way(own)}",))
+    return served(asked, ledger, ledger, None, busy, lambda _: laid, (f"blocks pass {_way(own)}",))
 
 
 def _way(own: Sequence[Server]) -> str:

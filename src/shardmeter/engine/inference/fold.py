@@ -71,13 +71,14 @@ def served(
     asked: Serving,
     ledger: Ledger,
     first: Ledger,
-    token: Ledger,
+    token: Ledger | None,
     busy: Sequence[tuple[str, Seconds]],
     hosts: Resized,
     notes: Sequence[str] = (),
 ) -> Served:
-    """A way to serve whose single answer is `ledger`, until its `first` token and for each further `token`. `busy`: places, each with the seconds that one batch's answer takes of it (a
-    host's divided among its copies): the busiest bounds what passes."""
+    """A way to serve whose single answer is `ledger`, until its `first` token and for each further `token` (None: all come at once).
+    `busy`: places, each with the seconds that one batch's answer takes of it (a host's divided among its copies): the busiest bounds
+    what passes."""
     parts = terms(ledger)
     latency = add.total(parts)
     place, most = max(busy, key=lambda one: float(one[1]))
@@ -86,7 +87,7 @@ def served(
     rate = decoding.flight_rate(asked.batch * asked.output, groups, latency, most)
     return Served(
         how=asked.how, hosts=laid, fits=all(host.fits for host in laid), terms=parts, first=terms(first),
-        token=terms(token), in_flight=groups * asked.batch, flight_rate=rate, busiest=place,
+        token=None if token is None else terms(token), in_flight=groups * asked.batch, flight_rate=rate, busiest=place,
         busiest_share=np.minimum(groups * most / latency, 1.0), notes=tuple(notes),
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ fleet:
     - {name: oregon, accelerator: H100-SXM5-80GB, nodes: 1, price: $3/gpu/h}
     - {name: iowa, accelerator: A100-SXM4-80GB, nodes: 1, count: 2, price: $1/gpu/h}
   wan: {default: {bandwidth: 10 Gbps, rtt: 30 ms, egress: $0.02/GB}}
-plan: {tp: [1, 2], pp: 1, cp: 1, sharding: fsdp, reshard: true, recompute: none, micro_batch: 2, sync: {method: diloco, sync_every: [50, 100]}}
+plan: {tp: [1, 2], pp: 1, cp: 1, dp_replicate: 1, sharding: fsdp, reshard: true, recompute: none, micro_batch: 2, sync: {method: diloco, sync_every: [50, 100]}}
 run: {seq_len: 2048, global_batch: 96, tokens: 1B}
 """
 KEYS = {

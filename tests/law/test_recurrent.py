@@ -203,5 +203,7 @@ def test_a_model_that_is_served_keeps_its_two_states_however_long_it_writes() ->
     kept = [
         sum(float(term.size) for term in one.served.hosts[0].memory if term.label == CACHE) for one in (short, long)
     ]
-    assert kept[0] == kept[1] == 2.0 * 414.0 * 8.0 * (2.0 + 4.0), "two layers, 8 sequences, a state of 16 bits and one of 32"
+    assert kept[0] == kept[1] == 2.0 * 414.0 * 8.0 * (2.0 + 4.0), (
+        "two layers, 8 sequences, a state of 16 bits and one of 32"
+    )
     assert long.served.token_time == pytest.approx(short.served.token_time, rel=1e-12)

@@ -24,6 +24,8 @@ FORMULAS = sorted(
 )
 MAGNITUDES = {"s": (1e-6, 1e3), "1/s": (1e-6, 1e3), "B": (1e3, 1e12), "1": (0.01, 100.0)}
 """Range of random magnitudes by unit; others from 1 to 10^15."""
+EXPONENTS = dict.fromkeys(("alpha", "beta", "gamma", "exponent"), (0.2, 1.0))
+"""Those of power laws, by the name of the parameter."""
 
 
 def registry() -> pint.UnitRegistry[Any]:
@@ -44,7 +46,7 @@ def drawn(formula: Formula, rng: random.Random) -> dict[str, object]:
         if name == "return":
             continue
         assert unit, f"{formula.name}: parameter {name} has no unit in its annotation"
-        low, high = MAGNITUDES.get(unit, (1.0, 1e15))
+        low, high = EXPONENTS.get(name) or MAGNITUDES.get(unit, (1.0, 1e15))
         value = math.exp(rng.uniform(math.log(low), math.log(high)))
         arguments[name] = UNITS.Quantity(value, "" if unit == "1" else unit)
     return arguments

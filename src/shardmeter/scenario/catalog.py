@@ -31,7 +31,19 @@ from shardmeter.core.quantity import price
 from shardmeter.scenario.bounds import model_faults
 from shardmeter.scenario.rows import Row, cell, native_row, read_fields, read_rows
 from shardmeter.scenario.tables import DTYPES, KINDS, LAYOUTS, Citation, singular
-from shardmeter.specs import Accelerator, Egress, Fabric, Instance, Line, Model, Pair, Region, Stack
+from shardmeter.specs import (
+    Accelerator,
+    CriticalBatch,
+    Egress,
+    Fabric,
+    Instance,
+    Line,
+    LossLaw,
+    Model,
+    Pair,
+    Region,
+    Stack,
+)
 
 DEFAULT_MATMUL_SHARE = 0.80
 """Share of the peak that matrix products sustain where no micro-benchmark is known (H100's, marked in the row)."""
@@ -131,6 +143,14 @@ class Catalog:
     def egress(self, name: str) -> Egress:
         """A price of traffic by provider/continent/reach. Raises UnknownName."""
         return self._find("egress", name)  # type: ignore[no-any-return]
+
+    def law(self, name: str) -> LossLaw:
+        """The law of loss of that name or alias, in any case. Raises UnknownName."""
+        return self._find("laws", name)  # type: ignore[no-any-return]
+
+    def critical_batch(self, name: str) -> CriticalBatch:
+        """The law of the critical batch of that name or alias, in any case. Raises UnknownName."""
+        return self._find("critical_batches", name)  # type: ignore[no-any-return]
 
     def citation(self, key: str) -> Citation:
         """What a citation key stands for. Raises UnknownName."""

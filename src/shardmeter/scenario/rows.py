@@ -23,6 +23,7 @@ DIMENSIONS = {
     "UsdPerByte": "egress",
     "Count": "count",
     "Fraction": "fraction",
+    "Nats": "count",
     "Ratio": "ratio",
 }
 """The dimension of `core.quantity` for each annotated type of the records."""

@@ -10,20 +10,25 @@ from shardmeter.core.record import record
 from shardmeter.core.units import Fraction
 from shardmeter.specs import (
     Accelerator,
+    CriticalBatch,
     Egress,
     Fabric,
     Instance,
     Line,
+    LossLaw,
     Model,
     Pair,
     Region,
     Stack,
+    course,
     geography,
     model,
     stack,
 )
 
-KINDS = ("accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress")
+KINDS = (
+    "accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress", "laws", "critical_batches",
+)  # fmt: skip
 """The tables that have names of their own; `attention` and `citations` hang on to them."""
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 """The dtypes of the `peak_*` columns, widest first."""
@@ -31,11 +36,11 @@ DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
 def singular(kind: str) -> str:
     """What one row of a kind is called: the accelerator of accelerators."""
-    return kind if kind == "egress" else kind.removesuffix("s")
+    return {"egress": kind, "critical_batches": "critical_batch"}.get(kind, kind.removesuffix("s"))
 
 
-BUILT = ("peak", "matmul_share", "attention_share")
-"""Fields of an accelerator that are put together from several columns or rows."""
+BUILT = ("peak", "matmul_share", "attention_share", "draws")
+"""Fields that are no column: of an accelerator put together from several columns or rows, of a law made by a fit."""
 
 
 @record
@@ -97,6 +102,8 @@ LAYOUTS = {
     "links": Layout(Line, choices=geography.WORDS, folder="geo/"),
     "pairs": Layout(Pair, folder="geo/"),
     "egress": Layout(Egress, extra=(*_COMMON, "least", "most"), folder="geo/"),
+    "laws": Layout(LossLaw, choices={"counts": course.COUNTS}),
+    "critical_batches": Layout(CriticalBatch, choices={"form": course.FORMS}),
     "attention": Layout(Attention, key=("arch", "kernel"), extra=()),
     "citations": Layout(Citation, key=("key",), extra=()),
 }  # fmt: skip

@@ -5,6 +5,7 @@ Every number is SI and may be a float or a NumPy array; every name is a string t
 
 from shardmeter.specs.accelerator import Accelerator
 from shardmeter.specs.choices import Choices, Joint
+from shardmeter.specs.course import CriticalBatch, LossLaw, Phase
 from shardmeter.specs.demands import Compute, Progress, Resident, Transfer
 from shardmeter.specs.estimate import Estimate, MemoryTerm, Term
 from shardmeter.specs.fleet import Fabric, Fleet, Instance, Island, Tier, TorusAxis
@@ -21,6 +22,7 @@ __all__ = [
     "Accelerator",
     "Choices",
     "Compute",
+    "CriticalBatch",
     "Crossing",
     "Effect",
     "Egress",
@@ -32,9 +34,11 @@ __all__ = [
     "Island",
     "Joint",
     "Line",
+    "LossLaw",
     "MemoryTerm",
     "Model",
     "Pair",
+    "Phase",
     "Plan",
     "Probes",
     "Progress",

@@ -10,7 +10,7 @@ from pathlib import Path
 from shardmeter.scenario.catalog import catalog_of
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.geo import account, score
-from shardmeter.study.validate.geo.account import PREDICTORS, UNPREDICTED, Judged
+from shardmeter.study.validate.geo.account import LOSSES, PREDICTORS, UNPREDICTED, Judged
 from shardmeter.study.validate.geo.vocabulary import KINDS, METHODS, QUANTITIES, UNITS, Quantity, Word
 from shardmeter.study.validate.predictions import predict
 
@@ -106,7 +106,7 @@ def quantity(one: Quantity) -> tuple[str, ...]:
     elif one.name in UNPREDICTED:
         fate = "an identity where it follows from its run; else skipped"
     else:
-        predicted = one.name in PREDICTORS or one.name == "inner_phase_time"
+        predicted = one.name in PREDICTORS or one.name in LOSSES or one.name == "inner_phase_time"
         fate = "predicted" if predicted else "skipped: no formula predicts it yet"
     return one.name, DIMENSIONS[one.dimension], code(one.pattern), one.says, fate
 

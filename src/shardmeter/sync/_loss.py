@@ -28,16 +28,18 @@ RANGE = "35M to 10B, up to 8 cells, H = 30 to 100, C4"
 def apart(cells: Count, parameters: Count, period: Count) -> Effect:
     """So many replicas with a round of `period` inner steps: what runs of that kind lost, between those that were made. Beyond them the
     same lines go on, and never below the joint fit with its exponent in proportion to ln H: no gain is taken over."""
-    measured = _measured.gap(cells, parameters, period)
-    inside = _measured.is_inside(cells, parameters, period)
-    stretch = np.maximum(np.log(np.maximum(period, 1.0)) / np.log(PERIOD), 1.0)
-    fitted = EXPONENT * stretch * np.log(np.maximum(cells, 1.0))
-    known = bool(np.all(inside))
-    text = f"between measured runs ({RANGE})"
-    beyond = f"beyond the measured runs ({RANGE}): carried on in ln M and ln H, no less than M^{EXPONENT} at H = {PERIOD:g}"
+    measured, steps = _measured.gap(cells, parameters, period), np.maximum(period, PERIOD)
+    inside = _measured.is_inside(cells, parameters, steps)
+    fitted = EXPONENT * np.log(steps) / np.log(PERIOD) * np.log(np.maximum(cells, 1.0))
+    basis, text = "published", f"between measured runs ({RANGE})"
+    if np.any(np.less(period, PERIOD) & np.greater(cells, 1.0)):
+        basis, text = "derived", f"rounds of less than {PERIOD:g} steps are taken to cost what those do ({RANGE})"
+    if not np.all(inside):
+        basis = "extrapolated"
+        text = f"beyond the measured runs ({RANGE}): carried on in ln M and ln H, no less than M^{EXPONENT} at H = {PERIOD:g}"
     return Effect(
-        basis="published" if known else "extrapolated",
-        text=text if known else beyond,
+        basis=basis,
+        text=text,
         factor=np.exp(np.where(inside, measured, np.maximum(measured, fitted))),
         source="charles2025" if np.all(np.less_equal(period, PERIOD)) else "douillard2025",
     )

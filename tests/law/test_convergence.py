@@ -97,10 +97,17 @@ def test_at_the_critical_batch_both_are_twice_the_least_and_far_below_it_none_ar
 def test_the_least_tokens_are_the_inverse_of_what_a_batch_needs(tokens, batch):
     law = CATALOG.critical_batch("zhang-2024")
     numbers = (law.coefficient, law.exponent, law.overhead)
-    least = physics.least_tokens(tokens, batch, *numbers)
+    least = physics.least_tokens([(tokens, batch)], lambda seen: physics.critical_batch_of_tokens(seen, *numbers))
     critical = physics.critical_batch_of_tokens(least, *numbers)
     assert physics.batch_tokens(least, batch, critical) == pytest.approx(tokens, rel=1e-9)
     assert least <= tokens
+
+
+@given(tokens=TOKENS, batch=st.floats(1e4, 1e9), share=st.floats(0.01, 0.99))
+def test_a_run_in_two_parts_is_the_run(tokens, batch, share):
+    parts = [(tokens * share, batch), (tokens * (1.0 - share), batch)]
+    found = [physics.least_tokens(one, lambda seen: 1e3 * seen**0.3) for one in (parts, [(tokens, batch)])]
+    assert found[0] == pytest.approx(found[1], rel=1e-9)
 
 
 def test_a_run_of_twenty_percent_more_examples_has_the_batch_that_was_fitted():

@@ -6,6 +6,8 @@ A = N_c^α, α = α_N/α_D and B = D_c. Its constants belong to a data set and a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from shardmeter.core.formula import formula
@@ -91,11 +93,14 @@ def batch_steps(least: Count, batch: Count, critical: Count) -> Count:
     return least * (1.0 + critical / batch)
 
 
-def least_tokens(tokens: Number, batch: Number, coefficient: float, exponent: float, overhead: float) -> Number:
-    """The tokens that the smallest batches would need for what `tokens` reach with this batch: the inverse of `batch_tokens` where
-    the critical batch is that of the least tokens. Leaves out: what the two formulas do."""
-    least = np.asarray(tokens, dtype=float)
+def least_tokens(
+    parts: Sequence[tuple[Number, Number]], critical: Callable[[Number], Number]
+) -> Number:
+    """Tokens that the smallest batches would need for what these reach: the inverse of `batch_tokens`. `parts` are (tokens, batch in
+    tokens), one after the other; `critical` tells the critical batch of a run of so many least tokens. Leaves out: that the
+    critical batch is smaller at the beginning, which is what ramps are for."""
+    least: Number = sum((tokens for tokens, _ in parts), 0.0)
     for _ in range(ROUNDS):
-        critical = coefficient * least**exponent / overhead
-        least = tokens / (1.0 + batch / critical)
+        limit = critical(least)
+        least = sum((tokens / (1.0 + batch / limit) for tokens, batch in parts), 0.0)
     return least

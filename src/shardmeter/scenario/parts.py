@@ -18,14 +18,26 @@ from shardmeter.scenario.inline import inline
 from shardmeter.scenario.read import SUFFIXES, Document, read_file
 from shardmeter.scenario.schema import validate
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Accelerator, Egress, Fabric, Instance, Line, Model, Pair, Region, Stack
+from shardmeter.specs import (
+    Accelerator,
+    CriticalBatch,
+    Egress,
+    Fabric,
+    Instance,
+    Line,
+    LossLaw,
+    Model,
+    Pair,
+    Region,
+    Stack,
+)
 
 INLINE = "inline"
 """Name of a part that has none."""
 R = TypeVar("R", Accelerator, Fabric, Model, Stack)
 KINDS: dict[type[Any], str] = {
     Accelerator: "accelerator", Fabric: "fabric", Model: "model", Stack: "stack", Instance: "instance",
-    Region: "region", Line: "link",
+    Region: "region", Line: "link", LossLaw: "law", CriticalBatch: "critical_batch",
 }  # fmt: skip
 _SHAPE = (
     "layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab", "mlp", "tied", "experts", "moe_ffn", "shared_ffn",
@@ -63,6 +75,12 @@ class Rows(Protocol):
 
     def egress(self, name: str) -> Egress:
         """A row by name."""
+
+    def law(self, name: str) -> LossLaw:
+        """A row by name or alias."""
+
+    def critical_batch(self, name: str) -> CriticalBatch:
+        """A row by name or alias."""
 
     def knows(self, kind: str, name: str) -> bool:
         """Whether a kind, in the plural, has a row of that name or alias."""

@@ -21,6 +21,7 @@ from shardmeter.scenario.values import (
     Duration,
     Gpus,
     Input,
+    Loss,
     Money,
     Name,
     Nodes,
@@ -164,6 +165,14 @@ class FleetInput(Input):
     use: Use | None = said("Which islands take part: their names, or all; for the planner also any, or how many.")
 
 
+class PhaseInput(Input):
+    """A part of the run with a batch and a sequence length of its own."""
+
+    tokens: Tokens | None = said("Length of the phase in tokens; of all phases together, that of the run.")
+    global_batch: Batch | None = said("Sequences per optimizer step, or '8M tokens'; the run's if left out.")
+    seq_len: SeqLen | None = said("Tokens per sequence; the run's if left out.")
+
+
 class RunInput(Input):
     """What is asked of the run."""
 
@@ -178,8 +187,15 @@ class RunInput(Input):
         "A frozen model that runs forward over every micro-batch beside the trained one (DPO's reference, a teacher, a KL anchor): "
         "same = the trained model's own numbers, a catalog name, a file, or inline fields."
     )
-    target_loss: Any = said("Loss to reach.", only="nothing")
-    phases: Any = said("Ramps of batch and sequence length.", only="nothing")
+    target_loss: Loss | None = said("Loss to reach, in the unit of the law, in place of tokens and steps.")
+    law: Name | None = said(
+        "Law of the loss: a catalog name (shardmeter catalog laws), or FILE.csv with columns parameters, tokens, loss, to fit one."
+    )
+    critical_batch: Name | None = said(
+        "Law of the batch beyond which tokens are lost (shardmeter catalog critical_batches), or none; with target_loss zhang-2024."
+    )
+    loss_guesses: bool | None = said("Count what is only guessed of the loss: delays, block-local training, compression.")
+    phases: tuple[PhaseInput, ...] | None = said("Ramps of batch and sequence length, one after the other.")
     deadline: Duration | None = said("Longest run that the planner accepts, as in 30 d.")
     budget: Money | None = said("Most that the planner spends, as in $2M.")
     objective: Objectives | None = said(

@@ -18,7 +18,7 @@ from shardmeter.core.formula import REGISTRY
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.scenario.rows import DIMENSIONS
 from shardmeter.scenario.tables import DTYPES, KINDS
-from shardmeter.specs import Accelerator, Egress, Fabric, Instance, Line, Model, Pair, Region, Stack
+from shardmeter.specs import Accelerator, Egress, Fabric, Grid, Instance, Line, Model, Pair, Region, Stack, Storage
 
 CATALOG = load_catalog()
 RECORDS: dict[str, tuple[Callable[[str], Any], type]] = {
@@ -31,9 +31,11 @@ RECORDS: dict[str, tuple[Callable[[str], Any], type]] = {
     "links": (CATALOG.link, Line),
     "pairs": (CATALOG.pair, Pair),
     "egress": (CATALOG.egress, Egress),
+    "grids": (CATALOG.grid, Grid),
+    "storage": (CATALOG.storage, Storage),
 }
 FLOOR = {"accelerators": 38, "fabrics": 20, "instances": 40, "models": 45, "stacks": 7} | {
-    "regions": 60, "links": 15, "pairs": 300, "egress": 50,
+    "regions": 60, "links": 15, "pairs": 300, "egress": 50, "grids": 60, "storage": 3,
 }  # fmt: skip
 WIDTH = {"fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "fp4": 4}
 DATE = re.compile(r"20\d\d(-\d\d(-\d\d)?)?")

@@ -9,7 +9,9 @@ import click
 from shardmeter.cli.options import catalog_option, format_option, rows
 from shardmeter.cli.output import write
 
-KINDS = ("accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress")
+KINDS = (
+    "accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress", "grids", "storage",
+)  # fmt: skip
 
 EPILOG = """Examples:
 

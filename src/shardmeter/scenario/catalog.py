@@ -31,7 +31,7 @@ from shardmeter.core.quantity import price
 from shardmeter.scenario.bounds import model_faults
 from shardmeter.scenario.rows import Row, cell, native_row, read_fields, read_rows
 from shardmeter.scenario.tables import DTYPES, KINDS, LAYOUTS, Citation, singular
-from shardmeter.specs import Accelerator, Egress, Fabric, Instance, Line, Model, Pair, Region, Stack
+from shardmeter.specs import Accelerator, Egress, Fabric, Grid, Instance, Line, Model, Pair, Region, Stack, Storage
 
 DEFAULT_MATMUL_SHARE = 0.80
 """Share of the peak that matrix products sustain where no micro-benchmark is known (H100's, marked in the row)."""
@@ -131,6 +131,14 @@ class Catalog:
     def egress(self, name: str) -> Egress:
         """A price of traffic by provider/continent/reach. Raises UnknownName."""
         return self._find("egress", name)  # type: ignore[no-any-return]
+
+    def grid(self, name: str) -> Grid:
+        """The electricity of a region (provider:region), or of a provider's halls. Raises UnknownName."""
+        return self._find("grids", name)  # type: ignore[no-any-return]
+
+    def storage(self, name: str) -> Storage:
+        """What a provider charges for bytes kept. Raises UnknownName."""
+        return self._find("storage", name)  # type: ignore[no-any-return]
 
     def citation(self, key: str) -> Citation:
         """What a citation key stands for. Raises UnknownName."""

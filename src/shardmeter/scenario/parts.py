@@ -18,7 +18,7 @@ from shardmeter.scenario.inline import inline
 from shardmeter.scenario.read import SUFFIXES, Document, read_file
 from shardmeter.scenario.schema import validate
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Accelerator, Egress, Fabric, Instance, Line, Model, Pair, Region, Stack
+from shardmeter.specs import Accelerator, Egress, Fabric, Grid, Instance, Line, Model, Pair, Region, Stack, Storage
 
 INLINE = "inline"
 """Name of a part that has none."""
@@ -62,6 +62,12 @@ class Rows(Protocol):
         """A row by name."""
 
     def egress(self, name: str) -> Egress:
+        """A row by name."""
+
+    def grid(self, name: str) -> Grid:
+        """A row by name."""
+
+    def storage(self, name: str) -> Storage:
         """A row by name."""
 
     def knows(self, kind: str, name: str) -> bool:

@@ -12,18 +12,32 @@ from shardmeter.specs import (
     Accelerator,
     Egress,
     Fabric,
+    Grid,
     Instance,
     Line,
     Model,
     Pair,
     Region,
     Stack,
+    Storage,
     geography,
     model,
     stack,
 )
 
-KINDS = ("accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress")
+KINDS = (
+    "accelerators",
+    "fabrics",
+    "instances",
+    "models",
+    "stacks",
+    "regions",
+    "links",
+    "pairs",
+    "egress",
+    "grids",
+    "storage",
+)
 """The tables that have names of their own; `attention` and `citations` hang on to them."""
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 """The dtypes of the `peak_*` columns, widest first."""
@@ -31,7 +45,7 @@ DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
 def singular(kind: str) -> str:
     """What one row of a kind is called: the accelerator of accelerators."""
-    return kind if kind == "egress" else kind.removesuffix("s")
+    return kind if kind in ("egress", "storage") else kind.removesuffix("s")
 
 
 BUILT = ("peak", "matmul_share", "attention_share")
@@ -93,10 +107,12 @@ LAYOUTS = {
     "instances": Layout(Instance),
     "models": Layout(Model, choices=model.WORDS),
     "stacks": Layout(Stack, choices=stack.WORDS),
-    "regions": Layout(Region, extra=(*_COMMON, "carbon"), folder="geo/"),
+    "regions": Layout(Region, folder="geo/"),
     "links": Layout(Line, choices=geography.WORDS, folder="geo/"),
     "pairs": Layout(Pair, folder="geo/"),
     "egress": Layout(Egress, extra=(*_COMMON, "least", "most"), folder="geo/"),
+    "grids": Layout(Grid),
+    "storage": Layout(Storage),
     "attention": Layout(Attention, key=("arch", "kernel"), extra=()),
     "citations": Layout(Citation, key=("key",), extra=()),
 }  # fmt: skip

@@ -23,6 +23,7 @@ from shardmeter.specs import (
     CriticalBatch,
     Egress,
     Fabric,
+    Grid,
     Instance,
     Line,
     LossLaw,
@@ -30,6 +31,7 @@ from shardmeter.specs import (
     Pair,
     Region,
     Stack,
+    Storage,
 )
 
 CATALOG = load_catalog()
@@ -43,11 +45,13 @@ RECORDS: dict[str, tuple[Callable[[str], Any], type]] = {
     "links": (CATALOG.link, Line),
     "pairs": (CATALOG.pair, Pair),
     "egress": (CATALOG.egress, Egress),
+    "grids": (CATALOG.grid, Grid),
+    "storage": (CATALOG.storage, Storage),
     "laws": (CATALOG.law, LossLaw),
     "critical_batches": (CATALOG.critical_batch, CriticalBatch),
 }
 FLOOR = {"accelerators": 38, "fabrics": 20, "instances": 40, "models": 45, "stacks": 7} | {
-    "regions": 60, "links": 15, "pairs": 300, "egress": 50, "laws": 5, "critical_batches": 2,
+    "regions": 60, "links": 15, "pairs": 300, "egress": 50, "grids": 60, "storage": 3, "laws": 5, "critical_batches": 2,
 }  # fmt: skip
 WIDTH = {"fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "fp4": 4}
 DATE = re.compile(r"20\d\d(-\d\d(-\d\d)?)?")

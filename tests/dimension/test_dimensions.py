@@ -31,7 +31,8 @@ EXPONENTS = dict.fromkeys(("alpha", "beta", "gamma", "exponent"), (0.2, 1.0))
 def registry() -> pint.UnitRegistry[Any]:
     """A registry with nothing in it but the units of `core.units`, each its own dimension."""
     units: pint.UnitRegistry[Any] = pint.UnitRegistry(None, cache_folder=None)
-    for line in ("s = [time]", "B = [information]", "FLOP = [arithmetic]", "W = [power]", "USD = [currency]"):
+    bases = {"s": "time", "B": "information", "FLOP": "arithmetic", "W": "power", "USD": "currency", "kg": "mass"}
+    for line in (f"{unit} = [{dimension}]" for unit, dimension in bases.items()):
         units.define(line)
     return units
 

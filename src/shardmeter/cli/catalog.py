@@ -10,7 +10,8 @@ from shardmeter.cli.options import catalog_option, format_option, rows
 from shardmeter.cli.output import write
 
 KINDS = (
-    "accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress", "laws", "critical_batches",
+    "accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress", "grids", "storage",
+    "laws", "critical_batches",
 )  # fmt: skip
 
 EPILOG = """Examples:

@@ -21,10 +21,12 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "instances": ("name", "provider", "accelerator", "accelerators", "fabric", "price", "region", "date"),
     "models": ("name", "family", "layers", "hidden", "heads", "kv_heads", "vocab", "context", "parameters"),
     "stacks": ("name", "framework", "year", "title"),
-    "regions": ("name", "city", "continent", "vm_bandwidth", "window", "carbon"),
+    "regions": ("name", "city", "continent", "vm_bandwidth", "window"),
     "links": ("name", "of", "bandwidth", "up", "down", "rtt", "loss", "transport", "shared"),
     "pairs": ("name", "rtt", "bandwidth", "bandwidth_back", "streams", "date"),
     "egress": ("name", "price", "least", "most", "date"),
+    "grids": ("name", "carbon", "pue", "date"),
+    "storage": ("name", "price", "date", "notes"),
     "laws": ("name", "irreducible", "a", "alpha", "b", "beta", "gamma", "data", "date"),
     "critical_batches": ("name", "form", "coefficient", "exponent", "overhead", "data"),
 }

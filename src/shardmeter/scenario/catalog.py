@@ -36,6 +36,7 @@ from shardmeter.specs import (
     CriticalBatch,
     Egress,
     Fabric,
+    Grid,
     Instance,
     Line,
     LossLaw,
@@ -43,6 +44,7 @@ from shardmeter.specs import (
     Pair,
     Region,
     Stack,
+    Storage,
 )
 
 DEFAULT_MATMUL_SHARE = 0.80
@@ -143,6 +145,14 @@ class Catalog:
     def egress(self, name: str) -> Egress:
         """A price of traffic by provider/continent/reach. Raises UnknownName."""
         return self._find("egress", name)  # type: ignore[no-any-return]
+
+    def grid(self, name: str) -> Grid:
+        """The electricity of a region (provider:region), or of a provider's halls. Raises UnknownName."""
+        return self._find("grids", name)  # type: ignore[no-any-return]
+
+    def storage(self, name: str) -> Storage:
+        """What a provider charges for bytes kept. Raises UnknownName."""
+        return self._find("storage", name)  # type: ignore[no-any-return]
 
     def law(self, name: str) -> LossLaw:
         """The law of loss of that name or alias, in any case. Raises UnknownName."""

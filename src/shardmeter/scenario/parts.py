@@ -23,6 +23,7 @@ from shardmeter.specs import (
     CriticalBatch,
     Egress,
     Fabric,
+    Grid,
     Instance,
     Line,
     LossLaw,
@@ -30,6 +31,7 @@ from shardmeter.specs import (
     Pair,
     Region,
     Stack,
+    Storage,
 )
 
 INLINE = "inline"
@@ -74,6 +76,12 @@ class Rows(Protocol):
         """A row by name."""
 
     def egress(self, name: str) -> Egress:
+        """A row by name."""
+
+    def grid(self, name: str) -> Grid:
+        """A row by name."""
+
+    def storage(self, name: str) -> Storage:
         """A row by name."""
 
     def law(self, name: str) -> LossLaw:

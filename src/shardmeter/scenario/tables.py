@@ -13,6 +13,7 @@ from shardmeter.specs import (
     CriticalBatch,
     Egress,
     Fabric,
+    Grid,
     Instance,
     Line,
     LossLaw,
@@ -20,6 +21,7 @@ from shardmeter.specs import (
     Pair,
     Region,
     Stack,
+    Storage,
     course,
     geography,
     model,
@@ -27,7 +29,8 @@ from shardmeter.specs import (
 )
 
 KINDS = (
-    "accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress", "laws", "critical_batches",
+    "accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress", "grids", "storage",
+    "laws", "critical_batches",
 )  # fmt: skip
 """The tables that have names of their own; `attention` and `citations` hang on to them."""
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
@@ -36,7 +39,7 @@ DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
 def singular(kind: str) -> str:
     """What one row of a kind is called: the accelerator of accelerators."""
-    return {"egress": kind, "critical_batches": "critical_batch"}.get(kind, kind.removesuffix("s"))
+    return {"egress": kind, "storage": kind, "critical_batches": "critical_batch"}.get(kind, kind.removesuffix("s"))
 
 
 BUILT = ("peak", "matmul_share", "attention_share", "draws")
@@ -98,10 +101,12 @@ LAYOUTS = {
     "instances": Layout(Instance),
     "models": Layout(Model, choices=model.WORDS),
     "stacks": Layout(Stack, choices=stack.WORDS),
-    "regions": Layout(Region, extra=(*_COMMON, "carbon"), folder="geo/"),
+    "regions": Layout(Region, folder="geo/"),
     "links": Layout(Line, choices=geography.WORDS, folder="geo/"),
     "pairs": Layout(Pair, folder="geo/"),
     "egress": Layout(Egress, extra=(*_COMMON, "least", "most"), folder="geo/"),
+    "grids": Layout(Grid),
+    "storage": Layout(Storage),
     "laws": Layout(LossLaw, choices={"counts": course.COUNTS}),
     "critical_batches": Layout(CriticalBatch, choices={"form": course.FORMS}),
     "attention": Layout(Attention, key=("arch", "kernel"), extra=()),

@@ -1,14 +1,71 @@
-"""What is asked of a run from its first to its last step: the law of its loss, the phases of its batch."""
+"""What a run is paid and powered by: how an island is paid, what surrounds its accelerators, what is kept and what is brought; and what
+it learns: the law of its loss, the phases of its batch."""
 
 from __future__ import annotations
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Count, Fraction, Nats, Ratio
+from shardmeter.core.units import Bytes, Count, Fraction, KilogramsPerJoule, Nats, Ratio, UsdPerByte, UsdPerByteS, UsdPerJoule
 
+TARIFFS = ("on demand", "spot", "reserved", "given", "owned")
+"""How an island is paid."""
 COUNTS = ("total", "non-embedding")
 """Which parameters a law counts."""
 FORMS = ("tokens", "loss")
 """What a critical batch follows: the tokens of the run, or the loss that is reached."""
+
+
+@record
+class Tariff:
+    """How an island is paid, beside its price: rented by the hour, or owned, and then its electricity is paid."""
+
+    kind: str = "given"
+    """A word of `TARIFFS`."""
+    electricity: UsdPerJoule | None = None
+    """Of what is owned; None where the price covers it."""
+    source: str = ""
+    """Where the price stands: a catalog row's source, or the file of prices and its line."""
+
+    @property
+    def owned(self) -> bool:
+        """Whether nobody is paid for the hours."""
+        return self.kind == "owned"
+
+
+@record
+class Power:
+    """What surrounds an island's accelerators: its hall and its grid."""
+
+    pue: Ratio = 1.0
+    """Energy of the hall over that of the machines in it."""
+    pue_basis: str = ""
+    carbon: KilogramsPerJoule | None = None
+    """None where the grid is not known."""
+    carbon_basis: str = ""
+
+
+@record
+class Stock:
+    """Bytes that are kept as long as the run lasts."""
+
+    name: str
+    size: Bytes = 0.0
+    each: Bytes = 0.0
+    """More of them for every token of the run."""
+    copies: Count = 1.0
+    price: UsdPerByteS | None
+    """None where it is not known: so is the cost then."""
+    basis: str = ""
+
+
+@record
+class Haul:
+    """Bytes that are sent to an island once."""
+
+    name: str
+    each: Bytes
+    """For every token of the run."""
+    price: UsdPerByte | None
+    basis: str = ""
 
 
 @record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shardmeter.core.record import record
 from shardmeter.core.units import Count, Nats
-from shardmeter.specs.course import CriticalBatch, LossLaw, Phase
+from shardmeter.specs.course import CriticalBatch, Haul, LossLaw, Phase, Stock
 from shardmeter.specs.model import Model
 
 
@@ -18,6 +18,10 @@ class Run:
     """Mean tokens of the documents packed into one sequence, where attention does not cross from one to the next."""
     tokens: Count | None = None
     steps: Count | None = None
+    stocks: tuple[Stock, ...] = ()
+    """What is kept while the run lasts: checkpoints, copies of the data set."""
+    hauls: tuple[Haul, ...] = ()
+    """What is brought to islands once: the data set."""
     reference: Model | None = None
     """A frozen model beside the trained one, run forward over every micro-batch: DPO's reference, a teacher, a KL anchor."""
 

@@ -45,7 +45,7 @@ def power(island: Island) -> float | None:
 def joules(island: Island, lasts: Seconds) -> Joules | None:
     """Energy of the island's accelerators for so long; None where their rating is not known."""
     watts = power(island)
-    return None if watts is None else energy.rated_energy(island.gpus, lasts, watts)
+    return None if watts is None else energy.energy(island.gpus, lasts, watts, 1.0)
 
 
 def value(objective: str, island: Island, lasts: Seconds, rate: Number) -> Any:

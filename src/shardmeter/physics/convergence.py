@@ -93,9 +93,7 @@ def batch_steps(least: Count, batch: Count, critical: Count) -> Count:
     return least * (1.0 + critical / batch)
 
 
-def least_tokens(
-    parts: Sequence[tuple[Number, Number]], critical: Callable[[Number], Number]
-) -> Number:
+def least_tokens(parts: Sequence[tuple[Number, Number]], critical: Callable[[Number], Number]) -> Number:
     """Tokens that the smallest batches would need for what these reach: the inverse of `batch_tokens`. `parts` are (tokens, batch in
     tokens), one after the other; `critical` tells the critical batch of a run of so many least tokens. Leaves out: that the
     critical batch is smaller at the beginning, which is what ramps are for."""

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shardmeter.render import cells, islands
+from shardmeter.render import cells, islands, learning
 from shardmeter.render.csv_text import flatten
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 
@@ -43,6 +43,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
     sections: list[Section | None] = [
         *(speed + memory if answer["fits"] else ways + memory + speed),
         _run(answer.get("run")),
+        *learning.sections(answer),
         _notes("Warnings", answer.get("warnings") or ())
         if short
         else _notes("Assumed", answer.get("assumptions") or ()),
@@ -330,7 +331,7 @@ def _run(run: Answer | None) -> Facts | None:
         *_cost(run),
         Fact(label="energy", value=run.get("energy_kwh"), unit="kWh"),
         Fact(label="carbon", value=run.get("carbon_kg"), unit="kg"),
-        Fact(label="loss", value=run.get("loss")),
+        Fact(label="loss", value=run.get("loss"), unit=(run.get("law") or {}).get("unit", "")),
     ]
     return Facts(title="The whole run", facts=tuple(fact for fact in facts if fact.value is not None))
 

@@ -85,7 +85,9 @@ def _critical(asked: RunInput, parts: Parts) -> CriticalBatch | None:
     if name == "none" or (name is None and asked.target_loss is None):
         return None
     if name is None:
-        found.assumptions.append(f"run.critical_batch {DEFAULT_BATCH} (none named; none leaves out what a large batch costs)")
+        found.assumptions.append(
+            f"run.critical_batch {DEFAULT_BATCH} (none named; none leaves out what a large batch costs)"
+        )
     law: CriticalBatch | None = lookup(CriticalBatch, name or DEFAULT_BATCH, parts.rows, BATCH, found)
     return law
 
@@ -160,6 +162,8 @@ def _broken(run: Run, islands: Sequence[Island], plan: Plan, plans: Sequence[Pla
     found = [] if bad is None else [bad]
     for island, own in zip(islands, plans, strict=True):
         found += [
-            one for one in violations_of_island(parts.model, island, own, run, parts.stack, skip=skip) if one not in found
+            one
+            for one in violations_of_island(parts.model, island, own, run, parts.stack, skip=skip)
+            if one not in found
         ]
     return found

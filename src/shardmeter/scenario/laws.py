@@ -67,18 +67,24 @@ def _table(text: str, name: str, path: Path, found: Findings) -> Numbers | None:
     if missing := [column for column, at in places.items() if at is None]:
         found.note(path, f"{name}: no column {', '.join(missing)}", "a header parameters,tokens,loss and a row a run")
         return None
-    noted, made = len(found.violations), []
-    for cells in reader:
-        if any(cell.strip() for cell in cells):
-            made.append([_number(cells, at, column, f"{name}:{reader.line_num}", path, found) for column, at in places.items()])
+    noted = len(found.violations)
+    made = [
+        [_number(cells, at, column, f"{name}:{reader.line_num}", path, found) for column, at in places.items()]
+        for cells in reader
+        if any(cell.strip() for cell in cells)
+    ]
     if len(found.violations) > noted:
         return None
     table = np.array(made, dtype=float).reshape(-1, 3)
     for column, values in zip(("parameters", "tokens"), table.T, strict=False):
         if len(set(values)) < 2:
-            found.note(path, f"{name}: {len(set(values))} different {column}", f"a law needs runs of 2 or more {column}")
+            found.note(
+                path, f"{name}: {len(set(values))} different {column}", f"a law needs runs of 2 or more {column}"
+            )
     if len(table) < FEWEST:
-        found.note(path, f"{name}: {len(table)} rows", f"a law needs {FEWEST} runs, and {FREE} to fit its exponents too")
+        found.note(
+            path, f"{name}: {len(table)} rows", f"a law needs {FEWEST} runs, and {FREE} to fit its exponents too"
+        )
     return table if len(found.violations) == noted else None
 
 
@@ -91,7 +97,11 @@ def _number(cells: list[str], at: int | None, column: str, where: str, path: Pat
         found.note(path, f"{where}: {column}: {error.message}")
         return 1.0
     if value <= 0.0:
-        found.note(path, f"{where}: {column} = {shown(text)}, which is not above zero", "leave the row out, or write the loss in nats")
+        found.note(
+            path,
+            f"{where}: {column} = {shown(text)}, which is not above zero",
+            "leave the row out, or write the loss in nats",
+        )
         return 1.0
     return value
 
@@ -111,7 +121,9 @@ def _law(name: str, table: Numbers, shape: LossLaw, found: Findings) -> LossLaw:
     e, a, b, alpha, beta = best
     kept = "" if is_free else f", exponents those of {SHAPE} (fewer than {FREE} rows)"
     off = np.abs(np.log(_predicted(table, best) / table[:, 2])).max() * float(table[:, 2].mean())
-    found.assumptions.append(f"run.law: fitted to {len(table)} rows of {name}{kept}; it misses them by at most {off:.3f}")
+    found.assumptions.append(
+        f"run.law: fitted to {len(table)} rows of {name}{kept}; it misses them by at most {off:.3f}"
+    )
     return LossLaw(
         name=name, irreducible=float(np.exp(e)), a=float(np.exp(a)), alpha=float(alpha), b=float(np.exp(b)), beta=float(beta),
         unit="as in the table", data=name, parameters_least=float(table[:, 0].min()), parameters_most=float(table[:, 0].max()),

@@ -107,7 +107,11 @@ def _of_course(
     asked = [name for name in ("target_loss", "phases") if getattr(parts.run, name) is not None]
     if left_open is not None and asked:
         for name in asked:
-            way_out = "say the tokens: predict tells how many a plan needs" if name == "target_loss" else "one batch: global_batch"
+            way_out = (
+                "say the tokens: predict tells how many a plan needs"
+                if name == "target_loss"
+                else "one batch: global_batch"
+            )
             parts.found.refuse(("run", name), "is for a plan that is said", way_out)
         return run
     return resolve_course(parts, islands, plan, plans, run)

@@ -194,7 +194,9 @@ class RunInput(Input):
     critical_batch: Name | None = said(
         "Law of the batch beyond which tokens are lost (shardmeter catalog critical_batches), or none; with target_loss zhang-2024."
     )
-    loss_guesses: bool | None = said("Count what is only guessed of the loss: delays, block-local training, compression.")
+    loss_guesses: bool | None = said(
+        "Count what is only guessed of the loss: delays, block-local training, compression."
+    )
     phases: tuple[PhaseInput, ...] | None = said("Ramps of batch and sequence length, one after the other.")
     deadline: Duration | None = said("Longest run that the planner accepts, as in 30 d.")
     budget: Money | None = said("Most that the planner spends, as in $2M.")

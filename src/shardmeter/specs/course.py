@@ -4,7 +4,17 @@ it learns: the law of its loss, the phases of its batch."""
 from __future__ import annotations
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, Count, Fraction, KilogramsPerJoule, Nats, Ratio, UsdPerByte, UsdPerByteS, UsdPerJoule
+from shardmeter.core.units import (
+    Bytes,
+    Count,
+    Fraction,
+    KilogramsPerJoule,
+    Nats,
+    Ratio,
+    UsdPerByte,
+    UsdPerByteS,
+    UsdPerJoule,
+)
 
 TARIFFS = ("on demand", "spot", "reserved", "given", "owned")
 """How an island is paid."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.errors import BadScenario, Violation
+from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Nats, Number, Ratio
 from shardmeter.engine.fleet import Whole
@@ -40,7 +41,9 @@ class Question:
     @property
     def factor(self) -> Ratio:
         """By which the loss of the law is multiplied."""
-        return float(np.prod([part.factor for part in self.effects if part.factor is not None and self.counts(part)] or [1.0]))
+        return float(
+            np.prod([part.factor for part in self.effects if part.factor is not None and self.counts(part)] or [1.0])
+        )
 
     @property
     def added(self) -> Nats:
@@ -116,16 +119,24 @@ def _out_of_reach(asked: Question, target: Nats, alone: Nats) -> BadScenario:
     floor = convergence.law_floor(asked.parameters, law.irreducible, law.a, law.alpha, law.gamma)
     reached = float(floor * asked.factor + asked.added)
     term = float(floor) - float(law.irreducible)
-    more = f", × {asked.factor:.4g} + {asked.added:g} of how it is trained" if (asked.factor, asked.added) != (1.0, 0.0) else ""
+    more = (
+        f", × {asked.factor:.4g} + {asked.added:g} of how it is trained"
+        if (asked.factor, asked.added) != (1.0, 0.0)
+        else ""
+    )
+    size = show(asked.parameters, "")
     says = (
         f"{target:g} is not reached with any data: by {law.name}, E + A/N^α = {law.irreducible:g} + {term:.3g} = {float(floor):.4g} "
-        f"{law.unit} at {asked.parameters:.3g} parameters{more}"
+        f"{law.unit} at {size} parameters{more}"
     )
     way_out = f"a target above {reached:.4g}, or a law of your own data (run.law: FILE.csv)"
     if alone > law.irreducible:
-        size = (law.a / (alone - law.irreducible) ** (1.0 / law.gamma)) ** (1.0 / law.alpha)
-        way_out = f"more than {size:.3g} parameters, {way_out}"
-    return BadScenario("1 problem", [Violation(field="run.target_loss", says=says, rule="a loss lies above its irreducible term", way_out=way_out)])
+        least = (law.a / (alone - law.irreducible) ** (1.0 / law.gamma)) ** (1.0 / law.alpha)
+        way_out = f"more than {show(least, '')} parameters, {way_out}"
+    return BadScenario(
+        "1 problem",
+        [Violation(field="run.target_loss", says=says, rule="a loss lies above its irreducible term", way_out=way_out)],
+    )
 
 
 def answer(asked: Question, parts: list[tuple[Count, Count]]) -> dict[str, Any]:
@@ -137,18 +148,34 @@ def answer(asked: Question, parts: list[tuple[Count, Count]]) -> dict[str, Any]:
     floor = float(convergence.law_floor(size, law.irreducible, law.a, law.alpha, law.gamma))
     terms = [
         _term("irreducible", law.irreducible, source=law.source),
-        _term(f"{size:.3g} parameters", floor - float(law.irreducible), source=law.source),
-        _term(f"{tokens:.3g} tokens", alone - floor, source=law.source),
+        _term(f"{show(size, '')} parameters", floor - float(law.irreducible), source=law.source),
+        _term(show(tokens, "tokens"), alone - floor, source=law.source),
     ]
     if asked.critical is not None:
         beyond = _batch_outside(asked.critical, tokens)
         basis = "extrapolated" if beyond else "published"
-        terms.append(_term("batch against the critical one", slowed - alone, basis=basis, source=asked.critical.source, text=beyond))
+        terms.append(
+            _term(
+                "batch against the critical one", slowed - alone, basis=basis, source=asked.critical.source, text=beyond
+            )
+        )
     for part in asked.effects:
         name = "replicas" if part.factor is not None else "how it is trained"
-        nats = None if part.factor is None and part.nats is None else slowed * ((part.factor or 1.0) - 1.0) + (part.nats or 0.0)
+        nats = (
+            None
+            if part.factor is None and part.nats is None
+            else slowed * ((part.factor or 1.0) - 1.0) + (part.nats or 0.0)
+        )
         terms.append(
-            _term(name, nats, factor=part.factor, basis=part.basis, source=part.source, text=part.text, counted=asked.counts(part))
+            _term(
+                name,
+                nats,
+                factor=part.factor,
+                basis=part.basis,
+                source=part.source,
+                text=part.text,
+                counted=asked.counts(part),
+            )
         )
     return {
         "loss": slowed * asked.factor + asked.added,
@@ -164,7 +191,14 @@ def answer(asked: Question, parts: list[tuple[Count, Count]]) -> dict[str, Any]:
 
 
 def _term(
-    name: str, nats: Any, *, factor: Any = None, basis: str = "published", source: str = "", text: str = "", counted: bool = True
+    name: str,
+    nats: Any,
+    *,
+    factor: Any = None,
+    basis: str = "published",
+    source: str = "",
+    text: str = "",
+    counted: bool = True,
 ) -> dict[str, Any]:
     """One line of `loss_terms`; what is known of no figure has no nats and does not count."""
     return {
@@ -206,9 +240,9 @@ def intervals(asked: Question, parts: list[tuple[Count, Count]], target: Nats | 
     data is not known. Tokens are null too where some refit does not reach the target."""
     drawn = [_with(asked, draw) for draw in asked.law.draws]
     if not drawn:
-        return {"loss": None, "tokens": None}
+        return {"loss": None, "run_tokens": None}
     losses = [answer(one, parts)["loss"] for one in drawn]
-    return {"loss": _ends(losses), "tokens": None if target is None else _tokens_ends(drawn, target, parts[0][1])}
+    return {"loss": _ends(losses), "run_tokens": None if target is None else _tokens_ends(drawn, target, parts[0][1])}
 
 
 def _with(asked: Question, draw: tuple[float, ...]) -> Question:
@@ -240,7 +274,11 @@ def warnings(scenario: Scenario, run: dict[str, Any] | None) -> list[str]:
     found = [f"loss beyond its law: {one}" for one in run["law"]["outside"]]
     left_out = [one for one in run["loss_terms"] if not one["counted"]]
     for one in left_out:
-        known = "nothing is known" if one["nats"] is None else f"{one['nats']:.3g} nats are a guess (run.loss_guesses: true counts them)"
+        known = (
+            "nothing is known"
+            if one["nats"] is None
+            else f"{one['nats']:.3g} nats are a guess (run.loss_guesses: true counts them)"
+        )
         found.append(f"the loss leaves out {one['term']}: {known}; {one['text']}")
     found += [
         f"the loss is carried beyond what was measured: {one['text']}"

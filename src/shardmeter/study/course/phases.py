@@ -83,3 +83,13 @@ def _entry(leg: Leg, phase: Phase) -> dict[str, Any]:
         "memory_peak_gib": float(functools.reduce(np.maximum, [peak for peak, _ in peaks])) / GIB,
         "fits": all(bool(peak <= limit) for peak, limit in peaks),
     }
+
+
+def warnings(run: dict[str, Any] | None) -> list[str]:
+    """Phases that do not fit: the verdict is that of the run's own batch and sequence."""
+    entries = [] if run is None else run.get("phases", [])
+    return [
+        f"phase {at} does not fit: sequences of {one['seq_len']:g}, {one['memory_peak_gib']:.1f} GiB on the fullest GPU"
+        for at, one in enumerate(entries, 1)
+        if not one["fits"]
+    ]

@@ -141,9 +141,7 @@ def _named(row: Row) -> str:
         return ""
 
 
-def _judged(
-    row: Row, known: identities.Runs, bases: losses.Bases, catalog: Catalog, predictor: Predict
-) -> Judged:
+def _judged(row: Row, known: identities.Runs, bases: losses.Bases, catalog: Catalog, predictor: Predict) -> Judged:
     """One row: texts first, then the value, then what it must be, else what is predicted."""
     kind = kind_of_row(row.text("kind"))
     one = Judged(

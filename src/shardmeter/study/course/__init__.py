@@ -48,7 +48,7 @@ def course(scenario: Scenario, whole: Whole) -> dict[str, Any] | None:
         "carbon_kg": None,
         **learned,
         **({"phases": entries} if entries else {}),
-        **({} if asked is None else {"intervals": loss.intervals(asked, seen, scenario.run.target_loss)}),
+        **({} if asked is None else {"intervals": loss.intervals(asked, seen, _plain(scenario.run.target_loss))}),
     }
 
 
@@ -58,11 +58,15 @@ def _steps(scenario: Scenario, whole: Whole, asked: loss.Question | None) -> Num
     if float(whole.estimate.tokens) == 0.0:
         return None
     if run.target_loss is not None:
-        return None if asked is None else loss.tokens_for(asked, run.target_loss, float(each)) / each
+        return None if asked is None else loss.tokens_for(asked, float(run.target_loss), float(each)) / each
     if run.steps is not None:
         return run.steps
     return None if run.tokens is None else run.tokens / each
 
 
-def _known(usd: float) -> float | None:
+def _known(usd: Number) -> float | None:
     return None if np.isnan(usd) else float(usd)
+
+
+def _plain(number: Number | None) -> float | None:
+    return None if number is None else float(number)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Count, Nats, Number, Ratio
+from shardmeter.core.units import Nats, Number
 from shardmeter.engine.fleet import Whole
 from shardmeter.families import active_parameters
 from shardmeter.physics import convergence
@@ -26,7 +28,7 @@ class Question:
     """A run as a law sees it."""
 
     law: LossLaw
-    parameters: Count
+    parameters: float
     """As the law counts them."""
     effects: tuple[Effect, ...]
     """What the way of training is known to cost, part by part."""
@@ -39,16 +41,14 @@ class Question:
         return part.basis in ("published", "derived", "extrapolated") or (part.basis == "guess" and self.guesses)
 
     @property
-    def factor(self) -> Ratio:
+    def factor(self) -> float:
         """By which the loss of the law is multiplied."""
-        return float(
-            np.prod([part.factor for part in self.effects if part.factor is not None and self.counts(part)] or [1.0])
-        )
+        return math.prod(float(part.factor) for part in self.effects if part.factor is not None and self.counts(part))
 
     @property
-    def added(self) -> Nats:
+    def added(self) -> float:
         """What is added to it then."""
-        return float(sum(part.nats for part in self.effects if part.nats is not None and self.counts(part)))
+        return sum(float(part.nats) for part in self.effects if part.nats is not None and self.counts(part))
 
 
 def question(scenario: Scenario, whole: Whole) -> Question | None:
@@ -80,13 +80,13 @@ def why_not(scenario: Scenario) -> str:
     return ""
 
 
-def counted(model: Model, law: LossLaw) -> Count:
+def counted(model: Model, law: LossLaw) -> float:
     """Parameters as a law counts them: of experts those that a token passes, which is a guess; embedding and head where it does."""
     total = float(active_parameters(model))
     return total if law.counts == "total" else total - float(model.vocab * model.hidden * (1.0 if model.tied else 2.0))
 
 
-def law_at(law: LossLaw, parameters: Count, tokens: Number) -> Nats:
+def law_at(law: LossLaw, parameters: float, tokens: Number) -> Nats:
     """The loss of synchronous training with a small batch."""
     return convergence.law_loss(parameters, tokens, law.irreducible, law.a, law.alpha, law.b, law.beta, law.gamma)
 
@@ -102,7 +102,7 @@ def critical(asked: Question, tokens: Number) -> Number:
     return convergence.critical_batch_of_loss(reached, law.coefficient, law.exponent)
 
 
-def tokens_for(asked: Question, target: Nats, batch: Count) -> Count:
+def tokens_for(asked: Question, target: float, batch: float) -> float:
     """Tokens that reach a loss with batches of so many tokens. Raises BadScenario where no data is enough."""
     law = asked.law
     alone = (target - asked.added) / asked.factor
@@ -110,10 +110,10 @@ def tokens_for(asked: Question, target: Nats, batch: Count) -> Count:
     if not room > 0.0:
         raise _out_of_reach(asked, target, alone)
     least = convergence.law_tokens(room, law.b, law.beta)
-    return convergence.batch_tokens(least, batch, critical(asked, least))
+    return float(convergence.batch_tokens(least, batch, critical(asked, least)))
 
 
-def _out_of_reach(asked: Question, target: Nats, alone: Nats) -> BadScenario:
+def _out_of_reach(asked: Question, target: float, alone: float) -> BadScenario:
     """The refusal of a target below what the model nears with endless data, with the numbers and the way out."""
     law = asked.law
     floor = convergence.law_floor(asked.parameters, law.irreducible, law.a, law.alpha, law.gamma)
@@ -131,7 +131,7 @@ def _out_of_reach(asked: Question, target: Nats, alone: Nats) -> BadScenario:
     )
     way_out = f"a target above {reached:.4g}, or a law of your own data (run.law: FILE.csv)"
     if alone > law.irreducible:
-        least = (law.a / (alone - law.irreducible) ** (1.0 / law.gamma)) ** (1.0 / law.alpha)
+        least = float((law.a / (alone - law.irreducible) ** (1.0 / law.gamma)) ** (1.0 / law.alpha))
         way_out = f"more than {show(least, '')} parameters, {way_out}"
     return BadScenario(
         "1 problem",
@@ -139,7 +139,7 @@ def _out_of_reach(asked: Question, target: Nats, alone: Nats) -> BadScenario:
     )
 
 
-def answer(asked: Question, parts: list[tuple[Count, Count]]) -> dict[str, Any]:
+def answer(asked: Question, parts: Sequence[tuple[float, float]]) -> dict[str, Any]:
     """`loss`, `loss_terms`, `law`, `critical_batch` of the answer for a run of (tokens, batch in tokens), part by part."""
     law, size = asked.law, asked.parameters
     tokens = float(sum(one for one, _ in parts))
@@ -160,7 +160,7 @@ def answer(asked: Question, parts: list[tuple[Count, Count]]) -> dict[str, Any]:
             )
         )
     for part in asked.effects:
-        name = "replicas" if part.factor is not None else "how it is trained"
+        name = "replicas" if part.factor is not None else "way of training"
         nats = (
             None
             if part.factor is None and part.nats is None
@@ -212,7 +212,7 @@ def _term(
     }
 
 
-def outside(law: LossLaw, parameters: Count, tokens: Count) -> list[str]:
+def outside(law: LossLaw, parameters: float, tokens: float) -> list[str]:
     """Where a run lies outside of what a law was fitted on, one sentence each."""
     found = []
     for name, value, least, most in (
@@ -229,13 +229,13 @@ def outside(law: LossLaw, parameters: Count, tokens: Count) -> list[str]:
     return found
 
 
-def _batch_outside(law: CriticalBatch, tokens: Count) -> str:
+def _batch_outside(law: CriticalBatch, tokens: float) -> str:
     if (law.tokens_least or 0.0) <= tokens <= (law.tokens_most or np.inf):
         return ""
     return f"{tokens:.3g} tokens: {law.name} was fitted on {law.tokens_least:.3g} to {law.tokens_most:.3g}"
 
 
-def intervals(asked: Question, parts: list[tuple[Count, Count]], target: Nats | None) -> dict[str, Any]:
+def intervals(asked: Question, parts: Sequence[tuple[float, float]], target: float | None) -> dict[str, Any]:
     """90 % intervals of loss and tokens from the refits of a law that was fitted here; null for laws of others, whose spread on one's own
     data is not known. Tokens are null too where some refit does not reach the target."""
     drawn = [_with(asked, draw) for draw in asked.law.draws]
@@ -251,7 +251,7 @@ def _with(asked: Question, draw: tuple[float, ...]) -> Question:
     return changed(asked, law=changed(asked.law, draws=(), **dict(zip(names, draw, strict=True))))
 
 
-def _tokens_ends(drawn: list[Question], target: Nats, batch: Count) -> list[float] | None:
+def _tokens_ends(drawn: list[Question], target: float, batch: float) -> list[float] | None:
     try:
         return _ends([float(tokens_for(one, target, batch)) for one in drawn])
     except BadScenario:

@@ -94,7 +94,7 @@ def test_guesses_count_where_they_are_asked():
 
 def test_an_extrapolation_is_said():
     found = answer(ONE, tokens="15T", law="besiroglu-2024", critical_batch="zhang-2024")
-    assert [one for one in found["warnings"] if "was fitted on 5e+09 to 5e+11" in one]
+    assert [one for one in found["warnings"] if "15T tokens: besiroglu-2024 was fitted on 5B to 500B" in one]
     assert [one for one in found["warnings"] if "zhang-2024 was fitted on" in one]
     other = answer(ONE, tokens="1T", law="charles-2025")["warnings"]
     assert [one for one in other if "says nothing of others" in one]

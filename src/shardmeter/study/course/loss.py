@@ -219,8 +219,7 @@ def outside(law: LossLaw, parameters: float, tokens: float) -> list[str]:
         ("parameters", parameters, law.parameters_least, law.parameters_most), ("tokens", tokens, law.tokens_least, law.tokens_most),
     ):  # fmt: skip
         if (least is not None and value < least * 0.999) or (most is not None and value > most * 1.001):
-            ends = f"{'' if least is None else f'{least:.3g}'} to {'' if most is None else f'{most:.3g}'}".strip()
-            found.append(f"{value:.3g} {name}: {law.name} was fitted on {ends}")
+            found.append(f"{show(value, '')} {name}: {law.name} was fitted on {_range(least, most)}")
     if law.tokens_per_parameter is not None:
         off = tokens / parameters / law.tokens_per_parameter
         if not 1.0 / RATIO_OFF <= off <= RATIO_OFF:
@@ -230,9 +229,18 @@ def outside(law: LossLaw, parameters: float, tokens: float) -> list[str]:
 
 
 def _batch_outside(law: CriticalBatch, tokens: float) -> str:
+    """Where a run lies outside of what a law of the critical batch was fitted on; empty inside."""
     if (law.tokens_least or 0.0) <= tokens <= (law.tokens_most or np.inf):
         return ""
-    return f"{tokens:.3g} tokens: {law.name} was fitted on {law.tokens_least:.3g} to {law.tokens_most:.3g}"
+    return f"{show(tokens, 'tokens')}: {law.name} was fitted on {_range(law.tokens_least, law.tokens_most)}"
+
+
+def _range(least: Number | None, most: Number | None) -> str:
+    """`5B to 500B`; an end that is not stated is left out."""
+    return " ".join(
+        f"{word} {show(float(end), '')}" if word == "to" else show(float(end), "")
+        for word, end in (("from", least), ("to", most)) if end is not None
+    )  # fmt: skip
 
 
 def intervals(asked: Question, parts: Sequence[tuple[float, float]], target: float | None) -> dict[str, Any]:

@@ -42,7 +42,9 @@ interval of loss and tokens is theirs (`intervals.loss`, `intervals.run_tokens`)
 have no interval: how far they are from your data nobody knows.
 
 A mixture of experts counts the parameters that a token passes, which is a guess. Laws are of decoders trained whole and from nothing: for other
-families, adapters and runs beside a reference the loss is null, and a warning says why.
+families, adapters, runs beside a reference and islands that train models of their own the loss is null, and a warning says why.
+
+`run.loss_terms[]` add to the loss; `run.law.outside[]` says where the run lies outside of the fit, `run.law.optimum` what as many FLOPs reach at best.
 """
 OPTIMUM = """
 ## The optimum of a budget
@@ -86,7 +88,7 @@ REST = """
 | low rank, zero order, experts merged or routed | | unknown: no loss is published that could be added |
 
 What is a guess stands in `run.loss_terms[]` and does not count unless `run.loss_guesses: true`; what is carried beyond what was measured counts, and
-a warning names it; of what is unknown a warning says that the loss leaves it out.
+a warning names it; where nothing is known the loss is null, and a warning says why.
 
 Of 814 rows of runs across islands that ship, 94 are losses that other papers predict: all within 0.05 nats ([geo.md](geo.md) says how).
 """

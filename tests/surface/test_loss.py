@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,13 +11,13 @@ import shardmeter
 from shardmeter.core.errors import BadScenario, UnknownName
 from shardmeter.physics.convergence import law_loss
 
-ONE = {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp,micro_batch=1"}
-SMALL = {
+ONE: dict[str, Any] = {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp,micro_batch=1"}
+SMALL: dict[str, Any] = {
     "family": "decoder", "layers": 24, "hidden": 2048, "ffn": 8192, "heads": 16, "kv_heads": 16, "head_dim": 128,
     "vocab": 32000, "context": 2048, "tied": True,
 }  # fmt: skip
-ISLAND = {"accelerator": "H100-SXM5-80GB", "nodes": 1, "gpus_per_node": 8, "price": "$2.10/gpu/h"}
-TWO = {
+ISLAND: dict[str, Any] = {"accelerator": "H100-SXM5-80GB", "nodes": 1, "gpus_per_node": 8, "price": "$2.10/gpu/h"}
+TWO: dict[str, Any] = {
     "model": SMALL,
     "fleet": {
         "islands": [{"name": "a", **ISLAND}, {"name": "b", **ISLAND}],
@@ -34,7 +35,7 @@ def answer(base, **run):
 
 def refused(base, **run):
     with pytest.raises(BadScenario) as caught:
-        answer(base, **run)
+        shardmeter.predict({**base, "run": run})
     return str(caught.value)
 
 
@@ -111,6 +112,32 @@ def test_what_no_law_is_of_has_no_loss(base, why):
     found = answer(base, tokens="1B", law="besiroglu-2024")
     assert found["run"]["loss"] is None
     assert [one for one in found["warnings"] if "the loss is null" in one and why in one]
+
+
+def with_method(**sync):
+    return {
+        **TWO,
+        "plan": {**TWO["plan"], "sync": sync},
+        "run": {"global_batch": SIZE, "seq_len": 2048, "law": "muennighoff-2023"},
+    }
+
+
+@pytest.mark.parametrize("method", ["branch_train_merge", "mezo", "powersgd"])
+def test_of_what_nothing_is_known_the_loss_is_null(method):
+    scenario = with_method(method=method)
+    found = shardmeter.predict({**scenario, "run": {**scenario["run"], "tokens": "1B"}}).to_dict()
+    assert found["run"]["loss"] is None
+    assert [one for one in found["warnings"] if one.startswith("the loss is null")]
+    target = shardmeter.predict({**scenario, "run": {**scenario["run"], "target_loss": 2.6}}).to_dict()
+    assert target["run"] is None
+    assert [one for one in target["warnings"] if one.startswith("the run is null")]
+
+
+def test_the_optimum_of_as_many_flops_is_no_worse():
+    run = answer(ONE, tokens="15T", law="besiroglu-2024")["run"]
+    best = run["law"]["optimum"]
+    assert best["parameters"] * best["tokens"] == pytest.approx(run["law"]["parameters"] * run["tokens"])
+    assert best["loss"] < run["loss"]
 
 
 # phases
@@ -253,3 +280,9 @@ def test_an_unknown_law_lists_the_nearest():
 def test_a_planner_wants_a_length():
     with pytest.raises(BadScenario, match="is for a plan that is said"):
         shardmeter.plan({**ONE, "plan": "auto", "run": {"target_loss": 2.2}})
+
+
+@pytest.mark.parametrize("run", [{"target_loss": 2.2}, {"phases": [{"tokens": "1B"}]}], ids=["target", "phases"])
+def test_a_sweep_wants_a_length(run):
+    with pytest.raises(BadScenario, match="is for predict"):
+        shardmeter.sweep({**ONE, "run": run}, {"run.global_batch": [64, 128]})

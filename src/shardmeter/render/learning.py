@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from shardmeter.core.quantity import show as text
 from shardmeter.render.document import Column, Row, Section, Table
 
 Answer = Mapping[str, Any]
@@ -55,6 +56,10 @@ def _loss(run: Answer, intervals: Answer) -> Table:
     said = [f"{law['name']}: {law['data']}, {law['unit']}"]
     said += [f"90 %: {bounds[0]:.3f} to {bounds[1]:.3f}"] if bounds else []
     said += [f"critical batch {batch['tokens'] / 1e6:,.3g}M tokens ({batch['name']})"] if batch else []
+    if best := law.get("optimum"):
+        said.append(
+            f"by the law alone as many FLOPs reach {best['loss']:.3f} with {text(best['parameters'], '')} parameters and {text(best['tokens'], 'tokens')}"
+        )
     return Table(
         title="What the loss is made of",
         columns=(

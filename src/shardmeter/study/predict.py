@@ -120,7 +120,11 @@ class Prediction:
             "intervals": self._intervals() | learned,
             "way_out": [one.to_dict() for one in ways],
             "assumptions": [*self.scenario.assumptions, *(self.whole.round.notes if self.whole.round else ())],
-            "warnings": [*self._warnings(asked=run is not None), *loss.warnings(self.scenario, run), *phases.warnings(run)],
+            "warnings": [
+                *self._warnings(asked=run is not None),
+                *loss.warnings(self.scenario, self.whole, run),
+                *phases.warnings(run),
+            ],
         }
 
     def _intervals(self) -> dict[str, Any]:
@@ -192,6 +196,7 @@ def predict(scenario: Scenario) -> Prediction:
     Raises ShardMeterError for what cannot be answered; a plan that does not fit is answered. Leaves out: failures, checkpoints
     and evaluation (the run's `goodput` is null), energy."""
     whole = evaluate_fleet(scenario.model, scenario.fleet, scenario.plan, scenario.run, scenario.stack, scenario.plans)
+    loss.check(scenario, whole)
     return Prediction(scenario=scenario, whole=whole)
 
 

@@ -17,6 +17,7 @@ from shardmeter.families import active_parameters
 from shardmeter.physics import convergence
 from shardmeter.specs import CriticalBatch, Effect, LossLaw, Model, Scenario
 from shardmeter.study import zero_order
+from shardmeter.study.course.hours import is_apart, step_tokens
 from shardmeter.study.intervals import LEVEL
 
 RATIO_OFF = 1.35
@@ -52,24 +53,28 @@ class Question:
 
 
 def question(scenario: Scenario, whole: Whole) -> Question | None:
-    """What is asked of the loss; None where no law is named, or the law is of no such training.
-
-    Laws are of decoders that are trained whole, from nothing, on data that they see once."""
+    """What is asked of the loss; None where no law is named, or the law is of no such training (`why_not`)."""
     run, model = scenario.run, scenario.assembled or scenario.model
-    if run.law is None or why_not(scenario):
+    if run.law is None or why_not(scenario, whole):
         return None
-    one = zero_order.effect_of(scenario, whole) if scenario.plan.probes is not None else whole.effect
     return Question(
         law=run.law,
         parameters=counted(model, run.law),
-        effects=() if one is None else one.parts or (one,),
+        effects=_effects(scenario, whole),
         guesses=run.loss_guesses,
         critical=run.critical_batch,
     )
 
 
-def why_not(scenario: Scenario) -> str:
-    """Why no law tells the loss of the run; empty where one does."""
+def _effects(scenario: Scenario, whole: Whole) -> tuple[Effect, ...]:
+    """What the way of training is known to cost, part by part."""
+    one = zero_order.effect_of(scenario, whole) if scenario.plan.probes is not None else whole.effect
+    return () if one is None else one.parts or (one,)
+
+
+def why_not(scenario: Scenario, whole: Whole) -> str:
+    """Why no law tells the loss of the run; empty where one does. Laws are of decoders that are trained whole, from nothing, with
+    gradients, on data that they see once."""
     model = scenario.assembled or scenario.model
     if model.family != "decoder":
         return f"laws of loss are of decoders, and {model.name} is of family {model.family}"
@@ -77,7 +82,17 @@ def why_not(scenario: Scenario) -> str:
         return f"laws of loss are of models that are trained whole, and {scenario.plan.trainable} is trained"
     if scenario.run.reference is not None:
         return "laws of loss are of training from nothing, and a reference model is beside it"
-    return ""
+    if is_apart(whole):
+        return "islands train models of their own, and what they are worth together is not known"
+    unknown = next((part for part in _effects(scenario, whole) if part.basis == "unknown"), None)
+    return "" if unknown is None else f"what {scenario.plan.sync.method} costs in loss is not known ({unknown.text})"
+
+
+def check(scenario: Scenario, whole: Whole) -> None:
+    """Raises BadScenario for a target that no data reaches."""
+    asked = None if scenario.run.target_loss is None else question(scenario, whole)
+    if asked is not None and scenario.run.target_loss is not None:
+        tokens_for(asked, float(scenario.run.target_loss), float(step_tokens(whole)))
 
 
 def counted(model: Model, law: LossLaw) -> float:
@@ -182,12 +197,20 @@ def answer(asked: Question, parts: Sequence[tuple[float, float]]) -> dict[str, A
         "loss_terms": terms,
         "law": {
             "name": law.name, "unit": law.unit, "data": law.data, "source": law.source, "parameters": size,
-            "outside": outside(law, size, tokens),
+            "outside": outside(law, size, tokens), "optimum": _optimum(law, size * tokens),
         },
         "critical_batch": None if asked.critical is None else {
             "name": asked.critical.name, "tokens": float(critical(asked, least)), "least_tokens": least,
         },
     }  # fmt: skip
+
+
+def _optimum(law: LossLaw, product: float) -> dict[str, float] | None:
+    """Parameters and tokens whose product is the same, and so their FLOPs, with the least loss; None for a law of one ratio."""
+    if not law.b:
+        return None
+    size = float(convergence.optimal_parameters(product, 1.0, law.a, law.alpha, law.b, law.beta))
+    return {"parameters": size, "tokens": product / size, "loss": float(law_at(law, size, product / size))}
 
 
 def _term(
@@ -271,22 +294,19 @@ def _ends(values: list[float]) -> list[float]:
     return [float(low), float(high)]
 
 
-def warnings(scenario: Scenario, run: dict[str, Any] | None) -> list[str]:
+def warnings(scenario: Scenario, whole: Whole, run: dict[str, Any] | None) -> list[str]:
     """What a reader of the loss may overlook."""
     if scenario.run.law is None:
         return []
-    if why := why_not(scenario):
-        return [f"the loss is null: {why}"]
+    if why := why_not(scenario, whole):
+        return [f"the {'loss' if scenario.run.target_loss is None else 'run'} is null: {why}"]
     if run is None or run.get("law") is None:
         return []
     found = [f"loss beyond its law: {one}" for one in run["law"]["outside"]]
-    left_out = [one for one in run["loss_terms"] if not one["counted"]]
-    for one in left_out:
-        known = (
-            "nothing is known"
-            if one["nats"] is None
-            else f"{one['nats']:.3g} nats are a guess (run.loss_guesses: true counts them)"
-        )
+    for one in (one for one in run["loss_terms"] if not one["counted"] and one["nats"] != 0.0):
+        known = "no figure is known"
+        if one["nats"] is not None:
+            known = f"{one['nats']:.3g} nats are a guess (run.loss_guesses: true counts them)"
         found.append(f"the loss leaves out {one['term']}: {known}; {one['text']}")
     found += [
         f"the loss is carried beyond what was measured: {one['text']}"

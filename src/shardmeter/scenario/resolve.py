@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shardmeter.core.errors import quoted
 from shardmeter.core.record import changed
 from shardmeter.families import block_of, names
@@ -14,10 +16,11 @@ from shardmeter.scenario.parts import SAME, Findings, Rows, check_names, part
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.schema import RunInput, ScenarioInput, validate, what_is_left
 from shardmeter.scenario.several import laid_open, laid_over_all
+from shardmeter.scenario.stores import brought, kept
 from shardmeter.scenario.sync import check_cells, resolve_sync
 from shardmeter.scenario.used import USE, among, is_open, used
 from shardmeter.scenario.wan import resolve_wan
-from shardmeter.specs import Fleet, Model, Scenario, Stack, Sync
+from shardmeter.specs import Fleet, Island, Model, Run, Scenario, Stack, Sync
 from shardmeter.sync import inner_of
 
 DEFAULT_STACK = "titan-compile"
@@ -46,14 +49,15 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
         parts.sync if changes_steps(parts) else Sync(),
         is_open=is_open,
     )
+    islands = (changed(parts.island, name=parts.entries[0].names[0]),)
     made = Scenario(
         name=parts.given.name or "scenario",
         model=model or NO_MODEL,
         assembled=parts.assembled,
         stack=stack or NO_STACK,
-        fleet=Fleet(islands=(changed(parts.island, name=parts.entries[0].names[0]),)),
+        fleet=Fleet(islands=islands),
         plan=plan,
-        run=run,
+        run=_with_stores(run, parts, islands),
         assumptions=tuple(found.assumptions),
     )
     if left_open is not None:
@@ -71,8 +75,9 @@ def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
     wan = resolve_wan(parts.given.fleet.wan if parts.given.fleet else None, parts.everyone, parts.rows, found)
     lay = laid_over_all if left_open is None or left_open.stated else laid_open
     plan, plans, run = lay(parts)
-    found.stop()
     islands = [changed(one.island, name=name) for one in parts.entries if one.island is not None for name in one.names]
+    run = _with_stores(run, parts, islands)
+    found.stop()
     wan = among(wan, [island.name for island in islands])
     made = Scenario(
         name=parts.given.name or "scenario",
@@ -91,6 +96,15 @@ def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
         return changed(made, warnings=tuple(found.warnings))
     made = changed(made, assumptions=(*made.assumptions, *unasked(parts.run)))
     return changed(made, warnings=(*found.warnings, *ignored(made, found.said)))
+
+
+def _with_stores(run: Run, parts: Parts, islands: Sequence[Island]) -> Run:
+    """The run with what it keeps and what is brought to its islands."""
+    model = parts.assembled or parts.model
+    if model is None or (parts.run.storage is None and parts.run.dataset is None):
+        return run
+    given = parts.run, model, islands, parts.rows, parts.found
+    return changed(run, stocks=kept(*given), hauls=brought(*given))
 
 
 def _warn_of_one_island(parts: Parts) -> None:

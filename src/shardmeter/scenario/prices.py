@@ -87,7 +87,7 @@ def _read(text: str, file: str, changed_on: str, rows: Rows) -> Prices:
     for number, cells in lines:
         line = dict(zip(header, (printable(cell.strip()) for cell in cells), strict=False))
         try:
-            found = read(line, f"{file}:{number}", changed_on)
+            found = read(line, f"{FilePath(file).name}:{number}", changed_on)
             offers += [] if found is None else [found]
         except (BadQuantity, UnknownName) as error:
             bad.append(Violation(field="fleet.prices", says=error.message, where=f"{file}:{number}"))

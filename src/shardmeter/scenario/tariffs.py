@@ -102,9 +102,7 @@ def _reserved(asked: IslandInput, whole: Paid, path: Path, found: Findings) -> P
     if whole.price is None:
         return whole
     basis = f"{100 * share:g} % off for reserving: {whole.basis}"
-    return Paid(
-        price=whole.price * (1.0 - share), basis=basis, tariff=Tariff(kind="reserved", source=whole.tariff.source)
-    )
+    return Paid(price=whole.price * (1.0 - share), basis=basis, tariff=Tariff(kind="reserved"))
 
 
 def _offered(asked: IslandInput, what: Rented, prices: Prices, rows: Rows, found: Findings) -> Paid | None:
@@ -128,8 +126,9 @@ def _offered(asked: IslandInput, what: Rented, prices: Prices, rows: Rows, found
         )
         return Paid()
     said = ", ".join(filter(None, (f"{best.instance or best.accelerator} {kind}", best.region, best.date)))
-    found.assumptions.append(f"price {show(float(each), 'USD/s')} per GPU: {said} ({best.where})")
-    return Paid(price=each, basis=said, tariff=Tariff(kind=kind, source=best.where))
+    said = f"{said} ({best.where})"
+    found.assumptions.append(f"price {show(float(each), 'USD/s')} per GPU: {said}")
+    return Paid(price=each, basis=said, tariff=Tariff(kind=kind))
 
 
 def _amount(offer: Offer, kind: str) -> UsdPerS | None:
@@ -157,7 +156,7 @@ def _listed(asked: IslandInput, what: Rented, path: Path, found: Findings) -> Pa
     each = float(amount / row.accelerators)
     basis = f"{row.name} {kind}, {row.region}, {row.date}".rstrip(", ").replace(", , ", ", ")
     found.assumptions.append(f"price {show(each, 'USD/s')} per GPU: {row.name} {kind}, {row.date}".rstrip(", "))
-    return Paid(price=each, basis=basis, tariff=Tariff(kind=kind, source=row.source))
+    return Paid(price=each, basis=basis, tariff=Tariff(kind=kind))
 
 
 # ---- power -----------------------------------------------------------------------------------------------------------------------

@@ -124,7 +124,8 @@ def _layout(header: Sequence[str], file: str, rows: Rows) -> _Reader:
     way_out = f"the nearest is {best}: {', '.join(layouts[best])}"
     raise BadScenario(
         f"{says}; {way_out}",
-        found or [Violation(field="", says=f"lacks {', '.join(lacking)}", way_out=way_out, where=f"{file}:1")],
+        found
+        or [Violation(field="fleet.prices", says=f"lacks {', '.join(lacking)}", way_out=way_out, where=f"{file}:1")],
     )
 
 

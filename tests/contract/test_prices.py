@@ -66,9 +66,9 @@ def refusal(file: str | None, **island: Any) -> str:
 
 def test_our_own_columns(tmp_path):
     file = written(tmp_path, OURS)
-    assert paid(file, instance="p5.48xlarge", region="aws:us-west-2") == (
-        pytest.approx(5.0), "p5.48xlarge on demand, us-west-2, 2026-11-30 (prices.csv:2)"
-    )  # fmt: skip
+    each, basis = paid(file, instance="p5.48xlarge", region="aws:us-west-2")
+    assert each == pytest.approx(5.0)
+    assert basis == "p5.48xlarge on demand, us-west-2, 2026-11-30 (prices.csv:2)"
     assert paid(file, instance="p5.48xlarge", region="aws:us-west-2", spot=True)[0] == pytest.approx(2.0)
     assert paid(file, instance="p5.48xlarge", region="aws:us-east-1")[0] == pytest.approx(6.0)
     assert paid(file, accelerator="H100-SXM5-80GB")[0] == pytest.approx(1.99)

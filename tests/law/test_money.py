@@ -8,7 +8,7 @@ import pytest
 
 import shardmeter
 from shardmeter.physics import energy, money
-from shardmeter.study.course.energy import EXPECTED, LEAST, RATED
+from shardmeter.physics.energy import EXPECTED, LEAST, RATED
 
 ISLANDS = [
     {"name": "oregon", "instance": "p5.48xlarge", "nodes": 2, "region": "aws:us-west-2"},
@@ -45,7 +45,7 @@ def one(**island: Any) -> dict[str, Any]:
 
 def named(run: dict[str, Any], term: str) -> float:
     """Dollars of one term."""
-    return sum(entry["usd"] for entry in run["cost_terms"] if entry["term"] == term)
+    return sum(float(entry["usd"]) for entry in run["cost_terms"] if entry["term"] == term)
 
 
 def test_terms_sum_to_the_whole_and_each_says_what_it_rests_on():

@@ -326,9 +326,9 @@ def _memory_interval(answer: Answer) -> str:
 def _run(run: Answer | None) -> Facts | None:
     if not run:
         return None
-    seconds, paid = run.get("wall_clock_s"), run.get("cost_terms") or ()
+    paid: Sequence[Answer] = run.get("cost_terms") or ()
     facts = [
-        Fact(label="wall clock", value=seconds, unit="s"),
+        Fact(label="wall clock", value=run.get("wall_clock_s"), unit="s"),
         Fact(label="tokens", value=run.get("tokens"), unit="tokens"),
         Fact(label="steps", value=run.get("steps")),
         Fact(label="GPU time", value=run.get("gpu_hours"), unit="GPU-hours"),
@@ -342,8 +342,8 @@ def _run(run: Answer | None) -> Facts | None:
 
 
 def _range(run: Answer) -> str:
-    low, high = run.get("energy_range_kwh") or (None, None)
-    return "" if low is None else f"from {cells.text(low, 'kWh')} to the rating's {cells.text(high, 'kWh')}"
+    bounds = run.get("energy_range_kwh")
+    return f"from {cells.text(bounds[0], 'kWh')} to the rating's {cells.text(bounds[1], 'kWh')}" if bounds else ""
 
 
 def _made_of(run: Answer | None) -> tuple[Table, ...]:

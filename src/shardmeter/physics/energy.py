@@ -42,19 +42,19 @@ def drawn_share(busy: Fraction, computing: Fraction, waiting: Fraction) -> Fract
 
 
 @formula(cite="shardmeter")
-def node_power(power: Watts, share: Fraction, beside: Ratio) -> Watts:
-    """What a node draws for each of its accelerators of rating `power`.
+def energy(gpus: Count, duration: Seconds, power: Watts, share: Ratio) -> Joules:
+    """Energy of `gpus` accelerators, or of what stands beside them in their nodes, at a share of their rating `power`.
 
-    Leaves out: switches outside the nodes, storage, the lines between islands."""
-    return power * (share + beside)
+    Leaves out: switches outside the nodes, storage, the lines between islands, the hours before and after the run."""
+    return gpus * duration * power * share
 
 
 @formula(cite="shardmeter")
-def energy(gpus: Count, duration: Seconds, power: Watts, pue: Ratio) -> Joules:
-    """Energy of a hall for `gpus` accelerators that draw `power` each, with their part of the node, for `duration`.
+def hall_energy(machines: Joules, pue: Ratio) -> Joules:
+    """What the hall of machines adds: cooling, and losses on the way to them.
 
-    Leaves out: that halls are less efficient in summer and half empty; the hours before and after the run."""
-    return gpus * duration * power * pue
+    Leaves out: that halls need more in summer and where they are half empty."""
+    return machines * (pue - 1.0)
 
 
 @formula(cite="shardmeter")

@@ -178,6 +178,10 @@ class Catalog:
         """All rows of a kind as written: text by column."""
         return tuple(dict(row.values) for row in self._table(kind).rows.values())
 
+    def aliases(self, kind: str, name: str) -> tuple[str, ...]:
+        """Other names of the row that a name finds. Raises UnknownName."""
+        return self._table(kind).rows[self._resolve(kind, name)].aliases()
+
     def where(self, kind: str, name: str) -> str:
         """`file:line` of the row that a name finds. Raises UnknownName."""
         return self._table(kind).rows[self._resolve(kind, name)].where

@@ -23,6 +23,9 @@ def named_files(data: Any, folder: FilePath, rows: Rows) -> Iterator[tuple[str, 
     """Every file that plain data of a scenario in `folder` names, as written, and where it lies; of a checkpoint's folder the
     configuration that is read, and of a file also what it names itself."""
     yield from _named(data, folder, rows, _DEEPEST)
+    name = _prices(data)
+    if name is not None:
+        yield name, folder / at_home(FilePath(name))
 
 
 def _named(data: Any, folder: FilePath, rows: Rows, deeper: int) -> Iterator[tuple[str, FilePath]]:
@@ -64,7 +67,17 @@ def rooted(data: Any, folder: FilePath, rows: Rows) -> Any:
             return str((folder / at_home(FilePath(text))).resolve())
         return text
 
-    return _each(data, root)
+    made, name = _each(data, root), _prices(data)
+    if name is not None:
+        made["fleet"]["prices"] = str((folder / at_home(FilePath(name))).resolve())
+    return made
+
+
+def _prices(data: Any) -> str | None:
+    """The file of prices that a scenario names."""
+    fleet = data.get("fleet") if isinstance(data, dict) else None
+    name = fleet.get("prices") if isinstance(fleet, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _each(value: Any, change: Callable[[str, bool], str], model: bool = False, names_model: bool = False) -> Any:

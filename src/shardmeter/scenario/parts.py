@@ -96,6 +96,9 @@ class Rows(Protocol):
     def names(self, kind: str) -> tuple[str, ...]:
         """All names of a kind, in the plural."""
 
+    def aliases(self, kind: str, name: str) -> tuple[str, ...]:
+        """Other names of a row."""
+
 
 _PARTS = ("model", "stack")
 """Parts of which a fault anywhere makes everything else said about them doubtful."""

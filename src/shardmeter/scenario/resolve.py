@@ -17,6 +17,7 @@ from shardmeter.scenario.parts import SAME, Findings, Rows, check_names, part
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.schema import RunInput, ScenarioInput, validate, what_is_left
 from shardmeter.scenario.several import laid_open, laid_over_all
+from shardmeter.scenario.stores import brought, kept
 from shardmeter.scenario.sync import check_cells, resolve_sync
 from shardmeter.scenario.used import USE, among, is_open, used
 from shardmeter.scenario.wan import resolve_wan
@@ -49,16 +50,16 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
         parts.sync if changes_steps(parts) else Sync(),
         is_open=is_open,
     )
-    island = changed(parts.island, name=parts.entries[0].names[0])
-    run = _of_course(parts, (island,), plan, (), run, left_open)
+    islands = (changed(parts.island, name=parts.entries[0].names[0]),)
+    run = _of_course(parts, islands, plan, (), run, left_open)
     made = Scenario(
         name=parts.given.name or "scenario",
         model=model or NO_MODEL,
         assembled=parts.assembled,
         stack=stack or NO_STACK,
-        fleet=Fleet(islands=(island,)),
+        fleet=Fleet(islands=islands),
         plan=plan,
-        run=run,
+        run=_with_stores(run, parts, islands),
         assumptions=tuple(found.assumptions),
     )
     if left_open is not None:
@@ -76,8 +77,9 @@ def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
     wan = resolve_wan(parts.given.fleet.wan if parts.given.fleet else None, parts.everyone, parts.rows, found)
     lay = laid_over_all if left_open is None or left_open.stated else laid_open
     plan, plans, run = lay(parts)
-    found.stop()
     islands = [changed(one.island, name=name) for one in parts.entries if one.island is not None for name in one.names]
+    run = _with_stores(run, parts, islands)
+    found.stop()
     wan = among(wan, [island.name for island in islands])
     run = _of_course(parts, islands, plan, plans, run, left_open)
     found.stop()
@@ -115,6 +117,15 @@ def _of_course(
             parts.found.refuse(("run", name), "is for a plan that is said", way_out)
         return run
     return resolve_course(parts, islands, plan, plans, run)
+
+
+def _with_stores(run: Run, parts: Parts, islands: Sequence[Island]) -> Run:
+    """The run with what it keeps and what is brought to its islands."""
+    model = parts.assembled or parts.model
+    if model is None or (parts.run.storage is None and parts.run.dataset is None):
+        return run
+    given = parts.run, model, islands, parts.rows, parts.found
+    return changed(run, stocks=kept(*given), hauls=brought(*given))
 
 
 def _warn_of_one_island(parts: Parts) -> None:

@@ -12,6 +12,7 @@ from shardmeter.core.errors import Violation, cut, nearest, shown
 from shardmeter.scenario.between import SyncInput, Use, WanInput
 from shardmeter.scenario.grammar import parse_plan
 from shardmeter.scenario.inline import inline
+from shardmeter.scenario.money import Carbon, DatasetInput, Hall, OwnedInput, Reserved, StorageInput
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.values import (
     AutoWhole,
@@ -151,7 +152,11 @@ class IslandInput(Input):
     fabric: NamedFabric | None = said("Scale-out network; the accelerator's usual one if left out.")
     nics: PerNode | None = said("Network adapters per node, where not one per accelerator.")
     price: Price | None = said("$/gpu/h or $/node/h.")
-    spot: bool | None = said("Take the spot price of the instance.")
+    spot: bool | None = said("Take the spot price of the instance, or of the file of prices.")
+    reserved: Reserved | None = said("A discount off the price on demand, as in 40%, or the price itself.")
+    owned: OwnedInput | None = said("Nobody is paid rent: electricity, and what is lost in value.")
+    pue: Hall | None = said("Energy of the hall over that of its machines; the provider's if left out.")
+    carbon: Carbon | None = said("Of the grid, as in 380 g/kWh; the region's if left out.")
     region: Name | None = said("Region, as provider:region.")
     tiers: tuple[TierUnit, ...] | None = said("Levels above the node, innermost first.")
     plan: Planned | None = said("Overrides of the plan for this island.")
@@ -162,6 +167,7 @@ class FleetInput(Input):
 
     islands: tuple[IslandInput, ...] | None = said("The islands.")
     wan: WanInput | None = said("Links between islands.")
+    prices: Name | None = said("A file of prices that win over the catalog's: ours, SkyPilot's vms.csv, or gpuhunt's.")
     use: Use | None = said("Which islands take part: their names, or all; for the planner also any, or how many.")
 
 
@@ -198,6 +204,8 @@ class RunInput(Input):
         "Count what is only guessed of the loss: delays, block-local training, compression."
     )
     phases: tuple[PhaseInput, ...] | None = said("Ramps of batch and sequence length, one after the other.")
+    storage: StorageInput | None = said("Checkpoints that are kept, and at what price.")
+    dataset: DatasetInput | None = said("The tokens: kept beside every island, and brought there once.")
     deadline: Duration | None = said("Longest run that the planner accepts, as in 30 d.")
     budget: Money | None = said("Most that the planner spends, as in $2M.")
     objective: Objectives | None = said(

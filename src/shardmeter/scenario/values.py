@@ -111,7 +111,7 @@ Duration: TypeAlias = Annotated[
 
 Money: TypeAlias = Annotated[
     float,
-    BeforeValidator(_number("money", Bound(0.0, BOUNDS["money"][1]))),
+    BeforeValidator(_number("money", Bound(*BOUNDS["money"]))),
     WithJsonSchema({"type": "string", "examples": ["$2M", "$80,000"]}),
 ]
 """US dollars."""

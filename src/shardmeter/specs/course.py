@@ -32,8 +32,6 @@ class Tariff:
     """A word of `TARIFFS`."""
     electricity: UsdPerJoule | None = None
     """Of what is owned; None where the price covers it."""
-    source: str = ""
-    """Where the price stands: a catalog row's source, or the file of prices and its line."""
 
     @property
     def owned(self) -> bool:

@@ -11,10 +11,12 @@ from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB, Count, Number, Seconds
 from shardmeter.engine.fleet import Whole, evaluate_fleet
 from shardmeter.physics.money import run_time
+from shardmeter.specs import Run
 from shardmeter.specs.course import Phase
 from shardmeter.specs.scenario import Scenario
-from shardmeter.study.course.dollars import charges
-from shardmeter.study.course.hours import durations, step_tokens
+from shardmeter.study.course import energy
+from shardmeter.study.course.dollars import Charge, running, stored
+from shardmeter.study.course.hours import durations, step_times, step_tokens
 
 
 @record
@@ -54,14 +56,39 @@ def durations_of(parts: tuple[Leg, ...]) -> tuple[Seconds, Seconds]:
     return sum((lasts for lasts, _ in each), 0.0), sum((held for _, held in each), 0.0)
 
 
-def charges_of(parts: tuple[Leg, ...]) -> list[tuple[str, Number, str]]:
-    """What all legs cost, term by term: (term, USD, basis); NaN where no price is known."""
+def charges_of(run: Run, parts: tuple[Leg, ...]) -> list[Charge]:
+    """What all legs cost, term by term, and what is kept and brought beside them."""
     found: dict[str, tuple[Number, dict[str, None]]] = {}
     for leg in parts:
-        for term, usd, basis in charges(leg.whole, leg.steps):
+        for term, usd, basis in running(leg.whole, leg.steps):
             before, said = found.get(term, (0.0, {}))
             found[term] = before + usd, {**said, basis: None}
-    return [(term, usd, " + ".join(filter(None, said))) for term, (usd, said) in found.items()]
+    tokens = sum((leg.steps * step_tokens(leg.whole) for leg in parts), 0.0)
+    merged = [(term, usd, " + ".join(filter(None, said))) for term, (usd, said) in found.items()]
+    return [*merged, *stored(run, tokens, durations_of(parts)[0])]
+
+
+def energy_of(parts: tuple[Leg, ...]) -> dict[str, Any]:
+    """What all legs draw and emit: the keys of `energy.answer`."""
+    each = [energy.answer(leg.whole, [run_time(leg.steps, one) for one in step_times(leg.whole)]) for leg in parts]
+    first = each[0]
+    if len(each) == 1:
+        return first
+    ranges = [one["energy_range_kwh"] for one in each]
+    return first | {
+        "energy_kwh": _sum([one["energy_kwh"] for one in each]),
+        "energy_range_kwh": None if None in ranges else [sum(ends) for ends in zip(*ranges, strict=True)],
+        "energy": [
+            {**term, "kwh": _sum([one["energy"][at]["kwh"] for one in each])} for at, term in enumerate(first["energy"])
+        ],
+        "carbon_kg": _sum([one["carbon_kg"] for one in each]),
+    }
+
+
+def _sum(values: list[float | None]) -> float | None:
+    """Together; None where one is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def answer(parts: tuple[Leg, ...]) -> list[dict[str, Any]]:

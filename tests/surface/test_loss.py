@@ -243,6 +243,32 @@ def test_a_table_that_is_no_table_says_everything_that_is_wrong(tmp_path):
     assert "absent.csv" in refused(ONE, tokens="1T", law="absent.csv")
 
 
+def test_a_table_is_found_beside_its_scenario_and_from_elsewhere(tmp_path):
+    from shardmeter.scenario.catalog import load_catalog
+    from shardmeter.scenario.named import named_files, rooted
+
+    table(tmp_path, runs())
+    data = {**ONE, "run": {"tokens": "1T", "law": "runs.csv"}}
+    assert list(named_files(data, tmp_path, load_catalog())) == [("runs.csv", tmp_path / "runs.csv")]
+    assert rooted(data, tmp_path, load_catalog())["run"]["law"] == str((tmp_path / "runs.csv").resolve())
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        "model: llama-3.1-8b\ngpus: 64xH100-SXM5-80GB\nplan: fsdp\nrun: {tokens: 1T, law: runs.csv}\n", encoding="utf-8"
+    )
+    assert shardmeter.predict(str(file)).to_dict()["run"]["loss"] > 1.7
+
+
+def test_a_catalog_of_ones_own_has_laws(tmp_path):
+    head = "name,irreducible,a,alpha,b,beta,data,parameters_least,parameters_most,tokens_least,tokens_most,source\n"
+    (tmp_path / "laws.csv").write_text(f"{head}ours,1.7,300,0.33,900,0.34,web,1M,1T,1M,100T,ours\n", encoding="utf-8")
+    scenario = {**ONE, "run": {"tokens": "200B", "law": "ours"}}
+    found = shardmeter.predict(scenario, catalog=str(tmp_path)).to_dict()
+    assert found["run"]["loss"] == pytest.approx(
+        float(law_loss(8.03e9, 2e11, 1.7, 300.0, 0.33, 900.0, 0.34, 1.0)), abs=1e-4
+    )
+    assert found["run"]["law"]["outside"] == []
+
+
 # refused
 
 

@@ -44,7 +44,9 @@ have no interval: how far they are from your data nobody knows.
 A mixture of experts counts the parameters that a token passes, which is a guess. Laws are of decoders trained whole and from nothing: for other
 families, adapters, runs beside a reference and islands that train models of their own the loss is null, and a warning says why.
 
-`run.loss_terms[]` add to the loss; `run.law.outside[]` says where the run lies outside of the fit, `run.law.optimum` what as many FLOPs reach at best.
+In the JSON `run.loss` is the sum of those of `run.loss_terms[]` (`term`, `nats`, `factor`, `basis`, `source`, `text`, `counted`) that are counted;
+`run.law` has `name`, `unit`, `data`, `source`, the `parameters` as it counts them, where the run lies `outside` of the fit, and the `optimum` of as many
+FLOPs (`parameters`, `tokens`, `loss` by the law alone); `run.critical_batch` has `name`, `tokens`, and the `least_tokens` of the smallest batches.
 """
 OPTIMUM = """
 ## The optimum of a budget

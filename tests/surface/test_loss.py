@@ -101,6 +101,19 @@ def test_an_extrapolation_is_said():
     assert [one for one in other if "says nothing of others" in one]
 
 
+def test_of_experts_those_that_a_token_passes_are_counted():
+    found = answer(
+        {"model": "mixtral-8x7b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp"}, tokens="1T", law="besiroglu-2024"
+    )
+    assert found["run"]["law"]["parameters"] == found["model"]["active_parameters"] < found["model"]["parameters"]
+    assert [one for one in found["warnings"] if "which is a guess" in one]
+
+
+def test_a_law_without_embeddings_leaves_them_out():
+    found = answer(TWO, tokens="20B", law="kaplan-2020")
+    assert found["run"]["law"]["parameters"] == found["model"]["parameters"] - 32000 * 2048  # tied: one matrix
+
+
 @pytest.mark.parametrize(
     ("base", "why"),
     [

@@ -303,6 +303,10 @@ def warnings(scenario: Scenario, whole: Whole, run: dict[str, Any] | None) -> li
     if run is None or run.get("law") is None:
         return []
     found = [f"loss beyond its law: {one}" for one in run["law"]["outside"]]
+    if (scenario.assembled or scenario.model).experts:
+        found.append(
+            "laws of loss are of dense models: of experts the parameters that a token passes are counted, which is a guess"
+        )
     for one in (one for one in run["loss_terms"] if not one["counted"] and one["nats"] != 0.0):
         known = "no figure is known"
         if one["nats"] is not None:

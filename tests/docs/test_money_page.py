@@ -23,6 +23,13 @@ def answer():
     return shardmeter.predict(str(ROOT / "examples" / "three-clouds-money.yaml")).to_dict()
 
 
+def found(pattern, text, flags=0):
+    """The groups of what a text must hold."""
+    match = re.search(pattern, text, flags)
+    assert match is not None, pattern
+    return match.groups() or match.group()
+
+
 def number(text):
     """Of `17,943.22`, `$55.04`, `200B`."""
     plain = text.strip("$ ").replace(",", "")
@@ -31,17 +38,17 @@ def number(text):
 
 def test_every_term_is_on_the_page_to_the_cent(answer):
     said = [(term, number(usd)) for term, usd, *_ in TABLE]
-    found = [(one["term"], one["usd"]) for one in answer["run"]["cost_terms"]]
-    found.append(("together", answer["run"]["cost_usd"]))
-    assert [term for term, _ in said] == [term for term, _ in found]
-    for (term, printed), (_, usd) in zip(said, found, strict=True):
+    paid = [(one["term"], one["usd"]) for one in answer["run"]["cost_terms"]]
+    paid.append(("together", answer["run"]["cost_usd"]))
+    assert [term for term, _ in said] == [term for term, _ in paid]
+    for (term, printed), (_, usd) in zip(said, paid, strict=True):
         assert printed == pytest.approx(usd, abs=CENT), term
 
 
 def test_hours_rounds_and_bytes_of_the_page(answer):
-    hours, steps, rounds, sent = re.search(
+    hours, steps, rounds, sent = found(
         r"lasts\s+([\d.]+) h, ([\d,.]+) steps and so ([\d.]+) rounds, in each of which every island sends ([\d.]+) GB", PAGE
-    ).groups()  # fmt: skip
+    )  # fmt: skip
     assert float(hours) == pytest.approx(answer["run"]["wall_clock_s"] / 3600.0, rel=1e-7)
     assert number(steps) == pytest.approx(answer["run"]["tokens"] / (384 * 8192), rel=1e-6)
     assert float(rounds) == pytest.approx(number(steps) / 100.0, rel=1e-4)
@@ -62,22 +69,22 @@ def test_the_arithmetic_and_the_row_give_the_term(line, answer):
     if "month" in product:
         made /= MONTH
     assert made == pytest.approx(number(usd), abs=CENT, rel=4e-4 if "parameters" in product else 0.0), term
-    kind, name, date = re.search(r"`catalog (\w+) ([^`]+)`.*, ([\d-]+) $", row).groups()
-    found = next(one for one in ROWS.rows(kind) if one["name"] == name)
-    price = found["spot" if ", spot," in row else "price"]
-    assert found["date"] == date
-    assert f"{price.split('/')[0]}" == re.search(r"\$[\d.]+", product).group()
+    kind, name, date = found(r"`catalog (\w+) ([^`]+)`.*, ([\d-]+) $", row)
+    stands = next(one for one in ROWS.rows(kind) if one["name"] == name)
+    price = stands["spot" if ", spot," in row else "price"]
+    assert stands["date"] == date
+    assert f"{price.split('/')[0]}" == found(r"\$[\d.]+", product)
 
 
 def test_shares_of_the_rating():
     for name, draw in (("expected", EXPECTED), ("least", LEAST), ("rated", RATED)):
-        cells = re.search(rf"^\| {name}.*?\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", PAGE, re.MULTILINE).groups()
+        cells = found(rf"^\| {name}.*?\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", PAGE, re.MULTILINE)
         assert tuple(map(float, cells)) == (draw.computing, draw.waiting, draw.beside)
 
 
 def test_the_file_on_the_page_is_read(tmp_path):
     file = tmp_path / "prices.csv"
-    file.write_text(re.search(r"```csv\n(.*?)```", PAGE, re.DOTALL)[1], encoding="utf-8")
+    file.write_text(found(r"```csv\n(.*?)```", PAGE, re.DOTALL)[0], encoding="utf-8")
     given = {
         "model": "llama-3.1-8b",
         "fleet": {"islands": [{"gpus": "8xH100-SXM5-80GB"}], "prices": str(file)},

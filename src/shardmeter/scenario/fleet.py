@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shardmeter.core.errors import BadScenario, Violation, quoted
 from shardmeter.core.quantity import show
@@ -11,11 +11,13 @@ from shardmeter.core.record import changed, record
 from shardmeter.scenario.bounds import GPUS, ISLANDS
 from shardmeter.scenario.islands import TierInput, build_island
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
-from shardmeter.scenario.prices import Prices, read_prices
 from shardmeter.scenario.schema import IslandInput, ScenarioInput
 from shardmeter.scenario.tariffs import Rented, paid, powered
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Accelerator, Fabric, Instance, Island
+
+if TYPE_CHECKING:
+    from shardmeter.scenario.prices import Prices
 
 
 @record
@@ -69,6 +71,8 @@ def _prices(given: ScenarioInput, rows: Rows, found: Findings) -> Prices | None:
     name = given.fleet.prices if given.fleet else None
     if name is None:
         return None
+    from shardmeter.scenario.prices import read_prices
+
     try:
         return read_prices(name, found.document.folder, rows)
     except BadScenario as error:

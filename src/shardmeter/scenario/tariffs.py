@@ -10,13 +10,13 @@ from shardmeter.core.units import Count, Seconds, UsdPerS
 from shardmeter.physics import money
 from shardmeter.scenario import geography
 from shardmeter.scenario.parts import Findings, Rows
-from shardmeter.scenario.prices import Offer, Prices, offers_of
 from shardmeter.scenario.schema import IslandInput
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Accelerator, Instance, Power, Tariff
 
 if TYPE_CHECKING:
     from shardmeter.scenario.money import OwnedInput
+    from shardmeter.scenario.prices import Offer, Prices
 
 LIFE: Seconds = 35040.0 * 3600.0
 """Over which owned hardware loses its value: four years of 365 d, as Cloud Carbon Footprint takes of servers."""
@@ -107,7 +107,10 @@ def _reserved(asked: IslandInput, whole: Paid, path: Path, found: Findings) -> P
 
 def _offered(asked: IslandInput, what: Rented, prices: Prices, rows: Rows, found: Findings) -> Paid | None:
     """The cheapest offer of a file; None where the file does not have the machine, which is said."""
+    from shardmeter.scenario.prices import offers_of
+
     row, device = what.instance, what.accelerator
+    machine = row.name if row else device.name
     names = (row.name, *_aliases(rows, "instances", row.name)) if row else ()
     region = _region(asked, row, rows)
     offers = offers_of(
@@ -116,14 +119,12 @@ def _offered(asked: IslandInput, what: Rented, prices: Prices, rows: Rows, found
     kind = "spot" if asked.spot else "on demand"
     if not offers:
         place = f" in {region}" if asked.region else ""
-        found.warnings.append(f"{prices.name} has no offer of {row.name if row else device.name}{place}: the catalog's price, if any, is taken")  # fmt: skip
+        found.warnings.append(f"{prices.name} has no offer of {machine}{place}: the catalog's price, if any, is taken")
         return None
     best = min(offers, key=lambda one: float("inf") if (own := _amount(one, kind)) is None else own)
     each = _amount(best, kind)
     if each is None:
-        found.warnings.append(
-            f"{prices.name} has no {kind} price of {row.name if row else device.name}: the cost is null"
-        )
+        found.warnings.append(f"{prices.name} has no {kind} price of {machine}: the cost is null")
         return Paid()
     said = ", ".join(filter(None, (f"{best.instance or best.accelerator} {kind}", best.region, best.date)))
     said = f"{said} ({best.where})"

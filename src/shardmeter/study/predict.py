@@ -194,7 +194,7 @@ def predict(scenario: Scenario) -> Prediction:
     """Predict a resolved scenario.
 
     Raises ShardMeterError for what cannot be answered; a plan that does not fit is answered. Leaves out: failures, checkpoints
-    and evaluation (the run's `goodput` is null), energy."""
+    and evaluation (the run's `goodput` is null)."""
     whole = evaluate_fleet(scenario.model, scenario.fleet, scenario.plan, scenario.run, scenario.stack, scenario.plans)
     loss.check(scenario, whole)
     return Prediction(scenario=scenario, whole=whole)

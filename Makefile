@@ -37,6 +37,8 @@ lint: $(VENV)/.ready-dev ## style, types, layers, spelling, generated pages
 	@$(BIN)/python scripts/command_reference.py --check
 	@$(BIN)/python scripts/sync_page.py --check
 	@$(BIN)/python scripts/methods_page.py --check
+	@$(BIN)/python scripts/condense_loss.py --check
+	@$(BIN)/python scripts/loss_page.py --check
 
 format: $(VENV)/.ready-dev ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix
@@ -64,6 +66,7 @@ docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
 	@$(BIN)/python scripts/example_outputs.py
 	@$(BIN)/python scripts/accuracy_page.py
 	@$(BIN)/python scripts/geo_page.py
+	@$(BIN)/python scripts/loss_page.py
 
 clean: ## remove .venv and every cache
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks

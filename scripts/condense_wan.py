@@ -1,6 +1,6 @@
 """Writes the rows of wide-area networks that ship with the package, from collected tables: `data/geo/`.
 
-    python scripts/condense_wan.py TABLES    from a directory with the Skyplane and carbon tables
+    python scripts/condense_wan.py TABLES    from a directory with the Skyplane tables
 
 Regions, egress prices and pairs are condensed here; `links.csv`, the presets, is written by hand. Pairs are those of the
 `MAIN` regions, one row for both directions, the median of what was measured; egress prices are medians over the
@@ -140,16 +140,10 @@ def places() -> dict[str, dict[str, str]]:
     return rows
 
 
-def regions(tables: Path) -> list[dict[str, str]]:
-    """Rows of `regions.csv`, with the carbon intensity of the grid where it is published."""
-    rows = places()
-    with (tables / "gcp_region_carbon_2024.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if (name := f"gcp:{row['Google Cloud Region']}") in rows:
-                rows[name]["carbon"] = f"{float(row['Grid carbon intensity (gCO2eq / kWh)']):g} g/kWh"
+def regions() -> list[dict[str, str]]:
+    """Rows of `regions.csv`."""
     source = f"city: the provider's list of regions; caps: {SKYPLANE}; windows: doitintl/intercloud-throughput 4046e3d"
-    carbon = "; carbon: GoogleCloudPlatform/region-carbon-info 49f3f26 (2024)"
-    return [{"carbon": "", **row, "source": source + (carbon if "carbon" in row else "")} for row in rows.values()]
+    return [{**row, "source": source} for row in places().values()]
 
 
 def pairs(tables: Path) -> list[dict[str, str]]:
@@ -217,9 +211,9 @@ def write(kind: str, rows: Sequence[Mapping[str, str]], columns: Iterable[str]) 
 def main() -> None:
     """Condense the tables of the folder that is named."""
     tables = Path(sys.argv[1])
-    made = {"regions": regions(tables), "pairs": pairs(tables), "egress": egress(tables)}
+    made = {"regions": regions(), "pairs": pairs(tables), "egress": egress(tables)}
     columns = {
-        "regions": "name aliases provider city continent latitude longitude vm_bandwidth window carbon source",
+        "regions": "name aliases provider city continent latitude longitude vm_bandwidth window source",
         "pairs": "name rtt bandwidth bandwidth_back streams date source",
         "egress": "name price least most date source",
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 from shardmeter.scenario.catalog import catalog_of
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.geo import account, score
-from shardmeter.study.validate.geo.account import PREDICTORS, UNPREDICTED, Judged
+from shardmeter.study.validate.geo.account import LOSSES, PREDICTORS, UNPREDICTED, Judged
 from shardmeter.study.validate.geo.vocabulary import KINDS, METHODS, QUANTITIES, UNITS, Quantity, Word
 from shardmeter.study.validate.predictions import predict
 
@@ -43,7 +43,9 @@ measurements of its run: checked to 0.5 % or half of its last printed digit, nev
 
 `loso_mape` is the error of constants that have not seen the row's case, where constants were fitted, else equal to `mape`. The 90 % interval
 of a row comes from what predictions of the same quantity miss in other cases (other settings of the network, other models); none where those are
-fewer than 8. Groups are `method:…`, `kind:…` and `case:…`. Systems of one emulated case, model and batch are a grid of `ranking`.
+fewer than 8. No paper predicts its own losses: those of synchronous runs come from a law that another paper fitted on the same data
+(`shardmeter catalog laws`), those of replicas from the synchronous run of their paper, parameters and tokens that stands beside them, times what
+replicas lost in other papers (`data/geo/diloco.csv` without the row's paper). Groups are `method:…`, `kind:…` and `case:…`. Systems of one emulated case, model and batch are a grid of `ranking`.
 """
 TABLE = """## Bandwidth tables
 
@@ -106,7 +108,7 @@ def quantity(one: Quantity) -> tuple[str, ...]:
     elif one.name in UNPREDICTED:
         fate = "an identity where it follows from its run; else skipped"
     else:
-        predicted = one.name in PREDICTORS or one.name == "inner_phase_time"
+        predicted = one.name in PREDICTORS or one.name in LOSSES or one.name == "inner_phase_time"
         fate = "predicted" if predicted else "skipped: no formula predicts it yet"
     return one.name, DIMENSIONS[one.dimension], code(one.pattern), one.says, fate
 

@@ -18,7 +18,21 @@ from shardmeter.core.formula import REGISTRY
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.scenario.rows import DIMENSIONS
 from shardmeter.scenario.tables import DTYPES, KINDS
-from shardmeter.specs import Accelerator, Egress, Fabric, Instance, Line, Model, Pair, Region, Stack
+from shardmeter.specs import (
+    Accelerator,
+    CriticalBatch,
+    Egress,
+    Fabric,
+    Grid,
+    Instance,
+    Line,
+    LossLaw,
+    Model,
+    Pair,
+    Region,
+    Stack,
+    Storage,
+)
 
 CATALOG = load_catalog()
 RECORDS: dict[str, tuple[Callable[[str], Any], type]] = {
@@ -31,9 +45,13 @@ RECORDS: dict[str, tuple[Callable[[str], Any], type]] = {
     "links": (CATALOG.link, Line),
     "pairs": (CATALOG.pair, Pair),
     "egress": (CATALOG.egress, Egress),
+    "grids": (CATALOG.grid, Grid),
+    "storage": (CATALOG.storage, Storage),
+    "laws": (CATALOG.law, LossLaw),
+    "critical_batches": (CATALOG.critical_batch, CriticalBatch),
 }
 FLOOR = {"accelerators": 38, "fabrics": 20, "instances": 40, "models": 45, "stacks": 7} | {
-    "regions": 60, "links": 15, "pairs": 300, "egress": 50,
+    "regions": 60, "links": 15, "pairs": 300, "egress": 50, "grids": 60, "storage": 3, "laws": 5, "critical_batches": 2,
 }  # fmt: skip
 WIDTH = {"fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "fp4": 4}
 DATE = re.compile(r"20\d\d(-\d\d(-\d\d)?)?")
@@ -86,7 +104,7 @@ def test_every_row_says_where_it_is_from(entry):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_of_a_record_can_be_written_in_a_cell(kind):
     readable = {*DIMENSIONS, "Degrees", "str", "int", "bool", "tuple[str, ...]"}
-    built = {"peak", "matmul_share", "attention_share", "vision"}
+    built = {"peak", "matmul_share", "attention_share", "vision", "draws"}
     types = {str(one.type).removesuffix(" | None") for one in fields(RECORDS[kind][1]) if one.name not in built}
     assert types <= readable
 

@@ -24,12 +24,15 @@ FORMULAS = sorted(
 )
 MAGNITUDES = {"s": (1e-6, 1e3), "1/s": (1e-6, 1e3), "B": (1e3, 1e12), "1": (0.01, 100.0)}
 """Range of random magnitudes by unit; others from 1 to 10^15."""
+EXPONENTS = dict.fromkeys(("alpha", "beta", "gamma", "exponent"), (0.2, 1.0))
+"""Those of power laws, by the name of the parameter."""
 
 
 def registry() -> pint.UnitRegistry[Any]:
     """A registry with nothing in it but the units of `core.units`, each its own dimension."""
     units: pint.UnitRegistry[Any] = pint.UnitRegistry(None, cache_folder=None)
-    for line in ("s = [time]", "B = [information]", "FLOP = [arithmetic]", "W = [power]", "USD = [currency]"):
+    bases = {"s": "time", "B": "information", "FLOP": "arithmetic", "W": "power", "USD": "currency", "kg": "mass"}
+    for line in (f"{unit} = [{dimension}]" for unit, dimension in bases.items()):
         units.define(line)
     return units
 
@@ -44,7 +47,7 @@ def drawn(formula: Formula, rng: random.Random) -> dict[str, object]:
         if name == "return":
             continue
         assert unit, f"{formula.name}: parameter {name} has no unit in its annotation"
-        low, high = MAGNITUDES.get(unit, (1.0, 1e15))
+        low, high = EXPONENTS.get(name) or MAGNITUDES.get(unit, (1.0, 1e15))
         value = math.exp(rng.uniform(math.log(low), math.log(high)))
         arguments[name] = UNITS.Quantity(value, "" if unit == "1" else unit)
     return arguments

@@ -58,6 +58,10 @@ def test_the_page_of_rows_across_islands_is_fresh():
     assert (DOCS / "geo.md").read_text(encoding="utf-8") == script("geo_page").page()
 
 
+def test_the_page_of_losses_is_fresh():
+    assert (DOCS / "loss.md").read_text(encoding="utf-8") == script("loss_page").page()
+
+
 def test_links_lead_somewhere():
     checker = script("check_docs")
     pages = [*ROOT.glob("*.md"), *DOCS.glob("**/*.md")]

@@ -16,8 +16,10 @@ from shardmeter.engine.constraints import violations
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.scenario import load
 from shardmeter.specs import Choices, Plan, Scenario
+from shardmeter.study.course.dollars import cost
+from shardmeter.study.course.energy import joules
 from shardmeter.study.planning import block
-from shardmeter.study.planning.objective import cost, duration, joules
+from shardmeter.study.planning.objective import duration
 from shardmeter.study.planning.plans import Plans, plan
 
 QUESTIONS = {
@@ -64,7 +66,9 @@ def every(asked: Scenario, pins: dict[str, tuple[Any, ...]]) -> list[tuple[Plan,
         one = evaluate(asked.model, island, made, run, asked.stack)
         if one.memory_peak <= one.memory_limit:
             lasts = float(duration(run, one.step_time, one.tokens))
-            found.append((made, lasts, float(cost(island, lasts) or 0.0), float(joules(island, lasts) or 0.0)))
+            busy = float(one.compute_seconds / one.step_time)
+            paid, drawn = cost(island, lasts, busy), joules(island, lasts, busy)
+            found.append((made, lasts, float(paid or 0.0), float(drawn or 0.0)))
     return found
 
 
@@ -155,7 +159,7 @@ def test_the_front_is_that_of_all_plans() -> None:
     found = plan(asked, objectives=("time", "cost"), top=3)
     all_ = [(seconds, dollars) for one in sizes for _, seconds, dollars, _ in every(one, pins)]
     best = {point for point in all_ if not any(o[0] <= point[0] and o[1] <= point[1] and o != point for o in all_)}
-    members = {(one.value, float(cost(one.scenario.fleet.islands[0], one.value) or 0.0)) for one in found.front}
+    members = {(one.value, float(cost(one.scenario.fleet.islands[0], one.value, 1.0) or 0.0)) for one in found.front}
     assert len(members) > 1
     assert sorted(members) == [pytest.approx(point, rel=1e-12) for point in sorted(best)]
 

@@ -248,8 +248,7 @@ def test_unknown_keys_and_words_say_what_was_meant(path: str, value: Any, way_ou
     ("path", "value"),
     [
         ("plan.precision", "int8"),
-        ("run.target_loss", 2.0),
-        ("run.phases", [{"tokens": "1T"}]),
+        ("plan.gather_dtype", "int8"),
     ],
 )
 def test_what_is_not_modelled_yet_is_refused_by_name(path: str, value: Any) -> None:

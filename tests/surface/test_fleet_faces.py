@@ -293,8 +293,11 @@ def test_what_is_paid_for_traffic_stands_apart(capsys: Any, file: str) -> None:
     assert main(["predict", file]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert f"cost {show(run['cost_usd'], 'USD')}" in lines
-    assert f"· accelerators {show(rent, 'USD')} given per gpu" in lines  # said once for three islands
-    assert any(line.startswith(f"· traffic between islands {show(traffic, 'USD')} ") for line in lines)
+    rents = [line for line in lines if line.startswith("accelerators of") and line.endswith("given per gpu")]
+    assert len(rents) == 3
+    paid = [one for one in run["cost_terms"] if one["term"].startswith("traffic from")]
+    assert sum(one["usd"] for one in paid) == pytest.approx(traffic)
+    assert all(any(line.startswith(f"{one['term']} {show(one['usd'], 'USD')} ") for line in lines) for one in paid)
 
 
 @pytest.mark.parametrize("width", [80, 100, 140])

@@ -12,6 +12,7 @@ SCENARIO = {
     "--instance",
     "--fabric",
     "--price",
+    "--prices",
     "--plan",
     "--stack",
     "--seq",

@@ -9,7 +9,10 @@ import click
 from shardmeter.cli.options import catalog_option, format_option, rows
 from shardmeter.cli.output import write
 
-KINDS = ("accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress")
+KINDS = (
+    "accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress", "grids", "storage",
+    "laws", "critical_batches",
+)  # fmt: skip
 
 EPILOG = """Examples:
 
@@ -29,7 +32,8 @@ EPILOG = """Examples:
 def catalog(kind: str, name: str | None, catalogs: tuple[str, ...], output: str) -> int:
     """List the rows of KIND, or show the row NAME with its sources; of a model, its parameters are counted.
 
-    links are kinds of lines, pairs what was measured between two regions, egress what traffic costs."""
+    links are kinds of lines, pairs what was measured between two regions, egress what traffic costs, laws what is
+    known of the loss of so many parameters and tokens."""
     from shardmeter.render import listing
     from shardmeter.scenario.catalog import load_catalog
     from shardmeter.scenario.tables import singular

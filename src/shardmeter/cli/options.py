@@ -47,6 +47,7 @@ SCENARIO_OPTIONS = (
     ),
     click.option("--fabric", metavar="NAME", help="The network between nodes; left out, the accelerator's usual one."),
     click.option("--price", metavar="PRICE", help="Rent, in single quotes: '$2.10/gpu/h' or '$98.32/node/h'."),
+    click.option("--prices", metavar="FILE", help="A file of prices that win over the catalog's."),
     click.option("--plan", metavar="NAME[,key=value…]", help="The layout, as in fsdp,tp=8,recompute=full."),
     click.option("--stack", metavar="NAME", help="The training software."),
     click.option("--seq", metavar="TOKENS", help="Sequence length."),
@@ -73,7 +74,7 @@ def scenario_options(command: F) -> F:
 
 
 SHORTCUTS = (
-    "model", "gpus", "instance", "fabric", "price", "plan", "stack", "seq", "micro_batch", "global_batch", "tokens",
+    "model", "gpus", "instance", "fabric", "price", "prices", "plan", "stack", "seq", "micro_batch", "global_batch", "tokens",
 )  # fmt: skip
 """Options that stand for one field of a scenario."""
 

@@ -22,6 +22,9 @@ BOUNDS: dict[str, tuple[float, float]] = {
     "price": (1e-12, 1e6),
     "egress": (1e-18, 1e-3),
     "money": (1e-6, 1e15),
+    "storage": (1e-20, 1e-12),
+    "electricity": (1e-11, 1e-4),
+    "carbon": (1e-11, 1e-5),
     "fraction": (1e-9, 1.0),
     "ratio": (1e-3, 1e3),
     "length": (1e-3, 1e8),
@@ -58,7 +61,11 @@ _UNITS: dict[str, dict[str, float]] = {
     "fraction": {"": 1.0, "%": 0.01},
     "money": _SUFFIX,
     "length": {"m": 1.0, "km": 1e3},
+    "carbon": {"g/kWh": 1e-3 / 3.6e6, "kg/MWh": 1e-3 / 3.6e6, "kg/kWh": 1.0 / 3.6e6, "t/MWh": 1.0 / 3.6e6},
 }
+MONTH = 730.0 * 3600.0
+"""Seconds of a month as clouds bill one: 730 h."""
+_KWH = {"kWh": 3.6e6, "MWh": 3.6e9}
 _WORDS = {
     "token": "tokens", "tokens": "tokens", "step": "steps", "steps": "steps",
     "sequence": "sequences", "sequences": "sequences",
@@ -73,6 +80,9 @@ EXAMPLES = {
     "price": "$2.10/gpu/h or $98.32/node/h",
     "egress": "$0.02/GB",
     "money": "$2M",
+    "storage": "$0.023/GB/month",
+    "electricity": "$0.08/kWh",
+    "carbon": "380 g/kWh",
     "fraction": "0.9",
     "ratio": "1.25",
     "length": "300 m or 80 km",
@@ -93,7 +103,8 @@ _DOUBTFUL = {
 
 
 def quantity(text: object, dimension: str, words: tuple[str, ...] = ()) -> float:
-    """Read `text` as a quantity of `dimension` (a key of `EXAMPLES`) in SI: B/s, B, s, 1, FLOP/s, W, USD/s, USD/B, USD, m.
+    """Read `text` as a quantity of `dimension` (a key of `EXAMPLES`) in SI: B/s, B, s, 1, FLOP/s, W, USD/s, USD/B, USD,
+    USD/(B*s), USD/J, kg/J, m.
 
     Numbers are taken bare only for count, ratio and fraction. A price comes without its basis (see `price`). `words` may
     follow a count (`8192 tokens`). Raises BadQuantity for what cannot be read, what can be read in two ways, and what lies
@@ -103,8 +114,8 @@ def quantity(text: object, dimension: str, words: tuple[str, ...] = ()) -> float
         raise ValueError(f"unknown dimension {dimension!r}; known: {', '.join(EXAMPLES)}")
     if dimension == "price":
         return price(text)[0]
-    if dimension == "egress":
-        return _egress(text)
+    if dimension in ("egress", "storage", "electricity"):
+        return _dollars_per(text, dimension)
     if dimension == "count":
         number, word = counted(text)
         if word and word not in words:
@@ -141,12 +152,15 @@ def price(text: object) -> tuple[float, str]:
     return _checked(number / (_HOUR | _DAY)[parts[2]], text, "price"), parts[1].lower()
 
 
-def _egress(text: object) -> float:
-    number, unit = _split(text, "egress")
-    rest = _dollars(text, unit, "egress")
-    if not rest.startswith("/"):
-        raise BadQuantity(f"{_quoted(text)} is no price of traffic; write it like {EXAMPLES['egress']}")
-    return _checked(number / _scale(rest[1:].strip(), text, "size"), text, "egress")
+def _dollars_per(text: object, dimension: str) -> float:
+    """A price of bytes sent ($/GB), of bytes kept ($/GB/month) or of electricity ($/kWh) in SI."""
+    number, unit = _split(text, dimension)
+    before, *of = (part.strip() for part in _dollars(text, unit, dimension).replace("-", "/").split("/"))
+    months = of[1:] in (["month"], ["mo"]) if dimension == "storage" else not of[1:]
+    if before or not of or not months or (dimension == "electricity" and of[0] not in _KWH):
+        raise BadQuantity(f"{_quoted(text)} is no {_name(dimension)}; write it like {EXAMPLES[dimension]}")
+    size = _KWH[of[0]] if dimension == "electricity" else _scale(of[0], text, "size")
+    return _checked(number / (size * (MONTH if dimension == "storage" else 1.0)), text, dimension)
 
 
 def _split(text: object, dimension: str) -> tuple[float, str]:
@@ -251,7 +265,7 @@ def _checked(value: float, text: object, dimension: str) -> float:
 
 _SI = {
     "bandwidth": "B/s", "size": "B", "time": "s", "flops_rate": "FLOP/s", "power": "W", "price": "USD/s", "egress": "USD/B",
-    "money": "USD",
+    "money": "USD", "storage": "USD/(B*s)", "electricity": "USD/(W*s)", "carbon": "kg/(W*s)",
 }  # fmt: skip
 
 
@@ -262,6 +276,7 @@ def _quoted(text: object) -> str:
 def _name(dimension: str) -> str:
     return {
         "flops_rate": "rate of FLOPs", "egress": "price of traffic", "money": "sum of money", "size": "size in bytes",
+        "storage": "price of storage", "electricity": "price of electricity", "carbon": "carbon intensity of a grid",
     }.get(dimension, dimension)  # fmt: skip
 
 
@@ -275,6 +290,11 @@ _LADDERS: dict[str, tuple[tuple[float, str], ...]] = {
     "W": ((1e6, "MW"), (1e3, "kW"), (1.0, "W")),
     "W*s": ((3.6e9, "MWh"), (3.6e6, "kWh"), (1.0, "J")),
 }
+_RATES = {
+    "USD/B": ("$", 1e9, "/GB"), "USD/(B*s)": ("$", 1e9 * MONTH, "/GB/month"), "USD/(W*s)": ("$", 3.6e6, "/kWh"),
+    "kg/(W*s)": ("", 3.6e9, " g/kWh"),
+}  # fmt: skip
+"""Units of one kind: what stands before the number, what it is multiplied by, what stands behind it."""
 _COUNTS = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e4, "k"))
 
 
@@ -282,8 +302,8 @@ def show(value: float | None, unit: str, *, padded: bool = False) -> str:
     """A number of SI `unit` as people read it: three significant digits (`padded`: zeros at the end too, as in a column of
     seconds) and always its unit.
 
-    `unit` is a symbol of `core.units` (s, B, B/s, FLOP, FLOP/s, W, W*s, USD, USD/s, USD/B, 1), "bit/s", "%" for a fraction,
-    or a word for a count ("tokens"). None and what is not finite read "n/a".
+    `unit` is a symbol of `core.units` (s, B, B/s, FLOP, FLOP/s, W, W*s, USD, USD/s, USD/B, kg/(W*s), …, 1), "bit/s", "%" for a
+    fraction, or a word for a count ("tokens"). None and what is not finite read "n/a".
     """
     if value is None or not math.isfinite(value):
         return "n/a"
@@ -294,8 +314,9 @@ def show(value: float | None, unit: str, *, padded: bool = False) -> str:
         return _show_money(value)
     if unit == "USD/s":
         return f"${value * 3600:,.2f}/h"
-    if unit == "USD/B":
-        return f"${_digits(value * 1e9)}/GB"
+    if unit in _RATES:
+        before, size, after = _RATES[unit]
+        return f"{before}{_digits(value * size)}{after}"
     if unit == "%":
         return f"{_digits(value * 100)}%"
     if unit in _LADDERS:

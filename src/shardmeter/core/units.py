@@ -17,7 +17,7 @@ Number: TypeAlias = float | npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The unit of an annotated number, in the symbols of `core.quantity`: products of s, B, FLOP, W, USD and 1."""
+    """The unit of an annotated number, in the symbols of `core.quantity`: products of s, B, FLOP, W, USD, kg and 1."""
 
     symbol: str
 
@@ -37,6 +37,10 @@ Joules: TypeAlias = Annotated[Number, Unit("W*s")]
 Usd: TypeAlias = Annotated[Number, Unit("USD")]
 UsdPerS: TypeAlias = Annotated[Number, Unit("USD/s")]
 UsdPerByte: TypeAlias = Annotated[Number, Unit("USD/B")]
+UsdPerByteS: TypeAlias = Annotated[Number, Unit("USD/(B*s)")]
+UsdPerJoule: TypeAlias = Annotated[Number, Unit("USD/(W*s)")]
+Kilograms: TypeAlias = Annotated[Number, Unit("kg")]
+KilogramsPerJoule: TypeAlias = Annotated[Number, Unit("kg/(W*s)")]
 Degrees: TypeAlias = Annotated[Number, Unit("1")]
 
 GIB = 2.0**30

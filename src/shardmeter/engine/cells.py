@@ -17,7 +17,7 @@ from shardmeter.engine.evaluate import evaluate, step_time
 from shardmeter.engine.links import bounded
 from shardmeter.engine.piped import piped
 from shardmeter.engine.placed import placed
-from shardmeter.specs import Estimate, Fleet, Island, Model, Plan, Run, Stack
+from shardmeter.specs import Estimate, Fleet, Island, Model, Plan, Run, Stack, bare
 
 PER_ISLAND = ("tokens", "samples", "model_flops", "hardware_flops", "peak_flops")
 """Figures of a cell that its islands share by their accelerators."""
@@ -147,17 +147,17 @@ def _batches(
     distinct: dict[Any, int] = {}
     place = [distinct.setdefault(key, len(distinct)) for key in keys]
     firsts = [place.index(number) for number in range(len(distinct))]
-    bare = {at: changed(islands[at], name="", price=None, price_basis="", region="") for at in firsts}
+    stripped = {at: bare(islands[at]) for at in firsts}
     groups: dict[Any, list[int]] = {}
     for number, at in enumerate(firsts):
-        groups.setdefault((structure(bare[at]), structure(plans[at])), []).append(number)
+        groups.setdefault((structure(stripped[at]), structure(plans[at])), []).append(number)
     made = []
     for numbers in groups.values():
         ats = [firsts[number] for number in numbers]
         if len(ats) == 1:
-            made.append((numbers, ats, bare[ats[0]], plans[ats[0]]))
+            made.append((numbers, ats, stripped[ats[0]], plans[ats[0]]))
         else:
-            made.append((numbers, ats, stacked([bare[at] for at in ats]), stacked([plans[at] for at in ats])))
+            made.append((numbers, ats, stacked([stripped[at] for at in ats]), stacked([plans[at] for at in ats])))
     return place, made
 
 

@@ -36,7 +36,7 @@ class Crossed:
     caused: Bytes
     """(…, cells, islands): what leaves each island for the exchange of each cell."""
     charged: Usd
-    """(…, cells): what that costs, all islands together; NaN where a price is not known."""
+    """(…, cells, islands): what each island pays for the exchange of each cell; NaN where a price is not known."""
     narrowest: str
     """The pair that is slowest, and why."""
 
@@ -49,7 +49,7 @@ class Crossed:
     @property
     def egress(self) -> Usd:
         """What that costs, all islands together."""
-        total: Usd = np.sum(self.charged, axis=-1)
+        total: Usd = np.sum(self.charged, axis=(-2, -1))
         return total
 
 
@@ -111,7 +111,7 @@ def price(
         return Crossed(
             seconds=nothing[..., None] if own else nothing,
             caused=np.multiply.outer(nothing, np.zeros((len(cells), islands))),
-            charged=np.multiply.outer(nothing, np.zeros(len(cells))),
+            charged=np.multiply.outer(nothing, np.zeros((len(cells), islands))),
             narrowest="",
         )
     links = links_of(wan, segment)
@@ -122,7 +122,7 @@ def price(
     groups = [[cell[place * len(cell) // positions] for cell in cells] for place in range(positions)]
     if positions > 1:
         links = links.parted(np.sum([_together(members, islands) for members in groups], axis=0))
-    caused, charged, passages = np.zeros((len(cells), islands)), np.zeros(len(cells)), []
+    caused, charged, passages = np.zeros((len(cells), islands)), np.zeros((len(cells), islands)), []
     with np.errstate(divide="ignore", invalid="ignore"):
         for members in groups:
             message = _message(one, size, links.among(members), sync, [*accelerators], members)
@@ -132,7 +132,7 @@ def price(
             owner, gone = np.where(source == passage.server, target, source), passage.shares[source, target]
             at, to = np.array(members)[source], np.array(members)[target]
             np.add.at(caused, (owner, at), gone)
-            np.add.at(charged, owner, gone * links.egress[at, to])
+            np.add.at(charged, (owner, at), gone * links.egress[at, to])
     seconds = np.maximum.reduce([passage.seconds for passage in passages])
     slowest = max(passages, key=lambda passage: float(np.max(passage.seconds)))
     return Crossed(
@@ -147,12 +147,13 @@ def _apart(one: Crossing, wan: Wan, cells: Sequence[Sequence[int]], sync: Sync, 
     """A message that passes inside groups of cells at the same time: each pays its own group's, or all that of the slowest."""
     size = np.asarray(one.size, dtype=float)
     seconds = np.zeros((*size.shape, len(cells)))
-    caused, charged = np.zeros((*size.shape, len(cells), len(wan.islands))), np.zeros((*size.shape, len(cells)))
+    caused = np.zeros((*size.shape, len(cells), len(wan.islands)))
+    charged = np.zeros_like(caused)
     slowest, said = -1.0, ""
     for group in one.groups:
         members = list(group)
         found = price(changed(one, groups=()), wan, [cells[at] for at in members], sync, own=True, **more)
-        seconds[..., members], charged[..., members] = found.seconds, found.charged
+        seconds[..., members], charged[..., members, :] = found.seconds, found.charged
         caused[..., members, :] = found.caused
         if float(np.max(found.seconds)) > slowest:
             slowest, said = float(np.max(found.seconds)), found.narrowest

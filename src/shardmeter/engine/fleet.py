@@ -73,8 +73,10 @@ class Whole:
     """What one message of each crossing takes."""
     sent: tuple[Bytes, ...] = ()
     """Bytes that each island sends to others in a round."""
-    egress: Usd = 0.0
-    """What they cost, all islands together; NaN where a price is not known."""
+    paid: tuple[Usd, ...] = ()
+    """What they cost each of them; NaN where a price is not known."""
+    wan: Wan | None = None
+    """What joins the islands, as it was said."""
     critical: int = 0
     """The island that sets the pace."""
     inner: tuple[Estimate, ...] = ()
@@ -199,6 +201,7 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
     cells = [
         [at for at, part in enumerate(parts) if part.cell == number] for number in range(1 + max(p.cell for p in parts))
     ]
+    said = wan
     own, gpus = asked.pace != "barrier", [part.island.gpus for part in parts]
     wan = bounded(wan, [part.island for part in parts], gpus if plan.sync.hierarchical else ())
     priced = []
@@ -209,11 +212,11 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
     pace = pace_of(parts, asked, float(np.min(wan.lanes)) if plan.sync.hierarchical else 1.0)
     folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace)
     sent: Number = np.array([float(part.estimate.ends.sent) for part in parts]) * _last(asked.steps)
-    egress: Usd = add.folded(part.estimate.ends.egress for part in parts) * asked.steps
+    paid: Number = np.array([float(part.estimate.ends.egress) for part in parts]) * _last(asked.steps)
     for one, charge in zip(asked.crossings, priced, strict=True):
         often = folded.exchanges * _last(one.messages)
         sent = sent + np.sum(charge.caused * _last(often), axis=-2)
-        egress = egress + np.sum(charge.charged * often, axis=-1)
+        paid = paid + np.sum(charge.charged * _last(often), axis=-2)
     return Whole(
         parts=parts,
         estimate=_estimate(parts, asked, folded),
@@ -222,7 +225,8 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         folded=folded,
         priced=tuple(priced),
         sent=tuple(np.moveaxis(np.asarray(sent), -1, 0)),
-        egress=egress,
+        paid=tuple(np.moveaxis(np.asarray(paid), -1, 0)),
+        wan=said,
         critical=_critical(parts, folded),
     )
 

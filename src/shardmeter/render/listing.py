@@ -21,10 +21,14 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "instances": ("name", "provider", "accelerator", "accelerators", "fabric", "price", "region", "date"),
     "models": ("name", "family", "layers", "hidden", "heads", "kv_heads", "vocab", "context", "parameters"),
     "stacks": ("name", "framework", "year", "title"),
-    "regions": ("name", "city", "continent", "vm_bandwidth", "window", "carbon"),
+    "regions": ("name", "city", "continent", "vm_bandwidth", "window"),
     "links": ("name", "of", "bandwidth", "up", "down", "rtt", "loss", "transport", "shared"),
     "pairs": ("name", "rtt", "bandwidth", "bandwidth_back", "streams", "date"),
     "egress": ("name", "price", "least", "most", "date"),
+    "grids": ("name", "carbon", "pue", "date"),
+    "storage": ("name", "price", "date", "notes"),
+    "laws": ("name", "irreducible", "a", "alpha", "b", "beta", "gamma", "data", "date"),
+    "critical_batches": ("name", "form", "coefficient", "exponent", "overhead", "data"),
 }
 """Columns of the list of each kind; a row shown by its name has every field, JSON and CSV have every column."""
 GIVES_WAY = frozenset({"title", "region"})
@@ -38,7 +42,7 @@ def several(kind: str, rows: Sequence[Mapping[str, str]]) -> Document:
         for position, key in enumerate(shown)
     )
     return Document(
-        title=f"{len(rows)} {kind}",
+        title=f"{len(rows)} {kind.replace('_', ' ')}",
         sections=(Table(title="", columns=columns, rows=tuple(rows)),),
         data={"kind": kind, "rows": [dict(row) for row in rows]},
         flat=tuple(rows),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shardmeter.render import cells, islands
+from shardmeter.render import cells, islands, learning
 from shardmeter.render.csv_text import flatten
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 
@@ -25,6 +26,10 @@ unless the estimate misses by more than `NEAR`."""
 NEAR = 0.1
 """Share of the limit by which the estimate of a borderline plan may exceed it."""
 BEST_PLANS = 3
+MOST_TERMS, MOST_BASES = 15, 2
+"""Terms of a table that are shown one by one, and bases that stand in one cell."""
+_KIND = re.compile(r" (?:of|from|to) (?!the )")
+"""What stands between the kind of a term and its island."""
 WORTH = 0.01
 MFU = "MFU: full attention counted, causal hardware does half; HFU: recomputation counted too"
 
@@ -43,6 +48,8 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
     sections: list[Section | None] = [
         *(speed + memory if answer["fits"] else ways + memory + speed),
         _run(answer.get("run"), _interval(answer, "wall_clock_s", "s")),
+        *learning.sections(answer),
+        *_made_of(answer.get("run")),
         _notes("Warnings", answer.get("warnings") or ())
         if short
         else _notes("Assumed", answer.get("assumptions") or ()),
@@ -327,43 +334,73 @@ def _memory_interval(answer: Answer) -> str:
 def _run(run: Answer | None, interval: str) -> Facts | None:
     if not run:
         return None
-    seconds = run.get("wall_clock_s")
+    paid: Sequence[Answer] = run.get("cost_terms") or ()
     facts = [
-        Fact(label="wall clock", value=seconds, unit="s", note=interval),
+        Fact(label="wall clock", value=run.get("wall_clock_s"), unit="s", note=interval),
         Fact(label="tokens", value=run.get("tokens"), unit="tokens"),
         Fact(label="steps", value=run.get("steps")),
         Fact(label="GPU time", value=run.get("gpu_hours"), unit="GPU-hours"),
         Fact(label="goodput", value=run.get("goodput"), unit="%"),
-        *_cost(run),
-        Fact(label="energy", value=run.get("energy_kwh"), unit="kWh"),
-        Fact(label="carbon", value=run.get("carbon_kg"), unit="kg"),
-        Fact(label="loss", value=run.get("loss")),
+        Fact(label="cost", value=run.get("cost_usd"), unit="USD", note=paid[0]["basis"] if len(paid) == 1 else ""),
+        Fact(label="energy", value=run.get("energy_kwh"), unit="kWh", note=_range(run)),
+        Fact(label="carbon", value=run.get("carbon_kg"), unit="kg", note=run.get("carbon_basis") or ""),
+        Fact(label="loss", value=run.get("loss"), unit=(run.get("law") or {}).get("unit", "")),
     ]
     return Facts(title="The whole run", facts=tuple(fact for fact in facts if fact.value is not None))
 
 
-def _cost(run: Answer) -> tuple[Fact, ...]:
-    """The cost; where something is paid beside the accelerators, also its parts."""
-    terms = run.get("cost_terms") or ()
-    rent = [term for term in terms if str(term["term"]).startswith("accelerators")]
-    rest = [term for term in terms if term not in rent]
-    whole = Fact(label="cost", value=run.get("cost_usd"), unit="USD", note="" if rest else _basis(rent))
-    if not rest:
-        return (whole,)
-    parts = (("accelerators", rent), *((str(term["term"]), [term]) for term in rest))
-    return (
-        whole,
-        *(
-            Fact(label=f"· {label}", value=sum(term["usd"] for term in part), unit="USD", note=_basis(part))
-            for label, part in parts
-            if part
-        ),
+def _range(run: Answer) -> str:
+    bounds = run.get("energy_range_kwh")
+    return f"from {cells.text(bounds[0], 'kWh')} to the rating's {cells.text(bounds[1], 'kWh')}" if bounds else ""
+
+
+def _made_of(run: Answer | None) -> tuple[Table, ...]:
+    """What the dollars are made of, where it is more than one thing, and the electricity."""
+    if not run:
+        return ()
+    tables = (
+        ("What the dollars are made of", run.get("cost_terms"), "usd", "USD", run.get("cost_usd")),
+        ("What the electricity is made of", run.get("energy"), "kwh", "kWh", run.get("energy_kwh")),
+    )
+    return tuple(
+        Table(
+            title=title,
+            columns=(
+                Column(key="term", title="term"),
+                Column(key=key, title=unit, unit=unit),
+                Column(key="share", title="share", unit="%"),
+                Column(key="basis", title="basis", wide=True),
+            ),
+            rows=tuple(
+                {**one, "share": one[key] / whole if whole and one[key] is not None else None}
+                for one in _grouped(terms, key)
+            ),
+            total={"term": "together", key: whole, "share": 1.0 if whole else None},
+        )
+        for title, terms, key, unit, whole in tables
+        if terms and len(terms) > 1 and whole is not None
     )
 
 
-def _basis(terms: Sequence[Answer]) -> str:
-    """What the prices of these terms are, each said once."""
-    return "; ".join(dict.fromkeys(str(term["basis"]) for term in terms if term.get("basis")))
+def _grouped(terms: Sequence[Answer], key: str) -> list[Answer]:
+    """The terms or, of many islands, those of one kind together."""
+    if len(terms) <= MOST_TERMS:
+        return list(terms)
+    kinds: dict[str, list[Answer]] = {}
+    for one in terms:
+        kinds.setdefault(_KIND.split(str(one["term"]))[0], []).append(one)
+    return [
+        {"term": f"{kind}, {len(some)} islands" if len(some) > 1 else str(some[0]["term"]),
+         key: sum(one[key] for one in some), "basis": _bases(some)}
+        for kind, some in kinds.items()
+    ]  # fmt: skip
+
+
+def _bases(terms: Sequence[Answer]) -> str:
+    """What these terms rest on, each once; of many, the first."""
+    found = list(dict.fromkeys(str(one["basis"]) for one in terms))
+    more = f"; {len(found) - MOST_BASES} more" if len(found) > MOST_BASES else ""
+    return "; ".join(found[:MOST_BASES]) + more
 
 
 def _notes(title: str, lines: Any) -> Notes | None:

@@ -29,7 +29,7 @@ def load(
     """A resolved scenario from a file, a YAML text, a mapping, or None (options only). A Hugging Face config.json, or a folder
     that holds one, is a scenario that names its model and nothing else.
 
-    `options` are the shortcuts of the command line (model, stack, gpus, instance, fabric, price, plan, seq or seq_len,
+    `options` are the shortcuts of the command line (model, stack, gpus, instance, fabric, price, prices, plan, seq or seq_len,
     micro_batch, global_batch, tokens); `overrides` are `a.b=VALUE` texts, or values by path, and win over them. `catalog` is a catalog, a folder of
     rows or several; the shipped one where it is None. `begins` names rules of `engine.constraints` that the scenario may break.
     Of several islands each has its plan in the scenario's `plans`, and the network between them is `fleet.wan`. What `plan: auto` leaves open is in the scenario's `choices`; with `planning` a plan that names no sharding is open too, one

@@ -97,6 +97,8 @@ FIELDS: Mapping[str, Bound] = {
     "share": _SHARE,
     "forward": _SHARE,
     "backward": _SHARE,
+    # a whole over a part of it
+    "pue": Bound(1.0, 10.0),
     # shares that may be nothing
     "contention": _LOSS,
     "chunk_loss": _LOSS,
@@ -106,13 +108,13 @@ FIELDS: Mapping[str, Bound] = {
 """By the name of a field, which means the same in every record."""
 SMALL = frozenset({"whole_bytes", "cut_bytes", "buffer_share"})
 """Sizes of one element of something, which may be nought."""
-_POSITIVE = ("bandwidth", "size", "flops_rate", "power", "ratio", "money")
+_POSITIVE = ("bandwidth", "size", "flops_rate", "power", "ratio", "money", "electricity", "storage")
 """Dimensions of which 0 makes no sense."""
 
 
 def bound(field: str, dimension: str) -> Bound:
     """What the field of a record may be; `context` of a stack is a size, and bounded as one."""
-    if field in FIELDS and (dimension in ("count", "fraction") or field in SMALL):
+    if field in FIELDS and (dimension in ("count", "fraction") or field in SMALL or field == "pue"):
         return FIELDS[field]
     least, most = BOUNDS[dimension]
     return Bound(least if dimension in _POSITIVE else 0.0, most)

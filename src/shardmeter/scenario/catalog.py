@@ -31,7 +31,21 @@ from shardmeter.core.quantity import price
 from shardmeter.scenario.bounds import model_faults
 from shardmeter.scenario.rows import Row, cell, native_row, read_fields, read_rows
 from shardmeter.scenario.tables import DTYPES, KINDS, LAYOUTS, Citation, singular
-from shardmeter.specs import Accelerator, Egress, Fabric, Instance, Line, Model, Pair, Region, Stack
+from shardmeter.specs import (
+    Accelerator,
+    CriticalBatch,
+    Egress,
+    Fabric,
+    Grid,
+    Instance,
+    Line,
+    LossLaw,
+    Model,
+    Pair,
+    Region,
+    Stack,
+    Storage,
+)
 
 DEFAULT_MATMUL_SHARE = 0.80
 """Share of the peak that matrix products sustain where no micro-benchmark is known (H100's, marked in the row)."""
@@ -132,6 +146,22 @@ class Catalog:
         """A price of traffic by provider/continent/reach. Raises UnknownName."""
         return self._find("egress", name)  # type: ignore[no-any-return]
 
+    def grid(self, name: str) -> Grid:
+        """The electricity of a region (provider:region), or of a provider's halls. Raises UnknownName."""
+        return self._find("grids", name)  # type: ignore[no-any-return]
+
+    def storage(self, name: str) -> Storage:
+        """What a provider charges for bytes kept. Raises UnknownName."""
+        return self._find("storage", name)  # type: ignore[no-any-return]
+
+    def law(self, name: str) -> LossLaw:
+        """The law of loss of that name or alias, in any case. Raises UnknownName."""
+        return self._find("laws", name)  # type: ignore[no-any-return]
+
+    def critical_batch(self, name: str) -> CriticalBatch:
+        """The law of the critical batch of that name or alias, in any case. Raises UnknownName."""
+        return self._find("critical_batches", name)  # type: ignore[no-any-return]
+
     def citation(self, key: str) -> Citation:
         """What a citation key stands for. Raises UnknownName."""
         return self._find("citations", key)  # type: ignore[no-any-return]
@@ -147,6 +177,10 @@ class Catalog:
     def rows(self, kind: str) -> tuple[dict[str, str], ...]:
         """All rows of a kind as written: text by column."""
         return tuple(dict(row.values) for row in self._table(kind).rows.values())
+
+    def aliases(self, kind: str, name: str) -> tuple[str, ...]:
+        """Other names of the row that a name finds. Raises UnknownName."""
+        return self._table(kind).rows[self._resolve(kind, name)].aliases()
 
     def where(self, kind: str, name: str) -> str:
         """`file:line` of the row that a name finds. Raises UnknownName."""

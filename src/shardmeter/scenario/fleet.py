@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from shardmeter.core.errors import BadScenario, quoted
+from shardmeter.core.errors import BadScenario, Violation, quoted
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Count, UsdPerS
 from shardmeter.scenario.bounds import GPUS, ISLANDS
 from shardmeter.scenario.islands import TierInput, build_island
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
 from shardmeter.scenario.schema import IslandInput, ScenarioInput
+from shardmeter.scenario.tariffs import Rented, paid, powered
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Accelerator, Fabric, Instance, Island
+
+if TYPE_CHECKING:
+    from shardmeter.scenario.prices import Prices
 
 
 @record
@@ -53,13 +56,30 @@ def resolve_fleet(given: ScenarioInput, rows: Rows, found: Findings) -> tuple[En
     _check_names([(path, name, names) for _, path, name, names in items], found)
     single = len(items) == 1
     inner = [found if single else found.apart() for _ in items]
+    prices = _prices(given, rows, found)
     made = [
-        Entry(name=name, names=names, asked=one, path=path, island=_island(one, path, names[0], rows, each))
+        Entry(name=name, names=names, asked=one, path=path, island=_island(one, path, names[0], prices, rows, each))
         for (one, path, name, names), each in zip(items, inner, strict=True)
     ]
     if not single:
         found.add_all([(one.name, each) for one, each in zip(made, inner, strict=True)])
     return tuple(made)
+
+
+def _prices(given: ScenarioInput, rows: Rows, found: Findings) -> Prices | None:
+    """The file of prices that the fleet names; None where it names none, or after noting why it cannot be read."""
+    name = given.fleet.prices if given.fleet else None
+    if name is None:
+        return None
+    from shardmeter.scenario.prices import read_prices
+
+    try:
+        return read_prices(name, found.document.folder, rows)
+    except BadScenario as error:
+        path: Path = ("fleet", "prices")
+        plain = Violation(field="fleet.prices", says=error.message, where=found.document.where(path))
+        found.violations += error.violations or (plain,)
+    return None
 
 
 def named(asked: IslandInput, position: int, items: int) -> tuple[str, tuple[str, ...]]:
@@ -83,14 +103,17 @@ def _check_names(items: Sequence[tuple[Path, str, tuple[str, ...]]], found: Find
         found.refuse(("fleet", "islands"), f"{islands} islands are beyond reason", f"at most {ISLANDS:g}")
 
 
-def _island(asked: IslandInput, path: Path, name: str, rows: Rows, found: Findings) -> Island | None:
+def _island(
+    asked: IslandInput, path: Path, name: str, prices: Prices | None, rows: Rows, found: Findings
+) -> Island | None:
     """One island; None after noting why there is none."""
     before = len(found.violations)
     machines = _machines(asked, rows, path, found)
     fabric = None if machines is None else _fabric(asked, machines, rows, path, found)
     if machines is None or len(found.violations) > before:
         return None
-    price, basis = _price(asked, machines, path, found)
+    what = Rented(accelerator=machines.accelerator, gpus_per_node=machines.gpus_per_node, instance=machines.instance)
+    cost = paid(asked, what, prices, rows, path, found)
     tiers = upper_tiers(asked, path, found)
     gpus = machines.nodes * machines.gpus_per_node
     if gpus > GPUS:
@@ -106,8 +129,10 @@ def _island(asked: IslandInput, path: Path, name: str, rows: Rows, found: Findin
             name=name,
             nics=asked.nics,
             tiers=tiers,
-            price=price,
-            price_basis=basis,
+            price=cost.price,
+            price_basis=cost.basis,
+            tariff=cost.tariff,
+            power=powered(asked, machines.instance, rows),
             region=asked.region or (machines.instance.region if machines.instance else ""),
         )
     except BadScenario as error:
@@ -209,36 +234,6 @@ def _fabric(asked: IslandInput, machines: _Machines, rows: Rows, path: Path, fou
     else:
         found.assumptions.append(f"fabric {fabric.name} (the default of {accelerator.name})")
     return fabric
-
-
-def _price(asked: IslandInput, machines: _Machines, path: Path, found: Findings) -> tuple[UsdPerS | None, str]:
-    """USD/s per accelerator and where it comes from."""
-    instance = machines.instance
-    if asked.price is not None:
-        amount, basis = asked.price
-        if asked.spot:
-            found.refuse((*path, "spot"), "both price and spot are given", "keep one of the two")
-        return price_each(amount, basis, machines.gpus_per_node), f"given per {basis}"
-    if instance is None:
-        if asked.spot:
-            found.refuse((*path, "spot"), "spot prices belong to an instance", "name an instance, or say price")
-        found.warnings.append("no price is known: the cost is null (say price: $2.10/gpu/h, or --price '$2.10/gpu/h')")
-        return None, ""
-    kind, amount_of = ("spot", instance.spot) if asked.spot else ("on demand", instance.price)
-    if amount_of is None:
-        says = f"{instance.name} has no {kind} price: the cost is null"
-        found.warnings.append(f"{says} (say price: $98.32/node/h, or --price '$98.32/node/h')")
-        return None, ""
-    each = float(amount_of / instance.accelerators)
-    found.assumptions.append(
-        f"price {show(each, 'USD/s')} per GPU: {instance.name} {kind}, {instance.date}".rstrip(", ")
-    )
-    return each, f"{instance.name} {kind}"
-
-
-def price_each(amount: UsdPerS, basis: str, gpus_per_node: Count) -> UsdPerS:
-    """A price per "gpu" or per "node" as one per accelerator."""
-    return amount if basis == "gpu" else amount / gpus_per_node
 
 
 def upper_tiers(asked: IslandInput, path: Path, found: Findings) -> tuple[TierInput, ...]:

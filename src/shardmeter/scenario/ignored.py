@@ -11,7 +11,7 @@ from shardmeter.core.record import changed, structure
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.families import given_sequence
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Island, Model, Plan, Scenario
+from shardmeter.specs import Island, Model, Plan, Scenario, bare
 from shardmeter.specs.model import WORDS
 
 _TALK = frozenset({"name", "family", "parameters", "source", "retrieved"})
@@ -98,6 +98,4 @@ def _kinds(scenario: Scenario) -> Iterable[tuple[Island, Plan]]:
     if len(islands) == 1:
         return [(islands[0], scenario.plan)]
     pairs = zip(islands, scenario.plans, strict=True)
-    bare = {(structure(changed(one, name="", region="", price=None, price_basis="")), structure(plan)): (one, plan)
-            for one, plan in pairs}  # fmt: skip
-    return bare.values()
+    return {(structure(bare(one)), structure(plan)): (one, plan) for one, plan in pairs}.values()

@@ -7,7 +7,7 @@ import math
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import record
 from shardmeter.core.units import BytesPerS, Count, UsdPerS
-from shardmeter.specs import Accelerator, Fabric, Island, Tier, TorusAxis
+from shardmeter.specs import Accelerator, Fabric, Island, Power, Tariff, Tier, TorusAxis
 
 
 @record
@@ -32,6 +32,8 @@ def build_island(
     tiers: tuple[TierInput, ...] = (),
     price: UsdPerS | None = None,
     price_basis: str = "",
+    tariff: Tariff | None = None,
+    power: Power | None = None,
     region: str = "",
 ) -> Island:
     """An island of `nodes` × `gpus_per_node` accelerators.
@@ -71,6 +73,8 @@ def build_island(
         tiers=tuple(levels),
         price=price,
         price_basis=price_basis,
+        tariff=tariff or Tariff(),
+        power=power or Power(),
         region=region,
         outside=fabric,
     )

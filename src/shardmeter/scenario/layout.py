@@ -417,7 +417,7 @@ def laid_lengths(given: RunInput, model: Model, found: Findings, batch: Callable
     global_batch = batch(float(seq_len))
     if given.tokens is not None and given.steps is not None:
         found.refuse(("run", "steps"), "both tokens and steps are given", "keep one of the two")
-    if given.tokens is None and given.steps is None:
+    if given.tokens is None and given.steps is None and given.target_loss is None:
         found.assumptions.append("no tokens and no steps are given: the run is null")
     return Run(
         seq_len=float(seq_len),

@@ -14,12 +14,13 @@ import numpy as np
 from pydantic import ValidationError
 
 from shardmeter.core.record import changed, record
-from shardmeter.scenario.fleet import price_each, upper_tiers
+from shardmeter.scenario.fleet import upper_tiers
 from shardmeter.scenario.inline import inline
 from shardmeter.scenario.islands import build_island
 from shardmeter.scenario.layout import Parts
 from shardmeter.scenario.parts import Findings
 from shardmeter.scenario.schema import IslandInput
+from shardmeter.scenario.tariffs import price_each
 from shardmeter.scenario.together import Array
 from shardmeter.specs import Fabric, Island
 

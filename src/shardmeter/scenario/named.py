@@ -15,6 +15,8 @@ from shardmeter.scenario.read import SUFFIXES, read_file
 
 MODELS = frozenset({"model", "reference", "vision"})
 """Fields that are models: their texts, and the `base` of their mappings, may name the folder of a checkpoint."""
+TABLE = ".csv"
+"""How the file of a table ends."""
 _DEEPEST = 8
 """Files that name a file that names a file …"""
 
@@ -23,6 +25,8 @@ def named_files(data: Any, folder: FilePath, rows: Rows) -> Iterator[tuple[str, 
     """Every file that plain data of a scenario in `folder` names, as written, and where it lies; of a checkpoint's folder the
     configuration that is read, and of a file also what it names itself."""
     yield from _named(data, folder, rows, _DEEPEST)
+    for _, _, name in _tables(data):
+        yield name, folder / at_home(FilePath(name))
 
 
 def _named(data: Any, folder: FilePath, rows: Rows, deeper: int) -> Iterator[tuple[str, FilePath]]:
@@ -64,7 +68,19 @@ def rooted(data: Any, folder: FilePath, rows: Rows) -> Any:
             return str((folder / at_home(FilePath(text))).resolve())
         return text
 
-    return _each(data, root)
+    made = _each(data, root)
+    for part, field, name in _tables(data):
+        made[part][field] = str((folder / at_home(FilePath(name))).resolve())
+    return made
+
+
+def _tables(data: Any) -> Iterator[tuple[str, str, str]]:
+    """The tables that a scenario names: (part, field, name); the prices of a fleet, and a law that is not of the catalog."""
+    for part, field in (("fleet", "prices"), ("run", "law")):
+        inside = data.get(part) if isinstance(data, dict) else None
+        name = inside.get(field) if isinstance(inside, dict) else None
+        if isinstance(name, str) and (field == "prices" or name.lower().endswith(TABLE)):
+            yield part, field, name
 
 
 def _each(value: Any, change: Callable[[str, bool], str], model: bool = False, names_model: bool = False) -> Any:

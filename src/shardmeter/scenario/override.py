@@ -35,6 +35,7 @@ OPTIONS = {
     "instance": ("fleet",),
     "fabric": ("fleet", "islands", "0", "fabric"),
     "price": ("fleet", "islands", "0", "price"),
+    "prices": ("fleet", "prices"),
     "plan": ("plan",),
     "seq": ("run", "seq_len"),
     "seq_len": ("run", "seq_len"),
@@ -43,6 +44,8 @@ OPTIONS = {
     "tokens": ("run", "tokens"),
 }
 """Shortcuts of the command line → the field they set."""
+PRICES = OPTIONS["prices"]
+"""Where the file of prices is named."""
 
 
 def apply_options(document: Document, options: Mapping[str, Any], rows: Rows) -> None:
@@ -64,7 +67,7 @@ def apply_options(document: Document, options: Mapping[str, Any], rows: Rows) ->
         flag = f"--{name.replace('_', '-')}"
         _say_what_is_lost(document, name, value, flag)
         try:
-            if name in ("fabric", "price") and not {"fleet", "gpus"} & set(document.data):
+            if name in ("fabric", "price", "prices") and not {"fleet", "gpus"} & set(document.data):
                 continue  # that no GPUs are named is said anyway
             if name == "price":
                 _check_currency(value)
@@ -244,8 +247,8 @@ def _drop_rivals(document: Document, inner: dict[str, Any], reached: Sequence[st
 
 def placed(document: Document, path: tuple[str, ...], value: Any) -> Any:
     """A value of an override as the document takes it: names of files are found from where the command runs."""
-    is_name = path[-1] in (*_NAMED, "base") and isinstance(value, str)
-    return _from_here(document, value) if is_name and _is_file(value) else value
+    is_name = path[-1] in (*_NAMED, "base") and isinstance(value, str) and _is_file(value)
+    return _from_here(document, value) if is_name or (path == PRICES and isinstance(value, str)) else value
 
 
 def _is_file(value: str) -> bool:

@@ -18,14 +18,28 @@ from shardmeter.scenario.inline import inline
 from shardmeter.scenario.read import SUFFIXES, Document, read_file
 from shardmeter.scenario.schema import validate
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Accelerator, Egress, Fabric, Instance, Line, Model, Pair, Region, Stack
+from shardmeter.specs import (
+    Accelerator,
+    CriticalBatch,
+    Egress,
+    Fabric,
+    Grid,
+    Instance,
+    Line,
+    LossLaw,
+    Model,
+    Pair,
+    Region,
+    Stack,
+    Storage,
+)
 
 INLINE = "inline"
 """Name of a part that has none."""
 R = TypeVar("R", Accelerator, Fabric, Model, Stack)
 KINDS: dict[type[Any], str] = {
     Accelerator: "accelerator", Fabric: "fabric", Model: "model", Stack: "stack", Instance: "instance",
-    Region: "region", Line: "link",
+    Region: "region", Line: "link", LossLaw: "law", CriticalBatch: "critical_batch",
 }  # fmt: skip
 _SHAPE = (
     "layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab", "mlp", "tied", "experts", "moe_ffn", "shared_ffn",
@@ -64,11 +78,26 @@ class Rows(Protocol):
     def egress(self, name: str) -> Egress:
         """A row by name."""
 
+    def grid(self, name: str) -> Grid:
+        """A row by name."""
+
+    def storage(self, name: str) -> Storage:
+        """A row by name."""
+
+    def law(self, name: str) -> LossLaw:
+        """A row by name or alias."""
+
+    def critical_batch(self, name: str) -> CriticalBatch:
+        """A row by name or alias."""
+
     def knows(self, kind: str, name: str) -> bool:
         """Whether a kind, in the plural, has a row of that name or alias."""
 
     def names(self, kind: str) -> tuple[str, ...]:
         """All names of a kind, in the plural."""
+
+    def aliases(self, kind: str, name: str) -> tuple[str, ...]:
+        """Other names of a row."""
 
 
 _PARTS = ("model", "stack")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shardmeter.core.errors import quoted
 from shardmeter.core.record import changed
 from shardmeter.families import block_of, names
 from shardmeter.scenario.choices import Asked, chosen, unasked
+from shardmeter.scenario.course import resolve_course, with_phases
 from shardmeter.scenario.fleet import overridden, resolve_fleet
 from shardmeter.scenario.hugging_face.files import is_config
 from shardmeter.scenario.ignored import ignored
@@ -14,10 +17,11 @@ from shardmeter.scenario.parts import SAME, Findings, Rows, check_names, part
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.schema import RunInput, ScenarioInput, validate, what_is_left
 from shardmeter.scenario.several import laid_open, laid_over_all
+from shardmeter.scenario.stores import brought, kept
 from shardmeter.scenario.sync import check_cells, resolve_sync
 from shardmeter.scenario.used import USE, among, is_open, used
 from shardmeter.scenario.wan import resolve_wan
-from shardmeter.specs import Fleet, Model, Scenario, Stack, Sync
+from shardmeter.specs import Fleet, Island, Model, Plan, Run, Scenario, Stack, Sync
 from shardmeter.sync import defaults, inner_of
 
 DEFAULT_STACK = "titan-compile"
@@ -46,14 +50,16 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
         parts.sync if changes_steps(parts) else Sync(),
         is_open=is_open,
     )
+    islands = (changed(parts.island, name=parts.entries[0].names[0]),)
+    run = _of_course(parts, islands, plan, (), run, left_open)
     made = Scenario(
         name=parts.given.name or "scenario",
         model=model or NO_MODEL,
         assembled=parts.assembled,
         stack=stack or NO_STACK,
-        fleet=Fleet(islands=(changed(parts.island, name=parts.entries[0].names[0]),)),
+        fleet=Fleet(islands=islands),
         plan=plan,
-        run=run,
+        run=_with_stores(run, parts, islands),
         assumptions=tuple(found.assumptions),
     )
     if left_open is not None:
@@ -71,9 +77,12 @@ def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
     wan = resolve_wan(parts.given.fleet.wan if parts.given.fleet else None, parts.everyone, parts.rows, found)
     lay = laid_over_all if left_open is None or left_open.stated else laid_open
     plan, plans, run = lay(parts)
-    found.stop()
     islands = [changed(one.island, name=name) for one in parts.entries if one.island is not None for name in one.names]
+    run = _with_stores(run, parts, islands)
+    found.stop()
     wan = among(wan, [island.name for island in islands])
+    run = _of_course(parts, islands, plan, plans, run, left_open)
+    found.stop()
     made = Scenario(
         name=parts.given.name or "scenario",
         model=parts.model or NO_MODEL,
@@ -91,6 +100,32 @@ def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
         return changed(made, warnings=tuple(found.warnings))
     made = changed(made, assumptions=(*made.assumptions, *unasked(parts.run)))
     return changed(made, warnings=(*found.warnings, *ignored(made, found.said)))
+
+
+def _of_course(
+    parts: Parts, islands: Sequence[Island], plan: Plan, plans: Sequence[Plan], run: Run, left_open: Asked | None
+) -> Run:
+    """The run with what is asked from its first to its last step; a planner looks for plans of a stated length and batch."""
+    asked = [name for name in ("target_loss", "phases") if getattr(parts.run, name) is not None]
+    if left_open is not None and asked:
+        for name in asked:
+            way_out = (
+                "say the tokens: predict tells how many a plan needs"
+                if name == "target_loss"
+                else "one batch: global_batch"
+            )
+            parts.found.refuse(("run", name), "is for a plan that is said", way_out)
+        return run
+    return resolve_course(parts, islands, plan, plans, run)
+
+
+def _with_stores(run: Run, parts: Parts, islands: Sequence[Island]) -> Run:
+    """The run with what it keeps and what is brought to its islands."""
+    model = parts.assembled or parts.model
+    if model is None or (parts.run.storage is None and parts.run.dataset is None):
+        return run
+    given = parts.run, model, islands, parts.rows, parts.found
+    return changed(run, stocks=kept(*given), hauls=brought(*given))
 
 
 def _warn_of_one_island(parts: Parts) -> None:
@@ -168,7 +203,7 @@ def read_parts(found: Findings, rows: Rows) -> Parts:
         island=island,
         reference=_reference(given, model, rows, found),
         said=said,
-        run=given.run or RunInput(),
+        run=with_phases(given.run or RunInput()),
         found=found,
         entries=entries,
         everyone=everyone,

@@ -21,8 +21,12 @@ DIMENSIONS = {
     "Watts": "power",
     "UsdPerS": "price",
     "UsdPerByte": "egress",
+    "UsdPerByteS": "storage",
+    "UsdPerJoule": "electricity",
+    "KilogramsPerJoule": "carbon",
     "Count": "count",
     "Fraction": "fraction",
+    "Nats": "count",
     "Ratio": "ratio",
 }
 """The dimension of `core.quantity` for each annotated type of the records."""

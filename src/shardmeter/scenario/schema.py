@@ -12,6 +12,7 @@ from shardmeter.core.errors import Violation, cut, nearest, shown
 from shardmeter.scenario.between import SyncInput, Use, WanInput
 from shardmeter.scenario.grammar import parse_plan
 from shardmeter.scenario.inline import inline
+from shardmeter.scenario.money import Carbon, DatasetInput, Hall, OwnedInput, Reserved, StorageInput
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.values import (
     AutoWhole,
@@ -21,6 +22,7 @@ from shardmeter.scenario.values import (
     Duration,
     Gpus,
     Input,
+    Loss,
     Money,
     Name,
     Nodes,
@@ -150,7 +152,11 @@ class IslandInput(Input):
     fabric: NamedFabric | None = said("Scale-out network; the accelerator's usual one if left out.")
     nics: PerNode | None = said("Network adapters per node, where not one per accelerator.")
     price: Price | None = said("$/gpu/h or $/node/h.")
-    spot: bool | None = said("Take the spot price of the instance.")
+    spot: bool | None = said("Take the spot price of the instance, or of the file of prices.")
+    reserved: Reserved | None = said("A discount off the price on demand, as in 40%, or the price itself.")
+    owned: OwnedInput | None = said("Nobody is paid rent: electricity, and what is lost in value.")
+    pue: Hall | None = said("Energy of the hall over that of its machines; the provider's if left out.")
+    carbon: Carbon | None = said("Of the grid, as in 380 g/kWh; the region's if left out.")
     region: Name | None = said("Region, as provider:region.")
     tiers: tuple[TierUnit, ...] | None = said("Levels above the node, innermost first.")
     plan: Planned | None = said("Overrides of the plan for this island.")
@@ -161,7 +167,16 @@ class FleetInput(Input):
 
     islands: tuple[IslandInput, ...] | None = said("The islands.")
     wan: WanInput | None = said("Links between islands.")
+    prices: Name | None = said("A file of prices that win over the catalog's: ours, SkyPilot's vms.csv, or gpuhunt's.")
     use: Use | None = said("Which islands take part: their names, or all; for the planner also any, or how many.")
+
+
+class PhaseInput(Input):
+    """A part of the run with a batch and a sequence length of its own."""
+
+    tokens: Tokens | None = said("Length of the phase in tokens; of all phases together, that of the run.")
+    global_batch: Batch | None = said("Sequences per optimizer step, or '8M tokens'; the run's if left out.")
+    seq_len: SeqLen | None = said("Tokens per sequence; the run's if left out.")
 
 
 class RunInput(Input):
@@ -178,8 +193,19 @@ class RunInput(Input):
         "A frozen model that runs forward over every micro-batch beside the trained one (DPO's reference, a teacher, a KL anchor): "
         "same = the trained model's own numbers, a catalog name, a file, or inline fields."
     )
-    target_loss: Any = said("Loss to reach.", only="nothing")
-    phases: Any = said("Ramps of batch and sequence length.", only="nothing")
+    target_loss: Loss | None = said("Loss to reach, in the unit of the law, in place of tokens and steps.")
+    law: Name | None = said(
+        "Law of the loss: a catalog name (shardmeter catalog laws), or FILE.csv with columns parameters, tokens, loss, to fit one."
+    )
+    critical_batch: Name | None = said(
+        "Law of the batch beyond which tokens are lost (shardmeter catalog critical_batches), or none; with target_loss zhang-2024."
+    )
+    loss_guesses: bool | None = said(
+        "Count what is only guessed of the loss: delays, block-local training, compression."
+    )
+    phases: tuple[PhaseInput, ...] | None = said("Ramps of batch and sequence length, one after the other.")
+    storage: StorageInput | None = said("Checkpoints that are kept, and at what price.")
+    dataset: DatasetInput | None = said("The tokens: kept beside every island, and brought there once.")
     deadline: Duration | None = said("Longest run that the planner accepts, as in 30 d.")
     budget: Money | None = said("Most that the planner spends, as in $2M.")
     objective: Objectives | None = said(

@@ -10,20 +10,28 @@ from shardmeter.core.record import record
 from shardmeter.core.units import Fraction
 from shardmeter.specs import (
     Accelerator,
+    CriticalBatch,
     Egress,
     Fabric,
+    Grid,
     Instance,
     Line,
+    LossLaw,
     Model,
     Pair,
     Region,
     Stack,
+    Storage,
+    course,
     geography,
     model,
     stack,
 )
 
-KINDS = ("accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress")
+KINDS = (
+    "accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress", "grids", "storage",
+    "laws", "critical_batches",
+)  # fmt: skip
 """The tables that have names of their own; `attention` and `citations` hang on to them."""
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 """The dtypes of the `peak_*` columns, widest first."""
@@ -31,11 +39,11 @@ DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
 def singular(kind: str) -> str:
     """What one row of a kind is called: the accelerator of accelerators."""
-    return kind if kind == "egress" else kind.removesuffix("s")
+    return {"egress": kind, "storage": kind, "critical_batches": "critical_batch"}.get(kind, kind.removesuffix("s"))
 
 
-BUILT = ("peak", "matmul_share", "attention_share")
-"""Fields of an accelerator that are put together from several columns or rows."""
+BUILT = ("peak", "matmul_share", "attention_share", "draws")
+"""Fields that are no column: of an accelerator put together from several columns or rows, of a law made by a fit."""
 
 
 @record
@@ -93,10 +101,14 @@ LAYOUTS = {
     "instances": Layout(Instance),
     "models": Layout(Model, choices=model.WORDS),
     "stacks": Layout(Stack, choices=stack.WORDS),
-    "regions": Layout(Region, extra=(*_COMMON, "carbon"), folder="geo/"),
+    "regions": Layout(Region, folder="geo/"),
     "links": Layout(Line, choices=geography.WORDS, folder="geo/"),
     "pairs": Layout(Pair, folder="geo/"),
     "egress": Layout(Egress, extra=(*_COMMON, "least", "most"), folder="geo/"),
+    "grids": Layout(Grid),
+    "storage": Layout(Storage),
+    "laws": Layout(LossLaw, choices={"counts": course.COUNTS}),
+    "critical_batches": Layout(CriticalBatch, choices={"form": course.FORMS}),
     "attention": Layout(Attention, key=("arch", "kernel"), extra=()),
     "citations": Layout(Citation, key=("key",), extra=()),
 }  # fmt: skip

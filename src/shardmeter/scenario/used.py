@@ -62,6 +62,6 @@ def among(wan: Wan, names: Sequence[str]) -> Wan:
     pairs = ("bandwidth", "rtt", "loss", "window", "streams", "lanes", "egress", "up", "down")
     return changed(
         wan, islands=tuple(names), transport=tuple(wan.transport[one] for one in at),
-        basis=tuple(row for row in wan.basis if row[0] in names and row[1] in names),
+        **{kind: tuple(row for row in getattr(wan, kind) if row[0] in names and row[1] in names) for kind in ("basis", "prices")},
         **{name: part(getattr(wan, name)) for name in pairs},
     )  # fmt: skip

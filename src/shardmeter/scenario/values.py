@@ -96,10 +96,12 @@ if TYPE_CHECKING:
     SeqLen: TypeAlias = float
     Stages: TypeAlias = int
     Copies: TypeAlias = int
+    Loss: TypeAlias = float
 else:
     Degree, Nodes, PerNode = _whole(GPUS), _whole(GPUS), _whole(1e4)
     Sequences, SeqLen = _whole(1e9, "sequences"), _whole(1e9, "tokens")
     Stages, Copies = int_field(Bound(1, STAGES, True)), int_field(Bound(1, ISLANDS, True))
+    Loss = number_field("ratio", Bound(0.01, 100.0))
 Duration: TypeAlias = Annotated[
     float,
     BeforeValidator(_number("time", Bound(0.0, BOUNDS["time"][1]))),
@@ -109,7 +111,7 @@ Duration: TypeAlias = Annotated[
 
 Money: TypeAlias = Annotated[
     float,
-    BeforeValidator(_number("money", Bound(0.0, BOUNDS["money"][1]))),
+    BeforeValidator(_number("money", Bound(*BOUNDS["money"]))),
     WithJsonSchema({"type": "string", "examples": ["$2M", "$80,000"]}),
 ]
 """US dollars."""

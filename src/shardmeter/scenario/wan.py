@@ -57,6 +57,7 @@ class _Tables:
             for name in ("up", "down", "rtt", "loss", "streams", "window", "egress", "shared", "transport")
         }
         self.basis: dict[tuple[int, int], str] = {}
+        self.prices: dict[tuple[int, int], str] = {}
 
     def fill(self, name: str, values: Array | float, where: npt.NDArray[np.bool_] | None = None) -> None:
         """Set what is not said yet."""
@@ -337,6 +338,7 @@ def _from_regions(
         price = geography.egress(one, other, rows)
         if price is not None:
             tables.fill("egress", float(price[0]), priceless)
+            tables.prices |= {(int(a), int(b)): price[1] for a, b in np.argwhere(priceless)}
             prices[f"egress {price[1]}"] = None
 
 
@@ -458,5 +460,10 @@ def _made(sites: Sequence[_Site], tables: _Tables, transport: tuple[str, ...]) -
         up=up,
         down=down,
         transport=transport,
-        basis=tuple((sites[a].name, sites[b].name, text) for (a, b), text in sorted(tables.basis.items())),
+        basis=_texts(sites, tables.basis),
+        prices=_texts(sites, tables.prices),
     )
+
+
+def _texts(sites: Sequence[_Site], found: dict[tuple[int, int], str]) -> tuple[tuple[str, str, str], ...]:
+    return tuple((sites[a].name, sites[b].name, text) for (a, b), text in sorted(found.items()))

@@ -5,10 +5,11 @@ Every number is SI and may be a float or a NumPy array; every name is a string t
 
 from shardmeter.specs.accelerator import Accelerator
 from shardmeter.specs.choices import Choices, Joint
+from shardmeter.specs.course import CriticalBatch, Haul, LossLaw, Phase, Power, Stock, Tariff
 from shardmeter.specs.demands import Compute, Progress, Resident, Transfer
 from shardmeter.specs.estimate import Estimate, MemoryTerm, Term
-from shardmeter.specs.fleet import Fabric, Fleet, Instance, Island, Tier, TorusAxis
-from shardmeter.specs.geography import Egress, Line, Pair, Region
+from shardmeter.specs.fleet import Fabric, Fleet, Instance, Island, Tier, TorusAxis, bare
+from shardmeter.specs.geography import Egress, Grid, Line, Pair, Region, Storage
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan, Probes, Sync
 from shardmeter.specs.round import Crossing, Effect, Inner, Replica, Round
@@ -21,21 +22,27 @@ __all__ = [
     "Accelerator",
     "Choices",
     "Compute",
+    "CriticalBatch",
     "Crossing",
     "Effect",
     "Egress",
     "Estimate",
     "Fabric",
     "Fleet",
+    "Grid",
+    "Haul",
     "Inner",
     "Instance",
     "Island",
     "Joint",
     "Line",
+    "LossLaw",
     "MemoryTerm",
     "Model",
     "Pair",
+    "Phase",
     "Plan",
+    "Power",
     "Probes",
     "Progress",
     "Region",
@@ -45,10 +52,14 @@ __all__ = [
     "Run",
     "Scenario",
     "Stack",
+    "Stock",
+    "Storage",
     "Sync",
+    "Tariff",
     "Term",
     "Tier",
     "TorusAxis",
     "Transfer",
     "Wan",
+    "bare",
 ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import BytesPerS, Count, Fraction, Ratio, Seconds, UsdPerS
 from shardmeter.specs.accelerator import Accelerator
+from shardmeter.specs.course import Power, Tariff
 from shardmeter.specs.wan import Wan
 
 
@@ -97,8 +98,12 @@ class Island:
     gpus_per_node: Count
     tiers: tuple[Tier, ...]
     price: UsdPerS | None = None
-    """Per accelerator."""
+    """Per accelerator: its rent or, of owned ones, what they lose in value."""
     price_basis: str = ""
+    tariff: Tariff = Tariff()
+    """How it is paid."""
+    power: Power = Power()
+    """What surrounds its accelerators, as electricity is counted."""
     region: str = ""
     outside: Fabric | None = None
     """What joins its scale-up domains, or would if it had more than one; None if that is not known."""
@@ -107,6 +112,11 @@ class Island:
     def gpus(self) -> Count:
         """Accelerators of the island."""
         return self.nodes * self.gpus_per_node
+
+
+def bare(island: Island) -> Island:
+    """The island as its steps see it: without name, place, price and power."""
+    return changed(island, name="", region="", price=None, price_basis="", tariff=Tariff(), power=Power())
 
 
 @record

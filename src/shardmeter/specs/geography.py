@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, BytesPerS, Count, Degrees, Fraction, Seconds, UsdPerByte
+from shardmeter.core.units import (
+    Bytes,
+    BytesPerS,
+    Count,
+    Degrees,
+    Fraction,
+    KilogramsPerJoule,
+    Ratio,
+    Seconds,
+    UsdPerByte,
+    UsdPerByteS,
+)
 from shardmeter.specs.wan import TRANSPORTS
 
 SHARED = ("island", "node", "gpu")
@@ -50,6 +61,31 @@ class Egress:
     name: str
     price: UsdPerByte
     date: str = ""
+    source: str = ""
+
+
+@record
+class Grid:
+    """What an island's electricity is: a row of `data/grids.csv`. A region (provider:region) has the carbon of its grid, a provider
+    (or `other`) what its halls use beside the machines."""
+
+    name: str
+    carbon: KilogramsPerJoule | None = None
+    """Emitted by the power plants of the grid, on the average of a year, location-based."""
+    pue: Ratio | None = None
+    """Energy of the hall over that of the machines in it."""
+    date: str = ""
+    source: str = ""
+
+
+@record
+class Storage:
+    """What a provider charges for bytes kept: a row of `data/storage.csv`, named by the provider."""
+
+    name: str
+    price: UsdPerByteS
+    date: str = ""
+    notes: str = ""
     source: str = ""
 
 

@@ -82,8 +82,9 @@ class Inner:
     """The forward passes of a step without a backward."""
 
 
-BASES = ("published", "derived", "guess", "unknown")
-"""How much is known of an effect on the loss: measured and published in this range; follows from what was; assumed; nothing."""
+BASES = ("published", "derived", "extrapolated", "guess", "unknown")
+"""How much is known of an effect on the loss: measured and published in this range; follows from what was; carried on beyond that
+range; assumed; nothing."""
 
 
 @record
@@ -103,6 +104,8 @@ class Effect:
     """By which the loss is multiplied; None = not known as a factor."""
     source: str = ""
     """Citation."""
+    parts: tuple[Effect, ...] = ()
+    """What it is made of, each with a basis of its own; empty where it is one thing."""
 
 
 @record

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Count
+from shardmeter.core.units import Count, Nats
+from shardmeter.specs.course import CriticalBatch, Haul, LossLaw, Phase, Stock
 from shardmeter.specs.model import Model
 
 
@@ -17,8 +18,23 @@ class Run:
     """Mean tokens of the documents packed into one sequence, where attention does not cross from one to the next."""
     tokens: Count | None = None
     steps: Count | None = None
+    stocks: tuple[Stock, ...] = ()
+    """What is kept while the run lasts: checkpoints, copies of the data set."""
+    hauls: tuple[Haul, ...] = ()
+    """What is brought to islands once: the data set."""
     reference: Model | None = None
     """A frozen model beside the trained one, run forward over every micro-batch: DPO's reference, a teacher, a KL anchor."""
+
+    target_loss: Nats | None = None
+    """The loss to reach, in place of tokens or steps."""
+    law: LossLaw | None = None
+    """What the loss of so many parameters and tokens is; None = it is not asked."""
+    critical_batch: CriticalBatch | None = None
+    """None = what a large batch costs in tokens is left out."""
+    loss_guesses: bool = False
+    """Whether what is only guessed of the loss counts."""
+    phases: tuple[Phase, ...] = ()
+    """Parts of the run with batches and sequences of their own, which add to `tokens`; empty = one of the numbers above."""
 
     @property
     def attended(self) -> Count:

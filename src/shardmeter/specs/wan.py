@@ -39,3 +39,5 @@ class Wan:
     """Per island: how it sends, a word of TRANSPORTS; a pair has the weaker of its two ends."""
     basis: tuple[tuple[str, str, str], ...] = ()
     """(from, to, where the numbers come from) of the pairs that no scenario gave."""
+    prices: tuple[tuple[str, str, str], ...] = ()
+    """(from, to, which row of `data/geo/egress.csv`) of the pairs whose price of traffic no scenario gave."""

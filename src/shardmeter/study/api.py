@@ -28,7 +28,7 @@ Rows: TypeAlias = "Catalog | str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 def predict(scenario: Source = None, *, overrides: Overrides = (), catalog: Rows = None, **options: Any) -> Prediction:
-    """Predict a scenario. `options` are those of the command: model, gpus, instance, fabric, price, plan, stack, seq, micro_batch,
+    """Predict a scenario. `options` are those of the command: model, gpus, instance, fabric, price, prices, plan, stack, seq, micro_batch,
     global_batch, tokens.
 
     `shardmeter.predict("run.yaml")` or `shardmeter.predict(model="llama-3.1-8b", gpus="64xH100-SXM5-80GB")`. `overrides` are

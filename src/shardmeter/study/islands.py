@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.units import GIB, Number
+from shardmeter.engine import add
 from shardmeter.engine.fleet import Part, Whole
 from shardmeter.specs.plan import Sync
 from shardmeter.specs.round import Round
@@ -125,10 +126,8 @@ def egress(whole: Whole) -> tuple[Number, Number]:
     what is sent is not counted (NaN)."""
     if whole.round is None:
         return 0.0, 0.0
-    sent: Number = 0.0
-    for island in whole.sent:
-        sent = sent + island
-    return sent / whole.round.steps, whole.egress / whole.round.steps
+    sent: Number = add.folded(whole.sent)
+    return sent / whole.round.steps, add.folded(whole.paid) / whole.round.steps
 
 
 def too_late(whole: Whole, sync: Sync) -> list[str]:

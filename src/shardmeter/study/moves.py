@@ -189,7 +189,8 @@ def _rebuilt(island: Island, nodes: float, gpus_per_node: float) -> Island | Non
         )
     except ShardMeterError:
         return None
-    return changed(made, price=island.price, price_basis=island.price_basis, region=island.region)
+    own = {name: getattr(island, name) for name in ("price", "price_basis", "tariff", "power", "region")}
+    return changed(made, **own)
 
 
 def twice_fabric(plan: Plan, island: Island) -> Laid | None:
@@ -268,7 +269,7 @@ def island_text(island: Island, known: Accelerator | None) -> str | None:
             if tier.bandwidth == fabric.bandwidth
             else f"{{base: {quoted(tier.name)}, bandwidth: {_rate(tier.bandwidth)}}}"
         )
-    if island.price is not None:
+    if island.price is not None and not island.tariff.owned:
         parts["price"] = f"${float(island.price) * 3600:.10g}/gpu/h"
     return "{" + ", ".join(f"{key}: {value}" for key, value in parts.items()) + "}"
 

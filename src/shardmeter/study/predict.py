@@ -14,7 +14,7 @@ from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study import islands, relief_islands, trust, zero_order
 from shardmeter.study.causes import cause_of, causes
-from shardmeter.study.course import course, unpriced
+from shardmeter.study.course import course, loss, phases, unpriced
 from shardmeter.study.relief import Outcome, advice, batch_unsaid, relief, ways_out
 
 NO_COST = "the cost is null"
@@ -78,6 +78,7 @@ class Prediction:
         rate, mfu, step = self.tokens_per_s, self.mfu, self.step_time
         gpus, first = _number(e.gpus), islands.critical(self.whole)
         run = course(self.scenario, self.whole)
+        learned = {} if run is None else run.pop("intervals", {})
         model = self.scenario.assembled or self.scenario.model
         ways = () if self.fits else self._ways()
         return {
@@ -116,10 +117,14 @@ class Prediction:
             ],
             "bottleneck": self._bottleneck(ways),
             "run": run,
-            "intervals": self._intervals(run),
+            "intervals": self._intervals(run) | learned,
             "way_out": [one.to_dict() for one in ways],
             "assumptions": [*self.scenario.assumptions, *(self.whole.round.notes if self.whole.round else ())],
-            "warnings": self._warnings(asked=run is not None),
+            "warnings": [
+                *self._warnings(asked=run is not None),
+                *loss.warnings(self.scenario, self.whole, run),
+                *phases.warnings(run),
+            ],
         }
 
     def _intervals(self, run: dict[str, Any] | None) -> dict[str, Any]:
@@ -200,8 +205,9 @@ def predict(scenario: Scenario) -> Prediction:
     """Predict a resolved scenario.
 
     Raises ShardMeterError for what cannot be answered; a plan that does not fit is answered. Leaves out: failures, checkpoints
-    and evaluation (the run's `goodput` is null), energy."""
+    and evaluation (the run's `goodput` is null)."""
     whole = evaluate_fleet(scenario.model, scenario.fleet, scenario.plan, scenario.run, scenario.stack, scenario.plans)
+    loss.check(scenario, whole)
     return Prediction(scenario=scenario, whole=whole)
 
 

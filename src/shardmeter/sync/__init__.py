@@ -30,7 +30,12 @@ import numpy as np
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
 from shardmeter.specs import Effect, Inner, Plan, Replica, Round, Sync
+from shardmeter.sync import _measured
 
+measured_gap = _measured.gap
+"""Log of the loss of replicas over the synchronous one, from measured runs; `without` those of a paper."""
+was_measured = _measured.is_inside
+"""Whether replicas are within the range of those runs."""
 NO_BACKWARD = ""
 """`Plan.trainable` where nothing runs back."""
 

@@ -1,4 +1,5 @@
-"""What is known of the loss of replicas that are trained apart: DiLoCo's scaling law, and what later papers add to it.
+"""What is known of the loss of replicas that are trained apart: measured runs, DiLoCo's scaling law beyond them, and what later papers
+add to it.
 
 A factor below 1 is claimed nowhere: papers that find one found it at one size, and none says that it lasts.
 """
@@ -12,16 +13,17 @@ from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Nats, Ratio
 from shardmeter.specs import Effect, Replica, Sync
 from shardmeter.specs.round import BASES
+from shardmeter.sync import _measured
 
 EXPONENT = 0.0116
-"""Loss grows with replicas M as M to this, in the joint fit N^−0.0985·M^0.0116 of the runs below (Charles 2025, Table 10)."""
-PERIOD, CELLS, SIZES = 30.0, 8.0, (35e6, 2.4e9)
-"""Those runs: inner steps of a round, most replicas, least and most parameters; C4, 20 tokens a parameter."""
+"""Loss grows with replicas M as M to this, in the joint fit N^−0.0985·M^0.0116 of runs at H = 30 (Charles 2025, Table 10)."""
+PERIOD = 30.0
+"""Inner steps of a round of those runs."""
 SHORT = 5.0
 """Inner steps of delay below which no loss was seen (Douillard 2025)."""
 LATE = 0.03
 """Nats that a whole round of delay costs a model of 1B: 0.02 to 0.03 (Kale 2025, Table 1)."""
-GROWTH = "it is taken to grow with ln H beyond 30 and not to shrink below"
+RANGE = "35M to 10B, up to 8 cells, H = 30 to 100, C4"
 
 
 @formula(cite="charles2025")
@@ -37,23 +39,22 @@ def loss_growth(cells: Count, period: Count) -> Ratio:
 
 
 def apart(cells: Count, parameters: Count, period: Count) -> Effect:
-    """So many replicas with a round of `period` inner steps: `loss_growth`, and what of them lies outside its fit."""
-    low, high = SIZES
-    outside = [
-        said
-        for said, is_outside in (
-            (f"rounds of other than {PERIOD:g} steps ({GROWTH})", np.not_equal(period, PERIOD)),
-            ("more cells", np.greater(cells, CELLS)),
-            ("another size", np.less(parameters, low) | np.greater(parameters, high)),
-        )
-        if np.any(is_outside)
-    ]
-    said = f"loss × M^{EXPONENT} at H = {PERIOD:g}, {low / 1e6:g}M to {high / 1e9:g}B, up to {CELLS:g} cells, C4"
+    """So many replicas with a round of `period` inner steps: what runs of that kind lost, between those that were made. Beyond them the
+    same lines go on, and never below the joint fit with its exponent in proportion to ln H: no gain is taken over."""
+    measured, steps = _measured.gap(cells, parameters, period), np.maximum(period, PERIOD)
+    inside = _measured.is_inside(cells, parameters, steps)
+    fitted = np.log(loss_growth(cells, steps))
+    basis, text = "published", f"between measured runs ({RANGE})"
+    if np.any(np.less(period, PERIOD) & np.greater(cells, 1.0)):
+        basis, text = "derived", f"rounds of less than {PERIOD:g} steps are taken to cost what those do ({RANGE})"
+    if not np.all(inside):
+        basis = "extrapolated"
+        text = f"beyond the measured runs ({RANGE}): carried on in ln M and ln H, no less than M^{EXPONENT} at H = {PERIOD:g}"
     return Effect(
-        basis="guess" if outside else "published",
-        text=f"{said}; not measured here: {', '.join(outside)}" if outside else said,
-        factor=loss_growth(cells, period),
-        source="charles2025",
+        basis=basis,
+        text=text,
+        factor=np.exp(np.where(inside, measured, np.maximum(measured, fitted))),
+        source="charles2025" if np.all(np.less_equal(period, PERIOD)) else "douillard2025",
     )
 
 
@@ -72,17 +73,20 @@ def delayed(found: Effect, delay: Count) -> Effect:
         "guess",
         f"{SHORT:g} steps of delay or more are taken to cost what a whole round does, {LATE} nats",
         nats=np.where(late, LATE, 0.0),
+        source="kale2025",
     )
 
 
 def more(found: Effect, basis: str, text: str, nats: Nats | None = None, source: str = "") -> Effect:
     """What is known and something beside it: only as well as the less known of the two."""
+    part = Effect(basis=basis, text=text, nats=nats, source=source or found.source)
     return changed(
         found,
         basis=max(found.basis, basis, key=BASES.index),
         text=f"{found.text}; {text}",
         nats=found.nats if nats is None else nats,
         source=source or found.source,
+        parts=(*(found.parts or (found,)), part),
     )
 
 

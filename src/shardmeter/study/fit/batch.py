@@ -10,7 +10,7 @@ import numpy.typing as npt
 from shardmeter.core.record import changed, record, stacked, structure
 from shardmeter.core.units import Number
 from shardmeter.engine.evaluate import evaluate
-from shardmeter.specs import Estimate, Island, Model, Plan, Run, Scenario, Stack
+from shardmeter.specs import Estimate, Island, Model, Plan, Run, Scenario, Stack, bare
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,7 +37,7 @@ def batches(scenarios: Sequence[Scenario]) -> tuple[Batch, ...]:
     groups: dict[object, list[int]] = {}
     for place, scenario in enumerate(scenarios):
         island = scenario.fleet.islands[0]
-        plain = changed(island, name="", price=None, price_basis="", region="")
+        plain = bare(island)
         key = (
             scenario.model,
             structure(plain),
@@ -51,7 +51,7 @@ def batches(scenarios: Sequence[Scenario]) -> tuple[Batch, ...]:
 
 def _batch(scenarios: Sequence[Scenario], places: tuple[int, ...]) -> Batch:
     first = scenarios[0]
-    islands = [changed(s.fleet.islands[0], name="", price=None, price_basis="", region="") for s in scenarios]
+    islands = [bare(s.fleet.islands[0]) for s in scenarios]
     return Batch(
         places=places, model=first.model, island=stacked(islands), plan=stacked([s.plan for s in scenarios]),
         run=stacked([s.run for s in scenarios]), stack=stacked([s.stack for s in scenarios]),

@@ -14,14 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Number, Seconds, Usd
+from shardmeter.core.units import Fraction, Number, Seconds, Usd
 from shardmeter.engine.fleet import Whole
 from shardmeter.physics import money
 from shardmeter.specs import Island, Run
 from shardmeter.study.course import is_apart, step_times, step_tokens
+from shardmeter.study.course.dollars import cost
+from shardmeter.study.course.energy import busy_share, joules
 from shardmeter.study.islands import egress
 from shardmeter.study.planning.block import DEAR, INDIVISIBLE, LATE, MEMORY, ROUNDING
-from shardmeter.study.planning.objective import Goal, cost, joules
+from shardmeter.study.planning.objective import Goal
 from shardmeter.study.planning.syncs import TOO_LATE, TOO_MANY, Way
 from shardmeter.study.planning.tally import OVER_LIMIT, OVER_MEMORY, Floats
 from shardmeter.study.planning.team import Bound, Chosen, Team
@@ -57,21 +59,34 @@ def spent(joint: Whole) -> tuple[Seconds | Sequence[Seconds], Number]:
     return step_times(joint) if is_apart(joint) else joint.estimate.step_time, step_tokens(joint)
 
 
+def figures_of(goal: Goal, joint: Whole, whole: float) -> Figures:
+    """The objectives of a run of `whole` tokens of a fleet that was evaluated."""
+    busy = tuple(busy_share(joint, part) for part in joint.parts)
+    return figures(goal, [part.island for part in joint.parts], whole, *spent(joint), egress(joint)[1], busy)
+
+
 def figures(
-    goal: Goal, islands: Sequence[Island], whole: float, steps: Seconds | Sequence[Seconds], tokens: Number, egress: Usd
+    goal: Goal,
+    islands: Sequence[Island],
+    whole: float,
+    steps: Seconds | Sequence[Seconds],
+    tokens: Number,
+    egress: Usd,
+    busy: Sequence[Fraction] = (),
 ) -> Figures:
     """The objectives of a run of `whole` tokens, at so many `tokens` an inner step, `egress` (USD) an inner step.
 
     `steps`: seconds of an inner step, where islands go on apart those of each: an island is paid until it is done, and the run
-    lasts as long as the slowest."""
+    lasts as long as the slowest. Without `busy` cost and energy are bounds: an island that computes less draws less."""
     each = list(steps) if isinstance(steps, Sequence) else [steps] * len(islands)
     owns = [money.run_time(whole / np.asarray(tokens, dtype=float), one) for one in each]
     lasts: Seconds = functools.reduce(np.maximum, owns)
     rate = whole / lasts
-    rents = [cost(island, own) for island, own in zip(islands, owns, strict=True)]
+    shares = busy or (0.0,) * len(islands)
+    rents = [cost(island, own, share) for island, own, share in zip(islands, owns, shares, strict=True)]
     known_rents = [one for one in rents if one is not None]
     paid = sum(known_rents) + egress * whole / tokens if len(known_rents) == len(rents) else None
-    drawn = [joules(island, own) for island, own in zip(islands, owns, strict=True)]
+    drawn = [joules(island, own, share) for island, own, share in zip(islands, owns, shares, strict=True)]
     known: dict[str, Any] = {
         "time": lasts, "throughput": -1.0 * rate, "cost": paid,
         "energy": None if any(one is None for one in drawn) else sum(one for one in drawn if one is not None),
@@ -194,7 +209,7 @@ def _price(found: Found, goal: Goal, chosen: Chosen) -> None:
         found.rejected[INDIVISIBLE] += way.size
         return
     whole = amount(team.scenario.run, team.batch)
-    paid = figures(goal, team.islands, whole, *spent(joint), egress(joint)[1])
+    paid = figures_of(goal, joint, whole)
     kept = _kept(found, goal, joint, paid, chosen)
     found.feasible += int(np.count_nonzero(kept))
     columns = [np.broadcast_to(one, way.shape) for one in paid.columns]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Seconds
+from shardmeter.core.units import Fraction, Seconds
 from shardmeter.engine import add
 from shardmeter.engine.constraints import held
 from shardmeter.engine.demand import Work
@@ -18,8 +18,9 @@ from shardmeter.engine.evaluate import Priced, demands, footprint, least_step_ti
 from shardmeter.engine.sharing import unit
 from shardmeter.schedules import traits
 from shardmeter.specs import Island, Plan, Run, Scenario
+from shardmeter.study.course.dollars import cost
 from shardmeter.study.planning import boxes
-from shardmeter.study.planning.objective import Goal, cost, duration, value
+from shardmeter.study.planning.objective import Goal, duration, value
 from shardmeter.study.planning.space import NUMBERS, Mask, Picked, Space, Variant, exists, laid
 from shardmeter.study.planning.tally import OVER_LIMIT, OVER_MEMORY, Floats, Front, Numbers, Pool, Tally
 
@@ -119,12 +120,13 @@ class _Box:
         wide = tuple(length for length in self.alive.shape if length > 1)
         return np.broadcast_to(np.asarray(values, dtype=float), wide).reshape(self.alive.shape)
 
-    def columns(self, step_time: Seconds) -> tuple[list[Floats], Seconds]:
-        """The objectives of plans that take so long a step, and how long their runs last."""
+    def columns(self, step_time: Seconds, busy: Fraction = 0.0) -> tuple[list[Floats], Seconds]:
+        """The objectives of plans that take so long a step and compute the share `busy` of it, and how long their runs last. Without
+        `busy` they are bounds: an island that computes less draws less."""
         tokens = self.run.global_batch * self.run.seq_len
         lasts = duration(self.run, step_time, tokens)
         goal, island = self.question.goal, self.island
-        return [self.whole(value(one, island, lasts, tokens / step_time)) for one in goal.objectives], lasts
+        return [self.whole(value(one, island, lasts, tokens / step_time, busy)) for one in goal.objectives], lasts
 
     def numbers(self, flat: Any) -> Numbers:
         """Numbers of plans in the space, from their positions in the box."""
@@ -240,9 +242,11 @@ def _promising(box: _Box, tally: Tally) -> None:
 
 def _pricing(box: _Box, tally: Tally) -> None:
     """Price to the end, and keep the best."""
-    ledger, _, _ = timed(box.priced(), box.plan, box.run, box.scenario.stack)
-    columns, lasts = box.columns(add.total(ledger))
-    alive = _within(box, lasts, tally)
+    ledger, computing, _ = timed(box.priced(), box.plan, box.run, box.scenario.stack)
+    step = add.total(ledger)
+    busy = computing / step
+    columns, lasts = box.columns(step, busy)
+    alive = _within(box, lasts, busy, tally)
     if not alive.any():
         return
     first = np.where(alive, columns[0], np.inf)
@@ -257,12 +261,12 @@ def _pricing(box: _Box, tally: Tally) -> None:
     _onto_front(box, columns, alive, first, levels, tally)
 
 
-def _within(box: _Box, lasts: Seconds, tally: Tally) -> Mask:
+def _within(box: _Box, lasts: Seconds, busy: Fraction, tally: Tally) -> Mask:
     """What keeps the deadline and the budget; what does not is counted, and the least of it noted where nothing does."""
     goal = box.question.goal
     limits = [
         (reason, box.whole(spent), most)
-        for reason, spent, most in ((LATE, lasts, goal.deadline), (DEAR, cost(box.island, lasts), goal.budget))
+        for reason, spent, most in ((LATE, lasts, goal.deadline), (DEAR, cost(box.island, lasts, busy), goal.budget))
         if most is not None
     ]
     kept = box.alive

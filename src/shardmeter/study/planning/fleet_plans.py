@@ -18,7 +18,7 @@ from shardmeter.scenario.choices import ANY
 from shardmeter.specs import Fleet, Scenario, Stack, Sync
 from shardmeter.study import course, intervals, islands, trust
 from shardmeter.study.planning import placements
-from shardmeter.study.planning.assignments import amount, figures, reached, spent
+from shardmeter.study.planning.assignments import amount, figures, figures_of, reached
 from shardmeter.study.planning.block import complexity
 from shardmeter.study.planning.fleet import Answer, Row, search
 from shardmeter.study.planning.objective import Goal
@@ -154,12 +154,11 @@ def _settings(sync: Sync, said: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _each(goal: Goal, p: Prediction) -> dict[str, float | None]:
     """Dollars and joules of a token; null where a price or a rating is not known."""
-    fleet = p.scenario.fleet.islands
     found: dict[str, float | None] = {}
     for word in ("cost", "energy"):
         try:
             asked = changed(goal, objectives=(word,))
-            value = float(figures(asked, fleet, 1.0, *spent(p.whole), islands.egress(p.whole)[1]).columns[0])
+            value = float(figures_of(asked, p.whole, 1.0).columns[0])
         except TypeError:
             value = math.nan
         found[word] = value if math.isfinite(value) else None
@@ -422,7 +421,7 @@ def _compared(found: Answer, own: Scenario, best: float) -> FleetCompared:
         bad = Violation(field="run.global_batch", says=str(error), way_out=f"say {near}")
         raise BadScenario(f"{own.name}: the plan to compare with: 1 problem", [bad]) from None
     tokens = amount(made.run, found.batch)
-    value = figures(found.goal, made.fleet.islands, tokens, *spent(p.whole), islands.egress(p.whole)[1]).columns[0]
+    value = figures_of(found.goal, p.whole, tokens).columns[0]
     ranked = _of(p, float(value), float(value) if math.isinf(best) else best, 0, own_document(made))
     better = sum(1 for row in found.joined.rows if row.value < ranked.value)
     placed = p.fits and (better < len(found.joined.rows) or not better)

@@ -6,10 +6,12 @@ from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation, shown
 from shardmeter.core.record import record
-from shardmeter.core.units import Joules, Number, Seconds, Usd
-from shardmeter.physics import energy, money
+from shardmeter.core.units import Fraction, Number, Seconds, Usd
+from shardmeter.physics import money
 from shardmeter.scenario.values import OBJECTIVES, objectives_near
 from shardmeter.specs import Choices, Island, Run, Scenario
+from shardmeter.study.course.dollars import cost
+from shardmeter.study.course.energy import joules, rating
 
 UNITS = {"time": "s", "cost": "USD", "throughput": "tokens/s", "energy": "J"}
 """Of each objective; without tokens or steps, time, cost and energy are those of one token."""
@@ -30,30 +32,12 @@ def duration(run: Run, step_time: Seconds, tokens: Number) -> Seconds:
     return money.run_time(steps, step_time)
 
 
-def cost(island: Island, lasts: Seconds) -> Usd | None:
-    """Rent of the island for so long; None where no price is known."""
-    return None if island.price is None else money.rent(island.gpus, lasts, island.price)
-
-
-def power(island: Island) -> float | None:
-    """Watts of one accelerator: its cap, if there is one, else its rating; None where that is not known."""
-    device = island.accelerator
-    known = device.power if device.power_limit is None else device.power_limit
-    return None if known is None else float(known)
-
-
-def joules(island: Island, lasts: Seconds) -> Joules | None:
-    """Energy of the island's accelerators for so long; None where their rating is not known."""
-    watts = power(island)
-    return None if watts is None else energy.rated_energy(island.gpus, lasts, watts)
-
-
-def value(objective: str, island: Island, lasts: Seconds, rate: Number) -> Any:
-    """An objective as a number to minimise; `rate` is tokens a second."""
+def value(objective: str, island: Island, lasts: Seconds, rate: Number, busy: Fraction) -> Any:
+    """An objective as a number to minimise; `rate` is tokens a second, `busy` the share of the time that accelerators compute."""
     if objective == "cost":
-        return cost(island, lasts)
+        return cost(island, lasts, busy)
     if objective == "energy":
-        return joules(island, lasts)
+        return joules(island, lasts, busy)
     return -1.0 * rate if objective == "throughput" else lasts
 
 
@@ -72,13 +56,15 @@ def goal_of(scenario: Scenario, choices: Choices, objectives: tuple[str, ...] = 
         if word not in OBJECTIVES
     ]
     unpriced = sorted({island.accelerator.name for island in choices.islands if island.price is None})
-    unrated = sorted({island.accelerator.name for island in choices.islands if power(island) is None})
+    unrated = sorted({island.accelerator.name for island in choices.islands if rating(island) is None})
+    owned = any(island.tariff.electricity is not None for island in choices.islands)
     if unpriced and ("cost" in asked or choices.budget is not None):
         what = "objective cost" if "cost" in asked else "a budget"
         says = f"{what}, but no price of {' and '.join(unpriced)} is known"
         found.append(Violation(field="fleet", says=says, way_out="say --price '$2.10/gpu/h', or name an instance"))
-    if unrated and "energy" in asked:
-        says = f"objective energy, but the rated power of {' and '.join(unrated)} is not known"
+    if unrated and ("energy" in asked or (owned and ("cost" in asked or choices.budget is not None))):
+        what = "objective energy" if "energy" in asked else "electricity is to be paid"
+        says = f"{what}, but the rated power of {' and '.join(unrated)} is not known"
         way_out = f"say accelerator: {{base: {unrated[0]}, power: ... W}}"
         found.append(Violation(field="fleet", says=says, way_out=way_out))
     if scenario.run.tokens is None and scenario.run.steps is None:

@@ -14,9 +14,11 @@ from shardmeter.scenario.choices import ASIDE
 from shardmeter.specs import Scenario
 from shardmeter.study import intervals, trust
 from shardmeter.study.course import HOUR
+from shardmeter.study.course.dollars import cost
+from shardmeter.study.course.energy import joules
 from shardmeter.study.planning import dead_ends
 from shardmeter.study.planning.block import Question, complexity
-from shardmeter.study.planning.objective import Goal, cost, duration, goal_of, joules, value
+from shardmeter.study.planning.objective import Goal, duration, goal_of, value
 from shardmeter.study.planning.relaxed import Relaxed, relaxed, within
 from shardmeter.study.planning.scenarios import differing, document_of, told
 from shardmeter.study.planning.search import Progress, Stop, search
@@ -56,9 +58,10 @@ class Ranked:
         island, run = scenario.fleet.islands[0], scenario.run
         lasts = float(duration(run, p.step_time, float(e.tokens)))
         whole = run.tokens is not None or run.steps is not None
-        paid, drawn = cost(island, lasts), joules(island, lasts)
+        busy = float(e.compute_seconds / e.step_time)
+        paid, drawn = cost(island, lasts, busy), joules(island, lasts, busy)
         each = p.step_time / float(e.tokens)
-        paid_each, drawn_each = cost(island, each), joules(island, each)
+        paid_each, drawn_each = cost(island, each, busy), joules(island, each, busy)
         peak, limit = float(e.memory_peak), float(e.memory_limit)
         spread = trust.spread(scenario, p.step_time, float(e.tokens), peak, float(e.memory_exact))
         return {
@@ -281,7 +284,8 @@ def _value(goal: Goal, prediction: Prediction) -> float:
     """The first objective of one plan, computed as in the search."""
     e, scenario = prediction.estimate, prediction.scenario
     lasts = duration(scenario.run, e.step_time, e.tokens)
-    return float(value(goal.objectives[0], scenario.fleet.islands[0], lasts, e.tokens / e.step_time))
+    busy = e.compute_seconds / e.step_time
+    return float(value(goal.objectives[0], scenario.fleet.islands[0], lasts, e.tokens / e.step_time, busy))
 
 
 def _stated(space: Space, own: Scenario) -> Prediction:
@@ -299,7 +303,8 @@ def _placed(space: Space, goal: Goal, stated: Prediction, best: float, tally: Ta
     worth = _value(goal, stated)
     island, run = stated.scenario.fleet.islands[0], stated.scenario.run
     lasts = duration(run, stated.step_time, float(stated.estimate.tokens))
-    limits = ((lasts, goal.deadline), (cost(island, lasts), goal.budget))
+    busy = stated.estimate.compute_seconds / stated.estimate.step_time
+    limits = ((lasts, goal.deadline), (cost(island, lasts, busy), goal.budget))
     feasible = stated.fits and all(
         most is None or (spent is not None and float(spent) <= most) for spent, most in limits
     )

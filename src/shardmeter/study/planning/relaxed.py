@@ -12,10 +12,10 @@ from shardmeter.core.quantity import quantity
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Seconds
 from shardmeter.engine.constraints import violations
-from shardmeter.physics import money
 from shardmeter.specs import Choices, Island, Plan, Scenario
 from shardmeter.study import moves
-from shardmeter.study.planning.objective import Goal, cost, duration
+from shardmeter.study.course.dollars import cost
+from shardmeter.study.planning.objective import Goal, duration
 from shardmeter.study.planning.space import batch_on
 from shardmeter.study.predict import Prediction, predict
 from shardmeter.study.relief import Outcome
@@ -78,7 +78,8 @@ def within(ways: Iterable[Outcome], scenario: Scenario, goal: Goal, choices: Cho
 def _of_outcome(one: Outcome, scenario: Scenario) -> tuple[float, float | None]:
     run, island = scenario.run, scenario.fleet.islands[0]
     lasts = float(duration(run, one.step_time, one.tokens_per_s * one.step_time))
-    return lasts, None if island.price is None else float(money.rent(one.gpus, lasts, island.price))
+    paid = cost(changed(island, nodes=one.gpus / island.gpus_per_node), lasts, 1.0)
+    return lasts, None if paid is None else float(paid)
 
 
 def _raised(lasts: float, paid: float | None, goal: Goal) -> _Raised | None:
@@ -172,7 +173,7 @@ def _spent(prediction: Prediction) -> tuple[float, float | None]:
     scenario = prediction.scenario
     island: Island = scenario.fleet.islands[0]
     lasts = float(duration(scenario.run, prediction.step_time, float(prediction.estimate.tokens)))
-    paid = cost(island, lasts)
+    paid = cost(island, lasts, float(prediction.estimate.compute_seconds / prediction.estimate.step_time))
     return lasts, None if paid is None else float(paid)
 
 

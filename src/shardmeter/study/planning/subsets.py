@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from shardmeter.specs import Scenario
+from shardmeter.specs import Island, Scenario
 from shardmeter.specs.wan import Wan
 
 MOST = 512
@@ -22,12 +22,17 @@ def classes(scenario: Scenario, kind: Callable[[int], int], places: Sequence[int
     for at in places:
         for members in found:
             one, other = islands[members[0]], islands[at]
-            if kind(members[0]) == kind(at) and one.price == other.price and _swap(wan, members[0], at):
+            if kind(members[0]) == kind(at) and _paid(one) == _paid(other) and _swap(wan, members[0], at):
                 members.append(at)
                 break
         else:
             found.append([at])
     return tuple(map(tuple, found))
+
+
+def _paid(island: Island) -> tuple[object, ...]:
+    """What of an island's price and power costs and energy depend on."""
+    return island.price, island.tariff.electricity, island.power.pue
 
 
 def _swap(wan: Wan | None, one: int, other: int) -> bool:

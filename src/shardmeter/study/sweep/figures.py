@@ -9,15 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import record
-from shardmeter.core.units import GIB, Number
+from shardmeter.core.units import GIB, Number, Seconds
 from shardmeter.engine.add import folded
-from shardmeter.engine.fleet import Whole
+from shardmeter.engine.fleet import Whole, alone
 from shardmeter.engine.round import Folded
 from shardmeter.physics import money
 from shardmeter.specs import Island, Plan, Run
 from shardmeter.specs.estimate import Estimate
 from shardmeter.study.causes import main_cause
-from shardmeter.study.course import charges, durations, step_tokens
+from shardmeter.study.course import charges, durations, step_times, step_tokens, summed
+from shardmeter.study.course.energy import emitted, used
 from shardmeter.study.islands import nobody_waits
 
 HOUR = 3600.0
@@ -101,13 +102,28 @@ def _gpu_hours(point: Point) -> Number | None:
     return None if duration is None else duration * point.estimate.gpus / HOUR
 
 
+def _whole(point: Point) -> Whole:
+    """The fleet of a point: that of the one island where there is one."""
+    return point.whole or alone(point.island, point.plan, point.run, point.estimate)
+
+
 def _cost(point: Point) -> Number | None:
-    steps, duration, price = point.steps, _duration(point), point.island.price
-    if steps is None or duration is None:
-        return None
-    if point.whole is not None:
-        return sum(usd for _, usd, _ in charges(point.whole, steps))
-    return None if price is None else money.rent(point.estimate.gpus, duration, price)
+    steps = point.steps
+    return None if steps is None else summed(charges(point.run, _whole(point), steps))
+
+
+def _held(whole: Whole, steps: Number) -> list[Seconds]:
+    return [money.run_time(steps, one) for one in step_times(whole)]
+
+
+def _drawn(point: Point) -> Number | None:
+    whole, steps = _whole(point), point.steps
+    return None if steps is None else used(whole, _held(whole, steps))
+
+
+def _emitted(point: Point) -> Number | None:
+    whole, steps = _whole(point), point.steps
+    return None if steps is None else emitted(whole, _held(whole, steps))
 
 
 def _step(point: Point) -> Number | None:
@@ -181,7 +197,9 @@ FIGURES: Mapping[str, Figure] = {
     "run.gpu_hours": Figure(unit="h", says="GPU time of the run", of=_gpu_hours),
     "run.tokens": Figure(unit="", says="tokens of the run", of=_tokens),
     "run.steps": Figure(unit="", says="steps of the run, the last one partial", of=_whole_steps),
-    "run.cost_usd": Figure(unit="USD", says="rent of the run", of=_cost),
+    "run.cost_usd": Figure(unit="USD", says="all that the run costs", of=_cost),
+    "run.energy_kwh": Figure(unit="kWh", says="electricity of the run, halls and all", of=_drawn),
+    "run.carbon_kg": Figure(unit="kg", says="carbon of that electricity", of=_emitted),
     "sync.round_s": Figure(unit="s", says="one round over islands", of=_of_round(lambda _, round_: round_.seconds)),
     "sync.utilization": Figure(
         unit="%",

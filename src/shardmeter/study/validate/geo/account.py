@@ -11,7 +11,7 @@ from functools import cache
 from shardmeter import data
 from shardmeter.core.record import changed, record
 from shardmeter.scenario.catalog import Catalog
-from shardmeter.study.validate.geo import bandwidth, collectives, identities, pipelines, runs
+from shardmeter.study.validate.geo import bandwidth, collectives, identities, losses, pipelines, runs
 from shardmeter.study.validate.geo.cells import first, link, number, stated, value_of, written
 from shardmeter.study.validate.geo.vocabulary import Quantity, kind_of_row, method_of, quantity_of, si, source_of
 from shardmeter.study.validate.predictions import Predict
@@ -79,6 +79,11 @@ PREDICTORS: Mapping[str, Predictor] = {
 }
 """By canonical quantity; what is not here follows from others, or has its predictor in `_predicted`."""
 
+LOSSES: Mapping[str, Callable[[Row, losses.Bases, Catalog], float]] = {
+    "loss": losses.loss, "perplexity": losses.perplexity,
+}  # fmt: skip
+"""What predicts a loss from the other rows of its file and from other papers, by canonical quantity."""
+
 UNPREDICTED: Mapping[str, str] = {
     "mfu": "which FLOPs its MFU counts is not stated (its times are predicted)",
     **dict.fromkeys(("compute_utilization", "sync_share", "ring_bandwidth"), "the times of its rounds are not stated"),
@@ -124,8 +129,8 @@ def compare(
     rows: Sequence[Row], catalog: Catalog, predictor: Predict, only: Collection[str] | None = None
 ) -> tuple[Judged, ...]:
     """Judge all rows of a file, or those of `only` some quantities; `predictor` answers scenarios of islands."""
-    known = identities.runs(rows)
-    return tuple(_judged(row, known, catalog, predictor) for row in rows if only is None or _named(row) in only)
+    known, bases = identities.runs(rows), losses.bases(rows)
+    return tuple(_judged(row, known, bases, catalog, predictor) for row in rows if only is None or _named(row) in only)
 
 
 def _named(row: Row) -> str:
@@ -136,7 +141,7 @@ def _named(row: Row) -> str:
         return ""
 
 
-def _judged(row: Row, known: identities.Runs, catalog: Catalog, predictor: Predict) -> Judged:
+def _judged(row: Row, known: identities.Runs, bases: losses.Bases, catalog: Catalog, predictor: Predict) -> Judged:
     """One row: texts first, then the value, then what it must be, else what is predicted."""
     kind = kind_of_row(row.text("kind"))
     one = Judged(
@@ -157,7 +162,7 @@ def _judged(row: Row, known: identities.Runs, catalog: Catalog, predictor: Predi
         due = identities.identity(row, quantity.name, known)
         if due is not None:
             return changed(one, due=due)
-        predicted, left_out = _predicted(row, quantity.name, catalog, predictor)
+        predicted, left_out = _predicted(row, quantity.name, bases, catalog, predictor)
     except NotModelled as why:
         return changed(one, skip=str(why))
     except Unclear as why:
@@ -177,10 +182,15 @@ def _value(row: Row, quantity: Quantity) -> tuple[float, float]:
     return si(value.low, row.text("unit"), quantity.dimension), 0.5 * 10.0**-digits / value.low
 
 
-def _predicted(row: Row, name: str, catalog: Catalog, predictor: Predict) -> tuple[float, float | None]:
+def _predicted(
+    row: Row, name: str, bases: losses.Bases, catalog: Catalog, predictor: Predict
+) -> tuple[float, float | None]:
     """(prediction, prediction of constants that have not seen the row's case). Raises NotModelled, Unclear."""
     if name == "inner_phase_time":
         made = runs.inner_phase_time(row, catalog, predictor)
+        return made, made
+    if name in LOSSES:
+        made = LOSSES[name](row, bases, catalog)
         return made, made
     found = PREDICTORS.get(name)
     if found is None:

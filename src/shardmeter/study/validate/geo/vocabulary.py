@@ -14,7 +14,7 @@ from shardmeter.core.errors import nearest
 from shardmeter.core.record import record
 from shardmeter.study.validate.rows import NotModelled, Unclear
 
-CONVERGENCE = "convergence is not modelled yet"
+CONVERGENCE = "what a loss is worth on a benchmark is not modelled"
 FAILURES = "failures and what they cost a run are not modelled yet"
 COMPARED = "a comparison with a baseline whose settings the row does not state"
 PARTICIPATION = "who takes part in a run is given, not predicted"
@@ -57,8 +57,8 @@ def _w(name: str, pattern: str, says: str, exclude: str = "") -> Word:
 
 
 QUANTITIES: tuple[Quantity, ...] = (
-    _q("perplexity", r"perplexity|\bppl\b", "pure", "exponential of a loss", CONVERGENCE),
-    _q("loss", r"\bloss\b|\bce\b|cross entropy|\bbpb\b", "loss", "loss of a trained model, or a difference of losses", CONVERGENCE),
+    _q("perplexity", r"perplexity|\bppl\b", "pure", "exponential of a loss"),
+    _q("loss", r"\bloss\b|\bce\b|cross entropy|\bbpb\b", "loss", "loss of a trained model, or a difference of losses"),
     _q("quality", r"accuracy|\bfid\b", "pure", "score of a trained model on a benchmark", CONVERGENCE),
     _q("equivalence", r"^beats |^equals |matches convergence", "pure", "what reaches the quality of something else", CONVERGENCE),
     _q("failures", r"interruption|\bfailures per\b|\bmt[tb]f\b|restarts|uninterrupted", "pure", "how often something fails", FAILURES),

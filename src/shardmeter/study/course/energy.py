@@ -1,0 +1,122 @@
+"""Electricity of a run and its carbon: what the machines of every island draw, and what their halls add.
+
+Three figures of one body of formulas: `expected`, what is paid and reported; `least`, the lowest that measured runs leave possible; and
+`rated`, what no machine can pass. Leaves out: making the machines (embodied carbon), what is off the nodes, the hours around the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shardmeter.core.quantity import show
+from shardmeter.core.units import Fraction, Joules, Kilograms, Number, Seconds, Watts
+from shardmeter.engine import add
+from shardmeter.engine.fleet import Part, Whole
+from shardmeter.physics import energy
+from shardmeter.physics.energy import EXPECTED, LEAST, RATED, Draw
+from shardmeter.specs import Island
+from shardmeter.study.course.hours import is_apart
+
+KWH = 3.6e6
+"""Joules."""
+MOST_NAMES = 3
+"""Islands that a sentence names."""
+
+
+def rating(island: Island) -> Watts | None:
+    """Of one accelerator: its cap, if there is one, else its rating; None where that is not known."""
+    device = island.accelerator
+    return device.power if device.power_limit is None else device.power_limit
+
+
+def parts(
+    island: Island, lasts: Seconds, busy: Fraction, draw: Draw = EXPECTED
+) -> tuple[Joules, Joules, Joules] | None:
+    """Energy of an island that is held for so long and computes the share `busy` of it: its accelerators, the rest of their nodes, the
+    hall; None where the rating is not known. The less it computes, the less it draws."""
+    watts = rating(island)
+    if watts is None:
+        return None
+    share = energy.drawn_share(busy, draw.computing, draw.waiting)
+    own = energy.energy(island.gpus, lasts, watts, share)
+    rest = energy.energy(island.gpus, lasts, watts, draw.beside)
+    return own, rest, energy.hall_energy(own + rest, island.power.pue)
+
+
+def joules(island: Island, lasts: Seconds, busy: Fraction, draw: Draw = EXPECTED) -> Joules | None:
+    """The same together."""
+    found = parts(island, lasts, busy, draw)
+    return None if found is None else add.folded(found)
+
+
+def busy_share(whole: Whole, part: Part) -> Fraction:
+    """Share of the run that an island's accelerators compute."""
+    if is_apart(whole) or whole.folded is None:
+        return part.estimate.compute_seconds / part.estimate.step_time
+    steps = np.asarray(whole.folded.steps)[..., part.cell]
+    return part.estimate.compute_seconds * steps / whole.folded.seconds
+
+
+def terms(whole: Whole, lasts: Sequence[Seconds], draw: Draw = EXPECTED) -> list[tuple[str, Number, str]]:
+    """What the islands draw, held for so long each: (term, kWh, basis); NaN where a rating is not known. Numbers may be arrays."""
+    found: list[tuple[str, Number, str]] = []
+    for part, own in zip(whole.parts, lasts, strict=True):
+        island, busy = part.island, busy_share(whole, part)
+        of = "" if len(whole.parts) == 1 else f" of {island.name}"
+        drawn, watts = parts(island, own, busy, draw), rating(island)
+        if drawn is None or watts is None:
+            found.append((f"accelerators{of}", np.nan, f"the rated power of {island.accelerator.name} is not known"))
+            continue
+        share = float(np.mean(energy.drawn_share(busy, draw.computing, draw.waiting)))
+        bases = (
+            f"{100.0 * share:.0f} % of {show(float(np.mean(watts)), 'W')} each",
+            f"{100.0 * draw.beside:.0f} % of the accelerators' rating",
+            island.power.pue_basis,
+        )
+        labels = (f"accelerators{of}", f"rest of the nodes{of}", f"halls{of}")
+        found += [(label, one / KWH, basis) for label, one, basis in zip(labels, drawn, bases, strict=True)]
+    return found
+
+
+def used(whole: Whole, lasts: Sequence[Seconds], draw: Draw = EXPECTED) -> Number:
+    """KWh of all islands, held for so long each; NaN where the rating of one is not known."""
+    return add.folded(kwh for _, kwh, _ in terms(whole, lasts, draw))
+
+
+def answer(whole: Whole, lasts: Sequence[Seconds]) -> dict[str, Any]:
+    """`energy_kwh`, its range, `energy[]`, `carbon_kg` and `carbon_basis` of the answer; plain numbers."""
+    total, carbon = float(used(whole, lasts)), emitted(whole, lasts)
+    known = not np.isnan(total)
+    return {
+        "energy_kwh": total if known else None,
+        "energy_range_kwh": [float(used(whole, lasts, draw)) for draw in (LEAST, RATED)] if known else None,
+        "energy": [
+            {"term": term, "kwh": None if np.isnan(kwh) else float(kwh), "basis": basis}
+            for term, kwh, basis in terms(whole, lasts)
+        ],
+        "carbon_kg": None if carbon is None else float(carbon),
+        "carbon_basis": _grids(whole),
+    }
+
+
+def emitted(whole: Whole, lasts: Sequence[Seconds]) -> Kilograms | None:
+    """Carbon of all islands, held for so long each; None where a grid or a rating is not known."""
+    total: Number = 0.0
+    for part, own in zip(whole.parts, lasts, strict=True):
+        drawn = joules(part.island, own, busy_share(whole, part))
+        if drawn is None or part.island.power.carbon is None:
+            return None
+        total = total + energy.carbon(drawn, part.island.power.carbon)
+    return total
+
+
+def _grids(whole: Whole) -> str:
+    """By which grids carbon is counted, or what is lacking."""
+    islands = [part.island for part in whole.parts]
+    lacking = [one.name for one in islands if one.power.carbon is None or rating(one) is None]
+    if lacking:
+        return f"not known of {', '.join(lacking[:MOST_NAMES])} (say carbon: 380 g/kWh of the island, or its region)"
+    grids = dict.fromkeys(one.power.carbon_basis for one in islands)
+    return f"{'; '.join(grids)}; the making of the machines is left out"

@@ -1,0 +1,319 @@
+"""What a run learns: its loss by a law, term by term, and the tokens that a target takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shardmeter.core.errors import BadScenario, Violation
+from shardmeter.core.quantity import show
+from shardmeter.core.record import changed, record
+from shardmeter.core.units import Nats, Number
+from shardmeter.engine.fleet import Whole
+from shardmeter.families import active_parameters
+from shardmeter.physics import convergence
+from shardmeter.specs import CriticalBatch, Effect, LossLaw, Model, Scenario
+from shardmeter.study import zero_order
+from shardmeter.study.course.hours import is_apart, step_tokens
+from shardmeter.study.intervals import LEVEL
+
+RATIO_OFF = 1.35
+"""Tokens a parameter that may be off by this factor from those of a law of one ratio."""
+
+
+@record
+class Question:
+    """A run as a law sees it."""
+
+    law: LossLaw
+    parameters: float
+    """As the law counts them."""
+    effects: tuple[Effect, ...]
+    """What the way of training is known to cost, part by part."""
+    guesses: bool
+    """Whether parts that are only guessed count."""
+    critical: CriticalBatch | None
+
+    def counts(self, part: Effect) -> bool:
+        """Whether a part goes into the total."""
+        return part.basis in ("published", "derived", "extrapolated") or (part.basis == "guess" and self.guesses)
+
+    @property
+    def factor(self) -> float:
+        """By which the loss of the law is multiplied."""
+        return math.prod(float(part.factor) for part in self.effects if part.factor is not None and self.counts(part))
+
+    @property
+    def added(self) -> float:
+        """What is added to it then."""
+        return sum(float(part.nats) for part in self.effects if part.nats is not None and self.counts(part))
+
+
+def question(scenario: Scenario, whole: Whole) -> Question | None:
+    """What is asked of the loss; None where no law is named, or the law is of no such training (`why_not`)."""
+    run, model = scenario.run, scenario.assembled or scenario.model
+    if run.law is None or why_not(scenario, whole):
+        return None
+    return Question(
+        law=run.law,
+        parameters=counted(model, run.law),
+        effects=_effects(scenario, whole),
+        guesses=run.loss_guesses,
+        critical=run.critical_batch,
+    )
+
+
+def _effects(scenario: Scenario, whole: Whole) -> tuple[Effect, ...]:
+    """What the way of training is known to cost, part by part."""
+    one = zero_order.effect_of(scenario, whole) if scenario.plan.probes is not None else whole.effect
+    return () if one is None else one.parts or (one,)
+
+
+def why_not(scenario: Scenario, whole: Whole) -> str:
+    """Why no law tells the loss of the run; empty where one does. Laws are of decoders that are trained whole, from nothing, with
+    gradients, on data that they see once."""
+    model = scenario.assembled or scenario.model
+    if model.family != "decoder":
+        return f"laws of loss are of decoders, and {model.name} is of family {model.family}"
+    if scenario.plan.trainable not in ("all", ""):
+        return f"laws of loss are of models that are trained whole, and {scenario.plan.trainable} is trained"
+    if scenario.run.reference is not None:
+        return "laws of loss are of training from nothing, and a reference model is beside it"
+    if is_apart(whole):
+        return "islands train models of their own, and what they are worth together is not known"
+    unknown = next((part for part in _effects(scenario, whole) if part.basis == "unknown"), None)
+    return "" if unknown is None else f"what {scenario.plan.sync.method} costs in loss is not known ({unknown.text})"
+
+
+def check(scenario: Scenario, whole: Whole) -> None:
+    """Raises BadScenario for a target that no data reaches."""
+    asked = None if scenario.run.target_loss is None else question(scenario, whole)
+    if asked is not None and scenario.run.target_loss is not None:
+        tokens_for(asked, float(scenario.run.target_loss), float(step_tokens(whole)))
+
+
+def counted(model: Model, law: LossLaw) -> float:
+    """Parameters as a law counts them: of experts those that a token passes, which is a guess; embedding and head where it does."""
+    total = float(active_parameters(model))
+    return total if law.counts == "total" else total - float(model.vocab * model.hidden * (1.0 if model.tied else 2.0))
+
+
+def law_at(law: LossLaw, parameters: float, tokens: Number) -> Nats:
+    """The loss of synchronous training with a small batch."""
+    return convergence.law_loss(parameters, tokens, law.irreducible, law.a, law.alpha, law.b, law.beta, law.gamma)
+
+
+def critical(asked: Question, tokens: Number) -> Number:
+    """Critical batch in tokens of a run of so many least tokens; infinite where none is asked."""
+    law = asked.critical
+    if law is None:
+        return np.inf
+    if law.form == "tokens":
+        return convergence.critical_batch_of_tokens(tokens, law.coefficient, law.exponent, law.overhead)
+    reached = law_at(asked.law, asked.parameters, tokens)
+    return convergence.critical_batch_of_loss(reached, law.coefficient, law.exponent)
+
+
+def tokens_for(asked: Question, target: float, batch: float) -> float:
+    """Tokens that reach a loss with batches of so many tokens. Raises BadScenario where no data is enough."""
+    law = asked.law
+    alone = (target - asked.added) / asked.factor
+    room = convergence.law_room(alone, asked.parameters, law.irreducible, law.a, law.alpha, law.gamma)
+    if not room > 0.0:
+        raise _out_of_reach(asked, target, alone)
+    least = convergence.law_tokens(room, law.b, law.beta)
+    return float(convergence.batch_tokens(least, batch, critical(asked, least)))
+
+
+def _out_of_reach(asked: Question, target: float, alone: float) -> BadScenario:
+    """The refusal of a target below what the model nears with endless data, with the numbers and the way out."""
+    law = asked.law
+    floor = convergence.law_floor(asked.parameters, law.irreducible, law.a, law.alpha, law.gamma)
+    reached = float(floor * asked.factor + asked.added)
+    term = float(floor) - float(law.irreducible)
+    more = (
+        f", × {asked.factor:.4g} + {asked.added:g} of how it is trained"
+        if (asked.factor, asked.added) != (1.0, 0.0)
+        else ""
+    )
+    size = show(asked.parameters, "")
+    says = (
+        f"{target:g} is not reached with any data: by {law.name}, E + A/N^α = {law.irreducible:g} + {term:.3g} = {float(floor):.4g} "
+        f"{law.unit} at {size} parameters{more}"
+    )
+    way_out = f"a target above {reached:.4g}, or a law of your own data (run.law: FILE.csv)"
+    if alone > law.irreducible:
+        least = float((law.a / (alone - law.irreducible) ** (1.0 / law.gamma)) ** (1.0 / law.alpha))
+        way_out = f"more than {show(least, '')} parameters, {way_out}"
+    return BadScenario(
+        "1 problem",
+        [Violation(field="run.target_loss", says=says, rule="a loss lies above its irreducible term", way_out=way_out)],
+    )
+
+
+def answer(asked: Question, parts: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """`loss`, `loss_terms`, `law`, `critical_batch` of the answer for a run of (tokens, batch in tokens), part by part."""
+    law, size = asked.law, asked.parameters
+    tokens = float(sum(one for one, _ in parts))
+    least = float(convergence.least_tokens(parts, lambda seen: critical(asked, seen)))
+    alone, slowed = float(law_at(law, size, tokens)), float(law_at(law, size, least))
+    floor = float(convergence.law_floor(size, law.irreducible, law.a, law.alpha, law.gamma))
+    terms = [
+        _term("irreducible", law.irreducible, source=law.source),
+        _term(f"{show(size, '')} parameters", floor - float(law.irreducible), source=law.source),
+        _term(show(tokens, "tokens"), alone - floor, source=law.source),
+    ]
+    if asked.critical is not None:
+        beyond = _batch_outside(asked.critical, tokens)
+        basis = "extrapolated" if beyond else "published"
+        terms.append(
+            _term(
+                "batch against the critical one", slowed - alone, basis=basis, source=asked.critical.source, text=beyond
+            )
+        )
+    for part in asked.effects:
+        name = "replicas" if part.factor is not None else "way of training"
+        nats = (
+            None
+            if part.factor is None and part.nats is None
+            else slowed * ((part.factor or 1.0) - 1.0) + (part.nats or 0.0)
+        )
+        terms.append(
+            _term(
+                name,
+                nats,
+                factor=part.factor,
+                basis=part.basis,
+                source=part.source,
+                text=part.text,
+                counted=asked.counts(part),
+            )
+        )
+    return {
+        "loss": slowed * asked.factor + asked.added,
+        "loss_terms": terms,
+        "law": {
+            "name": law.name, "unit": law.unit, "data": law.data, "source": law.source, "parameters": size,
+            "outside": outside(law, size, tokens), "optimum": _optimum(law, size * tokens),
+        },
+        "critical_batch": None if asked.critical is None else {
+            "name": asked.critical.name, "tokens": float(critical(asked, least)), "least_tokens": least,
+        },
+    }  # fmt: skip
+
+
+def _optimum(law: LossLaw, product: float) -> dict[str, float] | None:
+    """Parameters and tokens whose product is the same, and so their FLOPs, with the least loss; None for a law of one ratio."""
+    if not law.b:
+        return None
+    size = float(convergence.optimal_parameters(product, 1.0, law.a, law.alpha, law.b, law.beta))
+    return {"parameters": size, "tokens": product / size, "loss": float(law_at(law, size, product / size))}
+
+
+def _term(
+    name: str,
+    nats: Any,
+    *,
+    factor: Any = None,
+    basis: str = "published",
+    source: str = "",
+    text: str = "",
+    counted: bool = True,
+) -> dict[str, Any]:
+    """One line of `loss_terms`; what is known of no figure has no nats and does not count."""
+    return {
+        "term": name,
+        "nats": None if nats is None else float(nats),
+        "factor": None if factor is None else float(factor),
+        "basis": basis,
+        "source": source or None,
+        "text": text,
+        "counted": counted and nats is not None,
+    }
+
+
+def outside(law: LossLaw, parameters: float, tokens: float) -> list[str]:
+    """Where a run lies outside of what a law was fitted on, one sentence each."""
+    found = []
+    for name, value, least, most in (
+        ("parameters", parameters, law.parameters_least, law.parameters_most), ("tokens", tokens, law.tokens_least, law.tokens_most),
+    ):  # fmt: skip
+        if (least is not None and value < least * 0.999) or (most is not None and value > most * 1.001):
+            found.append(f"{show(value, '')} {name}: {law.name} was fitted on {_range(least, most)}")
+    if law.tokens_per_parameter is not None:
+        off = tokens / parameters / law.tokens_per_parameter
+        if not 1.0 / RATIO_OFF <= off <= RATIO_OFF:
+            says = f"{tokens / parameters:.3g} tokens a parameter: {law.name} holds at {law.tokens_per_parameter:g} and says nothing of others"
+            found.append(says)
+    return found
+
+
+def _batch_outside(law: CriticalBatch, tokens: float) -> str:
+    """Where a run lies outside of what a law of the critical batch was fitted on; empty inside."""
+    if (law.tokens_least or 0.0) <= tokens <= (law.tokens_most or np.inf):
+        return ""
+    return f"{show(tokens, 'tokens')}: {law.name} was fitted on {_range(law.tokens_least, law.tokens_most)}"
+
+
+def _range(least: Number | None, most: Number | None) -> str:
+    """`5B to 500B`; an end that is not stated is left out."""
+    return " ".join(
+        f"{word} {show(float(end), '')}" if word == "to" else show(float(end), "")
+        for word, end in (("from", least), ("to", most)) if end is not None
+    )  # fmt: skip
+
+
+def intervals(asked: Question, parts: Sequence[tuple[float, float]], target: float | None) -> dict[str, Any]:
+    """90 % intervals of loss and tokens from the refits of a law that was fitted here; null for laws of others, whose spread on one's own
+    data is not known. Tokens are null too where some refit does not reach the target."""
+    drawn = [_with(asked, draw) for draw in asked.law.draws]
+    if not drawn:
+        return {"loss": None, "run_tokens": None}
+    losses = [answer(one, parts)["loss"] for one in drawn]
+    return {"loss": _ends(losses), "run_tokens": None if target is None else _tokens_ends(drawn, target, parts[0][1])}
+
+
+def _with(asked: Question, draw: tuple[float, ...]) -> Question:
+    """The question with the constants of a refit."""
+    names = ("irreducible", "a", "alpha", "b", "beta", "gamma")
+    return changed(asked, law=changed(asked.law, draws=(), **dict(zip(names, draw, strict=True))))
+
+
+def _tokens_ends(drawn: list[Question], target: float, batch: float) -> list[float] | None:
+    try:
+        return _ends([float(tokens_for(one, target, batch)) for one in drawn])
+    except BadScenario:
+        return None
+
+
+def _ends(values: list[float]) -> list[float]:
+    low, high = np.quantile(values, [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
+    return [float(low), float(high)]
+
+
+def warnings(scenario: Scenario, whole: Whole, run: dict[str, Any] | None) -> list[str]:
+    """What a reader of the loss may overlook."""
+    if scenario.run.law is None:
+        return []
+    if why := why_not(scenario, whole):
+        return [f"the {'loss' if scenario.run.target_loss is None else 'run'} is null: {why}"]
+    if run is None or run.get("law") is None:
+        return []
+    found = [f"loss beyond its law: {one}" for one in run["law"]["outside"]]
+    if (scenario.assembled or scenario.model).experts:
+        found.append(
+            "laws of loss are of dense models: of experts the parameters that a token passes are counted, which is a guess"
+        )
+    for one in (one for one in run["loss_terms"] if not one["counted"] and one["nats"] != 0.0):
+        known = "no figure is known"
+        if one["nats"] is not None:
+            known = f"{one['nats']:.3g} nats are a guess (run.loss_guesses: true counts them)"
+        found.append(f"the loss leaves out {one['term']}: {known}; {one['text']}")
+    found += [
+        f"the loss is carried beyond what was measured: {one['text']}"
+        for one in run["loss_terms"] if one["basis"] == "extrapolated" and one["text"]
+    ]  # fmt: skip
+    return found

@@ -5,16 +5,13 @@ from __future__ import annotations
 from shardmeter.core.record import record
 from shardmeter.core.units import Bytes, Count, KilogramsPerJoule, Ratio, UsdPerByte, UsdPerByteS, UsdPerJoule
 
-TARIFFS = ("on demand", "spot", "reserved", "given", "owned")
-"""How an island is paid."""
-
 
 @record
 class Tariff:
     """How an island is paid, beside its price: rented by the hour, or owned, and then its electricity is paid."""
 
     kind: str = "given"
-    """A word of `TARIFFS`."""
+    """on demand, spot, reserved, given or owned."""
     electricity: UsdPerJoule | None = None
     """Of what is owned; None where the price covers it."""
 

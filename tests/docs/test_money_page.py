@@ -60,10 +60,11 @@ def test_the_arithmetic_and_the_row_give_the_term(line, answer):
     term, usd, product, row = line
     hours, rounds = answer["run"]["wall_clock_s"] / 3600.0, answer["run"]["tokens"] / (384 * 8192) / 100.0
     exact = {"81.50083": hours, "635.8": rounds, "21.41403": answer["islands"][0]["sent_bytes"] / 1e9}
-    factors = [exact.get(text, number(text)) for text in re.findall(r"\$?[\d,]+(?:\.\d+)?B?\b", product)]
+    factors = [exact.get(text) or number(text) for text in re.findall(r"\$?[\d,]+(?:\.\d+)?B?\b", product)]
     made = 1.0
-    for one in factors:
-        made *= one
+    for factor in factors:
+        assert factor is not None
+        made *= float(factor)
     if ("B" in product and "tokens" in product) or "parameters" in product:
         made /= 1e9  # bytes to GB
     if "month" in product:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardmeter.core.errors import BadQuantity
-from shardmeter.core.quantity import BOUNDS, EXAMPLES, counted, price, quantity, show
+from shardmeter.core.quantity import BOUNDS, EXAMPLES, MONTH, counted, price, quantity, show
 
 READ = [
     ("400 Gbps", "bandwidth", 50e9),
@@ -113,9 +113,14 @@ def test_every_dimension_has_sane_bounds(dimension: str) -> None:
     unit = {"bandwidth": "B/s", "size": "B", "time": "s", "flops_rate": "FLOP/s", "power": "W", "length": "m"}.get(
         dimension, ""
     )
-    pattern = {"price": "${}/gpu/h", "egress": "${}/GB", "money": "${}"}.get(dimension, "{} " + unit)
+    pattern = {
+        "price": "${}/gpu/h", "egress": "${}/GB", "money": "${}", "storage": "${}/GB/month", "electricity": "${}/kWh",
+        "carbon": "{} g/kWh",
+    }.get(dimension, "{} " + unit)  # fmt: skip
     least, most = BOUNDS[dimension]
-    scale = {"price": 3600.0, "egress": 1e9}.get(dimension, 1.0)
+    scale = {"price": 3600.0, "egress": 1e9, "storage": 1e9 * MONTH, "electricity": 3.6e6, "carbon": 3.6e9}.get(
+        dimension, 1.0
+    )
     for value in (most * 3.0, 1e250, *([least / 3.0, 1e-300] if least else [])):
         with pytest.raises(BadQuantity, match=r"too large|too small|no fraction"):
             quantity(pattern.format(repr(value * scale)), dimension)

@@ -75,19 +75,18 @@ def _owned(given: OwnedInput, path: Path, found: Findings) -> Paid:
     if given.power_price is None:
         found.refuse((*path, "owned"), "does not say what electricity costs", "owned: {power_price: $0.08/kWh}")
         return Paid()
-    bill = f"electricity at {show(given.power_price, 'USD/(W*s)')}"
     tariff = Tariff(kind="owned", electricity=given.power_price)
     if given.value is None:
         if given.life is not None:
             found.refuse((*path, "owned", "life"), "a life, but no value that is lost over it", "say value: $30,000")
-        return Paid(price=0.0, basis=f"owned, {bill}", tariff=tariff)
+        return Paid(price=0.0, basis="owned", tariff=tariff)
     life = LIFE if given.life is None else given.life
     if life <= 0.0:
         found.refuse((*path, "owned", "life"), "0 makes no sense here", "life: 1460 d")
         return Paid()
     if given.life is None:
         found.assumptions.append("owned.life = 35,040 h (left out)")
-    basis = f"owned, {show(given.value, 'USD')} a GPU over {show(float(life), 's')}, {bill}"
+    basis = f"owned, {show(given.value, 'USD')} a GPU over {show(float(life), 's')}"
     return Paid(price=float(money.depreciation(given.value, life)), basis=basis, tariff=tariff)
 
 

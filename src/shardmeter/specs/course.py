@@ -16,8 +16,6 @@ from shardmeter.core.units import (
     UsdPerJoule,
 )
 
-TARIFFS = ("on demand", "spot", "reserved", "given", "owned")
-"""How an island is paid."""
 COUNTS = ("total", "non-embedding")
 """Which parameters a law counts."""
 FORMS = ("tokens", "loss")
@@ -29,7 +27,7 @@ class Tariff:
     """How an island is paid, beside its price: rented by the hour, or owned, and then its electricity is paid."""
 
     kind: str = "given"
-    """A word of `TARIFFS`."""
+    """on demand, spot, reserved, given or owned."""
     electricity: UsdPerJoule | None = None
     """Of what is owned; None where the price covers it."""
 

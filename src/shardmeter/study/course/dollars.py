@@ -67,7 +67,11 @@ def _held(whole: Whole, part: Part, lasts: Seconds) -> list[Charge]:
         return [(f"accelerators{of}", hours, island.price_basis)]
     bill = _bill(island, lasts, busy_share(whole, part))
     lost = [(f"depreciation{of}", hours, island.price_basis)] if np.any(np.not_equal(hours, 0.0)) else []
-    return [*lost, (f"electricity{of}", np.nan if bill is None else bill, island.price_basis)]
+    price = island.tariff.electricity
+    if bill is None or price is None:
+        return [*lost, (f"electricity{of}", np.nan, "not known")]
+    drawn = show(float(np.max(bill / price)), "W*s")
+    return [*lost, (f"electricity{of}", bill, f"{drawn} at {show(float(np.max(price)), 'USD/(W*s)')}")]
 
 
 def _traffic(whole: Whole, steps: Number) -> list[Charge]:

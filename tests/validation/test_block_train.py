@@ -247,6 +247,8 @@ def test_crossover_of_75_8b_on_three_hosts() -> None:
     answer = shardmeter.infer(hosts("1 × A100-SXM4-80GB", published(*SHAPES[1])), crossover=True).to_dict()
     lengths = []
     for row in answer["crossover"]:
+        if row["fleet"]:
+            continue
         ratios = {cell["output"]: cell["ratio"] for cell in row["cells"]}
         shown = " | ".join(f"{ratios[length]:.3g}" for length in (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0))
         lengths.append(row["output_at"])

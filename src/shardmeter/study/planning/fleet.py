@@ -29,7 +29,7 @@ from shardmeter.study.planning.space import in_sequences
 from shardmeter.study.planning.syncs import Way, ways_of
 from shardmeter.study.planning.tally import Front
 from shardmeter.study.planning.team import Bound, Chosen, Team
-from shardmeter.sync import faults, inner_of
+from shardmeter.sync import faults, inner_of, optimizer_of
 
 MOST_WAYS = 100_000
 """Points of the synchronisation's axes that are searched."""
@@ -238,11 +238,28 @@ def search(
 
 
 def _by_inner_step(scenario: Scenario, ways: Sequence[Way]) -> list[tuple[Scenario, tuple[Way, ...]]]:
-    """The ways by what a cell computes in an inner step, each with the scenario as its cells train it."""
-    groups: dict[Inner, list[Way]] = {}
+    """The ways by what a cell computes in an inner step and by the optimizer that comes with them, each with the scenario as its cells
+    train it."""
+    groups: dict[tuple[Inner, str], list[Way]] = {}
     for way in ways:
-        groups.setdefault(inner_of(way.sync), []).append(way)
-    return [(under(scenario, some[0].sync), tuple(some)) for some in groups.values()]
+        groups.setdefault((inner_of(way.sync), optimizer_of(way.sync)), []).append(way)
+    return [
+        (_with_optimizer(under(scenario, some[0].sync), optimizer), tuple(some))
+        for (_, optimizer), some in groups.items()
+    ]
+
+
+def _with_optimizer(scenario: Scenario, brought: str) -> Scenario:
+    """With the optimizer that a method brings, on the islands where none is named."""
+    choices = scenario.choices
+    if not brought or choices is None or choices.joint is None:
+        return scenario
+    named = ["optimizer" in pins for pins in choices.joint.pins]
+    plans = tuple(
+        plan if is_named else changed(plan, optimizer=brought)
+        for plan, is_named in zip(scenario.plans, named, strict=True)
+    )
+    return changed(scenario, plan=scenario.plan if named[0] else changed(scenario.plan, optimizer=brought), plans=plans)
 
 
 def _insides(

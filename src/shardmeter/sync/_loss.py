@@ -10,7 +10,7 @@ import numpy as np
 
 from shardmeter.core.formula import formula
 from shardmeter.core.record import changed
-from shardmeter.core.units import Count, Nats, Ratio
+from shardmeter.core.units import Count, Fraction, Nats, Ratio
 from shardmeter.specs import Effect, Replica, Sync
 from shardmeter.specs.round import BASES
 from shardmeter.sync import _measured
@@ -27,14 +27,14 @@ RANGE = "35M to 10B, up to 8 cells, H = 30 to 100, C4"
 
 
 @formula(cite="charles2025")
-def loss_growth(cells: Count, period: Count) -> Ratio:
-    """Factor on the loss of M replicas averaged every H steps: M^0.0116 at H = 30, the exponent as ln H beyond.
+def loss_growth(cells: Count, period: Count, measured: Ratio, inside: Fraction) -> Ratio:
+    """Factor on the loss of M replicas averaged every H steps: what runs of that kind lost (`measured`), where they lie `inside` of
+    those that were made (1) and not beyond (0): there no less than M^0.0116 at H = 30, the exponent as ln H beyond, which is a guess.
 
-    That beyond is a guess.
-
-    Leaves out: sizes, data and learning rates other than of the fit."""
+    Leaves out: data and learning rates other than of those runs."""
     stretch = np.maximum(np.log(np.maximum(period, 1.0)) / np.log(PERIOD), 1.0)
-    growth: Ratio = np.maximum(cells, 1.0) ** (EXPONENT * stretch)
+    fitted = np.maximum(cells, 1.0) ** (EXPONENT * stretch)
+    growth: Ratio = np.where(np.greater_equal(inside, 1.0), measured, np.maximum(measured, fitted))[()]
     return growth
 
 
@@ -43,7 +43,6 @@ def apart(cells: Count, parameters: Count, period: Count) -> Effect:
     same lines go on, and never below the joint fit with its exponent in proportion to ln H: no gain is taken over."""
     measured, steps = _measured.gap(cells, parameters, period), np.maximum(period, PERIOD)
     inside = _measured.is_inside(cells, parameters, steps)
-    fitted = np.log(loss_growth(cells, steps))
     basis, text = "published", f"between measured runs ({RANGE})"
     if np.any(np.less(period, PERIOD) & np.greater(cells, 1.0)):
         basis, text = "derived", f"rounds of less than {PERIOD:g} steps are taken to cost what those do ({RANGE})"
@@ -53,7 +52,7 @@ def apart(cells: Count, parameters: Count, period: Count) -> Effect:
     return Effect(
         basis=basis,
         text=text,
-        factor=np.exp(np.where(inside, measured, np.maximum(measured, fitted))),
+        factor=loss_growth(cells, steps, np.exp(measured), np.where(inside, 1.0, 0.0)),
         source="charles2025" if np.all(np.less_equal(period, PERIOD)) else "douillard2025",
     )
 

@@ -151,7 +151,7 @@ def test_int8_sends_half_of_bf16(scenario: Scenario) -> None:
     assert sent[0] > 0.0 or len(scenario.fleet.islands) == scenario.plan.sync.blocks
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(asked(methods=ALIKE, least=3), st.randoms(use_true_random=False))
 def test_names_and_order_change_nothing(scenario: Scenario, random: Any) -> None:
     drawn = scenario.fleet.wan

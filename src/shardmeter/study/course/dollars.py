@@ -15,7 +15,7 @@ from shardmeter.specs import Island, Run
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study import islands
 from shardmeter.study.course.energy import busy_share, joules
-from shardmeter.study.course.hours import step_times, step_tokens
+from shardmeter.study.course.hours import held, step_tokens
 
 Charge = tuple[str, Number, str]
 """(term, USD, basis); NaN where no price is known."""
@@ -23,13 +23,13 @@ Charge = tuple[str, Number, str]
 
 def charges(run: Run, whole: Whole, steps: Number) -> list[Charge]:
     """What a run of so many steps costs. Numbers may be arrays."""
-    longest: Seconds = functools.reduce(np.maximum, [money.run_time(steps, one) for one in step_times(whole)])
+    longest: Seconds = functools.reduce(np.maximum, held(whole, steps))
     return [*running(whole, steps), *stored(run, steps * step_tokens(whole), longest)]
 
 
 def running(whole: Whole, steps: Number) -> list[Charge]:
     """What so many steps cost as they are taken: hours, and traffic between islands."""
-    lasts = [money.run_time(steps, one) for one in step_times(whole)]
+    lasts = held(whole, steps)
     found = [one for part, own in zip(whole.parts, lasts, strict=True) for one in _held(whole, part, own)]
     return [*found, *_traffic(whole, steps)]
 

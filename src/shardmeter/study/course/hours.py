@@ -93,7 +93,7 @@ def _bases(whole: Whole, each: Sequence[Course]) -> dict[str, str]:
         often = f"{asked.every:,.0f} steps" if asked.unit == STEPS else show(float(asked.every), "s")
         pauses = f"{show(float(asked.lasts), 's')} every {often}"
     strikes = add.folded(one.strikes for one in each)
-    often = f"{float(strikes):,.3g} interruptions"
+    often = f"{float(strikes):,.{0 if float(strikes) >= 10.0 else 2}f} interruptions"
     if float(first.rate) > 0.0:
         often += f", one every {show(1.0 / float(first.rate), 's')}"
     goes_on = is_elastic(whole)

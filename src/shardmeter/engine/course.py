@@ -98,6 +98,11 @@ class Course:
         return self.productive / self.seconds
 
     @property
+    def working(self) -> Fraction:
+        """Share of the seconds in which steps are taken, those that are lost too."""
+        return (self.productive + self.lost) / self.seconds
+
+    @property
     def terms(self) -> tuple[tuple[str, Seconds], ...]:
         """The seconds by name, in a fixed order."""
         return (

@@ -7,6 +7,7 @@ drawn until the work is done; the mean of many draws is what the fold should giv
 from __future__ import annotations
 
 import math
+
 import numpy as np
 
 from shardmeter.core.record import record

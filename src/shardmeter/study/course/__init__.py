@@ -15,7 +15,7 @@ from shardmeter.engine.fleet import Whole
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study.course import energy, hours, loss, phases
 from shardmeter.study.course.dollars import charges, summed, unpriced
-from shardmeter.study.course.hours import HOUR, durations, held, is_apart, step_times, step_tokens
+from shardmeter.study.course.hours import HOUR, durations, is_apart, step_times, step_tokens
 
 __all__ = [
     "HOUR",
@@ -24,7 +24,6 @@ __all__ = [
     "course",
     "durations",
     "energy",
-    "held",
     "is_apart",
     "step_times",
     "step_tokens",

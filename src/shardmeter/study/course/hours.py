@@ -102,11 +102,17 @@ def _bases(whole: Whole, each: Sequence[Course]) -> dict[str, str]:
         "productive": f"steps that count{waits}",
         "evaluation": pauses,
         "checkpoints": _rhythm(whole, first),
-        "lost work": f"back to the last {'round' if goes_on else 'checkpoint'}{weighted}",
+        "lost work": f"back to the last {'round' if goes_on else 'checkpoint'}{_behind(whole, first)}{weighted}",
         "restarts": f"{often}{weighted}",
         "waits for capacity": f"until there is a machine again{weighted}",
         "waits for the next round": f"an island that is back joins at a round's beginning{weighted}",
     }
+
+
+def _behind(whole: Whole, one: Course) -> str:
+    """When checkpoints are written that nobody waits for."""
+    writing = one.writing
+    return "" if writing is None or not np.any(writing.behind) else f", {_rhythm(whole, one)}"
 
 
 def _rhythm(whole: Whole, one: Course) -> str:

@@ -18,7 +18,7 @@ from shardmeter.engine.round import Folded
 from shardmeter.specs import Island, Plan, Run
 from shardmeter.specs.estimate import Estimate
 from shardmeter.study.causes import main_cause
-from shardmeter.study.course import charges, durations, held, step_tokens, summed
+from shardmeter.study.course import charges, durations, step_tokens, summed
 from shardmeter.study.course.energy import emitted, used
 from shardmeter.study.islands import nobody_waits
 
@@ -118,12 +118,12 @@ def _cost(point: Point) -> Number | None:
 
 def _drawn(point: Point) -> Number | None:
     whole, steps = _whole(point), point.steps
-    return None if steps is None else used(whole, held(whole, steps))
+    return None if steps is None else used(whole, steps)
 
 
 def _emitted(point: Point) -> Number | None:
     whole, steps = _whole(point), point.steps
-    return None if steps is None else emitted(whole, held(whole, steps))
+    return None if steps is None else emitted(whole, steps)
 
 
 def _step(point: Point) -> Number | None:

@@ -81,7 +81,8 @@ def survival(duration: Seconds, rate: PerSecond) -> Fraction:
     """Probability that nothing interrupts a stage of `duration`: e^(−λt).
 
     Leaves out: rates that change with time."""
-    return np.exp(-np.minimum(duration * rate, MOST))
+    share: Fraction = np.exp(-np.minimum(duration * rate, MOST))
+    return share
 
 
 @formula(cite="shardmeter")

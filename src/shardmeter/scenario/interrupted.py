@@ -52,9 +52,9 @@ def _failures(parts: Parts) -> Failures | None:
         return None
     lacking = []
     if made.detect is None:
-        lacking.append(f"found after {show(DETECT, 's')}")
+        lacking.append(f"found after {show(float(DETECT), 's')}")
     if made.restart is None:
-        lacking.append(f"started in {show(START, 's')} and the time to read a checkpoint")
+        lacking.append(f"started in {show(float(START), 's')} and the time to read a checkpoint")
     if lacking:
         found.assumptions.append(f"run.failures: {', '.join(lacking)} (left out)")
     return made
@@ -74,7 +74,7 @@ def _checkpoint(parts: Parts, causes: Sequence[Failures]) -> Checkpoint | None:
         found.assumptions.append("run.checkpoint.every = auto (left out): Daly's interval")
     if given.bandwidth is None:
         found.assumptions.append(
-            f"run.checkpoint.bandwidth = {show(BANDWIDTH_EACH, 'B/s')} for each GPU (left out: what Llama 3's store sustains)"
+            f"run.checkpoint.bandwidth = {show(float(BANDWIDTH_EACH), 'B/s')} for each GPU (left out: what Llama 3's store sustains)"
         )
     if (
         given.keep is not None

@@ -57,7 +57,8 @@ def interrupted_time(
     Leaves out: what is left of the last interval, preemptions with notice (`engine.course` has them)."""
     segment = interval + write
     survives = np.exp(np.clip(restart / mtbf, 0.0, MOST))
-    return segment * _expm1_share(segment / mtbf) * survives * productive / interval
+    wall: Seconds = segment * _expm1_share(segment / mtbf) * survives * productive / interval
+    return wall
 
 
 @formula(cite="daly2006")

@@ -32,6 +32,7 @@ OF_PLANS = {
     "phases": "one batch: global_batch",
 }
 """Ways out for a planner, by what is only for a plan that is said."""
+OF_PREEMPTION = "leave it out: predict tells what it costs a plan"
 
 
 def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> Scenario:
@@ -117,6 +118,9 @@ def _of_course(
         for name in asked:
             way_out = OF_PLANS.get(name, "leave it out: predict tells what it costs a plan")
             parts.found.refuse(("run", name), "is for a plan that is said", way_out)
+        return run
+    if left_open is not None and any(island.preemption for island in islands):
+        parts.found.refuse(("fleet", "islands"), "preemption is for a plan that is said", OF_PREEMPTION)
         return run
     return resolve_interruptions(parts, islands, resolve_course(parts, islands, plan, plans, run))
 

@@ -184,7 +184,11 @@ FIGURES: Mapping[str, Figure] = {
     "memory.limit_gib": Figure(unit="GiB", says="what the device has", of=lambda p: p.estimate.memory_limit / GIB),
     "run.wall_clock_s": Figure(unit="s", says="the whole run", of=_duration),
     "run.gpu_hours": Figure(unit="h", says="GPU time of the run", of=_gpu_hours),
-    "run.goodput": Figure(unit="%", says="share of that in which steps are taken that count", of=_goodput),
+    "run.goodput": Figure(
+        unit="%",
+        says="share of the wall clock in which steps are taken that count; null where nothing interrupts the run",
+        of=_goodput,
+    ),
     "run.tokens": Figure(unit="", says="tokens of the run", of=_tokens),
     "run.steps": Figure(unit="", says="steps of the run, the last one partial", of=_whole_steps),
     "run.cost_usd": Figure(unit="USD", says="all that the run costs", of=_cost),

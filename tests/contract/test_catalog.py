@@ -23,6 +23,7 @@ from shardmeter.specs import (
     CriticalBatch,
     Egress,
     Fabric,
+    Failures,
     Grid,
     Instance,
     Line,
@@ -49,9 +50,11 @@ RECORDS: dict[str, tuple[Callable[[str], Any], type]] = {
     "storage": (CATALOG.storage, Storage),
     "laws": (CATALOG.law, LossLaw),
     "critical_batches": (CATALOG.critical_batch, CriticalBatch),
+    "failures": (CATALOG.failures, Failures),
 }
 FLOOR = {"accelerators": 38, "fabrics": 20, "instances": 40, "models": 45, "stacks": 7} | {
     "regions": 60, "links": 15, "pairs": 300, "egress": 50, "grids": 60, "storage": 3, "laws": 5, "critical_batches": 2,
+    "failures": 8,
 }  # fmt: skip
 WIDTH = {"fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "fp4": 4}
 DATE = re.compile(r"20\d\d(-\d\d(-\d\d)?)?")

@@ -11,7 +11,7 @@ from shardmeter.cli.output import write
 
 KINDS = (
     "accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress", "grids", "storage",
-    "laws", "critical_batches",
+    "laws", "critical_batches", "failures",
 )  # fmt: skip
 
 EPILOG = """Examples:
@@ -33,7 +33,7 @@ def catalog(kind: str, name: str | None, catalogs: tuple[str, ...], output: str)
     """List the rows of KIND, or show the row NAME with its sources; of a model, its parameters are counted.
 
     links are kinds of lines, pairs what was measured between two regions, egress what traffic costs, laws what is
-    known of the loss of so many parameters and tokens."""
+    known of the loss of so many parameters and tokens, failures how often machines fail or are taken away."""
     from shardmeter.render import listing
     from shardmeter.scenario.catalog import load_catalog
     from shardmeter.scenario.tables import singular

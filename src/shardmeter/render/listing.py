@@ -28,6 +28,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "grids": ("name", "carbon", "pue", "date"),
     "storage": ("name", "price", "date", "notes"),
     "laws": ("name", "irreducible", "a", "alpha", "b", "beta", "gamma", "data", "date"),
+    "failures": ("name", "mtbf", "per", "wait", "notice", "data", "date"),
     "critical_batches": ("name", "form", "coefficient", "exponent", "overhead", "data"),
 }
 """Columns of the list of each kind; a row shown by its name has every field, JSON and CSV have every column."""

@@ -355,10 +355,11 @@ def _range(run: Answer) -> str:
 
 
 def _made_of(run: Answer | None) -> tuple[Table, ...]:
-    """What the dollars are made of, where it is more than one thing, and the electricity."""
+    """What the hours, the dollars and the electricity are made of, where that is more than one thing."""
     if not run:
         return ()
     tables = (
+        ("What the hours are made of", run.get("hours"), "seconds", "s", run.get("wall_clock_s")),
         ("What the dollars are made of", run.get("cost_terms"), "usd", "USD", run.get("cost_usd")),
         ("What the electricity is made of", run.get("energy"), "kwh", "kWh", run.get("energy_kwh")),
     )
@@ -367,7 +368,7 @@ def _made_of(run: Answer | None) -> tuple[Table, ...]:
             title=title,
             columns=(
                 Column(key="term", title="term"),
-                Column(key=key, title=unit, unit=unit),
+                Column(key=key, title="time" if unit == "s" else unit, unit=unit),
                 Column(key="share", title="share", unit="%"),
                 Column(key="basis", title="basis", wide=True),
             ),

@@ -97,6 +97,8 @@ FIELDS: Mapping[str, Bound] = {
     "share": _SHARE,
     "forward": _SHARE,
     "backward": _SHARE,
+    # what fails at once never runs
+    "mtbf": Bound(1.0, 1e10),
     # a whole over a part of it
     "pue": Bound(1.0, 10.0),
     # shares that may be nothing
@@ -106,6 +108,8 @@ FIELDS: Mapping[str, Bound] = {
     "fragmentation": _LOSS,
 }
 """By the name of a field, which means the same in every record."""
+ALWAYS = frozenset({"pue", "mtbf"})
+"""Fields that are bounded whatever their dimension."""
 SMALL = frozenset({"whole_bytes", "cut_bytes", "buffer_share"})
 """Sizes of one element of something, which may be nought."""
 _POSITIVE = ("bandwidth", "size", "flops_rate", "power", "ratio", "money", "electricity", "storage")
@@ -114,7 +118,7 @@ _POSITIVE = ("bandwidth", "size", "flops_rate", "power", "ratio", "money", "elec
 
 def bound(field: str, dimension: str) -> Bound:
     """What the field of a record may be; `context` of a stack is a size, and bounded as one."""
-    if field in FIELDS and (dimension in ("count", "fraction") or field in SMALL or field == "pue"):
+    if field in FIELDS and (dimension in ("count", "fraction") or field in SMALL | ALWAYS):
         return FIELDS[field]
     least, most = BOUNDS[dimension]
     return Bound(least if dimension in _POSITIVE else 0.0, most)

@@ -36,6 +36,7 @@ from shardmeter.specs import (
     CriticalBatch,
     Egress,
     Fabric,
+    Failures,
     Grid,
     Instance,
     Line,
@@ -161,6 +162,10 @@ class Catalog:
     def critical_batch(self, name: str) -> CriticalBatch:
         """The law of the critical batch of that name or alias, in any case. Raises UnknownName."""
         return self._find("critical_batches", name)  # type: ignore[no-any-return]
+
+    def failures(self, name: str) -> Failures:
+        """How often something fails, by name or alias, in any case. Raises UnknownName."""
+        return self._find("failures", name)  # type: ignore[no-any-return]
 
     def citation(self, key: str) -> Citation:
         """What a citation key stands for. Raises UnknownName."""

@@ -14,7 +14,7 @@ from shardmeter.scenario.parts import Findings, Rows, lookup, part
 from shardmeter.scenario.schema import IslandInput, ScenarioInput
 from shardmeter.scenario.tariffs import Rented, paid, powered
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Accelerator, Fabric, Instance, Island
+from shardmeter.specs import Accelerator, Fabric, Failures, Instance, Island
 
 if TYPE_CHECKING:
     from shardmeter.scenario.prices import Prices
@@ -114,6 +114,9 @@ def _island(
         return None
     what = Rented(accelerator=machines.accelerator, gpus_per_node=machines.gpus_per_node, instance=machines.instance)
     cost = paid(asked, what, prices, rows, path, found)
+    preemption = (
+        None if asked.preemption is None else part(Failures, asked.preemption, rows, (*path, "preemption"), found)
+    )
     tiers = upper_tiers(asked, path, found)
     gpus = machines.nodes * machines.gpus_per_node
     if gpus > GPUS:
@@ -121,7 +124,7 @@ def _island(
     if len(found.violations) > before:
         return None
     try:
-        island = build_island(
+        built = build_island(
             accelerator=machines.accelerator,
             nodes=machines.nodes,
             gpus_per_node=machines.gpus_per_node,
@@ -140,6 +143,7 @@ def _island(
             field = tuple(int(step) if step.isdigit() else step for step in violation.field.split("."))
             found.refuse((*path, *field), violation.says, violation.way_out, violation.rule)
         return None
+    island = changed(built, preemption=preemption)
     _warn(machines, tiers, found)
     inner = island.tiers[0]
     if inner.torus:

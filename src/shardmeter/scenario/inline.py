@@ -17,12 +17,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 from shardmeter.scenario.bounds import bound
 from shardmeter.scenario.rows import DIMENSIONS
 from shardmeter.scenario.values import Name, choice, int_field, number_field, refused
-from shardmeter.specs import model, stack
+from shardmeter.specs import course, model, stack
 
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 """Number formats of the contract."""
 CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
     **{("Model", field): words for field, words in model.WORDS.items()},
+    ("Failures", "per"): course.PER,
     **{("Stack", field): words for field, words in stack.WORDS.items()},
 }
 FORBID = ConfigDict(extra="forbid", frozen=True)

@@ -23,6 +23,7 @@ from shardmeter.specs import (
     CriticalBatch,
     Egress,
     Fabric,
+    Failures,
     Grid,
     Instance,
     Line,
@@ -36,10 +37,11 @@ from shardmeter.specs import (
 
 INLINE = "inline"
 """Name of a part that has none."""
-R = TypeVar("R", Accelerator, Fabric, Model, Stack)
+R = TypeVar("R", Accelerator, Fabric, Failures, Model, Stack)
 KINDS: dict[type[Any], str] = {
     Accelerator: "accelerator", Fabric: "fabric", Model: "model", Stack: "stack", Instance: "instance",
     Region: "region", Line: "link", LossLaw: "law", CriticalBatch: "critical_batch",
+    Failures: "failures",
 }  # fmt: skip
 _SHAPE = (
     "layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab", "mlp", "tied", "experts", "moe_ffn", "shared_ffn",
@@ -88,6 +90,9 @@ class Rows(Protocol):
         """A row by name or alias."""
 
     def critical_batch(self, name: str) -> CriticalBatch:
+        """A row by name or alias."""
+
+    def failures(self, name: str) -> Failures:
         """A row by name or alias."""
 
     def knows(self, kind: str, name: str) -> bool:

@@ -12,6 +12,7 @@ from shardmeter.core.errors import Violation, cut, nearest, shown
 from shardmeter.scenario.between import SyncInput, Use, WanInput
 from shardmeter.scenario.grammar import parse_plan
 from shardmeter.scenario.inline import inline
+from shardmeter.scenario.interruptions import CheckpointInput, EvaluationInput
 from shardmeter.scenario.money import Carbon, DatasetInput, Hall, OwnedInput, Reserved, StorageInput
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.values import (
@@ -45,7 +46,7 @@ from shardmeter.scenario.values import (
     said,
 )
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Accelerator, Fabric, Model, Stack
+from shardmeter.specs import Accelerator, Fabric, Failures, Model, Stack
 from shardmeter.specs.plan import SHARDINGS
 from shardmeter.strategies.optimizer import OPTIMIZERS
 from shardmeter.strategies.precision import RECIPES as _RECIPES
@@ -74,8 +75,10 @@ if TYPE_CHECKING:
     NamedStack: TypeAlias = str | BaseModel
     NamedAccelerator: TypeAlias = str | BaseModel
     NamedFabric: TypeAlias = str | BaseModel
+    NamedFailures: TypeAlias = str | BaseModel
 else:
     NamedModel, NamedStack, NamedAccelerator, NamedFabric = map(_named, (Model, Stack, Accelerator, Fabric))
+    NamedFailures = _named(Failures)
 
 
 class PlanInput(Input):
@@ -153,6 +156,9 @@ class IslandInput(Input):
     nics: PerNode | None = said("Network adapters per node, where not one per accelerator.")
     price: Price | None = said("$/gpu/h or $/node/h.")
     spot: bool | None = said("Take the spot price of the instance, or of the file of prices.")
+    preemption: NamedFailures | None = said(
+        "How its capacity is taken away and comes back: a catalog name (shardmeter catalog failures), or {mtbf: 3 h, wait: 1 h, notice: 2 min}."
+    )
     reserved: Reserved | None = said("A discount off the price on demand, as in 40%, or the price itself.")
     owned: OwnedInput | None = said("Nobody is paid rent: electricity, and what is lost in value.")
     pue: Hall | None = said("Energy of the hall over that of its machines; the provider's if left out.")
@@ -204,6 +210,11 @@ class RunInput(Input):
         "Count what is only guessed of the loss: delays, block-local training, compression."
     )
     phases: tuple[PhaseInput, ...] | None = said("Ramps of batch and sequence length, one after the other.")
+    failures: NamedFailures | None = said(
+        "How often something fails: a catalog name (shardmeter catalog failures), {mtbf: 50000 h, per: gpu}, or none."
+    )
+    checkpoint: CheckpointInput | None = said("When the state of the run is written, and how fast.")
+    evaluation: EvaluationInput | None = said("Pauses for evaluation.")
     storage: StorageInput | None = said("Checkpoints that are kept, and at what price.")
     dataset: DatasetInput | None = said("The tokens: kept beside every island, and brought there once.")
     deadline: Duration | None = said("Longest run that the planner accepts, as in 30 d.")

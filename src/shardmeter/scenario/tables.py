@@ -13,6 +13,7 @@ from shardmeter.specs import (
     CriticalBatch,
     Egress,
     Fabric,
+    Failures,
     Grid,
     Instance,
     Line,
@@ -30,7 +31,7 @@ from shardmeter.specs import (
 
 KINDS = (
     "accelerators", "fabrics", "instances", "models", "stacks", "regions", "links", "pairs", "egress", "grids", "storage",
-    "laws", "critical_batches",
+    "laws", "critical_batches", "failures",
 )  # fmt: skip
 """The tables that have names of their own; `attention` and `citations` hang on to them."""
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
@@ -39,7 +40,9 @@ DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 
 def singular(kind: str) -> str:
     """What one row of a kind is called: the accelerator of accelerators."""
-    return {"egress": kind, "storage": kind, "critical_batches": "critical_batch"}.get(kind, kind.removesuffix("s"))
+    return {"egress": kind, "storage": kind, "critical_batches": "critical_batch", "failures": "failures"}.get(
+        kind, kind.removesuffix("s")
+    )
 
 
 BUILT = ("peak", "matmul_share", "attention_share", "draws")
@@ -109,6 +112,7 @@ LAYOUTS = {
     "storage": Layout(Storage),
     "laws": Layout(LossLaw, choices={"counts": course.COUNTS}),
     "critical_batches": Layout(CriticalBatch, choices={"form": course.FORMS}),
+    "failures": Layout(Failures, choices={"per": course.PER}),
     "attention": Layout(Attention, key=("arch", "kernel"), extra=()),
     "citations": Layout(Citation, key=("key",), extra=()),
 }  # fmt: skip

@@ -5,7 +5,18 @@ Every number is SI and may be a float or a NumPy array; every name is a string t
 
 from shardmeter.specs.accelerator import Accelerator
 from shardmeter.specs.choices import Choices, Joint
-from shardmeter.specs.course import CriticalBatch, Haul, LossLaw, Phase, Power, Stock, Tariff
+from shardmeter.specs.course import (
+    Checkpoint,
+    CriticalBatch,
+    Evaluation,
+    Failures,
+    Haul,
+    LossLaw,
+    Phase,
+    Power,
+    Stock,
+    Tariff,
+)
 from shardmeter.specs.demands import Compute, Progress, Resident, Transfer
 from shardmeter.specs.estimate import Estimate, MemoryTerm, Term
 from shardmeter.specs.fleet import Fabric, Fleet, Instance, Island, Tier, TorusAxis, bare
@@ -20,6 +31,7 @@ from shardmeter.specs.wan import Wan
 
 __all__ = [
     "Accelerator",
+    "Checkpoint",
     "Choices",
     "Compute",
     "CriticalBatch",
@@ -27,7 +39,9 @@ __all__ = [
     "Effect",
     "Egress",
     "Estimate",
+    "Evaluation",
     "Fabric",
+    "Failures",
     "Fleet",
     "Grid",
     "Haul",

@@ -1,16 +1,19 @@
-"""What a run is paid and powered by: how an island is paid, what surrounds its accelerators, what is kept and what is brought; and what
-it learns: the law of its loss, the phases of its batch."""
+"""What a run is paid and powered by: how an island is paid, what surrounds its accelerators, what is kept and what is brought; what
+it learns: the law of its loss, the phases of its batch; and what interrupts it: failures, checkpoints, evaluation."""
 
 from __future__ import annotations
 
 from shardmeter.core.record import record
 from shardmeter.core.units import (
     Bytes,
+    BytesPerS,
     Count,
     Fraction,
     KilogramsPerJoule,
     Nats,
+    Number,
     Ratio,
+    Seconds,
     UsdPerByte,
     UsdPerByteS,
     UsdPerJoule,
@@ -20,6 +23,12 @@ COUNTS = ("total", "non-embedding")
 """Which parameters a law counts."""
 FORMS = ("tokens", "loss")
 """What a critical batch follows: the tokens of the run, or the loss that is reached."""
+
+
+PER = ("gpu", "node", "island")
+"""Of what an MTBF is."""
+AUTO, STEPS, TIME = "auto", "steps", "time"
+"""What a distance between two checkpoints is said in."""
 
 
 @record
@@ -133,3 +142,53 @@ class Phase:
     seq_len: Count
     global_batch: Count
     """In sequences."""
+
+
+@record
+class Failures:
+    """How often something fails, and what one failure takes: a row of `data/failures.csv`."""
+
+    name: str
+    mtbf: Seconds
+    """Mean time between failures of one unit; of capacity on the spot market, how long it stays."""
+    per: str = "node"
+    """Of what: gpu, node or island."""
+    detect: Seconds | None = None
+    """Until somebody knows; left out: 5 min, of what is announced nothing."""
+    restart: Seconds | None = None
+    """From then until the run goes on; left out: 5 min and the time to read a checkpoint."""
+    wait: Seconds = 0.0
+    """Before that, until there is a machine again."""
+    notice: Seconds = 0.0
+    """So long before, it is announced: a checkpoint that takes no longer is still written, and no work is lost."""
+    data: str = ""
+    """What was counted."""
+    date: str = ""
+    notes: str = ""
+    source: str = ""
+
+
+@record
+class Checkpoint:
+    """When the state of a run is written, and how fast."""
+
+    every: Number = 0.0
+    """Steps or seconds of training between two of them; unused where `unit` is auto."""
+    unit: str = AUTO
+    """auto (Daly's interval), steps or time."""
+    size: Bytes
+    bandwidth: BytesPerS | None = None
+    """Of the store, or of the line to it; None = `BANDWIDTH_EACH` of `engine.course` for each accelerator."""
+    blocking: bool = True
+    """Whether training waits for it; else it is written behind the next steps."""
+
+
+@record
+class Evaluation:
+    """What training stops for in between."""
+
+    every: Number
+    """Steps or seconds of training."""
+    unit: str = STEPS
+    """steps or time."""
+    lasts: Seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import BytesPerS, Count, Fraction, Ratio, Seconds, UsdPerS
 from shardmeter.specs.accelerator import Accelerator
-from shardmeter.specs.course import Power, Tariff
+from shardmeter.specs.course import Failures, Power, Tariff
 from shardmeter.specs.wan import Wan
 
 
@@ -104,6 +104,8 @@ class Island:
     """How it is paid."""
     power: Power = Power()
     """What surrounds its accelerators, as electricity is counted."""
+    preemption: Failures | None = None
+    """How its capacity is taken away and comes back; None = it stays."""
     region: str = ""
     outside: Fabric | None = None
     """What joins its scale-up domains, or would if it had more than one; None if that is not known."""
@@ -115,8 +117,10 @@ class Island:
 
 
 def bare(island: Island) -> Island:
-    """The island as its steps see it: without name, place, price and power."""
-    return changed(island, name="", region="", price=None, price_basis="", tariff=Tariff(), power=Power())
+    """The island as its steps see it: without name, place, price, power and what takes it away."""
+    return changed(
+        island, name="", region="", price=None, price_basis="", tariff=Tariff(), power=Power(), preemption=None
+    )
 
 
 @record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shardmeter.core.record import record
 from shardmeter.core.units import Count, Nats
-from shardmeter.specs.course import CriticalBatch, Haul, LossLaw, Phase, Stock
+from shardmeter.specs.course import Checkpoint, CriticalBatch, Evaluation, Failures, Haul, LossLaw, Phase, Stock
 from shardmeter.specs.model import Model
 
 
@@ -35,6 +35,12 @@ class Run:
     """Whether what is only guessed of the loss counts."""
     phases: tuple[Phase, ...] = ()
     """Parts of the run with batches and sequences of their own, which add to `tokens`; empty = one of the numbers above."""
+
+    checkpoint: Checkpoint | None = None
+    """None = no time is spent on checkpoints; what fails then begins anew."""
+    failures: Failures | None = None
+    """What strikes every island; None = nothing fails."""
+    evaluation: Evaluation | None = None
 
     @property
     def attended(self) -> Count:

@@ -14,7 +14,8 @@ from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study import islands, relief_islands, trust, zero_order
 from shardmeter.study.causes import cause_of, causes
-from shardmeter.study.course import course, loss, phases, unpriced
+from shardmeter.study.course import check, course, unpriced
+from shardmeter.study.course import warnings as course_warnings
 from shardmeter.study.relief import Outcome, advice, batch_unsaid, relief, ways_out
 
 NO_COST = "the cost is null"
@@ -122,8 +123,7 @@ class Prediction:
             "assumptions": [*self.scenario.assumptions, *(self.whole.round.notes if self.whole.round else ())],
             "warnings": [
                 *self._warnings(asked=run is not None),
-                *loss.warnings(self.scenario, self.whole, run),
-                *phases.warnings(run),
+                *course_warnings(self.scenario, self.whole, run),
             ],
         }
 
@@ -205,9 +205,9 @@ def predict(scenario: Scenario) -> Prediction:
     """Predict a resolved scenario.
 
     Raises ShardMeterError for what cannot be answered; a plan that does not fit is answered. Leaves out: failures, checkpoints
-    and evaluation (the run's `goodput` is null)."""
+    and evaluation where nothing is said of them (the run's `goodput` is null)."""
     whole = evaluate_fleet(scenario.model, scenario.fleet, scenario.plan, scenario.run, scenario.stack, scenario.plans)
-    loss.check(scenario, whole)
+    check(scenario, whole)
     return Prediction(scenario=scenario, whole=whole)
 
 

@@ -14,8 +14,9 @@ from shardmeter.physics import money
 from shardmeter.specs import Island, Run
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study import islands
-from shardmeter.study.course.energy import busy_share, joules
-from shardmeter.study.course.hours import step_times, step_tokens
+from shardmeter.study.course import energy
+from shardmeter.study.course.energy import joules
+from shardmeter.study.course.hours import held, step_tokens
 
 Charge = tuple[str, Number, str]
 """(term, USD, basis); NaN where no price is known."""
@@ -23,14 +24,14 @@ Charge = tuple[str, Number, str]
 
 def charges(run: Run, whole: Whole, steps: Number) -> list[Charge]:
     """What a run of so many steps costs. Numbers may be arrays."""
-    longest: Seconds = functools.reduce(np.maximum, [money.run_time(steps, one) for one in step_times(whole)])
+    longest: Seconds = functools.reduce(np.maximum, held(whole, steps))
     return [*running(whole, steps), *stored(run, steps * step_tokens(whole), longest)]
 
 
 def running(whole: Whole, steps: Number) -> list[Charge]:
     """What so many steps cost as they are taken: hours, and traffic between islands."""
-    lasts = [money.run_time(steps, one) for one in step_times(whole)]
-    found = [one for part, own in zip(whole.parts, lasts, strict=True) for one in _held(whole, part, own)]
+    several = len(whole.parts) > 1
+    found = [one for part, own, busy in energy.held(whole, steps) for one in _held(part, own, busy, several)]
     return [*found, *_traffic(whole, steps)]
 
 
@@ -58,14 +59,14 @@ def _bill(island: Island, lasts: Seconds, busy: Fraction) -> Usd | None:
     return None if drawn is None else money.electricity(drawn, price)
 
 
-def _held(whole: Whole, part: Part, lasts: Seconds) -> list[Charge]:
+def _held(part: Part, lasts: Seconds, busy: Fraction, several: bool) -> list[Charge]:
     """What one island's hours cost: its rent; of owned accelerators what they lose in value, if that is said, and their electricity."""
     island = part.island
-    of = "" if len(whole.parts) == 1 else f" of {island.name}"
+    of = f" of {island.name}" if several else ""
     hours: Usd = np.nan if island.price is None else money.rent(part.estimate.gpus, lasts, island.price)
     if not island.tariff.owned:
         return [(f"accelerators{of}", hours, island.price_basis)]
-    bill = _bill(island, lasts, busy_share(whole, part))
+    bill = _bill(island, lasts, busy)
     lost = [(f"depreciation{of}", hours, island.price_basis)] if np.any(np.not_equal(hours, 0.0)) else []
     price = island.tariff.electricity
     if bill is None or price is None:

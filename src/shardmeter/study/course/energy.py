@@ -5,19 +5,18 @@ Three figures of one body of formulas: `expected`, what is paid and reported; `l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from shardmeter.core.quantity import show
-from shardmeter.core.units import Fraction, Joules, Kilograms, Number, Seconds, Watts
+from shardmeter.core.units import Count, Fraction, Joules, Kilograms, Number, Seconds, Watts
 from shardmeter.engine import add
+from shardmeter.engine.course import courses, is_apart
 from shardmeter.engine.fleet import Part, Whole
 from shardmeter.physics import energy
 from shardmeter.physics.energy import EXPECTED, LEAST, RATED, Draw
 from shardmeter.specs import Island
-from shardmeter.study.course.hours import is_apart
 
 KWH = 3.6e6
 """Joules."""
@@ -52,18 +51,24 @@ def joules(island: Island, lasts: Seconds, busy: Fraction, draw: Draw = EXPECTED
 
 
 def busy_share(whole: Whole, part: Part) -> Fraction:
-    """Share of the run that an island's accelerators compute."""
+    """Share of its steps and of what they wait for that an island's accelerators compute."""
     if is_apart(whole) or whole.folded is None:
         return part.estimate.compute_seconds / part.estimate.step_time
     steps = np.asarray(whole.folded.steps)[..., part.cell]
     return part.estimate.compute_seconds * steps / whole.folded.seconds
 
 
-def terms(whole: Whole, lasts: Sequence[Seconds], draw: Draw = EXPECTED) -> list[tuple[str, Number, str]]:
-    """What the islands draw, held for so long each: (term, kWh, basis); NaN where a rating is not known. Numbers may be arrays."""
+def held(whole: Whole, steps: Count) -> list[tuple[Part, Seconds, Fraction]]:
+    """Every island, for how long a run of so many steps holds it, and the share of that in which it computes: not while it restarts."""
+    runs = zip(whole.parts, courses(whole, steps), strict=True)
+    return [(part, one.seconds, busy_share(whole, part) * one.working) for part, one in runs]
+
+
+def terms(whole: Whole, steps: Count, draw: Draw = EXPECTED) -> list[tuple[str, Number, str]]:
+    """What the islands draw in so many steps: (term, kWh, basis); NaN where a rating is not known. Numbers may be arrays."""
     found: list[tuple[str, Number, str]] = []
-    for part, own in zip(whole.parts, lasts, strict=True):
-        island, busy = part.island, busy_share(whole, part)
+    for part, own, busy in held(whole, steps):
+        island = part.island
         of = "" if len(whole.parts) == 1 else f" of {island.name}"
         drawn, watts = parts(island, own, busy, draw), rating(island)
         if drawn is None or watts is None:
@@ -80,32 +85,32 @@ def terms(whole: Whole, lasts: Sequence[Seconds], draw: Draw = EXPECTED) -> list
     return found
 
 
-def used(whole: Whole, lasts: Sequence[Seconds], draw: Draw = EXPECTED) -> Number:
-    """KWh of all islands, held for so long each; NaN where the rating of one is not known."""
-    return add.folded(kwh for _, kwh, _ in terms(whole, lasts, draw))
+def used(whole: Whole, steps: Count, draw: Draw = EXPECTED) -> Number:
+    """KWh of all islands in so many steps; NaN where the rating of one is not known."""
+    return add.folded(kwh for _, kwh, _ in terms(whole, steps, draw))
 
 
-def answer(whole: Whole, lasts: Sequence[Seconds]) -> dict[str, Any]:
+def answer(whole: Whole, steps: Count) -> dict[str, Any]:
     """`energy_kwh`, its range, `energy[]`, `carbon_kg` and `carbon_basis` of the answer; plain numbers."""
-    total, carbon = float(used(whole, lasts)), emitted(whole, lasts)
+    total, carbon = float(used(whole, steps)), emitted(whole, steps)
     known = not np.isnan(total)
     return {
         "energy_kwh": total if known else None,
-        "energy_range_kwh": [float(used(whole, lasts, draw)) for draw in (LEAST, RATED)] if known else None,
+        "energy_range_kwh": [float(used(whole, steps, draw)) for draw in (LEAST, RATED)] if known else None,
         "energy": [
             {"term": term, "kwh": None if np.isnan(kwh) else float(kwh), "basis": basis}
-            for term, kwh, basis in terms(whole, lasts)
+            for term, kwh, basis in terms(whole, steps)
         ],
         "carbon_kg": None if carbon is None else float(carbon),
         "carbon_basis": _grids(whole),
     }
 
 
-def emitted(whole: Whole, lasts: Sequence[Seconds]) -> Kilograms | None:
-    """Carbon of all islands, held for so long each; None where a grid or a rating is not known."""
+def emitted(whole: Whole, steps: Count) -> Kilograms | None:
+    """Carbon of all islands in so many steps; None where a grid or a rating is not known."""
     total: Number = 0.0
-    for part, own in zip(whole.parts, lasts, strict=True):
-        drawn = joules(part.island, own, busy_share(whole, part))
+    for part, own, busy in held(whole, steps):
+        drawn = joules(part.island, own, busy)
         if drawn is None or part.island.power.carbon is None:
             return None
         total = total + energy.carbon(drawn, part.island.power.carbon)

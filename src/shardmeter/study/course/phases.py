@@ -16,7 +16,7 @@ from shardmeter.specs.course import Phase
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study.course import energy
 from shardmeter.study.course.dollars import Charge, running, stored
-from shardmeter.study.course.hours import durations, step_times, step_tokens
+from shardmeter.study.course.hours import durations, step_tokens
 
 
 @record
@@ -70,7 +70,7 @@ def charges_of(run: Run, parts: tuple[Leg, ...]) -> list[Charge]:
 
 def energy_of(parts: tuple[Leg, ...]) -> dict[str, Any]:
     """What all legs draw and emit: the keys of `energy.answer`."""
-    each = [energy.answer(leg.whole, [run_time(leg.steps, one) for one in step_times(leg.whole)]) for leg in parts]
+    each = [energy.answer(leg.whole, leg.steps) for leg in parts]
     first = each[0]
     if len(each) == 1:
         return first

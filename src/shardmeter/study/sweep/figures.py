@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -9,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import record
-from shardmeter.core.units import GIB, Number, Seconds
+from shardmeter.core.units import GIB, Number
 from shardmeter.engine.add import folded
+from shardmeter.engine.course import courses, is_interrupted
 from shardmeter.engine.fleet import Whole, alone
 from shardmeter.engine.round import Folded
-from shardmeter.physics import money
 from shardmeter.specs import Island, Plan, Run
 from shardmeter.specs.estimate import Estimate
 from shardmeter.study.causes import main_cause
-from shardmeter.study.course import charges, durations, step_times, step_tokens, summed
+from shardmeter.study.course import charges, durations, step_tokens, summed
 from shardmeter.study.course.energy import emitted, used
 from shardmeter.study.islands import nobody_waits
 
@@ -90,16 +91,12 @@ def _whole_steps(point: Point) -> Number | None:
 
 def _duration(point: Point) -> Number | None:
     steps = point.steps
-    if steps is not None and point.whole is not None:
-        return durations(point.whole, steps)[0]
-    return None if steps is None else money.run_time(steps, point.estimate.step_time)
+    return None if steps is None else durations(_whole(point), steps)[0]
 
 
 def _gpu_hours(point: Point) -> Number | None:
-    steps, duration = point.steps, _duration(point)
-    if steps is not None and point.whole is not None:
-        return durations(point.whole, steps)[1] / HOUR
-    return None if duration is None else duration * point.estimate.gpus / HOUR
+    steps = point.steps
+    return None if steps is None else durations(_whole(point), steps)[1] / HOUR
 
 
 def _whole(point: Point) -> Whole:
@@ -107,23 +104,26 @@ def _whole(point: Point) -> Whole:
     return point.whole or alone(point.island, point.plan, point.run, point.estimate)
 
 
+def _goodput(point: Point) -> Number | None:
+    whole, steps = _whole(point), point.steps
+    if steps is None or not is_interrupted(whole):
+        return None
+    return functools.reduce(np.minimum, [one.goodput for one in courses(whole, steps)])
+
+
 def _cost(point: Point) -> Number | None:
     steps = point.steps
     return None if steps is None else summed(charges(point.run, _whole(point), steps))
 
 
-def _held(whole: Whole, steps: Number) -> list[Seconds]:
-    return [money.run_time(steps, one) for one in step_times(whole)]
-
-
 def _drawn(point: Point) -> Number | None:
     whole, steps = _whole(point), point.steps
-    return None if steps is None else used(whole, _held(whole, steps))
+    return None if steps is None else used(whole, steps)
 
 
 def _emitted(point: Point) -> Number | None:
     whole, steps = _whole(point), point.steps
-    return None if steps is None else emitted(whole, _held(whole, steps))
+    return None if steps is None else emitted(whole, steps)
 
 
 def _step(point: Point) -> Number | None:
@@ -195,6 +195,11 @@ FIGURES: Mapping[str, Figure] = {
     "memory.limit_gib": Figure(unit="GiB", says="what the device has", of=lambda p: p.estimate.memory_limit / GIB),
     "run.wall_clock_s": Figure(unit="s", says="the whole run", of=_duration),
     "run.gpu_hours": Figure(unit="h", says="GPU time of the run", of=_gpu_hours),
+    "run.goodput": Figure(
+        unit="%",
+        says="share of the wall clock in which steps are taken that count; null where nothing interrupts the run",
+        of=_goodput,
+    ),
     "run.tokens": Figure(unit="", says="tokens of the run", of=_tokens),
     "run.steps": Figure(unit="", says="steps of the run, the last one partial", of=_whole_steps),
     "run.cost_usd": Figure(unit="USD", says="all that the run costs", of=_cost),

@@ -1,0 +1,105 @@
+"""What a scenario says of interruptions: checkpoints, failures, evaluation; with every default said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardmeter.core.quantity import show
+from shardmeter.core.record import changed
+from shardmeter.engine.course import BANDWIDTH_EACH, DETECT, START
+from shardmeter.families import parameters
+from shardmeter.physics import money
+from shardmeter.scenario.interruptions import CheckpointInput
+from shardmeter.scenario.layout import Parts
+from shardmeter.scenario.money import StorageInput
+from shardmeter.scenario.parts import part
+from shardmeter.scenario.schema import RunInput
+from shardmeter.scenario.stores import STATE
+from shardmeter.specs import Checkpoint, Evaluation, Failures, Island, Run
+from shardmeter.specs.course import AUTO
+
+CHECKPOINT, FAILURES, EVALUATION = ("run", "checkpoint"), ("run", "failures"), ("run", "evaluation")
+NONE = "none"
+"""The word for a run in which nothing fails."""
+FIELDS = ("checkpoint", "failures", "evaluation")
+
+
+def with_kept(asked: RunInput) -> RunInput:
+    """The run with the checkpoints that are kept among what it stores, where it does not say them itself."""
+    keep = None if asked.checkpoint is None else asked.checkpoint.keep
+    storage = asked.storage or StorageInput()
+    if keep is None or asked.checkpoint is None or storage.checkpoints is not None:
+        return asked
+    each = storage.bytes_per_parameter or asked.checkpoint.bytes_per_parameter
+    more = {"checkpoints": keep, "bytes_per_parameter": each}
+    return asked.model_copy(update={"storage": storage.model_copy(update=more)})
+
+
+def resolve_interruptions(parts: Parts, islands: Sequence[Island], run: Run) -> Run:
+    """The run with what interrupts it, after noting what is wrong with it."""
+    failures = _failures(parts)
+    causes = [one for one in (failures, *(island.preemption for island in islands)) if one is not None]
+    return changed(run, failures=failures, checkpoint=_checkpoint(parts, causes), evaluation=_evaluation(parts))
+
+
+def _failures(parts: Parts) -> Failures | None:
+    """How often something fails: a row of the catalog, or numbers."""
+    asked, found = parts.run.failures, parts.found
+    if asked is None or asked == NONE:
+        return None
+    made = part(Failures, asked, parts.rows, FAILURES, found)
+    if made is None:
+        return None
+    lacking = []
+    if made.detect is None:
+        lacking.append(f"found after {show(float(DETECT), 's')}")
+    if made.restart is None:
+        lacking.append(f"started in {show(float(START), 's')} and the time to read a checkpoint")
+    if lacking:
+        found.assumptions.append(f"run.failures: {', '.join(lacking)} (left out)")
+    return made
+
+
+def _checkpoint(parts: Parts, causes: Sequence[Failures]) -> Checkpoint | None:
+    """When checkpoints are written; where something fails and nothing is said of them, by default."""
+    asked, found = parts.run.checkpoint, parts.found
+    if asked is None and not causes:
+        return None
+    given = asked or CheckpointInput()
+    every, unit = given.every or (0.0, AUTO)
+    if unit == AUTO and not causes and not found.touched(FAILURES):
+        says = "how often follows from how often something fails, of which nothing is said"
+        found.refuse((*CHECKPOINT, "every"), f"{AUTO}: {says}", "failures: llama-3-405b, or every: 3 h")
+    if given.every is None and causes:
+        found.assumptions.append("run.checkpoint.every = auto (left out): Daly's interval")
+    if given.bandwidth is None:
+        found.assumptions.append(
+            f"run.checkpoint.bandwidth = {show(float(BANDWIDTH_EACH), 'B/s')} for each GPU (left out: what Llama 3's store sustains)"
+        )
+    if (
+        given.keep is not None
+        and parts.run.storage is not None
+        and parts.run.storage.checkpoints not in (None, given.keep)
+    ):
+        found.refuse((*CHECKPOINT, "keep"), "run.storage.checkpoints says how many too", "keep one of the two")
+    each = given.bytes_per_parameter
+    if each is None:
+        each = STATE
+        found.assumptions.append(f"run.checkpoint.bytes_per_parameter = {STATE:g} (left out)")
+    model = parts.assembled or parts.model
+    size = 0.0 if model is None else float(money.checkpoint_size(parameters(model), each, 1.0))
+    return Checkpoint(
+        every=float(every), unit=unit, size=size, bandwidth=given.bandwidth, blocking=given.blocking is not False
+    )
+
+
+def _evaluation(parts: Parts) -> Evaluation | None:
+    asked, found = parts.run.evaluation, parts.found
+    if asked is None:
+        return None
+    lacking = [name for name in ("every", "lasts") if getattr(asked, name) is None]
+    for name in lacking:
+        found.refuse((*EVALUATION, name), "is missing", "evaluation: {every: 1000 steps, lasts: 10 min}")
+    if asked.every is None or asked.lasts is None:
+        return None
+    return Evaluation(every=float(asked.every[0]), unit=asked.every[1], lasts=asked.lasts)

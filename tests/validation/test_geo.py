@@ -270,6 +270,23 @@ def test_whatever_cells_hold_every_row_is_accounted_for(report_of, seed):
     json.dumps(report, allow_nan=False)
 
 
+def test_a_table_in_its_authors_own_words_says_what_its_shipped_row_says(report_of):
+    """Links that a cell leaves to another file, remarks behind the notes, long labels of a system: the same prediction."""
+    one = dict(next(row for row in shipped.geo().rows if row.id == "DTFM-409").cells)
+    own = {
+        **one, "kind": "measured (tc emulation)", "n_layers": "24.0", "wan_gbps": "data/scenarios.csv", "rtt_ms": "data/scenarios.csv",
+        "quantity": "iteration time", "notes": f"{one['notes']}; mean of 1 seed(s), min 24.34, max 24.34",
+    }  # fmt: skip
+    (short,) = report_of(table_of(one))["rows_detail"]
+    (long,) = report_of(table_of(own))["rows_detail"]
+    assert long == short
+    assert long["predicted"] > 0.0
+
+
+def test_no_shipped_row_lacks_the_words_that_its_system_is_read_from(judged):
+    assert [one.id for one in judged if "no model of the system" in one.skip] == []
+
+
 def test_a_wrong_identity_is_told(report_of):
     run = {"id": "x", "source": "s", "kind": "measured", "method": "DiLoCo", "model": "m"}
     rows = (

@@ -19,7 +19,7 @@ from shardmeter.engine.links import bounded
 from shardmeter.engine.price import products_time
 from shardmeter.engine.round import Folded, Pace
 from shardmeter.engine.sharing import shared_by_part
-from shardmeter.families import matrices, sized
+from shardmeter.families import matrices
 from shardmeter.physics import memory_bound
 from shardmeter.physics.crossing import RING_CHUNK, hierarchical_time
 from shardmeter.specs import (
@@ -128,7 +128,7 @@ def replica(model: Model, plans: Sequence[Plan], one: Estimate, cells: int) -> R
         gradient_bytes=max(WIDTH[plan.reduce_dtype] for plan in plans),
         layers=float(model.layers),
         cells=float(cells),
-        matrices=matrices(sized(model, 1.0)),
+        matrices=matrices(model),
     )
 
 

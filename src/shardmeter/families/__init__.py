@@ -110,6 +110,7 @@ def unbuilt(model: str) -> str:
 def matrices(model: Model, of: tuple[str, ...] | None = None) -> tuple[tuple[Count, Count, Count], ...]:
     """(rows, columns, how many) of every kind of matrix, read off the products of one token; the embedding's among them. `of`: only
     those of the blocks with such names. Leaves out: vectors, learned positions and whatever else lies in no product."""
+    model = sized(model, 1.0)
     try:
         return _matrices(model, of)
     except TypeError:  # arrays among its numbers: it has no hash

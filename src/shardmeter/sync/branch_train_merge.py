@@ -17,8 +17,8 @@ Leaves out: training of the seed model, which all experts begin with; sorting of
 
 from __future__ import annotations
 
-from shardmeter.specs import Effect, Progress, Replica, Round, Sync
-from shardmeter.sync import _loss
+from shardmeter.specs import Effect, Replica, Round, Sync
+from shardmeter.sync import _alone, _loss
 
 FIELDS = ("split",)
 DEFAULTS: dict[str, object] = {}
@@ -35,12 +35,7 @@ def effect(replica: Replica, sync: Sync) -> Effect:
 
 def round_of(replica: Replica, sync: Sync) -> Round:
     """A step is a round, and every cell takes it alone."""
-    return Round(
-        steps=1.0,
-        pace="own",
-        progress=Progress(replicas=1.0, bits=0.0),
-        notes=(
-            "every island trains a model of its own: as many experts as islands, each of the parameters that are named",
-            "a token is trained on by one expert, that of its domain",
-        ),
+    return _alone.every_step(
+        "every island trains a model of its own: as many experts as islands, each of the parameters that are named",
+        "a token is trained on by one expert, that of its domain",
     )

@@ -21,8 +21,8 @@ Leaves out: the router and its cost; what every cell gets before training, its p
 
 from __future__ import annotations
 
-from shardmeter.specs import Effect, Inner, Probes, Progress, Replica, Round, Sync
-from shardmeter.sync import _probes
+from shardmeter.specs import Effect, Inner, Probes, Replica, Round, Sync
+from shardmeter.sync import _alone, _probes
 
 FIELDS = ("experts", "perturbations", "together", "split")
 DEFAULTS: dict[str, object] = {"perturbations": 64.0, "split": "equal"}
@@ -59,12 +59,7 @@ def effect(replica: Replica, sync: Sync) -> Effect:
 
 def round_of(replica: Replica, sync: Sync) -> Round:
     """A step is a round, and every cell takes it alone."""
-    return Round(
-        steps=1.0,
-        pace="own",
-        progress=Progress(replicas=1.0, bits=0.0),
-        notes=(
-            "every island trains an expert of its own, of the parameters that are named, on an equal part of the data",
-            "data and the frozen embedding are handed out before training: not counted",
-        ),
+    return _alone.every_step(
+        "every island trains an expert of its own, of the parameters that are named, on an equal part of the data",
+        "data and the frozen embedding are handed out before training: not counted",
     )

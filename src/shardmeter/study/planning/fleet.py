@@ -16,7 +16,7 @@ from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.engine.rules import Case
 from shardmeter.engine.rules_of_probes import members_says, members_slack
-from shardmeter.families import matrices, parameters, sized
+from shardmeter.families import matrices, parameters
 from shardmeter.scenario.sync import under
 from shardmeter.scenario.used import among
 from shardmeter.specs import Choices, Inner, Replica, Scenario, Sync
@@ -284,7 +284,7 @@ def _besides(scenario: Scenario, ways: Sequence[Way], cells: int) -> tuple[float
     able = [way for way in ways if not faults(way.sync, cells)] if cells > 1 else []
     told = Replica(
         parameters=parameters(scenario.model), gradient_bytes=4.0, layers=float(scenario.model.layers), cells=float(cells),
-        matrices=matrices(sized(scenario.model, 1.0)),
+        matrices=matrices(scenario.model),
     )  # fmt: skip
     return tuple(dict.fromkeys(one for way in able for one in way.beside(told))) or (0.0,)
 

@@ -16,7 +16,7 @@ from shardmeter.engine.evaluate import Priced, ends, priced
 from shardmeter.engine.links import bounded, links_of
 from shardmeter.engine.round import Pace
 from shardmeter.engine.update import update
-from shardmeter.families import matrices, sized
+from shardmeter.families import matrices
 from shardmeter.physics.wan import shared_rate
 from shardmeter.schedules import SETTLED
 from shardmeter.specs import Plan, Replica, Round, Scenario, Wan
@@ -201,7 +201,7 @@ class Lines:
         """What the method asks for of so many cells."""
         told = Replica(
             parameters=self.trained, gradient_bytes=WIDTH[self.plan.reduce_dtype], cells=float(cells),
-            layers=float(self.scenario.model.layers), matrices=matrices(sized(self.scenario.model, 1.0)),
+            layers=float(self.scenario.model.layers), matrices=matrices(self.scenario.model),
         )  # fmt: skip
         return round_of(told, self.scenario.plan.sync)
 

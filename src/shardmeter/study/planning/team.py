@@ -18,7 +18,7 @@ from shardmeter.engine.fleet import Part, Whole, alone, joined, outer_update
 from shardmeter.engine.links import bounded
 from shardmeter.engine.round import Pace
 from shardmeter.engine.sharing import IndivisibleBatch, parted, peak
-from shardmeter.families import matrices, sized
+from shardmeter.families import matrices
 from shardmeter.specs import Island, Replica, Round, Scenario, Wan
 from shardmeter.strategies.precision import WIDTH
 from shardmeter.study.planning.kinds import Inside, Table
@@ -200,7 +200,7 @@ class Bound:
             gradient_bytes=min(WIDTH[table.plan.reduce_dtype] for table in first),
             layers=float(team.scenario.model.layers),
             cells=float(len(cells)),
-            matrices=matrices(sized(team.scenario.model, 1.0)),
+            matrices=matrices(team.scenario.model),
         )
         self.asked = round_of(told, way.sync)
         ends = [table.batch.ends for inside in team.insides for table in inside.tables]

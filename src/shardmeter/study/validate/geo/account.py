@@ -58,7 +58,7 @@ def _sound(row: Row) -> Mapping[str, str]:
     """The cells of a row whose numbers a pipeline can be made of. Raises Damaged."""
     for column in ("n_layers", "global_batch_tokens", "gpus_per_island"):
         number(row, column)
-    if row.text("wan_gbps"):
+    if stated(row, "wan_gbps") is not None:  # a cell may also name the file that holds it
         link(row)
     trip = stated(row, "rtt_ms")
     if trip is not None and math.isinf(trip.low):

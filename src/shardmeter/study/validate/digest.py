@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any
 
 from shardmeter.core.record import changed
 from shardmeter.study.validate.mapping import Verdict
@@ -26,4 +28,21 @@ def _text(verdict: Verdict) -> str:
     reading = verdict.reading
     if reading is None:
         return f"{verdict.id} {'skipped' if verdict.skip else 'excluded'} {verdict.stack} {verdict.task}"
-    return f"{verdict.id} {verdict.regime} {verdict.measured!r} {changed(reading, assumptions=())!r}"
+    return f"{verdict.id} {verdict.regime} {verdict.measured!r} {said(changed(reading, assumptions=()))}"
+
+
+def said(value: Any) -> str:
+    """A record as text, without the fields that hold their default: one that is new to a record says nothing of older rows."""
+    if is_dataclass(value):
+        held = [(one, getattr(value, one.name)) for one in fields(value)]
+        kept = [
+            f"{one.name}={said(found)}"
+            for one, found in held
+            if one.default is MISSING or type(found) is not type(one.default) or found != one.default
+        ]
+        return f"{type(value).__name__}({', '.join(kept)})"
+    if isinstance(value, tuple):
+        return f"({', '.join(said(one) for one in value)})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key!r}: {said(found)}' for key, found in value.items())}}}"
+    return repr(value)

@@ -1,11 +1,12 @@
 """Writes the rows of runs across islands that ship with the package: numbers and canonical words, no prose.
 
     python scripts/condense_geo.py TABLES    from a directory with validation-dev.csv
-    python scripts/condense_geo.py           only the digests, from the rows that ship already
+    python scripts/condense_geo.py           only digests and residuals, from the rows that ship already
 
 Rows that were not read in their source stay out, and so does every cell that is marked as from memory. A condensed row must
 mean exactly what its original means: both are judged and compared, and the digest of every source's readings is stored, so
-that a test can tell when a rule changes what a shipped row means.
+that a test can tell when a rule changes what a shipped row means. What the predictions of shipped rows miss is stored too: the
+intervals of other rows are made of it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from shardmeter.study.validate.geo.account import Judged, compare
 from shardmeter.study.validate.geo.cells import COLUMNS, READERS, stated
 from shardmeter.study.validate.geo.digest import digests, meaning
 from shardmeter.study.validate.geo.identities import scope_of
+from shardmeter.study.validate.geo.score import residuals
 from shardmeter.study.validate.geo.vocabulary import kind_of_row, method_of, named, source_of
 from shardmeter.study.validate.layout import read_table
 from shardmeter.study.validate.predictions import predict
@@ -128,16 +130,20 @@ def full(one: Judged) -> str:
 
 
 def main() -> None:
-    """Condense, if a directory of tables is named, and write the digests."""
+    """Condense, if a directory of tables is named, and write digests and residuals."""
     if len(sys.argv) > 1:
         condense(Path(sys.argv[1]))
+    judged = compare(read_table(OUT / "rows.csv").rows, catalog_of(None), predict)
     rows = [
-        {"source": source, "rows": str(count), "digest": digest}
-        for source, (count, digest) in digests(
-            compare(read_table(OUT / "rows.csv").rows, catalog_of(None), predict)
-        ).items()
+        {"source": source, "rows": str(count), "digest": digest} for source, (count, digest) in digests(judged).items()
     ]
     write("digests.csv", rows, ("source", "rows", "digest"))
+    missed = [
+        {"quantity": quantity, "fold": fold, "log_ratio": f"{miss:.9f}"}
+        for quantity, pairs in residuals(judged).items()
+        for fold, miss in pairs
+    ]
+    write("residuals.csv", missed, ("quantity", "fold", "log_ratio"))
     size = sum(path.stat().st_size for folder in ("geo", "measured") for path in (DATA / folder).glob("*.csv"))
     print(f"{size:,} bytes in geo and measured")
     if size > LIMIT:

@@ -9,7 +9,7 @@ from shardmeter import data
 from shardmeter.study.validate.layout import Table, parse_table
 from shardmeter.study.validate.metrics import STEP_TIME
 
-GEO_FILE, GEO_SOURCES_FILE = "geo/rows.csv", "geo/sources.csv"
+GEO_FILE, GEO_SOURCES_FILE, RESIDUALS_FILE = "geo/rows.csv", "geo/sources.csv", "geo/residuals.csv"
 MEASURED_FILE, FAILED_FILE, SOURCES_FILE = "measured/runs.csv", "measured/failed.csv", "measured/sources.csv"
 LOSO_FILE, TRANSFER_FILE = "fit_loso.csv", "fit_transfer.csv"
 
@@ -30,6 +30,16 @@ def failed() -> Table:
 def geo() -> Table:
     """The shipped rows of runs across islands."""
     return parse_table(data.read_text(GEO_FILE), GEO_FILE)
+
+
+@cache
+def geo_residuals() -> dict[str, tuple[tuple[str, float], ...]]:
+    """What predictions of the shipped rows across islands miss, by quantity: (fold, log of measured over predicted)."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    with data.open_text(RESIDUALS_FILE) as file:
+        for line in csv.DictReader(file):
+            found.setdefault(line["quantity"], []).append((line["fold"], float(line["log_ratio"])))
+    return {quantity: tuple(pairs) for quantity, pairs in found.items()}
 
 
 @cache

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from shardmeter.core.record import changed
-from shardmeter.scenario.catalog import Catalog, catalog_of
+from shardmeter.scenario.catalog import Catalog
 from shardmeter.study.validate import score as measured
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.damage import damaged, warning
@@ -24,9 +23,8 @@ def report(
     """The blocks of the report that files of runs across islands have. `repeats`: rows that repeat others, and warnings."""
     compared = account.compare(table.rows, catalog, predictor)
     judged = once(compared, repeats[0])
-    asked = frozenset(one.quantity for one in judged if one.predicted is not None)
     is_shipped = predictor is predict and table.rows == shipped.geo().rows
-    found = score.scores(judged, score.residuals(compared) if is_shipped else known(asked))
+    found = score.scores(judged, score.residuals(compared) if is_shipped else shipped.geo_residuals())
     bad = damaged(table, [one.id for one in judged], cells.READERS)
     blocks = measured.metrics(found)
     grid = score.on_grid(found)
@@ -49,12 +47,6 @@ def once(judged: Sequence[Judged], copies: Mapping[int, str]) -> tuple[Judged, .
         changed(one, exclude=copies[place], skip="", due=None, predicted=None) if place in copies else one
         for place, one in enumerate(judged)
     )
-
-
-@cache
-def known(quantities: frozenset[str] | None = None) -> score.Residuals:
-    """Residuals of the rows that ship, of all or some quantities: what intervals are made of."""
-    return score.residuals(account.compare(shipped.geo().rows, catalog_of(None), predict, quantities))
 
 
 def disagreeing(judged: Sequence[Judged]) -> list[str]:

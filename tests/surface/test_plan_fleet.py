@@ -96,7 +96,8 @@ def test_islands_are_chosen_where_that_is_asked(capsys, file, tmp_path) -> None:
 
 
 def test_any_method_can_be_asked_for_and_every_step_is_what_is_not_said(capsys, file) -> None:
-    got = answer(capsys, file, "--set", "plan.sync.method=any", "--top", "20")
+    narrow = ("--set", "plan.tp=1", "--set", "plan.sync.sync_every=100")
+    got = answer(capsys, file, *narrow, "--set", "plan.sync.method=any", "--top", "20")
     assert len({one["method"] for one in got["plans"]}) > 4
     usual = answer(capsys, file, "--set", "plan.sync=null")
     assert {one["method"] for one in usual["plans"]} == {"every_step"}

@@ -38,6 +38,13 @@ def text(value: Value, unit: str = "", *, exact: bool = False) -> str:
     return f"{number(value)} {unit}".rstrip()
 
 
+def signed(value: Value, unit: str = "") -> str:
+    """A difference: the same with its sign, plus too."""
+    if not isinstance(value, int | float) or not value:
+        return text(value, unit)
+    return f"{'+' if value > 0 else '-'}{text(abs(value), unit)}"
+
+
 def number(value: float) -> str:
     """A bare number: whole ones and large ones with thousands apart, others with four significant digits."""
     if value == 0:

@@ -11,7 +11,7 @@ EPILOG = """Examples:
 
 \b
   shardmeter diff examples/llama-8b-64xh100.yaml --set-b plan.tp=4
-  shardmeter diff examples/islands-that-stop.yaml examples/islands-that-go-on.yaml
+  shardmeter diff examples/unreliable-every-step.yaml examples/unreliable-diloco.yaml
   shardmeter diff a.yaml b.yaml --set run.tokens=1T --format json
 
 Every difference is B - A. B left out is A with what --set-b says. Exit code 0 also where nothing differs, and where one of the

@@ -39,10 +39,11 @@ def text(value: Value, unit: str = "", *, exact: bool = False) -> str:
 
 
 def signed(value: Value, unit: str = "") -> str:
-    """A difference: the same with its sign, plus too."""
-    if not isinstance(value, int | float) or not value:
+    """A difference: the same with its sign, plus too; none of what is shown as nothing."""
+    if not isinstance(value, int | float):
         return text(value, unit)
-    return f"{'+' if value > 0 else '-'}{text(abs(value), unit)}"
+    size = text(abs(value), unit)
+    return size if size == text(0.0, unit) else f"{'+' if value > 0 else '-'}{size}"
 
 
 def number(value: float) -> str:

@@ -26,7 +26,7 @@ PAIRS: dict[str, tuple[str, str | None, list[str]]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=PAIRS.values(), ids=PAIRS)
+@pytest.fixture(scope="module", params=list(PAIRS.values()), ids=list(PAIRS))
 def both(request: pytest.FixtureRequest) -> tuple[Difference, Difference]:
     """A pair, and the same the other way round."""
     a, b, more = request.param

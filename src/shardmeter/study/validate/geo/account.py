@@ -86,7 +86,9 @@ LOSSES: Mapping[str, Callable[[Row, losses.Bases, Catalog], float]] = {
 """What predicts a loss from the other rows of its file and from other papers, by canonical quantity."""
 
 UNPREDICTED: Mapping[str, str] = {
-    **dict.fromkeys(("failures", "mtbf"), "how often machines fail is an input of a run (run.failures), not a prediction"),
+    **dict.fromkeys(
+        ("failures", "mtbf"), "how often machines fail is an input of a run (run.failures), not a prediction"
+    ),
     "mfu": "which FLOPs its MFU counts is not stated (its times are predicted)",
     **dict.fromkeys(("compute_utilization", "sync_share", "ring_bandwidth"), "the times of its rounds are not stated"),
     **dict.fromkeys(("compression_factor", "round_bytes"), "bits or parameters of a message are not stated"),

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -42,12 +43,23 @@ def test_the_page_says_which_term_rules_and_what_makes_it(capsys):
     assert main(["diff", ONE, TOO_LARGE]) == 0, "that one of the two does not fit is no reason to say no"
     page = capsys.readouterr().out
     assert "most of it is" in page
-    assert "of what was changed, the" in page
+    assert "by part of the scenario, most is" in page
     assert "What makes the difference" in page
     answer = shardmeter.diff(ONE, overrides_b=["plan.tp=4"])
     assert "tensor parallel" in str(answer)
     assert "plan.tp" in str(answer)
     assert "s a step" in repr(answer)
+
+
+def test_islands_that_change_alike_stand_in_one_line(capsys):
+    path = str(EXAMPLES / "unreliable-diloco.yaml")
+    change = ["--set-b", "fleet.islands.0.nodes=2"]
+    assert main(["diff", path, *change]) == 0
+    page = capsys.readouterr().out
+    assert re.search(r"fleet\.islands\.\(zone-1 … zone-4\)\.nodes +4 +2\n", page)
+    assert main(["diff", path, *change, "--format", "json"]) == 0
+    fields = [one["field"] for one in json.loads(capsys.readouterr().out)["said"]]
+    assert {f"fleet.islands.zone-{at}.nodes" for at in (1, 2, 3, 4)} <= set(fields)
 
 
 def test_options_apply_to_both_or_to_b_only(capsys):

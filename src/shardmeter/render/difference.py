@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from shardmeter.core.alike import kinds, span
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 
@@ -28,6 +30,7 @@ CLEAR = 0.2
 """Share of all that differs that the difference of a ledger is at least where terms are said to be parts of it: else they cancel."""
 FIGURES = {"step_time_s": ("step", "s"), "run.wall_clock_s": ("wall clock", "s"), "run.cost_usd": ("cost", "USD")}
 """Title and unit of what is shared out."""
+_OF_ISLAND = re.compile(r"(fleet\.islands\.|plans\.)([^.]+)(.*)")
 NOTHING = "none"
 """What stands for an input that is not there."""
 
@@ -49,7 +52,10 @@ def document(answer: Answer, titles: tuple[str, str] = ("", ""), *, short: bool 
     )
 
 
-def _said(rows: Sequence[Answer]) -> Table:
+def _said(said: Sequence[Answer]) -> Table:
+    """The inputs that differ; those of islands (and of their plans) that change alike in one line."""
+    alike = kinds(said, lambda one: (*_island_of(one["field"])[::2], one["unit"], str(one["a"]), str(one["b"])))
+    rows = [{**some[0], "field": _field(some)} for some in alike]
     more = len(rows) - MOST_SAID
     return Table(
         title="What differs",
@@ -72,14 +78,26 @@ def _said(rows: Sequence[Answer]) -> Table:
     )
 
 
+def _island_of(field: str) -> tuple[str, str, str]:
+    """What stands before the name of an island, the name, and what stands behind it; no name where it is of none."""
+    found = _OF_ISLAND.match(field)
+    return (found[1], found[2], found[3]) if found else (field, "", "")
+
+
+def _field(some: Sequence[Answer]) -> str:
+    before, _, behind = _island_of(some[0]["field"])
+    names = [_island_of(one["field"])[1] for one in some]
+    return str(some[0]["field"]) if len(some) == 1 else f"{before}({span(names)}){behind}"
+
+
 def value_text(value: Any, unit: str) -> str:
-    """An input; of a matrix its least and its largest number."""
+    """An input; of words each once, of a matrix its least and its largest number."""
     if value is None:
         return NOTHING
     if not isinstance(value, list):
         return cells.text(value, unit)
     if not value or any(isinstance(one, str) for one in value):
-        return ", ".join(map(str, value)) or NOTHING
+        return ", ".join(dict.fromkeys(map(str, value))) or NOTHING
     numbers = np.asarray(value, dtype=float)
     finite = numbers[np.isfinite(numbers)]
     ends = dict.fromkeys(cells.text(float(one), unit) for one in ((finite.min(), finite.max()) if finite.size else ()))

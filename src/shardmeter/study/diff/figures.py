@@ -147,7 +147,7 @@ def sentence(a: Answer, b: Answer, rules: Answer | None, attribution: Attributio
     one, other = (of(a, figure), of(b, figure)) if figure else (None, None)
     moved = f"{rules['term']} {_signed(rules['difference'], ledger.unit)}"
     cause = attribution.most(figure)
-    by = f"; of what was changed, the {cause[0]} makes most: {_signed(cause[1], ledger.unit)}" if cause else ""
+    by = f"; by part of the scenario, most is {cause[0]} {_signed(cause[1], ledger.unit)}" if cause else ""
     if one is None or other is None:
         return f"The {ledger.noun} of the island that sets the pace differs by {_signed(rules['of'], ledger.unit)}, most of it {moved}{by}."
     if _same(one, other):

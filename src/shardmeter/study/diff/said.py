@@ -10,7 +10,9 @@ import numpy as np
 
 from shardmeter.core.formula import unit_of
 from shardmeter.core.record import field_names, record
+from shardmeter.specs.fleet import Island
 from shardmeter.specs.scenario import Scenario
+from shardmeter.specs.wan import Wan
 
 GROUPS = ("model", "stack", "fleet", "plan", "run", "prices")
 """Parts of a scenario that can be taken from one or the other."""
@@ -83,12 +85,19 @@ def _of_records(a: Any, b: Any, path: str) -> Iterator[Change]:
     """Two records, one of which may not be there: their names where these differ, else the fields that differ."""
     cls: Any = type(b if a is None else a)
     if "name" in field_names(cls) and (a is None or b is None or a.name != b.name):
-        yield Change(field=path, a=None if a is None else a.name, b=None if b is None else b.name)
+        yield Change(field=path, a=_name(a), b=_name(b))
         return
     units = _units(cls)
     for name in field_names(cls):
-        if name not in UNSAID:
+        if name not in UNSAID and (cls, name) != (Wan, "islands"):  # the fleet says them
             yield from _of(getattr(a, name, None), getattr(b, name, None), f"{path}.{name}", units[name])
+
+
+def _name(one: Any) -> str | None:
+    """What a record is called; of an island that only one of the two has what it consists of."""
+    if isinstance(one, Island):
+        return f"{float(one.gpus):,.0f} × {one.accelerator.name}"
+    return None if one is None else str(one.name)
 
 
 def _of_several(a: tuple[Any, ...], b: tuple[Any, ...], path: str) -> Iterator[Change]:

@@ -48,7 +48,7 @@ class Attribution:
         if shares is None or len(shares) < 2:
             return None
         at = shares.index(max(shares) if math.fsum(shares) >= 0.0 else min(shares))
-        return " and ".join(self.groups[at]), shares[at]
+        return " + ".join(self.groups[at]), shares[at]
 
     def to_dict(self) -> dict[str, Any]:
         """`attribution` of the answer."""

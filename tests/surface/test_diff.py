@@ -138,6 +138,7 @@ def test_a_record_takes_no_overrides():
     [
         (None, "s", "none"), (3.0, "s", "3.00 s"), ([], "", "none"), (["pp", "north"], "", "pp, north"),
         ([[0.0, 2e9], [4e9, 0.0]], "B/s", "0 B/s to 4 GB/s"), ([float("inf")], "", "none"), ([2.0, 2.0], "", "2"),
+        ([["pp", [["north", "south"]]]], "", "pp, north, south"), ([[1.0, None], [2.0]], "s", "1.00 s to 2.00 s"),
     ],
 )  # fmt: skip
 def test_inputs_as_text(value, unit, text):

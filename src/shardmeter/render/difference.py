@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from shardmeter.core.alike import kinds, span
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
@@ -54,7 +52,10 @@ def document(answer: Answer, titles: tuple[str, str] = ("", ""), *, short: bool 
 
 def _said(said: Sequence[Answer]) -> Table:
     """The inputs that differ; those of islands (and of their plans) that change alike in one line."""
-    alike = kinds(said, lambda one: (*_island_of(one["field"])[::2], one["unit"], str(one["a"]), str(one["b"])))
+    alike = kinds(
+        [one for one in said if _is_shown(one)],
+        lambda one: (*_island_of(one["field"])[::2], one["unit"], str(one["a"]), str(one["b"])),
+    )
     rows = [{**some[0], "field": _field(some)} for some in alike]
     more = len(rows) - MOST_SAID
     return Table(
@@ -96,12 +97,27 @@ def value_text(value: Any, unit: str) -> str:
         return NOTHING
     if not isinstance(value, list):
         return cells.text(value, unit)
-    if not value or any(isinstance(one, str) for one in value):
-        return ", ".join(dict.fromkeys(map(str, value))) or NOTHING
-    numbers = np.asarray(value, dtype=float)
-    finite = numbers[np.isfinite(numbers)]
-    ends = dict.fromkeys(cells.text(float(one), unit) for one in ((finite.min(), finite.max()) if finite.size else ()))
+    leaves = list(_leaves(value))
+    if any(isinstance(one, str) for one in leaves):
+        return ", ".join(dict.fromkeys(map(str, leaves)))
+    numbers = [float(one) for one in leaves if one is not None and math.isfinite(one)]
+    ends = dict.fromkeys(cells.text(one, unit) for one in (min(numbers), max(numbers))) if numbers else ()
     return " to ".join(ends) or NOTHING
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What lists inside lists hold, in order."""
+    if not isinstance(value, list):
+        yield value
+        return
+    for one in value:
+        yield from _leaves(one)
+
+
+def _is_shown(one: Answer) -> bool:
+    """Whether an input looks different: a matrix of more islands with the same least and largest number does not."""
+    both = isinstance(one["a"], list) and isinstance(one["b"], list)
+    return not both or value_text(one["a"], one["unit"]) != value_text(one["b"], one["unit"])
 
 
 def _figures(rows: Sequence[Answer]) -> Table:

@@ -1,4 +1,4 @@
-"""Writes what each example prints beside it (`examples/NAME.out`), and the first of them into README.md."""
+"""Writes what each example prints beside it (`examples/NAME.out`), the first of them into README.md and a comparison into docs/diff.md."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ BLOCK = re.compile(r"(<!-- example: written by `make docs` -->\n).*?(<!-- end of
 
 SERVED = {"three-clouds-70b": ("--compare", "--crossover")}
 """Examples that are served too, with the options for it: `examples/NAME.infer.out`."""
+COMPARED = {
+    "unreliable-every-step": ("examples/unreliable-diloco.yaml",),
+    "spot-fleet": ("--set-b", "fleet.islands.iowa.spot=false", "--set-b", "fleet.islands.iowa.preemption=null"),
+}
+"""Examples that are compared, each with what: `examples/NAME.diff.out`."""
+COMPARISON = ROOT / "docs" / "diff.md"
+EXPLAINED = "unreliable-every-step"
+"""The comparison of that page."""
 
 
 def printed(path: Path, name: str = "predict", options: tuple[str, ...] = ()) -> str:
@@ -37,11 +45,26 @@ def main() -> int:
         if path.stem in SERVED:
             served = printed(path, "infer", SERVED[path.stem])
             path.with_suffix(".infer.out").write_text(served, encoding="utf-8")
+        if path.stem in COMPARED:
+            compared = printed(path, "diff", COMPARED[path.stem])
+            path.with_suffix(".diff.out").write_text(compared, encoding="utf-8")
+            if path.stem == EXPLAINED:
+                put(COMPARISON, command("diff", path, COMPARED[path.stem]), compared)
         if path.stem == SHOWN:
-            shown = f"```console\n$ shardmeter predict examples/{path.name}\n{text}```"
-            page = README.read_text(encoding="utf-8")
-            README.write_text(BLOCK.sub(lambda found: f"{found[1]}\n{shown}\n\n{found[2]}", page), encoding="utf-8")  # noqa: B023
+            put(README, command("predict", path), text)
     return 0
+
+
+def command(name: str, path: Path, options: tuple[str, ...] = ()) -> str:
+    """A command as it stands on a page."""
+    return " ".join(("shardmeter", name, f"examples/{path.name}", *options))
+
+
+def put(page: Path, line: str, text: str) -> None:
+    """Write a command and what it prints into the place for it on a page."""
+    shown = f"```console\n$ {line}\n{text}```"
+    made = BLOCK.sub(lambda found: f"{found[1]}\n{shown}\n\n{found[2]}", page.read_text(encoding="utf-8"))
+    page.write_text(made, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def test_names_are_given_once():
         ("bandwidth to reach 90 % compute utilization", "Gbps", "wan_bandwidth"), ("required bandwidth", "Gbit/s", "wan_bandwidth"),
         ("Compute Utilisation, Asia", "%", "compute_utilization"), ("MFU (global)", "%", "mfu"),
         ("outer all-reduce time, mean", "s", "sync_time"), ("hours at 10 Gbit/s", "h", "wall_time"), ("total wall-clock time", "days", "wall_time"),
-        ("GB moved", "GB", "traffic"), ("final training loss", "nats/token", "loss"), ("reference", "nats/byte", "loss"), ("MTBF", "h", "failures"),
+        ("GB moved", "GB", "traffic"), ("final training loss", "nats/token", "loss"), ("reference", "nats/byte", "loss"), ("MTBF", "h", "mtbf"), ("restarts in 16 days", "count", "failures"),
     ],
 )  # fmt: skip
 def test_spelling_does_not_count(text, unit, name):

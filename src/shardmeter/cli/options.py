@@ -85,10 +85,10 @@ def resolve(asked: dict[str, Any], begins: Collection[str] = (), *, planning: bo
     from shardmeter.scenario import load
 
     scenario = load(_source(asked), **_given(asked), begins=begins, planning=planning)
-    return scenario if planning or scenario.choices is None else _planned(scenario)
+    return scenario if planning or scenario.choices is None else planned(scenario)
 
 
-def _planned(scenario: Scenario) -> Scenario:
+def planned(scenario: Scenario) -> Scenario:
     """The best plan of what a scenario leaves open."""
     from shardmeter.cli.progress import counter
     from shardmeter.study.planning.automatic import settled

@@ -33,7 +33,7 @@ class Formula:
     def units(self) -> dict[str, str]:
         """Unit symbol of every parameter, and of the result under `return`."""
         hints = get_type_hints(self.body, include_extras=True)
-        return {name: _unit_of(hint) for name, hint in hints.items()}
+        return {name: unit_of(hint) for name, hint in hints.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,8 @@ def tracing() -> bool:
     return _open_trace is not None
 
 
-def _unit_of(hint: Any) -> str:
+def unit_of(hint: Any) -> str:
+    """The unit symbol of an annotation; empty for what has none."""
     if get_origin(hint) is Annotated:
         for extra in get_args(hint)[1:]:
             if isinstance(extra, Unit):

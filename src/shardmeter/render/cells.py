@@ -38,6 +38,14 @@ def text(value: Value, unit: str = "", *, exact: bool = False) -> str:
     return f"{number(value)} {unit}".rstrip()
 
 
+def signed(value: Value, unit: str = "") -> str:
+    """A difference: the same with its sign, plus too; none of what is shown as nothing."""
+    if not isinstance(value, int | float):
+        return text(value, unit)
+    size = text(abs(value), unit)
+    return size if size == text(0.0, unit) else f"{'+' if value > 0 else '-'}{size}"
+
+
 def number(value: float) -> str:
     """A bare number: whole ones and large ones with thousands apart, others with four significant digits."""
     if value == 0:

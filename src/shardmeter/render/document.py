@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from shardmeter.core.record import record
 
-_NUMBER = re.compile(r"(?:[-$]?\d\S*(?: \S+)?)?$")
+_NUMBER = re.compile(r"(?:[-+]?\$?\d\S*(?: \S+)?)?$")
 """A number, and one word for its unit; or nothing."""
 Value: TypeAlias = float | int | str | bool | None
 Row: TypeAlias = Mapping[str, Value]

@@ -209,10 +209,12 @@ class Catalog:
         table = self._table(kind)
         found = table.index.get(name.strip().lower())
         if found is None:
-            close = {table.index[text]: None for text in nearest(name, table.index, 9)}
+            close = dict.fromkeys(table.index[text] for text in nearest(name, table.index, 9))
             refused = families.unbuilt(name) if kind == "models" else ""
             because = f"by its name: {refused}" if refused else ""
-            raise UnknownName(singular(kind), name, close, because)
+            raise UnknownName(
+                singular(kind), name, list(close)[:3], because
+            )  # an alias may be nearer than its row's name
         return found
 
     def _find(self, kind: str, name: str) -> Any:

@@ -25,14 +25,18 @@ FIELDS = ("checkpoint", "failures", "evaluation")
 
 
 def with_kept(asked: RunInput) -> RunInput:
-    """The run with the checkpoints that are kept among what it stores, where it does not say them itself."""
-    keep = None if asked.checkpoint is None else asked.checkpoint.keep
-    storage = asked.storage or StorageInput()
-    if keep is None or asked.checkpoint is None or storage.checkpoints is not None:
+    """The run with a store that holds the checkpoints which are written: as many as are kept and as large, where it does not say that
+    itself. `_checkpoint` takes the size from the store in turn."""
+    written, stored = asked.checkpoint, asked.storage
+    if written is None or (written.keep is None and stored is None):
         return asked
-    each = storage.bytes_per_parameter or asked.checkpoint.bytes_per_parameter
-    more = {"checkpoints": keep, "bytes_per_parameter": each}
-    return asked.model_copy(update={"storage": storage.model_copy(update=more)})
+    stored = stored or StorageInput()
+    update: dict[str, float] = {}
+    if stored.checkpoints is None and written.keep is not None:
+        update["checkpoints"] = written.keep
+    if stored.bytes_per_parameter is None:
+        update["bytes_per_parameter"] = STATE if written.bytes_per_parameter is None else written.bytes_per_parameter
+    return asked.model_copy(update={"storage": stored.model_copy(update=update)})
 
 
 def resolve_interruptions(parts: Parts, islands: Sequence[Island], run: Run) -> Run:
@@ -76,21 +80,29 @@ def _checkpoint(parts: Parts, causes: Sequence[Failures]) -> Checkpoint | None:
         found.assumptions.append(
             f"run.checkpoint.bandwidth = {show(float(BANDWIDTH_EACH), 'B/s')} for each GPU (left out: what Llama 3's store sustains)"
         )
-    if (
-        given.keep is not None
-        and parts.run.storage is not None
-        and parts.run.storage.checkpoints not in (None, given.keep)
-    ):
-        found.refuse((*CHECKPOINT, "keep"), "run.storage.checkpoints says how many too", "keep one of the two")
+    _check_said_once(parts, given)
     each = given.bytes_per_parameter
     if each is None:
-        each = STATE
-        found.assumptions.append(f"run.checkpoint.bytes_per_parameter = {STATE:g} (left out)")
+        each = None if parts.run.storage is None else parts.run.storage.bytes_per_parameter
+        each, basis = (STATE, "left out") if each in (None, STATE) else (each, "run.storage")
+        found.assumptions.append(f"run.checkpoint.bytes_per_parameter = {each:g} ({basis})")
     model = parts.assembled or parts.model
     size = 0.0 if model is None else float(money.checkpoint_size(parameters(model), each, 1.0))
     return Checkpoint(
         every=float(every), unit=unit, size=size, bandwidth=given.bandwidth, blocking=given.blocking is not False
     )
+
+
+def _check_said_once(parts: Parts, given: CheckpointInput) -> None:
+    """Refuse a store and checkpoints that contradict each other."""
+    stored = parts.run.storage
+    for name, other in (("keep", "checkpoints"), ("bytes_per_parameter", "bytes_per_parameter")):
+        mine, its = getattr(given, name), None if stored is None else getattr(stored, other)
+        if mine is not None and its is not None and mine != its:
+            says = f"{mine:g}, but run.storage.{other} = {its:g}"
+            parts.found.refuse(
+                (*CHECKPOINT, name), says, "keep one of the two", "a state has one size, and one number is kept"
+            )
 
 
 def _evaluation(parts: Parts) -> Evaluation | None:

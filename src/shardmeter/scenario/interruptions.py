@@ -62,7 +62,7 @@ class CheckpointInput(Input):
         "Of the store, or of the line to one far away, as in 100 GB/s; left out, 122 MB/s for each GPU (Llama 3's store)."
     )
     bytes_per_parameter: BytesEach | None = said(
-        "Of a full state; left out: 14 (weights, master weights, two moments)."
+        "Of a full state; left out: run.storage's, else 14 (weights, master weights, two moments)."
     )
     blocking: bool | None = said(
         "Whether training waits while it is written; false: behind the next steps. True if left out."

@@ -90,7 +90,7 @@ class StorageInput(Input):
 
     checkpoints: Kept | None = said("Full states that are kept at a time.")
     bytes_per_parameter: BytesEach | None = said(
-        "Of a full state; left out: 14 (weights, master weights, two moments)."
+        "Of a full state; left out: run.checkpoint's, else 14 (weights, master weights, two moments)."
     )
     price: StoragePrice | None = said("As in $0.023/GB/month; left out, that of the region's provider.")
     region: Name | None = said("Where it lies; left out, the first island's.")

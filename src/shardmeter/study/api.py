@@ -14,6 +14,7 @@ from shardmeter.specs import Choices, Scenario
 if TYPE_CHECKING:
     from shardmeter.scenario.catalog import Catalog
     from shardmeter.scenario.ranges import Over
+    from shardmeter.study.diff import Difference
     from shardmeter.study.explain import Explanation
     from shardmeter.study.infer import Inference
     from shardmeter.study.planning.fleet_plans import FleetPlans
@@ -135,6 +136,24 @@ def _asked(objective: object, top: object, processes: object) -> tuple[str, ...]
 
 
 NUMBERED = {"top": "plans to list", "processes": "processes"}
+
+
+def diff(
+    a: Scenario | Mapping[str, Any] | str | Path,
+    b: Scenario | Mapping[str, Any] | str | Path | None = None,
+    *,
+    overrides: Overrides = (),
+    overrides_b: Overrides = (),
+    catalog: Rows = None,
+) -> Difference:
+    """What two scenarios say differently and what that does to every figure, term by term; `b` left out: `a` with `overrides_b`.
+
+    `shardmeter.diff("run.yaml", overrides_b=["plan.tp=4"]).to_dict()["says"]`; `overrides` are of both. Raises BadScenario with
+    everything that is wrong with either, UnknownName."""
+    from shardmeter.study.diff import difference, sides
+    from shardmeter.study.planning.automatic import settled
+
+    return difference(*sides(a, a if b is None else b, overrides, overrides_b, catalog=catalog, settle=settled))
 
 
 def solve(

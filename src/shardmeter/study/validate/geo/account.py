@@ -76,6 +76,7 @@ PREDICTORS: Mapping[str, Predictor] = {
     "traffic": Predictor(predict=bandwidth.traffic),
     "sync_time": Predictor(predict=runs.sync_time),
     "network_rate": Predictor(predict=runs.network_rate),
+    "checkpoint_time": Predictor(predict=runs.checkpoint_time),
 }
 """By canonical quantity; what is not here follows from others, or has its predictor in `_predicted`."""
 
@@ -85,6 +86,9 @@ LOSSES: Mapping[str, Callable[[Row, losses.Bases, Catalog], float]] = {
 """What predicts a loss from the other rows of its file and from other papers, by canonical quantity."""
 
 UNPREDICTED: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("failures", "mtbf"), "how often machines fail is an input of a run (run.failures), not a prediction"
+    ),
     "mfu": "which FLOPs its MFU counts is not stated (its times are predicted)",
     **dict.fromkeys(("compute_utilization", "sync_share", "ring_bandwidth"), "the times of its rounds are not stated"),
     **dict.fromkeys(("compression_factor", "round_bytes"), "bits or parameters of a message are not stated"),

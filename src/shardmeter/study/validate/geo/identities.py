@@ -6,16 +6,18 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from shardmeter.physics import failures
 from shardmeter.study.validate.geo.cells import first, number, value_of
-from shardmeter.study.validate.geo.vocabulary import plain, quantity_of, si
+from shardmeter.study.validate.geo.vocabulary import method_of, plain, quantity_of, si
 from shardmeter.study.validate.rows import NotModelled, Row, Unclear
 
 Measured = Mapping[tuple[str, str], float]
 """What was measured of one run, in SI, by canonical quantity and scope."""
 Runs = Mapping[tuple[str, str], Measured]
-"""By method and model, as plain text."""
+"""By method and model as plain text; where a row names neither, by its source."""
 FP32_BITS = 32.0
-SOURCES = ("inner_phase_time", "sync_time", "mfu")
+DAY = 86400.0
+SOURCES = ("inner_phase_time", "sync_time", "mfu", "failures")
 """Quantities from which others follow."""
 ALONE = "one site alone"
 """The scope of what was measured without any exchange."""
@@ -25,7 +27,8 @@ _ALONE = re.compile(r"no comm|single site|one site|baseline")
 
 def run_of(row: Row) -> tuple[str, str]:
     """What rows of one run have in common."""
-    return plain(row.text("method")), plain(row.text("model"))
+    method, model = plain(row.text("method")), plain(row.text("model"))
+    return ("", plain(row.text("source"))) if not model and method_of(method) == "unstated" else (method, model)
 
 
 def runs(rows: Sequence[Row]) -> Runs:
@@ -45,10 +48,19 @@ def _measurement(row: Row) -> tuple[tuple[str, str], float] | None:
         if quantity.name not in SOURCES:
             return None
         value = value_of(row)
+        if quantity.name == "failures":
+            rate = _rate(row, value.low) if value.exact else None
+            return None if rate is None else ((quantity.name, ""), rate)
         scope = ALONE if _is_alone(row) else scope_of(row)
         return ((quantity.name, scope), si(value.low, row.text("unit"), quantity.dimension)) if value.exact else None
     except (NotModelled, Unclear):
         return None
+
+
+def _rate(row: Row, count: float) -> float | None:
+    """Failures of one accelerator a second, of a count for so many days of nodes of so many (`per 1000 node-days (8 GPU nodes)`)."""
+    days, gpus = (first(plain(row.text("quantity")), one) for one in (r"per ([0-9]+) node days", r"([0-9]+) gpu nodes"))
+    return None if days is None or gpus is None else count / (days * DAY * gpus)
 
 
 def _is_alone(row: Row) -> bool:
@@ -117,10 +129,18 @@ def round_bytes(row: Row) -> float | None:
     return billions * 1e9 * bits / 8.0 if bits and billions else None
 
 
+def _mtbf(row: Row, run: Measured) -> float | None:
+    """What a source projects to more accelerators from its own rate."""
+    text, rate = plain(row.text("quantity")), run.get(("failures", ""))
+    gpus = first(text, r"projected (?:at|to|for) ([0-9]+) gpus")
+    return None if gpus is None or not rate else 1.0 / float(failures.failure_rate(gpus, 1.0 / rate))
+
+
 _OF_QUANTITY: Mapping[str, Callable[[Row, Measured], float | None]] = {
     "compute_utilization": _compute_utilization,
     "sync_share": _sync_share,
     "mfu": _mfu,
+    "mtbf": _mtbf,
     "ring_bandwidth": _ring_bandwidth,
     "compression_factor": _compression,
     "round_bytes": lambda row, _: round_bytes(row),

@@ -1,4 +1,5 @@
-"""Rows of real runs and links that a formula predicts from what was known before: outer synchronisation, rounds, long links."""
+"""Rows of real runs and links that a formula predicts from what was known before: outer synchronisation, rounds, long links,
+checkpoints."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.core.errors import ShardMeterError
+from shardmeter.engine.course import BANDWIDTH_EACH
+from shardmeter.physics import failures
 from shardmeter.scenario import load
 from shardmeter.scenario.catalog import Catalog
 from shardmeter.specs.scenario import Scenario
@@ -16,6 +19,7 @@ from shardmeter.study.validate.geo.vocabulary import GBIT, plain
 from shardmeter.study.validate.predictions import Predict
 from shardmeter.study.validate.rows import NotModelled, Row
 
+TERABYTE = 1e12
 RECOMPUTE = ("none", "selective", "full")
 """Tried in this order where a row does not say: the first that fits."""
 
@@ -45,6 +49,17 @@ def network_rate(row: Row) -> float:
     if rate is None:
         raise NotModelled("the rate of the link is not stated")
     return rate * GBIT * min(1.0, first(text, r"([0-9.]+) ?BDP") or 1.0)
+
+
+def checkpoint_time(row: Row) -> float:
+    """A checkpoint of so many bytes, at the rate for each accelerator that is taken where nothing is said. Raises NotModelled.
+
+    Leaves out: what `write_time` does; that the store was another."""
+    text = row.text("quantity")
+    size, writers = first(text, r"([0-9.]+) ?TB\b"), first(text, r"([0-9]+) (?:processes|gpus|accelerators|ranks)\b")
+    if size is None or writers is None:
+        raise NotModelled("the bytes of the checkpoint, or how many accelerators write it, are not stated")
+    return float(failures.write_time(size * TERABYTE, writers * BANDWIDTH_EACH))
 
 
 def inner_phase_time(row: Row, catalog: Catalog, predictor: Predict) -> float:

@@ -15,7 +15,7 @@ from shardmeter.core.record import record
 from shardmeter.study.validate.rows import NotModelled, Unclear
 
 CONVERGENCE = "what a loss is worth on a benchmark is not modelled"
-FAILURES = "failures and what they cost a run are not modelled yet"
+INTERRUPTED = "how often something fails in it, and what a failure takes, is not stated"
 COMPARED = "a comparison with a baseline whose settings the row does not state"
 PARTICIPATION = "who takes part in a run is given, not predicted"
 ZERO_ORDER = (
@@ -61,9 +61,10 @@ QUANTITIES: tuple[Quantity, ...] = (
     _q("loss", r"\bloss\b|\bce\b|cross entropy|\bbpb\b", "loss", "loss of a trained model, or a difference of losses"),
     _q("quality", r"accuracy|\bfid\b", "pure", "score of a trained model on a benchmark", CONVERGENCE),
     _q("equivalence", r"^beats |^equals |matches convergence", "pure", "what reaches the quality of something else", CONVERGENCE),
-    _q("failures", r"interruption|\bfailures per\b|\bmt[tb]f\b|restarts|uninterrupted", "pure", "how often something fails", FAILURES),
-    _q("goodput", r"goodput (under|with|at)|effective training time|availability", "fraction", "share of the time that trains", FAILURES),
-    _q("checkpoint_time", r"checkpoint (write|save|load)", "time", "writing or reading a checkpoint", FAILURES),
+    _q("mtbf", r"\bmt[tb]f\b|uninterrupted", "time", "time from one failure of a machine, or of a job on it, to the next"),
+    _q("failures", r"interruption|\bfailures per\b|restarts", "pure", "how often something fails"),
+    _q("goodput", r"goodput (under|with|at)|effective training time|availability", "fraction", "share of the time that trains", INTERRUPTED),
+    _q("checkpoint_time", r"checkpoint (write|save|load)", "time", "writing or reading a checkpoint"),
     _q("traffic_ratio", r"(data|bytes|traffic) communicated.* (vs|versus)", "pure", "traffic against another method", COMPARED),
     _q("speedup", r"speed ?up|training speed|faster|time reduction|scaling efficiency|time (vs|versus)", "pure",
        "time against another method or a single site", COMPARED),

@@ -1,0 +1,190 @@
+"""Two answers beside each other: their figures, the terms that these sum from, and the term that rules the difference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shardmeter.core.quantity import show
+from shardmeter.core.record import record
+from shardmeter.study.diff.shares import Attribution
+
+Answer = Mapping[str, Any]
+FIGURES = (
+    ("step_time_s", "step", "s"), ("tokens_per_s", "throughput", "tokens/s"), ("tokens_per_s_per_gpu", "per GPU", "tokens/s"),
+    ("mfu", "MFU", "%"), ("gpus", "GPUs", ""), ("memory.peak_gib", "memory peak", "GiB"), ("fits", "fits", ""),
+    ("fits_probability", "chance to fit", "%"), ("run.wall_clock_s", "wall clock", "s"), ("run.tokens", "tokens", "tokens"),
+    ("run.steps", "steps", ""), ("run.gpu_hours", "GPU time", "GPU-hours"), ("run.goodput", "goodput", "%"),
+    ("run.cost_usd", "cost", "USD"), ("run.energy_kwh", "energy", "kWh"), ("run.carbon_kg", "carbon", "kg"),
+    ("run.loss", "loss", ""),
+)  # fmt: skip
+"""(key of the `predict` JSON, label, unit) of what is put beside each other."""
+INTERVALS = {"memory.peak_gib": "memory_peak_gib"}
+"""The key of an interval where it is not the last part of its figure's."""
+SAME = 1e-12
+"""Share of the larger of two numbers below which they are the same: rounding."""
+
+
+@record
+class Ledger:
+    """Terms that sum to a figure."""
+
+    name: str
+    figure: str
+    """What they sum to, as in `FIGURES`."""
+    terms: str
+    """Where they stand in the answer."""
+    key: str
+    """What of a term is summed."""
+    unit: str
+    noun: str
+
+
+LEDGERS = (
+    Ledger(name="step", figure="step_time_s", terms="ledger", key="seconds", unit="s", noun="step"),
+    Ledger(name="hours", figure="run.wall_clock_s", terms="run.hours", key="seconds", unit="s", noun="wall clock"),
+    Ledger(name="dollars", figure="run.cost_usd", terms="run.cost_terms", key="usd", unit="USD", noun="cost"),
+    Ledger(name="electricity", figure="run.energy_kwh", terms="run.energy", key="kwh", unit="kWh", noun="energy"),
+    Ledger(name="memory", figure="memory.peak_gib", terms="memory.terms", key="gib", unit="GiB", noun="memory peak"),
+)
+"""In the order in which a sentence looks for a difference to tell."""
+ALONE = "productive"
+"""The only term of a run that nothing interrupts."""
+
+
+def of(answer: Answer, path: str) -> Any:
+    """What stands at `run.cost_usd` of an answer; None where a part of the way is not there."""
+    found: Any = answer
+    for step in path.split("."):
+        found = None if found is None else found.get(step)
+    return found
+
+
+def figures(a: Answer, b: Answer) -> list[dict[str, Any]]:
+    """`figures` of the answer: those that one of the two has."""
+    found = []
+    for key, label, unit in FIGURES:
+        one, other = of(a, key), of(b, key)
+        if one is None and other is None:
+            continue
+        bounds = [(side.get("intervals") or {}).get(INTERVALS.get(key, key.rpartition(".")[2])) for side in (a, b)]
+        counted = None not in (one, other) and not isinstance(one, bool)
+        found.append({
+            "figure": key, "label": label, "unit": unit, "a": one, "b": other, "difference": other - one if counted else None,
+            "ratio": other / one if counted and one else None, "interval_a": bounds[0], "interval_b": bounds[1],
+        })  # fmt: skip
+    return found
+
+
+def ledgers(a: Answer, b: Answer) -> dict[str, Any]:
+    """`ledgers` of the answer: every term of the figures that both have, 0 where one of the two does not have it; the differences sum
+    to that of the figure."""
+    found = {}
+    for ledger in LEDGERS:
+        one, other = _terms(a, ledger), _terms(b, ledger)
+        if one is None or other is None:
+            continue
+        terms = [_entry(name, one.get(name, 0.0), other.get(name, 0.0)) for name in dict.fromkeys([*one, *other])]
+        total = _entry("together", *(_total(side, ledger, own) for side, own in ((a, one), (b, other))))
+        found[ledger.name] = {"figure": ledger.figure, "unit": ledger.unit, "terms": terms, "total": total}
+    return found
+
+
+def _entry(term: str, a: float, b: float) -> dict[str, Any]:
+    return {"term": term, "a": a, "b": b, "difference": b - a}
+
+
+def _terms(answer: Answer, ledger: Ledger) -> dict[str, float] | None:
+    """Terms by name, those of one name together; None where what they sum to is not known or not asked."""
+    whole, rows = of(answer, ledger.figure), of(answer, ledger.terms)
+    if ledger.name == "hours" and whole is not None and rows is None:
+        return {ALONE: whole}
+    if not rows or (whole is None and ledger.name != "step"):
+        return None
+    found: dict[str, float] = {}
+    for row in rows:
+        found[row["term"]] = found.get(row["term"], 0.0) + row[ledger.key]
+    return found
+
+
+def _total(answer: Answer, ledger: Ledger, terms: Mapping[str, float]) -> float:
+    """What the terms sum to: the figure itself or, where no step is common to all, that of the island that sets the pace."""
+    whole: float | None = of(answer, ledger.figure)
+    return math.fsum(terms.values()) if whole is None else whole
+
+
+def ruling(found: Mapping[str, Any]) -> dict[str, Any] | None:
+    """`rules` of the answer: the term that makes most of a difference; None where no term differs. It is one of the wall clock where
+    interruptions make that, else of the step, else of the first ledger that differs."""
+    each = {name: one for name, ledger in found.items() if (one := _most(name, ledger)) is not None}
+    hours = each.get("hours")
+    if hours is not None and hours["term"] != ALONE:
+        return hours
+    return next(iter(each.values()), None)
+
+
+def _most(name: str, ledger: Answer) -> dict[str, Any] | None:
+    """The term of a ledger that makes most of its difference, in its direction."""
+    moved = [one for one in ledger["terms"] if not _same(one["a"], one["b"])]
+    if not moved:
+        return None
+    whole = ledger["total"]["difference"]
+    most = max(moved, key=lambda one: one["difference"] if whole >= 0.0 else -one["difference"])
+    return {"ledger": name, "term": most["term"], "difference": most["difference"], "of": whole}
+
+
+def _same(a: float, b: float) -> bool:
+    return abs(b - a) <= SAME * max(abs(a), abs(b))
+
+
+def sentence(a: Answer, b: Answer, rules: Answer | None, attribution: Attribution) -> str:
+    """Which figure differs, the term that rules that, and the part of the scenario that makes most of it."""
+    if rules is None:
+        return "No difference." if not attribution.groups else "No figure differs."
+    ledger = next(one for one in LEDGERS if one.name == rules["ledger"])
+    figure = ledger.figure if of(a, ledger.figure) is not None and of(b, ledger.figure) is not None else ""
+    one, other = (of(a, figure), of(b, figure)) if figure else (None, None)
+    moved = f"{rules['term']} {_signed(rules['difference'], ledger.unit)}"
+    cause = attribution.most(figure)
+    by = f"; by part of the scenario, most is {cause[0]} {_signed(cause[1], ledger.unit)}" if cause else ""
+    if one is None or other is None:
+        return f"The {ledger.noun} of the island that sets the pace differs by {_signed(rules['of'], ledger.unit)}, most of it {moved}{by}."
+    if _same(one, other):
+        return f"The {ledger.noun} is the same, {_text(one, ledger.unit)}, of other terms: {moved}{by}."
+    change = f"{_text(one, ledger.unit)} to {_text(other, ledger.unit)}"
+    ratio = f" ({100.0 * (other / one - 1.0):+.1f} %)" if one else ""
+    return f"The {ledger.noun} goes from {change}{ratio}: most of it is {moved}{by}."
+
+
+def _signed(value: float, unit: str) -> str:
+    return f"{'+' if value > 0.0 else '-' if value < 0.0 else ''}{_text(abs(value), unit)}"
+
+
+def _text(value: float, unit: str) -> str:
+    return f"{value:,.2f} GiB" if unit == "GiB" else f"{value:,.4g} kWh" if unit == "kWh" else show(value, unit)
+
+
+def of_both(a: Sequence[str], b: Sequence[str]) -> list[str]:
+    """Sentences of two answers: those of one alone say whose they are."""
+    return [
+        *(text if text in b else f"A: {text}" for text in a),
+        *(f"B: {text}" for text in b if text not in a),
+    ]
+
+
+def warnings(a: Answer, b: Answer) -> list[str]:
+    """What a reader of the comparison may overlook."""
+    found = []
+    steps = [of(one, "step_time_s") for one in (a, b)]
+    if None not in steps:
+        each, other = (step * one["tokens_per_s"] for step, one in zip(steps, (a, b), strict=True))
+        if abs(other - each) > 1e-9 * each:
+            found.append(f"a step of B trains {other / each:.4g} times the tokens of one of A: compare the throughput")
+    else:
+        found.append("no step is common to all islands: the ledger is that of the island that sets the pace")
+    if (of(a, "run") is None) != (of(b, "run") is None):
+        found.append(
+            f"{'A' if a['run'] is None else 'B'} has no length of its run (run.tokens): only the other has one"
+        )
+    return found

@@ -1,0 +1,164 @@
+"""How a run was laid out: the degrees that its row publishes, and the plans among which the rest is chosen.
+
+What a row publishes (`TP8 PP16 DP128`, `ZeRO-1`, `FSDP`, `HSDP`, `PP16 EP64`) is kept; a degree that stands beside others and is not
+named is 1; the data-parallel degree is what is left. What is open is a narrow planner's: of a few plans of the lineage the fastest
+that fits. Leaves out: context parallelism of a late stage, interleaving that no row counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from shardmeter.core.record import changed, record
+from shardmeter.engine.rules import divisors
+from shardmeter.specs.model import Model
+from shardmeter.specs.plan import Plan
+
+TENSOR = (1.0, 2.0, 4.0, 8.0)
+STAGES = (1, 2, 4, 8, 16)
+MICRO_BATCHES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+RECOMPUTE = ("none", "selective", "full")
+LARGE = 8e9
+"""Parameters from which tensor parallelism and pipelines are tried."""
+SPLIT_FROM = 30e9
+"""The same where parameters are gathered layer by layer."""
+BATCH_ROUNDING = 0.1
+ZERO1_FROM = 2023.0
+"""Since when Megatron shards the optimizer's state over replicas by habit."""
+
+
+@record
+class Published:
+    """What a row says of its layout. None and empty: nothing."""
+
+    tp: float | None = None
+    pp: int | None = None
+    ep: float | None = None
+    sharding: str = ""
+    schedule: str = ""
+
+
+def read_published(layout: str, framework: str) -> Published:
+    """The degrees and the sharding that the two columns name. Raises nothing: what is not understood is open."""
+    text, words = layout.lower(), f"{layout} {framework}".lower()
+    tp, pp, dp = (_degree(text, axis) for axis in ("tp", "pp", "dp"))
+    if tp is None and (found := re.search(r"([0-9]+)[- ]?way (?:model|tensor)", text)):
+        tp = float(found[1])
+    stated = tp is not None or pp is not None or dp is not None
+    open_stages = re.search(r"\bpp\b(?!\s*[0-9=x])", text) is not None and not re.search(r"no (tp/)?pp", text)
+    if (tp is None and stated) or re.search(r"no tp", text):
+        tp = 1.0
+    if (pp is None and stated and not open_stages) or re.search(r"no (tp/)?pp", text):
+        pp = 1.0
+    return Published(
+        tp=tp, pp=None if pp is None else int(pp), ep=_degree(text, "ep"), sharding=_sharding(words, text),
+        schedule="dualpipe" if "dualpipe" in words else "",
+    )  # fmt: skip
+
+
+def _degree(text: str, axis: str) -> float | None:
+    """The last degree of a chain (`DP 96 -> 192 -> 384`), the larger of `64/128`."""
+    found = re.search(rf"\b{axis}\s*[=x]?\s*([0-9]+(?:\s*(?:->|→|/)\s*[0-9]+)*)", text)
+    return max(map(float, re.findall(r"[0-9]+", found[1]))) if found else None
+
+
+def _sharding(words: str, layout: str) -> str:
+    """fsdp, hsdp, zero1, zero2, zero3, ddp, or empty. What the layout says goes before the framework."""
+    for text in (layout, words):
+        for pattern, name in (
+            (r"hsdp|fsdp hybrid|hybrid fsdp|hybrid shard", "hsdp"), (r"zero-?\s?3", "zero3"), (r"zero-?\s?2", "zero2"),
+            (r"zero", "zero1"), (r"ddp/fsdp", ""), (r"fsdp", "fsdp"), (r"ddp|data parallel", "ddp"),
+        ):  # fmt: skip
+            if re.search(pattern, text):
+                return name
+    return ""
+
+
+@record
+class Machine:
+    """What plans are laid over."""
+
+    gpus: float
+    node: float
+    """Accelerators of a scale-up domain, or of a node."""
+    lineage: str
+    when: float
+
+
+def candidates(
+    base: Plan, model: Model, size: float, machine: Machine, said: Published, batch: float
+) -> Iterator[tuple[Plan, float]]:
+    """(plan, sequences of a step) of everything that the row leaves open; `size`: parameters, `batch`: sequences that are wanted.
+
+    A batch is moved to the nearest number that the replicas divide."""
+    for tp in _tensor(model, size, machine, said):
+        for pp in _stages(model, size, machine, said):
+            replicas = machine.gpus / (tp * pp)
+            if replicas != int(replicas) or (pp > 1 and replicas * tp * pp != machine.gpus):
+                continue
+            each = max(1.0, round(batch / replicas))
+            for sharding, shard in _shardings(machine, said, replicas, tp):
+                for ep in _experts(model, said, machine, tp * shard):
+                    for micro in _micro_batches(each, pp):
+                        for recompute in RECOMPUTE:
+                            plan = changed(
+                                base, tp=tp, pp=pp, dp_shard=shard, dp_replicate=replicas / shard, sharding=sharding, ep=ep,
+                                etp=1.0, micro_batch=micro, recompute=recompute, sequence_parallel=tp > 1.0,
+                                schedule=said.schedule if said.schedule and pp > 1 else "1f1b",
+                            )  # fmt: skip
+                            yield plan, each * replicas
+
+
+def _tensor(model: Model, size: float, machine: Machine, said: Published) -> Sequence[float]:
+    if said.tp is not None:
+        return (said.tp,)
+    if model.family != "decoder" or size < (LARGE if machine.lineage.startswith("megatron") else SPLIT_FROM):
+        return (1.0,)
+    return [tp for tp in TENSOR if tp <= machine.node and model.heads % tp == 0.0 and model.kv_heads % min(tp, model.kv_heads) == 0.0]
+
+
+def _stages(model: Model, size: float, machine: Machine, said: Published) -> Sequence[int]:
+    if said.pp is not None:
+        return (said.pp,)
+    if model.family != "decoder" or size < LARGE or not machine.lineage.startswith("megatron"):
+        return (1,)
+    return [pp for pp in STAGES if pp <= model.layers]
+
+
+def _shardings(machine: Machine, said: Published, replicas: float, tp: float) -> Iterator[tuple[str, float]]:
+    """(sharding, ranks over which parameters or states are shared)."""
+    inside = machine.node / tp
+    hybrid = inside if replicas % inside == 0.0 and 1.0 < inside < replicas else replicas
+    if said.sharding == "hsdp":
+        yield "fsdp", hybrid
+    elif said.sharding:
+        yield said.sharding, replicas
+    elif replicas == 1.0:
+        yield "none", 1.0
+    elif machine.lineage.startswith("megatron"):
+        yield ("zero1" if machine.when >= ZERO1_FROM else "ddp"), replicas
+        if machine.when < ZERO1_FROM:
+            yield "zero1", replicas
+    else:
+        yield "fsdp", replicas
+        if hybrid != replicas:
+            yield "fsdp", hybrid
+        if machine.lineage == "eager":
+            yield "ddp", replicas
+
+
+def _experts(model: Model, said: Published, machine: Machine, ranks: float) -> Sequence[float]:
+    """Expert-parallel degrees: as said, else 1 and those inside a node."""
+    if not model.experts:
+        return (1.0,)
+    if said.ep is not None:
+        return (said.ep,)
+    return [ep for ep in (1.0, machine.node, 8.0 * machine.node) if ranks % ep == 0.0 and model.experts % ep == 0.0] or [1.0]
+
+
+def _micro_batches(each: float, pp: int) -> Sequence[float]:
+    """Divisors of a replica's sequences, up to 64; pipelines take up to 4."""
+    most = 4.0 if pp > 1 else MICRO_BATCHES[-1]
+    found = [one for one in divisors(each) if one <= most]
+    return found if len(found) < len(MICRO_BATCHES) else [one for one in found if one in MICRO_BATCHES] or found[:6]

@@ -1,0 +1,83 @@
+"""The software of a run: the stack of its framework by the rules of measured runs, or the usual one of its year and accelerator.
+
+| accelerator | until 2022 | 2023 | from 2024 |
+|---|---|---|---|
+| GPU, more than `ALONE` | Megatron-LM of 2021 | Megatron-LM of 2023 | Megatron-Core of 2024, of 2025 |
+| GPU, up to `ALONE` | PyTorch FSDP | PyTorch FSDP | torchtitan, compiled |
+| TPU | MaxText | MaxText | MaxText |
+
+Attention where no framework says it: the fused softmax until FlashAttention was out (2022), FlashAttention 1, from mid-2023 on 2.
+Two towers and images run on eager PyTorch, `open_clip` and `timm`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from shardmeter.core.record import changed
+from shardmeter.study.validate.rows import NotModelled
+from shardmeter.study.validate.stack import StackReading, read_stack
+
+OWN: tuple[tuple[str, str, str, str, str], ...] = (
+    # framework                                   id               lineage          attention  kernels
+    (r"llm\.c", "llm-c-2024", "megatron", "cudnn", "fused"),
+    (r"nanochat|modded-nanogpt", "nanochat-2025", "fsdp", "fa3", "compiled"),
+    (r"gpt-neox|megatron-deepspeed|bigscience", "mds-2022", "megatron-like", "", ""),
+    (r"megatron", "", "megatron", "", ""),
+    (r"open_?clip", "openclip-2021", "eager", "", ""),
+    (r"lit-?gpt|lit-?llama", "fsdp-2024", "fsdp", "fa2", "fused_norm"),
+    (r"levanter|t5x|jax|pathways|big_vision|mesh transformer|maxtext|flax", "maxtext-2024", "jax", "", ""),
+    (r"olmo|megablocks|corenet|fsdp", "fsdp-2024", "fsdp", "fa2", "compiled"),
+    (r"hai-llm|gigatron|fast-llm|tensorrt|nemo", "", "megatron", "", ""),
+    (r"foundry|composer|titan|nanotron|primus|internevo", "", "", "", ""),
+    (r"deepspeed|hf trainer|axolotl|pytorch|accelerate|transformers", "ds-zero3-2022", "fsdp", "", ""),
+)  # fmt: skip
+"""(pattern in the framework, stack id or that of the year, lineage, attention, kernels); an empty lineage is `validate.stack`'s."""
+BY_YEAR: tuple[tuple[float, str], ...] = (
+    (2022.0, "mlm-2021"), (2023.0, "mlm-2022"), (2024.0, "mlm-2023"), (2025.0, "mcore-2024"), (2100.0, "mcore-2025"),
+)  # fmt: skip
+"""(until, the Megatron-LM of that time)."""
+ATTENTION: tuple[tuple[float, str], ...] = ((2022.9, ""), (2023.6, "fa1"), (2024.0, "fa2"))
+"""(until, kernel) of what the Megatron lineage ran; later ones have their own."""
+ALONE = 16.0
+"""Accelerators up to which a run without a framework is one team's, on PyTorch."""
+
+
+def read_software(framework: str, when: float, accelerator: str, gpus: float | None, family: str) -> tuple[StackReading, str]:
+    """(the stack, what was taken for granted of it). Raises NotModelled."""
+    plain = framework.lower()
+    year = int(when)
+    for pattern, id_, lineage, attention, kernels in OWN:
+        if not re.search(pattern, plain):
+            continue
+        if not lineage:
+            return read_stack(framework, year, ""), ""
+        id_ = id_ or by_year(when)
+        attention = attention or (attention_of(when) if lineage == "megatron" else "")
+        return StackReading(id=id_, lineage=lineage, year=year, attention=attention, kernels=kernels), ""
+    usual = _usual(when, accelerator, gpus, family)
+    return usual, f"the framework is {'not known' if plain else 'not stated'}: {usual.id}, usual in {year}"
+
+
+def _usual(when: float, accelerator: str, gpus: float | None, family: str) -> StackReading:
+    year = int(when)
+    if accelerator.startswith("TPU"):
+        return StackReading(id="maxtext-2024", lineage="jax", year=year)
+    if accelerator.startswith(("Gaudi", "Trainium")):
+        raise NotModelled(f"the software of {accelerator} is not stated")
+    if family in ("dual_encoder", "vision"):
+        return StackReading(id="openclip-2021", lineage="eager", year=year)
+    if gpus is not None and gpus <= ALONE or family not in ("decoder", "encoder"):
+        reading = StackReading(id="fsdp-2024", lineage="fsdp", year=year)
+        return reading if when >= 2023.6 else changed(reading, attention="unfused", kernels="eager")
+    return StackReading(id=by_year(when), lineage="megatron", year=year, attention=attention_of(when))
+
+
+def by_year(when: float) -> str:
+    """The Megatron-LM of a time."""
+    return next(id_ for until, id_ in BY_YEAR if when < until)
+
+
+def attention_of(when: float) -> str:
+    """The attention kernel of a time; empty for the stack's own."""
+    return next((kernel for until, kernel in ATTENTION if when < until), "")

@@ -16,14 +16,30 @@ from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
 
 TENSOR = (1.0, 2.0, 4.0, 8.0)
-STAGES = (1, 2, 4, 8, 16)
+STAGES = (1, 2, 4, 8, 16, 32)
+DEPTHS = 3
+"""Numbers of stages that are tried, from the fewest with which parameters and gradients fit."""
+HELD = 6.0
+"""Bytes a parameter that every replica holds: 16 bits, and gradients of 32."""
 MICRO_BATCHES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 RECOMPUTE = ("none", "selective", "full")
+SOME = ("none", "selective", "every-4", "every-2", "full")
+"""The same where the degrees are published, so that there are few plans."""
+WHOLE_OR_NOTHING = ("none", "full")
+SELECTIVE_FROM = 2023.0
+"""Since when the Megatron lineage recomputes less than whole layers and shards activations over the tensor axis (Korthikanti, May
+2022, and what was published of runs begun after it)."""
+ALWAYS = frozenset({"gpt-neox-2022"})
+"""Trainers whose shipped configurations all recompute every layer."""
+LATENT = ("layernorm+mla_up_proj+moe_act",)
+"""What latent attention with experts recomputes under DualPipe (DeepSeek-V3 report §3.2.3)."""
+CHUNKS = (8, 4, 3, 2)
+SHORT = 4.0
+"""Micro-batches a stage below which chunks are interleaved."""
 LARGE = 8e9
 """Parameters from which tensor parallelism and pipelines are tried."""
 SPLIT_FROM = 30e9
 """The same where parameters are gathered layer by layer."""
-BATCH_ROUNDING = 0.1
 ZERO1_FROM = 2023.0
 """Since when Megatron shards the optimizer's state over replicas by habit."""
 
@@ -53,7 +69,7 @@ def read_published(layout: str, framework: str) -> Published:
         pp = 1.0
     return Published(
         tp=tp, pp=None if pp is None else int(pp), ep=_degree(text, "ep"), sharding=_sharding(words, text),
-        schedule="dualpipe" if "dualpipe" in words else "",
+        schedule=next((word for word in ("dualpipe", "interleaved") if word in words), ""),
     )  # fmt: skip
 
 
@@ -82,8 +98,11 @@ class Machine:
     gpus: float
     node: float
     """Accelerators of a scale-up domain, or of a node."""
+    memory: float
+    """Bytes of one."""
     lineage: str
     when: float
+    stack: str
 
 
 def candidates(
@@ -95,19 +114,50 @@ def candidates(
     for tp in _tensor(model, size, machine, said):
         for pp in _stages(model, size, machine, said):
             replicas = machine.gpus / (tp * pp)
-            if replicas != int(replicas) or (pp > 1 and replicas * tp * pp != machine.gpus):
+            if replicas != int(replicas):
                 continue
-            each = max(1.0, round(batch / replicas))
-            for sharding, shard in _shardings(machine, said, replicas, tp):
-                for ep in _experts(model, said, machine, tp * shard):
-                    for micro in _micro_batches(each, pp):
-                        for recompute in RECOMPUTE:
-                            plan = changed(
-                                base, tp=tp, pp=pp, dp_shard=shard, dp_replicate=replicas / shard, sharding=sharding, ep=ep,
-                                etp=1.0, micro_batch=micro, recompute=recompute, sequence_parallel=tp > 1.0,
-                                schedule=said.schedule if said.schedule and pp > 1 else "1f1b",
-                            )  # fmt: skip
-                            yield plan, each * replicas
+            each = _even(batch / replicas)
+            laid = (
+                changed(base, tp=tp, pp=pp, dp_shard=shard, dp_replicate=replicas / shard, sharding=sharding, ep=ep, etp=1.0,
+                        sequence_parallel=tp > 1.0 and machine.when >= SELECTIVE_FROM)
+                for sharding, shard in _shardings(machine, said, replicas, tp, pp)
+                for ep in _experts(model, said, machine, tp * shard)
+            )  # fmt: skip
+            for plan in laid:
+                for micro in _micro_batches(model, each, pp):
+                    for schedule, chunks in _schedules(model, said, pp, each / micro):
+                        for recompute in _recompute(model, machine, said, schedule):
+                            yield (
+                                changed(plan, micro_batch=micro, recompute=recompute, schedule=schedule, virtual_stages=chunks),
+                                each * replicas,
+                            )
+
+
+def _even(sequences: float) -> float:
+    """Sequences of one replica, moved by at most a tenth to a number that divides well."""
+    step = next(step for least, step in ((40.0, 8.0), (20.0, 4.0), (10.0, 2.0), (0.0, 1.0)) if sequences >= least)
+    return max(1.0, step * round(sequences / step))
+
+
+def _schedules(model: Model, said: Published, pp: int, turns: float) -> Sequence[tuple[str, int]]:
+    """(schedule, virtual stages): interleaved too where a stage has few micro-batches."""
+    if pp == 1:
+        return (("1f1b", 1),)
+    if said.schedule == "dualpipe":
+        return (("dualpipe", 1),)
+    if said.pp is None or turns % pp or (turns >= SHORT * pp and said.schedule != "interleaved"):
+        return (("1f1b", 1),)
+    chunks = next((one for one in CHUNKS if not model.layers % (pp * one) or not (model.layers + 2) % (pp * one)), 1)
+    return (("1f1b", 1), ("interleaved", chunks)) if chunks > 1 else (("1f1b", 1),)
+
+
+def _recompute(model: Model, machine: Machine, said: Published, schedule: str) -> Sequence[str]:
+    if machine.stack in ALWAYS:
+        return ("full",)
+    if schedule == "dualpipe" and model.experts and model.kv_lora_rank:
+        return LATENT
+    whole = machine.lineage.startswith("megatron") and machine.when < SELECTIVE_FROM
+    return WHOLE_OR_NOTHING if whole else SOME if said.tp is not None else RECOMPUTE
 
 
 def _tensor(model: Model, size: float, machine: Machine, said: Published) -> Sequence[float]:
@@ -123,14 +173,22 @@ def _stages(model: Model, size: float, machine: Machine, said: Published) -> Seq
         return (said.pp,)
     if model.family != "decoder" or size < LARGE or not machine.lineage.startswith("megatron"):
         return (1,)
-    return [pp for pp in STAGES if pp <= model.layers]
+    room = [pp for pp in STAGES if pp <= model.layers and HELD * size / (machine.node * pp) <= machine.memory]
+    return room[:DEPTHS] or [max(pp for pp in STAGES if pp <= model.layers)]
 
 
-def _shardings(machine: Machine, said: Published, replicas: float, tp: float) -> Iterator[tuple[str, float]]:
-    """(sharding, ranks over which parameters or states are shared)."""
+def _shardings(
+    machine: Machine, said: Published, replicas: float, tp: float, pp: int
+) -> Iterator[tuple[str, float]]:
+    """(sharding, ranks over which parameters or states are shared).
+
+    FSDP under a pipeline gathers parameters once a step and shards states and gradients (Llama 3 §3.3.2): zero1 or zero2."""
     inside = machine.node / tp
     hybrid = inside if replicas % inside == 0.0 and 1.0 < inside < replicas else replicas
-    if said.sharding == "hsdp":
+    if said.sharding in ("fsdp", "hsdp") and pp > 1:
+        yield "zero1", replicas
+        yield "zero2", replicas
+    elif said.sharding == "hsdp":
         yield "fsdp", hybrid
     elif said.sharding:
         yield said.sharding, replicas
@@ -157,8 +215,10 @@ def _experts(model: Model, said: Published, machine: Machine, ranks: float) -> S
     return [ep for ep in (1.0, machine.node, 8.0 * machine.node) if ranks % ep == 0.0 and model.experts % ep == 0.0] or [1.0]
 
 
-def _micro_batches(each: float, pp: int) -> Sequence[float]:
-    """Divisors of a replica's sequences, up to 64; pipelines take up to 4."""
+def _micro_batches(model: Model, each: float, pp: int) -> Sequence[float]:
+    """Divisors of a replica's samples, up to 64; pipelines take up to 4; a contrast needs all of them at once."""
+    if model.family == "dual_encoder":
+        return (each,)
     most = 4.0 if pp > 1 else MICRO_BATCHES[-1]
     found = [one for one in divisors(each) if one <= most]
-    return found if len(found) < len(MICRO_BATCHES) else [one for one in found if one in MICRO_BATCHES] or found[:6]
+    return [one for one in found if one in MICRO_BATCHES] if len(found) > len(MICRO_BATCHES) else found

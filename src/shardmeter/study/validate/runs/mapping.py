@@ -23,11 +23,12 @@ from shardmeter.specs.scenario import Scenario
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies.precision import recipe
 from shardmeter.study.validate.accelerator import guessed, read_accelerator
+from shardmeter.study.validate.resolve import CUT_WITH_EDGES
 from shardmeter.study.validate.rows import NotModelled, Row, Unclear
 from shardmeter.study.validate.runs import cells
 from shardmeter.study.validate.runs.architecture import read_model
 from shardmeter.study.validate.runs.layout import Machine, candidates, read_published
-from shardmeter.study.validate.runs.software import read_software
+from shardmeter.study.validate.runs.software import FACTS, known_framework, read_software
 from shardmeter.study.validate.runs.words import Kind, kind_of, tokens_of_hours
 from shardmeter.study.validate.stack import choose_stack
 
@@ -94,17 +95,20 @@ def read(row: Row, catalog: Catalog, stacks: Mapping[str, Stack]) -> Reading:
     said += [how] if how else []
     device, count, given, modules = _devices(row, catalog, model, when, said)
     tokens = _amount(row, model, parts)
-    stack_reading, usual = read_software(row.text("framework"), when, device.name, count if given else None, model.family)
+    stack_reading, usual = read_software(_framework(row), when, device.name, count if given else None, model.family)
     said += [usual] if usual else []
     stack, stand_in = choose_stack(stack_reading, stacks)
+    stack = changed(stack, **FACTS.get(stack_reading.id, {}))
     precision = _precision(row.text("precision"), device)
     size = float(families.parameters(model))
-    own = families.given_sequence(families.sized(model, seq))
+    own = model.context if model.family == "dual_encoder" else families.given_sequence(families.sized(model, seq))
     lengths = parts if parts and own is None else (cells.Part(share=1.0, seq_len=float(own or seq)),)
     published = read_published(row.text("parallel_layout"), row.text("framework"))
     island = _island(device, count, catalog)
     node = min(float(device.node_size or 8.0), count)
-    machine = Machine(gpus=count, node=node, lineage=stack_reading.lineage, when=when)
+    machine = Machine(
+        gpus=count, node=node, memory=float(device.memory), lineage=stack_reading.lineage, when=when, stack=stack_reading.id
+    )  # fmt: skip
     formats = recipe(precision)
     base = Plan(
         precision=precision, gather_dtype=formats.base if stack.gather_dtype in ("bf16", "fp16") else stack.gather_dtype,
@@ -115,7 +119,7 @@ def read(row: Row, catalog: Catalog, stacks: Mapping[str, Stack]) -> Reading:
         wanted = _batch(row, model, part.seq_len, size, when, said)
         options = tuple(
             Scenario(
-                name=cells.run_id(row), model=model, stack=stack, fleet=Fleet(islands=(island,)),
+                name=cells.run_id(row), model=model, stack=_cut(stack, model, plan, machine), fleet=Fleet(islands=(island,)),
                 plan=changed(plan, async_tp=bool(stack.async_tp) and plan.sequence_parallel),
                 run=Run(seq_len=part.seq_len, global_batch=batch),
             )
@@ -129,6 +133,18 @@ def read(row: Row, catalog: Catalog, stacks: Mapping[str, Stack]) -> Reading:
         peak=modules * float(device.peak.get(formats.linear or formats.base, math.nan)), tokens=tokens, when=when,
         legs=tuple(legs), stack=stack_reading.id, stand_in=stand_in, assumptions=tuple(dict.fromkeys(said)),
     )  # fmt: skip
+
+
+def _framework(row: Row) -> str:
+    """The framework that a row states, or that its model's or its maker's name is."""
+    return row.text("framework") or known_framework(f"{row.text('org')} {row.text('model')}")
+
+
+def _cut(stack: Stack, model: Model, plan: Plan, machine: Machine) -> Stack:
+    """Embedding and head count as a layer each where only then the stages of the Megatron lineage come out even."""
+    stages = plan.pp * plan.virtual_stages
+    uneven = model.layers % stages and not (model.layers + 2) % stages
+    return changed(stack, stage_cut="edges") if uneven and machine.lineage in CUT_WITH_EDGES else stack
 
 
 def _usual_sequence(when: float, said: list[str]) -> float:

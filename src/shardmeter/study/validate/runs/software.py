@@ -13,6 +13,8 @@ Two towers and images run on eager PyTorch, `open_clip` and `timm`.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from shardmeter.core.record import changed
 from shardmeter.study.validate.rows import NotModelled
@@ -20,19 +22,27 @@ from shardmeter.study.validate.stack import StackReading, read_stack
 
 OWN: tuple[tuple[str, str, str, str, str], ...] = (
     # framework                                   id               lineage          attention  kernels
-    (r"llm\.c", "llm-c-2024", "megatron", "cudnn", "fused"),
+    (r"llm\.c\b", "llm-c-2024", "megatron", "cudnn", "fused"),
     (r"nanochat|modded-nanogpt", "nanochat-2025", "fsdp", "fa3", "compiled"),
-    (r"gpt-neox|megatron-deepspeed|bigscience", "mds-2022", "megatron-like", "", ""),
-    (r"megatron", "", "megatron", "", ""),
+    (r"hai-llm", "hai-llm-2024", "megatron", "", ""),
+    (r"gpt-neox", "gpt-neox-2022", "megatron-like", "?", "fused"),
+    (r"megatron-deepspeed|bigscience", "mds-2022", "megatron-like", "?", ""),
+    (r"megatron|metaseq|gigatron|fast-llm|tensorrt|nemo", "", "megatron", "?", ""),
     (r"open_?clip", "openclip-2021", "eager", "", ""),
+    (r"lit-?gpt.*flash", "fsdp-2024", "fsdp", "fa2", "fused"),
     (r"lit-?gpt|lit-?llama", "fsdp-2024", "fsdp", "fa2", "fused_norm"),
     (r"levanter|t5x|jax|pathways|big_vision|mesh transformer|maxtext|flax", "maxtext-2024", "jax", "", ""),
     (r"olmo|megablocks|corenet|fsdp", "fsdp-2024", "fsdp", "fa2", "compiled"),
-    (r"hai-llm|gigatron|fast-llm|tensorrt|nemo", "", "megatron", "", ""),
     (r"foundry|composer|titan|nanotron|primus|internevo", "", "", "", ""),
     (r"deepspeed|hf trainer|axolotl|pytorch|accelerate|transformers", "ds-zero3-2022", "fsdp", "", ""),
 )  # fmt: skip
-"""(pattern in the framework, stack id or that of the year, lineage, attention, kernels); an empty lineage is `validate.stack`'s."""
+"""(pattern in the framework, stack id or that of the year, lineage, attention, kernels); an empty lineage is `validate.stack`'s; `?`:
+the attention of the time."""
+FACTS: Mapping[str, Mapping[str, Any]] = {
+    "hai-llm-2024": {"batch_overlap": True, "expert_copies": "nodes", "contention": 20.0 / 132.0},
+}  # fmt: skip
+"""What is published of a trainer that has no row, laid over its stand-in: DeepSeek-V3 report §3.2 (all-to-all behind another
+micro-batch, a token sent once a node, 20 of 132 multiprocessors for communication)."""
 BY_YEAR: tuple[tuple[float, str], ...] = (
     (2022.0, "mlm-2021"), (2023.0, "mlm-2022"), (2024.0, "mlm-2023"), (2025.0, "mcore-2024"), (2100.0, "mcore-2025"),
 )  # fmt: skip
@@ -43,7 +53,9 @@ ALONE = 16.0
 """Accelerators up to which a run without a framework is one team's, on PyTorch."""
 
 
-def read_software(framework: str, when: float, accelerator: str, gpus: float | None, family: str) -> tuple[StackReading, str]:
+def read_software(
+    framework: str, when: float, accelerator: str, gpus: float | None, family: str
+) -> tuple[StackReading, str]:
     """(the stack, what was taken for granted of it). Raises NotModelled."""
     plain = framework.lower()
     year = int(when)
@@ -53,10 +65,24 @@ def read_software(framework: str, when: float, accelerator: str, gpus: float | N
         if not lineage:
             return read_stack(framework, year, ""), ""
         id_ = id_ or by_year(when)
-        attention = attention or (attention_of(when) if lineage == "megatron" else "")
+        attention = _flash(plain, when) or (attention_of(when) if attention == "?" else attention)
         return StackReading(id=id_, lineage=lineage, year=year, attention=attention, kernels=kernels), ""
     usual = _usual(when, accelerator, gpus, family)
     return usual, f"the framework is {'not known' if plain else 'not stated'}: {usual.id}, usual in {year}"
+
+
+def known_framework(text: str) -> str:
+    """The name of a trainer that a text holds as a word of its own; empty where it holds none."""
+    found = re.search(r"llm\.c\b|nanochat|modded-nanogpt|open_?clip", text.lower())
+    return found[0] if found else ""
+
+
+def _flash(framework: str, when: float) -> str:
+    """The version of FlashAttention that a framework's text names or, if none, the one of its time."""
+    if "flash" not in framework:
+        return ""
+    stated = re.search(r"flash-?\s?attention-?\s?([123])", framework)
+    return f"fa{stated[1]}" if stated else "fa1" if when < 2023.6 else "fa2"
 
 
 def _usual(when: float, accelerator: str, gpus: float | None, family: str) -> StackReading:

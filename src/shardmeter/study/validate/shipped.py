@@ -10,6 +10,7 @@ from shardmeter.study.validate.layout import Table, parse_table
 from shardmeter.study.validate.metrics import STEP_TIME
 
 GEO_FILE, GEO_SOURCES_FILE = "geo/rows.csv", "geo/sources.csv"
+WHOLE_FILE = "runs/rows.csv"
 MEASURED_FILE, FAILED_FILE, SOURCES_FILE = "measured/runs.csv", "measured/failed.csv", "measured/sources.csv"
 LOSO_FILE, TRANSFER_FILE = "fit_loso.csv", "fit_transfer.csv"
 
@@ -30,6 +31,12 @@ def failed() -> Table:
 def geo() -> Table:
     """The shipped rows of runs across islands."""
     return parse_table(data.read_text(GEO_FILE), GEO_FILE)
+
+
+@cache
+def whole() -> Table:
+    """The shipped whole training runs."""
+    return parse_table(data.read_text(WHOLE_FILE), WHOLE_FILE)
 
 
 @cache

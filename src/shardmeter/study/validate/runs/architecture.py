@@ -44,6 +44,8 @@ LEAST, MOST = 1e6, 1e14
 """Parameters of a model that a nominal one is made for."""
 BRACKETS = re.compile(r"[(\[{].*?[)\]}]")
 SIZE = re.compile(r"(?<![\w.])([0-9]+(?:\.[0-9]+)?)\s*([mbt])(?![\w.])", re.IGNORECASE)
+LAST_EPOCH = re.compile(r"(?<=/14)@336(px)?\b")
+"""A resolution in a name that only the last epoch had: CLIP's largest model was trained at 224 (Radford 2021 §2.5)."""
 NANOCHAT = re.compile(r"\bnanochat\b.*\bd([0-9]+)\b")
 """A model whose name says its depth: width 64 a layer, heads of 128, MLP four times as wide, 32,768 words."""
 TEXT_FAMILIES = ("decoder",)
@@ -52,7 +54,7 @@ TEXT_FAMILIES = ("decoder",)
 def read_model(row: Row, catalog: Catalog, seq_len: float, when: float, others: bool) -> tuple[Model, str]:
     """(model, what was taken for granted of it; empty for one of the catalog). `others`: whether models that are no decoders
     may be meant by the name. Raises Unclear, NotModelled."""
-    name = row.text("model")
+    name = LAST_EPOCH.sub("", row.text("model"))
     total, active = _sizes(row)
     found = named(name, catalog, (total, active), others)
     if found is None:

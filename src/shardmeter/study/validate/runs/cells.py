@@ -13,7 +13,7 @@ COLUMNS = (
     "global_batch", "global_batch_unit", "steps", "accelerator", "n_accel", "framework", "parallel_layout", "precision",
     "accel_hours", "accel_hours_kind", "wall_days", "tok_s_per_accel", "tflops_per_accel", "mfu_pct", "mfu_note", "cost_usd",
     "cost_basis", "energy_mwh", "energy_note", "co2_t", "final_metric", "date", "source", "where_seen", "verified", "tier",
-    "implied_6ND_mfu_pct", "memory_fields", "notes",
+    "implied_6nd_mfu_pct", "memory_fields", "notes",
 )  # fmt: skip
 """Columns of the published layout."""
 READERS: Mapping[str, Callable[[Row, str], object]] = {

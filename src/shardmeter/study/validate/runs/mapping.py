@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 
 from shardmeter import families
 from shardmeter.core.errors import BadScenario, UnknownName
@@ -79,7 +78,7 @@ class Reading:
     assumptions: tuple[str, ...]
 
 
-def read(row: Row, catalog: Catalog, stacks: Mapping[str, Stack]) -> Reading:
+def read(row: Row, catalog: Catalog) -> Reading:
     """The reading of a row. Raises NotModelled, Unclear."""
     said: list[str] = []
     kind = kind_of(row.text("kind"), row.text("model"))
@@ -97,7 +96,7 @@ def read(row: Row, catalog: Catalog, stacks: Mapping[str, Stack]) -> Reading:
     tokens = _amount(row, model, parts)
     stack_reading, usual = read_software(_framework(row), when, device.name, count if given else None, model.family)
     said += [usual] if usual else []
-    stack, stand_in = choose_stack(stack_reading, stacks)
+    stack, stand_in = choose_stack(stack_reading, {name: catalog.stack(name) for name in catalog.names("stacks")})
     stack = changed(stack, **FACTS.get(stack_reading.id, {}))
     precision = _precision(row.text("precision"), device)
     size = float(families.parameters(model))

@@ -22,7 +22,7 @@ from shardmeter.study.validate.stack import StackReading, read_stack
 
 OWN: tuple[tuple[str, str, str, str, str], ...] = (
     # framework                                   id               lineage          attention  kernels
-    (r"llm\.c\b", "llm-c-2024", "megatron", "cudnn", "fused"),
+    (r"llm\.c\b", "llm-c-2024", "fsdp", "cudnn", "fused"),
     (r"nanochat|modded-nanogpt", "nanochat-2025", "fsdp", "fa3", "compiled"),
     (r"hai-llm", "hai-llm-2024", "megatron", "", ""),
     (r"gpt-neox", "gpt-neox-2022", "megatron-like", "?", "fused"),
@@ -32,7 +32,8 @@ OWN: tuple[tuple[str, str, str, str, str], ...] = (
     (r"lit-?gpt.*flash", "fsdp-2024", "fsdp", "fa2", "fused"),
     (r"lit-?gpt|lit-?llama", "fsdp-2024", "fsdp", "fa2", "fused_norm"),
     (r"levanter|t5x|jax|pathways|big_vision|mesh transformer|maxtext|flax", "maxtext-2024", "jax", "", ""),
-    (r"olmo|megablocks|corenet|fsdp", "fsdp-2024", "fsdp", "fa2", "compiled"),
+    (r"olmo-core|torch\.?compile", "fsdp-2024", "fsdp", "fa2", "compiled"),
+    (r"olmo|megablocks|corenet|fsdp", "fsdp-2024", "fsdp", "fa2", "eager"),
     (r"foundry|composer|titan|nanotron|primus|internevo", "", "", "", ""),
     (r"deepspeed|hf trainer|axolotl|pytorch|accelerate|transformers", "ds-zero3-2022", "fsdp", "", ""),
 )  # fmt: skip

@@ -107,7 +107,7 @@ READ: Mapping[str, frozenset[str]] = {
          "hfu", "step_time_s", "peak_memory_gib", "memory_reading", "task", "arch_ref", "notes", "status", "note"}
     ),
     GEO: frozenset(GEO_COLUMNS),
-    WHOLE: frozenset((*WHOLE_COLUMNS, "id")),
+    WHOLE: frozenset((*WHOLE_COLUMNS, "id", "unverified")),
 }  # fmt: skip
 """Columns of a layout that mean something, or belong to its published form."""
 

@@ -44,6 +44,7 @@ LEAST, MOST = 1e6, 1e14
 """Parameters of a model that a nominal one is made for."""
 BRACKETS = re.compile(r"[(\[{].*?[)\]}]")
 SIZE = re.compile(r"(?<![\w.])([0-9]+(?:\.[0-9]+)?)\s*([mbt])(?![\w.])", re.IGNORECASE)
+TOP_K = re.compile(r"([0-9]+)\s*(?:routed\s*)?(?:experts)?,?\s*(?:routed\s*)?top-?\s*([0-9]+)")
 LAST_EPOCH = re.compile(r"(?<=/14)@336(px)?\b")
 """A resolution in a name that only the last epoch had: CLIP's largest model was trained at 224 (Radford 2021 §2.5)."""
 NANOCHAT = re.compile(r"\bnanochat\b.*\bd([0-9]+)\b")
@@ -217,8 +218,7 @@ def nominal_mixture(
 
 def _experts(row: Row) -> tuple[float | None, float | None]:
     """(routed experts, experts a token), where the row says both, as in `64 experts top-8`; of `16 experts top-4`."""
-    text = f"{row.text('arch_notes')} {row.text('model')}".lower()
-    count = re.search(r"([0-9]+)\s*(?:routed\s*)?(?:experts)?,?\s*(?:routed\s*)?top-?\s*([0-9]+)", text)
+    count = TOP_K.search(f"{row.text('arch_notes')} {row.text('model')}".lower())
     if count is None or not 1 <= int(count[2]) < int(count[1]) <= 4096:
         return None, None
     return float(count[1]), float(count[2])

@@ -15,7 +15,7 @@ from shardmeter.scenario.catalog import Catalog
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study.course.hours import HOUR
 from shardmeter.study.validate.predictions import Predict, Predicted
-from shardmeter.study.validate.rows import NotModelled, Row, Unclear
+from shardmeter.study.validate.rows import Damaged, NotModelled, Row, Unclear
 from shardmeter.study.validate.runs import cells, mapping, practice
 from shardmeter.study.validate.runs.words import FROM_RATE, check_hours, check_kind, kind_of
 
@@ -118,16 +118,23 @@ PER_TRILLION = re.compile(r"GPU-?h(ours)? per T(rillion)? tokens", re.IGNORECASE
 
 def _from_rate(row: Row) -> float | None:
     """Hours that follow from the data and a measured rate of the same run; None where the row is no identity."""
-    rate = row.positive("tok_s_per_accel")
-    seen = row.positive("data_seen")
+    rate, seen = _rate(row, "tok_s_per_accel"), row.positive("data_seen")
     if rate is None or seen is None or not FROM_RATE.search(row.text("accel_hours_kind").lower()):
         return None
     return seen / rate / HOUR
 
 
+def _rate(row: Row, column: str) -> float | None:
+    """A rate that is only looked at beside the hours: one that cannot be read is named among the damaged cells, and missing."""
+    try:
+        return row.positive(column)
+    except Damaged:
+        return None
+
+
 def _check_consistent(row: Row, hours: float) -> None:
     """Refuse a row whose hours and whose own FLOP/s differ by more than `APART`. Raises Unclear."""
-    rate, size, seen = row.positive("tflops_per_accel"), row.positive("params_active"), row.positive("data_seen")
+    rate, size, seen = _rate(row, "tflops_per_accel"), row.positive("params_active"), row.positive("data_seen")
     if rate is None or size is None or seen is None or "token" not in row.text("data_unit").lower():
         return
     implied = 6.0 * size * seen / (hours * HOUR) / 1e12

@@ -194,9 +194,9 @@ def nominal(name: str, total: float, seq_len: float, when: float) -> Model:
 
 
 def _width(total: float, aspect: float) -> float:
-    """The width, a multiple of 512 (128 below 2048), of a decoder with `aspect` times as many channels as layers."""
+    """The width, a multiple of 1024 (128 below 2048) so that eight ranks share its heads, of a decoder with `aspect` times as many channels as layers."""
     exact = (total * aspect / 12.0) ** (1.0 / 3.0)
-    step = 512.0 if exact > 2048.0 else 128.0
+    step = 1024.0 if exact > 2048.0 else 128.0
     return max(128.0, step * round(exact / step))
 
 

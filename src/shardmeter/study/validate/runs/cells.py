@@ -17,7 +17,7 @@ COLUMNS = (
 )  # fmt: skip
 """Columns of the published layout."""
 READERS: Mapping[str, Callable[[Row, str], object]] = {
-    **dict.fromkeys(("params_total", "params_active", "data_seen", "steps", "accel_hours", "tok_s_per_accel"), Row.positive),
+    **dict.fromkeys(("params_total", "params_active", "data_seen", "steps", "accel_hours", "tok_s_per_accel", "tflops_per_accel"), Row.positive),
     "n_accel": Row.count,
 }  # fmt: skip
 """Columns that hold plain numbers, each with how it is read."""

@@ -10,10 +10,6 @@ import re
 from shardmeter.core.record import record
 from shardmeter.study.validate.rows import NotModelled, Unclear
 
-OFTEN = "catalog"
-ANY = "any"
-
-
 @record
 class Kind:
     """A kind of run: the words that mean it, and why it cannot be expressed where it cannot."""
@@ -31,6 +27,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(name="growing", pattern=r"grow", skip="the model grows during the run: its sizes and their tokens are not stated"),
     Kind(name="distilled", pattern=r"distil|prun", skip=TEACHER),
     Kind(name="rl", pattern=r"\brl|reinforce|\bppo\b|\bgrpo\b", skip="rollouts of reinforcement learning are out of scope"),
+    Kind(name="preferences", pattern=r"\bdpo\b|preference", skip="the passes of a reference model are not stated"),
+    Kind(name="adapters", pattern=r"lora|adapter|peft", skip="which adapters were trained, and of what rank, is not stated"),
     Kind(name="self-supervised", pattern=r"\bmim\b|dino|ibot|jepa|\bmae\b", skip=f"self-supervised images: {TEACHER}"),
     Kind(name="recurrent", pattern=r"\bssm\b|mamba|rwkv|hybrid", named=True),
     Kind(name="decentralised", pattern=r"decentrali|diloco|internet", skip="the links between its islands are not stated"),

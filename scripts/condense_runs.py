@@ -25,6 +25,7 @@ from shardmeter.study.validate.rows import Row, Unclear
 from shardmeter.study.validate.runs.account import PER_TRILLION, Judged, compare
 from shardmeter.study.validate.runs.architecture import TOP_K
 from shardmeter.study.validate.runs.digest import digests, meaning
+from shardmeter.study.validate.runs.layout import CHECKPOINTING
 from shardmeter.study.validate.runs.words import check_hours
 
 OUT = Path(__file__).parent.parent / "src" / "shardmeter" / "data" / "runs"
@@ -35,7 +36,16 @@ COLUMNS = (
     "global_batch", "global_batch_unit", "steps", "accelerator", "n_accel", "framework", "parallel_layout", "precision",
     "accel_hours", "accel_hours_kind", "tok_s_per_accel", "tflops_per_accel", "date", "source", "tier", "unverified", "notes",
 )  # fmt: skip
-NUMBERS = ("params_total", "params_active", "data_seen", "steps", "n_accel", "accel_hours", "tok_s_per_accel", "tflops_per_accel")
+NUMBERS = (
+    "params_total",
+    "params_active",
+    "data_seen",
+    "steps",
+    "n_accel",
+    "accel_hours",
+    "tok_s_per_accel",
+    "tflops_per_accel",
+)
 SHORT = 56
 """Characters of a cell of words that is kept whole; a longer one is cut at its first bracket, comma or semicolon."""
 CITED = 60
@@ -49,10 +59,10 @@ def condensed(row: Row) -> dict[str, str]:
     for column in ("kind", "framework", "parallel_layout", "accel_hours_kind", "seq_len", "global_batch_unit"):
         cells[column] = short(cells.get(column, ""))
     experts = TOP_K.search(row.text("arch_notes").lower())
-    per = PER_TRILLION.search(row.text("notes"))
+    kept = (pattern.search(row.text("notes")) for pattern in (PER_TRILLION, CHECKPOINTING))
     return cells | {
         "arch_notes": experts[0] if experts else "",
-        "notes": per[0] if per else "",
+        "notes": "; ".join(found[0] for found in kept if found),
         "unverified": row.text("memory_fields"),
         "source": citation(row.text("source")),
     }

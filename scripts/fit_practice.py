@@ -60,7 +60,10 @@ def main() -> None:
     today = datetime.now(UTC).date().isoformat()
     write("practice.csv", factors(seen, today), ("class", "without", "factor", "sources", "rows", "date"))
     misses = (
-        (one, math.log(one.measured / (one.steps or 1.0)) - math.log(practice.fitted(seen, one.practice, one.source)[0]))
+        (
+            one,
+            math.log(one.measured / (one.steps or 1.0)) - math.log(practice.fitted(seen, one.practice, one.source)[0]),
+        )
         for one in judged
     )
     write(

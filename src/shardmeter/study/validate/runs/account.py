@@ -79,33 +79,43 @@ def source_of(row: Row) -> str:
 
 
 def _judged(row: Row, catalog: Catalog, predictor: Predict) -> Judged:
+    """One row: whether its hours count, what they must be, else what is predicted."""
     one = Judged(row=row, id=cells.run_id(row), source=source_of(row), tier=row.text("tier") or "unstated")
+    if why := excluded(one.id):
+        return changed(one, exclude=why)
     try:
-        if why := excluded(one.id):
-            return changed(one, exclude=why)
-        hours = row.positive("accel_hours")
-        if hours is None:
-            raise Unclear("no accelerator-hours are stated")
-        counted = row.text("accel_hours_kind")
-        check_hours(counted)
-        one = changed(one, measured=hours)
+        one = changed(one, measured=_measured(row))
         due = _from_rate(row)
-        if due is not None:
-            return changed(one, due=due)
-        check_kind(kind_of(row.text("kind"), row.text("model")))
-        if re.search(r"offload", f"{row.text('framework')} {row.text('parallel_layout')}".lower()):
-            raise NotModelled("what is kept on hosts is not stated")
-        _check_consistent(row, hours)
-        reading = mapping.read(row, catalog)
-        _check_rate(reading, hours)
-        steps, plans, said = _hours(reading, predictor)
-    except NotModelled as why:
-        return changed(one, skip=str(why))
-    except Unclear as why:
-        return changed(one, exclude=str(why))
+        return changed(one, due=due) if due is not None else _predicted(one, catalog, predictor)
+    except NotModelled as limit:
+        return changed(one, skip=str(limit))
+    except Unclear as fault:
+        return changed(one, exclude=str(fault))
+
+
+def _measured(row: Row) -> float:
+    """The hours, where somebody measured them. Raises Unclear."""
+    hours = row.positive("accel_hours")
+    if hours is None:
+        raise Unclear("no accelerator-hours are stated")
+    check_hours(row.text("accel_hours_kind"))
+    return hours
+
+
+def _predicted(one: Judged, catalog: Catalog, predictor: Predict) -> Judged:
+    """The row with the hours of its steps and its class. Raises NotModelled, Unclear."""
+    row = one.row
+    check_kind(kind_of(row.text("kind"), row.text("model")))
+    if re.search(r"offload", f"{row.text('framework')} {row.text('parallel_layout')}".lower()):
+        raise NotModelled("what is kept on hosts is not stated")
+    _check_consistent(row, one.measured)
+    reading = mapping.read(row, catalog)
+    _check_rate(reading, one.measured)
+    steps, plans, said = _hours(reading, predictor)
+    notes = row.text("notes") if PER_TRILLION.search(row.text("notes")) else ""
     named = practice.class_of(
         reading.gpus / reading.devices, reading.given, reading.model.family, reading.accelerator,
-        f"{counted} {row.text('notes') if PER_TRILLION.search(row.text('notes')) else ''}",
+        f"{row.text('accel_hours_kind')} {notes}",
     )  # fmt: skip
     return changed(
         one, steps=steps, practice=named, reading=reading, plans=plans, assumptions=(*reading.assumptions, *said)
@@ -146,7 +156,9 @@ def _check_rate(reading: mapping.Reading, hours: float) -> None:
     """Refuse hours that no device could keep, or that are no run's. Raises Unclear."""
     if reading.model.family != "decoder" or not math.isfinite(reading.peak):
         return
-    size = float(families.active_parameters(reading.model) if reading.model.experts else families.parameters(reading.model))
+    size = float(
+        families.active_parameters(reading.model) if reading.model.experts else families.parameters(reading.model)
+    )
     share = 6.0 * size * reading.tokens / (hours * HOUR) / reading.peak
     if share > FASTEST:
         raise Unclear(f"faster than the device can: {100 * share:.0f} % of its peak over the whole run")

@@ -43,6 +43,7 @@ ROUTED = 0.6
 LEAST, MOST = 1e6, 1e14
 """Parameters of a model that a nominal one is made for."""
 BRACKETS = re.compile(r"[(\[{].*?[)\]}]")
+OWNER = re.compile(r"^[\w.-]+/(?=[A-Za-z])")
 SIZE = re.compile(r"(?<![\w.])([0-9]+(?:\.[0-9]+)?)\s*([mbt])(?![\w.])", re.IGNORECASE)
 TOP_K = re.compile(r"([0-9]+)\s*(?:routed\s*)?(?:experts)?,?\s*(?:routed\s*)?top-?\s*([0-9]+)")
 LAST_EPOCH = re.compile(r"(?<=/14)@336(px)?\b")
@@ -69,7 +70,10 @@ def read_model(row: Row, catalog: Catalog, seq_len: float, when: float, others: 
         raise Unclear(f"a model of {total:g} parameters is beyond reason")
     if active is not None and active < total / SAME:
         model = nominal_mixture(name, total, active, seq_len, when, _experts(row))
-        return model, f"the architecture is not known: {_says(model)}, {float(model.top_k):g} of {float(model.experts):g} experts"
+        return (
+            model,
+            f"the architecture is not known: {_says(model)}, {float(model.top_k):g} of {float(model.experts):g} experts",
+        )
     model = nominal(name, total, seq_len, when)
     return model, f"the architecture is not known: {_says(model)}"
 
@@ -106,7 +110,12 @@ def _index(catalog: Catalog) -> dict[str, str]:
 
 
 def _words(name: str) -> list[str]:
-    return [word for word in re.split(r"[\s_]+|-(?=\S)", BRACKETS.sub(" ", name)) if word]
+    return [word for word in re.split(r"[\s_]+|-(?=\S)", _plain(name)) if word]
+
+
+def _plain(name: str) -> str:
+    """A name without what stands in brackets and without its owner's (`owner/model`)."""
+    return OWNER.sub("", BRACKETS.sub(" ", name).strip())
 
 
 def _beginnings(name: str, index: Mapping[str, str]) -> list[str]:
@@ -120,7 +129,7 @@ def named(name: str, catalog: Catalog, sizes: tuple[float | None, float | None],
     """The catalog's model of that name and those (all, active) parameters; None where it has none."""
     index = _index(catalog)
     candidates = [(one, SAME) for one in _beginnings(name, index)]
-    line = known(BRACKETS.sub(" ", name).strip(), "")
+    line = known(_plain(name), "")
     if line is not None:
         candidates += [(one, SAME) for one in (line["model"], line["base"]) if one and one != "*"]
     first = key(_words(name)[0]) if _words(name) else ""
@@ -134,7 +143,7 @@ def named(name: str, catalog: Catalog, sizes: tuple[float | None, float | None],
 
 
 def _is(model: Model, name: str, catalog: Catalog) -> bool:
-    line = known(BRACKETS.sub(" ", name).strip(), "")
+    line = known(_plain(name), "")
     own = _beginnings(name, _index(catalog)) + ([line["model"], line["base"]] if line is not None else [])
     return model.name in own or model.name == name
 
@@ -194,8 +203,9 @@ def nominal(name: str, total: float, seq_len: float, when: float) -> Model:
 
 
 def _width(total: float, aspect: float) -> float:
-    """The width, a multiple of 1024 (128 below 2048) so that eight ranks share its heads, of a decoder with `aspect` times as many channels as layers."""
-    exact = (total * aspect / 12.0) ** (1.0 / 3.0)
+    """The width of a decoder with `aspect` times as many channels as layers: a multiple of 1024 (128 below 2048), so that eight
+    ranks share its heads."""
+    exact = math.cbrt(total * aspect / 12.0)
     step = 1024.0 if exact > 2048.0 else 128.0
     return max(128.0, step * round(exact / step))
 
@@ -210,9 +220,10 @@ def nominal_mixture(
     if not 1.0 <= top_k < experts:
         raise NotModelled(f"{top_k:g} of {experts:g} experts make no mixture")
     each = (total - active) / (experts - top_k)
-    moe_ffn = max(1.0, 16.0 * round(each / (dense.layers * 3.0 * dense.hidden) / 16.0))
+    column = dense.layers * 3.0 * float(dense.hidden)
+    moe_ffn = max(1.0, 16.0 * round(each / column / 16.0))
     rest = active - float(families.parameters(changed(dense, ffn=1.0))) - top_k * each
-    shared = max(0.0, 16.0 * math.floor(rest / (dense.layers * 3.0 * dense.hidden) / 16.0))
+    shared = max(0.0, 16.0 * math.floor(rest / column / 16.0))
     return changed(dense, experts=experts, top_k=top_k, moe_ffn=moe_ffn, shared_ffn=shared)
 
 

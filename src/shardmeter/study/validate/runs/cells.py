@@ -22,7 +22,9 @@ READERS: Mapping[str, Callable[[Row, str], object]] = {
 }  # fmt: skip
 """Columns that hold plain numbers, each with how it is read."""
 SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12, "ki": 2.0**10, "mi": 2.0**20, "gi": 2.0**30}
-AMOUNT = re.compile(r"(?<![\w.])([0-9]+(?:,[0-9]{3})*(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*(ki|mi|gi|[kmbt])?(?![a-z0-9])", re.IGNORECASE)
+AMOUNT = re.compile(
+    r"(?<![\w.])([0-9]+(?:,[0-9]{3})*(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*(ki|mi|gi|[kmbt])?(?![a-z0-9])", re.IGNORECASE
+)
 EARLIEST, LATEST = 2012.0, 2100.0
 LONGEST = 1e7
 """Tokens of a sequence, and accelerators of an island, beyond which a number is a misprint."""

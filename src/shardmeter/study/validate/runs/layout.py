@@ -29,6 +29,8 @@ WHOLE_OR_NOTHING = ("none", "full")
 SELECTIVE_FROM = 2023.0
 """Since when the Megatron lineage recomputes less than whole layers and shards activations over the tensor axis (Korthikanti, May
 2022, and what was published of runs begun after it)."""
+CHECKPOINTING = re.compile(r"\b(grad(ient)?|activation) checkpointing|full (recompute|recomputation)")
+"""Words that say that every layer is recomputed."""
 ALWAYS = frozenset({"gpt-neox-2022"})
 """Trainers whose shipped configurations all recompute every layer."""
 LATENT = ("layernorm+mla_up_proj+moe_act",)
@@ -53,13 +55,14 @@ class Published:
     ep: float | None = None
     sharding: str = ""
     schedule: str = ""
+    recompute: str = ""
 
 
-def read_published(layout: str, framework: str) -> Published:
-    """The degrees and the sharding that the two columns name. Raises nothing: what is not understood is open."""
+def read_published(layout: str, framework: str, notes: str = "") -> Published:
+    """The degrees and the sharding that the two columns name, and whether notes say that layers are recomputed. Raises nothing: what is not understood is open."""
     text, words = layout.lower(), f"{layout} {framework}".lower()
     tp, pp, dp = (_degree(text, axis) for axis in ("tp", "pp", "dp"))
-    if tp is None and (found := re.search(r"([0-9]+)[- ]?way (?:model|tensor)", text)):
+    if tp is None and (found := re.search(r"\b([1-9][0-9]{0,5})[- ]?way (?:model|tensor)", text)):
         tp = float(found[1])
     stated = tp is not None or pp is not None or dp is not None
     open_stages = re.search(r"\bpp\b(?!\s*[0-9=x])", text) is not None and not re.search(r"no (tp/)?pp", text)
@@ -70,13 +73,15 @@ def read_published(layout: str, framework: str) -> Published:
     return Published(
         tp=tp, pp=None if pp is None else int(pp), ep=_degree(text, "ep"), sharding=_sharding(words, text),
         schedule=next((word for word in ("dualpipe", "interleaved") if word in words), ""),
+        recompute="full" if CHECKPOINTING.search(f"{words} {notes}".lower()) else "",
     )  # fmt: skip
 
 
 def _degree(text: str, axis: str) -> float | None:
     """The last degree of a chain (`DP 96 -> 192 -> 384`), the larger of `64/128`."""
-    found = re.search(rf"\b{axis}\s*[=x]?\s*([0-9]+(?:\s*(?:->|→|/)\s*[0-9]+)*)", text)
-    return max(map(float, re.findall(r"[0-9]+", found[1]))) if found else None
+    found = re.search(rf"\b{axis}\s*[=x]?\s*([0-9]{{1,6}}(?:\s*(?:->|→|/)\s*[0-9]{{1,6}})*)(?![0-9])", text)
+    degree = max(map(float, re.findall(r"[0-9]+", found[1]))) if found else 0.0
+    return degree or None
 
 
 def _sharding(words: str, layout: str) -> str:
@@ -128,7 +133,13 @@ def candidates(
                     for schedule, chunks in _schedules(model, said, pp, each / micro):
                         for recompute in _recompute(model, machine, said, schedule):
                             yield (
-                                changed(plan, micro_batch=micro, recompute=recompute, schedule=schedule, virtual_stages=chunks),
+                                changed(
+                                    plan,
+                                    micro_batch=micro,
+                                    recompute=recompute,
+                                    schedule=schedule,
+                                    virtual_stages=chunks,
+                                ),
                                 each * replicas,
                             )
 
@@ -152,7 +163,7 @@ def _schedules(model: Model, said: Published, pp: int, turns: float) -> Sequence
 
 
 def _recompute(model: Model, machine: Machine, said: Published, schedule: str) -> Sequence[str]:
-    if machine.stack in ALWAYS:
+    if machine.stack in ALWAYS or said.recompute:
         return ("full",)
     if schedule == "dualpipe" and model.experts and model.kv_lora_rank:
         return LATENT
@@ -165,7 +176,11 @@ def _tensor(model: Model, size: float, machine: Machine, said: Published) -> Seq
         return (said.tp,)
     if model.family != "decoder" or size < (LARGE if machine.lineage.startswith("megatron") else SPLIT_FROM):
         return (1.0,)
-    return [tp for tp in TENSOR if tp <= machine.node and model.heads % tp == 0.0 and model.kv_heads % min(tp, model.kv_heads) == 0.0]
+    return [
+        tp
+        for tp in TENSOR
+        if tp <= machine.node and model.heads % tp == 0.0 and model.kv_heads % min(tp, model.kv_heads) == 0.0
+    ]
 
 
 def _stages(model: Model, size: float, machine: Machine, said: Published) -> Sequence[int]:
@@ -177,9 +192,7 @@ def _stages(model: Model, size: float, machine: Machine, said: Published) -> Seq
     return room[:DEPTHS] or [max(pp for pp in STAGES if pp <= model.layers)]
 
 
-def _shardings(
-    machine: Machine, said: Published, replicas: float, tp: float, pp: int
-) -> Iterator[tuple[str, float]]:
+def _shardings(machine: Machine, said: Published, replicas: float, tp: float, pp: int) -> Iterator[tuple[str, float]]:
     """(sharding, ranks over which parameters or states are shared).
 
     FSDP under a pipeline gathers parameters once a step and shards states and gradients (Llama 3 §3.3.2): zero1 or zero2."""
@@ -212,7 +225,9 @@ def _experts(model: Model, said: Published, machine: Machine, ranks: float) -> S
         return (1.0,)
     if said.ep is not None:
         return (said.ep,)
-    return [ep for ep in (1.0, machine.node, 8.0 * machine.node) if ranks % ep == 0.0 and model.experts % ep == 0.0] or [1.0]
+    return [
+        ep for ep in (1.0, machine.node, 8.0 * machine.node) if ranks % ep == 0.0 and model.experts % ep == 0.0
+    ] or [1.0]
 
 
 def _micro_batches(model: Model, each: float, pp: int) -> Sequence[float]:

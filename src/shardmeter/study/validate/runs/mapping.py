@@ -94,44 +94,55 @@ def read(row: Row, catalog: Catalog) -> Reading:
     said += [how] if how else []
     device, count, given, modules = _devices(row, catalog, model, when, said)
     tokens = _amount(row, model, parts)
-    stack_reading, usual = read_software(_framework(row), when, device.name, count if given else None, model.family)
+    software, usual = read_software(_framework(row), when, device.name, count if given else None, model.family)
     said += [usual] if usual else []
-    stack, stand_in = choose_stack(stack_reading, {name: catalog.stack(name) for name in catalog.names("stacks")})
-    stack = changed(stack, **FACTS.get(stack_reading.id, {}))
-    precision = _precision(row.text("precision"), device)
-    size = float(families.parameters(model))
-    own = model.context if model.family == "dual_encoder" else families.given_sequence(families.sized(model, seq))
-    lengths = parts if parts and own is None else (cells.Part(share=1.0, seq_len=float(own or seq)),)
-    published = read_published(row.text("parallel_layout"), row.text("framework"))
-    island = _island(device, count, catalog)
-    node = min(float(device.node_size or 8.0), count)
+    stack, stand_in = choose_stack(software, {name: catalog.stack(name) for name in catalog.names("stacks")})
+    stack = changed(stack, **FACTS.get(software.id, {}))
+    said += [f"stack {software.id} has no row yet: {stand_in} stands in"] if stand_in else []
+    formats = recipe(_precision(row.text("precision"), device))
     machine = Machine(
-        gpus=count, node=node, memory=float(device.memory), lineage=stack_reading.lineage, when=when, stack=stack_reading.id
+        gpus=count, node=min(float(device.node_size or 8.0), count), memory=float(device.memory), lineage=software.lineage,
+        when=when, stack=software.id,
     )  # fmt: skip
-    formats = recipe(precision)
+    legs = _legs(row, _lengths(model, parts, seq), model, machine, _island(device, count, catalog), stack, said)
+    return Reading(
+        kind=kind, model=model, accelerator=device.name, gpus=count, given=given, devices=modules,
+        peak=modules * float(device.peak.get(formats.linear or formats.base, math.nan)), tokens=tokens, when=when, legs=legs,
+        stack=software.id, stand_in=stand_in, assumptions=tuple(dict.fromkeys(said)),
+    )  # fmt: skip
+
+
+def _lengths(model: Model, parts: tuple[cells.Part, ...], seq: float) -> tuple[cells.Part, ...]:
+    """The parts of a run with the sequences that the engine asks for: of images the patches, of two towers the text's."""
+    own = model.context if model.family == "dual_encoder" else families.given_sequence(families.sized(model, seq))
+    return parts if parts and own is None else (cells.Part(share=1.0, seq_len=float(own or seq)),)
+
+
+def _legs(
+    row: Row, lengths: tuple[cells.Part, ...], model: Model, machine: Machine, island: Island, stack: Stack, said: list[str]
+) -> tuple[Leg, ...]:  # fmt: skip
+    """Every part of the run with the plans that it may have had."""
+    precision = _precision(row.text("precision"), island.accelerator)
     base = Plan(
-        precision=precision, gather_dtype=formats.base if stack.gather_dtype in ("bf16", "fp16") else stack.gather_dtype,
+        precision=precision,
+        gather_dtype=recipe(precision).base if stack.gather_dtype in ("bf16", "fp16") else stack.gather_dtype,
         reduce_dtype=stack.reduce_dtype, optimizer="muon" if "muon" in row.text("framework").lower() else "adamw",
     )  # fmt: skip
+    size, fleet = float(families.parameters(model)), Fleet(islands=(island,))
+    published = read_published(row.text("parallel_layout"), row.text("framework"), row.text("notes"))
     legs = []
     for part in lengths:
-        wanted = _batch(row, model, part.seq_len, size, when, said)
+        wanted = _batch(row, model, part.seq_len, size, machine.when, said)
         options = tuple(
             Scenario(
-                name=cells.run_id(row), model=model, stack=_cut(stack, model, plan, machine), fleet=Fleet(islands=(island,)),
+                name=cells.run_id(row), model=model, stack=_cut(stack, model, plan, machine), fleet=fleet,
                 plan=changed(plan, async_tp=bool(stack.async_tp) and plan.sequence_parallel),
                 run=Run(seq_len=part.seq_len, global_batch=batch),
             )
             for plan, batch in candidates(base, model, size, machine, published, wanted)
         )  # fmt: skip
         legs.append(Leg(share=part.share, options=options))
-    if stand_in:
-        said.append(f"stack {stack_reading.id} has no row yet: {stand_in} stands in")
-    return Reading(
-        kind=kind, model=model, accelerator=device.name, gpus=count, given=given, devices=modules,
-        peak=modules * float(device.peak.get(formats.linear or formats.base, math.nan)), tokens=tokens, when=when,
-        legs=tuple(legs), stack=stack_reading.id, stand_in=stand_in, assumptions=tuple(dict.fromkeys(said)),
-    )  # fmt: skip
+    return tuple(legs)
 
 
 def _framework(row: Row) -> str:

@@ -39,7 +39,9 @@ LEVEL = 0.90
 FEWEST = 8
 """Residuals that an interval needs."""
 OLDER = re.compile(r"^(V100|A100|A10|TPU v[2-5]|MI250|RTX A|RTX 3|L4|Gaudi2)")
-COUNTED = re.compile(r"iteration time|step time|counted by steps|steps? x|samples?_per_sec|tok/s|throughput|per\s+[0-9.]*\s*(t|trillion)\b")
+COUNTED = re.compile(
+    r"iteration time|step time|counted by steps|steps? x|samples?_per_sec|tok/s|throughput|per\s+[0-9.]*\s*(t|trillion)\b"
+)
 
 
 def class_of(gpus: float, given: bool, family: str, accelerator: str, counted: str) -> str:

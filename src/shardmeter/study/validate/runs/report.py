@@ -89,9 +89,9 @@ def _identity(one: Judged) -> dict[str, Any]:
 
 
 def assumptions(judged: Sequence[Judged]) -> list[str]:
-    """What rows leave out and the mapping fills in, each with how many rows need it."""
-    counts = Counter(said for one in judged if one.steps is not None for said in one.assumptions)
-    return [f"{said} ({count} rows)" for said, count in counts.most_common()]
+    """What rows leave out and the mapping fills in, each with how many rows need it; sizes and names of single rows left out."""
+    counts = Counter(said.partition(": ")[0] for one in judged if one.steps is not None for said in one.assumptions)
+    return [f"{said} ({count} {'row' if count == 1 else 'rows'})" for said, count in counts.most_common()]
 
 
 def disagreeing(judged: Sequence[Judged]) -> list[str]:

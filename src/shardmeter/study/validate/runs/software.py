@@ -2,12 +2,13 @@
 
 | accelerator | until 2022 | 2023 | from 2024 |
 |---|---|---|---|
-| GPU, more than `ALONE` | Megatron-LM of 2021 | Megatron-LM of 2023 | Megatron-Core of 2024, of 2025 |
-| GPU, up to `ALONE` | PyTorch FSDP | PyTorch FSDP | torchtitan, compiled |
+| GPUs, more than 16 | Megatron-LM of 2021, of 2022 | Megatron-LM of 2023 | Megatron-Core of 2024, of 2025 |
+| GPUs, up to 16 | PyTorch FSDP, eager | PyTorch FSDP | PyTorch FSDP |
 | TPU | MaxText | MaxText | MaxText |
 
-Attention where no framework says it: the fused softmax until FlashAttention was out (2022), FlashAttention 1, from mid-2023 on 2.
-Two towers and images run on eager PyTorch, `open_clip` and `timm`.
+What has no row of its own is stood in for as among measured runs (nearest lineage, then year), with what is published of its code laid over.
+Attention, where the code's is not known: the fused softmax until late 2022, FlashAttention 1 until mid-2023, then 2. Two towers and
+images run on eager PyTorch, `open_clip` and `timm`.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ def read_software(
             continue
         if not lineage:
             return read_stack(framework, year, ""), ""
-        id_ = id_ or by_year(when)
-        attention = _flash(plain, when) or (attention_of(when) if attention == "?" else attention)
-        return StackReading(id=id_, lineage=lineage, year=year, attention=attention, kernels=kernels), ""
+        kernel = _flash(plain, when) or (attention_of(when) if attention == "?" else attention)
+        reading = StackReading(id=id_ or by_year(when), lineage=lineage, year=year, attention=kernel, kernels=kernels)
+        return reading, ""
     usual = _usual(when, accelerator, gpus, family)
     return usual, f"the framework is {'not known' if plain else 'not stated'}: {usual.id}, usual in {year}"
 
@@ -94,7 +95,7 @@ def _usual(when: float, accelerator: str, gpus: float | None, family: str) -> St
         raise NotModelled(f"the software of {accelerator} is not stated")
     if family in ("dual_encoder", "vision"):
         return StackReading(id="openclip-2021", lineage="eager", year=year)
-    if gpus is not None and gpus <= ALONE or family not in ("decoder", "encoder"):
+    if (gpus is not None and gpus <= ALONE) or family not in ("decoder", "encoder"):
         reading = StackReading(id="fsdp-2024", lineage="fsdp", year=year)
         return reading if when >= 2023.6 else changed(reading, attention="unfused", kernels="eager")
     return StackReading(id=by_year(when), lineage="megatron", year=year, attention=attention_of(when))

@@ -10,6 +10,7 @@ import re
 from shardmeter.core.record import record
 from shardmeter.study.validate.rows import NotModelled, Unclear
 
+
 @record
 class Kind:
     """A kind of run: the words that mean it, and why it cannot be expressed where it cannot."""

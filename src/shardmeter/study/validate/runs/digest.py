@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+from shardmeter import families
 from shardmeter.study.validate.digest import DIGITS
 from shardmeter.study.validate.runs.account import Judged, line
 from shardmeter.study.validate.runs.mapping import Reading
@@ -20,10 +21,15 @@ def meaning(one: Judged) -> str:
 
 def _reading(one: Reading) -> str:
     plans = [
-        (leg.share, [(line(option), option.run, option.plan.precision) for option in leg.options]) for leg in one.legs
+        (leg.share, float(option.run.seq_len), float(option.run.global_batch), option.plan.precision, line(option))
+        for leg in one.legs
+        for option in leg.options
     ]
+    size = float(families.parameters(one.model)), float(families.active_parameters(one.model))
     machine = f"{one.accelerator} {one.gpus!r} {one.given} {one.devices!r} {one.stack} {one.stand_in}"
-    return f"{one.kind.name} {one.model!r} {machine} {one.tokens!r} {one.when!r} {plans!r}"
+    return (
+        f"{one.kind.name} {one.model.name} {one.model.layers} {size!r} {machine} {one.tokens!r} {one.when!r} {plans!r}"
+    )
 
 
 def digests(judged: Iterable[Judged]) -> dict[str, tuple[int, str]]:

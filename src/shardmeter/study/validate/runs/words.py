@@ -60,7 +60,7 @@ BY_NAME = ("growing", "distilled", "self-supervised", "recurrent", "encoder-deco
 ALMOST = re.compile(r"slightly|just|nearly|almost")
 NOT_MEASURED: tuple[tuple[str, str], ...] = (
     (r"upper bound|at most|lower bound|at least|access", "the hours are a bound, not what the run took"),
-    (r"assum|guess", "the hours are assumed, not measured"),
+    (r"assume|assumption|guess", "the hours are assumed, not measured"),
     (r"memory|unverified", "the hours are remembered, not read in a source"),
     (r"budget", "the hours are a budget that was given"),
     (r"estimat|projected|planned", "the hours are an estimate, not what a run took"),

@@ -17,7 +17,7 @@ from shardmeter.study.course.hours import HOUR
 from shardmeter.study.validate.predictions import Predict, Predicted
 from shardmeter.study.validate.rows import Damaged, NotModelled, Row, Unclear
 from shardmeter.study.validate.runs import cells, mapping, practice
-from shardmeter.study.validate.runs.words import FROM_RATE, check_hours, check_kind, kind_of
+from shardmeter.study.validate.runs.words import FIXED, FROM_RATE, check_hours, check_kind, kind_of
 
 EXCLUSIONS_FILE = "runs/exclusions.csv"
 TOLERANCE = 0.005
@@ -28,8 +28,6 @@ SLOWEST = 0.02
 """Share below which the hours are a project's, not a run's."""
 APART = 2.5
 """Factor by which a row's hours and its own rate may differ."""
-FIXED = ("dual_encoder", "vision", "diffusion")
-"""Families whose samples are all of one size."""
 
 
 @record

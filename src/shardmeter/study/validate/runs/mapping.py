@@ -28,7 +28,7 @@ from shardmeter.study.validate.runs import cells
 from shardmeter.study.validate.runs.architecture import read_model
 from shardmeter.study.validate.runs.layout import Machine, candidates, read_published
 from shardmeter.study.validate.runs.software import FACTS, known_framework, read_software
-from shardmeter.study.validate.runs.words import Kind, kind_of, tokens_of_hours
+from shardmeter.study.validate.runs.words import FIXED, Kind, kind_of, tokens_of_hours
 from shardmeter.study.validate.stack import choose_stack
 
 UNDATED = 2024.0
@@ -220,8 +220,7 @@ def _amount(row: Row, model: Model, parts: tuple[cells.Part, ...]) -> float:
     part = tokens_of_hours(row.text("accel_hours_kind"))
     if part is not None and unit == "tokens":
         return part
-    fixed = model.family in ("dual_encoder", "vision", "diffusion")
-    if fixed:
+    if model.family in FIXED:
         if unit == "tokens":
             raise NotModelled("a model of images whose data is stated in tokens")
         return amount

@@ -20,6 +20,7 @@ import numpy as np
 from shardmeter import data
 from shardmeter.core.record import record
 from shardmeter.physics.practice import practice_factor
+from shardmeter.study.validate.runs.words import FIXED
 
 FILE = "runs/practice.csv"
 TEAM, STEPS, TOWERS, AMPERE, HOPPER = "team", "steps", "towers", "ampere", "hopper"
@@ -46,7 +47,7 @@ COUNTED = re.compile(
 
 def class_of(gpus: float, given: bool, family: str, accelerator: str, counted: str) -> str:
     """The class of a run. `counted`: what is said of how its hours are counted."""
-    if family in ("dual_encoder", "vision", "diffusion"):
+    if family in FIXED:
         return TOWERS
     if COUNTED.search(counted.lower()):
         return STEPS

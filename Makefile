@@ -50,8 +50,9 @@ bench: $(VENV)/.ready-dev ## speed: cold start, one prediction, plans per second
 validate: $(VENV)/.ready-run ## compare with the measured runs that ship with the package
 	@$(BIN)/shardmeter validate
 
-fit: $(VENV)/.ready-dev ## refit the stacks from the measured runs
+fit: $(VENV)/.ready-dev ## refit the stacks from the measured runs, and what whole runs take beyond their steps
 	@$(BIN)/python scripts/fit.py
+	@$(BIN)/python scripts/fit_practice.py
 
 bless: $(VENV)/.ready-dev ## freeze the golden predictions anew, after a change that is meant; shows what moves
 	@$(BIN)/python scripts/bless.py
@@ -67,6 +68,7 @@ docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
 	@$(BIN)/python scripts/accuracy_page.py
 	@$(BIN)/python scripts/geo_page.py
 	@$(BIN)/python scripts/loss_page.py
+	@$(BIN)/python scripts/runs_page.py
 
 clean: ## remove .venv and every cache
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks

@@ -9,6 +9,7 @@ import pytest
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.bars import look_up, missed, read_bars
+from shardmeter.study.validate.runs.account import source_of
 
 REPORT = {
     "metrics": {"step_time": {"mape": 0.12, "loso_mape": None}},
@@ -167,11 +168,12 @@ def test_enough_rows_are_scored_and_every_row_is_accounted_for(shipped_report):
     assert shipped_report["scored"] >= 1150
     apart = sum(len(shipped_report[kind]) for kind in ("skipped", "excluded", "identities"))
     assert shipped_report["rows"] == shipped_report["scored"] + apart
-    assert shipped_report["rows"] == len(shipped.measured().rows) + len(shipped.geo().rows)
+    tables = (shipped.measured(), shipped.geo(), shipped.whole())
+    assert shipped_report["rows"] == sum(len(table.rows) for table in tables)
 
 
 def test_every_source_has_an_error_with_itself_left_out(shipped_report):
-    across = {row.text("source") for row in shipped.geo().rows}
+    across = {row.text("source") for row in shipped.geo().rows} | {source_of(row) for row in shipped.whole().rows}
     assert shipped_report["by_source"].keys() <= shipped.sources().keys() | across
     for source in shipped_report["by_source"].keys() - across:
         entry = shipped_report["by_source"][source]

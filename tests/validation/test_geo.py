@@ -314,7 +314,8 @@ def test_the_report_of_the_shipped_rows_has_both_parts(shipped_report):
     for name in ("step_time", "memory", "wan_bandwidth", "wall_time"):
         assert report["metrics"][name]["n"] > 0
     assert report["metrics"]["wan_bandwidth"]["within_step"] > 0.98
-    assert report["rows"] == len(shipped.measured().rows) + len(shipped.geo().rows)
+    tables = (shipped.measured(), shipped.geo(), shipped.whole())
+    assert report["rows"] == sum(len(table.rows) for table in tables)
     assert report["rows"] == report["scored"] + sum(len(report[key]) for key in ("skipped", "excluded", "identities"))
 
 

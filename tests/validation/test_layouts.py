@@ -65,19 +65,12 @@ def test_numbers_are_stated_empty_or_unclear():
             read(column)
 
 
-@pytest.mark.parametrize(
-    ("header", "row", "reason"),
-    [
-        ("run_id,accel_hours", "llama,1000", "whole training runs are not modelled yet"),
-    ],
-)
-def test_layouts_that_are_not_modelled_skip_every_row(tmp_path, header, row, reason):
+def test_a_whole_run_that_says_nothing_but_its_hours_does_not_count(tmp_path):
     path = tmp_path / "x.csv"
-    path.write_text(f"{header}\n{row}\n{row}\n", encoding="utf-8")
+    path.write_text("run_id,accel_hours\nllama,1000\nmistral,1000\n", encoding="utf-8")
     report = validate(path).to_dict()
     assert (report["rows"], report["scored"]) == (2, 0)
-    assert [entry["reason"] for entry in report["skipped"]] == [reason, reason]
-    assert report["skipped"][0]["id"] == "llama"
+    assert [entry["id"] for entry in report["excluded"]] == ["llama", "mistral"]
     assert report["metrics"]["step_time"]["mape"] is None
 
 

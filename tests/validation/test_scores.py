@@ -13,6 +13,7 @@ from shardmeter.study.validate.mapping import read_rows
 from shardmeter.study.validate.metrics import MEMORY, STEP_TIME, Score, over_sources, summary
 from shardmeter.study.validate.predictions import Predicted
 from shardmeter.study.validate.ranking import Candidate, ranking, ranks, regret, spearman
+from shardmeter.study.validate.runs.account import source_of
 
 HEADER = (
     "id,source_key,model,n_layers,hidden,ffn_hidden,n_heads,n_kv_heads,head_dim,vocab,seq_len,accelerator,n_accelerators,"
@@ -153,7 +154,7 @@ def test_failed_configurations(tmp_path):
 
 def test_shipped_rows_are_all_accounted_for():
     report = validate(predictor=constant(1.0)).to_dict()
-    rows = (*shipped.measured().rows, *shipped.geo().rows)
+    rows = (*shipped.measured().rows, *shipped.geo().rows, *shipped.whole().rows)
     assert report["rows"] == len(rows)
     assert report["rows"] == report["scored"] + len(report["skipped"]) + len(report["excluded"]) + len(
         report["identities"]
@@ -161,12 +162,13 @@ def test_shipped_rows_are_all_accounted_for():
     ids = {entry["id"] for entry in report["skipped"] + report["excluded"] + report["identities"]} | {
         row["id"] for row in report["rows_detail"]
     }
-    assert ids == {row.id for row in rows}
+    assert ids == {row.text("run_id") or row.id for row in rows}
     assert all(entry["reason"] for entry in report["skipped"] + report["excluded"])
     assert report["scored"] >= 1150
     lost = report["failures"]
     assert lost["rows"] == lost["n"] + len(lost["skipped"]) + len(lost["excluded"]) == len(shipped.failed().rows)
-    assert set(report["by_source"]) <= {*shipped.sources(), *(row.text("source") for row in shipped.geo().rows)}
+    others = (*(row.text("source") for row in shipped.geo().rows), *(source_of(row) for row in shipped.whole().rows))
+    assert set(report["by_source"]) <= {*shipped.sources(), *others}
     floor = report["by_group"]["regime:floor"]["step_time"]["n"]
     assert report["metrics"]["step_time"]["n"] + floor == sum(
         group["step_time"]["n"] for name, group in report["by_group"].items() if name.startswith("task:")

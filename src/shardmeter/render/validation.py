@@ -21,7 +21,8 @@ ERRORS = (
 )
 
 ISLANDS = ("step_time", "memory")
-"""Quantities of measured runs on one island; every other one is of runs across islands."""
+"""Quantities of measured runs on one island; every other one but `WHOLE` is of runs across islands."""
+WHOLE = "accel_hours"
 ALWAYS = frozenset({"n", "loso_mape", "mape"})
 """Columns that stand even when nothing is known for them."""
 REASONS = 12
@@ -38,6 +39,7 @@ def document(report: Mapping[str, Any], bars_missed: Iterable[Any] = (), title: 
     sections: list[Section | None] = [
         metrics_table(report) if _has(report, own=True) or not _has(report, own=False) else None,
         geo_table(report),
+        whole_table(report),
         source_table(report),
         group_table(report),
         _ranking(report.get("ranking")),
@@ -71,17 +73,22 @@ def metrics_table(report: Mapping[str, Any]) -> Table:
 
 def geo_table(report: Mapping[str, Any]) -> Table | None:
     """One line a quantity of runs across islands: the mean over sources; None without any."""
-    if not _has(report, own=False):
+    found = {key: value for key, value in _quantities(report, own=False).items() if key != WHOLE}
+    if not any(value and value.get("n") for value in found.values()):
         return None
     grid = report["metrics"].get("wan_bandwidth") or {}
-    found = grid.get("within_step")
-    caption = (
-        f"wan_bandwidth: {grid['exact']:.0%} exact, {found:.1%} within a step of the table's grid" if found else ""
-    )
-    table = _errors(
-        "Runs across islands: error by quantity (mean over sources)", "quantity", _quantities(report, own=False)
-    )
+    near = grid.get("within_step")
+    caption = f"wan_bandwidth: {grid['exact']:.0%} exact, {near:.1%} within a step of the table's grid" if near else ""
+    table = _errors("Runs across islands: error by quantity (mean over sources)", "quantity", found)
     return changed(table, caption=caption)
+
+
+def whole_table(report: Mapping[str, Any]) -> Table | None:
+    """Accelerator-hours of whole runs: the mean over sources; None without any."""
+    found = (report.get("metrics") or {}).get(WHOLE)
+    if not found or not found.get("n"):
+        return None
+    return _errors("Whole runs (mean over sources)", "quantity", {WHOLE: found})
 
 
 def _quantities(report: Mapping[str, Any], *, own: bool) -> dict[str, Any]:

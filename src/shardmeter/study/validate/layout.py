@@ -19,6 +19,7 @@ from shardmeter.core.files import file_name, read_text
 from shardmeter.core.record import record
 from shardmeter.study.validate.geo.cells import COLUMNS as GEO_COLUMNS
 from shardmeter.study.validate.rows import Row
+from shardmeter.study.validate.runs.cells import COLUMNS as WHOLE_COLUMNS
 
 MEASURED, GEO, WHOLE, FAILED = "measured", "geo", "whole", "failed"
 NEEDS = {
@@ -106,6 +107,7 @@ READ: Mapping[str, frozenset[str]] = {
          "hfu", "step_time_s", "peak_memory_gib", "memory_reading", "task", "arch_ref", "notes", "status", "note"}
     ),
     GEO: frozenset(GEO_COLUMNS),
+    WHOLE: frozenset((*WHOLE_COLUMNS, "id", "unverified")),
 }  # fmt: skip
 """Columns of a layout that mean something, or belong to its published form."""
 

@@ -15,13 +15,12 @@ from shardmeter.study.validate import failures, score, shipped
 from shardmeter.study.validate.bars import Missed, missed, read_bars
 from shardmeter.study.validate.damage import damaged, warning
 from shardmeter.study.validate.geo import report as geo
-from shardmeter.study.validate.layout import FAILED, GEO, MEASURED, TITLES, WHOLE, Table, read_table, unread
+from shardmeter.study.validate.layout import FAILED, GEO, MEASURED, WHOLE, Table, read_table, unread
 from shardmeter.study.validate.metrics import STEP_TIME, Score
 from shardmeter.study.validate.predictions import Predict, predict
 from shardmeter.study.validate.resolve import MappedRow, map_rows
 from shardmeter.study.validate.rows import Row
-
-NOT_YET = {WHOLE: "whole training runs are not modelled yet"}
+from shardmeter.study.validate.runs import report as whole
 
 
 @record
@@ -43,7 +42,8 @@ def validate(
     catalog: Catalog | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     predictor: Predict = predict,
 ) -> Report:
-    """Compare predictions with the runs of a CSV file; without one, with the runs, failures and runs across islands that ship.
+    """Compare predictions with the runs of a CSV file; without one, with the runs, failures, runs across islands and
+    whole runs that ship.
 
     `bars` is a file of limits; `predictor` answers scenarios (tests give their own). Raises BadData for a file of no known
     layout, and for bars that cannot be read.
@@ -56,9 +56,9 @@ def validate(
     limits = read_bars(Path(bars)) if bars is not None else ()
     rows = catalog_of(catalog)
     if path is None:
-        data = both(
-            _measured(shipped.measured(), rows, predictor, shipped.failed().rows), _geo(shipped.geo(), rows, predictor)
-        )
+        data = _measured(shipped.measured(), rows, predictor, shipped.failed().rows)
+        data = both(data, _geo(shipped.geo(), rows, predictor))
+        data = both(data, _whole(shipped.whole(), rows, predictor))
     else:
         table = read_table(Path(path))
         data = _OF_LAYOUT[table.layout](table, rows, predictor)
@@ -131,15 +131,13 @@ def both(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _unmodelled(table: Table, catalog: Catalog, predictor: Predict) -> dict[str, Any]:
-    """A layout that is read but not modelled: every row is skipped, by name."""
-    del catalog, predictor
-    reason = NOT_YET[table.layout]
-    rows = [MappedRow(id=_id(row), source_key="", line=row.line, skip=reason) for row in table.rows]
-    return {**score.accounting(rows, 0), **_no_scores(), "warnings": [f"{TITLES[table.layout]}: {reason}"]}
+def _whole(table: Table, catalog: Catalog, predictor: Predict) -> dict[str, Any]:
+    """A file of whole training runs."""
+    repeats = repeated(table.rows)
+    return {**_no_scores(), **whole.report(table, catalog, predictor, repeats)}
 
 
-_OF_LAYOUT = {MEASURED: _measured, FAILED: _failed, GEO: _geo, WHOLE: _unmodelled}
+_OF_LAYOUT = {MEASURED: _measured, FAILED: _failed, GEO: _geo, WHOLE: _whole}
 
 
 def _no_scores() -> dict[str, Any]:
@@ -155,10 +153,6 @@ def _no_scores() -> dict[str, Any]:
         "assumptions": [],
         "warnings": [],
     }
-
-
-def _id(row: Row) -> str:
-    return row.text("id") or row.text("run_id") or row.id
 
 
 def once(rows: Sequence[Row], mapped: Sequence[MappedRow]) -> tuple[tuple[MappedRow, ...], list[str]]:
@@ -178,7 +172,7 @@ def repeated(rows: Sequence[Row]) -> tuple[dict[int, str], list[str]]:
     copies: dict[int, str] = {}
     shared = []
     for place, row in enumerate(rows):
-        id_ = row.text("id")
+        id_ = row.text("id") or row.text("run_id")
         earlier = first.setdefault(id_, row) if id_ else row
         if earlier is row:
             continue

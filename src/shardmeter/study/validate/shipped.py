@@ -10,6 +10,7 @@ from shardmeter.study.validate.layout import Table, parse_table
 from shardmeter.study.validate.metrics import STEP_TIME
 
 GEO_FILE, GEO_SOURCES_FILE, RESIDUALS_FILE = "geo/rows.csv", "geo/sources.csv", "geo/residuals.csv"
+WHOLE_FILE = "runs/rows.csv"
 MEASURED_FILE, FAILED_FILE, SOURCES_FILE = "measured/runs.csv", "measured/failed.csv", "measured/sources.csv"
 LOSO_FILE, TRANSFER_FILE = "fit_loso.csv", "fit_transfer.csv"
 
@@ -40,6 +41,12 @@ def geo_residuals() -> dict[str, tuple[tuple[str, float], ...]]:
         for line in csv.DictReader(file):
             found.setdefault(line["quantity"], []).append((line["fold"], float(line["log_ratio"])))
     return {quantity: tuple(pairs) for quantity, pairs in found.items()}
+
+
+@cache
+def whole() -> Table:
+    """The shipped whole training runs."""
+    return parse_table(data.read_text(WHOLE_FILE), WHOLE_FILE)
 
 
 @cache

@@ -1,0 +1,1 @@
+"""Whole training runs: accelerator-hours of a row, predicted from what was known before the run."""

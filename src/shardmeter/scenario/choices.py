@@ -307,8 +307,7 @@ def _joint(asked: Asked, pins: Mapping[str, tuple[Any, ...]], parts: Parts, foun
 
 def unasked(run: RunInput) -> tuple[str, ...]:
     """A sentence about what only a planner looks at, where none is asked."""
-    said = [name for name in ("deadline", "budget", "objective") if getattr(run, name) is not None]
-    return (f"{', '.join(said)}: for `shardmeter plan` and plan: auto; not looked at here",) if said else ()
+    return () if run.objective is None else ("objective: for `shardmeter plan` and plan: auto; not looked at here",)
 
 
 def _read(

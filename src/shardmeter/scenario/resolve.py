@@ -14,6 +14,7 @@ from shardmeter.scenario.hugging_face.files import is_config
 from shardmeter.scenario.ignored import ignored
 from shardmeter.scenario.interrupted import FIELDS, resolve_interruptions, with_kept
 from shardmeter.scenario.layout import NO_MODEL, NO_STACK, Parts, laid_out
+from shardmeter.scenario.limits import resolve_limits
 from shardmeter.scenario.parts import SAME, Findings, Rows, check_names, part
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.schema import RunInput, ScenarioInput, validate, what_is_left
@@ -58,7 +59,7 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
         is_open=is_open,
     )
     islands = (changed(parts.island, name=parts.entries[0].names[0]),)
-    run = _of_course(parts, islands, plan, (), run, left_open)
+    run = _of_course(parts, islands, plan, (), _with_stores(run, parts, islands), left_open)
     made = Scenario(
         name=parts.given.name or "scenario",
         model=model or NO_MODEL,
@@ -66,7 +67,7 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
         stack=stack or NO_STACK,
         fleet=Fleet(islands=islands),
         plan=plan,
-        run=_with_stores(run, parts, islands),
+        run=run,
         assumptions=tuple(found.assumptions),
     )
     if left_open is not None:
@@ -122,7 +123,8 @@ def _of_course(
     if left_open is not None and any(island.preemption for island in islands):
         parts.found.refuse(("fleet", "islands"), "preemption is for a plan that is said", OF_PREEMPTION)
         return run
-    return resolve_interruptions(parts, islands, resolve_course(parts, islands, plan, plans, run))
+    laid = resolve_interruptions(parts, islands, resolve_course(parts, islands, plan, plans, run))
+    return resolve_limits(parts, islands, laid, planned=left_open is not None)
 
 
 def _with_stores(run: Run, parts: Parts, islands: Sequence[Island]) -> Run:

@@ -12,7 +12,7 @@ from shardmeter.scenario.course import resolve_course, with_phases
 from shardmeter.scenario.fleet import overridden, resolve_fleet
 from shardmeter.scenario.hugging_face.files import is_config
 from shardmeter.scenario.ignored import ignored
-from shardmeter.scenario.interrupted import FIELDS, resolve_interruptions, with_kept
+from shardmeter.scenario.interrupted import resolve_interruptions, with_kept
 from shardmeter.scenario.layout import NO_MODEL, NO_STACK, Parts, laid_out
 from shardmeter.scenario.limits import resolve_limits
 from shardmeter.scenario.parts import SAME, Findings, Rows, check_names, part
@@ -28,12 +28,6 @@ from shardmeter.sync import defaults, inner_of
 
 DEFAULT_STACK = "titan-compile"
 """The software where none is named."""
-OF_PLANS = {
-    "target_loss": "say the tokens: predict tells how many a plan needs",
-    "phases": "one batch: global_batch",
-}
-"""Ways out for a planner, by what is only for a plan that is said."""
-OF_PREEMPTION = "leave it out: predict tells what it costs a plan"
 
 
 def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> Scenario:
@@ -113,18 +107,10 @@ def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
 def _of_course(
     parts: Parts, islands: Sequence[Island], plan: Plan, plans: Sequence[Plan], run: Run, left_open: Asked | None
 ) -> Run:
-    """The run with what is asked from its first to its last step; a planner looks for plans of a stated length and batch."""
-    asked = [name for name in ("target_loss", "phases", *FIELDS) if getattr(parts.run, name) is not None]
-    if left_open is not None and asked:
-        for name in asked:
-            way_out = OF_PLANS.get(name, "leave it out: predict tells what it costs a plan")
-            parts.found.refuse(("run", name), "is for a plan that is said", way_out)
-        return run
-    if left_open is not None and any(island.preemption for island in islands):
-        parts.found.refuse(("fleet", "islands"), "preemption is for a plan that is said", OF_PREEMPTION)
-        return run
-    laid = resolve_interruptions(parts, islands, resolve_course(parts, islands, plan, plans, run))
-    return resolve_limits(parts, islands, laid, planned=left_open is not None)
+    """The run with what is asked from its first to its last step."""
+    planned = left_open is not None
+    course = resolve_course(parts, islands, plan, plans, run, planned=planned)
+    return resolve_limits(parts, islands, resolve_interruptions(parts, islands, course), planned=planned)
 
 
 def _with_stores(run: Run, parts: Parts, islands: Sequence[Island]) -> Run:

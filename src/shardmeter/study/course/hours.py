@@ -127,6 +127,12 @@ def _rhythm(whole: Whole, one: Course) -> str:
     return f"{show(float(writing.write), 's')} every {show(float(writing.interval), 's')} ({how}){behind}"
 
 
+def ends(whole: Whole, steps: Count) -> Any:
+    """Whether a run comes to its end, or is interrupted too often for that. Numbers may be arrays."""
+    goodputs = [one.goodput for one in courses(whole, steps)]
+    return functools.reduce(np.logical_and, [np.isfinite(one) & np.greater_equal(one, ENDLESS) for one in goodputs])
+
+
 def check(whole: Whole, steps: Count) -> None:
     """Raise BadScenario for a run that is interrupted so often that it does not end."""
     for part, one in zip(whole.parts, courses(whole, steps), strict=True):

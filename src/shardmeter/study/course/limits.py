@@ -48,10 +48,10 @@ def _endless(name: str) -> Violation:
     )  # fmt: skip
 
 
-def unpriced(term: str) -> Violation:
-    """The refusal of a budget where one term has no price."""
+def unpriced(term: str, what: str = "a budget") -> Violation:
+    """The refusal of a budget, or of another question of money, where one term has no price."""
     _, field, way_out = next(one for one in WAYS_OUT if term.startswith(one[0]))
-    return Violation(field=field, says=f"a budget, but no price of {term} is known", rule=RULE, way_out=way_out)
+    return Violation(field=field, says=f"{what}, but no price of {term} is known", rule=RULE, way_out=way_out)
 
 
 def keeps(verdict: Mapping[str, Any] | None) -> bool:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Count, Kilograms, Number, Seconds, Usd
+from shardmeter.core.units import Count, Fraction, Kilograms, Number, Seconds, Usd
 from shardmeter.engine import add
-from shardmeter.engine.course import is_interrupted
-from shardmeter.engine.fleet import Whole, stretched
-from shardmeter.specs import Run, Scenario
+from shardmeter.engine.fleet import Whole, alone, stretched
+from shardmeter.specs import Estimate, Island, Plan, Run, Scenario
+from shardmeter.specs.estimate import Ends
 from shardmeter.study.course import energy, loss, phases
 from shardmeter.study.course.dollars import summed
 from shardmeter.study.course.hours import step_tokens
@@ -34,10 +34,25 @@ class Totals:
     emitted: Kilograms
 
 
-def is_plain(run: Run, preempted: bool) -> bool:
+def is_plain(run: Run, islands: Sequence[Island]) -> bool:
     """Whether a run is so many steps and nothing else: what it takes is then linear in a step."""
-    said = run.target_loss, run.checkpoint, run.failures, run.evaluation
-    return not (preempted or run.phases or run.stocks or run.hauls) and all(one is None for one in said)
+    said = run.target_loss, run.checkpoint, run.failures, run.evaluation, *(island.preemption for island in islands)
+    return not (run.phases or run.stocks or run.hauls) and all(one is None for one in said)
+
+
+def has_length(run: Run) -> bool:
+    """Whether anything says how long a run is."""
+    return any(one is not None for one in (run.tokens, run.steps, run.target_loss))
+
+
+def of_step(island: Island, plan: Plan, run: Run, step: Seconds, busy: Fraction) -> Whole:
+    """A fleet of one island of which a step is known, and the share of it that is computed, and nothing else. Numbers may be arrays."""
+    one = Estimate(
+        step_time=step, terms=(), memory=(), memory_allocated=0.0, memory_first=0.0, memory_peak=0.0, memory_limit=0.0,
+        tokens=run.global_batch * run.seq_len, samples=run.global_batch, model_flops=0.0, hardware_flops=0.0,
+        compute_seconds=busy * step, gpus=island.gpus, peak_flops=0.0, ends=Ends(),
+    )  # fmt: skip
+    return alone(island, plan, run, one)
 
 
 def steps_of(scenario: Scenario, whole: Whole, asked: loss.Question | None) -> Count | None:
@@ -89,8 +104,3 @@ def slowed(scenario: Scenario, parts: Sequence[Leg], inner: Number, across: Numb
             return None
         found.append(changed(leg, whole=whole, steps=steps))
     return tuple(found)
-
-
-def interrupted(parts: Sequence[Leg]) -> bool:
-    """Whether anything is said that interrupts the run."""
-    return is_interrupted(parts[0].whole)

@@ -16,6 +16,7 @@ from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.engine.rules import Case
 from shardmeter.engine.rules_of_probes import members_says, members_slack
+from shardmeter.engine.split import in_sequences
 from shardmeter.families import matrices, parameters
 from shardmeter.scenario.sync import under
 from shardmeter.scenario.used import among
@@ -25,7 +26,6 @@ from shardmeter.study.planning.assignments import Found
 from shardmeter.study.planning.kinds import EQUAL, FINER, Inside, Kind, Searches, batches_of, kinds_of
 from shardmeter.study.planning.objective import Goal, goal_of
 from shardmeter.study.planning.search import Progress, Stop
-from shardmeter.study.planning.space import in_sequences
 from shardmeter.study.planning.syncs import Way, ways_of
 from shardmeter.study.planning.tally import Front
 from shardmeter.study.planning.team import Bound, Chosen, Team

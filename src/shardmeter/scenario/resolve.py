@@ -53,7 +53,7 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
         is_open=is_open,
     )
     islands = (changed(parts.island, name=parts.entries[0].names[0]),)
-    run = _of_course(parts, islands, plan, (), _with_stores(run, parts, islands), left_open)
+    run = whole_run(parts, islands, plan, (), run, planned=left_open is not None)
     made = Scenario(
         name=parts.given.name or "scenario",
         model=model or NO_MODEL,
@@ -80,10 +80,9 @@ def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
     lay = laid_over_all if left_open is None or left_open.stated else laid_open
     plan, plans, run = lay(parts)
     islands = [changed(one.island, name=name) for one in parts.entries if one.island is not None for name in one.names]
-    run = _with_stores(run, parts, islands)
     found.stop()
     wan = among(wan, [island.name for island in islands])
-    run = _of_course(parts, islands, plan, plans, run, left_open)
+    run = whole_run(parts, islands, plan, plans, run, planned=left_open is not None)
     found.stop()
     made = Scenario(
         name=parts.given.name or "scenario",
@@ -104,12 +103,12 @@ def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
     return changed(made, warnings=(*found.warnings, *ignored(made, found.said)))
 
 
-def _of_course(
-    parts: Parts, islands: Sequence[Island], plan: Plan, plans: Sequence[Plan], run: Run, left_open: Asked | None
+def whole_run(
+    parts: Parts, islands: Sequence[Island], plan: Plan, plans: Sequence[Plan], run: Run, *, planned: bool = False
 ) -> Run:
-    """The run with what is asked from its first to its last step."""
-    planned = left_open is not None
-    course = resolve_course(parts, islands, plan, plans, run, planned=planned)
+    """The run of some parts with all that is asked from its first to its last step, after noting what is wrong with that."""
+    kept_ = _with_stores(run, parts, islands)
+    course = resolve_course(parts, islands, plan, plans, kept_, planned=planned)
     return resolve_limits(parts, islands, resolve_interruptions(parts, islands, course), planned=planned)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.quantity import show
-from shardmeter.core.units import Count, Number, Seconds
+from shardmeter.core.units import Count, Fraction, Number, Seconds
 from shardmeter.engine import add
 from shardmeter.engine.course import Course, courses, is_apart, is_elastic, is_interrupted, step_times
 from shardmeter.engine.fleet import Whole
@@ -47,6 +47,20 @@ def durations(whole: Whole, steps: Count) -> tuple[Seconds, Seconds]:
 def slowest(whole: Whole, steps: Count) -> Course:
     """The course of the island that is done last: that of all where they run together."""
     return max(courses(whole, steps), key=lambda one: float(np.max(one.seconds)))
+
+
+def goodput(legs: Sequence[tuple[Whole, Count]]) -> Fraction:
+    """Productive over all seconds, of whichever island is done last in every leg. Numbers may be arrays."""
+    work, wall = [], []
+    for whole, steps in legs:
+        first, *others = courses(whole, steps)
+        productive, seconds = first.productive, first.seconds
+        for one in others:
+            later = np.greater(one.seconds, seconds)
+            productive, seconds = np.where(later, one.productive, productive), np.where(later, one.seconds, seconds)
+        work.append(productive)
+        wall.append(seconds)
+    return add.folded(work) / add.folded(wall)
 
 
 def answer(legs: Sequence[tuple[Whole, Count]]) -> dict[str, Any]:

@@ -92,15 +92,12 @@ def _emitted(leg: Leg) -> Kilograms:
 
 
 def slowed(scenario: Scenario, parts: Sequence[Leg], inner: Number, across: Number) -> tuple[Leg, ...] | None:
-    """The same run if every inner step took `inner` times as long and every message `across` times; None where no token counts
-    then."""
+    """The same tokens if every inner step took `inner` times as long and every message `across` times; None where none counts then."""
     found = []
     for leg in parts:
         whole = stretched(leg.whole, scenario.plan, inner, across)
-        steps = leg.phase.tokens / step_tokens(whole) if leg.phase is not None and np.all(step_tokens(whole)) else None
-        if leg.phase is None:
-            steps = steps_of(scenario, whole, loss.question(scenario, whole))
-        if steps is None or np.any(np.isnan(steps)):
+        if not np.all(step_tokens(whole)):
             return None
+        steps = leg.steps * (step_tokens(leg.whole) / step_tokens(whole))
         found.append(changed(leg, whole=whole, steps=steps))
     return tuple(found)

@@ -51,10 +51,16 @@ def question(seed: int, islands: int = 1) -> dict[str, Any]:
     return {"model": "llama-3.1-8b", "fleet": {"islands": here}, "plan": {**pins, **sync}, "run": run}
 
 
+def run_of(scenario: Scenario, *, sure: bool = False) -> dict[str, Any]:
+    """`run` of the answer."""
+    found = course(scenario, predict(scenario).whole, trust.paces(scenario) if sure else None)
+    assert found is not None
+    return found
+
+
 def figures(scenario: Scenario) -> dict[str, float]:
     """What `predict` says of the run, by objective."""
-    found = course(scenario, predict(scenario).whole)
-    assert found is not None
+    found = run_of(scenario)
     return {"time": found["wall_clock_s"], "cost": found["cost_usd"], "energy": JOULES * found["energy_kwh"]}
 
 
@@ -92,8 +98,10 @@ def test_an_entry_is_predicted_with_its_figures(seed):
 def test_no_plan_of_the_space_is_better(monkeypatch, seed):
     """With every plan priced to the end, and none left out by a bound, the first is the same."""
     found = shardmeter.plan(question(seed), objective="cost", top=1)
-    monkeypatch.setattr(block, "_promising", lambda box, tally: block._pricing(box, tally))
+    monkeypatch.setattr(block, "_promising", block._pricing)
     whole = shardmeter.plan(question(seed), objective="cost", top=1)
+    assert found.best is not None
+    assert whole.best is not None
     assert found.best.value == whole.best.value
 
 
@@ -104,8 +112,9 @@ def test_one_plan_in_which_a_phase_does_not_fit_is_out():
     longer = {"phases": [{"tokens": "9B"}, {"tokens": "1B", "seq_len": 16384, "global_batch": 64}]}
     asked["run"] = {"seq_len": 4096, "global_batch": 256, **longer}
     phased = shardmeter.plan(asked, top=20)
-    assert 0 < phased.tally.feasible < plain.tally.feasible
-    assert all(one["fits"] for row in phased.ranked for one in course(row.scenario, row.prediction.whole)["phases"])
+    feasible = [one.to_dict()["space"]["feasible"] for one in (phased, plain)]
+    assert 0 < feasible[0] < feasible[1]
+    assert all(one["fits"] for row in phased.ranked for one in run_of(row.scenario)["phases"])
 
 
 # ---- intervals -------------------------------------------------------------------------------------------------------------------
@@ -117,8 +126,8 @@ def test_a_longer_step_never_makes_a_run_shorter_or_cheaper(seed):
     asked["plan"] = {"sharding": "fsdp", "recompute": "full", "sync": {"method": "diloco", "sync_every": 50}}
     scenario = shardmeter.predict(asked).scenario
     whole = predict(scenario).whole
-    legs = legs_of(scenario, whole)
-    rows = [totals(scenario.run, slowed(scenario, legs, one, one)) for one in np.linspace(0.5, 3.0, 26)]
+    legs = legs_of(scenario, whole) or ()
+    rows = [totals(scenario.run, slowed(scenario, legs, one, one) or ()) for one in np.linspace(0.5, 3.0, 26)]
     for name in ("seconds", "held", "paid", "drawn"):
         values = np.array([float(getattr(one, name)) for one in rows])
         assert np.all(np.diff(values) > 0.0), name
@@ -129,7 +138,7 @@ def test_an_interval_holds_its_figure(seed):
     asked = question(seed, islands=1 + seed % 2)
     asked["plan"] = {"sharding": "fsdp", "recompute": "full", "sync": {"method": "diloco", "sync_every": 50}}
     scenario = shardmeter.predict(asked).scenario
-    run = course(scenario, predict(scenario).whole, trust.paces(scenario))
+    run = run_of(scenario, sure=True)
     for key in ("wall_clock_s", "gpu_hours", "cost_usd", "energy_kwh"):
         low, high = run["intervals"][key]
         assert low < run[key] < high, key
@@ -169,11 +178,12 @@ def test_a_limit_is_kept_up_to_the_figure_itself(seed):
     asked["plan"] = {"sharding": "fsdp", "recompute": "full"}
     scenario = shardmeter.predict(asked).scenario
     spent = spent_of(scenario, predict(scenario).whole)
+    lasts, paid = float(spent.lasts), float(spent.paid or 0.0)
     for factor, met in ((0.999, False), (1.001, True)):
-        overrides = [f"run.deadline={factor * float(spent.lasts)!r} s", f"run.budget=${factor * float(spent.paid):.6f}"]
+        overrides = [f"run.deadline={factor * lasts!r} s", f"run.budget=${factor * paid:.6f}"]
         run = shardmeter.predict(asked, overrides=overrides).to_dict()["run"]
         assert (run["deadline"]["met"], run["budget"]["met"]) == (met, met)
-        assert run["deadline"]["margin_s"] == pytest.approx((factor - 1.0) * float(spent.lasts), rel=1e-3)
+        assert run["deadline"]["margin_s"] == pytest.approx((factor - 1.0) * lasts, rel=1e-3)
         assert 0.0 < run["deadline"]["probability"] < 1.0
 
 

@@ -74,7 +74,7 @@ def answer(legs: Sequence[tuple[Whole, Count]]) -> dict[str, Any]:
     wall = add.folded(totals.values())
     said = _bases(legs[0][0], each)
     return {
-        "goodput": totals["productive"] / wall,
+        "goodput": float(goodput(legs)),
         "hours": [
             {"term": name, "seconds": seconds, "share": seconds / wall, "basis": said[name]}
             for name, seconds in totals.items()

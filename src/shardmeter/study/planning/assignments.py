@@ -84,7 +84,7 @@ def figures_of(goal: Goal, joint: Whole, whole: Number) -> Figures:
 def figures(
     goal: Goal,
     islands: Sequence[Island],
-    whole: float,
+    whole: Number,
     steps: Seconds | Sequence[Seconds],
     tokens: Number,
     egress: Usd,
@@ -204,8 +204,8 @@ def floor(bound: Bound, goal: Goal, chosen: Chosen, key: float | None = None) ->
     if bound.apart and goal.objectives[0] not in ("time", "throughput"):
         return np.asarray(cheapest(goal, team, float(np.min(whole))))
     if bound.waits and not is_simple(team.scenario):
-        lowest = np.asarray(least_value(goal, bound, step, whole))
-        return lowest - ROUNDING * np.abs(lowest)
+        lowest: Floats = np.asarray(least_value(goal, bound, step, whole), dtype=float)
+        return np.asarray(lowest - ROUNDING * np.abs(lowest))
     return figures(goal, team.islands, whole, step, team.tokens, bound.egress).columns[0]
 
 

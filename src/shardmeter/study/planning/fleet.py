@@ -294,20 +294,20 @@ def _goal(scenario: Scenario, choices: Choices, objectives: tuple[str, ...]) -> 
     """As `goal_of`; a cost of several islands needs the price of what is sent between them."""
     goal, run, joint = goal_of(scenario, choices, objectives), scenario.run, choices.joint
     wan = scenario.fleet.wan
-    bad = []
+    found = []
     if run.phases:
         says, way_out = (
             "phases of several islands, each of which shares every batch anew",
             "one batch; predict has phases",
         )
-        bad.append(Violation(field="run.phases", says=says, way_out=way_out))
+        found.append(Violation(field="run.phases", says=says, way_out=way_out))
     if (run.stocks or run.hauls) and joint is not None and joint.counts != (len(scenario.fleet.islands),):
         says = "what is kept and brought depends on which islands take part, and that is open"
-        bad.append(
+        found.append(
             Violation(field="fleet.use", says=says, way_out="name them, or leave out run.storage and run.dataset")
         )
-    if bad:
-        raise BadScenario(f"{scenario.name}: {len(bad)} problem{'s' if len(bad) > 1 else ''}", bad)
+    if found:
+        raise BadScenario(f"{scenario.name}: {len(found)} problem{'s' if len(found) > 1 else ''}", found)
     if wan is not None and ("cost" in goal.objectives or goal.budget is not None):
         lacking = np.isnan(np.broadcast_to(wan.egress, (len(wan.islands),) * 2)) & ~np.eye(len(wan.islands), dtype=bool)
         if lacking.any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -91,8 +92,7 @@ def spent_of(scenario: Scenario, whole: Whole) -> Spent:
     if legs is None:
         return Spent(island=island, lasts=duration(scenario.run, e.step_time, e.tokens), rate=rate, busy=busy)
     found = totals(scenario.run, legs)
-    over = [hours.ends(leg.whole, leg.steps) for leg in legs]
-    ends = np.logical_and.reduce(np.broadcast_arrays(*over))
+    ends = functools.reduce(np.logical_and, [hours.ends(leg.whole, leg.steps) for leg in legs])
     return Spent(island=island, lasts=found.seconds, rate=rate, busy=busy, together=found, ends=ends)
 
 
@@ -141,8 +141,10 @@ def _unpriced(scenario: Scenario, choices: Choices, asked: tuple[str, ...]) -> l
     if lacking:
         says = f"{what}, but no price of {' and '.join(lacking)} is known"
         found.append(Violation(field="fleet", says=says, way_out="say --price '$2.10/gpu/h', or name an instance"))
-    beside = dict.fromkeys(one.name for one in (*run.stocks, *run.hauls) if one.price is None)
-    return [*found, *(unpriced(term, what) for term in beside if has_length(run))]
+    beside = [one.name for one in run.stocks if one.price is None] + [
+        one.name for one in run.hauls if one.price is None
+    ]
+    return [*found, *(unpriced(term, what) for term in dict.fromkeys(beside) if has_length(run))]
 
 
 def _unrated(choices: Choices, asked: tuple[str, ...]) -> list[Violation]:

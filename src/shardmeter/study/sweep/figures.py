@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -79,8 +80,8 @@ def _of_run(of: Callable[[Run, tuple[Leg, ...]], Any]) -> Callable[[Point], Any]
         if point.legs is None:
             return None
         value = of(point.run, point.legs)
-        over = [hours.ends(leg.whole, leg.steps) for leg in point.legs]
-        return value if value is None or np.all(over) else np.where(np.logical_and.reduce(over), value, np.nan)
+        ends = functools.reduce(np.logical_and, [hours.ends(leg.whole, leg.steps) for leg in point.legs])
+        return value if value is None or np.all(ends) else np.where(ends, value, np.nan)
 
     return found
 

@@ -316,12 +316,30 @@ def test_an_unknown_law_lists_the_nearest():
         answer(ONE, tokens="1T", law="besiroglu")
 
 
-def test_a_planner_wants_a_length():
-    with pytest.raises(BadScenario, match="is for a plan that is said"):
-        shardmeter.plan({**ONE, "plan": "auto", "run": {"target_loss": 2.2}})
+def test_a_planner_refuses_a_loss_that_no_data_reaches_or_no_law_tells():
+    with pytest.raises(BadScenario, match="is not reached with any data"):
+        shardmeter.plan({**ONE, "plan": "auto", "run": {"target_loss": 1.5}})
+    with pytest.raises(BadScenario, match="laws of loss are of models that are trained whole"):
+        shardmeter.plan({**ONE, "plan": "auto,trainable=lora(r=16)", "run": {"target_loss": 2.2}})
 
 
-@pytest.mark.parametrize("run", [{"target_loss": 2.2}, {"phases": [{"tokens": "1B"}]}], ids=["target", "phases"])
-def test_a_sweep_wants_a_length(run):
-    with pytest.raises(BadScenario, match="is for predict"):
-        shardmeter.sweep({**ONE, "run": run}, {"run.global_batch": [64, 128]})
+def test_a_planner_of_phases_has_one_batch():
+    run = {"phases": [{"tokens": "1B"}], "global_batch": [64, 128]}
+    with pytest.raises(BadScenario, match="phases have batches and sequences of their own, and global_batch are open"):
+        shardmeter.plan({**ONE, "plan": "auto", "run": run})
+    with pytest.raises(BadScenario, match="each of which shares every batch anew"):
+        shardmeter.plan({**TWO, "plan": "auto", "run": {"phases": [{"tokens": "1B"}], "global_batch": 64}})
+
+
+@pytest.mark.parametrize(
+    "run",
+    [{"target_loss": 2.2}, {"phases": [{"tokens": "1B", "global_batch": 64}, {"tokens": "2B"}]}],
+    ids=["target", "phases"],
+)
+def test_a_sweep_has_the_run_that_predict_has(run):
+    asked = {**ONE, "run": {**run, "failures": "llama-3-405b"}}
+    names = ("run.wall_clock_s", "run.tokens", "run.goodput", "run.energy_kwh")
+    found = shardmeter.sweep(asked, {"run.global_batch": [64, 128]}, columns=names)
+    for row in found.rows():
+        alone = shardmeter.predict(asked, overrides={"run.global_batch": row["run.global_batch"]}).to_dict()["run"]
+        assert {name: row[name] for name in names} == {name: alone[name.removeprefix("run.")] for name in names}

@@ -24,7 +24,7 @@ SCENARIO = {
     "--format",
 }
 OPTIONS = {
-    "predict": SCENARIO,
+    "predict": SCENARIO | {"--deadline", "--budget"},
     "explain": SCENARIO | {"--term"},
     "plan": SCENARIO | {"--objective", "--deadline", "--budget", "--top", "--processes"},
     "solve": SCENARIO | {"question"},

@@ -176,6 +176,24 @@ def refolded(whole: Whole, plan: Plan, inner: Number, across: Number) -> Folded 
     return rounds.fold(whole.round, changed(pace, **scaled), seconds, plan.sync.grace)
 
 
+def stretched(whole: Whole, plan: Plan, inner: Number, across: Number) -> Whole:
+    """The fleet if every inner step took `inner` times as long and every message `across` times; the share of a step that is computed
+    stays. Memory and the ledger are left as they are."""
+    parts = tuple(changed(part, estimate=_slowed(part.estimate, inner)) for part in whole.parts)
+    folded = refolded(whole, plan, inner, across)
+    if folded is None or whole.round is None:
+        return changed(whole, parts=parts, estimate=_slowed(whole.estimate, inner))
+    estimate = changed(
+        whole.estimate, step_time=folded.seconds / whole.round.steps, tokens=folded.tokens / whole.round.steps
+    )
+    sent, paid = _moved(parts, whole.round, folded, whole.priced)
+    return changed(whole, parts=parts, estimate=estimate, folded=folded, sent=sent, paid=paid)
+
+
+def _slowed(one: Estimate, times: Number) -> Estimate:
+    return changed(one, step_time=one.step_time * times, compute_seconds=one.compute_seconds * times)
+
+
 def outer_update(asked: Round, one: Estimate, island: Island) -> Seconds:
     """Of a round, on the rank that updates most: what it streams, and the products between. Leaves out: what one hides of the other."""
     device, ends = island.accelerator, one.ends
@@ -211,12 +229,7 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
             priced.append(spread_inside(charge, one, parts))
     pace = pace_of(parts, asked, float(np.min(wan.lanes)) if plan.sync.hierarchical else 1.0)
     folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace)
-    sent: Number = np.array([float(part.estimate.ends.sent) for part in parts]) * _last(asked.steps)
-    paid: Number = np.array([float(part.estimate.ends.egress) for part in parts]) * _last(asked.steps)
-    for one, charge in zip(asked.crossings, priced, strict=True):
-        often = folded.exchanges * _last(one.messages)
-        sent = sent + np.sum(charge.caused * _last(often), axis=-2)
-        paid = paid + np.sum(charge.charged * _last(often), axis=-2)
+    sent, paid = _moved(parts, asked, folded, priced)
     return Whole(
         parts=parts,
         estimate=_estimate(parts, asked, folded),
@@ -224,11 +237,24 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         pace=pace,
         folded=folded,
         priced=tuple(priced),
-        sent=tuple(np.moveaxis(np.asarray(sent), -1, 0)),
-        paid=tuple(np.moveaxis(np.asarray(paid), -1, 0)),
+        sent=sent,
+        paid=paid,
         wan=said,
         critical=_critical(parts, folded),
     )
+
+
+def _moved(
+    parts: Sequence[Part], asked: Round, folded: Folded, priced: Sequence[Crossed]
+) -> tuple[tuple[Bytes, ...], tuple[Usd, ...]]:
+    """What every island sends in a round, and what that costs it."""
+    sent: Number = np.array([float(part.estimate.ends.sent) for part in parts]) * _last(asked.steps)
+    paid: Number = np.array([float(part.estimate.ends.egress) for part in parts]) * _last(asked.steps)
+    for one, charge in zip(asked.crossings, priced, strict=True):
+        often = folded.exchanges * _last(one.messages)
+        sent = sent + np.sum(charge.caused * _last(often), axis=-2)
+        paid = paid + np.sum(charge.charged * _last(often), axis=-2)
+    return tuple(np.moveaxis(np.asarray(sent), -1, 0)), tuple(np.moveaxis(np.asarray(paid), -1, 0))
 
 
 def spread_inside(charge: Crossed, one: Crossing, parts: Sequence[Part]) -> Crossed:

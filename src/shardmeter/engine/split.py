@@ -11,9 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import record
+from shardmeter.engine.rules import divisors
 
 Units: TypeAlias = tuple[float, float]
 """(sequences that a cell takes more at a time, the least that it takes)."""
+ROUNDING = 0.05
+"""How far a batch said in tokens may be moved so that it divides among the GPUs."""
 
 
 @record
@@ -30,6 +33,20 @@ class Share:
     def lasts(self, sequences: float) -> float:
         """Seconds of a step of so many sequences."""
         return self.start + self.each * sequences
+
+
+def in_sequences(tokens: float, seq_len: float, gpus: float) -> float:
+    """So many tokens as whole sequences: of the numbers within 5 %, the nearest of those that most divisors of the GPUs divide."""
+    wanted = tokens / seq_len
+    best = max(1.0, math.floor(wanted + 0.5))
+    shared = 0
+    for step in divisors(gpus):
+        near = math.floor(wanted / step + 0.5) * step
+        if near >= 1.0 and abs(near - wanted) <= ROUNDING * wanted:
+            count = sum(1 for one in divisors(gpus) if near % one == 0.0)
+            if (count, -abs(near - wanted)) > (shared, -abs(best - wanted)):
+                best, shared = near, count
+    return best
 
 
 def by_speed(batch: float, shares: Sequence[Share]) -> tuple[float, ...] | None:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shardmeter.render import cells, islands, learning
+from shardmeter.render import cells, islands, learning, limits
 from shardmeter.render.csv_text import flatten
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 
@@ -31,6 +31,8 @@ MOST_TERMS, MOST_BASES = 15, 2
 _KIND = re.compile(r" (?:of|from|to) (?!the )")
 """What stands between the kind of a term and its island."""
 WORTH = 0.01
+RUN = ("wall_clock_s", "gpu_hours", "cost_usd", "energy_kwh", "carbon_kg", "goodput")
+"""Figures of the run that have an interval."""
 MFU = "MFU: full attention counted, causal hardware does half; HFU: recomputation counted too"
 
 
@@ -47,7 +49,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
     ways: list[Section | None] = [_ways(answer.get("way_out") or (), alone=not answer.get("sync"))]
     sections: list[Section | None] = [
         *(speed + memory if answer["fits"] else ways + memory + speed),
-        _run(answer.get("run"), _interval(answer, "wall_clock_s", "s")),
+        _run(answer),
         *learning.sections(answer),
         *_made_of(answer.get("run")),
         _notes("Warnings", answer.get("warnings") or ())
@@ -56,13 +58,18 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
     ]
     return Document(
         title=title,
-        verdict=_verdict(answer),
-        good=bool(answer["fits"]),
+        verdict=" ".join((_verdict(answer), *limits.missed(answer))),
+        good=is_yes(answer),
         sure=not _borderline(answer),
         sections=tuple(section for section in sections if section is not None),
         data=answer,
         flat=_flat(answer),
     )
+
+
+def is_yes(answer: Answer) -> bool:
+    """Whether the plan fits and the run keeps what limits it."""
+    return bool(answer["fits"]) and not limits.missed(answer)
 
 
 def _flat(answer: Answer) -> tuple[Row, ...]:
@@ -173,7 +180,7 @@ def _bounds(answer: Answer) -> dict[str, Any]:
     """The intervals as flat values for CSV."""
     intervals = answer.get("intervals") or {}
     found: dict[str, Any] = {"interval_level": intervals.get("level")}
-    for key in ("step_time_s", "tokens_per_s", "memory_peak_gib", "round_s", "wall_clock_s"):
+    for key in ("step_time_s", "tokens_per_s", "memory_peak_gib", "round_s", *RUN):
         low, high = intervals.get(key) or (None, None)
         found |= {f"{key}.low": low, f"{key}.high": high}
     return found
@@ -331,21 +338,27 @@ def _memory_interval(answer: Answer) -> str:
     return f"{bounds}; chance to fit {likely} ({answer['intervals'].get('memory_basis')})"
 
 
-def _run(run: Answer | None, interval: str) -> Facts | None:
+def _run(answer: Answer) -> Facts | None:
+    run = answer.get("run")
     if not run:
         return None
     paid: Sequence[Answer] = run.get("cost_terms") or ()
+    basis = paid[0]["basis"] if len(paid) == 1 else ""
     facts = [
-        Fact(label="wall clock", value=run.get("wall_clock_s"), unit="s", note=interval),
+        Fact(label="wall clock", value=run.get("wall_clock_s"), unit="s", note=_interval(answer, "wall_clock_s", "s")),
         Fact(label="tokens", value=run.get("tokens"), unit="tokens"),
         Fact(label="steps", value=run.get("steps")),
         Fact(label="GPU time", value=run.get("gpu_hours"), unit="GPU-hours"),
         Fact(label="goodput", value=run.get("goodput"), unit="%"),
-        Fact(label="cost", value=run.get("cost_usd"), unit="USD", note=paid[0]["basis"] if len(paid) == 1 else ""),
+        Fact(
+            label="cost", value=run.get("cost_usd"), unit="USD",
+            note="; ".join(filter(None, (_interval(answer, "cost_usd", "USD"), basis))),
+        ),
         Fact(label="energy", value=run.get("energy_kwh"), unit="kWh", note=_range(run)),
         Fact(label="carbon", value=run.get("carbon_kg"), unit="kg", note=run.get("carbon_basis") or ""),
         Fact(label="loss", value=run.get("loss"), unit=(run.get("law") or {}).get("unit", "")),
-    ]
+        *limits.facts(answer),
+    ]  # fmt: skip
     return Facts(title="The whole run", facts=tuple(fact for fact in facts if fact.value is not None))
 
 

@@ -16,6 +16,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.families import given_sequence
 from shardmeter.scenario import open_fleet
 from shardmeter.scenario.between import SyncInput
+from shardmeter.scenario.course import open_phases
 from shardmeter.scenario.fleet import resolve_island
 from shardmeter.scenario.grammar import AUTO, parse_plan
 from shardmeter.scenario.layout import Parts
@@ -253,6 +254,8 @@ def chosen(asked: Asked, scenario: Scenario, document: Document, parts: Parts, f
     pins = _pins(asked.plan, ("plan",), found)
     seq_lens = _read(RunInput, ("run", "seq_len"), "seq_len", asked.seq_len, found)
     batches = _read(RunInput, ("run", "global_batch"), "global_batch", asked.global_batch, found)
+    if not batches and parts.run.phases and parts.run.global_batch is not None:
+        batches = (parts.run.global_batch,)  # the last phase's
     several = len(scenario.fleet.islands) > 1
     more = () if several else (_island(document, one, rows, found) for one in asked.fleets[1:])
     islands = (*scenario.fleet.islands, *more)
@@ -276,7 +279,9 @@ def chosen(asked: Asked, scenario: Scenario, document: Document, parts: Parts, f
         budget=run.budget,
         joint=_joint(asked, pins, parts, found) if several else None,
     )
-    return changed(scenario, choices=choices, assumptions=tuple(assumptions))
+    gpus = max(float(one.gpus) for one in choices.islands)
+    laid = changed(scenario.run, phases=open_phases(parts, scenario.run, batches[0], gpus))
+    return changed(scenario, choices=choices, assumptions=tuple(assumptions), run=laid)
 
 
 def _pins(raw: Mapping[str, tuple[Any, ...]], path: Path, found: Findings) -> dict[str, tuple[Any, ...]]:
@@ -307,8 +312,7 @@ def _joint(asked: Asked, pins: Mapping[str, tuple[Any, ...]], parts: Parts, foun
 
 def unasked(run: RunInput) -> tuple[str, ...]:
     """A sentence about what only a planner looks at, where none is asked."""
-    said = [name for name in ("deadline", "budget", "objective") if getattr(run, name) is not None]
-    return (f"{', '.join(said)}: for `shardmeter plan` and plan: auto; not looked at here",) if said else ()
+    return () if run.objective is None else ("objective: for `shardmeter plan` and plan: auto; not looked at here",)
 
 
 def _read(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shardmeter.core.errors import Violation
 from shardmeter.core.quantity import show
@@ -40,12 +40,19 @@ def with_phases(asked: RunInput) -> RunInput:
     return asked.model_copy(update=more)
 
 
-def resolve_course(parts: Parts, islands: Sequence[Island], plan: Plan, plans: Sequence[Plan], run: Run) -> Run:
-    """The run with its law, target, critical batch and phases, after noting what is wrong with them."""
+def resolve_course(
+    parts: Parts, islands: Sequence[Island], plan: Plan, plans: Sequence[Plan], run: Run, *, planned: bool
+) -> Run:
+    """The run with its law, target, critical batch and phases, after noting what is wrong with them. Of plans that are to be chosen
+    (`planned`) the phases come with the choices: `open_phases`."""
     asked, found = parts.run, parts.found
     law = _law(asked, parts)
     critical = _critical(asked, parts)
-    phases = _phases(parts, islands, plan, plans, run)
+
+    def phase(at: int, one: PhaseInput) -> Phase:
+        return _phase(at, one, islands, plan, plans, parts, run)
+
+    phases = () if planned else _phases(parts, run, phase)
     if asked.target_loss is not None:
         said = [name for name in ("tokens", "steps", "phases") if getattr(asked, name)]
         if said:
@@ -92,7 +99,20 @@ def _critical(asked: RunInput, parts: Parts) -> CriticalBatch | None:
     return law
 
 
-def _phases(parts: Parts, islands: Sequence[Island], plan: Plan, plans: Sequence[Plan], run: Run) -> tuple[Phase, ...]:
+def open_phases(parts: Parts, run: Run, batch: tuple[float, str], gpus: float) -> tuple[Phase, ...]:
+    """The phases of a run whose plan is to be chosen: batches in tokens are moved to numbers that divide well among the GPUs, as that of
+    the run is (`batch`: its amount and unit)."""
+
+    def phase(_: int, one: PhaseInput) -> Phase:
+        seq_len = float(one.seq_len or run.seq_len)
+        amount, word = one.global_batch or batch
+        made = amount if word == "sequences" else split.in_sequences(amount, seq_len, gpus)
+        return Phase(tokens=one.tokens[0] if one.tokens else 0.0, seq_len=seq_len, global_batch=made)
+
+    return _phases(parts, run, phase)
+
+
+def _phases(parts: Parts, run: Run, made_of: Callable[[int, PhaseInput], Phase]) -> tuple[Phase, ...]:
     """The phases with their lengths, after noting every rule that one of them breaks."""
     asked, found = parts.run, parts.found
     if asked.phases is None:
@@ -105,7 +125,7 @@ def _phases(parts: Parts, islands: Sequence[Island], plan: Plan, plans: Sequence
     lacking = [at for at, one in enumerate(asked.phases) if one.tokens is None]
     for at in lacking:
         found.refuse((*PHASES, at, "tokens"), "is missing", "every phase says its tokens")
-    made = [_phase(at, one, islands, plan, plans, parts, run) for at, one in enumerate(asked.phases)]
+    made = [made_of(at, one) for at, one in enumerate(asked.phases)]
     total = sum(float(one.tokens) for one in made)
     if not lacking and run.tokens is not None and abs(total - float(run.tokens)) > SAME * total:
         says = f"the phases add to {total:g} tokens, and run.tokens is {float(run.tokens):g}"

@@ -12,8 +12,9 @@ from shardmeter.scenario.course import resolve_course, with_phases
 from shardmeter.scenario.fleet import overridden, resolve_fleet
 from shardmeter.scenario.hugging_face.files import is_config
 from shardmeter.scenario.ignored import ignored
-from shardmeter.scenario.interrupted import FIELDS, resolve_interruptions, with_kept
+from shardmeter.scenario.interrupted import resolve_interruptions, with_kept
 from shardmeter.scenario.layout import NO_MODEL, NO_STACK, Parts, laid_out
+from shardmeter.scenario.limits import resolve_limits
 from shardmeter.scenario.parts import SAME, Findings, Rows, check_names, part
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.schema import RunInput, ScenarioInput, validate, what_is_left
@@ -27,12 +28,6 @@ from shardmeter.sync import defaults, inner_of
 
 DEFAULT_STACK = "titan-compile"
 """The software where none is named."""
-OF_PLANS = {
-    "target_loss": "say the tokens: predict tells how many a plan needs",
-    "phases": "one batch: global_batch",
-}
-"""Ways out for a planner, by what is only for a plan that is said."""
-OF_PREEMPTION = "leave it out: predict tells what it costs a plan"
 
 
 def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> Scenario:
@@ -58,7 +53,7 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
         is_open=is_open,
     )
     islands = (changed(parts.island, name=parts.entries[0].names[0]),)
-    run = _of_course(parts, islands, plan, (), run, left_open)
+    run = whole_run(parts, islands, plan, (), run, planned=left_open is not None)
     made = Scenario(
         name=parts.given.name or "scenario",
         model=model or NO_MODEL,
@@ -66,7 +61,7 @@ def resolve(document: Document, rows: Rows, left_open: Asked | None = None) -> S
         stack=stack or NO_STACK,
         fleet=Fleet(islands=islands),
         plan=plan,
-        run=_with_stores(run, parts, islands),
+        run=run,
         assumptions=tuple(found.assumptions),
     )
     if left_open is not None:
@@ -85,10 +80,9 @@ def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
     lay = laid_over_all if left_open is None or left_open.stated else laid_open
     plan, plans, run = lay(parts)
     islands = [changed(one.island, name=name) for one in parts.entries if one.island is not None for name in one.names]
-    run = _with_stores(run, parts, islands)
     found.stop()
     wan = among(wan, [island.name for island in islands])
-    run = _of_course(parts, islands, plan, plans, run, left_open)
+    run = whole_run(parts, islands, plan, plans, run, planned=left_open is not None)
     found.stop()
     made = Scenario(
         name=parts.given.name or "scenario",
@@ -109,20 +103,13 @@ def _over_all(parts: Parts, left_open: Asked | None) -> Scenario:
     return changed(made, warnings=(*found.warnings, *ignored(made, found.said)))
 
 
-def _of_course(
-    parts: Parts, islands: Sequence[Island], plan: Plan, plans: Sequence[Plan], run: Run, left_open: Asked | None
+def whole_run(
+    parts: Parts, islands: Sequence[Island], plan: Plan, plans: Sequence[Plan], run: Run, *, planned: bool = False
 ) -> Run:
-    """The run with what is asked from its first to its last step; a planner looks for plans of a stated length and batch."""
-    asked = [name for name in ("target_loss", "phases", *FIELDS) if getattr(parts.run, name) is not None]
-    if left_open is not None and asked:
-        for name in asked:
-            way_out = OF_PLANS.get(name, "leave it out: predict tells what it costs a plan")
-            parts.found.refuse(("run", name), "is for a plan that is said", way_out)
-        return run
-    if left_open is not None and any(island.preemption for island in islands):
-        parts.found.refuse(("fleet", "islands"), "preemption is for a plan that is said", OF_PREEMPTION)
-        return run
-    return resolve_interruptions(parts, islands, resolve_course(parts, islands, plan, plans, run))
+    """The run of some parts with all that is asked from its first to its last step, after noting what is wrong with that."""
+    kept_ = _with_stores(run, parts, islands)
+    course = resolve_course(parts, islands, plan, plans, kept_, planned=planned)
+    return resolve_limits(parts, islands, resolve_interruptions(parts, islands, course), planned=planned)
 
 
 def _with_stores(run: Run, parts: Parts, islands: Sequence[Island]) -> Run:

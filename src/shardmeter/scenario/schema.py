@@ -19,6 +19,7 @@ from shardmeter.scenario.values import (
     AutoWhole,
     Batch,
     Copies,
+    Deadline,
     Degree,
     Duration,
     Gpus,
@@ -217,8 +218,10 @@ class RunInput(Input):
     evaluation: EvaluationInput | None = said("Pauses for evaluation.")
     storage: StorageInput | None = said("Checkpoints that are kept, and at what price.")
     dataset: DatasetInput | None = said("The tokens: kept beside every island, and brought there once.")
-    deadline: Duration | None = said("Longest run that the planner accepts, as in 30 d.")
-    budget: Money | None = said("Most that the planner spends, as in $2M.")
+    deadline: Deadline | None = said(
+        "Longest run that is good enough, as in 30 d: predict answers yes or no, plan keeps it."
+    )
+    budget: Money | None = said("Most that the run may cost, as in $2M: predict answers yes or no, plan keeps it.")
     objective: Objectives | None = said(
         "What the planner looks for: time, cost, throughput, energy, or a list of them."
     )

@@ -115,7 +115,7 @@ def _follows_more(parts: Parts, said: Mapping[str, Any], asked: Mapping[str, Any
     sequence = "seq_len" in asked and (
         parts.run.document_len is not None or (parts.model is not None and given_sequence(parts.model) is not None)
     )
-    return not parts.is_one or said.get("sharding") == "hsdp" or sequence
+    return not parts.is_one or said.get("sharding") == "hsdp" or sequence or parts.run.phases is not None
 
 
 def _degrees(

@@ -109,6 +109,13 @@ Duration: TypeAlias = Annotated[
 ]
 """Seconds, written with a unit."""
 
+Deadline: TypeAlias = Annotated[
+    float,
+    BeforeValidator(_number("time", Bound(1e-9, BOUNDS["time"][1]))),
+    WithJsonSchema({"type": "string", "examples": ["30 d", "36 h"]}),
+]
+"""Seconds of a run at most, written with a unit: more than none."""
+
 Money: TypeAlias = Annotated[
     float,
     BeforeValidator(_number("money", Bound(*BOUNDS["money"]))),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Count, Nats
+from shardmeter.core.units import Count, Nats, Seconds, Usd
 from shardmeter.specs.course import Checkpoint, CriticalBatch, Evaluation, Failures, Haul, LossLaw, Phase, Stock
 from shardmeter.specs.model import Model
 
@@ -41,6 +41,11 @@ class Run:
     failures: Failures | None = None
     """What strikes every island; None = nothing fails."""
     evaluation: Evaluation | None = None
+
+    deadline: Seconds | None = None
+    """Longest wall clock that is good enough; None = it is not asked."""
+    budget: Usd | None = None
+    """Most that the run may cost."""
 
     @property
     def attended(self) -> Count:

@@ -53,9 +53,17 @@ def probability_below(limit: float, predicted: float, quantity: str, stack: str,
     found = factors(quantity, stack, fitted)
     if found is None or predicted <= 0.0:
         return None
-    low, high = math.log(found[0]), math.log(found[1])
-    centre, deviation = (low + high) / 2.0, (high - low) / (2.0 * NORMAL_90)
-    return 0.5 * math.erfc(-(math.log(limit / predicted) - centre) / (deviation * math.sqrt(2.0)))
+    return probability_between(limit, predicted * found[0], predicted * found[1])
+
+
+def probability_between(limit: float, low: float, high: float) -> float:
+    """Probability that a quantity with this 90 % interval stays at or below `limit`: log-normal through both ends. Leaves out: what of it
+    is certain."""
+    if not 0.0 < low < high:
+        return float(high <= limit)
+    centre = (math.log(low) + math.log(high)) / 2.0
+    deviation = (math.log(high) - math.log(low)) / (2.0 * NORMAL_90)
+    return 0.5 * math.erfc(-(math.log(limit) - centre) / (deviation * math.sqrt(2.0)))
 
 
 def prediction_within(limit: float, probability: float, quantity: str, stack: str, fitted: bool) -> float | None:

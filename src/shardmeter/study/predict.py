@@ -16,6 +16,7 @@ from shardmeter.study import islands, relief_islands, trust, zero_order
 from shardmeter.study.causes import cause_of, causes
 from shardmeter.study.course import check, course, unpriced
 from shardmeter.study.course import warnings as course_warnings
+from shardmeter.study.course.ranges import KEYS
 from shardmeter.study.relief import Outcome, advice, batch_unsaid, relief, ways_out
 
 NO_COST = "the cost is null"
@@ -78,8 +79,8 @@ class Prediction:
         e = self.estimate
         rate, mfu, step = self.tokens_per_s, self.mfu, self.step_time
         gpus, first = _number(e.gpus), islands.critical(self.whole)
-        run = course(self.scenario, self.whole)
-        learned = {} if run is None else run.pop("intervals", {})
+        run = course(self.scenario, self.whole, trust.paces(self.scenario))
+        bounds = {} if run is None else run.pop("intervals")
         model = self.scenario.assembled or self.scenario.model
         ways = () if self.fits else self._ways()
         return {
@@ -118,7 +119,7 @@ class Prediction:
             ],
             "bottleneck": self._bottleneck(ways),
             "run": run,
-            "intervals": self._intervals(run) | learned,
+            "intervals": self._intervals() | bounds,
             "way_out": [one.to_dict() for one in ways],
             "assumptions": [*self.scenario.assumptions, *(self.whole.round.notes if self.whole.round else ())],
             "warnings": [
@@ -127,22 +128,18 @@ class Prediction:
             ],
         }
 
-    def _intervals(self, run: dict[str, Any] | None) -> dict[str, Any]:
-        """[low, high] by key, what they rest on; null for a step that not all islands take, a round of one island, a run that
-        was not asked or that has no end where all is slow."""
+    def _intervals(self) -> dict[str, Any]:
+        """[low, high] by key, what they rest on; null for a step that not all islands take, a round of one island, a run that was
+        not asked (what is known of one that was is laid over it)."""
         e, round_ = self.estimate, self.whole.round
         together = None if round_ is None else self._joined
         numbers = self.step_time, _number(e.tokens), _number(e.memory_peak), _number(e.memory_exact)
         found = trust.spread(self.scenario, *numbers, together)
-        step, rate = found["step_time_s"], found["tokens_per_s"]
-        apart = islands.nobody_waits(self.whole)
+        step = found["step_time_s"]
         return found | {
-            "step_time_s": None if apart else step,
+            "step_time_s": None if islands.nobody_waits(self.whole) else step,
             "round_s": step and round_ and [_number(end * round_.steps) for end in step],
-            "wall_clock_s": rate
-            and all(rate)
-            and run
-            and [run["wall_clock_s"] * self.tokens_per_s / end for end in reversed(rate)],
+            **dict.fromkeys(KEYS),
         }
 
     def _joined(self, inner: float, across: float) -> tuple[float, float]:

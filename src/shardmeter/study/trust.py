@@ -93,20 +93,27 @@ def _base(scenario: Scenario) -> Footing:
     return changed(base, stack="") if unseen(scenario) else base
 
 
+def paces(scenario: Scenario) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    """(inner steps, messages between islands): how many times as long as predicted they take if all are fast, and if all are slow; None
+    before any fit."""
+    base = _base(scenario)
+    speed = intervals.factors("step_time", base.stack, bool(base.stack))
+    return None if speed is None else ((speed[0], ACROSS[0]), (speed[1], ACROSS[1]))
+
+
 def spread(
     scenario: Scenario, step: float, tokens: float, peak: float, exact: float, joined: Joined | None = None
 ) -> dict[str, Any]:
     """The `intervals` of an answer: (low, high) of each figure, or null before any fit, and what they rest on. Memory is never
     less than what is counted exactly. `joined` gives (step, tokens a second) of a fleet whose inner steps and messages take so
     many times as long: then both ends of the interval are those of all islands and links being fast, or slow, together."""
-    base = _base(scenario)
-    speed = intervals.factors("step_time", base.stack, bool(base.stack))
+    base, speed = _base(scenario), paces(scenario)
     size = intervals.factors("memory", base.stack, bool(base.stack))
     ends = None
     if speed is not None:
-        ends = [(step * factor, tokens / (step * factor)) for factor in speed]
+        ends = [(step * factor, tokens / (step * factor)) for factor, _ in speed]
         if joined is not None:
-            ends = [joined(factor, across) for factor, across in zip(speed, ACROSS, strict=True)]
+            ends = [joined(factor, across) for factor, across in speed]
     return {
         "level": intervals.LEVEL,
         "step_time_s": None if ends is None else [ends[0][0], ends[1][0]],

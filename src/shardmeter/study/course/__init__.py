@@ -1,7 +1,8 @@
 """The whole run of a prediction: how long, how many accelerator-hours, what it costs, what it learns.
 
 One file a question: `hours` (how long it holds what), `dollars` (what is paid, term by term), `energy` (what it draws and emits), `loss`
-(what is learned), `phases` (parts with batches of their own)."""
+(what is learned), `phases` (parts with batches of their own), `totals` (all of it together, for arrays of plans too), `ranges` (how sure),
+`limits` (whether it keeps a deadline and a budget)."""
 
 from __future__ import annotations
 
@@ -13,42 +14,46 @@ from shardmeter.core.units import Number
 from shardmeter.engine.course import is_interrupted
 from shardmeter.engine.fleet import Whole
 from shardmeter.specs.scenario import Scenario
-from shardmeter.study.course import energy, hours, loss, phases
+from shardmeter.study.course import energy, hours, limits, loss, phases
 from shardmeter.study.course.dollars import charges, summed, unpriced
 from shardmeter.study.course.hours import HOUR, durations, is_apart, step_times, step_tokens
+from shardmeter.study.course.ranges import Paces, ranges
+from shardmeter.study.course.totals import Totals, legs_of, slowed, totals
 
 __all__ = [
     "HOUR",
+    "Totals",
     "charges",
     "check",
     "course",
     "durations",
     "energy",
     "is_apart",
+    "legs_of",
+    "slowed",
     "step_times",
     "step_tokens",
     "summed",
+    "totals",
     "unpriced",
     "warnings",
 ]
 
 
-def course(scenario: Scenario, whole: Whole) -> dict[str, Any] | None:
-    """`run` of the answer; None where neither tokens, steps nor a loss are asked, or no token counts.
+def course(scenario: Scenario, whole: Whole, paces: Paces | None = None) -> dict[str, Any] | None:
+    """`run` of the answer, its intervals under `intervals`; None where neither tokens, steps nor a loss are asked, or no token counts.
 
+    `paces`: how many times as long inner steps and messages may take, at the fast and the slow end of the interval of a step.
     The cost is the sum of its terms: every island's accelerators, what is sent between islands, what is kept and brought where that
-    was asked; null where a price is not known. Raises BadScenario for a loss that no data reaches. The goodput is null where nothing is
-    said that interrupts the run."""
-    asked = loss.question(scenario, whole)
-    steps = _steps(scenario, whole, asked)
-    if steps is None:
+    was asked; null where a price is not known. The goodput is null where nothing is said that interrupts the run."""
+    asked, parts = loss.question(scenario, whole), legs_of(scenario, whole)
+    if parts is None or float(whole.estimate.tokens) == 0.0:
         return None
-    parts = phases.legs(scenario, whole, steps)
     duration, accelerators = phases.durations_of(parts)
     paid = phases.charges_of(scenario.run, parts)
     seen = [(float(leg.steps * step_tokens(leg.whole)), float(step_tokens(leg.whole))) for leg in parts]
     entries = phases.answer(parts)
-    return {
+    found = {
         "wall_clock_s": float(duration),
         "gpu_hours": float(accelerators) / HOUR,
         "tokens": sum(tokens for tokens, _ in seen),
@@ -61,34 +66,25 @@ def course(scenario: Scenario, whole: Whole) -> dict[str, Any] | None:
         **phases.energy_of(parts),
         **({"loss": None} if asked is None else loss.answer(asked, seen)),
         **({"phases": entries} if entries else {}),
-        **({} if asked is None else {"intervals": loss.intervals(asked, seen, _plain(scenario.run.target_loss))}),
     }
+    bounds = ranges(scenario, parts, found, paces)
+    bounds |= {} if asked is None else loss.intervals(asked, seen, _plain(scenario.run.target_loss))
+    return found | limits.verdicts(scenario.run, found, bounds) | {"intervals": bounds}
 
 
 def check(scenario: Scenario, whole: Whole) -> None:
-    """Raise BadScenario for a loss that no data reaches, and for a run that does not end."""
+    """Raise BadScenario for a loss that no data reaches, for a run that does not end, and for limits that cannot be told."""
     loss.check(scenario, whole)
-    steps = _steps(scenario, whole, loss.question(scenario, whole))
-    if steps is not None and is_interrupted(whole):
-        hours.check(whole, steps)
+    parts = legs_of(scenario, whole)
+    if parts is not None and is_interrupted(whole):
+        hours.check(whole, parts[0].steps)
+    limits.check(scenario, parts)
 
 
 def warnings(scenario: Scenario, whole: Whole, run: dict[str, Any] | None) -> list[str]:
     """What a reader of the run may overlook."""
     steps = None if run is None else run["steps"]
     return [*loss.warnings(scenario, whole, run), *phases.warnings(run), *hours.warnings(whole, steps)]
-
-
-def _steps(scenario: Scenario, whole: Whole, asked: loss.Question | None) -> Number | None:
-    """Steps of the run as it is asked, the last one partial; None where it has no length, or no token counts."""
-    run, each = scenario.run, step_tokens(whole)
-    if float(whole.estimate.tokens) == 0.0:
-        return None
-    if run.target_loss is not None:
-        return None if asked is None else loss.tokens_for(asked, float(run.target_loss), float(each)) / each
-    if run.steps is not None:
-        return run.steps
-    return None if run.tokens is None else run.tokens / each
 
 
 def _plain(number: Number | None) -> float | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.quantity import show
-from shardmeter.core.units import Count, Number, Seconds
+from shardmeter.core.units import Count, Fraction, Number, Seconds
 from shardmeter.engine import add
 from shardmeter.engine.course import Course, courses, is_apart, is_elastic, is_interrupted, step_times
 from shardmeter.engine.fleet import Whole
@@ -49,6 +49,20 @@ def slowest(whole: Whole, steps: Count) -> Course:
     return max(courses(whole, steps), key=lambda one: float(np.max(one.seconds)))
 
 
+def goodput(legs: Sequence[tuple[Whole, Count]]) -> Fraction:
+    """Productive over all seconds, of whichever island is done last in every leg. Numbers may be arrays."""
+    work, wall = [], []
+    for whole, steps in legs:
+        first, *others = courses(whole, steps)
+        productive, seconds = first.productive, first.seconds
+        for one in others:
+            later = np.greater(one.seconds, seconds)
+            productive, seconds = np.where(later, one.productive, productive), np.where(later, one.seconds, seconds)
+        work.append(productive)
+        wall.append(seconds)
+    return add.folded(work) / add.folded(wall)
+
+
 def answer(legs: Sequence[tuple[Whole, Count]]) -> dict[str, Any]:
     """`goodput`, `hours[]`, `checkpoints` and `interruptions` of the answer, all phases together; a goodput of None where nothing is said
     that could interrupt the run."""
@@ -60,7 +74,7 @@ def answer(legs: Sequence[tuple[Whole, Count]]) -> dict[str, Any]:
     wall = add.folded(totals.values())
     said = _bases(legs[0][0], each)
     return {
-        "goodput": totals["productive"] / wall,
+        "goodput": float(goodput(legs)),
         "hours": [
             {"term": name, "seconds": seconds, "share": seconds / wall, "basis": said[name]}
             for name, seconds in totals.items()
@@ -125,6 +139,12 @@ def _rhythm(whole: Whole, one: Course) -> str:
         how = "Daly's interval" if asked.blocking else "one after the other, behind the steps"
     behind = "" if asked.blocking else ", behind the steps"
     return f"{show(float(writing.write), 's')} every {show(float(writing.interval), 's')} ({how}){behind}"
+
+
+def ends(whole: Whole, steps: Count) -> Any:
+    """Whether a run comes to its end, or is interrupted too often for that. Numbers may be arrays."""
+    goodputs = [one.goodput for one in courses(whole, steps)]
+    return functools.reduce(np.logical_and, [np.isfinite(one) & np.greater_equal(one, ENDLESS) for one in goodputs])
 
 
 def check(whole: Whole, steps: Count) -> None:

@@ -11,13 +11,13 @@ import numpy as np
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Nats, Number
+from shardmeter.core.units import Count, Nats, Number
 from shardmeter.engine.fleet import Whole
 from shardmeter.families import active_parameters
 from shardmeter.physics import convergence
 from shardmeter.specs import CriticalBatch, Effect, LossLaw, Model, Scenario
 from shardmeter.study import zero_order
-from shardmeter.study.course.hours import is_apart, step_tokens
+from shardmeter.study.course.hours import is_apart
 from shardmeter.study.intervals import LEVEL
 
 RATIO_OFF = 1.35
@@ -90,9 +90,9 @@ def why_not(scenario: Scenario, whole: Whole) -> str:
 
 def check(scenario: Scenario, whole: Whole) -> None:
     """Raises BadScenario for a target that no data reaches."""
-    asked = None if scenario.run.target_loss is None else question(scenario, whole)
-    if asked is not None and scenario.run.target_loss is not None:
-        tokens_for(asked, float(scenario.run.target_loss), float(step_tokens(whole)))
+    asked, target = question(scenario, whole), scenario.run.target_loss
+    if asked is not None and target is not None and not room_for(asked, float(target)) > 0.0:
+        raise _out_of_reach(asked, float(target))
 
 
 def counted(model: Model, law: LossLaw) -> float:
@@ -117,20 +117,22 @@ def critical(asked: Question, tokens: Number) -> Number:
     return convergence.critical_batch_of_loss(reached, law.coefficient, law.exponent)
 
 
-def tokens_for(asked: Question, target: float, batch: float) -> float:
-    """Tokens that reach a loss with batches of so many tokens. Raises BadScenario where no data is enough."""
-    law = asked.law
-    alone = (target - asked.added) / asked.factor
-    room = convergence.law_room(alone, asked.parameters, law.irreducible, law.a, law.alpha, law.gamma)
-    if not room > 0.0:
-        raise _out_of_reach(asked, target, alone)
-    least = convergence.law_tokens(room, law.b, law.beta)
-    return float(convergence.batch_tokens(least, batch, critical(asked, least)))
+def room_for(asked: Question, target: Number) -> Nats:
+    """What a target leaves to the data: 0 or less where no data is enough."""
+    law, alone = asked.law, (target - asked.added) / asked.factor
+    return convergence.law_room(alone, asked.parameters, law.irreducible, law.a, law.alpha, law.gamma)
 
 
-def _out_of_reach(asked: Question, target: float, alone: float) -> BadScenario:
+def tokens_for(asked: Question, target: Number, batch: Count) -> Count:
+    """Tokens that reach a loss with batches of so many tokens; NaN where no data is enough. Numbers may be arrays."""
+    law, room = asked.law, room_for(asked, target)
+    least = convergence.law_tokens(np.where(np.greater(room, 0.0), room, np.nan)[()], law.b, law.beta)
+    return convergence.batch_tokens(least, batch, critical(asked, least))
+
+
+def _out_of_reach(asked: Question, target: float) -> BadScenario:
     """The refusal of a target below what the model nears with endless data, with the numbers and the way out."""
-    law = asked.law
+    law, alone = asked.law, (target - asked.added) / asked.factor
     floor = convergence.law_floor(asked.parameters, law.irreducible, law.a, law.alpha, law.gamma)
     reached = float(floor * asked.factor + asked.added)
     term = float(floor) - float(law.irreducible)
@@ -283,10 +285,8 @@ def _with(asked: Question, draw: tuple[float, ...]) -> Question:
 
 
 def _tokens_ends(drawn: list[Question], target: float, batch: float) -> list[float] | None:
-    try:
-        return _ends([float(tokens_for(one, target, batch)) for one in drawn])
-    except BadScenario:
-        return None
+    found = [float(tokens_for(one, target, batch)) for one in drawn]
+    return _ends(found) if np.all(np.isfinite(found)) else None
 
 
 def _ends(values: list[float]) -> list[float]:

@@ -44,7 +44,8 @@ def legs(scenario: Scenario, whole: Whole, steps: Count) -> tuple[Leg, ...]:
 def _evaluated(scenario: Scenario, whole: Whole, phase: Phase) -> Whole:
     """The fleet with the batch and the sequences of a phase."""
     run = scenario.run
-    if (phase.seq_len, phase.global_batch) == (run.seq_len, run.global_batch):
+    same = np.equal(phase.seq_len, run.seq_len) & np.equal(phase.global_batch, run.global_batch)
+    if np.all(same):
         return whole
     laid = changed(run, seq_len=phase.seq_len, global_batch=phase.global_batch)
     return evaluate_fleet(scenario.model, scenario.fleet, scenario.plan, laid, scenario.stack, scenario.plans)

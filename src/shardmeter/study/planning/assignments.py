@@ -17,13 +17,17 @@ from shardmeter.core.record import record
 from shardmeter.core.units import Fraction, Number, Seconds, Usd
 from shardmeter.engine.fleet import Whole
 from shardmeter.physics import money
-from shardmeter.specs import Island, Run
-from shardmeter.study.course import is_apart, step_times, step_tokens
+from shardmeter.specs import Island
+from shardmeter.study.course import hours, is_apart, step_times, step_tokens
 from shardmeter.study.course.dollars import cost
-from shardmeter.study.course.energy import busy_share, joules
+from shardmeter.study.course.energy import KWH, busy_share, joules
+from shardmeter.study.course.phases import Leg
+from shardmeter.study.course.totals import has_length, is_plain, totals
 from shardmeter.study.islands import egress
-from shardmeter.study.planning.block import DEAR, INDIVISIBLE, LATE, MEMORY, ROUNDING
-from shardmeter.study.planning.objective import Goal
+from shardmeter.study.planning.block import DEAR, ENDLESS, INDIVISIBLE, LATE, MEMORY, ROUNDING
+from shardmeter.study.planning.floors import least_value
+from shardmeter.study.planning.lengths import Length
+from shardmeter.study.planning.objective import Goal, is_simple
 from shardmeter.study.planning.syncs import TOO_LATE, TOO_MANY, Way
 from shardmeter.study.planning.tally import OVER_LIMIT, OVER_MEMORY, Floats
 from shardmeter.study.planning.team import Bound, Chosen, Team
@@ -31,8 +35,11 @@ from shardmeter.study.planning.team import Bound, Chosen, Team
 PRICED = 12_000
 """Islands that are priced for one team and one way of synchronisation, at most: so many choices of plans times its islands.
 Beyond, the gap is told."""
+PRICED_RUNS = 3_000
+"""The same where a run is more than so many steps, each of which takes longer to price."""
 RUNNERS = 64
 """Choices that are priced for the list once the first of it is known to be the best."""
+UNREACHED = "the loss is reached, by what is known of the method"
 SAME = 1e-8
 """Share by which a bound counts as reached."""
 
@@ -45,13 +52,8 @@ class Figures:
     """The objectives, as numbers to minimise."""
     lasts: Seconds
     paid: Usd | None
-
-
-def amount(run: Run, batch: float) -> float:
-    """Tokens of the run, or one. Steps count as tokens of the whole batch, so that methods that lose some are held to the same."""
-    if run.tokens is not None:
-        return float(run.tokens)
-    return 1.0 if run.steps is None else float(run.steps) * batch * float(run.seq_len)
+    ends: Any = True
+    """Whether the run comes to its end."""
 
 
 def spent(joint: Whole) -> tuple[Seconds | Sequence[Seconds], Number]:
@@ -59,16 +61,30 @@ def spent(joint: Whole) -> tuple[Seconds | Sequence[Seconds], Number]:
     return step_times(joint) if is_apart(joint) else joint.estimate.step_time, step_tokens(joint)
 
 
-def figures_of(goal: Goal, joint: Whole, whole: float) -> Figures:
+def figures_of(goal: Goal, joint: Whole, whole: Number) -> Figures:
     """The objectives of a run of `whole` tokens of a fleet that was evaluated."""
-    busy = tuple(busy_share(joint, part) for part in joint.parts)
-    return figures(goal, [part.island for part in joint.parts], whole, *spent(joint), egress(joint)[1], busy)
+    islands, run = [part.island for part in joint.parts], joint.parts[0].run
+    if not has_length(run) or is_plain(run, islands):
+        busy = tuple(busy_share(joint, part) for part in joint.parts)
+        return figures(goal, islands, whole, *spent(joint), egress(joint)[1], busy)
+    leg = Leg(whole=joint, steps=whole / step_tokens(joint))
+    found = totals(run, [leg])
+    known: dict[str, Any] = {
+        "time": found.seconds, "throughput": -1.0 * joint.estimate.tokens / joint.estimate.step_time, "cost": found.paid,
+        "energy": found.drawn * KWH,
+    }  # fmt: skip
+    return Figures(
+        columns=tuple(np.asarray(known[one], dtype=float) for one in goal.objectives),
+        lasts=found.seconds,
+        paid=found.paid,
+        ends=hours.ends(leg.whole, leg.steps),
+    )
 
 
 def figures(
     goal: Goal,
     islands: Sequence[Island],
-    whole: float,
+    whole: Number,
     steps: Seconds | Sequence[Seconds],
     tokens: Number,
     egress: Usd,
@@ -152,7 +168,8 @@ def search(team: Team, way: Way, goal: Goal, most: int, bar: float = math.inf, l
     """The best choice for every point of a way, and with it up to `most` good ones (the best, where there are no more than
     RUNNERS). Values beyond `bar` need not be found; `leaves` is how many choices are priced at most."""
     found, bound = Found.empty(team, way, most), Bound(team, way)
-    leaves = PRICED // len(team.places) if leaves is None else leaves
+    most_priced = PRICED if is_simple(team.scenario) else PRICED_RUNS
+    leaves = max(most_priced // len(team.places), 1) if leaves is None else leaves
     alone = len(goal.objectives) == 1 or bound.agrees
     queue: list[tuple[float, Chosen]] = [(bound.key(()), ())]
     while queue:
@@ -170,7 +187,7 @@ def search(team: Team, way: Way, goal: Goal, most: int, bar: float = math.inf, l
         if len(found.leaves) >= leaves:
             found.bound = float(np.min(least))
             break
-        _price(found, goal, chosen)
+        _price(found, goal, chosen, bound.length)
     return found
 
 
@@ -183,9 +200,12 @@ def floor(bound: Bound, goal: Goal, chosen: Chosen, key: float | None = None) ->
     """The first objective that no plans fall below which begin with those chosen, of the shape of the way."""
     team = bound.team
     step = (1.0 - ROUNDING) * bound.step(bound.key(chosen) if key is None else key)
-    whole = amount(team.scenario.run, team.batch)
+    whole = bound.least
     if bound.apart and goal.objectives[0] not in ("time", "throughput"):
-        return np.asarray(cheapest(goal, team, whole))
+        return np.asarray(cheapest(goal, team, float(np.min(whole))))
+    if bound.waits and not is_simple(team.scenario):
+        lowest: Floats = np.asarray(least_value(goal, bound, step, whole), dtype=float)
+        return np.asarray(lowest - ROUNDING * np.abs(lowest))
     return figures(goal, team.islands, whole, step, team.tokens, bound.egress).columns[0]
 
 
@@ -198,7 +218,7 @@ def cheapest(goal: Goal, team: Team, whole: float) -> float:
     )
 
 
-def _price(found: Found, goal: Goal, chosen: Chosen) -> None:
+def _price(found: Found, goal: Goal, chosen: Chosen, length: Length) -> None:
     """One choice of plans, for all numbers of the way."""
     way, team = found.way, found.team
     found.leaves.append(chosen)
@@ -208,8 +228,7 @@ def _price(found: Found, goal: Goal, chosen: Chosen) -> None:
     if joint is None:
         found.rejected[INDIVISIBLE] += way.size
         return
-    whole = amount(team.scenario.run, team.batch)
-    paid = figures_of(goal, joint, whole)
+    paid = figures_of(goal, joint, length.of(step_tokens(joint)))
     kept = _kept(found, goal, joint, paid, chosen)
     found.feasible += int(np.count_nonzero(kept))
     columns = [np.broadcast_to(one, way.shape) for one in paid.columns]
@@ -235,6 +254,10 @@ def _kept(found: Found, goal: Goal, joint: Whole, paid: Figures, chosen: Chosen)
         (DEAR, paid.paid, goal.budget, OVER_LIMIT),
     ]
     ratios = [(MEMORY, full, OVER_MEMORY)]
+    if found.team.scenario.run.target_loss is not None:
+        ratios.append((UNREACHED, np.where(np.isnan(paid.lasts), 2.0, 0.0), OVER_LIMIT))
+    if np.any(np.logical_not(paid.ends)):
+        ratios.append((ENDLESS, np.where(paid.ends, 0.0, 2.0), OVER_LIMIT))
     ratios += [(reason, np.asarray(spent) / most, kind) for reason, spent, most, kind in limits if most is not None]
     kept = np.broadcast_to(way.legal, way.shape)
     broken = way.size - int(np.count_nonzero(kept))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import Fraction, Seconds
 from shardmeter.engine import add
 from shardmeter.engine.constraints import held
@@ -18,16 +18,16 @@ from shardmeter.engine.evaluate import Priced, demands, footprint, least_step_ti
 from shardmeter.engine.sharing import unit
 from shardmeter.schedules import traits
 from shardmeter.specs import Island, Plan, Run, Scenario
-from shardmeter.study.course.dollars import cost
 from shardmeter.study.planning import boxes
-from shardmeter.study.planning.objective import Goal, duration, value
-from shardmeter.study.planning.space import NUMBERS, Mask, Picked, Space, Variant, exists, laid
+from shardmeter.study.planning.objective import Goal, Spent, spent
+from shardmeter.study.planning.space import NUMBERS, Mask, Picked, Space, Variant, exists, laid, phased
 from shardmeter.study.planning.tally import OVER_LIMIT, OVER_MEMORY, Floats, Front, Numbers, Pool, Tally
 
 DEGREES = "the degrees multiply to the GPUs of the island"
 PINNED = "dp_shard is as pinned"
 INDIVISIBLE = "whole micro-batches of the islands make up the batch"
 MEMORY, LATE, DEAR = "out of memory", "past the deadline", "over the budget"
+ENDLESS = "a restart ends before the next interruption"
 """Reasons beside the rules of `engine.constraints`, in the order in which a plan is counted: under the first that holds."""
 CHUNK = 1 << 20
 """Points whose rules are asked at once."""
@@ -120,13 +120,14 @@ class _Box:
         wide = tuple(length for length in self.alive.shape if length > 1)
         return np.broadcast_to(np.asarray(values, dtype=float), wide).reshape(self.alive.shape)
 
-    def columns(self, step_time: Seconds, busy: Fraction = 0.0) -> tuple[list[Floats], Seconds]:
-        """The objectives of plans that take so long a step and compute the share `busy` of it, and how long their runs last. Without
-        `busy` they are bounds: an island that computes less draws less."""
-        tokens = self.run.global_batch * self.run.seq_len
-        lasts = duration(self.run, step_time, tokens)
-        goal, island = self.question.goal, self.island
-        return [self.whole(value(one, island, lasts, tokens / step_time, busy)) for one in goal.objectives], lasts
+    def spent(self, step_time: Seconds, busy: Fraction = 0.0) -> Spent:
+        """What runs take of plans that take so long a step and compute the share `busy` of it. Without `busy` these are bounds."""
+        fleet = changed(self.scenario.fleet, islands=(self.island,))
+        return spent(changed(self.scenario, fleet=fleet, plan=self.plan, run=self.run), step_time, busy)
+
+    def columns(self, spent: Spent) -> list[Floats]:
+        """The objectives."""
+        return [self.whole(spent.value(one)) for one in self.question.goal.objectives]
 
     def numbers(self, flat: Any) -> Numbers:
         """Numbers of plans in the space, from their positions in the box."""
@@ -192,8 +193,9 @@ def _rules(space: Space, variant: Variant, plan: Plan, run: Run) -> Iterator[tup
     if space.part is not None:
         yield INDIVISIBLE, np.asarray(unit(plan)[1] <= space.part[1])
     island, scenario = space.island(variant), space.scenario
-    for constraint, mask in held(scenario.model, island, plan, run, scenario.stack, skip=ASIDE):
-        yield constraint.rule, mask
+    for one in (run, *phased(run)):
+        for constraint, mask in held(scenario.model, island, plan, one, scenario.stack, skip=ASIDE):
+            yield constraint.rule, mask
 
 
 def _whole(number: Any) -> Any:
@@ -204,6 +206,9 @@ def _fitting(box: _Box, tally: Tally) -> None:
     """Ask for the memory first: it is a fraction of the work, and most plans of a large model do not fit."""
     scenario, limit = box.scenario, float(box.island.accelerator.memory)
     peaks = box.whole(footprint(scenario.model, box.demands(), box.plan, box.run, scenario.stack))
+    for run in phased(box.run):
+        work = demands(scenario.model, box.plan, run, scenario.stack)
+        peaks = np.maximum(peaks, box.whole(footprint(scenario.model, work, box.plan, run, scenario.stack)))
     if box.question.beside:
         peaks = peaks + box.whole(box.question.beside * updated(box.demands(), box.plan))
     fits = box.alive & (peaks <= limit)
@@ -226,13 +231,13 @@ def _miss(box: _Box, kind: int, over: Floats, tally: Tally) -> None:
 
 def _promising(box: _Box, tally: Tally) -> None:
     """Leave out plans of which the work alone takes too long for the list, the front and the plan to compare with. Where a
-    deadline or a budget counts, every plan is priced to the end."""
+    deadline, a budget or a phase counts, every plan is priced to the end."""
     goal, stated = box.question.goal, box.question.stated
-    limited = goal.deadline is not None or goal.budget is not None
+    limited = goal.deadline is not None or goal.budget is not None or bool(box.run.phases)
     if limited or traits(box.plan.schedule).route == CROSSING or not np.isfinite(tally.pool.bound()):
         _pricing(box, tally)
         return
-    columns, _ = box.columns((1.0 - ROUNDING) * least_step_time(box.priced(), box.plan))
+    columns = box.columns(box.spent((1.0 - ROUNDING) * least_step_time(box.priced(), box.plan)))
     wanted = (columns[0] <= tally.pool.bound()) | ~tally.front.beaten(columns)
     if stated is not None:
         wanted = wanted | (columns[0] < stated)
@@ -244,9 +249,9 @@ def _pricing(box: _Box, tally: Tally) -> None:
     """Price to the end, and keep the best."""
     ledger, computing, _ = timed(box.priced(), box.plan, box.run, box.scenario.stack)
     step = add.total(ledger)
-    busy = computing / step
-    columns, lasts = box.columns(step, busy)
-    alive = _within(box, lasts, busy, tally)
+    found = box.spent(step, computing / step)
+    columns = box.columns(found)
+    alive = _within(box, found, tally)
     if not alive.any():
         return
     first = np.where(alive, columns[0], np.inf)
@@ -261,24 +266,24 @@ def _pricing(box: _Box, tally: Tally) -> None:
     _onto_front(box, columns, alive, first, levels, tally)
 
 
-def _within(box: _Box, lasts: Seconds, busy: Fraction, tally: Tally) -> Mask:
-    """What keeps the deadline and the budget; what does not is counted, and the least of it noted where nothing does."""
+def _within(box: _Box, found: Spent, tally: Tally) -> Mask:
+    """What comes to its end and keeps the deadline and the budget; what does not is counted, and the least of it noted where nothing
+    does."""
     goal = box.question.goal
-    limits = [
-        (reason, box.whole(spent), most)
-        for reason, spent, most in ((LATE, lasts, goal.deadline), (DEAR, cost(box.island, lasts, busy), goal.budget))
-        if most is not None
-    ]
+    asked = [(LATE, found.lasts, goal.deadline), (DEAR, None if goal.budget is None else found.paid, goal.budget)]
+    limits = [(reason, box.whole(used), most) for reason, used, most in asked if most is not None]
+    if found.together is not None:
+        limits.insert(0, (ENDLESS, box.whole(np.where(found.ends, 0.0, 2.0)), 1.0))
     kept = box.alive
-    for reason, spent, most in limits:
-        left = kept & (spent <= most)
+    for reason, used, most in limits:
+        left = kept & (used <= most)
         broken = int(np.count_nonzero(kept)) - int(np.count_nonzero(left))
         if broken:
             tally.rejected[reason] += broken
             tally.feasible -= broken
         kept = left
     if limits and not kept.any():
-        over = np.maximum.reduce([spent / most for _, spent, most in limits])
+        over = np.maximum.reduce([used / most for _, used, most in limits])
         _miss(box, OVER_LIMIT, np.where(box.alive, over, np.inf), tally)
     return kept
 

@@ -16,6 +16,7 @@ from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.engine.rules import Case
 from shardmeter.engine.rules_of_probes import members_says, members_slack
+from shardmeter.engine.split import in_sequences
 from shardmeter.families import matrices, parameters
 from shardmeter.scenario.sync import under
 from shardmeter.scenario.used import among
@@ -23,9 +24,9 @@ from shardmeter.specs import Choices, Inner, Replica, Scenario, Sync
 from shardmeter.study.planning import assignments, subsets
 from shardmeter.study.planning.assignments import Found
 from shardmeter.study.planning.kinds import EQUAL, FINER, Inside, Kind, Searches, batches_of, kinds_of
+from shardmeter.study.planning.lengths import least
 from shardmeter.study.planning.objective import Goal, goal_of
 from shardmeter.study.planning.search import Progress, Stop
-from shardmeter.study.planning.space import in_sequences
 from shardmeter.study.planning.syncs import Way, ways_of
 from shardmeter.study.planning.tally import Front
 from shardmeter.study.planning.team import Bound, Chosen, Team
@@ -291,8 +292,22 @@ def _besides(scenario: Scenario, ways: Sequence[Way], cells: int) -> tuple[float
 
 def _goal(scenario: Scenario, choices: Choices, objectives: tuple[str, ...]) -> Goal:
     """As `goal_of`; a cost of several islands needs the price of what is sent between them."""
-    goal = goal_of(scenario, choices, objectives)
+    goal, run, joint = goal_of(scenario, choices, objectives), scenario.run, choices.joint
     wan = scenario.fleet.wan
+    found = []
+    if run.phases:
+        says, way_out = (
+            "phases of several islands, each of which shares every batch anew",
+            "one batch; predict has phases",
+        )
+        found.append(Violation(field="run.phases", says=says, way_out=way_out))
+    if (run.stocks or run.hauls) and joint is not None and joint.counts != (len(scenario.fleet.islands),):
+        says = "what is kept and brought depends on which islands take part, and that is open"
+        found.append(
+            Violation(field="fleet.use", says=says, way_out="name them, or leave out run.storage and run.dataset")
+        )
+    if found:
+        raise BadScenario(f"{scenario.name}: {len(found)} problem{'s' if len(found) > 1 else ''}", found)
     if wan is not None and ("cost" in goal.objectives or goal.budget is not None):
         lacking = np.isnan(np.broadcast_to(wan.egress, (len(wan.islands),) * 2)) & ~np.eye(len(wan.islands), dtype=bool)
         if lacking.any():
@@ -422,7 +437,7 @@ class _Teams:
             scenario=self.scenario, places=places, insides=self.insides, batch=self.batch, wan=None,
             kind=tuple(map(self.kind, places)), blocks=self.blocks,
         )  # fmt: skip
-        whole = assignments.amount(self.scenario.run, self.batch)
+        whole = least(self.scenario, self.batch)
         if self.goal.objectives[0] in ("time", "throughput"):
             step = min(everyone.least_step(()), self.batch / everyone.most_rate(()))
             return float(assignments.figures(self.goal, everyone.islands, whole, step, everyone.tokens, 0.0).columns[0])

@@ -17,11 +17,13 @@ from shardmeter.engine.sharing import IndivisibleBatch
 from shardmeter.scenario.choices import ANY
 from shardmeter.specs import Fleet, Scenario, Stack, Sync
 from shardmeter.study import course, intervals, islands, trust
+from shardmeter.study.course.totals import has_length
 from shardmeter.study.planning import placements
-from shardmeter.study.planning.assignments import amount, figures, figures_of, reached
+from shardmeter.study.planning.assignments import figures, figures_of, reached
 from shardmeter.study.planning.block import complexity
 from shardmeter.study.planning.fleet import Answer, Row, search
-from shardmeter.study.planning.objective import Goal
+from shardmeter.study.planning.lengths import amount
+from shardmeter.study.planning.objective import Goal, tokens_of
 from shardmeter.study.planning.placements import Placements
 from shardmeter.study.planning.plans import KWH, MOST_TOP, slower
 from shardmeter.study.planning.scenarios import plan_document, told
@@ -59,8 +61,7 @@ class FleetRanked:
         own = islands.entries(whole)
         sync = islands.synchronisation(whole, self.scenario)
         spent = course.course(self.scenario, whole)
-        tokens = amount(run, float(run.global_batch))
-        each = _each(goal, p)
+        each = _each(goal, p, spent)
         sent, _ = islands.egress(whole)
         critical = islands.critical(whole)
         peak, limit = float(e.memory_peak), float(e.memory_limit)
@@ -92,7 +93,7 @@ class FleetRanked:
             "wall_clock_s": None if spent is None else spent["wall_clock_s"],
             "gpu_hours": None if spent is None else spent["gpu_hours"],
             "cost_usd": None if spent is None else spent["cost_usd"],
-            "energy_kwh": None if spent is None or each["energy"] is None else each["energy"] * tokens / KWH,
+            "energy_kwh": None if spent is None else spent["energy_kwh"],
             "cost_usd_per_token": each["cost"],
             "energy_j_per_token": each["energy"],
             "behind": self.behind,
@@ -152,8 +153,11 @@ def _settings(sync: Sync, said: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: getattr(sync, name) if name in fields else None for name in SETTINGS}
 
 
-def _each(goal: Goal, p: Prediction) -> dict[str, float | None]:
-    """Dollars and joules of a token; null where a price or a rating is not known."""
+def _each(goal: Goal, p: Prediction, spent: Mapping[str, Any] | None) -> dict[str, float | None]:
+    """Dollars and joules of a token, `spent` over a whole run or of one token alone; null where a price or a rating is not known."""
+    if spent is not None:
+        scaled = (("cost", spent["cost_usd"], 1.0), ("energy", spent["energy_kwh"], KWH))
+        return {word: None if all_ is None else all_ * unit / spent["tokens"] for word, all_, unit in scaled}
     found: dict[str, float | None] = {}
     for word in ("cost", "energy"):
         try:
@@ -230,7 +234,7 @@ class FleetPlans:
     def to_dict(self) -> dict[str, Any]:
         """The `plan` JSON: SI units as each key says, fractions for shares, null for what was not asked or is not known."""
         goal, joined = self.found.goal, self.found.joined
-        asked = self.scenario.run.tokens is not None or self.scenario.run.steps is not None
+        asked = has_length(self.scenario.run)
         own = [text for text in self.scenario.warnings if asked or NO_COST not in text]
         best = self.best
         return {
@@ -420,7 +424,7 @@ def _compared(found: Answer, own: Scenario, best: float) -> FleetCompared:
         near = " or ".join(f"{one:g}" for one in error.near)
         bad = Violation(field="run.global_batch", says=str(error), way_out=f"say {near}")
         raise BadScenario(f"{own.name}: the plan to compare with: 1 problem", [bad]) from None
-    tokens = amount(made.run, found.batch)
+    tokens = tokens_of(made, p.whole) if made.run.target_loss is not None else amount(made.run, found.batch)
     value = figures_of(found.goal, p.whole, tokens).columns[0]
     ranked = _of(p, float(value), float(value) if math.isinf(best) else best, 0, own_document(made))
     better = sum(1 for row in found.joined.rows if row.value < ranked.value)

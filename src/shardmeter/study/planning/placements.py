@@ -18,9 +18,10 @@ from shardmeter.scenario.sync import method_named
 from shardmeter.specs import Plan, Replica, Scenario
 from shardmeter.study.legal import checked
 from shardmeter.study.planning import groups
-from shardmeter.study.planning.assignments import amount
 from shardmeter.study.planning.block import INDIVISIBLE, MEMORY
 from shardmeter.study.planning.fleet import Answer
+from shardmeter.study.planning.lengths import amount
+from shardmeter.study.planning.objective import is_simple
 from shardmeter.study.planning.pipelines import SLACK, Choice, Lines
 from shardmeter.study.planning.search import Stop
 from shardmeter.study.planning.tally import Floats
@@ -112,6 +113,8 @@ def refuse(scenario: Scenario, objectives: Sequence[str]) -> None:
     rows = (
         (asked not in (("time",), ("throughput",)), "run.objective", ", ".join(asked), "time or throughput"),
         (limits, "run", "a deadline or a budget", "leave both out"),
+        (not is_simple(scenario), "run", "failures, preemption, checkpoints, a loss to reach, phases or stores",
+         "leave them out here, and predict the placement with them"),
         (joint.counts != (len(scenario.fleet.islands),), "fleet.use", "leaves open which islands take part", "name them"),
         (bool(several), "plan.sync", f"several values of {', '.join(several)}", "say one"),
         *((True, "plan.sync.method", f"{name} trains its islands apart", "one that trains one model by backpropagation")

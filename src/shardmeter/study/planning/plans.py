@@ -14,15 +14,14 @@ from shardmeter.scenario.choices import ASIDE
 from shardmeter.specs import Scenario
 from shardmeter.study import intervals, trust
 from shardmeter.study.course import HOUR
-from shardmeter.study.course.dollars import cost
-from shardmeter.study.course.energy import joules
+from shardmeter.study.course.totals import has_length, legs_of
 from shardmeter.study.planning import dead_ends
 from shardmeter.study.planning.block import Question, complexity
-from shardmeter.study.planning.objective import Goal, duration, goal_of, value
+from shardmeter.study.planning.objective import Goal, goal_of, spent_of, tokens_of
 from shardmeter.study.planning.relaxed import Relaxed, relaxed, within
 from shardmeter.study.planning.scenarios import differing, document_of, told
 from shardmeter.study.planning.search import Progress, Stop, search
-from shardmeter.study.planning.space import Space, space_of
+from shardmeter.study.planning.space import Space, phased, space_of
 from shardmeter.study.planning.tally import BAND, Tally
 from shardmeter.study.predict import NO_COST, Prediction, predict
 from shardmeter.study.relief import Outcome, ways_out
@@ -56,12 +55,9 @@ class Ranked:
         p, e = self.prediction, self.prediction.estimate
         scenario = self.scenario
         island, run = scenario.fleet.islands[0], scenario.run
-        lasts = float(duration(run, p.step_time, float(e.tokens)))
-        whole = run.tokens is not None or run.steps is not None
-        busy = float(e.compute_seconds / e.step_time)
-        paid, drawn = cost(island, lasts, busy), joules(island, lasts, busy)
-        each = p.step_time / float(e.tokens)
-        paid_each, drawn_each = cost(island, each, busy), joules(island, each, busy)
+        found = spent_of(scenario, p.whole)
+        lasts, paid, drawn = float(found.lasts), found.paid, found.drawn
+        whole, tokens = has_length(run), tokens_of(scenario, p.whole)
         peak, limit = float(e.memory_peak), float(e.memory_limit)
         spread = trust.spread(scenario, p.step_time, float(e.tokens), peak, float(e.memory_exact))
         return {
@@ -84,8 +80,8 @@ class Ranked:
             "gpu_hours": lasts * float(island.gpus) / HOUR if whole else None,
             "cost_usd": float(paid) if whole and paid is not None else None,
             "energy_kwh": float(drawn) / KWH if whole and drawn is not None else None,
-            "cost_usd_per_token": None if paid_each is None else float(paid_each),
-            "energy_j_per_token": None if drawn_each is None else float(drawn_each),
+            "cost_usd_per_token": None if paid is None else float(paid) / tokens,
+            "energy_j_per_token": None if drawn is None else float(drawn) / tokens,
             "behind": self.behind,
             "tie": self.tie,
             "complexity": self.level,
@@ -144,8 +140,7 @@ class Plans:
         first = self.best or self.miss
         rows = [] if first is None else [one.to_dict(first) for one in self.ranked]
         best = self.best
-        run = self.scenario.run
-        asked = run.tokens is not None or run.steps is not None
+        asked = has_length(self.scenario.run)
         own = [text for text in self.scenario.warnings if asked or NO_COST not in text]
         aside = [text for text in self.scenario.assumptions if text.startswith(ASIDE)]
         warned = [*aside, *own, *(() if best is None else trust.warnings(best.scenario))]
@@ -282,10 +277,7 @@ def _ranked(space: Space, prediction: Prediction, found: float, best: float) -> 
 
 def _value(goal: Goal, prediction: Prediction) -> float:
     """The first objective of one plan, computed as in the search."""
-    e, scenario = prediction.estimate, prediction.scenario
-    lasts = duration(scenario.run, e.step_time, e.tokens)
-    busy = e.compute_seconds / e.step_time
-    return float(value(goal.objectives[0], scenario.fleet.islands[0], lasts, e.tokens / e.step_time, busy))
+    return float(spent_of(prediction.scenario, prediction.whole).value(goal.objectives[0]))
 
 
 def _stated(space: Space, own: Scenario) -> Prediction:
@@ -294,19 +286,25 @@ def _stated(space: Space, own: Scenario) -> Prediction:
         own.run, global_batch=float(space.variants[0].batches[0, 0]) if space.variants else own.run.global_batch
     )
     made = changed(own, run=run, choices=None)
-    dead_ends.legal(made)
+    for one in (run, *phased(run)):
+        dead_ends.legal(changed(made, run=one))
     return predict(made)
+
+
+def _fits(stated: Prediction) -> bool:
+    """Whether a plan fits, in every phase of the run."""
+    legs = legs_of(stated.scenario, stated.whole) or ()
+    each = [part.estimate for leg in legs for part in leg.whole.parts]
+    return stated.fits and all(bool(one.memory_peak <= one.memory_limit) for one in each)
 
 
 def _placed(space: Space, goal: Goal, stated: Prediction, best: float, tally: Tally) -> Compared:
     """The rank of the user's plan: one more than the feasible plans that beat it; none if it is not feasible itself."""
     worth = _value(goal, stated)
-    island, run = stated.scenario.fleet.islands[0], stated.scenario.run
-    lasts = duration(run, stated.step_time, float(stated.estimate.tokens))
-    busy = stated.estimate.compute_seconds / stated.estimate.step_time
-    limits = ((lasts, goal.deadline), (cost(island, lasts, busy), goal.budget))
-    feasible = stated.fits and all(
-        most is None or (spent is not None and float(spent) <= most) for spent, most in limits
+    found = spent_of(stated.scenario, stated.whole)
+    limits = ((found.lasts, goal.deadline), (found.paid, goal.budget))
+    feasible = _fits(stated) and all(
+        most is None or (used is not None and float(used) <= most) for used, most in limits
     )
     ranked = _ranked(space, stated, worth, worth if math.isnan(best) else best)
     return Compared(ranked=ranked, rank=tally.better + 1 if feasible else None)

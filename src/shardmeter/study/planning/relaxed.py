@@ -7,21 +7,23 @@ from collections.abc import Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
-from shardmeter.core.errors import BadQuantity
+from shardmeter.core.errors import BadQuantity, BadScenario
 from shardmeter.core.quantity import quantity
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Seconds
 from shardmeter.engine.constraints import violations
-from shardmeter.specs import Choices, Island, Plan, Scenario
+from shardmeter.engine.fleet import Whole
+from shardmeter.specs import Choices, Plan, Scenario
 from shardmeter.study import moves
-from shardmeter.study.course.dollars import cost
-from shardmeter.study.planning.objective import Goal, duration
-from shardmeter.study.planning.space import batch_on
+from shardmeter.study.planning.objective import Goal, spent, spent_of
+from shardmeter.study.planning.space import batch_on, phased
 from shardmeter.study.predict import Prediction, predict
 from shardmeter.study.relief import Outcome
 
 TIMES = (2.0, 4.0, 8.0, 16.0, 32.0)
 """So many times the GPUs are tried."""
+HALVINGS = 50
+"""Of the interval in which the longest run lies that keeps the limits."""
 MARGIN = 1e-9
 """Share by which a limit is kept, so that another order of the same sums keeps it too."""
 PERIODS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0))
@@ -53,14 +55,16 @@ class _Raised:
 def relaxed(missed: Prediction, goal: Goal, choices: Choices) -> tuple[Relaxed, ...]:
     """The deadline and the budget that the plan keeps, fewer tokens or steps, and the fewest times the GPUs with which it keeps
     both limits, or the deadline with a larger budget. Each of them mends all that is missed; none is offered that does not."""
-    lasts, paid = _spent(missed)
+    lasts, paid = _spent(missed.scenario, missed.whole)
     raised = _raised(lasts, paid, goal)
     found = [] if raised is None else [_relaxed("", raised, lasts, paid)]
-    return (*found, *_shorter(missed.scenario, lasts, paid, goal), *_larger(missed.scenario, goal, choices))
+    return (*found, *_shorter(missed, goal), *_larger(missed.scenario, goal, choices))
 
 
 def within(ways: Iterable[Outcome], scenario: Scenario, goal: Goal, choices: Choices) -> tuple[Outcome, ...]:
     """Changes that make a plan fit, each with the limits that its run then breaks raised; what no limit can hold is left out."""
+    if scenario.run.phases and goal != changed(goal, deadline=None, budget=None):
+        return ()  # what a change does to every phase is not known
     hsdp = "hsdp" in choices.plan.get("sharding", ())
     found = []
     for one in ways:
@@ -76,10 +80,12 @@ def within(ways: Iterable[Outcome], scenario: Scenario, goal: Goal, choices: Cho
 
 
 def _of_outcome(one: Outcome, scenario: Scenario) -> tuple[float, float | None]:
-    run, island = scenario.run, scenario.fleet.islands[0]
-    lasts = float(duration(run, one.step_time, one.tokens_per_s * one.step_time))
-    paid = cost(changed(island, nodes=one.gpus / island.gpus_per_node), lasts, 1.0)
-    return lasts, None if paid is None else float(paid)
+    island = scenario.fleet.islands[0]
+    larger = changed(scenario.fleet, islands=(changed(island, nodes=one.gpus / island.gpus_per_node),))
+    batch = one.tokens_per_s * one.step_time / scenario.run.seq_len
+    made = changed(scenario, fleet=larger, run=changed(scenario.run, global_batch=batch, phases=()))
+    found = spent(made, one.step_time, 1.0)
+    return float(found.lasts), None if found.paid is None else float(found.paid)
 
 
 def _raised(lasts: float, paid: float | None, goal: Goal) -> _Raised | None:
@@ -95,21 +101,30 @@ def _raised(lasts: float, paid: float | None, goal: Goal) -> _Raised | None:
     return _Raised(says=tuple(says), sets=tuple(sets)) if sayable else None
 
 
-def _shorter(scenario: Scenario, lasts: float, paid: float | None, goal: Goal) -> list[Relaxed]:
-    """As many tokens, or steps, as both limits leave time and money for; none where that is not even one."""
-    run, field = scenario.run, "steps" if scenario.run.steps is not None else "tokens"
-    shares = [goal.deadline / lasts] if goal.deadline is not None else []
-    shares += [goal.budget / paid] if goal.budget is not None and paid else []
+def _shorter(missed: Prediction, goal: Goal) -> list[Relaxed]:
+    """As many tokens, or steps, as both limits leave time and money for; none where that is not even one, and where a loss or phases
+    say how long the run is."""
+    run, field = missed.scenario.run, "steps" if missed.scenario.run.steps is not None else "tokens"
+    if run.target_loss is not None or run.phases:
+        return []
     whole = float(getattr(run, field))
-    left = float(whole * (1.0 - MARGIN) * min(shares))
+
+    def of(amount: float) -> tuple[float, float | None]:
+        return _spent(changed(missed.scenario, run=changed(run, **{field: amount})), missed.whole)
+
+    low, high = 0.0, whole
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2.0
+        kept = all(map(_keeps, of(middle), (goal.deadline, goal.budget)))
+        low, high = (middle, high) if kept else (low, middle)
+    left = low * (1.0 - MARGIN)
     if left < 1.0:
         return []
     text = count(left) if field == "tokens" else _digits(math.floor(left), 3, ROUND_FLOOR)
-    share = quantity(text, "count") / whole
-    part = None if paid is None else paid * share
-    if not (_keeps(lasts * share, goal.deadline) and _keeps(part, goal.budget)):
+    lasts, paid = of(quantity(text, "count"))
+    if not (_keeps(lasts, goal.deadline) and _keeps(paid, goal.budget)):
         return []
-    return [Relaxed(says=f"{text} {field}", sets=(f"run.{field}={text}",), wall_clock=lasts * share, cost=part)]
+    return [Relaxed(says=f"{text} {field}", sets=(f"run.{field}={text}",), wall_clock=lasts, cost=paid)]
 
 
 def _larger(scenario: Scenario, goal: Goal, choices: Choices) -> list[Relaxed]:
@@ -121,7 +136,7 @@ def _larger(scenario: Scenario, goal: Goal, choices: Choices) -> list[Relaxed]:
         if tried is None or not tried.fits:
             continue
         island = tried.scenario.fleet.islands[0]
-        lasts, paid = _spent(tried)
+        lasts, paid = _spent(tried.scenario, tried.whole)
         raised = _raised(lasts, paid, goal)
         if raised is None or not _keeps(lasts, goal.deadline):
             continue
@@ -131,7 +146,8 @@ def _larger(scenario: Scenario, goal: Goal, choices: Choices) -> list[Relaxed]:
         if not raised.sets:
             return [Relaxed(says=says, sets=sets, wall_clock=lasts, cost=paid)]
         dearer.append(_relaxed(says, changed(raised, sets=(*sets, *raised.sets) if sets else ()), lasts, paid))
-    lasts, _ = _spent(predict(scenario))
+    before = predict(scenario)
+    lasts, _ = _spent(before.scenario, before.whole)
     return [] if _keeps(lasts, goal.deadline) else dearer[:1]
 
 
@@ -145,9 +161,12 @@ def _grown(scenario: Scenario, times: float, choices: Choices) -> Prediction | N
     if _copies(plan, choices):
         grown = changed(plan, dp_replicate=float(plan.dp_replicate) * times)
     run = changed(scenario.run, global_batch=batch_on(choices, scenario.run, larger))
-    if violations(scenario.model, larger, grown, run, scenario.stack):
+    if any(violations(scenario.model, larger, grown, one, scenario.stack) for one in (run, *phased(run))):
         return None
-    return predict(changed(scenario, plan=grown, run=run, fleet=changed(scenario.fleet, islands=(larger,))))
+    try:
+        return predict(changed(scenario, plan=grown, run=run, fleet=changed(scenario.fleet, islands=(larger,))))
+    except BadScenario:  # more machines fail more often: the run does not end
+        return None
 
 
 def _copies(plan: Plan, choices: Choices) -> bool:
@@ -168,13 +187,10 @@ def _relaxed(says: str, raised: _Raised, lasts: float, paid: float | None) -> Re
     return Relaxed(says=words, sets=raised.sets, wall_clock=lasts, cost=paid)
 
 
-def _spent(prediction: Prediction) -> tuple[float, float | None]:
+def _spent(scenario: Scenario, whole: Whole) -> tuple[float, float | None]:
     """How long a run takes, and what it costs."""
-    scenario = prediction.scenario
-    island: Island = scenario.fleet.islands[0]
-    lasts = float(duration(scenario.run, prediction.step_time, float(prediction.estimate.tokens)))
-    paid = cost(island, lasts, float(prediction.estimate.compute_seconds / prediction.estimate.step_time))
-    return lasts, None if paid is None else float(paid)
+    found = spent_of(scenario, whole)
+    return float(found.lasts), None if found.paid is None else float(found.paid)
 
 
 def _keeps(spent: float | None, most: Any) -> bool:

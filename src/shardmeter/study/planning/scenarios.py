@@ -75,6 +75,11 @@ def document_of(space: Space, scenario: Scenario) -> dict[str, Any]:
         said = choices.said[place]
     run = dict(said.get("run") or {})
     run |= {"seq_len": int(scenario.run.seq_len), "global_batch": int(scenario.run.global_batch)}
+    if scenario.run.phases:
+        run["phases"] = [
+            {"tokens": one.tokens, "seq_len": int(one.seq_len), "global_batch": int(one.global_batch)}
+            for one in scenario.run.phases
+        ]
     return {**said, "plan": plan_document(scenario.plan), "run": run}
 
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from shardmeter.core.record import changed, record
 from shardmeter.engine.rules import Case, divisors
 from shardmeter.engine.sharing import unit
+from shardmeter.engine.split import in_sequences
 from shardmeter.scenario.choices import ARITHMETIC
 from shardmeter.specs import Choices, Island, Plan, Run, Scenario
 from shardmeter.strategies.offload import KINDS
@@ -29,8 +30,6 @@ NUMBERS = ("tp", "cp", "dp_replicate", "ep", "etp", "micro_batch", "seq_len", "g
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Picked: TypeAlias = tuple[npt.NDArray[np.intp], ...]
 """For every axis of `NUMBERS` the positions of the values taken."""
-ROUNDING = 0.05
-"""How far a batch said in tokens may be moved so that it divides among the GPUs."""
 
 
 @record
@@ -138,6 +137,13 @@ def laid(space: Space, variant: Variant, picked: Picked) -> tuple[Plan, Run]:
     return plan, run
 
 
+def phased(run: Run) -> Iterator[Run]:
+    """The run with the batch and the sequence of each of its phases that has others."""
+    for one in run.phases:
+        if (one.seq_len, one.global_batch) != (run.seq_len, run.global_batch):
+            yield changed(run, seq_len=one.seq_len, global_batch=one.global_batch)
+
+
 def _along(values: npt.NDArray[np.float64], axis: int, wide: Sequence[int]) -> npt.NDArray[np.float64]:
     return values.reshape([len(values) if one == axis else 1 for one in wide])
 
@@ -229,20 +235,6 @@ def batch_on(choices: Choices, run: Run, island: Island) -> float:
     seq = choices.seq_len.index(float(run.seq_len))
     place = int(np.argmin(np.abs(_batches(choices)[seq] - float(run.global_batch))))
     return float(_batches(changed(choices, islands=(island,)))[seq, place])
-
-
-def in_sequences(tokens: float, seq_len: float, gpus: float) -> float:
-    """So many tokens as whole sequences: of the numbers within 5 %, the nearest of those that most divisors of the GPUs divide."""
-    wanted = tokens / seq_len
-    best = max(1.0, math.floor(wanted + 0.5))
-    shared = 0
-    for step in divisors(gpus):
-        near = math.floor(wanted / step + 0.5) * step
-        if near >= 1.0 and abs(near - wanted) <= ROUNDING * wanted:
-            count = sum(1 for one in divisors(gpus) if near % one == 0.0)
-            if (count, -abs(near - wanted)) > (shared, -abs(best - wanted)):
-                best, shared = near, count
-    return best
 
 
 def _plans(

@@ -22,6 +22,8 @@ from shardmeter.families import matrices
 from shardmeter.specs import Island, Replica, Round, Scenario, Wan
 from shardmeter.strategies.precision import WIDTH
 from shardmeter.study.planning.kinds import Inside, Table
+from shardmeter.study.planning.lengths import Length, length_of
+from shardmeter.study.planning.objective import is_simple
 from shardmeter.study.planning.syncs import Way
 from shardmeter.sync import parts_of, round_of
 
@@ -187,10 +189,13 @@ class Bound:
     """Of the plan that hides most: its last backward, its layers, what of its own reduction shows."""
     update: Number = 0.0
     """(…, islands): the least that an outer update takes."""
+    length: Length = field(init=False)
+    """Of the run."""
 
     def __post_init__(self) -> None:
         """Price the messages of the least that the plans send."""
         team, way = self.team, self.way
+        self.length = length_of(team.scenario, len(team.places), team.batch, way)
         if len(team.places) < 2 or team.wan is None:
             return
         first = team.insides[team.kind[0]].tables
@@ -226,6 +231,12 @@ class Bound:
                 self.egress = self.egress + np.asarray(one.messages) * charge.egress / self.asked.steps
 
     @property
+    def least(self) -> Number:
+        """Tokens that no run falls below; infinite where it has no end."""
+        found = self.length.of(self.team.tokens if self.waits else 0.0)
+        return np.where(np.isnan(found), np.inf, found)[()]
+
+    @property
     def waits(self) -> bool:
         """Whether all islands wait for the slowest."""
         return self.asked is None or self.asked.pace == "barrier"
@@ -238,7 +249,12 @@ class Bound:
     @property
     def agrees(self) -> bool:
         """Whether the faster of two choices is the better one by every objective: what is sent is the same for all."""
-        return self.waits and len({t.plan.reduce_dtype for inside in self.team.insides for t in inside.tables}) == 1
+        plain = is_simple(self.team.scenario)
+        return (
+            plain
+            and self.waits
+            and len({t.plan.reduce_dtype for inside in self.team.insides for t in inside.tables}) == 1
+        )
 
     def key(self, chosen: Chosen) -> float:
         """Seconds of an inner step of all, messages left out: nodes are taken in this order."""

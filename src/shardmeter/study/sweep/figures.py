@@ -12,14 +12,15 @@ import numpy.typing as npt
 from shardmeter.core.record import record
 from shardmeter.core.units import GIB, Number
 from shardmeter.engine.add import folded
-from shardmeter.engine.course import courses, is_interrupted
-from shardmeter.engine.fleet import Whole, alone
+from shardmeter.engine.course import is_interrupted
+from shardmeter.engine.fleet import Whole
 from shardmeter.engine.round import Folded
 from shardmeter.specs import Island, Plan, Run
 from shardmeter.specs.estimate import Estimate
 from shardmeter.study.causes import main_cause
-from shardmeter.study.course import charges, durations, step_tokens, summed
+from shardmeter.study.course import hours, phases, step_tokens, summed
 from shardmeter.study.course.energy import emitted, used
+from shardmeter.study.course.phases import Leg
 from shardmeter.study.islands import nobody_waits
 
 HOUR = 3600.0
@@ -38,6 +39,8 @@ class Point:
     count: int
     whole: Whole | None = None
     """The fleet: `island`, `plan` and `run` are those of the island that sets the pace."""
+    legs: tuple[Leg, ...] | None = None
+    """The run, phase by phase; None where it has no length."""
 
     def wide(self, value: Any) -> Column:
         """A number, or one for every point, as an array."""
@@ -55,21 +58,6 @@ class Point:
         """Seconds of every term of the ledger: one row a term."""
         return np.stack([self.wide(term.seconds) for term in self.estimate.terms])
 
-    @property
-    def tokens(self) -> Number:
-        """Tokens that a step adds to the run."""
-        return self.estimate.tokens if self.whole is None else step_tokens(self.whole)
-
-    @property
-    def steps(self) -> Number | None:
-        """Steps of the run; None where neither steps nor tokens are said, NaN where no token of a step counts."""
-        tokens = self.tokens
-        if self.run.steps is not None:
-            return self.run.steps if self.whole is None else np.where(np.equal(tokens, 0.0), np.nan, self.run.steps)
-        if self.run.tokens is None:
-            return None
-        return self.run.tokens / (tokens if self.whole is None else np.where(np.equal(tokens, 0.0), np.nan, tokens))
-
 
 @record
 class Figure:
@@ -85,45 +73,34 @@ def _mfu(flops: str) -> Callable[[Point], Any]:
     return lambda p: getattr(p.estimate, flops) / (p.estimate.step_time * p.estimate.peak_flops)
 
 
-def _whole_steps(point: Point) -> Number | None:
-    return None if point.steps is None else np.ceil(point.steps)
+def _of_run(of: Callable[[Run, tuple[Leg, ...]], Any]) -> Callable[[Point], Any]:
+    """A figure of the whole run; null where it has no length, or does not come to its end."""
+
+    def found(point: Point) -> Any:
+        if point.legs is None:
+            return None
+        value = of(point.run, point.legs)
+        ends = functools.reduce(np.logical_and, [hours.ends(leg.whole, leg.steps) for leg in point.legs])
+        return value if value is None or np.all(ends) else np.where(ends, value, np.nan)
+
+    return found
 
 
-def _duration(point: Point) -> Number | None:
-    steps = point.steps
-    return None if steps is None else durations(_whole(point), steps)[0]
+def _steps(_: Run, legs: tuple[Leg, ...]) -> Number:
+    return np.ceil(sum(leg.steps for leg in legs))
 
 
-def _gpu_hours(point: Point) -> Number | None:
-    steps = point.steps
-    return None if steps is None else durations(_whole(point), steps)[1] / HOUR
+def _emitted(leg: Leg) -> Number:
+    found = emitted(leg.whole, leg.steps)
+    return np.nan if found is None else found
 
 
-def _whole(point: Point) -> Whole:
-    """The fleet of a point: that of the one island where there is one."""
-    return point.whole or alone(point.island, point.plan, point.run, point.estimate)
+def _tokens(_: Run, legs: tuple[Leg, ...]) -> Number:
+    return folded(leg.steps * step_tokens(leg.whole) for leg in legs)
 
 
-def _goodput(point: Point) -> Number | None:
-    whole, steps = _whole(point), point.steps
-    if steps is None or not is_interrupted(whole):
-        return None
-    return functools.reduce(np.minimum, [one.goodput for one in courses(whole, steps)])
-
-
-def _cost(point: Point) -> Number | None:
-    steps = point.steps
-    return None if steps is None else summed(charges(point.run, _whole(point), steps))
-
-
-def _drawn(point: Point) -> Number | None:
-    whole, steps = _whole(point), point.steps
-    return None if steps is None else used(whole, steps)
-
-
-def _emitted(point: Point) -> Number | None:
-    whole, steps = _whole(point), point.steps
-    return None if steps is None else emitted(whole, steps)
+def _goodput(_: Run, legs: tuple[Leg, ...]) -> Number | None:
+    return hours.goodput([(leg.whole, leg.steps) for leg in legs]) if is_interrupted(legs[0].whole) else None
 
 
 def _step(point: Point) -> Number | None:
@@ -157,11 +134,6 @@ def _busy(whole: Whole, round_: Folded) -> Any:
     return np.asarray(round_.inner)[..., whole.parts[whole.critical].cell] / round_.seconds
 
 
-def _tokens(point: Point) -> Number | None:
-    steps = point.steps
-    return None if steps is None else steps * point.tokens
-
-
 def _term(point: Point) -> Column:
     labels = np.array([term.label for term in point.estimate.terms], dtype=object)
     return np.asarray(labels[np.argmax(point.seconds, axis=0)])
@@ -193,18 +165,30 @@ FIGURES: Mapping[str, Figure] = {
         unit="GiB", says="of that, allocated", of=lambda p: p.estimate.memory_allocated / GIB
     ),
     "memory.limit_gib": Figure(unit="GiB", says="what the device has", of=lambda p: p.estimate.memory_limit / GIB),
-    "run.wall_clock_s": Figure(unit="s", says="the whole run", of=_duration),
-    "run.gpu_hours": Figure(unit="h", says="GPU time of the run", of=_gpu_hours),
+    "run.wall_clock_s": Figure(
+        unit="s", says="the whole run", of=_of_run(lambda _, legs: phases.durations_of(legs)[0])
+    ),
+    "run.gpu_hours": Figure(
+        unit="h", says="GPU time of the run", of=_of_run(lambda _, legs: phases.durations_of(legs)[1] / HOUR)
+    ),
     "run.goodput": Figure(
         unit="%",
         says="share of the wall clock in which steps are taken that count; null where nothing interrupts the run",
-        of=_goodput,
+        of=_of_run(_goodput),
     ),
-    "run.tokens": Figure(unit="", says="tokens of the run", of=_tokens),
-    "run.steps": Figure(unit="", says="steps of the run, the last one partial", of=_whole_steps),
-    "run.cost_usd": Figure(unit="USD", says="all that the run costs", of=_cost),
-    "run.energy_kwh": Figure(unit="kWh", says="electricity of the run, halls and all", of=_drawn),
-    "run.carbon_kg": Figure(unit="kg", says="carbon of that electricity", of=_emitted),
+    "run.tokens": Figure(unit="", says="tokens of the run", of=_of_run(_tokens)),
+    "run.steps": Figure(unit="", says="steps of the run, the last one partial", of=_of_run(_steps)),
+    "run.cost_usd": Figure(
+        unit="USD", says="all that the run costs", of=_of_run(lambda run, legs: summed(phases.charges_of(run, legs)))
+    ),
+    "run.energy_kwh": Figure(
+        unit="kWh",
+        says="electricity of the run, halls and all",
+        of=_of_run(lambda _, legs: folded(used(leg.whole, leg.steps) for leg in legs)),
+    ),
+    "run.carbon_kg": Figure(
+        unit="kg", says="carbon of that electricity", of=_of_run(lambda _, legs: folded(_emitted(leg) for leg in legs))
+    ),
     "sync.round_s": Figure(unit="s", says="one round over islands", of=_of_round(lambda _, round_: round_.seconds)),
     "sync.utilization": Figure(
         unit="%",

@@ -25,6 +25,7 @@ from shardmeter.scenario.sync import method_named, resolve_sync
 from shardmeter.scenario.together import reason
 from shardmeter.specs import Scenario, Sync
 from shardmeter.study import islands
+from shardmeter.study.course import legs_of
 from shardmeter.study.sweep.figures import Column, Point
 from shardmeter.study.sweep.space import Space
 from shardmeter.sync import alike
@@ -112,15 +113,24 @@ class Fleets:
 
     def _evaluated(self, fleet: Scenario, same: Sequence[tuple[int, Sync]]) -> list[tuple[Rows, Point]]:
         """The figures of points whose synchronisation differs in numbers alone."""
+        if len(same) > 1 and fleet.run.target_loss is not None:  # each method's numbers cost a loss of their own
+            return [found for one in same for found in self._evaluated(fleet, [one])]
         rows, parts = np.array([row for row, _ in same]), self._parts(fleet)
-        sync: Sync = stacked([one for _, one in same])
+        sync: Sync = stacked([one for _, one in same]) if len(same) > 1 else same[0][1]
         whole = joined(fleet.model, parts, fleet.fleet.wan, changed(fleet.plan, sync=sync))
         kinds = _kinds(whole, sync, len(rows))
         if len(kinds) > 1:
             return [one for some in kinds for one in self._evaluated(fleet, [same[at] for at in some])]
         part = islands.critical(whole)
+        legs = legs_of(changed(fleet, plan=changed(fleet.plan, sync=sync)), whole)
         point = Point(
-            island=part.island, plan=part.plan, run=part.run, estimate=whole.estimate, count=len(rows), whole=whole
+            island=part.island,
+            plan=part.plan,
+            run=part.run,
+            estimate=whole.estimate,
+            count=len(rows),
+            whole=whole,
+            legs=legs,
         )
         return [(rows, point)]
 

@@ -14,10 +14,13 @@ import numpy.typing as npt
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.record import changed, field_names, record, structure
 from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.fleet import alone
 from shardmeter.scenario.layout import Parts
 from shardmeter.scenario.links import linked
+from shardmeter.scenario.resolve import whole_run
 from shardmeter.scenario.together import Array, lay_out, reason
-from shardmeter.specs import Island, Model, Plan, Run, Stack
+from shardmeter.specs import Fleet, Island, Model, Plan, Run, Scenario, Stack
+from shardmeter.study.course import legs_of
 from shardmeter.study.sweep.figures import TEXTS, Column, Point, figure
 from shardmeter.study.sweep.fleets import Fleets
 from shardmeter.study.sweep.space import Space
@@ -42,6 +45,7 @@ class _Lot:
     plan: Plan
     run: Run
     stack: Stack
+    assembled: Model | None = None
 
 
 class Evaluator:
@@ -147,6 +151,11 @@ class Evaluator:
         if laid is None or parts.model is None or parts.stack is None:
             return None
         reasons = np.broadcast_to(laid.reasons, rows.shape)
+        course = changed(parts, found=parts.found.apart())
+        run = whole_run(course, (island,), laid.plan, (), laid.run)
+        if course.found.violations:
+            first = course.found.violations[0]
+            reasons = np.where(reasons == "", f"{first.field}: {first.says}", reasons)
         illegal = reasons != ""
         status[rows[illegal]] = [f"{ILLEGAL}: {text}" for text in reasons[illegal]]
         if np.all(illegal):
@@ -157,8 +166,9 @@ class Evaluator:
                 model=parts.model,
                 island=_where(island, ~illegal),
                 plan=_where(laid.plan, ~illegal),
-                run=_where(laid.run, ~illegal),
+                run=_where(run, ~illegal),
                 stack=parts.stack,
+                assembled=parts.assembled,
             )
         ]
 
@@ -172,7 +182,15 @@ class Evaluator:
                 continue
             island = one.fleet.islands[0]
             made.append(
-                _Lot(rows=np.array([row]), model=one.model, island=island, plan=one.plan, run=one.run, stack=one.stack)
+                _Lot(
+                    rows=np.array([row]),
+                    model=one.model,
+                    island=island,
+                    plan=one.plan,
+                    run=one.run,
+                    stack=one.stack,
+                    assembled=one.assembled,
+                )
             )
         return made
 
@@ -208,8 +226,14 @@ def _evaluated(lots: Sequence[_Lot]) -> list[tuple[Rows, Point]]:
     for first in range(0, len(rows), BLOCK):
         block = slice(first, first + BLOCK)
         here: dict[str, Any] = {"island": _where(island, block), "plan": _where(plan, block), "run": _where(run, block)}
-        estimate = evaluate(model=lots[0].model, stack=lots[0].stack, **here)
-        made.append((rows[block], Point(estimate=estimate, count=len(rows[block]), **here)))
+        first_lot = lots[0]
+        estimate = evaluate(model=first_lot.model, stack=first_lot.stack, **here)
+        scenario = Scenario(
+            name="", model=first_lot.model, assembled=first_lot.assembled, stack=first_lot.stack, plan=here["plan"],
+            run=here["run"], fleet=Fleet(islands=(here["island"],)),
+        )  # fmt: skip
+        legs = legs_of(scenario, alone(estimate=estimate, **here))
+        made.append((rows[block], Point(estimate=estimate, count=len(rows[block]), legs=legs, **here)))
     return made
 
 

@@ -208,7 +208,7 @@ def space_of(document: Document, rows: Rows, over: Over, columns: Iterable[str] 
     if left_open(copy.deepcopy(document), planning=False) is not None or _goes_over_open_plans(made):
         says = "plan: auto leaves the plan open, and a sweep predicts one plan at every point"
         raise BadScenario(f"{says}: state it (shardmeter plan finds one), or go over its fields (--over plan.tp=1,2,4)")
-    found = [*_misplaced(made), *_of_whole_runs(made)]
+    found = _misplaced(made)
     if found:
         raise BadScenario(f"{_problems(len(found))} in what to go over", found)
     assumptions, warnings = _look(made)
@@ -228,24 +228,6 @@ def _of_unlike_methods(made: Space) -> tuple[str, ...]:
     )
     says = caution(ALIASES.get(value, value) for value in values)
     return (says,) if says else ()
-
-
-def _of_whole_runs(made: Space) -> list[Violation]:
-    """Fields that make the length or the batch of a run other than a number: a sweep has neither."""
-    run = made.document.data.get("run")
-    said = {
-        *(run if isinstance(run, dict) else ()),
-        *(name.removeprefix("run.").partition(".")[0] for name in made.fields),
-    }
-    ways_out = {
-        "target_loss": "say run.tokens: predict tells how many a plan needs",
-        "phases": "one batch: run.global_batch",
-    }
-    return [
-        Violation(field=f"run.{name}", says="is for predict, and a sweep has runs of stated tokens", way_out=way_out)
-        for name, way_out in ways_out.items()
-        if name in said
-    ]
 
 
 def _goes_over_open_plans(made: Space) -> bool:

@@ -1,0 +1,61 @@
+"""A deadline and a budget, answered yes or no with what is left, as lines of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shardmeter.render import cells
+from shardmeter.render.document import Fact
+
+Answer = Mapping[str, Any]
+LIMITS = (
+    ("deadline", "s", "wall_clock_s", "late", "past the deadline"),
+    ("budget", "usd", "cost_usd", "over", "over the budget"),
+)
+"""Of each: its key, the unit of its figures, what it holds, what misses it and how a verdict says that."""
+UNITS = {"s": "s", "usd": "USD"}
+
+
+def facts(answer: Answer) -> list[Fact]:
+    """One line for each limit that was asked: `yes: 3.2 d to spare (11 %)`."""
+    run = answer.get("run") or {}
+    return [
+        Fact(label=name, value=_says(run[name], unit, word), note=_note(answer, run[name], unit, key))
+        for name, unit, key, word, _ in LIMITS if name in run
+    ]  # fmt: skip
+
+
+def missed(answer: Answer) -> list[str]:
+    """A sentence for each limit that the run breaks."""
+    run = answer.get("run") or {}
+    return [
+        f"The run is {_size(run[name], unit)} {says}."
+        for name, unit, _, _, says in LIMITS if name in run and not run[name]["met"]
+    ]  # fmt: skip
+
+
+def _says(verdict: Answer, unit: str, word: str) -> str:
+    share = cells.text(abs(verdict["margin"]), "%")
+    left = "to spare" if verdict["met"] else word
+    return f"{'yes' if verdict['met'] else 'no'}: {_size(verdict, unit)} {left} ({share})"
+
+
+def _size(verdict: Answer, unit: str) -> str:
+    return cells.text(abs(verdict[f"margin_{unit}"]), UNITS[unit])
+
+
+def _note(answer: Answer, verdict: Answer, unit: str, key: str) -> str:
+    """The limit and the interval of what it holds; how likely it is kept."""
+    said = [f"of {cells.text(verdict[unit], UNITS[unit])}"]
+    bounds = (answer.get("intervals") or {}).get(key)
+    if bounds:
+        low, high = (cells.text(float(f"{bound:.3g}"), UNITS[unit]) for bound in bounds)
+        said.append(f"{100 * answer['intervals']['level']:.0f} % interval {low} to {high}")
+    if verdict["probability"] is not None:
+        said.append(f"a chance of {_chance(verdict['probability'])}")
+    return "; ".join(said)
+
+
+def _chance(probability: float) -> str:
+    return "> 99 %" if probability > 0.99 else "< 1 %" if probability < 0.01 else f"{100 * probability:.0f} %"

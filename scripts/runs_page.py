@@ -142,8 +142,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def caution(judged: Sequence[Judged]) -> str:
     """What the classes rest on, with the run that shows it."""
-    one = next(one for one in judged if one.id == COUNTED and one.steps is not None)
-    other = practice.factor(practice.HOPPER, one.source) * one.steps / one.measured - 1.0
+    one = next(one for one in judged if one.id == COUNTED)
+    other = practice.factor(practice.HOPPER, one.source) * (one.steps or 0.0) / one.measured - 1.0
     return (
         "**How blind this is.** Factors have not seen the source of the row, but the split into classes was drawn by one who had seen the "
         "errors of these rows, and it matters: the hours of DeepSeek-V3 are published by the trillion of tokens, which is the time of "

@@ -6,7 +6,18 @@ import copy
 import functools
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Discriminator, Tag, ValidationError
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    Discriminator,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic_core import core_schema
 
 from shardmeter.core.errors import Violation, cut, nearest, shown
 from shardmeter.scenario.between import SyncInput, Use, WanInput
@@ -64,11 +75,28 @@ def _tag(value: Any) -> str:
     return _NAME if isinstance(value, str) else _INLINE
 
 
-def _named(record: type[Any]) -> Any:
-    """A catalog name (or a file) in text, or an inline mapping of the record's fields."""
-    mapping: Any = inline(record)
-    either: Any = Annotated[str, Tag(_NAME)] | Annotated[mapping, Tag(_INLINE)]
-    return Annotated[either, Discriminator(_tag)]
+class _Named:
+    """A catalog name (or a file) in text, or an inline mapping of the record's fields.
+
+    The mapping's own model is made when the first one is read, or when the JSON Schema is asked for: most scenarios have names, and
+    the command starts without it."""
+
+    def __init__(self, record: type[Any]) -> None:
+        self.record = record
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Text, or whatever the record's model makes of the rest."""
+        mapping = core_schema.no_info_plain_validator_function(lambda value: inline(self.record).model_validate(value))
+        choices: dict[Any, Any] = {_NAME: core_schema.str_schema(), _INLINE: mapping}
+        return core_schema.tagged_union_schema(choices, _tag)
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Both ways, the model's fields and all."""
+        mapping: Any = inline(self.record)
+        either: Any = Annotated[str, Tag(_NAME)] | Annotated[mapping, Tag(_INLINE)]
+        return handler(TypeAdapter(Annotated[either, Discriminator(_tag)]).core_schema)
 
 
 if TYPE_CHECKING:
@@ -78,8 +106,9 @@ if TYPE_CHECKING:
     NamedFabric: TypeAlias = str | BaseModel
     NamedFailures: TypeAlias = str | BaseModel
 else:
-    NamedModel, NamedStack, NamedAccelerator, NamedFabric = map(_named, (Model, Stack, Accelerator, Fabric))
-    NamedFailures = _named(Failures)
+    NamedModel, NamedStack, NamedAccelerator, NamedFabric, NamedFailures = (
+        Annotated[Any, _Named(record)] for record in (Model, Stack, Accelerator, Fabric, Failures)
+    )
 
 
 class PlanInput(Input):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import random
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from shardmeter.engine import course
 from shardmeter.engine.course import Course, Member, Strikes, Writing, fold, fold_elastic
 from shardmeter.engine.timeline.course import Islands, Machine, present, seconds
 from shardmeter.physics import failures
+from shardmeter.specs import Failures
 
 HOUR = 3600.0
 
@@ -131,6 +133,43 @@ def test_dalys_interval_loses_the_least():
         assert failures.interrupted_time(1e7, best, write, 300.0, mtbf) <= 1.002 * np.min(times)
     assert failures.daly_interval(1.0, 1e9) == pytest.approx(failures.young_interval(1.0, 1e9), rel=1e-3)
     assert failures.daly_interval(3.0, 1.0) == 1.0
+
+
+def drawn_fleet(nodes: int, stays: float, wait: float, restart: float, lasts: float) -> tuple[float, float]:
+    """(share of the time in which all nodes are there and started, interruptions for each second of it), drawn event by event: every node
+    comes and goes on its own, whether the others are there or not."""
+    rng = random.Random(nodes)
+    events = [(rng.expovariate(1.0 / stays), at, "goes") for at in range(nodes)]
+    heapq.heapify(events)
+    away, good, since, now, interrupted = 0, 0.0, 0.0, 0.0, 0
+    while now < lasts:
+        now, at, what = heapq.heappop(events)
+        if away == 0:
+            good += max(now - since - restart, 0.0)
+            interrupted += 1
+        away += 1 if what == "goes" else -1
+        since = now
+        later = wait if what == "goes" else rng.expovariate(1.0 / stays)
+        heapq.heappush(events, (now + later, at, "comes" if what == "goes" else "goes"))
+    return good / now, interrupted / good
+
+
+@pytest.mark.parametrize(
+    ("nodes", "stays", "wait"), [(1, 3.34, 1.85), (4, 12.0, 1.85), (8, 25.8, 0.301), (16, 12.0, 1.85)]
+)
+def test_machines_that_are_taken_while_others_are_missed_are_waited_for_too(nodes, stays, wait):
+    """A node stays for so many hours and is away for others; a fleet stops until all are back, and then restarts."""
+    cause = Failures(
+        name="spot", mtbf=stays * HOUR, per="node", detect=0.0, restart=300.0, wait=wait * HOUR, notice=60.0
+    )
+    island = SimpleNamespace(preemption=cause, nodes=float(nodes), gpus=8.0 * nodes)
+    made = fold(1e6, 0.0, Writing(interval=1e6), course.strikes_of(SimpleNamespace(failures=None), [island], 0.0))
+    share, often = drawn_fleet(nodes, cause.mtbf, cause.wait, 300.0, 5e4 * HOUR)
+    assert made.goodput == pytest.approx(share, rel=0.03)
+    assert made.strikes / made.productive == pytest.approx(often, rel=0.03)
+    upper = (1.0 + cause.wait / cause.mtbf) ** -nodes
+    assert made.goodput < upper
+    assert failures.complete_share(float(nodes), cause.mtbf, cause.wait) == pytest.approx(upper)
 
 
 def test_an_array_is_its_elements_bit_for_bit():

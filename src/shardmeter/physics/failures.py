@@ -87,6 +87,16 @@ def survival(duration: Seconds, rate: PerSecond) -> Fraction:
 
 
 @formula(cite="shardmeter")
+def complete_share(units: Count, mtbf: Seconds, wait: Seconds) -> Fraction:
+    """Share of the time in which none of so many units is away, each of which stays for `mtbf` and is then away for `wait` on average:
+    (1 + w/M)^(−n). Units are taken away while others are missed, too; it holds whatever the two times are distributed like.
+
+    Leaves out: units that are taken, or come back, together."""
+    share: Fraction = np.exp(-np.minimum(units * np.log1p(wait / mtbf), MOST))
+    return share
+
+
+@formula(cite="shardmeter")
 def write_time(size: Bytes, bandwidth: BytesPerS) -> Seconds:
     """Time to write a checkpoint, or to read it again: into a store beside the island, or over the line to one far away.
 

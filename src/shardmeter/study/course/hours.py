@@ -104,7 +104,7 @@ def _bases(whole: Whole, each: Sequence[Course]) -> dict[str, str]:
         "checkpoints": _rhythm(whole, first),
         "lost work": f"back to the last {'round' if goes_on else 'checkpoint'}{_behind(whole, first)}{weighted}",
         "restarts": f"{often}{weighted}",
-        "waits for capacity": f"until there is a machine again{weighted}",
+        "waits for capacity": f"until there are machines for all again{weighted}",
         "waits for the next round": f"an island that is back joins at a round's beginning{weighted}",
     }
 

@@ -8,6 +8,7 @@ on without the one that fails: it loses what it did since the last round, and it
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -99,8 +100,13 @@ class Course:
 
     @property
     def working(self) -> Fraction:
-        """Share of the seconds in which steps are taken, those that are lost too."""
-        return (self.productive + self.lost) / self.seconds
+        """Share of the seconds in which models compute: in steps, those that are lost too, and while they are evaluated."""
+        return (self.productive + self.lost + self.evaluation) / self.seconds
+
+    @property
+    def idle(self) -> Fraction:
+        """Share of the seconds in which nothing runs, for want of a machine."""
+        return self.waits / self.seconds
 
     @property
     def terms(self) -> tuple[tuple[str, Seconds], ...]:
@@ -246,7 +252,7 @@ def strikes_of(run: Run, islands: Sequence[Island], write: Seconds) -> Strikes:
         losing=add.folded(losing),
         announced=add.folded(announced),
         restart=add.folded(restarts) / every,
-        wait=(1.0 / np.maximum(functools.reduce(np.multiply, complete, 1.0), LEAST_RATE) - 1.0) / every,
+        wait=(1.0 / np.maximum(functools.reduce(operator.mul, complete, 1.0), LEAST_RATE) - 1.0) / every,
     )
 
 

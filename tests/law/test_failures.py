@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shardmeter
 from shardmeter.engine import course
 from shardmeter.engine.course import Course, Member, Strikes, Writing, fold, fold_elastic
 from shardmeter.engine.timeline.course import Islands, Machine, present, seconds
 from shardmeter.physics import failures
 from shardmeter.specs import Failures
+from shardmeter.study.course import hours
 
 HOUR = 3600.0
 
@@ -197,3 +199,40 @@ def test_elastic_islands_beat_those_that_stop_together():
     islands = Islands(round_=0.5 * HOUR, weights=(0.125,) * 8, mtbf=(mtbf,) * 8, restart=900.0)
     together = of(Machine(interval=0.5 * HOUR, losing=mtbf / 8.0, restart=900.0), work)
     assert elastic(islands).seconds < together.seconds
+
+
+ONE = [{"name": "a", "instance": "p5.48xlarge", "nodes": 2}]
+TWO = [*ONE, {"name": "b", "accelerator": "A100-SXM4-80GB", "nodes": 8, "price": "$1.80/gpu/h"}]
+APART = {
+    "fleet": {"islands": TWO, "wan": {"default": {"bandwidth": "10 Gbps", "rtt": "40 ms", "egress": "$0.02/GB"}}},
+    "plan": {"sharding": "fsdp", "recompute": "full", "sync": {"method": "branch_train_merge"}},
+}
+TOGETHER = {"fleet": {"islands": ONE}, "plan": {"sharding": "fsdp", "recompute": "full"}}
+
+
+@pytest.mark.parametrize("interrupted", [{}, {"failures": {"mtbf": "2000 h", "per": "gpu"}}], ids=["not", "failures"])
+@pytest.mark.parametrize("asked", [TOGETHER, APART], ids=["together", "apart"])
+def test_phases_last_as_long_as_the_run_whatever_interrupts_it(asked, interrupted):
+    phases = [{"tokens": "5B", "global_batch": 128}, {"tokens": "5B", "global_batch": 1024}]
+    made = {"model": "llama-3.1-8b", **asked, "run": {"seq_len": 4096, "phases": phases, **interrupted}}
+    run = shardmeter.predict(made).to_dict()["run"]
+    assert run["wall_clock_s"] == pytest.approx(sum(one["seconds"] for one in run["phases"]), rel=1e-12)
+    if interrupted:
+        assert run["wall_clock_s"] == pytest.approx(sum(one["seconds"] for one in run["hours"]), rel=1e-12)
+    if asked is APART:
+        priced = sum(one["usd"] for one in run["cost_terms"] if one["term"].startswith("accelerators"))
+        assert priced <= run["gpu_hours"] * max(1.8, 55.04 / 8.0)
+        assert run["gpu_hours"] <= run["wall_clock_s"] / 3600.0 * 80.0
+
+
+def test_an_island_that_is_done_with_a_phase_does_not_wait_for_the_others():
+    """The wall clock is that of the island which is done last with all phases, not that of the slowest of each phase."""
+    course_ = {"a": (3.0, 1.0), "b": (1.0, 2.0)}
+    legs = [(at, 1.0) for at in (0, 1)]
+
+    def courses(at: int, _: float) -> tuple[Course, ...]:
+        return tuple(Course(productive=own[at]) for own in course_.values())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hours, "courses", courses)
+        assert [one.seconds for one in hours.slowest(legs)] == [3.0, 1.0]

@@ -137,9 +137,11 @@ def test_dalys_interval_loses_the_least():
     assert failures.daly_interval(3.0, 1.0) == 1.0
 
 
-def drawn_fleet(nodes: int, stays: float, wait: float, restart: float, lasts: float) -> tuple[float, float]:
+def drawn_fleet(
+    nodes: int, stays: float, wait: float, restart: float, lasts: float, round_: float = 0.0
+) -> tuple[float, float]:
     """(share of the time in which all nodes are there and started, interruptions for each second of it), drawn event by event: every node
-    comes and goes on its own, whether the others are there or not."""
+    comes and goes on its own, whether the others are there or not. Of time in rounds only whole ones count."""
     rng = random.Random(nodes)
     events = [(rng.expovariate(1.0 / stays), at, "goes") for at in range(nodes)]
     heapq.heapify(events)
@@ -147,7 +149,8 @@ def drawn_fleet(nodes: int, stays: float, wait: float, restart: float, lasts: fl
     while now < lasts:
         now, at, what = heapq.heappop(events)
         if away == 0:
-            good += max(now - since - restart, 0.0)
+            begins = since + restart if round_ == 0.0 else math.ceil((since + restart) / round_) * round_
+            good += max(now - begins, 0.0) if round_ == 0.0 else max((now - begins) // round_, 0.0) * round_
             interrupted += 1
         away += 1 if what == "goes" else -1
         since = now
@@ -174,6 +177,21 @@ def test_machines_that_are_taken_while_others_are_missed_are_waited_for_too(node
     assert failures.complete_share(float(nodes), cause.mtbf, cause.wait) == pytest.approx(upper)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "stays", "wait", "minutes"), [(1, 12.0, 1.85, 20.0), (4, 12.0, 1.85, 20.0), (8, 12.0, 1.85, 50.0), (4, 12.0, 0.08, 5.0)]
+)  # fmt: skip
+def test_an_island_of_many_nodes_that_joins_when_a_round_begins(nodes, stays, wait, minutes):
+    """It fails while it waits for the round, too, and what it is away for varies: only the mean matters."""
+    cause = Failures(name="spot", mtbf=stays * HOUR, per="node", detect=0.0, restart=300.0, wait=wait * HOUR)
+    island = SimpleNamespace(preemption=cause, nodes=float(nodes), gpus=8.0 * nodes)
+    strikes, round_ = course.strikes_of(SimpleNamespace(failures=None), [island], 0.0), 60.0 * minutes
+    writing = Writing(interval=1e6)
+    made = fold_elastic(1e6, 0.0, writing, [Member(weight=1.0, strikes=strikes)], round_, joins=True)
+    share, _ = drawn_fleet(nodes, cause.mtbf, cause.wait, 300.0, 1e5 * HOUR, round_)
+    assert made.goodput == pytest.approx(share, rel=0.03)
+    assert all(seconds >= 0.0 for _, seconds in made.terms)
+
+
 def test_an_array_is_its_elements_bit_for_bit():
     made = [one for one in machines(12) if one.blocking]
     fields = ("interval", "write", "losing", "announced", "restart", "wait")
@@ -191,7 +209,10 @@ def test_islands_that_meet_lose_at_most_a_round_of_one():
     made = elastic(islands)
     failures_of_one = made.strikes / 4.0
     assert made.lost + made.joins <= failures_of_one * round_ * 1.0001
-    assert made.lost + made.joins == pytest.approx(failures_of_one * round_, rel=1e-6)
+    striking = (
+        math.expm1(round_ / mtbf) / math.exp(round_ / mtbf) / (round_ / mtbf)
+    )  # not while it waits for the next round
+    assert made.lost + made.joins == pytest.approx(failures_of_one * round_ * striking, rel=1e-6)
 
 
 def test_elastic_islands_beat_those_that_stop_together():

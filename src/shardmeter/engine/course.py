@@ -338,9 +338,10 @@ def _absence(one: Member, round_: Seconds, *, joins: bool) -> tuple[Ratio, ...]:
     rate = one.strikes.rate
     restart = failures.time_through(one.strikes.restart, rate)
     wait = one.strikes.wait / failures.survival(one.strikes.restart, rate)
-    often = rate * failures.time_through(round_, rate) / round_
+    through = failures.time_through(round_, rate) / round_
+    often = rate / failures.survival(round_, rate) if joins else rate * through  # it fails while it waits to join, too
     missing = (failures.absent_rounds if joins else failures.absent_time)(round_, rate, restart + wait)
-    lost = failures.time_through(round_, rate) / round_ - 1.0  # a round is tried until it gets through
+    lost = through - 1.0  # a round is tried until it gets through
     waited = missing - lost - often * (restart + wait) if joins else 0.0 * missing
     return missing, lost, often * restart, often * wait, waited, often / failures.survival(one.strikes.restart, rate)
 

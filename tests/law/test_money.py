@@ -158,6 +158,17 @@ def test_a_run_that_waits_for_machines_is_at_rest_and_one_that_is_evaluated_comp
         assert run["energy_range_kwh"][0] < run["energy_kwh"] < run["energy_range_kwh"][1]
 
 
+def test_a_machine_that_was_taken_away_is_not_paid():
+    """Of a node that stays 3 h and is away for 1 h three quarters of the hours, whatever the run waits for; of one that never goes, all."""
+    for wait, share in (("1 h", 0.75), ("9 h", 0.25), ("0 s", 1.0)):
+        run = course(one(price="$2/gpu/h", preemption={"mtbf": "3 h", "per": "node", "wait": wait}))
+        assert run["cost_usd"] == pytest.approx(2.0 * share * run["gpu_hours"])
+        assert ("not paid" in run["cost_terms"][0]["basis"]) == (share < 1.0)
+    failing = course(one(price="$2/gpu/h") | {"run": {"seq_len": 4096, "global_batch": 192, "tokens": "10B", "failures": {
+        "mtbf": "3 h", "per": "node"}}})  # fmt: skip
+    assert failing["cost_usd"] == pytest.approx(2.0 * failing["gpu_hours"])
+
+
 def test_stores_of_the_catalog_are_billed_as_their_providers_say():
     """AWS and Google call 2^30 bytes a GB."""
     for name, price, size in (("aws", 0.023, 2.0**30), ("gcp", 0.02, 2.0**30), ("azure", 0.018, 1e9)):

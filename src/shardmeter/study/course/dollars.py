@@ -10,7 +10,7 @@ import numpy as np
 from shardmeter.core.quantity import show
 from shardmeter.core.units import Bytes, Fraction, Number, Seconds, Usd
 from shardmeter.engine.fleet import Whole
-from shardmeter.physics import money
+from shardmeter.physics import failures, money
 from shardmeter.specs import Island, Run
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study import islands
@@ -65,7 +65,8 @@ def _held(own: Held, several: bool) -> list[Charge]:
     of = f" of {island.name}" if several else ""
     hours: Usd = np.nan if island.price is None else money.rent(own.part.estimate.gpus, own.seconds, island.price)
     if not island.tariff.owned:
-        return [(f"accelerators{of}", hours, island.price_basis)]
+        share, said = _there(island)
+        return [(f"accelerators{of}", hours * share, f"{island.price_basis}{said}")]
     bill = _bill(island, own.seconds, own.busy, own.idle)
     lost = [(f"depreciation{of}", hours, island.price_basis)] if np.any(np.not_equal(hours, 0.0)) else []
     price = island.tariff.electricity
@@ -73,6 +74,15 @@ def _held(own: Held, several: bool) -> list[Charge]:
         return [*lost, (f"electricity{of}", np.nan, "not known")]
     drawn = show(float(np.max(bill / price)), "W*s")
     return [*lost, (f"electricity{of}", bill, f"{drawn} at {show(float(np.max(price)), 'USD/(W*s)')}")]
+
+
+def _there(island: Island) -> tuple[Fraction, str]:
+    """Share of the time that capacity on the spot market is there, as nobody pays for what was taken away, and the words for it."""
+    cause = island.preemption
+    if cause is None or not np.any(np.greater(cause.wait, 0.0)):
+        return 1.0, ""
+    share = failures.complete_share(1.0, cause.mtbf, cause.wait)
+    return share, f"; {100.0 * float(np.mean(share)):.1f} % of the hours: what was taken away is not paid"
 
 
 def _traffic(whole: Whole, steps: Number) -> list[Charge]:

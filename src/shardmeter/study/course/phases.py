@@ -9,13 +9,14 @@ import numpy as np
 
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB, Count, Number, Seconds
+from shardmeter.engine import add
 from shardmeter.engine.fleet import Whole, evaluate_fleet
 from shardmeter.specs import Run
 from shardmeter.specs.course import Phase
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study.course import energy
 from shardmeter.study.course.dollars import Charge, running, stored
-from shardmeter.study.course.hours import durations, slowest, step_tokens
+from shardmeter.study.course.hours import durations, held, slowest, step_tokens
 
 
 @record
@@ -50,9 +51,11 @@ def _evaluated(scenario: Scenario, whole: Whole, phase: Phase) -> Whole:
 
 
 def durations_of(parts: tuple[Leg, ...]) -> tuple[Seconds, Seconds]:
-    """(wall clock, that of every accelerator added up) of all legs."""
-    held = sum((durations(leg.whole, leg.steps)[1] for leg in parts), 0.0)
-    return sum(_lasts(parts), 0.0), held
+    """(wall clock, that of every accelerator added up) of all legs: the island that is done last with all of them sets the wall clock.
+    Numbers may be arrays."""
+    accelerators = sum((durations(leg.whole, leg.steps)[1] for leg in parts), 0.0)
+    each = zip(*(held(leg.whole, leg.steps) for leg in parts), strict=True)
+    return functools.reduce(np.maximum, [add.folded(own) for own in each]), accelerators
 
 
 def _lasts(parts: tuple[Leg, ...]) -> list[Seconds]:

@@ -10,6 +10,7 @@ import shardmeter
 from shardmeter.physics import energy, money
 from shardmeter.physics.energy import EXPECTED, LEAST, RATED
 from shardmeter.scenario.catalog import load_catalog
+from shardmeter.study.course import dollars
 
 ISLANDS = [
     {"name": "oregon", "instance": "p5.48xlarge", "nodes": 2, "region": "aws:us-west-2"},
@@ -167,6 +168,19 @@ def test_a_machine_that_was_taken_away_is_not_paid():
     failing = course(one(price="$2/gpu/h") | {"run": {"seq_len": 4096, "global_batch": 192, "tokens": "10B", "failures": {
         "mtbf": "3 h", "per": "node"}}})  # fmt: skip
     assert failing["cost_usd"] == pytest.approx(2.0 * failing["gpu_hours"])
+
+
+def test_what_the_planner_bounds_a_cost_by_is_no_more_than_the_cost():
+    """An island on the spot market of a few of the tokens, of a fleet that goes on without it: it is paid for less than the run."""
+    spot = {**ISLANDS[1], "preemption": {"mtbf": "3 h", "per": "node", "wait": "9 h"}, "price": "$2/gpu/h"}
+    scenario = shardmeter.load(
+        asked([ISLANDS[0], ISLANDS[2], spot]) | {"plan": {"sharding": "fsdp", "recompute": "full", "sync": SYNC}}
+    )
+    run = shardmeter.predict(scenario).to_dict()["run"]
+    productive = next(one["seconds"] for one in run["hours"] if one["term"] == "productive")
+    least = [float(dollars.cost(island, productive, 0.0) or 0.0) for island in scenario.fleet.islands]
+    for island, bound in zip(scenario.fleet.islands, least, strict=True):
+        assert bound <= named(run, f"accelerators of {island.name}")
 
 
 def test_stores_of_the_catalog_are_billed_as_their_providers_say():

@@ -42,7 +42,8 @@ def stored(run: Run, tokens: Number, duration: Seconds) -> list[Charge]:
 
 def cost(island: Island, lasts: Seconds, busy: Fraction) -> Usd | None:
     """What an island costs that is held for so long and computes the share `busy` of it: its rent or, of owned ones, what they lose in
-    value and their electricity; of the spot market the hours in which it is there; None where a price, or the power of what is owned, is not known."""
+    value and their electricity; of the spot market the hours in which it is there; None where a price, or the power of what is owned,
+    is not known."""
     if island.price is None:
         return None
     paid = money.rent(island.gpus, lasts, island.price) * (1.0 if island.tariff.owned else _there(island)[0])

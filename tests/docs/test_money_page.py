@@ -66,7 +66,7 @@ def test_the_arithmetic_and_the_row_give_the_term(line, answer):
         assert factor is not None
         made *= float(factor)
     if ("B" in product and "tokens" in product) or "parameters" in product:
-        made /= 1e9  # bytes to GB
+        made /= 2.0**30 if "GiB" in product else 1e9
     if "month" in product:
         made /= MONTH
     assert made == pytest.approx(number(usd), abs=CENT, rel=4e-4 if "parameters" in product else 0.0), term
@@ -79,8 +79,8 @@ def test_the_arithmetic_and_the_row_give_the_term(line, answer):
 
 def test_shares_of_the_rating():
     for name, draw in (("expected", EXPECTED), ("least", LEAST), ("rated", RATED)):
-        cells = found(rf"^\| {name}.*?\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", PAGE, re.MULTILINE)
-        assert tuple(map(float, cells)) == (draw.computing, draw.waiting, draw.beside)
+        cells = found(rf"^\| {name}.*?\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", PAGE, re.MULTILINE)
+        assert tuple(map(float, cells)) == (draw.computing, draw.waiting, draw.stopped, draw.beside)
 
 
 def test_the_file_on_the_page_is_read(tmp_path):

@@ -103,6 +103,22 @@ def test_the_least_tokens_are_the_inverse_of_what_a_batch_needs(tokens, batch):
     assert least <= tokens
 
 
+@pytest.mark.parametrize("name", CATALOG.names("critical_batches"))
+@pytest.mark.parametrize("law", OF_BOTH.values(), ids=OF_BOTH)
+@given(parameters=SIZES, least=TOKENS, batch=st.floats(1e4, 1e9))
+def test_what_a_loss_takes_reaches_that_loss_by_every_law_and_every_critical_batch(law, name, parameters, least, batch):
+    """From 1B least tokens on: the tokens that a batch needs for a loss, put back into the law, give the loss."""
+    of = CATALOG.critical_batch(name)
+
+    def critical(seen):
+        if of.form == "tokens":
+            return physics.critical_batch_of_tokens(seen, of.coefficient, of.exponent, of.overhead)
+        return physics.critical_batch_of_loss(loss(law, parameters, seen), of.coefficient, of.exponent)
+
+    needed = physics.batch_tokens(least, batch, critical(least))
+    assert physics.least_tokens([(needed, batch)], critical) == pytest.approx(least, rel=1e-9)
+
+
 @given(tokens=TOKENS, batch=st.floats(1e4, 1e9), share=st.floats(0.01, 0.99))
 def test_a_run_in_two_parts_is_the_run(tokens, batch, share):
     parts = [(tokens * share, batch), (tokens * (1.0 - share), batch)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import random
 from types import SimpleNamespace
@@ -10,10 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shardmeter
 from shardmeter.engine import course
 from shardmeter.engine.course import Course, Member, Strikes, Writing, fold, fold_elastic
 from shardmeter.engine.timeline.course import Islands, Machine, present, seconds
 from shardmeter.physics import failures
+from shardmeter.specs import Failures
+from shardmeter.study.course import hours
 
 HOUR = 3600.0
 
@@ -133,6 +137,61 @@ def test_dalys_interval_loses_the_least():
     assert failures.daly_interval(3.0, 1.0) == 1.0
 
 
+def drawn_fleet(
+    nodes: int, stays: float, wait: float, restart: float, lasts: float, round_: float = 0.0
+) -> tuple[float, float]:
+    """(share of the time in which all nodes are there and started, interruptions for each second of it), drawn event by event: every node
+    comes and goes on its own, whether the others are there or not. Of time in rounds only whole ones count."""
+    rng = random.Random(nodes)
+    events = [(rng.expovariate(1.0 / stays), at, "goes") for at in range(nodes)]
+    heapq.heapify(events)
+    away, good, since, now, interrupted = 0, 0.0, 0.0, 0.0, 0
+    while now < lasts:
+        now, at, what = heapq.heappop(events)
+        if away == 0:
+            begins = since + restart if round_ == 0.0 else math.ceil((since + restart) / round_) * round_
+            good += max(now - begins, 0.0) if round_ == 0.0 else max((now - begins) // round_, 0.0) * round_
+            interrupted += 1
+        away += 1 if what == "goes" else -1
+        since = now
+        later = wait if what == "goes" else rng.expovariate(1.0 / stays)
+        heapq.heappush(events, (now + later, at, "comes" if what == "goes" else "goes"))
+    return good / now, interrupted / good
+
+
+@pytest.mark.parametrize(
+    ("nodes", "stays", "wait"), [(1, 3.34, 1.85), (4, 12.0, 1.85), (8, 25.8, 0.301), (16, 12.0, 1.85)]
+)
+def test_machines_that_are_taken_while_others_are_missed_are_waited_for_too(nodes, stays, wait):
+    """A node stays for so many hours and is away for others; a fleet stops until all are back, and then restarts."""
+    cause = Failures(
+        name="spot", mtbf=stays * HOUR, per="node", detect=0.0, restart=300.0, wait=wait * HOUR, notice=60.0
+    )
+    island = SimpleNamespace(preemption=cause, nodes=float(nodes), gpus=8.0 * nodes)
+    made = fold(1e6, 0.0, Writing(interval=1e6), course.strikes_of(SimpleNamespace(failures=None), [island], 0.0))
+    share, often = drawn_fleet(nodes, cause.mtbf, cause.wait, 300.0, 5e4 * HOUR)
+    assert made.goodput == pytest.approx(share, rel=0.03)
+    assert made.strikes / made.productive == pytest.approx(often, rel=0.03)
+    upper = (1.0 + cause.wait / cause.mtbf) ** -nodes
+    assert made.goodput < upper
+    assert failures.complete_share(float(nodes), cause.mtbf, cause.wait) == pytest.approx(upper)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "stays", "wait", "minutes"), [(1, 12.0, 1.85, 20.0), (4, 12.0, 1.85, 20.0), (8, 12.0, 1.85, 50.0), (4, 12.0, 0.08, 5.0)]
+)  # fmt: skip
+def test_an_island_of_many_nodes_that_joins_when_a_round_begins(nodes, stays, wait, minutes):
+    """It fails while it waits for the round, too, and what it is away for varies: only the mean matters."""
+    cause = Failures(name="spot", mtbf=stays * HOUR, per="node", detect=0.0, restart=300.0, wait=wait * HOUR)
+    island = SimpleNamespace(preemption=cause, nodes=float(nodes), gpus=8.0 * nodes)
+    strikes, round_ = course.strikes_of(SimpleNamespace(failures=None), [island], 0.0), 60.0 * minutes
+    writing = Writing(interval=1e6)
+    made = fold_elastic(1e6, 0.0, writing, [Member(weight=1.0, strikes=strikes)], round_, joins=True)
+    share, _ = drawn_fleet(nodes, cause.mtbf, cause.wait, 300.0, 1e5 * HOUR, round_)
+    assert made.goodput == pytest.approx(share, rel=0.03)
+    assert all(seconds >= 0.0 for _, seconds in made.terms)
+
+
 def test_an_array_is_its_elements_bit_for_bit():
     made = [one for one in machines(12) if one.blocking]
     fields = ("interval", "write", "losing", "announced", "restart", "wait")
@@ -150,7 +209,10 @@ def test_islands_that_meet_lose_at_most_a_round_of_one():
     made = elastic(islands)
     failures_of_one = made.strikes / 4.0
     assert made.lost + made.joins <= failures_of_one * round_ * 1.0001
-    assert made.lost + made.joins == pytest.approx(failures_of_one * round_, rel=1e-6)
+    striking = (
+        math.expm1(round_ / mtbf) / math.exp(round_ / mtbf) / (round_ / mtbf)
+    )  # not while it waits for the next round
+    assert made.lost + made.joins == pytest.approx(failures_of_one * round_ * striking, rel=1e-6)
 
 
 def test_elastic_islands_beat_those_that_stop_together():
@@ -158,3 +220,40 @@ def test_elastic_islands_beat_those_that_stop_together():
     islands = Islands(round_=0.5 * HOUR, weights=(0.125,) * 8, mtbf=(mtbf,) * 8, restart=900.0)
     together = of(Machine(interval=0.5 * HOUR, losing=mtbf / 8.0, restart=900.0), work)
     assert elastic(islands).seconds < together.seconds
+
+
+ONE = [{"name": "a", "instance": "p5.48xlarge", "nodes": 2}]
+TWO = [*ONE, {"name": "b", "accelerator": "A100-SXM4-80GB", "nodes": 8, "price": "$1.80/gpu/h"}]
+APART = {
+    "fleet": {"islands": TWO, "wan": {"default": {"bandwidth": "10 Gbps", "rtt": "40 ms", "egress": "$0.02/GB"}}},
+    "plan": {"sharding": "fsdp", "recompute": "full", "sync": {"method": "branch_train_merge"}},
+}
+TOGETHER = {"fleet": {"islands": ONE}, "plan": {"sharding": "fsdp", "recompute": "full"}}
+
+
+@pytest.mark.parametrize("interrupted", [{}, {"failures": {"mtbf": "2000 h", "per": "gpu"}}], ids=["not", "failures"])
+@pytest.mark.parametrize("asked", [TOGETHER, APART], ids=["together", "apart"])
+def test_phases_last_as_long_as_the_run_whatever_interrupts_it(asked, interrupted):
+    phases = [{"tokens": "5B", "global_batch": 128}, {"tokens": "5B", "global_batch": 1024}]
+    made = {"model": "llama-3.1-8b", **asked, "run": {"seq_len": 4096, "phases": phases, **interrupted}}
+    run = shardmeter.predict(made).to_dict()["run"]
+    assert run["wall_clock_s"] == pytest.approx(sum(one["seconds"] for one in run["phases"]), rel=1e-12)
+    if interrupted:
+        assert run["wall_clock_s"] == pytest.approx(sum(one["seconds"] for one in run["hours"]), rel=1e-12)
+    if asked is APART:
+        priced = sum(one["usd"] for one in run["cost_terms"] if one["term"].startswith("accelerators"))
+        assert priced <= run["gpu_hours"] * max(1.8, 55.04 / 8.0)
+        assert run["gpu_hours"] <= run["wall_clock_s"] / 3600.0 * 80.0
+
+
+def test_an_island_that_is_done_with_a_phase_does_not_wait_for_the_others():
+    """The wall clock is that of the island which is done last with all phases, not that of the slowest of each phase."""
+    course_ = {"a": (3.0, 1.0), "b": (1.0, 2.0)}
+    legs = [(at, 1.0) for at in (0, 1)]
+
+    def courses(at: int, _: float) -> tuple[Course, ...]:
+        return tuple(Course(productive=own[at]) for own in course_.values())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hours, "courses", courses)
+        assert [one.seconds for one in hours.slowest(legs)] == [3.0, 1.0]

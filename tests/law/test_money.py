@@ -9,6 +9,8 @@ import pytest
 import shardmeter
 from shardmeter.physics import energy, money
 from shardmeter.physics.energy import EXPECTED, LEAST, RATED
+from shardmeter.scenario.catalog import load_catalog
+from shardmeter.study.course import dollars
 
 ISLANDS = [
     {"name": "oregon", "instance": "p5.48xlarge", "nodes": 2, "region": "aws:us-west-2"},
@@ -118,11 +120,74 @@ def test_carbon_that_is_not_known_is_null_and_says_why():
 def test_waiting_draws_less_than_computing():
     for draw in (LEAST, EXPECTED, RATED):
         assert draw.waiting <= draw.computing <= 1.0
-        assert energy.drawn_share(0.0, draw.computing, draw.waiting) == draw.waiting
-        assert energy.drawn_share(1.0, draw.computing, draw.waiting) == draw.computing
+        assert draw.stopped <= draw.waiting
+        shares = (draw.computing, draw.waiting, draw.stopped)
+        assert energy.drawn_share(0.0, 0.0, *shares) == draw.waiting
+        assert energy.drawn_share(1.0, 0.0, *shares) == draw.computing
+        assert energy.drawn_share(0.0, 1.0, *shares) == pytest.approx(draw.stopped)
     assert LEAST.computing <= EXPECTED.computing <= RATED.computing
     assert LEAST.waiting <= EXPECTED.waiting <= RATED.waiting
     assert LEAST.beside <= EXPECTED.beside <= RATED.beside
+
+
+def test_a_cap_is_of_the_accelerators_and_not_of_the_rest_of_their_nodes():
+    plain = asked([{"accelerator": "H100-SXM5-80GB", "nodes": 2}])
+    capped = asked([{"accelerator": {"base": "H100-SXM5-80GB", "power_limit": "350 W"}, "nodes": 2}])
+    above = asked([{"accelerator": {"base": "H100-SXM5-80GB", "power_limit": "900 W"}, "nodes": 2}])
+    free, bound, loose = course(plain), course(capped), course(above)
+    hours = bound["gpu_hours"] / 1e3
+    own, rest, _ = (one["kwh"] for one in bound["energy"])
+    assert own <= hours * 350.0
+    assert rest == pytest.approx(EXPECTED.beside * hours * 700.0)
+    assert bound["energy_range_kwh"][1] == pytest.approx(hours * (350.0 + RATED.beside * 700.0) * 1.58)
+    assert loose["energy_kwh"] / loose["gpu_hours"] == pytest.approx(free["energy_kwh"] / free["gpu_hours"])
+
+
+def test_a_run_that_waits_for_machines_is_at_rest_and_one_that_is_evaluated_computes():
+    plain = course(one())
+    taken = course(one(preemption={"mtbf": "4 h", "per": "node", "wait": "1 h", "notice": "10 min"}))
+    own, before = taken["energy"][0]["kwh"], plain["energy"][0]["kwh"]
+    stands = sum(one["seconds"] for one in taken["hours"] if one["term"] == "waits for capacity")
+    else_ = taken["wall_clock_s"] - plain["wall_clock_s"] - stands
+    drawn = (EXPECTED.stopped * stands + EXPECTED.waiting * else_) * 16.0 * 700.0 / 3.6e6
+    assert own - before == pytest.approx(drawn, rel=1e-6)
+    assert stands > 3600.0
+    read = course(one() | {"run": {"seq_len": 4096, "global_batch": 192, "tokens": "10B", "evaluation": {
+        "every": "100 steps", "lasts": "5 min"}}})  # fmt: skip
+    assert read["energy_kwh"] / read["wall_clock_s"] == pytest.approx(plain["energy_kwh"] / plain["wall_clock_s"])
+    for run in (taken, read):
+        assert run["energy_range_kwh"][0] < run["energy_kwh"] < run["energy_range_kwh"][1]
+
+
+def test_a_machine_that_was_taken_away_is_not_paid():
+    """Of a node that stays 3 h and is away for 1 h three quarters of the hours, whatever the run waits for; of one that never goes, all."""
+    for wait, share in (("1 h", 0.75), ("9 h", 0.25), ("0 s", 1.0)):
+        run = course(one(price="$2/gpu/h", preemption={"mtbf": "3 h", "per": "node", "wait": wait}))
+        assert run["cost_usd"] == pytest.approx(2.0 * share * run["gpu_hours"])
+        assert ("not paid" in run["cost_terms"][0]["basis"]) == (share < 1.0)
+    failing = course(one(price="$2/gpu/h") | {"run": {"seq_len": 4096, "global_batch": 192, "tokens": "10B", "failures": {
+        "mtbf": "3 h", "per": "node"}}})  # fmt: skip
+    assert failing["cost_usd"] == pytest.approx(2.0 * failing["gpu_hours"])
+
+
+def test_what_the_planner_bounds_a_cost_by_is_no_more_than_the_cost():
+    """An island on the spot market of a few of the tokens, of a fleet that goes on without it: it is paid for less than the run."""
+    spot = {**ISLANDS[1], "preemption": {"mtbf": "3 h", "per": "node", "wait": "9 h"}, "price": "$2/gpu/h"}
+    scenario = shardmeter.load(
+        asked([ISLANDS[0], ISLANDS[2], spot]) | {"plan": {"sharding": "fsdp", "recompute": "full", "sync": SYNC}}
+    )
+    run = shardmeter.predict(scenario).to_dict()["run"]
+    productive = next(one["seconds"] for one in run["hours"] if one["term"] == "productive")
+    least = [float(dollars.cost(island, productive, 0.0) or 0.0) for island in scenario.fleet.islands]
+    for island, bound in zip(scenario.fleet.islands, least, strict=True):
+        assert bound <= named(run, f"accelerators of {island.name}")
+
+
+def test_stores_of_the_catalog_are_billed_as_their_providers_say():
+    """AWS and Google call 2^30 bytes a GB."""
+    for name, price, size in (("aws", 0.023, 2.0**30), ("gcp", 0.02, 2.0**30), ("azure", 0.018, 1e9)):
+        month = money.storage(size, 730.0 * 3600.0, load_catalog().storage(name).price)
+        assert month == pytest.approx(price)
 
 
 def test_units():

@@ -8,6 +8,7 @@ on without the one that fails: it loses what it did since the last round, and it
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,7 +43,7 @@ class Strikes:
     restart: Seconds = 0.0
     """After any of them: found, started, read; the mean."""
     wait: Seconds = 0.0
-    """Before that, until there is a machine; the mean."""
+    """Before that, until there are machines again for all; the mean."""
 
     @property
     def rate(self) -> PerSecond:
@@ -82,7 +83,7 @@ class Course:
     joins: Seconds = 0.0
     """Of islands that are back: until the next round begins."""
     strikes: Count = 0.0
-    """Interruptions to expect."""
+    """Interruptions to expect, those of restarts too."""
     rate: PerSecond = 0.0
     """Of them, a second."""
     writing: Writing | None = None
@@ -99,8 +100,13 @@ class Course:
 
     @property
     def working(self) -> Fraction:
-        """Share of the seconds in which steps are taken, those that are lost too."""
-        return (self.productive + self.lost) / self.seconds
+        """Share of the seconds in which models compute: in steps, those that are lost too, and while they are evaluated."""
+        return (self.productive + self.lost + self.evaluation) / self.seconds
+
+    @property
+    def idle(self) -> Fraction:
+        """Share of the seconds in which nothing runs, for want of a machine."""
+        return self.waits / self.seconds
 
     @property
     def terms(self) -> tuple[tuple[str, Seconds], ...]:
@@ -225,11 +231,12 @@ def evaluation_time(evaluation: Evaluation | None, steps: Count, work: Seconds) 
 
 
 def strikes_of(run: Run, islands: Sequence[Island], write: Seconds) -> Strikes:
-    """What strikes islands that stop together: their rates add."""
+    """What strikes islands that stop together: their rates add. While they wait for a machine others are taken away, so that waits
+    overlap and grow together: all machines are there for a share of the time that is the product of their own."""
     losing: list[PerSecond] = []
     announced: list[PerSecond] = []
     restarts: list[Ratio] = []
-    waits: list[Ratio] = []
+    complete: list[Fraction] = []
     for island in islands:
         for cause in (run.failures, island.preemption):
             if cause is None:
@@ -239,13 +246,13 @@ def strikes_of(run: Run, islands: Sequence[Island], write: Seconds) -> Strikes:
             losing.append(np.where(warned, 0.0, rate))
             announced.append(np.where(warned, rate, 0.0))
             restarts.append(rate * restart_time(cause, write))
-            waits.append(rate * cause.wait)
+            complete.append(failures.complete_share(units(island, cause.per), cause.mtbf, cause.wait))
     every = np.maximum(add.folded([*losing, *announced]), LEAST_RATE)
     return Strikes(
         losing=add.folded(losing),
         announced=add.folded(announced),
         restart=add.folded(restarts) / every,
-        wait=add.folded(waits) / every,
+        wait=(1.0 / np.maximum(functools.reduce(operator.mul, complete, 1.0), LEAST_RATE) - 1.0) / every,
     )
 
 
@@ -266,7 +273,7 @@ def fold(work: Seconds, pause: Seconds, writing: Writing, strikes: Strikes) -> C
 
     From a checkpoint on, time up ends with the next checkpoint, with a failure (what was done is lost) or with a preemption that was
     announced (it is kept, and written). Without preemptions this is Daly's `interrupted_time` exactly. Leaves out: the last interval
-    being shorter, waits that overlap, that a notice runs out while a restart is under way."""
+    being shorter, that a notice runs out while a restart is under way."""
     all_ = work + pause
     stretch = writing.interval * all_ / work
     rate = strikes.rate
@@ -287,7 +294,7 @@ def fold(work: Seconds, pause: Seconds, writing: Writing, strikes: Strikes) -> C
         lost=often * np.where(np.greater(rate, 0.0), (1.0 - kept) * broken, 0.0) + losing * again,
         restarts=struck * through,
         waits=struck * strikes.wait / failures.survival(strikes.restart, rate),
-        strikes=struck,
+        strikes=struck / failures.survival(strikes.restart, rate),
         rate=rate,
         writing=writing,
     )
@@ -327,15 +334,16 @@ def fold_elastic(
 
 def _absence(one: Member, round_: Seconds, *, joins: bool) -> tuple[Ratio, ...]:
     """For each second of an island that counts: what it misses; of that lost work, restarts, waits for capacity, waits for the next
-    round; and how often it is interrupted."""
+    round; and how often it is interrupted, while it restarts too."""
     rate = one.strikes.rate
     restart = failures.time_through(one.strikes.restart, rate)
     wait = one.strikes.wait / failures.survival(one.strikes.restart, rate)
-    often = rate * failures.time_through(round_, rate) / round_
+    through = failures.time_through(round_, rate) / round_
+    often = rate / failures.survival(round_, rate) if joins else rate * through  # it fails while it waits to join, too
     missing = (failures.absent_rounds if joins else failures.absent_time)(round_, rate, restart + wait)
-    lost = failures.time_through(round_, rate) / round_ - 1.0  # a round is tried until it gets through
+    lost = through - 1.0  # a round is tried until it gets through
     waited = missing - lost - often * (restart + wait) if joins else 0.0 * missing
-    return missing, lost, often * restart, often * wait, waited, often
+    return missing, lost, often * restart, often * wait, waited, often / failures.survival(one.strikes.restart, rate)
 
 
 def _largest(values: Sequence[Number]) -> Number:

@@ -16,29 +16,32 @@ class Draw:
 
     computing: Fraction
     waiting: Fraction
+    stopped: Fraction
+    """While the run has no machine to go on with: nothing spins."""
     beside: Ratio
     """What the rest of its node draws: hosts, adapters, fans, losses of the power supplies."""
 
 
 IDLE = 0.11
 """Of what it draws under load, an accelerator at rest: V100 35 of 306 W, A100 46 of 407 W (Cloud Carbon Footprint b7a049c, 2024)."""
-EXPECTED = Draw(computing=0.95, waiting=0.53, beside=0.60)
+EXPECTED = Draw(computing=0.95, waiting=0.53, stopped=IDLE, beside=0.60)
 """computing: two runs on H100 drew 0.89 and 0.93 of the rating over all their hours, waits and restarts among them (OLMo 3 7B:
 146 MWh in 234,000 h; 32B: 681 MWh in 1.05 million h). waiting: the middle between rest and computing, since collectives spin;
-nothing measured. beside: 8.4 kW measured of a node of eight H100 (Latif et al. 2025), less 0.91 of their eight times 700 W."""
-LEAST = Draw(computing=0.89, waiting=IDLE, beside=0.20)
+nothing measured. stopped: at rest. beside: 8.4 kW measured of a node of eight H100 (Latif et al. 2025), less 0.91 of their eight times 700 W."""
+LEAST = Draw(computing=0.89, waiting=IDLE, stopped=IDLE, beside=0.20)
 """The lower of the two runs; waits at rest; 330 W measured a V100 of 300 W with its whole system (Patterson et al. 2021)."""
-RATED = Draw(computing=1.0, waiting=1.0, beside=0.82)
+RATED = Draw(computing=1.0, waiting=1.0, stopped=1.0, beside=0.82)
 """A node of eight H100 is rated 10.2 kW, its accelerators 5.6 kW of it (DGX H100)."""
 
 
 @formula(cite="shardmeter")
-def drawn_share(busy: Fraction, computing: Fraction, waiting: Fraction) -> Fraction:
-    """Share of its rating that an accelerator draws on the average, of which it computes the share `busy` of the time.
+def drawn_share(busy: Fraction, idle: Fraction, computing: Fraction, waiting: Fraction, stopped: Fraction) -> Fraction:
+    """Share of its rating that an accelerator draws on the average: it computes the share `busy` of the time, is stopped for the share
+    `idle`, and waits in between.
 
     Leaves out: that small products draw less than large ones, that memory-bound work draws otherwise, temperature, caps that bind
     for a part of the time."""
-    return waiting + (computing - waiting) * busy
+    return waiting + (computing - waiting) * busy + (stopped - waiting) * idle
 
 
 @formula(cite="shardmeter")

@@ -87,6 +87,16 @@ def survival(duration: Seconds, rate: PerSecond) -> Fraction:
 
 
 @formula(cite="shardmeter")
+def complete_share(units: Count, mtbf: Seconds, wait: Seconds) -> Fraction:
+    """Share of the time in which none of so many units is away, each of which stays for `mtbf` and is then away for `wait` on average:
+    (1 + w/M)^(−n). Units are taken away while others are missed, too; it holds whatever the two times are distributed like.
+
+    Leaves out: units that are taken, or come back, together."""
+    share: Fraction = np.exp(-np.minimum(units * np.log1p(wait / mtbf), MOST))
+    return share
+
+
+@formula(cite="shardmeter")
 def write_time(size: Bytes, bandwidth: BytesPerS) -> Seconds:
     """Time to write a checkpoint, or to read it again: into a store beside the island, or over the line to one far away.
 
@@ -96,13 +106,12 @@ def write_time(size: Bytes, bandwidth: BytesPerS) -> Seconds:
 
 @formula(cite="shardmeter")
 def absent_rounds(round_: Seconds, rate: PerSecond, away: Seconds) -> Ratio:
-    """Rounds that an island misses for each that it completes, where it comes back at the beginning of one: the round in which it fails
-    is lost, at most its H steps, and all that begin while it is `away`: (m + 1)(e^(λS) − 1) + e^(λr) − 1, with away = m·S + r.
+    """Rounds that an island misses for each that it completes, where it comes back at the beginning of one. A round counts if the island is
+    there when it begins, which it is for a share 1/(1 + λ·away) of the time, and stays through it, e^(−λS): (1 + λ·away)·e^(λS) − 1. So
+    the round in which it fails is lost, at most its H steps, and it may fail again before the next one begins. `away` is a mean.
 
-    Leaves out: that `away` varies, rounds that are shorter while the slowest island is away, all islands away at once."""
-    whole = np.floor(away / round_)
-    rest = away - whole * round_
-    return (whole + 1.0) * np.expm1(np.minimum(round_ * rate, MOST)) + np.expm1(np.minimum(rest * rate, MOST))
+    Leaves out: rounds that are shorter while the slowest island is away, all islands away at once."""
+    return (1.0 + rate * away) * np.exp(np.minimum(round_ * rate, MOST)) - 1.0
 
 
 @formula(cite="shardmeter")
@@ -110,5 +119,5 @@ def absent_time(round_: Seconds, rate: PerSecond, away: Seconds) -> Ratio:
     """Time that an island misses for each second that counts, where it goes on as soon as it is back and nobody waits: what it did
     since its last exchange is lost, at most H steps: (1 + λ·away)·(e^(λS) − 1)/(λS) − 1.
 
-    Leaves out: that `away` varies, all islands away at once."""
+    Leaves out: all islands away at once."""
     return (1.0 + rate * away) * _expm1_share(round_ * rate) - 1.0

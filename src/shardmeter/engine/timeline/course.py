@@ -102,11 +102,9 @@ def _counted(islands: Islands, mtbf: float, lasts: float, rng: np.random.Generat
     now, counted = 0.0, 0.0
     while now < lasts:
         until, _ = _next(rng, mtbf, math.inf)
-        whole = math.floor(until / islands.round_)
-        counted += whole * islands.round_
+        begins = math.ceil(now / islands.round_) * islands.round_ if islands.joins else now
+        counted += max(math.floor((now + until - begins) / islands.round_), 0) * islands.round_
         now += until + _away(islands.restart, islands.wait, mtbf, math.inf, rng)
-        if islands.joins:
-            now = math.ceil(now / islands.round_) * islands.round_
     return counted / now
 
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from shardmeter.core.quantity import show
 from shardmeter.core.units import Bytes, Fraction, Number, Seconds, Usd
-from shardmeter.engine.fleet import Part, Whole
-from shardmeter.physics import money
+from shardmeter.engine.fleet import Whole
+from shardmeter.physics import failures, money
 from shardmeter.specs import Island, Run
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study import islands
 from shardmeter.study.course import energy
-from shardmeter.study.course.energy import joules
+from shardmeter.study.course.energy import Held, joules
 from shardmeter.study.course.hours import held, step_tokens
 
 Charge = tuple[str, Number, str]
@@ -31,7 +31,7 @@ def charges(run: Run, whole: Whole, steps: Number) -> list[Charge]:
 def running(whole: Whole, steps: Number) -> list[Charge]:
     """What so many steps cost as they are taken: hours, and traffic between islands."""
     several = len(whole.parts) > 1
-    found = [one for part, own, busy in energy.held(whole, steps) for one in _held(part, own, busy, several)]
+    found = [one for own in energy.held(whole, steps) for one in _held(own, several)]
     return [*found, *_traffic(whole, steps)]
 
 
@@ -42,37 +42,48 @@ def stored(run: Run, tokens: Number, duration: Seconds) -> list[Charge]:
 
 def cost(island: Island, lasts: Seconds, busy: Fraction) -> Usd | None:
     """What an island costs that is held for so long and computes the share `busy` of it: its rent or, of owned ones, what they lose in
-    value and their electricity; None where a price, or the power of what is owned, is not known."""
+    value and their electricity; of the spot market the hours in which it is there; None where a price, or the power of what is owned,
+    is not known."""
     if island.price is None:
         return None
-    paid = money.rent(island.gpus, lasts, island.price)
+    paid = money.rent(island.gpus, lasts, island.price) * (1.0 if island.tariff.owned else _there(island)[0])
     bill = _bill(island, lasts, busy)
     return None if bill is None else paid + bill
 
 
-def _bill(island: Island, lasts: Seconds, busy: Fraction) -> Usd | None:
+def _bill(island: Island, lasts: Seconds, busy: Fraction, idle: Fraction = 0.0) -> Usd | None:
     """What the electricity of an island costs its owner: nothing of what is rented."""
     price = island.tariff.electricity
     if price is None:
         return 0.0
-    drawn = joules(island, lasts, busy)
+    drawn = joules(island, lasts, busy, idle=idle)
     return None if drawn is None else money.electricity(drawn, price)
 
 
-def _held(part: Part, lasts: Seconds, busy: Fraction, several: bool) -> list[Charge]:
+def _held(own: Held, several: bool) -> list[Charge]:
     """What one island's hours cost: its rent; of owned accelerators what they lose in value, if that is said, and their electricity."""
-    island = part.island
+    island = own.part.island
     of = f" of {island.name}" if several else ""
-    hours: Usd = np.nan if island.price is None else money.rent(part.estimate.gpus, lasts, island.price)
+    hours: Usd = np.nan if island.price is None else money.rent(own.part.estimate.gpus, own.seconds, island.price)
     if not island.tariff.owned:
-        return [(f"accelerators{of}", hours, island.price_basis)]
-    bill = _bill(island, lasts, busy)
+        share, said = _there(island)
+        return [(f"accelerators{of}", hours * share, f"{island.price_basis}{said}")]
+    bill = _bill(island, own.seconds, own.busy, own.idle)
     lost = [(f"depreciation{of}", hours, island.price_basis)] if np.any(np.not_equal(hours, 0.0)) else []
     price = island.tariff.electricity
     if bill is None or price is None:
         return [*lost, (f"electricity{of}", np.nan, "not known")]
     drawn = show(float(np.max(bill / price)), "W*s")
     return [*lost, (f"electricity{of}", bill, f"{drawn} at {show(float(np.max(price)), 'USD/(W*s)')}")]
+
+
+def _there(island: Island) -> tuple[Fraction, str]:
+    """Share of the time that capacity on the spot market is there, as nobody pays for what was taken away, and the words for it."""
+    cause = island.preemption
+    if cause is None or not np.any(np.greater(cause.wait, 0.0)):
+        return 1.0, ""
+    share = failures.complete_share(1.0, cause.mtbf, cause.wait)
+    return share, f"; {100.0 * float(np.mean(share)):.1f} % of the hours: what was taken away is not paid"
 
 
 def _traffic(whole: Whole, steps: Number) -> list[Charge]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.quantity import show
+from shardmeter.core.record import record
 from shardmeter.core.units import Count, Fraction, Joules, Kilograms, Number, Seconds, Watts
 from shardmeter.engine import add
 from shardmeter.engine.course import courses, is_apart
@@ -24,29 +25,47 @@ MOST_NAMES = 3
 """Islands that a sentence names."""
 
 
+@record
+class Held:
+    """An island for as long as a run has it."""
+
+    part: Part
+    seconds: Seconds
+    busy: Fraction
+    """Share of that in which its accelerators compute."""
+    idle: Fraction
+    """Share of that in which nothing runs on them, for want of a machine."""
+
+
 def rating(island: Island) -> Watts | None:
-    """Of one accelerator: its cap, if there is one, else its rating; None where that is not known."""
+    """Most that one accelerator draws: its rating, or its cap where that is lower; None where neither is known."""
     device = island.accelerator
-    return device.power if device.power_limit is None else device.power_limit
+    if device.power is None or device.power_limit is None:
+        return device.power if device.power_limit is None else device.power_limit
+    return np.minimum(device.power, device.power_limit)
 
 
 def parts(
-    island: Island, lasts: Seconds, busy: Fraction, draw: Draw = EXPECTED
+    island: Island, lasts: Seconds, busy: Fraction, draw: Draw = EXPECTED, idle: Fraction = 0.0
 ) -> tuple[Joules, Joules, Joules] | None:
     """Energy of an island that is held for so long and computes the share `busy` of it: its accelerators, the rest of their nodes, the
-    hall; None where the rating is not known. The less it computes, the less it draws."""
+    hall; None where the rating is not known. The less it computes, the less it draws. A cap is of the accelerators: the rest of a node
+    draws what it draws beside uncapped ones."""
     watts = rating(island)
     if watts is None:
         return None
-    share = energy.drawn_share(busy, draw.computing, draw.waiting)
+    share = energy.drawn_share(busy, idle, draw.computing, draw.waiting, draw.stopped)
     own = energy.energy(island.gpus, lasts, watts, share)
-    rest = energy.energy(island.gpus, lasts, watts, draw.beside)
+    uncapped = watts if island.accelerator.power is None else island.accelerator.power
+    rest = energy.energy(island.gpus, lasts, uncapped, draw.beside)
     return own, rest, energy.hall_energy(own + rest, island.power.pue)
 
 
-def joules(island: Island, lasts: Seconds, busy: Fraction, draw: Draw = EXPECTED) -> Joules | None:
+def joules(
+    island: Island, lasts: Seconds, busy: Fraction, draw: Draw = EXPECTED, idle: Fraction = 0.0
+) -> Joules | None:
     """The same together."""
-    found = parts(island, lasts, busy, draw)
+    found = parts(island, lasts, busy, draw, idle)
     return None if found is None else add.folded(found)
 
 
@@ -58,30 +77,34 @@ def busy_share(whole: Whole, part: Part) -> Fraction:
     return part.estimate.compute_seconds * steps / whole.folded.seconds
 
 
-def held(whole: Whole, steps: Count) -> list[tuple[Part, Seconds, Fraction]]:
-    """Every island, for how long a run of so many steps holds it, and the share of that in which it computes: not while it restarts."""
+def held(whole: Whole, steps: Count) -> list[Held]:
+    """Every island, for how long a run of so many steps holds it, and what it does then: it computes as in its steps while these are
+    taken and while it is evaluated, not while it restarts."""
     runs = zip(whole.parts, courses(whole, steps), strict=True)
-    return [(part, one.seconds, busy_share(whole, part) * one.working) for part, one in runs]
+    return [
+        Held(part=part, seconds=one.seconds, busy=busy_share(whole, part) * one.working, idle=one.idle)
+        for part, one in runs
+    ]
 
 
 def terms(whole: Whole, steps: Count, draw: Draw = EXPECTED) -> list[tuple[str, Number, str]]:
     """What the islands draw in so many steps: (term, kWh, basis); NaN where a rating is not known. Numbers may be arrays."""
     found: list[tuple[str, Number, str]] = []
-    for part, own, busy in held(whole, steps):
-        island = part.island
+    for one in held(whole, steps):
+        island = one.part.island
         of = "" if len(whole.parts) == 1 else f" of {island.name}"
-        drawn, watts = parts(island, own, busy, draw), rating(island)
+        drawn, watts = parts(island, one.seconds, one.busy, draw, one.idle), rating(island)
         if drawn is None or watts is None:
             found.append((f"accelerators{of}", np.nan, f"the rated power of {island.accelerator.name} is not known"))
             continue
-        share = float(np.mean(energy.drawn_share(busy, draw.computing, draw.waiting)))
+        share = float(np.mean(energy.drawn_share(one.busy, one.idle, draw.computing, draw.waiting, draw.stopped)))
         bases = (
             f"{100.0 * share:.0f} % of {show(float(np.mean(watts)), 'W')} each",
             f"{100.0 * draw.beside:.0f} % of the accelerators' rating",
             island.power.pue_basis,
         )
         labels = (f"accelerators{of}", f"rest of the nodes{of}", f"halls{of}")
-        found += [(label, one / KWH, basis) for label, one, basis in zip(labels, drawn, bases, strict=True)]
+        found += [(label, own / KWH, basis) for label, own, basis in zip(labels, drawn, bases, strict=True)]
     return found
 
 
@@ -109,11 +132,12 @@ def answer(whole: Whole, steps: Count) -> dict[str, Any]:
 def emitted(whole: Whole, steps: Count) -> Kilograms | None:
     """Carbon of all islands in so many steps; None where a grid or a rating is not known."""
     total: Number = 0.0
-    for part, own, busy in held(whole, steps):
-        drawn = joules(part.island, own, busy)
-        if drawn is None or part.island.power.carbon is None:
+    for one in held(whole, steps):
+        island = one.part.island
+        drawn = joules(island, one.seconds, one.busy, idle=one.idle)
+        if drawn is None or island.power.carbon is None:
             return None
-        total = total + energy.carbon(drawn, part.island.power.carbon)
+        total = total + energy.carbon(drawn, island.power.carbon)
     return total
 
 

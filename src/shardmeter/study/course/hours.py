@@ -44,9 +44,12 @@ def durations(whole: Whole, steps: Count) -> tuple[Seconds, Seconds]:
     )
 
 
-def slowest(whole: Whole, steps: Count) -> Course:
-    """The course of the island that is done last: that of all where they run together."""
-    return max(courses(whole, steps), key=lambda one: float(np.max(one.seconds)))
+def slowest(legs: Sequence[tuple[Whole, Count]]) -> list[Course]:
+    """The courses, leg by leg, of the island that is done last with all of them: those of all where they run together. Models that are
+    trained apart begin a leg when they are done with the one before, whatever the others do. Plain numbers."""
+    each = [courses(whole, steps) for whole, steps in legs]
+    last = max(range(len(each[0])), key=lambda at: sum(float(own[at].seconds) for own in each))
+    return [own[last] for own in each]
 
 
 def goodput(legs: Sequence[tuple[Whole, Count]]) -> Fraction:
@@ -68,7 +71,7 @@ def answer(legs: Sequence[tuple[Whole, Count]]) -> dict[str, Any]:
     that could interrupt the run."""
     if not is_interrupted(legs[0][0]):
         return {"goodput": None}
-    each = [slowest(whole, steps) for whole, steps in legs]
+    each = slowest(legs)
     names = [name for name, _ in each[0].terms]
     totals = {name: float(add.folded(dict(one.terms)[name] for one in each)) for name in names}
     wall = add.folded(totals.values())
@@ -118,7 +121,7 @@ def _bases(whole: Whole, each: Sequence[Course]) -> dict[str, str]:
         "checkpoints": _rhythm(whole, first),
         "lost work": f"back to the last {'round' if goes_on else 'checkpoint'}{_behind(whole, first)}{weighted}",
         "restarts": f"{often}{weighted}",
-        "waits for capacity": f"until there is a machine again{weighted}",
+        "waits for capacity": f"until there are machines for all again{weighted}",
         "waits for the next round": f"an island that is back joins at a round's beginning{weighted}",
     }
 
@@ -171,7 +174,7 @@ def warnings(whole: Whole, steps: Count | None) -> list[str]:
     if spot:
         says = f"{', '.join(spot[:3])}: rented on the spot market, and nothing is said of how it is taken away"
         found.append(f"{says} (say preemption: aws-spot of the island; shardmeter catalog failures)")
-    writing, asked = slowest(whole, steps).writing, run.checkpoint
+    writing, asked = slowest([(whole, steps)])[0].writing, run.checkpoint
     if asked is not None and writing is not None and asked.unit != AUTO and not asked.blocking:
         step = float(max(np.max(one) for one in step_times(whole)))
         wanted = float(asked.every) * (step if asked.unit == STEPS else 1.0)

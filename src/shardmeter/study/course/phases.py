@@ -9,14 +9,14 @@ import numpy as np
 
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB, Count, Number, Seconds
+from shardmeter.engine import add
 from shardmeter.engine.fleet import Whole, evaluate_fleet
-from shardmeter.physics.money import run_time
 from shardmeter.specs import Run
 from shardmeter.specs.course import Phase
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study.course import energy
 from shardmeter.study.course.dollars import Charge, running, stored
-from shardmeter.study.course.hours import durations, step_tokens
+from shardmeter.study.course.hours import durations, held, slowest, step_tokens
 
 
 @record
@@ -52,9 +52,16 @@ def _evaluated(scenario: Scenario, whole: Whole, phase: Phase) -> Whole:
 
 
 def durations_of(parts: tuple[Leg, ...]) -> tuple[Seconds, Seconds]:
-    """(wall clock, that of every accelerator added up) of all legs."""
-    each = [durations(leg.whole, leg.steps) for leg in parts]
-    return sum((lasts for lasts, _ in each), 0.0), sum((held for _, held in each), 0.0)
+    """(wall clock, that of every accelerator added up) of all legs: the island that is done last with all of them sets the wall clock.
+    Numbers may be arrays."""
+    accelerators = sum((durations(leg.whole, leg.steps)[1] for leg in parts), 0.0)
+    each = zip(*(held(leg.whole, leg.steps) for leg in parts), strict=True)
+    return functools.reduce(np.maximum, [add.folded(own) for own in each]), accelerators
+
+
+def _lasts(parts: tuple[Leg, ...]) -> list[Seconds]:
+    """How long each leg lasts, whatever interrupts it, on the island that is done last; together they are the wall clock."""
+    return [one.seconds for one in slowest([(leg.whole, leg.steps) for leg in parts])]
 
 
 def charges_of(run: Run, parts: tuple[Leg, ...]) -> list[Charge]:
@@ -94,10 +101,11 @@ def _sum(values: list[float | None]) -> float | None:
 
 def answer(parts: tuple[Leg, ...]) -> list[dict[str, Any]]:
     """`run.phases` of the answer; empty where the run has none."""
-    return [_entry(leg, leg.phase) for leg in parts if leg.phase is not None]
+    each = zip(parts, _lasts(parts), strict=True)
+    return [_entry(leg, leg.phase, lasts) for leg, lasts in each if leg.phase is not None]
 
 
-def _entry(leg: Leg, phase: Phase) -> dict[str, Any]:
+def _entry(leg: Leg, phase: Phase, lasts: Seconds) -> dict[str, Any]:
     e = leg.whole.estimate
     peaks = [(part.estimate.memory_peak, part.estimate.memory_limit) for part in leg.whole.parts]
     return {
@@ -107,7 +115,7 @@ def _entry(leg: Leg, phase: Phase) -> dict[str, Any]:
         "steps": float(leg.steps),
         "step_time_s": float(e.step_time),
         "tokens_per_s": float(e.tokens / e.step_time),
-        "seconds": float(run_time(leg.steps, e.step_time)),
+        "seconds": float(lasts),
         "memory_peak_gib": float(functools.reduce(np.maximum, [peak for peak, _ in peaks])) / GIB,
         "fits": all(bool(peak <= limit) for peak, limit in peaks),
     }

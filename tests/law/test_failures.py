@@ -137,6 +137,10 @@ def test_dalys_interval_loses_the_least():
     assert failures.daly_interval(3.0, 1.0) == 1.0
 
 
+PLAIN: Any = SimpleNamespace(failures=None)
+"""A run that nothing but preemption interrupts."""
+
+
 def drawn_fleet(
     nodes: int, stays: float, wait: float, restart: float, lasts: float, round_: float = 0.0
 ) -> tuple[float, float]:
@@ -167,9 +171,9 @@ def test_machines_that_are_taken_while_others_are_missed_are_waited_for_too(node
     cause = Failures(
         name="spot", mtbf=stays * HOUR, per="node", detect=0.0, restart=300.0, wait=wait * HOUR, notice=60.0
     )
-    island = SimpleNamespace(preemption=cause, nodes=float(nodes), gpus=8.0 * nodes)
-    made = fold(1e6, 0.0, Writing(interval=1e6), course.strikes_of(SimpleNamespace(failures=None), [island], 0.0))
-    share, often = drawn_fleet(nodes, cause.mtbf, cause.wait, 300.0, 5e4 * HOUR)
+    island: Any = SimpleNamespace(preemption=cause, nodes=float(nodes), gpus=8.0 * nodes)
+    made = fold(1e6, 0.0, Writing(interval=1e6), course.strikes_of(PLAIN, [island], 0.0))
+    share, often = drawn_fleet(nodes, stays * HOUR, wait * HOUR, 300.0, 5e4 * HOUR)
     assert made.goodput == pytest.approx(share, rel=0.03)
     assert made.strikes / made.productive == pytest.approx(often, rel=0.03)
     upper = (1.0 + cause.wait / cause.mtbf) ** -nodes
@@ -183,11 +187,11 @@ def test_machines_that_are_taken_while_others_are_missed_are_waited_for_too(node
 def test_an_island_of_many_nodes_that_joins_when_a_round_begins(nodes, stays, wait, minutes):
     """It fails while it waits for the round, too, and what it is away for varies: only the mean matters."""
     cause = Failures(name="spot", mtbf=stays * HOUR, per="node", detect=0.0, restart=300.0, wait=wait * HOUR)
-    island = SimpleNamespace(preemption=cause, nodes=float(nodes), gpus=8.0 * nodes)
-    strikes, round_ = course.strikes_of(SimpleNamespace(failures=None), [island], 0.0), 60.0 * minutes
+    island: Any = SimpleNamespace(preemption=cause, nodes=float(nodes), gpus=8.0 * nodes)
+    strikes, round_ = course.strikes_of(PLAIN, [island], 0.0), 60.0 * minutes
     writing = Writing(interval=1e6)
     made = fold_elastic(1e6, 0.0, writing, [Member(weight=1.0, strikes=strikes)], round_, joins=True)
-    share, _ = drawn_fleet(nodes, cause.mtbf, cause.wait, 300.0, 1e5 * HOUR, round_)
+    share, _ = drawn_fleet(nodes, stays * HOUR, wait * HOUR, 300.0, 1e5 * HOUR, round_)
     assert made.goodput == pytest.approx(share, rel=0.03)
     assert all(seconds >= 0.0 for _, seconds in made.terms)
 
@@ -249,7 +253,7 @@ def test_phases_last_as_long_as_the_run_whatever_interrupts_it(asked, interrupte
 def test_an_island_that_is_done_with_a_phase_does_not_wait_for_the_others():
     """The wall clock is that of the island which is done last with all phases, not that of the slowest of each phase."""
     course_ = {"a": (3.0, 1.0), "b": (1.0, 2.0)}
-    legs = [(at, 1.0) for at in (0, 1)]
+    legs: Any = [(at, 1.0) for at in (0, 1)]
 
     def courses(at: int, _: float) -> tuple[Course, ...]:
         return tuple(Course(productive=own[at]) for own in course_.values())

@@ -9,10 +9,10 @@ from shardmeter.core.record import changed
 from shardmeter.engine.course import BANDWIDTH_EACH, DETECT, START
 from shardmeter.families import parameters
 from shardmeter.physics import money
+from shardmeter.scenario.causes import failing
 from shardmeter.scenario.interruptions import CheckpointInput
 from shardmeter.scenario.layout import Parts
 from shardmeter.scenario.money import StorageInput
-from shardmeter.scenario.parts import part
 from shardmeter.scenario.schema import RunInput
 from shardmeter.scenario.stores import STATE
 from shardmeter.specs import Checkpoint, Evaluation, Failures, Island, Run
@@ -51,7 +51,7 @@ def _failures(parts: Parts) -> Failures | None:
     asked, found = parts.run.failures, parts.found
     if asked is None or asked == NONE:
         return None
-    made = part(Failures, asked, parts.rows, FAILURES, found)
+    made = failing(asked, parts.rows, FAILURES, found)
     if made is None:
         return None
     lacking = []

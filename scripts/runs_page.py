@@ -13,9 +13,10 @@ import numpy as np
 
 from shardmeter import data
 from shardmeter.scenario.catalog import catalog_of
+from shardmeter.study import practice
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.predictions import predict
-from shardmeter.study.validate.runs import account, architecture, practice, report, software
+from shardmeter.study.validate.runs import account, architecture, report, software
 from shardmeter.study.validate.runs.account import Judged
 from shardmeter.study.validate.runs.words import KINDS, NOT_MEASURED
 

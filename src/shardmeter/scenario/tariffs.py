@@ -177,7 +177,9 @@ def powered(asked: IslandInput, instance: Instance | None, rows: Rows, found: Fi
         whose = "halls of all kinds" if hall.name == OTHER else hall.name
         basis = f"PUE {pue:g} of {whose}, {hall.date}"
         if asked.owned is not None:
-            found.assumptions.append(f"pue = {pue:g} (left out, and owned: {whose}, {hall.date}); say that of your hall")
+            found.assumptions.append(
+                f"pue = {pue:g} (left out, and owned: {whose}, {hall.date}); say that of your hall"
+            )
     if asked.carbon is not None:
         return Power(pue=pue, pue_basis=basis, carbon=asked.carbon, carbon_basis=f"{_intensity(asked.carbon)} as said")
     if not region or not rows.knows("grids", region):
@@ -187,7 +189,9 @@ def powered(asked: IslandInput, instance: Instance | None, rows: Rows, found: Fi
         return Power(pue=pue, pue_basis=basis)
     said = f"{_intensity(float(grid.carbon))} of {grid.name}, {grid.date}"
     if asked.owned is not None:
-        found.assumptions.append(f"carbon = {_intensity(float(grid.carbon))} (left out: the grid of {grid.name}, {grid.date})")
+        found.assumptions.append(
+            f"carbon = {_intensity(float(grid.carbon))} (left out: the grid of {grid.name}, {grid.date})"
+        )
     return Power(pue=pue, pue_basis=basis, carbon=grid.carbon, carbon_basis=said)
 
 

@@ -228,8 +228,8 @@ def _law_terms(law: LossLaw, size: float, tokens: float) -> list[dict[str, Any]]
     floor = float(convergence.law_floor(size, law.irreducible, law.a, law.alpha, law.gamma))
     beyond = _outside(law, size, tokens)
     off = beyond.get(RATIO, "")
-    of_size = "; ".join(filter(None, (beyond.get(SIZE, ""), off)))
     of_tokens = "; ".join(filter(None, (beyond.get(TOKENS, ""), off)))
+    of_size = "; ".join(filter(None, (beyond.get(SIZE, ""), off if law.b else of_tokens)))
     at = "" if law.tokens_per_parameter is None else f" at {law.tokens_per_parameter:g} tokens each"
     rows = [
         ("irreducible", float(law.irreducible), "", law.irreducible),
@@ -324,7 +324,9 @@ def rivals(scenario: Scenario, whole: Whole, run: dict[str, Any], batch: float) 
         ratio = tokens / run["tokens"]
         if np.isfinite(tokens) and 1.0 / MOST <= ratio <= MOST:
             beyond = outside(law, own.parameters, tokens)
-            found.append({"name": law.name, "tokens": tokens, "wall_clock_s": ratio * run["wall_clock_s"], "outside": beyond})
+            found.append(
+                {"name": law.name, "tokens": tokens, "wall_clock_s": ratio * run["wall_clock_s"], "outside": beyond}
+            )
     return found
 
 

@@ -158,3 +158,15 @@ def test_elastic_islands_beat_those_that_stop_together():
     islands = Islands(round_=0.5 * HOUR, weights=(0.125,) * 8, mtbf=(mtbf,) * 8, restart=900.0)
     together = of(Machine(interval=0.5 * HOUR, losing=mtbf / 8.0, restart=900.0), work)
     assert elastic(islands).seconds < together.seconds
+
+
+@pytest.mark.parametrize("write", [1.0, 14.0, 900.0, 20000.0])
+def test_checkpoints_that_nobody_waits_for_leave_the_store_time(write):
+    behind = Checkpoint(size=1.0, blocking=False)
+    mtbf = np.geomspace(HOUR, 1e4 * HOUR, 9)
+    made = course.writing_of(behind, write, 0.5, 1e9, 1.0 / mtbf)
+    own = failures.daly_interval(write, mtbf)
+    assert np.all(made.interval >= write)
+    assert np.all(made.interval <= np.maximum(write, np.minimum(own, write / course.BUSY)) * (1.0 + 1e-9))
+    rare = course.writing_of(behind, write, 0.5, 1e9, 1e-12)
+    assert write / rare.interval == pytest.approx(course.BUSY)

@@ -44,7 +44,7 @@ def beside(whole: Whole, family: str) -> Practice | None:
 
 def hourly(terms: Sequence[dict[str, Any]]) -> float:
     """Dollars that grow with the hours that a run lasts."""
-    return sum(one["usd"] for one in terms if not one["term"].startswith(BY_STEPS))
+    return sum(float(one["usd"]) for one in terms if not one["term"].startswith(BY_STEPS))
 
 
 def answer(seen: Practice, unit: str, most: float, spent: float, growing: float, *, told: bool) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from shardmeter.engine import course
 from shardmeter.engine.course import Course, Member, Strikes, Writing, fold, fold_elastic
 from shardmeter.engine.timeline.course import Islands, Machine, present, seconds
 from shardmeter.physics import failures
+from shardmeter.specs import Checkpoint
 
 HOUR = 3600.0
 

@@ -174,7 +174,12 @@ def test_the_planner_and_a_sweep_count_as_predict_does():
 
 
 def test_what_is_owned_stands_in_no_providers_hall():
-    own = {"accelerator": "H100-SXM5-80GB", "nodes": 8, "owned": {"power_price": "$0.08/kWh"}, "region": "aws:us-west-2"}
+    own = {
+        "accelerator": "H100-SXM5-80GB",
+        "nodes": 8,
+        "owned": {"power_price": "$0.08/kWh"},
+        "region": "aws:us-west-2",
+    }
 
     def run_of(**said):
         found = shardmeter.predict({

@@ -217,7 +217,7 @@ def test_the_row_behind_a_preemption_is_said_with_how_much_was_seen(capsys, tmp_
     for text in ("gcp-spot-cpu-2023", "25.8 h a node", "7 times up of one c3-88 CPU node", "skypilot-org/spot-traces"):
         assert text in said
     own = warnings(capsys, tmp_path, spot=True, preemption={"base": "gcp-spot", "mtbf": "3 h"})
-    assert [one for one in own["assumptions"] if "gcp-spot-cpu-2023, with what is changed: 3.00 h a node" in one]
+    assert [one for one in own["assumptions"] if "gcp-spot-cpu-2023, with what is changed: 3 h a node" in one]
     bare = warnings(capsys, tmp_path, spot=True, preemption={"mtbf": "3 h", "per": "node"})
     assert not [one for one in bare["assumptions"] if one.startswith("preemption")]
 

@@ -116,7 +116,8 @@ def answer(capsys, *options):
 def test_steps_that_nothing_interrupts_are_set_beside_whole_runs(capsys):
     run = answer(capsys, *LONG, "--deadline", "30 d", "--budget", "$80,000")
     seen, paid = run["deadline"]["practice"], run["budget"]["practice"]
-    assert seen["factor"] == pytest.approx(practice.factor(practice.HOPPER)) > 1.2
+    assert seen["factor"] == practice.factor(practice.HOPPER)
+    assert seen["factor"] > 1.2
     assert seen["low"] < seen["factor"] < seen["high"]
     assert seen["s"] == pytest.approx(run["wall_clock_s"] * seen["factor"])
     assert paid["usd"] == pytest.approx(run["cost_usd"] * seen["factor"])
@@ -150,11 +151,16 @@ def test_small_runs_and_older_accelerators_are_classes_of_their_own(capsys):
 
 def test_what_is_sent_does_not_cost_more_for_waiting():
     terms = [{"term": "accelerators of a", "usd": 100.0}, {"term": "traffic from a", "usd": 7.0}]
-    assert beside.hourly([*terms, {"term": "data set to a", "usd": 5.0}, {"term": "storage of checkpoints", "usd": 1.0}]) == 101.0
+    assert (
+        beside.hourly([*terms, {"term": "data set to a", "usd": 5.0}, {"term": "storage of checkpoints", "usd": 1.0}])
+        == 101.0
+    )
 
 
 def test_of_a_target_no_chance_is_told(capsys):
-    run = answer(capsys, *RUN, "--price", "$2/gpu/h", "--set", "run.target_loss=2.1", "--deadline", "30 d", "--budget", "$2M")
+    run = answer(
+        capsys, *RUN, "--price", "$2/gpu/h", "--set", "run.target_loss=2.1", "--deadline", "30 d", "--budget", "$2M"
+    )
     for limit in (run["deadline"], run["budget"]):
         assert (limit["met"], limit["probability"], limit["practice"]["probability"]) == (True, None, None)
     main(["predict", *RUN, "--set", "run.target_loss=2.1", "--deadline", "30 d"])

@@ -210,7 +210,9 @@ def test_a_term_beyond_the_fit_says_so_in_the_table():
     assert run["irreducible"]["basis"] == run["8.03B parameters"]["basis"] == "published"
     assert run["15T tokens"]["basis"] == "extrapolated"
     assert "fitted on 5B to 500B" in run["15T tokens"]["text"]
-    assert {one["basis"] for one in by_term(answer(ONE, tokens="300B", law="besiroglu-2024")["run"]).values()} == {"published"}
+    assert {one["basis"] for one in by_term(answer(ONE, tokens="300B", law="besiroglu-2024")["run"]).values()} == {
+        "published"
+    }
 
 
 def test_a_law_of_one_ratio_has_no_term_of_the_tokens():

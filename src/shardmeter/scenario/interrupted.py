@@ -75,7 +75,9 @@ def _checkpoint(parts: Parts, causes: Sequence[Failures]) -> Checkpoint | None:
         says = "how often follows from how often something fails, of which nothing is said"
         found.refuse((*CHECKPOINT, "every"), f"{AUTO}: {says}", "failures: llama-3-405b, or every: 3 h")
     if given.every is None and causes:
-        how = "Daly's interval" if given.blocking is not False else f"{100.0 * BUSY:g} % of the store's time at the most"
+        how = (
+            "Daly's interval" if given.blocking is not False else f"{100.0 * BUSY:g} % of the store's time at the most"
+        )
         found.assumptions.append(f"run.checkpoint.every = auto (left out): {how}")
     if given.bandwidth is None:
         found.assumptions.append(

@@ -16,10 +16,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from shardmeter.scenario.catalog import catalog_of
+from shardmeter.study import practice
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.layout import read_table
 from shardmeter.study.validate.predictions import predict
-from shardmeter.study.validate.runs import account, practice
+from shardmeter.study.validate.runs import account
 
 OUT = Path(__file__).parent.parent / "src" / "shardmeter" / "data" / "runs"
 FITTED_ON = "A"

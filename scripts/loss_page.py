@@ -47,6 +47,12 @@ families, adapters, runs beside a reference and islands that train models of the
 In the JSON `run.loss` is the sum of those of `run.loss_terms[]` (`term`, `nats`, `factor`, `basis`, `source`, `text`, `counted`) that are counted;
 `run.law` has `name`, `unit`, `data`, `source`, the `parameters` as it counts them, where the run lies `outside` of the fit, and the `optimum` of as many
 FLOPs (`parameters`, `tokens`, `loss` by the law alone); `run.critical_batch` has `name`, `tokens`, and the `least_tokens` of the smallest batches.
+A term of the law whose size or tokens lie outside of the fit is `extrapolated`, with the range in its `text`; a term that the law does not have (E
+of Kaplan, the tokens of a law of one ratio) is no line.
+
+A target is worth as many tokens as its law says, and laws differ: `run.other_laws[]` has what the others of the catalog that reach it say (`name`,
+`tokens`, `wall_clock_s` in proportion to them, where each is `outside` of its fit), one line of the page. So a deadline or a budget of a target has no
+probability. A target above ln(vocabulary), where a model starts that knows nothing, is refused.
 """
 OPTIMUM = """
 ## The optimum of a budget

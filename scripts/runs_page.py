@@ -13,9 +13,10 @@ import numpy as np
 
 from shardmeter import data
 from shardmeter.scenario.catalog import catalog_of
+from shardmeter.study import practice
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.predictions import predict
-from shardmeter.study.validate.runs import account, architecture, practice, report, software
+from shardmeter.study.validate.runs import account, architecture, report, software
 from shardmeter.study.validate.runs.account import Judged
 from shardmeter.study.validate.runs.words import KINDS, NOT_MEASURED
 
@@ -85,7 +86,9 @@ Evaluation, restarts, ramps, input, machines that wait: the ratio of the hours t
 from what is known before a run, the first that fits; factor = exp(mean over sources of log(measured / predicted) × n / (n + {shrink:g})), n sources, kept
 within {low:g} and {high:g} (`physics/practice.py`, after Efron and Morris 1975): a class of few sources stays near 1. Fitted on tier A
 (`data/runs/practice.csv`, {date}; `make fit`); **every row is predicted with the factor that has not seen its source**.
-The factor is a statistic of `validate`: `predict` has checkpoints, failures and evaluation as terms of their own ([failures.md](failures.md)).
+`predict` has checkpoints, failures and evaluation as terms of their own ([failures.md](failures.md)), and the factor is in none of its figures. Where
+a `deadline` or a `budget` is asked of a run of which nothing is said that interrupts it, it says beside the answer of the steps what runs of the
+class took: the factor, its 90 % interval from the residuals of tier A (`data/runs/residuals.csv`), and how likely that keeps the limit.
 """
 
 

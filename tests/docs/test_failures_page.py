@@ -58,14 +58,17 @@ def test_what_is_taken_where_nothing_is_said() -> None:
 
 def test_a_checkpoint_over_a_long_line_behind_the_steps_and_beside_the_machine() -> None:
     said = found(
-        r"over 1 Gbps, on 64 GPUs of 2000 h: ([\d.]+) % goodput, ([\d.]+) % with checkpoints behind the steps, ([\d.]+) % with a store beside"
+        r"over 1 Gbps, on 64 GPUs of 2000 h: ([\d.]+) % goodput, ([\d.]+) % with checkpoints behind the steps "
+        r"\(([\d.]+) % if the line is yours alone: `every: 15 min`\), ([\d.]+) % with a store beside"
     )
     asked = {
         "model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp",
         "run": {"seq_len": 4096, "global_batch": 512, "tokens": "100B", "failures": {"mtbf": "2000 h", "per": "gpu"}},
     }  # fmt: skip
     far = "run.checkpoint.bandwidth=1 Gbps"
-    made = [run_of(asked, far), run_of(asked, far, "run.checkpoint.blocking=false"), run_of(asked)]
+    behind = "run.checkpoint.blocking=false"
+    ways = ((far,), (far, behind), (far, behind, "run.checkpoint.every=15 min"), ())
+    made = [run_of(asked, *way) for way in ways]
     assert said == [pytest.approx(100.0 * one["goodput"], abs=0.05) for one in made]
 
 
@@ -100,7 +103,7 @@ def test_the_table_of_methods_is_read_whole() -> None:
 
 def test_a_spot_fleet_beside_the_same_nodes_on_demand() -> None:
     often, every, good, days, usd, other_days, other_usd = found(
-        r"(\d+) interruptions, one every ([\d.]+) h, ([\d.]+) % goodput, ([\d.]+) d and \$([\d,]+), where the same nodes on demand take "
+        r"(\d+) interruptions, one every ([\d.]+) h of running, ([\d.]+) % goodput, ([\d.]+) d and \$([\d,]+), where the same nodes on demand take "
         r"([\d.]+) d and \$([\d,]+):"
     )
     path = ROOT / "examples" / "spot-fleet.yaml"

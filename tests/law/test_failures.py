@@ -16,7 +16,7 @@ from shardmeter.engine import course
 from shardmeter.engine.course import Course, Member, Strikes, Writing, fold, fold_elastic
 from shardmeter.engine.timeline.course import Islands, Machine, present, seconds
 from shardmeter.physics import failures
-from shardmeter.specs import Failures
+from shardmeter.specs import Checkpoint, Failures
 from shardmeter.study.course import hours
 
 HOUR = 3600.0
@@ -261,3 +261,15 @@ def test_an_island_that_is_done_with_a_phase_does_not_wait_for_the_others():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hours, "courses", courses)
         assert [one.seconds for one in hours.slowest(legs)] == [3.0, 1.0]
+
+
+@pytest.mark.parametrize("write", [1.0, 14.0, 900.0, 20000.0])
+def test_checkpoints_that_nobody_waits_for_leave_the_store_time(write):
+    behind = Checkpoint(size=1.0, blocking=False)
+    mtbf = np.geomspace(HOUR, 1e4 * HOUR, 9)
+    made = course.writing_of(behind, write, 0.5, 1e9, 1.0 / mtbf)
+    own = failures.daly_interval(write, mtbf)
+    assert np.all(made.interval >= write)
+    assert np.all(made.interval <= np.maximum(write, np.minimum(own, write / course.BUSY)) * (1.0 + 1e-9))
+    rare = course.writing_of(behind, write, 0.5, 1e9, 1e-12)
+    assert write / rare.interval == pytest.approx(course.BUSY)

@@ -236,3 +236,28 @@ def test_the_planner_and_a_sweep_count_as_predict_does():
     own = shardmeter.predict(best).to_dict()["run"]
     assert best["cost_usd"] == pytest.approx(own["cost_usd"])
     assert best["energy_kwh"] == pytest.approx(own["energy_kwh"])
+
+
+def test_what_is_owned_stands_in_no_providers_hall():
+    own = {
+        "accelerator": "H100-SXM5-80GB",
+        "nodes": 8,
+        "owned": {"power_price": "$0.08/kWh"},
+        "region": "aws:us-west-2",
+    }
+
+    def run_of(**said):
+        found = shardmeter.predict({
+            "model": "llama-3.1-8b", "plan": "fsdp", "fleet": {"islands": [{**own, **said}]}, "run": {"tokens": "10B"},
+        }).to_dict()  # fmt: skip
+        basis = next(one["basis"] for one in found["run"]["energy"] if one["term"] == "halls")
+        return basis, [one for one in found["assumptions"] if one.startswith(("pue", "carbon"))]
+
+    basis, said = run_of()
+    assert basis.startswith("PUE 1.58 of halls of all kinds")
+    assert "pue = 1.58 (left out, and owned" in said[0]
+    assert "the grid of aws:us-west-2" in said[1]
+    assert run_of(pue=1.1, carbon="50 g/kWh") == ("PUE 1.1 as said", [])
+    rented, said = run_of(owned=None, price="$2/gpu/h")
+    assert rented.startswith("PUE 1.135 of aws")
+    assert not said

@@ -199,3 +199,50 @@ def test_a_phase_of_one_token_does_not_stop_the_run(capsys):
     phases = "run.phases=[{tokens: 1}, {tokens: 100B}]"
     assert main(["predict", *BASE, *sets(phases, "run.failures={mtbf: 2000 h, per: gpu}"), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["run"]["goodput"] > 0.9
+
+
+@pytest.mark.parametrize("region", ["aws:us-wst-2", "us-west-2b", "mars:north"])
+def test_a_region_that_nobody_knows_is_refused_of_one_island_as_of_several(capsys, tmp_path, region):
+    for count in (1, 2):
+        file = tmp_path / f"{count}.json"
+        one = {"accelerator": "H100-SXM5-80GB", "nodes": 8, "region": region, "count": count}
+        wan = {"wan": {"default": {"bandwidth": "10 Gbps", "rtt": "40 ms"}}} if count > 1 else {}
+        file.write_text(json.dumps({"model": "llama-3.1-8b", "plan": "fsdp", "fleet": {"islands": [one], **wan}}))
+        assert main(["predict", str(file)]) == 2
+        said = capsys.readouterr().err
+        assert f"unknown region {region!r}".replace("'", "") in said.replace("'", "").replace('"', "")
+        assert said.count("unknown region") == 1
+        assert "aws:us-west-2" in said or "nearest" in said
+
+
+def warnings(capsys, tmp_path, **said):
+    file = tmp_path / "one.json"
+    file.write_text(json.dumps({
+        "model": "llama-3.1-8b", "plan": "fsdp", "fleet": {"islands": [{"instance": "a3-ultragpu-8g", "nodes": 8, **said}]},
+        "run": {"tokens": "100B", "deadline": "30 d"},
+    }))  # fmt: skip
+    main(["predict", str(file), "--format", "json"])
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_spot_market_without_preemption_is_warned_of_in_every_run(capsys, tmp_path):
+    says = "nothing is said of how it is taken away"
+    assert [one for one in warnings(capsys, tmp_path, spot=True)["warnings"] if says in one]
+    for quiet in ({"spot": True, "preemption": "gcp-spot"}, {}):
+        assert not [one for one in warnings(capsys, tmp_path, **quiet)["warnings"] if says in one]
+
+
+def test_the_row_behind_a_preemption_is_said_with_how_much_was_seen(capsys, tmp_path):
+    found = warnings(capsys, tmp_path, spot=True, preemption="gcp-spot")
+    (said,) = (one for one in found["assumptions"] if one.startswith("preemption"))
+    for text in ("gcp-spot-cpu-2023", "25.8 h a node", "7 times up of one c3-88 CPU node", "skypilot-org/spot-traces"):
+        assert text in said
+    own = warnings(capsys, tmp_path, spot=True, preemption={"base": "gcp-spot", "mtbf": "3 h"})
+    assert [one for one in own["assumptions"] if "gcp-spot-cpu-2023, with what is changed: 3 h a node" in one]
+    bare = warnings(capsys, tmp_path, spot=True, preemption={"mtbf": "3 h", "per": "node"})
+    assert not [one for one in bare["assumptions"] if one.startswith("preemption")]
+
+
+def test_the_rate_of_interruptions_is_that_of_running(capsys, tmp_path):
+    hours = warnings(capsys, tmp_path, spot=True, preemption="aws-spot")["run"]["hours"]
+    assert [one for one in hours if one["term"] == "restarts" and one["basis"].endswith("of running")]

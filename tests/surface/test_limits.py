@@ -7,6 +7,8 @@ import json
 import pytest
 
 from shardmeter.cli import main
+from shardmeter.study import practice
+from shardmeter.study.course import beside
 
 RUN = ["--model", "llama-3.1-8b", "--gpus", "64xH100-SXM5-80GB", "--plan", "fsdp"]
 LONG = [*RUN, "--tokens", "1T", "--price", "$2/gpu/h"]
@@ -30,8 +32,8 @@ def test_a_limit_is_a_line_and_a_code(capsys, limits, code, said):
 def test_the_json_has_the_margin(capsys):
     assert main(["predict", *LONG, "--deadline", "20 d", "--budget", "$2M", "--format", "json"]) == 1
     run = json.loads(capsys.readouterr().out)["run"]
-    assert set(run["deadline"]) == {"s", "margin_s", "margin", "met", "probability"}
-    assert set(run["budget"]) == {"usd", "margin_usd", "margin", "met", "probability"}
+    assert set(run["deadline"]) == {"s", "margin_s", "margin", "met", "probability", "practice"}
+    assert set(run["budget"]) == {"usd", "margin_usd", "margin", "met", "probability", "practice"}
     assert run["deadline"]["margin_s"] == pytest.approx(20 * 86400.0 - run["wall_clock_s"])
     assert run["budget"]["margin"] == pytest.approx(1.0 - run["cost_usd"] / 2e6)
     assert (run["deadline"]["met"], run["budget"]["met"]) == (False, True)
@@ -101,3 +103,67 @@ def test_a_plan_that_is_chosen_answers_for_its_limits(capsys):
     assert json.loads(capsys.readouterr().out)["run"]["deadline"]["met"]
     assert main(["predict", *options, "--deadline", "1 h"]) == 1
     assert not json.loads(capsys.readouterr().out)["run"]["deadline"]["met"]
+
+
+# steps alone, and what whole runs took
+
+
+def answer(capsys, *options):
+    main(["predict", *options, "--format", "json"])
+    return json.loads(capsys.readouterr().out)["run"]
+
+
+def test_steps_that_nothing_interrupts_are_set_beside_whole_runs(capsys):
+    run = answer(capsys, *LONG, "--deadline", "30 d", "--budget", "$80,000")
+    seen, paid = run["deadline"]["practice"], run["budget"]["practice"]
+    assert seen["factor"] == practice.factor(practice.HOPPER)
+    assert seen["factor"] > 1.2
+    assert seen["low"] < seen["factor"] < seen["high"]
+    assert seen["s"] == pytest.approx(run["wall_clock_s"] * seen["factor"])
+    assert paid["usd"] == pytest.approx(run["cost_usd"] * seen["factor"])
+    assert run["deadline"]["probability"] > 0.99
+    assert 0.3 < seen["probability"] < 0.9
+
+
+def test_both_chances_stand_in_the_verdict_and_beside_the_answer(capsys):
+    main(["predict", *LONG, "--deadline", "30 d"])
+    page = capsys.readouterr().out
+    assert "Steps alone keep the deadline with a chance of > 99 %; as whole runs went (1.30× their steps)," in page
+    for text in ("steps alone: nothing interrupts this run", "deadline as runs go", "1.30× the hours of their steps"):
+        assert text in " ".join(page.split()), text
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["run.failures=llama-3-405b", "run.checkpoint={every: 1 h}", "run.evaluation={every: 1000 steps, lasts: 10 min}"],
+)
+def test_what_is_said_to_interrupt_a_run_is_counted_and_not_guessed(capsys, said):
+    assert "practice" not in answer(capsys, *LONG, "--set", said, "--deadline", "30 d")["deadline"]
+
+
+def test_small_runs_and_older_accelerators_are_classes_of_their_own(capsys):
+    small = [*LONG[:2], "--gpus", "8xH100-SXM5-80GB", *LONG[4:], "--deadline", "300 d"]
+    older = [*LONG[:2], "--gpus", "64xA100-SXM4-80GB", *LONG[4:], "--deadline", "90 d"]
+    assert [answer(capsys, *one)["deadline"]["practice"]["runs"] for one in (small, older)] == [
+        practice.CLASSES[practice.TEAM], practice.CLASSES[practice.AMPERE]
+    ]  # fmt: skip
+
+
+def test_what_is_sent_does_not_cost_more_for_waiting():
+    terms = [{"term": "accelerators of a", "usd": 100.0}, {"term": "traffic from a", "usd": 7.0}]
+    assert (
+        beside.hourly([*terms, {"term": "data set to a", "usd": 5.0}, {"term": "storage of checkpoints", "usd": 1.0}])
+        == 101.0
+    )
+
+
+def test_of_a_target_no_chance_is_told(capsys):
+    run = answer(
+        capsys, *RUN, "--price", "$2/gpu/h", "--set", "run.target_loss=2.1", "--deadline", "30 d", "--budget", "$2M"
+    )
+    for limit in (run["deadline"], run["budget"]):
+        assert (limit["met"], limit["probability"], limit["practice"]["probability"]) == (True, None, None)
+    main(["predict", *RUN, "--set", "run.target_loss=2.1", "--deadline", "30 d"])
+    page = " ".join(capsys.readouterr().out.split())
+    assert "laws differ" in page
+    assert "> 99 %" not in page

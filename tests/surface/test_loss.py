@@ -198,6 +198,64 @@ def test_a_phase_that_does_not_fit_is_said():
     assert [one for one in found["warnings"] if one.startswith("phase 1 does not fit")]
 
 
+# what is beyond a law
+
+
+def by_term(run):
+    return {one["term"]: one for one in run["loss_terms"]}
+
+
+def test_a_term_beyond_the_fit_says_so_in_the_table():
+    run = by_term(answer(ONE, tokens="15T", law="besiroglu-2024")["run"])
+    assert run["irreducible"]["basis"] == run["8.03B parameters"]["basis"] == "published"
+    assert run["15T tokens"]["basis"] == "extrapolated"
+    assert "fitted on 5B to 500B" in run["15T tokens"]["text"]
+    assert {one["basis"] for one in by_term(answer(ONE, tokens="300B", law="besiroglu-2024")["run"]).values()} == {
+        "published"
+    }
+
+
+def test_a_law_of_one_ratio_has_no_term_of_the_tokens():
+    found = answer(ONE, tokens="1.5T", law="charles-2025")
+    (only,) = found["run"]["loss_terms"]
+    assert only["nats"] == pytest.approx(found["run"]["loss"])
+    assert only["basis"] == "extrapolated"
+    for text in ("at 20 tokens each", "1.5T tokens: charles-2025 was fitted on", "187 tokens a parameter"):
+        assert text in only["term"] + only["text"]
+
+
+def test_an_extrapolation_is_warned_of_once():
+    said = answer(ONE, tokens="15T", law="besiroglu-2024")["warnings"]
+    assert len([one for one in said if "15T tokens: besiroglu-2024 was fitted on" in one]) == 1
+
+
+def test_a_target_lists_what_other_laws_make_of_it():
+    run = answer(ONE, target_loss=2.1)["run"]
+    others = {one["name"]: one for one in run["other_laws"]}
+    assert {"hoffmann-2022", "muennighoff-2023"} <= set(others)
+    assert not {"besiroglu-2024", "charles-2025"} & set(others)
+    for name, one in others.items():
+        own = answer(ONE, target_loss=2.1, law=name)["run"]
+        assert one["tokens"] == pytest.approx(own["tokens"])
+        assert one["wall_clock_s"] == pytest.approx(own["wall_clock_s"])
+    assert others["muennighoff-2023"]["tokens"] > 4.0 * run["tokens"]
+    assert others["muennighoff-2023"]["outside"]
+    assert "other_laws" not in answer(ONE, tokens="1T", law="besiroglu-2024")["run"]
+
+
+def test_the_page_has_one_line_of_other_laws():
+    page = str(shardmeter.predict({**ONE, "run": {"target_loss": 2.1}}))
+    (line,) = (line for line in page.splitlines() if line.strip().startswith("other laws"))
+    assert " to 2.48T tokens" in line
+
+
+def test_a_target_above_guessing_is_refused_with_the_number():
+    text = refused(ONE, target_loss=12)
+    for said in ("12 nats/token is more than guessing", "ln(128,256 words) = 11.76", "a target below 11.76"):
+        assert said in text
+    assert answer(ONE, target_loss=11.7, critical_batch="none")["run"]["tokens"] > 0.0
+
+
 # a law of one's own
 
 

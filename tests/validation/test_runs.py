@@ -14,10 +14,11 @@ from shardmeter.core.record import changed
 from shardmeter.physics.practice import practice_factor
 from shardmeter.render import validation
 from shardmeter.scenario.catalog import catalog_of
+from shardmeter.study import practice
 from shardmeter.study.validate import report, shipped, validate
 from shardmeter.study.validate.predictions import Predicted, predict
 from shardmeter.study.validate.rows import Damaged, NotModelled, Row, Unclear
-from shardmeter.study.validate.runs import account, architecture, cells, layout, mapping, practice, software, words
+from shardmeter.study.validate.runs import account, architecture, cells, layout, mapping, software, words
 from shardmeter.study.validate.runs.digest import digests
 from shardmeter.study.validate.runs.report import scores
 

@@ -28,6 +28,9 @@ DETECT: Seconds = 300.0
 """Until a failure is found: MegaScale (arXiv 2402.15627) takes less than 10 min on average, diagnosis and all."""
 START: Seconds = 300.0
 """From a machine that works to the first step, without reading the checkpoint: what Kokolis 2024 (arXiv 2410.21680) assumes."""
+BUSY: Fraction = 0.1
+"""Share of its time that a store writes checkpoints which nobody waits for, where how often is left to us: others write to it too, and what
+they cost training on the way is not modelled. A choice of ours, not a measurement."""
 LEAST_RATE: PerSecond = 1e-300
 """In place of none, where it divides."""
 
@@ -210,12 +213,16 @@ def write_time(checkpoint: Checkpoint | None, parts: Sequence[Part]) -> Seconds:
 def writing_of(
     checkpoint: Checkpoint | None, write: Seconds, step: Seconds, work: Seconds, losing: PerSecond
 ) -> Writing:
-    """How often checkpoints are written: what is said, or Daly's interval; at least a step, and what is still being written."""
+    """How often checkpoints are written: what is said, or Daly's interval; at least a step, and what is still being written.
+
+    What nobody waits for would be written without a pause: it is written for the share `BUSY` of the time, or as often as Daly's
+    interval of one that blocks, whichever is more often."""
     if checkpoint is None:
         return Writing(interval=work)
     shown = write if checkpoint.blocking else 0.0
     if checkpoint.unit == AUTO:
-        asked = failures.daly_interval(shown, 1.0 / np.maximum(losing, LEAST_RATE))
+        asked = failures.daly_interval(write, 1.0 / np.maximum(losing, LEAST_RATE))
+        asked = asked if checkpoint.blocking else np.minimum(asked, write / BUSY)
     else:
         asked = checkpoint.every * (step if checkpoint.unit == STEPS else 1.0)
     interval = np.minimum(np.maximum(np.maximum(asked, step), write - shown), work)

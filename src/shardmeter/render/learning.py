@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.core.quantity import show as text
-from shardmeter.render.document import Column, Row, Section, Table
+from shardmeter.render import cells
+from shardmeter.render.document import Column, Fact, Row, Section, Table
 
 Answer = Mapping[str, Any]
 
@@ -20,6 +21,25 @@ def sections(answer: Answer) -> tuple[Section, ...]:
     if run.get("loss_terms"):
         found.append(_loss(run, answer.get("intervals") or {}))
     return tuple(found)
+
+
+def other_laws(run: Answer) -> list[Fact]:
+    """What the other laws make of a target: their fewest and most tokens, and the wall clocks of these."""
+    laws = run.get("other_laws")
+    if not laws:
+        return []
+    each = [
+        f"{one['name']} {cells.text(one['tokens'], 'tokens')}{' (outside of its fit)' if one['outside'] else ''}"
+        for one in laws
+    ]
+    note = f"{_ends(laws, 'wall_clock_s', 's')}; {', '.join(each)}"
+    return [Fact(label="other laws", value=_ends(laws, "tokens", "tokens"), note=note)]
+
+
+def _ends(laws: Sequence[Answer], key: str, unit: str) -> str:
+    """`290B to 2.6T tokens`: the least and the most."""
+    low, high = (cells.text(float(f"{end(one[key] for one in laws):.3g}"), unit) for end in (min, max))
+    return high if low == high else f"{low.removesuffix(' tokens')} to {high}"
 
 
 def _phases(run: Answer) -> Table:

@@ -18,12 +18,42 @@ UNITS = {"s": "s", "usd": "USD"}
 
 
 def facts(answer: Answer) -> list[Fact]:
-    """One line for each limit that was asked: `yes: 3.2 d to spare (11 %)`."""
+    """Of each limit that was asked one line, `yes: 3.2 d to spare (11 %)`, and one of what whole runs took, where nothing is said that
+    interrupts this one."""
     run = answer.get("run") or {}
-    return [
-        Fact(label=name, value=_says(run[name], unit, word), note=_note(answer, run[name], unit, key))
-        for name, unit, key, word, _ in LIMITS if name in run
-    ]  # fmt: skip
+    found = []
+    for name, unit, key, word, _ in LIMITS:
+        if name in run:
+            found.append(Fact(label=name, value=_says(run[name], unit, word), note=_note(answer, run[name], unit, key)))
+            found += _beside(run[name], name, unit)
+    return found
+
+
+def _beside(verdict: Answer, name: str, unit: str) -> list[Fact]:
+    """`a chance of 62 %: 28.8 d`, as runs of the class went."""
+    seen = verdict.get("practice")
+    if not seen:
+        return []
+    took = f"{cells.text(seen[unit], UNITS[unit])}"
+    chance = "no chance is told" if seen["probability"] is None else f"a chance of {_chance(seen['probability'])}"
+    spread = f"90 % of them {seen['low']:.2f} to {seen['high']:.2f}×"
+    note = f"whole runs ({seen['runs']}) took {seen['factor']:.2f}× the hours of their steps, {spread}"
+    return [Fact(label=f"{name} as runs go", value=f"{took}, {chance}", note=note)]
+
+
+def doubts(answer: Answer) -> list[str]:
+    """A sentence for each limit of which two chances are known: that of the steps, and that of whole runs."""
+    run = answer.get("run") or {}
+    found = []
+    for name, *_ in LIMITS:
+        verdict = run.get(name) or {}
+        seen = verdict.get("practice")
+        if seen and verdict["probability"] is not None and seen["probability"] is not None:
+            found.append(
+                f"Steps alone keep the {name} with a chance of {_chance(verdict['probability'])}; as whole runs went "
+                f"({seen['factor']:.2f}× their steps), {_chance(seen['probability'])}."
+            )
+    return found
 
 
 def missed(answer: Answer) -> list[str]:
@@ -54,6 +84,10 @@ def _note(answer: Answer, verdict: Answer, unit: str, key: str) -> str:
         said.append(f"{100 * answer['intervals']['level']:.0f} % interval {low} to {high}")
     if verdict["probability"] is not None:
         said.append(f"a chance of {_chance(verdict['probability'])}")
+    if verdict.get("practice"):
+        said.append("steps alone: nothing interrupts this run")
+    if (answer["run"] or {}).get("other_laws") is not None:
+        said.append("no chance is told of the tokens of a loss: laws differ")
     return "; ".join(said)
 
 

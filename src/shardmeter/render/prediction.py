@@ -58,7 +58,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
     ]
     return Document(
         title=title,
-        verdict=" ".join((_verdict(answer), *limits.missed(answer))),
+        verdict=" ".join((_verdict(answer), *limits.missed(answer), *limits.doubts(answer))),
         good=is_yes(answer),
         sure=not _borderline(answer),
         sections=tuple(section for section in sections if section is not None),
@@ -347,6 +347,7 @@ def _run(answer: Answer) -> Facts | None:
     facts = [
         Fact(label="wall clock", value=run.get("wall_clock_s"), unit="s", note=_interval(answer, "wall_clock_s", "s")),
         Fact(label="tokens", value=run.get("tokens"), unit="tokens"),
+        *learning.other_laws(run),
         Fact(label="steps", value=run.get("steps")),
         Fact(label="GPU time", value=run.get("gpu_hours"), unit="GPU-hours"),
         Fact(label="goodput", value=run.get("goodput"), unit="%"),

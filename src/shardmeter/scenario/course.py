@@ -64,6 +64,7 @@ def resolve_course(
         run,
         target_loss=asked.target_loss,
         law=law,
+        other_laws=() if law is None or asked.target_loss is None else _others(law, parts),
         critical_batch=critical,
         loss_guesses=bool(asked.loss_guesses),
         phases=phases,
@@ -84,6 +85,12 @@ def _law(asked: RunInput, parts: Parts) -> LossLaw | None:
         return fitted(name, parts.rows, LAW, found)
     law: LossLaw | None = lookup(LossLaw, name, parts.rows, LAW, found)
     return law
+
+
+def _others(law: LossLaw, parts: Parts) -> tuple[LossLaw, ...]:
+    """The laws of the catalog beside the one that is asked which tell the tokens of a loss."""
+    rows = (parts.rows.law(name) for name in parts.rows.names("laws"))
+    return tuple(row for row in rows if row.b and row.name != law.name and row.unit == law.unit)
 
 
 def _critical(asked: RunInput, parts: Parts) -> CriticalBatch | None:

@@ -9,12 +9,13 @@ from shardmeter.core.errors import BadScenario, Violation, quoted
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
 from shardmeter.scenario.bounds import GPUS, ISLANDS
+from shardmeter.scenario.causes import failing
 from shardmeter.scenario.islands import TierInput, build_island
 from shardmeter.scenario.parts import Findings, Rows, lookup, part
 from shardmeter.scenario.schema import IslandInput, ScenarioInput
 from shardmeter.scenario.tariffs import Rented, paid, powered
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Accelerator, Fabric, Failures, Instance, Island
+from shardmeter.specs import Accelerator, Fabric, Instance, Island, Region
 
 if TYPE_CHECKING:
     from shardmeter.scenario.prices import Prices
@@ -108,15 +109,15 @@ def _island(
 ) -> Island | None:
     """One island; None after noting why there is none."""
     before = len(found.violations)
+    if asked.region is not None:
+        lookup(Region, asked.region, rows, (*path, "region"), found)
     machines = _machines(asked, rows, path, found)
     fabric = None if machines is None else _fabric(asked, machines, rows, path, found)
     if machines is None or len(found.violations) > before:
         return None
     what = Rented(accelerator=machines.accelerator, gpus_per_node=machines.gpus_per_node, instance=machines.instance)
     cost = paid(asked, what, prices, rows, path, found)
-    preemption = (
-        None if asked.preemption is None else part(Failures, asked.preemption, rows, (*path, "preemption"), found)
-    )
+    preemption = None if asked.preemption is None else failing(asked.preemption, rows, (*path, "preemption"), found)
     tiers = upper_tiers(asked, path, found)
     gpus = machines.nodes * machines.gpus_per_node
     if gpus > GPUS:
@@ -135,7 +136,7 @@ def _island(
             price=cost.price,
             price_basis=cost.basis,
             tariff=cost.tariff,
-            power=powered(asked, machines.instance, rows),
+            power=powered(asked, machines.instance, rows, found),
             region=asked.region or (machines.instance.region if machines.instance else ""),
         )
     except BadScenario as error:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed
-from shardmeter.engine.course import BANDWIDTH_EACH, DETECT, START
+from shardmeter.engine.course import BANDWIDTH_EACH, BUSY, DETECT, START
 from shardmeter.families import parameters
 from shardmeter.physics import money
+from shardmeter.scenario.causes import failing
 from shardmeter.scenario.interruptions import CheckpointInput
 from shardmeter.scenario.layout import Parts
 from shardmeter.scenario.money import StorageInput
-from shardmeter.scenario.parts import part
 from shardmeter.scenario.schema import RunInput
 from shardmeter.scenario.stores import STATE
 from shardmeter.specs import Checkpoint, Evaluation, Failures, Island, Run
@@ -51,7 +51,7 @@ def _failures(parts: Parts) -> Failures | None:
     asked, found = parts.run.failures, parts.found
     if asked is None or asked == NONE:
         return None
-    made = part(Failures, asked, parts.rows, FAILURES, found)
+    made = failing(asked, parts.rows, FAILURES, found)
     if made is None:
         return None
     lacking = []
@@ -75,7 +75,10 @@ def _checkpoint(parts: Parts, causes: Sequence[Failures]) -> Checkpoint | None:
         says = "how often follows from how often something fails, of which nothing is said"
         found.refuse((*CHECKPOINT, "every"), f"{AUTO}: {says}", "failures: llama-3-405b, or every: 3 h")
     if given.every is None and causes:
-        found.assumptions.append("run.checkpoint.every = auto (left out): Daly's interval")
+        how = (
+            "Daly's interval" if given.blocking is not False else f"{100.0 * BUSY:g} % of the store's time at the most"
+        )
+        found.assumptions.append(f"run.checkpoint.every = auto (left out): {how}")
     if given.bandwidth is None:
         found.assumptions.append(
             f"run.checkpoint.bandwidth = {show(float(BANDWIDTH_EACH), 'B/s')} for each GPU (left out: what Llama 3's store sustains)"

@@ -162,10 +162,13 @@ def _listed(asked: IslandInput, what: Rented, path: Path, found: Findings) -> Pa
 # ---- power -----------------------------------------------------------------------------------------------------------------------
 
 
-def powered(asked: IslandInput, instance: Instance | None, rows: Rows) -> Power:
-    """The hall and the grid of an island: what it says, else the rows of its provider and its region."""
+def powered(asked: IslandInput, instance: Instance | None, rows: Rows, found: Findings) -> Power:
+    """The hall and the grid of an island: what it says, else the rows of its provider and its region. What is owned stands in no
+    provider's hall, wherever it is: nobody knows its PUE but its owner."""
     region = _region(asked, instance, rows)
     provider = region.partition(":")[0] if ":" in region else "" if instance is None else instance.provider.lower()
+    if asked.owned is not None:
+        provider = OTHER
     if asked.pue is not None:
         pue, basis = asked.pue, f"PUE {asked.pue:g} as said"
     else:
@@ -173,6 +176,10 @@ def powered(asked: IslandInput, instance: Instance | None, rows: Rows) -> Power:
         pue = 1.0 if hall.pue is None else float(hall.pue)
         whose = "halls of all kinds" if hall.name == OTHER else hall.name
         basis = f"PUE {pue:g} of {whose}, {hall.date}"
+        if asked.owned is not None:
+            found.assumptions.append(
+                f"pue = {pue:g} (left out, and owned: {whose}, {hall.date}); say that of your hall"
+            )
     if asked.carbon is not None:
         return Power(pue=pue, pue_basis=basis, carbon=asked.carbon, carbon_basis=f"{_intensity(asked.carbon)} as said")
     if not region or not rows.knows("grids", region):
@@ -181,6 +188,10 @@ def powered(asked: IslandInput, instance: Instance | None, rows: Rows) -> Power:
     if grid.carbon is None:
         return Power(pue=pue, pue_basis=basis)
     said = f"{_intensity(float(grid.carbon))} of {grid.name}, {grid.date}"
+    if asked.owned is not None:
+        found.assumptions.append(
+            f"carbon = {_intensity(float(grid.carbon))} (left out: the grid of {grid.name}, {grid.date})"
+        )
     return Power(pue=pue, pue_basis=basis, carbon=grid.carbon, carbon_basis=said)
 
 

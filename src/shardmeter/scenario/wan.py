@@ -69,7 +69,7 @@ class _Tables:
 def resolve_wan(asked: WanInput | None, entries: Sequence[Entry], rows: Rows, found: Findings) -> Wan:
     """The network between all islands of the entries, after noting what is wrong with it and which pairs lack a link."""
     given = asked or WanInput()
-    sites = _sites_of(entries, rows, found)
+    sites = _sites_of(entries, rows)
     tables = _Tables(len(sites))
     groups = _groups(entries)
     _say_sites(given, groups, tables, rows, found)
@@ -81,13 +81,12 @@ def resolve_wan(asked: WanInput | None, entries: Sequence[Entry], rows: Rows, fo
     return _made(sites, tables, _transports([site.name for site in sites], tables, found))
 
 
-def _sites_of(entries: Sequence[Entry], rows: Rows, found: Findings) -> list[_Site]:
+def _sites_of(entries: Sequence[Entry], rows: Rows) -> list[_Site]:
     made = []
     for entry in entries:
         said, island = entry.asked.region, entry.island
-        region = lookup(Region, said, rows, (*entry.path, "region"), found) if said else None
-        if region is None and not said and island is not None:
-            region = geography.known_region(island.region, rows)
+        written = said or ("" if island is None else island.region)
+        region = geography.known_region(written, rows) if written else None
         nodes, gpus = (1.0, 1.0) if island is None else (float(island.nodes), float(island.gpus))
         made += [_Site(name=name, nodes=nodes, gpus=gpus, region=region) for name in entry.names]
     return made

@@ -29,6 +29,8 @@ class Run:
     """The loss to reach, in place of tokens or steps."""
     law: LossLaw | None = None
     """What the loss of so many parameters and tokens is; None = it is not asked."""
+    other_laws: tuple[LossLaw, ...] = ()
+    """Of a target: the other laws of the catalog that tell tokens, for how far they are apart."""
     critical_batch: CriticalBatch | None = None
     """None = what a large batch costs in tokens is left out."""
     loss_guesses: bool = False

@@ -2,7 +2,7 @@
 
 One file a question: `hours` (how long it holds what), `dollars` (what is paid, term by term), `energy` (what it draws and emits), `loss`
 (what is learned), `phases` (parts with batches of their own), `totals` (all of it together, for arrays of plans too), `ranges` (how sure),
-`limits` (whether it keeps a deadline and a budget)."""
+`limits` (whether it keeps a deadline and a budget), `beside` (what whole runs took beside their steps)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shardmeter.core.units import Number
 from shardmeter.engine.course import is_interrupted
 from shardmeter.engine.fleet import Whole
 from shardmeter.specs.scenario import Scenario
-from shardmeter.study.course import energy, hours, limits, loss, phases
+from shardmeter.study.course import beside, energy, hours, limits, loss, phases
 from shardmeter.study.course.dollars import charges, summed, unpriced
 from shardmeter.study.course.hours import HOUR, durations, is_apart, step_times, step_tokens
 from shardmeter.study.course.ranges import Paces, ranges
@@ -69,7 +69,17 @@ def course(scenario: Scenario, whole: Whole, paces: Paces | None = None) -> dict
     }
     bounds = ranges(scenario, parts, found, paces)
     bounds |= {} if asked is None else loss.intervals(asked, seen, _plain(scenario.run.target_loss))
-    return found | limits.verdicts(scenario.run, found, bounds) | {"intervals": bounds}
+    others = loss.rivals(scenario, whole, found, seen[0][1])
+    found |= {"other_laws": others} if scenario.run.target_loss is not None else {}
+    return found | _limits(scenario, whole, found, bounds) | {"intervals": bounds}
+
+
+def _limits(scenario: Scenario, whole: Whole, found: dict[str, Any], bounds: dict[str, Any]) -> dict[str, Any]:
+    """The deadline and the budget that are asked, if any."""
+    if scenario.run.deadline is None and scenario.run.budget is None:
+        return {}
+    seen = beside.beside(whole, (scenario.assembled or scenario.model).family)
+    return limits.verdicts(scenario.run, found, bounds, seen)
 
 
 def check(scenario: Scenario, whole: Whole) -> None:

@@ -12,7 +12,7 @@ from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.quantity import show
 from shardmeter.core.units import Count, Fraction, Number, Seconds
 from shardmeter.engine import add
-from shardmeter.engine.course import Course, courses, is_apart, is_elastic, is_interrupted, step_times
+from shardmeter.engine.course import BUSY, Course, courses, is_apart, is_elastic, is_interrupted, step_times
 from shardmeter.engine.fleet import Whole
 from shardmeter.specs.course import AUTO, STEPS
 
@@ -112,7 +112,7 @@ def _bases(whole: Whole, each: Sequence[Course]) -> dict[str, str]:
     strikes = add.folded(one.strikes for one in each)
     often = f"{float(strikes):,.{0 if float(strikes) >= 10.0 else 2}f} interruptions"
     if float(first.rate) > 0.0:
-        often += f", one every {show(1.0 / float(first.rate), 's')}"
+        often += f", one every {show(1.0 / float(first.rate), 's')} of running"
     goes_on = is_elastic(whole)
     weighted = "; by its tokens, for the other islands go on" if goes_on else ""
     return {
@@ -139,9 +139,16 @@ def _rhythm(whole: Whole, one: Course) -> str:
         return "written when capacity is taken away"
     how = "as said"
     if asked.unit == AUTO:
-        how = "Daly's interval" if asked.blocking else "one after the other, behind the steps"
+        how = "Daly's interval" if asked.blocking else _unhurried(one)
     behind = "" if asked.blocking else ", behind the steps"
     return f"{show(float(writing.write), 's')} every {show(float(writing.interval), 's')} ({how}){behind}"
+
+
+def _unhurried(one: Course) -> str:
+    """What sets the distance between checkpoints that nobody waits for."""
+    share = float(np.max(np.asarray(one.writing.write / one.writing.interval))) if one.writing is not None else 0.0
+    ours = ", a choice of ours: say every: 15 min" if np.isclose(share, BUSY) else ""
+    return f"{100.0 * share:.2g} % of the store's time{ours}"
 
 
 def ends(whole: Whole, steps: Count) -> Any:
@@ -178,7 +185,7 @@ def check(whole: Whole, steps: Count) -> None:
 
 def warnings(whole: Whole, steps: Count | None) -> list[str]:
     """What a reader of the hours may overlook."""
-    if steps is None or not is_interrupted(whole):
+    if steps is None:
         return []
     run, found = whole.parts[0].run, []
     spot = [

@@ -10,7 +10,8 @@ import numpy as np
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.specs import Run, Scenario
 from shardmeter.study import intervals
-from shardmeter.study.course import phases
+from shardmeter.study.course import beside, phases
+from shardmeter.study.course.beside import Practice
 from shardmeter.study.course.phases import Leg
 
 WAYS_OUT = (
@@ -59,16 +60,27 @@ def keeps(verdict: Mapping[str, Any] | None) -> bool:
     return verdict is None or bool(verdict["met"])
 
 
-def verdicts(run: Run, answer: Mapping[str, Any], bounds: Mapping[str, Any]) -> dict[str, Any]:
-    """`deadline` and `budget` of the run's answer, those that were asked: what is left of them, negative where they are broken."""
+def verdicts(
+    run: Run, answer: Mapping[str, Any], bounds: Mapping[str, Any], seen: Practice | None = None
+) -> dict[str, Any]:
+    """`deadline` and `budget` of the run's answer, those that were asked: what is left of them, negative where they are broken. Of steps
+    that nothing is said to interrupt, `practice` has what whole runs took (`seen`). The length of a run that goes to a loss is that of one
+    law, and how likely it is nobody knows: it has no probability."""
     asked = (
         ("deadline", "s", run.deadline, "wall_clock_s"),
         ("budget", "usd", run.budget, "cost_usd"),
     )
-    return {
-        name: _verdict(unit, float(most), float(answer[key]), bounds.get(key))
-        for name, unit, most, key in asked if most is not None and answer[key] is not None
-    }  # fmt: skip
+    told = run.target_loss is None
+    found = {}
+    for name, unit, most, key in asked:
+        if most is None or answer[key] is None:
+            continue
+        limit, spent = float(most), float(answer[key])
+        found[name] = _verdict(unit, limit, spent, bounds.get(key) if told else None)
+        if seen is not None:
+            growing = spent if key == "wall_clock_s" else beside.hourly(answer["cost_terms"])
+            found[name]["practice"] = beside.answer(seen, unit, limit, spent, growing, told=told)
+    return found
 
 
 def _verdict(unit: str, most: float, spent: float, ends: Sequence[float] | None) -> dict[str, Any]:

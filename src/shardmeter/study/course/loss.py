@@ -20,6 +20,11 @@ from shardmeter.study import zero_order
 from shardmeter.study.course.hours import is_apart
 from shardmeter.study.intervals import LEVEL
 
+NATS = "nats/token"
+SIZE, TOKENS, RATIO = "parameters", "tokens", "ratio"
+"""What may lie outside of a fit."""
+MOST = 1000.0
+"""Times as many tokens, or as few, beyond which another law is no answer to the same question."""
 RATIO_OFF = 1.35
 """Tokens a parameter that may be off by this factor from those of a law of one ratio."""
 
@@ -91,7 +96,11 @@ def why_not(scenario: Scenario, whole: Whole) -> str:
 def check(scenario: Scenario, whole: Whole) -> None:
     """Raises BadScenario for a target that no data reaches."""
     asked, target = question(scenario, whole), scenario.run.target_loss
-    if asked is not None and target is not None and not room_for(asked, float(target)) > 0.0:
+    if asked is None or target is None:
+        return
+    if asked.law.unit == NATS and float(target) > math.log(float(scenario.model.vocab)):
+        raise _at_the_start(scenario.model, float(target))
+    if not room_for(asked, float(target)) > 0.0:
         raise _out_of_reach(asked, float(target))
 
 
@@ -156,18 +165,24 @@ def _out_of_reach(asked: Question, target: float) -> BadScenario:
     )
 
 
+def _at_the_start(model: Model, target: float) -> BadScenario:
+    """The refusal of a target that a model which has learned nothing reaches: all words alike are ln(vocabulary) nats a token."""
+    start = math.log(float(model.vocab))
+    says = f"{target:g} nats/token is more than guessing: ln({float(model.vocab):,.0f} words) = {start:.4g}, where {model.name} starts"
+    rule = "a target is a loss that training reaches, and it falls from ln(vocabulary)"
+    return BadScenario(
+        "1 problem",
+        [Violation(field="run.target_loss", says=says, rule=rule, way_out=f"a target below {start:.4g}, as in 2.5")],
+    )
+
+
 def answer(asked: Question, parts: Sequence[tuple[float, float]]) -> dict[str, Any]:
     """`loss`, `loss_terms`, `law`, `critical_batch` of the answer for a run of (tokens, batch in tokens), part by part."""
     law, size = asked.law, asked.parameters
     tokens = float(sum(one for one, _ in parts))
     least = float(convergence.least_tokens(parts, lambda seen: critical(asked, seen)))
     alone, slowed = float(law_at(law, size, tokens)), float(law_at(law, size, least))
-    floor = float(convergence.law_floor(size, law.irreducible, law.a, law.alpha, law.gamma))
-    terms = [
-        _term("irreducible", law.irreducible, source=law.source),
-        _term(f"{show(size, '')} parameters", floor - float(law.irreducible), source=law.source),
-        _term(show(tokens, "tokens"), alone - floor, source=law.source),
-    ]
+    terms = _law_terms(law, size, tokens)
     if asked.critical is not None:
         beyond = _batch_outside(asked.critical, tokens)
         basis = "extrapolated" if beyond else "published"
@@ -207,6 +222,26 @@ def answer(asked: Question, parts: Sequence[tuple[float, float]]) -> dict[str, A
     }  # fmt: skip
 
 
+def _law_terms(law: LossLaw, size: float, tokens: float) -> list[dict[str, Any]]:
+    """What the law itself is made of, each with the range of the fit where the run lies outside of it; terms that it does not have
+    (no irreducible one, none of the tokens) are no lines."""
+    floor = float(convergence.law_floor(size, law.irreducible, law.a, law.alpha, law.gamma))
+    beyond = _outside(law, size, tokens)
+    off = beyond.get(RATIO, "")
+    of_tokens = "; ".join(filter(None, (beyond.get(TOKENS, ""), off)))
+    of_size = "; ".join(filter(None, (beyond.get(SIZE, ""), off if law.b else of_tokens)))
+    at = "" if law.tokens_per_parameter is None else f" at {law.tokens_per_parameter:g} tokens each"
+    rows = [
+        ("irreducible", float(law.irreducible), "", law.irreducible),
+        (f"{show(size, '')} parameters{at}", floor - float(law.irreducible), of_size, law.a),
+        (show(tokens, "tokens"), float(law_at(law, size, tokens)) - floor, of_tokens, law.b),
+    ]
+    return [
+        _term(name, nats, basis="extrapolated" if text else "published", source=law.source, text=text)
+        for name, nats, text, has in rows if has
+    ]  # fmt: skip
+
+
 def _optimum(law: LossLaw, product: float) -> dict[str, float] | None:
     """Parameters and tokens whose product is the same, and so their FLOPs, with the least loss; None for a law of one ratio."""
     if not law.b:
@@ -239,17 +274,22 @@ def _term(
 
 def outside(law: LossLaw, parameters: float, tokens: float) -> list[str]:
     """Where a run lies outside of what a law was fitted on, one sentence each."""
-    found = []
+    return list(_outside(law, parameters, tokens).values())
+
+
+def _outside(law: LossLaw, parameters: float, tokens: float) -> dict[str, str]:
+    """The same by what is outside: SIZE, TOKENS, RATIO."""
+    found = {}
     for name, value, least, most in (
-        ("parameters", parameters, law.parameters_least, law.parameters_most), ("tokens", tokens, law.tokens_least, law.tokens_most),
+        (SIZE, parameters, law.parameters_least, law.parameters_most), (TOKENS, tokens, law.tokens_least, law.tokens_most),
     ):  # fmt: skip
         if (least is not None and value < least * 0.999) or (most is not None and value > most * 1.001):
-            found.append(f"{show(value, '')} {name}: {law.name} was fitted on {_range(least, most)}")
+            found[name] = f"{show(value, '')} {name}: {law.name} was fitted on {_range(least, most)}"
     if law.tokens_per_parameter is not None:
         off = tokens / parameters / law.tokens_per_parameter
         if not 1.0 / RATIO_OFF <= off <= RATIO_OFF:
             says = f"{tokens / parameters:.3g} tokens a parameter: {law.name} holds at {law.tokens_per_parameter:g} and says nothing of others"
-            found.append(says)
+            found[RATIO] = says
     return found
 
 
@@ -266,6 +306,28 @@ def _range(least: Number | None, most: Number | None) -> str:
         f"{word} {show(float(end), '')}" if word == "to" else show(float(end), "")
         for word, end in (("from", least), ("to", most)) if end is not None
     )  # fmt: skip
+
+
+def rivals(scenario: Scenario, whole: Whole, run: dict[str, Any], batch: float) -> list[dict[str, Any]]:
+    """`run.other_laws`: of a target, what the other laws of the catalog that reach it say of the same run, in their order: tokens, and
+    the wall clock that these take, in proportion. Those that need more than `MOST` times the tokens, or less than one of as many, tell
+    nothing.
+
+    Leaves out: that pauses and failures are not quite in proportion, and that a loss in nats is another quality on other data."""
+    asked, target = question(scenario, whole), scenario.run.target_loss
+    if asked is None or target is None:
+        return []
+    model, found = scenario.assembled or scenario.model, []
+    for law in scenario.run.other_laws:
+        own = changed(asked, law=law, parameters=counted(model, law))
+        tokens = float(tokens_for(own, target, batch))
+        ratio = tokens / run["tokens"]
+        if np.isfinite(tokens) and 1.0 / MOST <= ratio <= MOST:
+            beyond = outside(law, own.parameters, tokens)
+            found.append(
+                {"name": law.name, "tokens": tokens, "wall_clock_s": ratio * run["wall_clock_s"], "outside": beyond}
+            )
+    return found
 
 
 def intervals(asked: Question, parts: Sequence[tuple[float, float]], target: float | None) -> dict[str, Any]:
@@ -314,6 +376,6 @@ def warnings(scenario: Scenario, whole: Whole, run: dict[str, Any] | None) -> li
         found.append(f"the loss leaves out {one['term']}: {known}; {one['text']}")
     found += [
         f"the loss is carried beyond what was measured: {one['text']}"
-        for one in run["loss_terms"] if one["basis"] == "extrapolated" and one["text"]
+        for one in run["loss_terms"] if one["basis"] == "extrapolated" and one["text"] and one["source"] != run["law"]["source"]
     ]  # fmt: skip
     return found

@@ -13,11 +13,12 @@ from shardmeter.core.record import changed, record
 from shardmeter.engine.constraints import violations
 from shardmeter.scenario.catalog import Catalog
 from shardmeter.specs.scenario import Scenario
+from shardmeter.study import practice
 from shardmeter.study.course.hours import HOUR
 from shardmeter.study.validate.predictions import Predict, Predicted
 from shardmeter.study.validate.rows import Damaged, NotModelled, Row, Unclear
-from shardmeter.study.validate.runs import cells, mapping, practice
-from shardmeter.study.validate.runs.words import FIXED, FROM_RATE, check_hours, check_kind, kind_of
+from shardmeter.study.validate.runs import cells, mapping
+from shardmeter.study.validate.runs.words import FROM_RATE, check_hours, check_kind, kind_of
 
 EXCLUSIONS_FILE = "runs/exclusions.csv"
 TOLERANCE = 0.005
@@ -173,7 +174,7 @@ def _hours(reading: mapping.Reading, predictor: Predict) -> tuple[float, tuple[s
             lacks = (answer.peak - answer.limit) / 2.0**30
             said.append(f"the plan that was published lacks {lacks:.0f} GiB a device by this model, and ran")
         run = scenario.run
-        each = 1.0 if reading.model.family in FIXED else float(run.seq_len)
+        each = 1.0 if reading.model.family in practice.FIXED else float(run.seq_len)
         steps = reading.tokens * leg.share / (each * float(run.global_batch))
         total += steps * answer.step_time * reading.gpus / reading.devices / HOUR
         plans.append(line(scenario))

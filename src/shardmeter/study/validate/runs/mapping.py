@@ -21,6 +21,7 @@ from shardmeter.specs.run import Run
 from shardmeter.specs.scenario import Scenario
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies.precision import recipe
+from shardmeter.study.practice import FIXED
 from shardmeter.study.validate.accelerator import guessed, read_accelerator
 from shardmeter.study.validate.resolve import CUT_WITH_EDGES
 from shardmeter.study.validate.rows import NotModelled, Row, Unclear
@@ -28,7 +29,7 @@ from shardmeter.study.validate.runs import cells
 from shardmeter.study.validate.runs.architecture import read_model
 from shardmeter.study.validate.runs.layout import Machine, candidates, read_published
 from shardmeter.study.validate.runs.software import FACTS, known_framework, read_software
-from shardmeter.study.validate.runs.words import FIXED, Kind, kind_of, tokens_of_hours
+from shardmeter.study.validate.runs.words import Kind, kind_of, tokens_of_hours
 from shardmeter.study.validate.stack import choose_stack
 
 UNDATED = 2024.0

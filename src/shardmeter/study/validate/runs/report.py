@@ -8,12 +8,13 @@ from typing import Any
 
 from shardmeter.core.record import changed
 from shardmeter.scenario.catalog import Catalog
+from shardmeter.study import practice
 from shardmeter.study.validate import score as measured
 from shardmeter.study.validate.damage import damaged, warning
 from shardmeter.study.validate.layout import Table, unread
 from shardmeter.study.validate.metrics import Score
 from shardmeter.study.validate.predictions import Predict
-from shardmeter.study.validate.runs import account, cells, practice
+from shardmeter.study.validate.runs import account, cells
 from shardmeter.study.validate.runs.account import TOLERANCE, Judged
 
 QUANTITY = "accel_hours"

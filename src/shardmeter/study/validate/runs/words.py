@@ -23,8 +23,6 @@ class Kind:
     """Whether only a model of the catalog will do: the size alone does not say what is computed."""
 
 
-FIXED = ("dual_encoder", "vision", "diffusion")
-"""Families whose samples are all of one size, so that samples are counted and not tokens."""
 TEACHER = "a teacher's passes beside the model, and what is trained on which of its outputs, are not stated"
 KINDS: tuple[Kind, ...] = (
     Kind(name="growing", pattern=r"grow", skip="the model grows during the run: its sizes and their tokens are not stated"),

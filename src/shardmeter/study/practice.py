@@ -4,7 +4,8 @@ the steps.
 Classes are told from what is known before a run (`class_of`). A class has one factor, the exponential of the mean over its sources
 of log(measured / predicted), shrunk to no loss at all by `SHRINK` sources and kept within `BOUNDS`; a source's mean is over its rows
 of tier A. `data/runs/practice.csv` holds the factors and what each is without one source; `make fit` writes it. A row is always
-predicted with the factor that has not seen its source.
+predicted with the factor that has not seen its source. `predict` says the factor beside a deadline and a budget of a run of which nothing
+is said that interrupts it; it goes into no other figure.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ import numpy as np
 from shardmeter import data
 from shardmeter.core.record import record
 from shardmeter.physics.practice import practice_factor
-from shardmeter.study.validate.runs.words import FIXED
 
+FIXED = ("dual_encoder", "vision", "diffusion")
+"""Families whose samples are all of one size, so that samples are counted and not tokens."""
 FILE = "runs/practice.csv"
 TEAM, STEPS, TOWERS, AMPERE, HOPPER = "team", "steps", "towers", "ampere", "hopper"
 CLASSES: Mapping[str, str] = {

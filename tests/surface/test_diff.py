@@ -11,6 +11,7 @@ import pytest
 import shardmeter
 from shardmeter.cli import main
 from shardmeter.render.difference import value_text
+from shardmeter.scenario.schema import IslandInput
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ONE = str(EXAMPLES / "llama-8b-64xh100.yaml")
@@ -143,3 +144,46 @@ def test_a_record_takes_no_overrides():
 )  # fmt: skip
 def test_inputs_as_text(value, unit, text):
     assert value_text(value, unit) == text
+
+
+CLOUDS = str(EXAMPLES / "three-clouds-money.yaml")
+
+
+def test_inputs_of_islands_have_the_names_that_set_takes_and_units_of_people(capsys):
+    owned = "{power_price: $0.12/kWh, value: $30k}"
+    changes = [
+        "fleet.islands.oregon.owned={power_price: $0.08/kWh, value: $30k}", "fleet.islands.oregon.carbon=200 g/kWh",
+        "fleet.islands.oregon.pue=1.5", "fleet.islands.iowa.spot=false", "fleet.islands.oregon.fabric=roce-400",
+        "fleet.islands.virginia.nodes=2",
+    ]  # fmt: skip
+    sets = [word for one in changes for word in ("--set-b", one)]
+    assert main(["diff", CLOUDS, "--set", f"fleet.islands.oregon.owned={owned}", *sets, "--format", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)["said"]
+    keys = {one["field"].split(".")[3] for one in said if one["field"].startswith("fleet.islands.") and not one["follows"]}
+    assert keys <= set(IslandInput.model_fields)
+    fields = {one["field"].removeprefix("fleet.islands."): one for one in said}
+    assert {f"oregon.{key}" for key in ("owned.power_price", "carbon", "pue", "fabric")} <= set(fields)
+    assert (fields["iowa.spot"]["a"], fields["iowa.spot"]["b"]) == (True, False)
+    assert fields["virginia.tiers.ib-ndr400.size"]["follows"]
+    assert main(["diff", CLOUDS, "--set", f"fleet.islands.oregon.owned={owned}", *sets]) == 0
+    page = capsys.readouterr().out
+    assert re.search(r"oregon\.owned\.power_price +\$0\.12/kWh +\$0\.08/kWh\n", page)
+    assert re.search(r"oregon\.carbon +322 g/kWh +200 g/kWh\n", page)
+
+
+def test_the_data_set_is_told_by_its_islands_and_its_inputs_once(capsys):
+    assert main(["diff", CLOUDS, "--set-b", "run.dataset.bytes_per_token=2", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["field"] for one in found["said"]] == ["run.dataset.bytes_per_token"]
+    terms = {one["term"] for one in found["ledgers"]["dollars"]["terms"]}
+    assert {f"storage of the data set of {name}" for name in ("oregon", "iowa", "virginia")} <= terms
+
+
+def test_an_interval_without_width_is_left_out_and_shares_that_are_not_shown_are_explained(capsys):
+    assert main(["diff", str(EXAMPLES / "spot-fleet.yaml"), "--set-b", "fleet.islands.iowa.spot=false"]) == 0
+    page = capsys.readouterr().out
+    assert re.search(r"goodput +88\.9 % +88\.9 % +0\.0 % +1\.000\n", page)
+    assert main(["diff", CLOUDS, "--set-b", "fleet.islands.oregon.nodes=2"]) == 0
+    page = capsys.readouterr().out
+    assert "3 islands: 2 of 32 × H100-SXM5-80GB + 1 of 32 × H200-SXM-141GB" in page
+    assert page.count("no term is a share") == page.count("B - A\n")

@@ -26,6 +26,7 @@ LEAST = 1e-3
 """Share of the largest difference of a ledger below which one stands among the other terms."""
 CLEAR = 0.2
 """Share of all that differs that the difference of a ledger is at least where terms are said to be parts of it: else they cancel."""
+CANCEL = "What is more and what is less nearly cancel: no term is a share of what is left."
 FIGURES = {"step_time_s": ("step", "s"), "run.wall_clock_s": ("wall clock", "s"), "run.cost_usd": ("cost", "USD")}
 """Title and unit of what is shared out."""
 _OF_ISLAND = re.compile(r"(fleet\.islands\.|plans\.)([^.]+)(.*)")
@@ -148,10 +149,12 @@ def _figures(rows: Sequence[Answer]) -> Table:
 
 
 def _interval(bounds: Sequence[float | None] | None, unit: str) -> str:
-    """`2.01 to 2.58 s`; an end that is not known has no bound."""
+    """`2.01 to 2.58 s`; an end that is not known has no bound. Ends that look alike are no interval."""
     if not bounds:
         return ""
     low, high = ("no end" if end is None else cells.text(float(f"{end:.3g}"), unit) for end in bounds)
+    if low == high:
+        return ""
     number, _, same = low.partition(" ")
     return f"{number if same == high.partition(' ')[2] else low} to {high}"
 
@@ -192,6 +195,7 @@ def _ledger(name: str, ledger: Answer) -> Table:
             for row in rows
         ),
         total={**ledger["total"], "change": cells.signed(whole, unit)},
+        caption="" if clear else CANCEL,
     )
 
 

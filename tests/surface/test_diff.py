@@ -22,19 +22,20 @@ def test_json_has_the_keys_of_the_contract(capsys):
     assert main(["diff", ONE, "--set-b", "plan.tp=4", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     keys = {"version", "data_date", "assumptions", "warnings", "equal", "says", "said", "figures", "ledgers", "rules"}
-    assert set(found) == keys | {"attribution"}
+    assert set(found) == keys | {"attribution", "wall_clock"}
     assert found["said"][0] == {"field": "plan.tp", "group": "plan", "unit": "", "a": 1, "b": 4, "follows": False}
     step = found["figures"][0]
     assert step["figure"] == "step_time_s"
     assert step["interval_a"][0] < step["a"] < step["interval_a"][1]
-    assert found["rules"]["term"] == "tensor parallel"
+    assert (found["rules"]["ledger"], found["rules"]["term"]) == ("wall_clock", "a longer step")
+    assert "tensor parallel" in found["says"]
 
 
 def test_csv_is_one_line_for_every_input_figure_term_and_share(capsys):
     assert main(["diff", ONE, "--set-b", "plan.tp=4", "--format", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     parts = {row["part"] for row in rows}
-    assert parts >= {"input", "figure", "step", "memory", "hours", "dollars", "electricity", "share of step_time_s"}
+    assert parts >= {"input", "figure", "step", "memory", "hours", "dollars", "electricity", "wall clock", "share of step_time_s"}
     steps = [float(row["difference"]) for row in rows if row["part"] == "step"]
     whole = next(float(row["difference"]) for row in rows if row["name"] == "step_time_s")
     assert sum(steps) == pytest.approx(whole, rel=1e-9)
@@ -43,7 +44,8 @@ def test_csv_is_one_line_for_every_input_figure_term_and_share(capsys):
 def test_the_page_says_which_term_rules_and_what_makes_it(capsys):
     assert main(["diff", ONE, TOO_LARGE]) == 0, "that one of the two does not fit is no reason to say no"
     page = capsys.readouterr().out
-    assert "most of it is" in page
+    assert "Most of the change of the wall clock is" in page
+    assert "A step goes from" in page
     assert "by part of the scenario, most is" in page
     assert "What makes the difference" in page
     answer = shardmeter.diff(ONE, overrides_b=["plan.tp=4"])
@@ -187,3 +189,67 @@ def test_an_interval_without_width_is_left_out_and_shares_that_are_not_shown_are
     page = capsys.readouterr().out
     assert "3 islands: 2 of 32 × H100-SXM5-80GB + 1 of 32 × H200-SXM-141GB" in page
     assert page.count("no term is a share") == page.count("B - A\n")
+
+
+TARGET = str(EXAMPLES / "target-loss.yaml")
+METHODS = ["--set-b", "plan.sync.method=every_step", "--set-b", "plan.sync.sync_every=null"]
+
+
+def test_the_first_sentence_is_the_run_and_its_cost_where_the_step_goes_the_other_way(capsys):
+    more = ["--set-b", "run.target_loss=2.5", "--set-b", "plan.micro_batch=16"]
+    assert main(["diff", TARGET, *more, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    told = {one["figure"]: one for one in found["figures"]}
+    assert told["step_time_s"]["ratio"] < 1.0 < told["run.wall_clock_s"]["ratio"]
+    lead = found["says"].partition(". Most")[0]
+    assert re.fullmatch(r"The wall clock goes from \S+ \w+ to \S+ \w+ \(\+\S+ %\), the cost from \S+ to \S+ \(\+\S+ %\)", lead)
+    assert found["rules"]["term"] == "more tokens"
+    assert re.search(r"A step goes from [^(]+ \(-", found["says"])
+
+
+def test_without_a_run_unlike_batches_lead_with_the_throughput(capsys):
+    gone = ["--set", "run.tokens=null", "--set-b", "run.global_batch=256"]
+    assert main(["diff", ONE, *gone, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["wall_clock"] is None
+    assert found["says"].startswith("The throughput goes from")
+    assert "for × 0.5 the tokens" in found["says"] or "for × 2 the tokens" in found["says"]
+
+
+def test_equal_tokens_are_not_equal_loss(capsys):
+    pair = [str(EXAMPLES / f"unreliable-{name}.yaml") for name in ("every-step", "diloco")]
+    assert main(["diff", *pair, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    row = next(one for one in found["figures"] if one["figure"] == "loss_factor")
+    assert (row["a"], row["basis_b"]) == (1.0, "extrapolated")
+    assert row["b"] == pytest.approx(1.034, abs=5e-4)
+    assert any("equal tokens are not equal loss" in text and "× 1.034" in text for text in found["warnings"])
+    assert main(["diff", *pair, "--set", "run.law=besiroglu-2024"]) == 0
+    page = capsys.readouterr().out
+    assert re.search(r"The loss goes from \S+ to \S+ nats/token \(extrapolated\)", page)
+    assert re.search(r"\n  loss +\S+ nats/token +\S+ nats/token", page)
+    assert re.search(r"\n  loss factor +1 × \(derived\) +1\.034 × \(extrapolated\)", page)
+
+
+@pytest.mark.parametrize(
+    ("change", "basis", "says"),
+    [
+        ("dilocox", "guess", "equal tokens are not equal loss"), ("local_sgd", "extrapolated", "equal tokens are not equal loss"),
+        ("branch_train_merge", "unknown", "equal tokens need not be equal loss"),
+    ],
+)  # fmt: skip
+def test_what_is_known_of_the_loss_says_how_well(capsys, change, basis, says):
+    path = str(EXAMPLES / "unreliable-diloco.yaml")
+    assert main(["diff", path, "--set-b", f"plan.sync={{method: {change}}}", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    row = next(one for one in found["figures"] if one["figure"] == "loss_factor")
+    assert row["basis_b"] == basis
+    assert (row["b"] is None) == (basis == "unknown")
+    assert any(says in text for text in found["warnings"])
+
+
+def test_at_equal_loss_nothing_is_warned_of(capsys):
+    assert main(["diff", TARGET, *METHODS]) == 0
+    seen = capsys.readouterr()
+    assert "equal tokens" not in seen.err + seen.out
+    assert "loss factor" in seen.out

@@ -42,6 +42,7 @@ def document(answer: Answer, titles: tuple[str, str] = ("", ""), *, short: bool 
     ]
     if answer["said"]:
         sections += [_said(answer["said"]), _figures(answer["figures"])]
+        sections += _clock(answer["wall_clock"])
         sections += [_ledger(name, one) for name, one in answer["ledgers"].items() if _moved(one)]
         sections += _attribution(answer["attribution"])
     if notes:
@@ -136,8 +137,8 @@ def _figures(rows: Sequence[Answer]) -> Table:
         rows=tuple(
             {
                 "label": one["label"],
-                "a": cells.text(one["a"], one["unit"]),
-                "b": cells.text(one["b"], one["unit"]),
+                "a": _based(one["a"], one["unit"], one["basis_a"]),
+                "b": _based(one["b"], one["unit"], one["basis_b"]),
                 "difference": "" if one["difference"] is None else cells.signed(one["difference"], one["unit"]),
                 "ratio": "" if one["ratio"] is None else f"{one['ratio']:.3f}",
                 "interval_a": _interval(one["interval_a"], one["unit"]),
@@ -146,6 +147,13 @@ def _figures(rows: Sequence[Answer]) -> Table:
             for one in rows
         ),
     )
+
+
+def _based(value: Any, unit: str, basis: str | None) -> str:
+    """`1.034 × (extrapolated)`, `unknown`; a figure without a basis as it is."""
+    if basis is None:
+        return cells.text(value, unit)
+    return basis if value is None else f"{cells.text(value, unit)} ({basis})"
 
 
 def _interval(bounds: Sequence[float | None] | None, unit: str) -> str:
@@ -157,6 +165,28 @@ def _interval(bounds: Sequence[float | None] | None, unit: str) -> str:
         return ""
     number, _, same = low.partition(" ")
     return f"{number if same == high.partition(' ')[2] else low} to {high}"
+
+
+def _clock(found: Answer | None) -> Iterator[Table]:
+    """Tokens, time of a step and interruptions, and what each makes of the wall clock; nothing where none differs."""
+    if found is None or not any(one["difference"] for one in found["terms"]):
+        return
+    yield Table(
+        title="What makes a run longer or shorter",
+        columns=(
+            Column(key="term", title=""),
+            Column(key="a", title="A"),
+            Column(key="b", title="B"),
+            Column(key="change", title="of the wall clock"),
+        ),
+        rows=tuple(_clock_row(one) for one in found["terms"] if one["a"] or one["b"]),
+        total=_clock_row(found["total"]),
+    )
+
+
+def _clock_row(one: Answer) -> Row:
+    sides = {side: cells.text(one[side], one["unit"]) for side in ("a", "b")}
+    return {"term": one["term"], **sides, "change": cells.signed(one["difference"], "s")}
 
 
 def _moved(ledger: Answer) -> bool:
@@ -233,6 +263,8 @@ def _flat(answer: Answer) -> Iterator[Row]:
         yield _line("input", one["field"], one["unit"], one["a"], one["b"])
     for one in answer["figures"]:
         yield _line("figure", one["figure"], one["unit"], one["a"], one["b"], one["difference"])
+    for one in (answer["wall_clock"] or {"terms": ()})["terms"]:
+        yield _line("wall clock", one["term"], one["unit"], one["a"], one["b"], one["difference"])
     for name, ledger in answer["ledgers"].items():
         for one in ledger["terms"]:
             yield _line(name, one["term"], ledger["unit"], one["a"], one["b"], one["difference"])

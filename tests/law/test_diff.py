@@ -93,7 +93,7 @@ def test_tokens_step_and_interruptions_sum_to_the_wall_clock(both: tuple[Differe
 @pytest.mark.parametrize(
     ("change", "term"),
     [("run.tokens=1T", "more tokens"), ("run.tokens=1B", "fewer tokens"), ("plan.recompute=full", "a longer step"),
-     ("run.global_batch=32", "more time a token"), ("run.failures={mtbf: 500 h, per: gpu}", "lost work")],
+     ("run.global_batch=1024", "less time a token"), ("run.failures={mtbf: 500 h, per: gpu}", "lost work")],
 )  # fmt: skip
 def test_what_rules_a_wall_clock(change: str, term: str) -> None:
     answer = shardmeter.diff(ONE, overrides=["run.tokens=100B", "run.checkpoint={every: 5 h}"], overrides_b=[change]).to_dict()

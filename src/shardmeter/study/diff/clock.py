@@ -33,7 +33,7 @@ def decomposed(a: Answer, b: Answer) -> dict[str, Any] | None:
     each = [_step_tokens(one) for one in (a, b)]
     one, other = each
     alike = one is not None and other is not None and abs(other - one) <= SAME_STEP * one
-    slow = [pace * (one or 0.0) for pace in paces] if alike else paces
+    slow = [pace * (own or 1.0) for pace, own in zip(paces, each, strict=True)] if alike else paces
     more = (tokens[1] - tokens[0]) * 0.5 * (paces[0] + paces[1])
     longer = (paces[1] - paces[0]) * 0.5 * (tokens[0] + tokens[1])
     rest = [wall - done for wall, done in zip(walls, work, strict=True)]

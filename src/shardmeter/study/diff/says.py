@@ -46,7 +46,7 @@ def says(told: Told) -> str:
     if told.rules is None:
         found = "No difference." if not told.attribution.groups else "No figure differs."
         return " ".join([found, *_loss(told)])
-    return " ".join([*_lead(told), *_why(told, told.rules), *_step(told, told.rules), *_loss(told)])
+    return " ".join([*_lead(told), *_why(told, told.rules), *_step(told), *_loss(told)])
 
 
 def led(told: Told) -> list[tuple[str, str, str]]:
@@ -77,34 +77,38 @@ def _change(one: float, other: float, unit: str) -> str:
 
 
 def _why(told: Told, rules: Answer) -> Iterator[str]:
-    """The term that rules, and the part of the scenario."""
+    """The term that rules, and the part of the scenario; of a step that is not told first in `_step`."""
     clock = rules["ledger"] == LEDGER_OF_CLOCK
     ledger = None if clock else next(one for one in LEDGERS if one.name == rules["ledger"])
-    key, noun, unit = CLOCK if ledger is None else (ledger.figure, ledger.noun, ledger.unit)
-    cause = told.attribution.most(key)
-    by = f"; by part of the scenario, most is {cause[0]} {_signed(cause[1], unit)}" if cause else ""
-    moved = f"{rules['term']} {_signed(rules['difference'], unit)}"
+    key, noun, unit = figure = CLOCK if ledger is None else (ledger.figure, ledger.noun, ledger.unit)
+    moved = f"{rules['term']} {_signed(rules['difference'], unit)}{_by(told, key, unit)}"
     both = told.both(key)
     if both is None:
-        yield f"The {noun} of the island that sets the pace differs by {_signed(rules['of'], unit)}, most of it {moved}{by}."
-        return
-    if _same(*both):
-        yield f"The {noun} is the same of other terms: {moved}{by}."
-    elif (key, noun, unit) in led(told):
-        yield f"Most of the change of the {noun} is {moved}{by}."
-    else:
-        yield f"The {noun} goes {_change(*both, unit)}: most of it is {moved}{by}."
+        yield f"The {noun} of the island that sets the pace differs by {_signed(rules['of'], unit)}, most of it {moved}."
+    elif _same(*both):
+        yield f"The {noun} is the same of other terms: {moved}."
+    elif figure in led(told):
+        yield f"Most of the change of the {noun} is {moved}."
+    elif figure != STEP:
+        yield f"The {noun} goes {_change(*both, unit)}: most of it is {moved}."
 
 
-def _step(told: Told, rules: Answer) -> Iterator[str]:
-    """The step, in the second place, where it looks different: what it trains where that is not the same, and the term that makes most of it."""
+def _by(told: Told, key: str, unit: str) -> str:
+    """The part of the scenario that makes most of the difference of a figure."""
+    cause = told.attribution.most(key)
+    return f"; by part of the scenario, most is {cause[0]} {_signed(cause[1], unit)}" if cause else ""
+
+
+def _step(told: Told) -> Iterator[str]:
+    """The step, in the second place, where it looks different: what it trains where that is not the same, and the term that makes most
+    of it."""
     both, ledger = told.both(STEP[0]), told.ledgers.get("step")
-    if rules["ledger"] == "step" or both is None or ledger is None or _text(both[0], "s") == _text(both[1], "s"):
+    if STEP in led(told) or both is None or ledger is None or _text(both[0], "s") == _text(both[1], "s"):
         return
     found, ratio = most("step", ledger), told.tokens_of_a_step
     unlike = f" for × {ratio:.4g} the tokens" if abs(ratio - 1.0) > 1e-9 else ""
     term = f": most of it is {found['term']} {_signed(found['difference'], 's')}" if found else ""
-    yield f"A step goes {_change(*both, 's')}{unlike}{term}."
+    yield f"A step goes {_change(*both, 's')}{unlike}{term}{_by(told, STEP[0], 's') if term else ''}."
 
 
 def _loss(told: Told) -> Iterator[str]:

@@ -139,7 +139,8 @@ def test_what_is_published_of_rsc() -> None:
 
 def test_what_islands_that_go_on_lose_on_equal_tokens() -> None:
     factor, law, apart, together = re.search(
-        r"loss × ([\d.]+) that of\s+`every_step` \(extrapolated; by the law `([\w-]+)` ([\d.]+) nats a token where ([\d.]+)", PAGE
+        r"loss × ([\d.]+) that of\s+`every_step` \(extrapolated; by the law `([\w-]+)` ([\d.]+) nats a token where ([\d.]+)",
+        PAGE,
     ).groups()  # type: ignore[union-attr]
     pair = [str(ROOT / "examples" / f"unreliable-{name}.yaml") for name in ("every-step", "diloco")]
     told = {one["figure"]: one for one in shardmeter.diff(*pair, overrides=[f"run.law={law}"]).to_dict()["figures"]}

@@ -96,7 +96,9 @@ def test_tokens_step_and_interruptions_sum_to_the_wall_clock(both: tuple[Differe
      ("run.global_batch=1024", "less time a token"), ("run.failures={mtbf: 500 h, per: gpu}", "lost work")],
 )  # fmt: skip
 def test_what_rules_a_wall_clock(change: str, term: str) -> None:
-    answer = shardmeter.diff(ONE, overrides=["run.tokens=100B", "run.checkpoint={every: 5 h}"], overrides_b=[change]).to_dict()
+    answer = shardmeter.diff(
+        ONE, overrides=["run.tokens=100B", "run.checkpoint={every: 5 h}"], overrides_b=[change]
+    ).to_dict()
     assert answer["rules"] == {
         "ledger": "wall_clock", "term": term, "difference": answer["rules"]["difference"], "of": answer["wall_clock"]["total"]["difference"]
     }  # fmt: skip

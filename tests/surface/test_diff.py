@@ -35,7 +35,17 @@ def test_csv_is_one_line_for_every_input_figure_term_and_share(capsys):
     assert main(["diff", ONE, "--set-b", "plan.tp=4", "--format", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     parts = {row["part"] for row in rows}
-    assert parts >= {"input", "figure", "step", "memory", "hours", "dollars", "electricity", "wall clock", "share of step_time_s"}
+    assert parts >= {
+        "input",
+        "figure",
+        "step",
+        "memory",
+        "hours",
+        "dollars",
+        "electricity",
+        "wall clock",
+        "share of step_time_s",
+    }
     steps = [float(row["difference"]) for row in rows if row["part"] == "step"]
     whole = next(float(row["difference"]) for row in rows if row["name"] == "step_time_s")
     assert sum(steps) == pytest.approx(whole, rel=1e-9)
@@ -44,7 +54,9 @@ def test_csv_is_one_line_for_every_input_figure_term_and_share(capsys):
 def test_the_page_says_which_term_rules_and_what_makes_it(capsys):
     assert main(["diff", ONE, TOO_LARGE]) == 0, "that one of the two does not fit is no reason to say no"
     page = capsys.readouterr().out
-    assert page.startswith("A and B\nThe throughput goes from"), "only one of them has a run, and its steps are of another batch"
+    assert page.startswith("A and B\nThe throughput goes from"), (
+        "only one of them has a run, and its steps are of another batch"
+    )
     assert "A step goes from" in page
     assert "by part of the scenario, most is" in page
     assert "What makes the difference" in page
@@ -161,7 +173,9 @@ def test_inputs_of_islands_have_the_names_that_set_takes_and_units_of_people(cap
     sets = [word for one in changes for word in ("--set-b", one)]
     assert main(["diff", CLOUDS, "--set", f"fleet.islands.oregon.owned={owned}", *sets, "--format", "json"]) == 0
     said = json.loads(capsys.readouterr().out)["said"]
-    keys = {one["field"].split(".")[3] for one in said if one["field"].startswith("fleet.islands.") and not one["follows"]}
+    keys = {
+        one["field"].split(".")[3] for one in said if one["field"].startswith("fleet.islands.") and not one["follows"]
+    }
     assert keys <= set(IslandInput.model_fields)
     fields = {one["field"].removeprefix("fleet.islands."): one for one in said}
     assert {f"oregon.{key}" for key in ("owned.power_price", "carbon", "pue", "fabric")} <= set(fields)
@@ -201,7 +215,9 @@ def test_the_first_sentence_is_the_run_and_its_cost_where_the_step_goes_the_othe
     told = {one["figure"]: one for one in found["figures"]}
     assert told["step_time_s"]["ratio"] < 1.0 < told["run.wall_clock_s"]["ratio"]
     lead = found["says"].partition(". Most")[0]
-    assert re.fullmatch(r"The wall clock goes from \S+ \w+ to \S+ \w+ \(\+\S+ %\), the cost from \S+ to \S+ \(\+\S+ %\)", lead)
+    assert re.fullmatch(
+        r"The wall clock goes from \S+ \w+ to \S+ \w+ \(\+\S+ %\), the cost from \S+ to \S+ \(\+\S+ %\)", lead
+    )
     assert found["rules"]["term"] == "more tokens"
     assert re.search(r"A step goes from [^(]+ \(-", found["says"])
 

@@ -49,7 +49,6 @@ def decomposed(a: Answer, b: Answer) -> dict[str, Any] | None:
     }
 
 
-
 def _term(name: str, unit: str, sides: list[float], difference: float) -> dict[str, Any]:
     return {"term": name, "unit": unit, "a": sides[0], "b": sides[1], "difference": difference}
 
@@ -59,7 +58,7 @@ def _productive(answer: Answer) -> float:
     rows = of(answer, "run.hours")
     if rows is None:
         return float(of(answer, "run.wall_clock_s"))
-    return sum(row["seconds"] for row in rows if row["term"] == ALONE)
+    return float(sum(row["seconds"] for row in rows if row["term"] == ALONE))
 
 
 def _step_tokens(answer: Answer) -> float | None:

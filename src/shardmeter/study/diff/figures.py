@@ -70,14 +70,17 @@ def figures(a: Answer, b: Answer) -> list[dict[str, Any]]:
             continue
         bounds = [(side.get("intervals") or {}).get(INTERVALS.get(key, key.rpartition(".")[2])) for side in (a, b)]
         counted = None not in (one, other) and not isinstance(one, bool)
-        if key == LOSS:
-            unit = next(law["unit"] for side in (a, b) if (law := of(side, "run.law")) is not None)
         found.append({
-            "figure": key, "label": label, "unit": unit, "a": one, "b": other, "difference": other - one if counted else None,
+            "figure": key, "label": label, "unit": _unit_of_loss(a, b) if key == LOSS else unit, "a": one, "b": other, "difference": other - one if counted else None,
             "ratio": other / one if counted and one else None, "interval_a": bounds[0], "interval_b": bounds[1],
             "basis_a": None, "basis_b": None,
         })  # fmt: skip
     return found
+
+
+def _unit_of_loss(a: Answer, b: Answer) -> str:
+    """That of the law of either."""
+    return next(str(law["unit"]) for side in (a, b) if (law := of(side, "run.law")) is not None)
 
 
 def ledgers(a: Answer, b: Answer) -> dict[str, Any]:

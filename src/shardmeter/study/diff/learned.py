@@ -81,18 +81,21 @@ class Gap:
         side = self.less_known
         if not self.known:
             who = "A" if side is self.a else "B"
-            return [f"equal tokens need not be equal loss: what the way of training of {who} costs is unknown ({side.text})"]
+            return [
+                f"equal tokens need not be equal loss: what the way of training of {who} costs is unknown ({side.text})"
+            ]
         basis = f"{side.basis}: {side.text}" if side.text else side.basis
-        return [f"equal tokens are not equal loss: by its way of training that of B is {self.text} that of A ({basis}); {WAY_OUT}"]
+        return [
+            f"equal tokens are not equal loss: by its way of training that of B is {self.text} that of A ({basis}); {WAY_OUT}"
+        ]
 
 
 def _line(figure: str, label: str, unit: str, gap: Gap, key: str) -> dict[str, Any]:
-    one, other = (getattr(side, key) if side.known else None for side in (gap.a, gap.b))
-    both = one is not None and other is not None
+    one, other = float(getattr(gap.a, key)), float(getattr(gap.b, key))
     return {
-        "figure": figure, "label": label, "unit": unit, "a": one, "b": other, "difference": other - one if both else None,
-        "ratio": other / one if both and one else None, "interval_a": None, "interval_b": None,
-        "basis_a": gap.a.basis, "basis_b": gap.b.basis,
+        "figure": figure, "label": label, "unit": unit, "a": one if gap.a.known else None, "b": other if gap.b.known else None,
+        "difference": other - one if gap.known else None, "ratio": other / one if gap.known and one else None, "interval_a": None,
+        "interval_b": None, "basis_a": gap.a.basis, "basis_b": gap.b.basis,
     }  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def led(told: Told) -> list[tuple[str, str, str]]:
 
 def _lead(told: Told) -> Iterator[str]:
     """`The wall clock goes from 2.61 d to 5.59 d (+114.0 %), the cost from $13,469 to $28,913 (+114.7 %).`"""
-    parts = []
+    parts: list[str] = []
     for key, noun, unit in led(told):
         both = told.both(key)
         if both is not None:

@@ -64,6 +64,11 @@ class Gap:
         return max((self.b, self.a), key=lambda one: BASES.index(one.basis))
 
     @property
+    def least_known_of(self) -> str:
+        """Whose that is: A or B."""
+        return "A" if self.less_known is self.a else "B"
+
+    @property
     def text(self) -> str:
         """`× 1.034`, `+0.03 nats`."""
         ratio, nats = self.b.factor / self.a.factor, self.b.nats - self.a.nats
@@ -80,9 +85,8 @@ class Gap:
         """That equal tokens are not equal loss."""
         side = self.less_known
         if not self.known:
-            who = "A" if side is self.a else "B"
             return [
-                f"equal tokens need not be equal loss: what the way of training of {who} costs is unknown ({side.text})"
+                f"equal tokens need not be equal loss: what the way of training of {self.least_known_of} costs is unknown ({side.text})"
             ]
         basis = f"{side.basis}: {side.text}" if side.text else side.basis
         return [

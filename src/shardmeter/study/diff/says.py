@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from shardmeter.core.quantity import show
 from shardmeter.core.record import record
+from shardmeter.study.diff.clock import SAME_STEP
 from shardmeter.study.diff.figures import LEDGERS, LOSS, SAME, Answer, most, of
 from shardmeter.study.diff.learned import Gap
 from shardmeter.study.diff.shares import Attribution
@@ -53,7 +54,7 @@ def led(told: Told) -> list[tuple[str, str, str]]:
     """The figures that the first sentence tells: those of the run; without one the step or, where steps are not alike, the throughput."""
     if told.both(CLOCK[0]) is not None:
         return [CLOCK, *([COST] if told.both(COST[0]) is not None else [])]
-    return [STEP if abs(told.tokens_of_a_step - 1.0) <= 1e-9 else RATE]
+    return [STEP if abs(told.tokens_of_a_step - 1.0) <= SAME_STEP else RATE]
 
 
 def _lead(told: Told) -> Iterator[str]:
@@ -106,7 +107,7 @@ def _step(told: Told) -> Iterator[str]:
     if STEP in led(told) or both is None or ledger is None or _text(both[0], "s") == _text(both[1], "s"):
         return
     found, ratio = most("step", ledger), told.tokens_of_a_step
-    unlike = f" for × {ratio:.4g} the tokens" if abs(ratio - 1.0) > 1e-9 else ""
+    unlike = f" for × {ratio:.4g} the tokens" if abs(ratio - 1.0) > SAME_STEP else ""
     term = f": most of it is {found['term']} {_signed(found['difference'], 's')}" if found else ""
     yield f"A step goes {_change(*both, 's')}{unlike}{term}{_by(told, STEP[0], 's') if term else ''}."
 
@@ -117,7 +118,7 @@ def _loss(told: Told) -> Iterator[str]:
     if gap is None:
         return
     if not gap.known:
-        yield "What that costs in loss is unknown."
+        yield f"What the way of training of {gap.least_known_of} costs in loss is unknown."
     elif losses is None or _same(*losses):
         yield f"On equal tokens the loss of B is {gap.text} that of A ({gap.less_known.basis})."
     else:

@@ -138,3 +138,15 @@ def test_what_is_published_of_rsc() -> None:
     published, here = found(r"whatever ends them \| ([\d.]+) h \| ([\d.]+) h by the rate of the infrastructure alone")
     assert here == pytest.approx(mtbf_of("rsc-1", 1024 / 8), abs=0.05)
     assert published == pytest.approx(mtbf_of("rsc-jobs", 1024), rel=0.001)
+
+
+def test_what_islands_that_go_on_lose_on_equal_tokens() -> None:
+    factor, law, apart, together = re.search(
+        r"loss × ([\d.]+) that of\s+`every_step` \(extrapolated; by the law `([\w-]+)` ([\d.]+) nats a token where ([\d.]+)",
+        PAGE,
+    ).groups()  # type: ignore[union-attr]
+    pair = [str(ROOT / "examples" / f"unreliable-{name}.yaml") for name in ("every-step", "diloco")]
+    told = {one["figure"]: one for one in shardmeter.diff(*pair, overrides=[f"run.law={law}"]).to_dict()["figures"]}
+    assert told["loss_factor"]["basis_b"] == "extrapolated"
+    assert told["loss_factor"]["ratio"] == pytest.approx(float(factor), abs=5e-4)
+    assert (told["run.loss"]["a"], told["run.loss"]["b"]) == pytest.approx((float(together), float(apart)), abs=5e-4)

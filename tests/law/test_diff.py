@@ -79,6 +79,32 @@ def test_terms_sum_to_the_difference_of_their_figure(both: tuple[Difference, Dif
         assert whole == pytest.approx(figure["difference"], abs=1e-12 * max(figure["a"], figure["b"]))
 
 
+def test_tokens_step_and_interruptions_sum_to_the_wall_clock(both: tuple[Difference, Difference]) -> None:
+    there, back = (one.to_dict()["wall_clock"] for one in both)
+    whole = there["total"]
+    assert math.fsum(one["difference"] for one in there["terms"]) == pytest.approx(
+        whole["difference"], abs=1e-12 * max(whole["a"], whole["b"])
+    )
+    for one, other in zip(there["terms"], back["terms"], strict=True):
+        assert (one["term"], one["a"], one["b"]) == (other["term"], other["b"], other["a"])
+        assert one["difference"] == pytest.approx(-other["difference"], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "term"),
+    [("run.tokens=1T", "more tokens"), ("run.tokens=1B", "fewer tokens"), ("plan.recompute=full", "a longer step"),
+     ("run.global_batch=1024", "less time a token"), ("run.failures={mtbf: 500 h, per: gpu}", "lost work")],
+)  # fmt: skip
+def test_what_rules_a_wall_clock(change: str, term: str) -> None:
+    answer = shardmeter.diff(
+        ONE, overrides=["run.tokens=100B", "run.checkpoint={every: 5 h}"], overrides_b=[change]
+    ).to_dict()
+    assert answer["rules"] == {
+        "ledger": "wall_clock", "term": term, "difference": answer["rules"]["difference"], "of": answer["wall_clock"]["total"]["difference"]
+    }  # fmt: skip
+    assert answer["rules"]["difference"] * answer["rules"]["of"] > 0.0
+
+
 def test_shares_sum_to_the_difference(both: tuple[Difference, Difference]) -> None:
     answer = both[0].to_dict()
     told = {one["figure"]: one for one in answer["figures"]}
@@ -108,7 +134,9 @@ def test_one_part_alone_makes_all_of_it() -> None:
     derived = [one["field"] for one in answer["said"] if one["follows"]]
     assert derived == []
     follows = shardmeter.diff(ONE, overrides_b=["fleet.islands.0.nodes=4"]).to_dict()
-    assert [one["field"] for one in follows["said"] if one["follows"]] == ["plan.dp_shard"]
+    assert [one["field"] for one in follows["said"] if one["follows"]] == [
+        "fleet.islands.cluster.tiers.ib-ndr400.size", "plan.dp_shard",
+    ]  # fmt: skip
     assert follows["attribution"]["groups"] == [["fleet"]]
 
 

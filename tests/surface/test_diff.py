@@ -11,6 +11,7 @@ import pytest
 import shardmeter
 from shardmeter.cli import main
 from shardmeter.render.difference import value_text
+from shardmeter.scenario.schema import IslandInput
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ONE = str(EXAMPLES / "llama-8b-64xh100.yaml")
@@ -21,19 +22,30 @@ def test_json_has_the_keys_of_the_contract(capsys):
     assert main(["diff", ONE, "--set-b", "plan.tp=4", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     keys = {"version", "data_date", "assumptions", "warnings", "equal", "says", "said", "figures", "ledgers", "rules"}
-    assert set(found) == keys | {"attribution"}
+    assert set(found) == keys | {"attribution", "wall_clock"}
     assert found["said"][0] == {"field": "plan.tp", "group": "plan", "unit": "", "a": 1, "b": 4, "follows": False}
     step = found["figures"][0]
     assert step["figure"] == "step_time_s"
     assert step["interval_a"][0] < step["a"] < step["interval_a"][1]
-    assert found["rules"]["term"] == "tensor parallel"
+    assert (found["rules"]["ledger"], found["rules"]["term"]) == ("wall_clock", "a longer step")
+    assert "tensor parallel" in found["says"]
 
 
 def test_csv_is_one_line_for_every_input_figure_term_and_share(capsys):
     assert main(["diff", ONE, "--set-b", "plan.tp=4", "--format", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     parts = {row["part"] for row in rows}
-    assert parts >= {"input", "figure", "step", "memory", "hours", "dollars", "electricity", "share of step_time_s"}
+    assert parts >= {
+        "input",
+        "figure",
+        "step",
+        "memory",
+        "hours",
+        "dollars",
+        "electricity",
+        "wall clock",
+        "share of step_time_s",
+    }
     steps = [float(row["difference"]) for row in rows if row["part"] == "step"]
     whole = next(float(row["difference"]) for row in rows if row["name"] == "step_time_s")
     assert sum(steps) == pytest.approx(whole, rel=1e-9)
@@ -42,7 +54,10 @@ def test_csv_is_one_line_for_every_input_figure_term_and_share(capsys):
 def test_the_page_says_which_term_rules_and_what_makes_it(capsys):
     assert main(["diff", ONE, TOO_LARGE]) == 0, "that one of the two does not fit is no reason to say no"
     page = capsys.readouterr().out
-    assert "most of it is" in page
+    assert page.startswith("A and B\nThe throughput goes from"), (
+        "only one of them has a run, and its steps are of another batch"
+    )
+    assert "A step goes from" in page
     assert "by part of the scenario, most is" in page
     assert "What makes the difference" in page
     answer = shardmeter.diff(ONE, overrides_b=["plan.tp=4"])
@@ -143,3 +158,113 @@ def test_a_record_takes_no_overrides():
 )  # fmt: skip
 def test_inputs_as_text(value, unit, text):
     assert value_text(value, unit) == text
+
+
+CLOUDS = str(EXAMPLES / "three-clouds-money.yaml")
+
+
+def test_inputs_of_islands_have_the_names_that_set_takes_and_units_of_people(capsys):
+    owned = "{power_price: $0.12/kWh, value: $30k}"
+    changes = [
+        "fleet.islands.oregon.owned={power_price: $0.08/kWh, value: $30k}", "fleet.islands.oregon.carbon=200 g/kWh",
+        "fleet.islands.oregon.pue=1.5", "fleet.islands.iowa.spot=false", "fleet.islands.oregon.fabric=roce-400",
+        "fleet.islands.virginia.nodes=2",
+    ]  # fmt: skip
+    sets = [word for one in changes for word in ("--set-b", one)]
+    assert main(["diff", CLOUDS, "--set", f"fleet.islands.oregon.owned={owned}", *sets, "--format", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)["said"]
+    keys = {
+        one["field"].split(".")[3] for one in said if one["field"].startswith("fleet.islands.") and not one["follows"]
+    }
+    assert keys <= set(IslandInput.model_fields)
+    fields = {one["field"].removeprefix("fleet.islands."): one for one in said}
+    assert {f"oregon.{key}" for key in ("owned.power_price", "carbon", "pue", "fabric")} <= set(fields)
+    assert (fields["iowa.spot"]["a"], fields["iowa.spot"]["b"]) == (True, False)
+    assert fields["virginia.tiers.ib-ndr400.size"]["follows"]
+    assert main(["diff", CLOUDS, "--set", f"fleet.islands.oregon.owned={owned}", *sets]) == 0
+    page = capsys.readouterr().out
+    assert re.search(r"oregon\.owned\.power_price +\$0\.12/kWh +\$0\.08/kWh\n", page)
+    assert re.search(r"oregon\.carbon +322 g/kWh +200 g/kWh\n", page)
+
+
+def test_the_data_set_is_told_by_its_islands_and_its_inputs_once(capsys):
+    assert main(["diff", CLOUDS, "--set-b", "run.dataset.bytes_per_token=2", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["field"] for one in found["said"]] == ["run.dataset.bytes_per_token"]
+    terms = {one["term"] for one in found["ledgers"]["dollars"]["terms"]}
+    assert {f"storage of the data set of {name}" for name in ("oregon", "iowa", "virginia")} <= terms
+
+
+def test_an_interval_without_width_is_left_out_and_shares_that_are_not_shown_are_explained(capsys):
+    assert main(["diff", str(EXAMPLES / "spot-fleet.yaml"), "--set-b", "fleet.islands.iowa.spot=false"]) == 0
+    page = capsys.readouterr().out
+    assert re.search(r"goodput +88\.9 % +88\.9 % +0\.0 % +1\.000\n", page)
+    assert main(["diff", CLOUDS, "--set-b", "fleet.islands.oregon.nodes=2"]) == 0
+    page = capsys.readouterr().out
+    assert "3 islands: 2 of 32 × H100-SXM5-80GB + 1 of 32 × H200-SXM-141GB" in page
+    assert page.count("no term is a share") == page.count("B - A\n")
+
+
+TARGET = str(EXAMPLES / "target-loss.yaml")
+
+
+def test_the_first_sentence_is_the_run_and_its_cost_where_the_step_goes_the_other_way(capsys):
+    more = ["--set-b", "run.target_loss=2.5", "--set-b", "plan.micro_batch=16"]
+    assert main(["diff", TARGET, *more, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    told = {one["figure"]: one for one in found["figures"]}
+    assert told["step_time_s"]["ratio"] < 1.0 < told["run.wall_clock_s"]["ratio"]
+    lead = found["says"].partition(". Most")[0]
+    assert re.fullmatch(
+        r"The wall clock goes from \S+ \w+ to \S+ \w+ \(\+\S+ %\), the cost from \S+ to \S+ \(\+\S+ %\)", lead
+    )
+    assert found["rules"]["term"] == "more tokens"
+    assert re.search(r"A step goes from [^(]+ \(-", found["says"])
+
+
+def test_without_a_run_unlike_batches_lead_with_the_throughput(capsys):
+    gone = ["--set", "run.tokens=null", "--set-b", "run.global_batch=256"]
+    assert main(["diff", ONE, *gone, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["wall_clock"] is None
+    assert found["says"].startswith("The throughput goes from")
+    assert "for × 2 the tokens" in found["says"]
+
+
+def test_equal_tokens_are_not_equal_loss(capsys):
+    pair = [str(EXAMPLES / f"unreliable-{name}.yaml") for name in ("every-step", "diloco")]
+    assert main(["diff", *pair, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    row = next(one for one in found["figures"] if one["figure"] == "loss_factor")
+    assert (row["a"], row["basis_b"]) == (1.0, "extrapolated")
+    assert row["b"] == pytest.approx(1.034, abs=5e-4)
+    assert any("equal tokens are not equal loss" in text and "× 1.034" in text for text in found["warnings"])
+    assert main(["diff", *pair, "--set", "run.law=besiroglu-2024"]) == 0
+    page = capsys.readouterr().out
+    assert re.search(r"The loss goes from \S+ to \S+ nats/token \(extrapolated\)", page)
+    assert re.search(r"\n  loss +\S+ nats/token +\S+ nats/token", page)
+    assert re.search(r"\n  loss factor +1 × \(derived\) +1\.034 × \(extrapolated\)", page)
+
+
+@pytest.mark.parametrize(
+    ("change", "basis", "says"),
+    [
+        ("dilocox", "guess", "equal tokens are not equal loss"), ("local_sgd", "guess", "equal tokens are not equal loss"),
+        ("branch_train_merge", "unknown", "equal tokens need not be equal loss"),
+    ],
+)  # fmt: skip
+def test_what_is_known_of_the_loss_says_how_well(capsys, change, basis, says):
+    path = str(EXAMPLES / "unreliable-diloco.yaml")
+    assert main(["diff", path, "--set-b", f"plan.sync={{method: {change}}}", "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    row = next(one for one in found["figures"] if one["figure"] == "loss_factor")
+    assert row["basis_b"] == basis
+    assert (row["b"] is None) == (basis == "unknown")
+    assert any(says in text for text in found["warnings"])
+
+
+def test_at_equal_loss_nothing_is_warned_of(capsys):
+    assert main(["diff", TARGET, "--set-b", "plan.sync={method: every_step}"]) == 0
+    seen = capsys.readouterr()
+    assert "equal tokens" not in seen.err + seen.out
+    assert "loss factor" in seen.out

@@ -7,7 +7,10 @@ import math
 from shardmeter.core.quantity import show
 from shardmeter.render.document import Value
 
-SCALED = frozenset({"s", "B", "B/s", "FLOP", "FLOP/s", "W", "W*s", "USD", "USD/s", "USD/B", "tokens"})
+SCALED = frozenset(
+    {"s", "B", "B/s", "FLOP", "FLOP/s", "W", "W*s", "tokens"}
+    | {"USD", "USD/s", "USD/B", "USD/(B*s)", "USD/(W*s)", "kg/(W*s)"}
+)
 """Units that `core.quantity.show` scales by itself; any other unit is written after the number as it is."""
 MISSING = "–"
 EIGHTHS = " ▏▎▍▌▋▊▉"

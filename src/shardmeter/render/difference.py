@@ -26,6 +26,7 @@ LEAST = 1e-3
 """Share of the largest difference of a ledger below which one stands among the other terms."""
 CLEAR = 0.2
 """Share of all that differs that the difference of a ledger is at least where terms are said to be parts of it: else they cancel."""
+CANCEL = "What is more and what is less nearly cancel: no term is a share of what is left."
 FIGURES = {"step_time_s": ("step", "s"), "run.wall_clock_s": ("wall clock", "s"), "run.cost_usd": ("cost", "USD")}
 """Title and unit of what is shared out."""
 _OF_ISLAND = re.compile(r"(fleet\.islands\.|plans\.)([^.]+)(.*)")
@@ -41,6 +42,7 @@ def document(answer: Answer, titles: tuple[str, str] = ("", ""), *, short: bool 
     ]
     if answer["said"]:
         sections += [_said(answer["said"]), _figures(answer["figures"])]
+        sections += _clock(answer["wall_clock"])
         sections += [_ledger(name, one) for name, one in answer["ledgers"].items() if _moved(one)]
         sections += _attribution(answer["attribution"])
     if notes:
@@ -135,8 +137,8 @@ def _figures(rows: Sequence[Answer]) -> Table:
         rows=tuple(
             {
                 "label": one["label"],
-                "a": cells.text(one["a"], one["unit"]),
-                "b": cells.text(one["b"], one["unit"]),
+                "a": _based(one["a"], one["unit"], one["basis_a"]),
+                "b": _based(one["b"], one["unit"], one["basis_b"]),
                 "difference": "" if one["difference"] is None else cells.signed(one["difference"], one["unit"]),
                 "ratio": "" if one["ratio"] is None else f"{one['ratio']:.3f}",
                 "interval_a": _interval(one["interval_a"], one["unit"]),
@@ -147,13 +149,44 @@ def _figures(rows: Sequence[Answer]) -> Table:
     )
 
 
+def _based(value: Any, unit: str, basis: str | None) -> str:
+    """`1.034 × (extrapolated)`, `unknown`; a figure without a basis as it is."""
+    if basis is None:
+        return cells.text(value, unit)
+    return basis if value is None else f"{cells.text(value, unit)} ({basis})"
+
+
 def _interval(bounds: Sequence[float | None] | None, unit: str) -> str:
-    """`2.01 to 2.58 s`; an end that is not known has no bound."""
+    """`2.01 to 2.58 s`; an end that is not known has no bound. Ends that look alike are no interval."""
     if not bounds:
         return ""
     low, high = ("no end" if end is None else cells.text(float(f"{end:.3g}"), unit) for end in bounds)
+    if low == high:
+        return ""
     number, _, same = low.partition(" ")
     return f"{number if same == high.partition(' ')[2] else low} to {high}"
+
+
+def _clock(found: Answer | None) -> Iterator[Table]:
+    """Tokens, time of a step and interruptions, and what each makes of the wall clock; nothing where none differs."""
+    if found is None or not any(one["difference"] for one in found["terms"]):
+        return
+    yield Table(
+        title="What makes a run longer or shorter",
+        columns=(
+            Column(key="term", title=""),
+            Column(key="a", title="A"),
+            Column(key="b", title="B"),
+            Column(key="change", title="of the wall clock"),
+        ),
+        rows=tuple(_clock_row(one) for one in found["terms"] if one["a"] or one["b"]),
+        total=_clock_row(found["total"]),
+    )
+
+
+def _clock_row(one: Answer) -> Row:
+    sides = {side: cells.text(one[side], one["unit"]) for side in ("a", "b")}
+    return {"term": one["term"], **sides, "change": cells.signed(one["difference"], "s")}
 
 
 def _moved(ledger: Answer) -> bool:
@@ -192,6 +225,7 @@ def _ledger(name: str, ledger: Answer) -> Table:
             for row in rows
         ),
         total={**ledger["total"], "change": cells.signed(whole, unit)},
+        caption="" if clear else CANCEL,
     )
 
 
@@ -229,6 +263,8 @@ def _flat(answer: Answer) -> Iterator[Row]:
         yield _line("input", one["field"], one["unit"], one["a"], one["b"])
     for one in answer["figures"]:
         yield _line("figure", one["figure"], one["unit"], one["a"], one["b"], one["difference"])
+    for one in (answer["wall_clock"] or {"terms": ()})["terms"]:
+        yield _line("wall clock", one["term"], one["unit"], one["a"], one["b"], one["difference"])
     for name, ledger in answer["ledgers"].items():
         for one in ledger["terms"]:
             yield _line(name, one["term"], ledger["unit"], one["a"], one["b"], one["difference"])

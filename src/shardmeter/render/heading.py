@@ -31,9 +31,13 @@ def heading(scenario: Scenario) -> str:
 
 
 def islands_of(islands: Sequence[Island]) -> str:
-    """`64 × H100`, and of several islands how many of each kind: `14 islands of 8 × H100`."""
+    """`64 × H100`, and of several islands how many of each kind: `14 islands of 8 × H100`, `3 islands: 2 of 8 × H100 + 1 of 8 × H200`."""
     kinds = Counter(f"{_count(island.gpus)} × {island.accelerator.name}" for island in islands)
-    return " + ".join(kind if count == 1 else f"{count} islands of {kind}" for kind, count in kinds.items())
+    if len(kinds) == len(islands):
+        return " + ".join(kinds)
+    if len(kinds) == 1:
+        return f"{len(islands)} islands of {next(iter(kinds))}"
+    return f"{len(islands)} islands: {' + '.join(f'{count} of {kind}' for kind, count in kinds.items())}"
 
 
 def sync_text(sync: Sync) -> str:

@@ -80,19 +80,17 @@ def _checkpoints(
 def _copies(
     asked: DatasetInput, model: Model, islands: Sequence[Island], rows: Rows, found: Findings
 ) -> tuple[Stock, ...]:
-    """One copy at every provider's price for each island."""
+    """One copy for each island, at its provider's price."""
     if asked.bytes_per_token is None:
         found.assumptions.append(f"run.dataset.bytes_per_token = {_token(asked, model):g} (left out)")
-    count: dict[tuple[UsdPerByteS | None, str], int] = {}
-    for island in islands:
-        rate = _rate(asked.price, _provider(island, rows), rows)
-        count[rate] = count.get(rate, 0) + 1
-    for price, _ in count:
-        _warn(price, "the data set", "run.dataset.price", found)
     each = _token(asked, model)
+    rates = [_rate(asked.price, _provider(island, rows), rows) for island in islands]
+    if any(price is None for price, _ in rates):
+        _warn(None, "the data set", "run.dataset.price", found)
+    names = [f" of {island.name}" if len(islands) > 1 else "" for island in islands]
     return tuple(
-        Stock(name="storage of the data set", each=each, copies=float(copies), price=price, basis=basis)
-        for (price, basis), copies in count.items()
+        Stock(name=f"storage of the data set{name}", each=each, price=price, basis=basis)
+        for name, (price, basis) in zip(names, rates, strict=True)
     )
 
 

@@ -66,7 +66,6 @@ class Stock:
     size: Bytes = 0.0
     each: Bytes = 0.0
     """More of them for every token of the run."""
-    copies: Count = 1.0
     price: UsdPerByteS | None
     """None where it is not known: so is the cost then."""
     basis: str = ""

@@ -131,7 +131,7 @@ def _kept(run: Run, tokens: Number, duration: Seconds) -> list[Charge]:
     """Checkpoints and copies of the data set."""
     found = []
     for one in run.stocks:
-        size = (one.size + tokens * one.each) * one.copies
+        size = one.size + tokens * one.each
         usd = np.nan if one.price is None else money.storage(size, duration, one.price)
         found.append((one.name, usd, f"{_volume(float(np.max(size)))} at {one.basis}" if one.basis else "not known"))
     return found

@@ -65,13 +65,13 @@ def question(scenario: Scenario, whole: Whole) -> Question | None:
     return Question(
         law=run.law,
         parameters=counted(model, run.law),
-        effects=_effects(scenario, whole),
+        effects=effects(scenario, whole),
         guesses=run.loss_guesses,
         critical=run.critical_batch,
     )
 
 
-def _effects(scenario: Scenario, whole: Whole) -> tuple[Effect, ...]:
+def effects(scenario: Scenario, whole: Whole) -> tuple[Effect, ...]:
     """What the way of training is known to cost, part by part."""
     one = zero_order.effect_of(scenario, whole) if scenario.plan.probes is not None else whole.effect
     return () if one is None else one.parts or (one,)
@@ -89,7 +89,7 @@ def why_not(scenario: Scenario, whole: Whole) -> str:
         return "laws of loss are of training from nothing, and a reference model is beside it"
     if is_apart(whole):
         return "islands train models of their own, and what they are worth together is not known"
-    unknown = next((part for part in _effects(scenario, whole) if part.basis == "unknown"), None)
+    unknown = next((part for part in effects(scenario, whole) if part.basis == "unknown"), None)
     return "" if unknown is None else f"what {scenario.plan.sync.method} costs in loss is not known ({unknown.text})"
 
 

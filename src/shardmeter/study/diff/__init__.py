@@ -1,7 +1,8 @@
 """`diff`: what two scenarios say differently, what that does to every figure, term by term, and which of it does how much.
 
-One file a question: `sides` (the two scenarios), `said` (the inputs that differ), `figures` (the answers beside each other and the terms
-that they sum from), `mixtures` (scenarios with some parts of each), `shares` (what each part makes of the difference)."""
+One file a question: `sides` (the two scenarios), `said` (the inputs that differ, as `change`s) and `names` (as a user sets them),
+`figures` (the answers beside each other and the terms that they sum from), `clock` (why one run is longer), `learned` (what one costs in
+loss), `mixtures` (scenarios with some parts of each), `shares` (what each part makes of the difference), `says` (all that in sentences)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from typing import Any
 
 from shardmeter.core.record import record
 from shardmeter.specs.scenario import Scenario
-from shardmeter.study.diff import figures, said, shares
+from shardmeter.study.diff import clock, figures, learned, said, shares
+from shardmeter.study.diff.says import Told, says
 from shardmeter.study.diff.shares import Attribution
 from shardmeter.study.diff.sides import Side, sides
 from shardmeter.study.predict import Prediction, predict
@@ -47,19 +49,32 @@ class Difference:
         """The `diff` JSON: SI units as each `unit` says, null for what one of the two does not have."""
         one, other = self.a.to_dict(), self.b.to_dict()
         ledgers = figures.ledgers(one, other)
-        attribution = self.attribution.to_dict()
-        ruling = figures.ruling(ledgers)
+        course, gap = clock.decomposed(one, other), learned.gap(self.a, self.b)
+        ruling = course and clock.ruling(course, ledgers.get("hours"))
+        ruling = ruling or figures.ruling(ledgers)
+        unequal = None if _is_at_equal_loss(*self.scenarios) else gap
+        told = Told(a=one, b=other, ledgers=ledgers, rules=ruling, attribution=self.attribution, gap=unequal)
         return {
             "equal": not said.differences(*self.scenarios),
-            "says": figures.sentence(one, other, ruling, self.attribution),
+            "says": says(told),
             "said": said.rows(*self.scenarios, self.attribution.groups),
-            "figures": figures.figures(one, other),
+            "figures": [*figures.figures(one, other), *(gap.figures() if gap else ())],
+            "wall_clock": course,
             "ledgers": ledgers,
             "rules": ruling,
-            "attribution": attribution,
+            "attribution": self.attribution.to_dict(),
             "assumptions": figures.of_both(one["assumptions"], other["assumptions"]),
-            "warnings": [*figures.warnings(one, other), *figures.of_both(one["warnings"], other["warnings"])],
+            "warnings": [
+                *figures.warnings(one, other),
+                *(unequal.warnings() if unequal else ()),
+                *figures.of_both(one["warnings"], other["warnings"]),
+            ],
         }
+
+
+def _is_at_equal_loss(a: Scenario, b: Scenario) -> bool:
+    """Whether one loss is asked of both."""
+    return a.run.target_loss is not None and a.run.target_loss == b.run.target_loss and a.run.law == b.run.law
 
 
 def difference(a: Side, b: Side) -> Difference:

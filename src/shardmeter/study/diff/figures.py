@@ -1,4 +1,4 @@
-"""Two answers beside each other: their figures, the terms that these sum from, and the term that rules the difference."""
+"""Two answers beside each other: their figures, the terms that these sum from, and the term that rules a difference."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shardmeter.core.quantity import show
 from shardmeter.core.record import record
-from shardmeter.study.diff.shares import Attribution
 
 Answer = Mapping[str, Any]
+LOSS = "run.loss"
+"""Its unit is that of its law."""
 FIGURES = (
     ("step_time_s", "step", "s"), ("tokens_per_s", "throughput", "tokens/s"), ("tokens_per_s_per_gpu", "per GPU", "tokens/s"),
     ("mfu", "MFU", "%"), ("gpus", "GPUs", ""), ("memory.peak_gib", "memory peak", "GiB"), ("fits", "fits", ""),
     ("fits_probability", "chance to fit", "%"), ("run.wall_clock_s", "wall clock", "s"), ("run.tokens", "tokens", "tokens"),
     ("run.steps", "steps", ""), ("run.gpu_hours", "GPU time", "GPU-hours"), ("run.goodput", "goodput", "%"),
     ("run.cost_usd", "cost", "USD"), ("run.energy_kwh", "energy", "kWh"), ("run.carbon_kg", "carbon", "kg"),
-    ("run.loss", "loss", ""),
+    (LOSS, "loss", "nats"),
 )  # fmt: skip
 """(key of the `predict` JSON, label, unit) of what is put beside each other."""
 INTERVALS = {"memory.peak_gib": "memory_peak_gib"}
@@ -48,7 +48,7 @@ LEDGERS = (
     Ledger(name="electricity", figure="run.energy_kwh", terms="run.energy", key="kwh", unit="kWh", noun="energy"),
     Ledger(name="memory", figure="memory.peak_gib", terms="memory.terms", key="gib", unit="GiB", noun="memory peak"),
 )
-"""In the order in which a sentence looks for a difference to tell."""
+"""In the order in which a sentence looks for a difference to tell, behind that of the wall clock."""
 ALONE = "productive"
 """The only term of a run that nothing interrupts."""
 
@@ -71,10 +71,16 @@ def figures(a: Answer, b: Answer) -> list[dict[str, Any]]:
         bounds = [(side.get("intervals") or {}).get(INTERVALS.get(key, key.rpartition(".")[2])) for side in (a, b)]
         counted = None not in (one, other) and not isinstance(one, bool)
         found.append({
-            "figure": key, "label": label, "unit": unit, "a": one, "b": other, "difference": other - one if counted else None,
+            "figure": key, "label": label, "unit": _unit_of_loss(a, b) if key == LOSS else unit, "a": one, "b": other, "difference": other - one if counted else None,
             "ratio": other / one if counted and one else None, "interval_a": bounds[0], "interval_b": bounds[1],
+            "basis_a": None, "basis_b": None,
         })  # fmt: skip
     return found
+
+
+def _unit_of_loss(a: Answer, b: Answer) -> str:
+    """That of the law of either."""
+    return next(str(law["unit"]) for side in (a, b) if (law := of(side, "run.law")) is not None)
 
 
 def ledgers(a: Answer, b: Answer) -> dict[str, Any]:
@@ -115,16 +121,13 @@ def _total(answer: Answer, ledger: Ledger, terms: Mapping[str, float]) -> float:
 
 
 def ruling(found: Mapping[str, Any]) -> dict[str, Any] | None:
-    """`rules` of the answer: the term that makes most of a difference; None where no term differs. It is one of the wall clock where
-    interruptions make that, else of the step, else of the first ledger that differs."""
-    each = {name: one for name, ledger in found.items() if (one := _most(name, ledger)) is not None}
-    hours = each.get("hours")
-    if hours is not None and hours["term"] != ALONE:
-        return hours
-    return next(iter(each.values()), None)
+    """The term that makes most of the difference of the first ledger that differs; None where none does. That of the wall clock is left
+    to `clock`."""
+    each = (most(name, ledger) for name, ledger in found.items() if name != "hours")
+    return next((one for one in each if one is not None), None)
 
 
-def _most(name: str, ledger: Answer) -> dict[str, Any] | None:
+def most(name: str, ledger: Answer) -> dict[str, Any] | None:
     """The term of a ledger that makes most of its difference, in its direction."""
     moved = [one for one in ledger["terms"] if not _same(one["a"], one["b"])]
     if not moved:
@@ -136,33 +139,6 @@ def _most(name: str, ledger: Answer) -> dict[str, Any] | None:
 
 def _same(a: float, b: float) -> bool:
     return abs(b - a) <= SAME * max(abs(a), abs(b))
-
-
-def sentence(a: Answer, b: Answer, rules: Answer | None, attribution: Attribution) -> str:
-    """Which figure differs, the term that rules that, and the part of the scenario that makes most of it."""
-    if rules is None:
-        return "No difference." if not attribution.groups else "No figure differs."
-    ledger = next(one for one in LEDGERS if one.name == rules["ledger"])
-    figure = ledger.figure if of(a, ledger.figure) is not None and of(b, ledger.figure) is not None else ""
-    one, other = (of(a, figure), of(b, figure)) if figure else (None, None)
-    moved = f"{rules['term']} {_signed(rules['difference'], ledger.unit)}"
-    cause = attribution.most(figure)
-    by = f"; by part of the scenario, most is {cause[0]} {_signed(cause[1], ledger.unit)}" if cause else ""
-    if one is None or other is None:
-        return f"The {ledger.noun} of the island that sets the pace differs by {_signed(rules['of'], ledger.unit)}, most of it {moved}{by}."
-    if _same(one, other):
-        return f"The {ledger.noun} is the same, {_text(one, ledger.unit)}, of other terms: {moved}{by}."
-    change = f"{_text(one, ledger.unit)} to {_text(other, ledger.unit)}"
-    ratio = f" ({100.0 * (other / one - 1.0):+.1f} %)" if one else ""
-    return f"The {ledger.noun} goes from {change}{ratio}: most of it is {moved}{by}."
-
-
-def _signed(value: float, unit: str) -> str:
-    return f"{'+' if value > 0.0 else '-' if value < 0.0 else ''}{_text(abs(value), unit)}"
-
-
-def _text(value: float, unit: str) -> str:
-    return f"{value:,.2f} GiB" if unit == "GiB" else f"{value:,.4g} kWh" if unit == "kWh" else show(value, unit)
 
 
 def of_both(a: Sequence[str], b: Sequence[str]) -> list[str]:

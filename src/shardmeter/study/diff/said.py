@@ -4,54 +4,36 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
 from shardmeter.core.formula import unit_of
-from shardmeter.core.record import field_names, record
+from shardmeter.core.record import field_names
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.scenario import Scenario
 from shardmeter.specs.wan import Wan
+from shardmeter.study.diff.change import OF_SCENARIO, Change, Plain, group_of
+from shardmeter.study.diff.names import settable
 
 GROUPS = ("model", "stack", "fleet", "plan", "run", "prices")
 """Parts of a scenario that can be taken from one or the other."""
-OF_SCENARIO = {"model": "model", "assembled": "model", "stack": "stack", "fleet": "fleet", "plan": "plan", "run": "run"}
-"""The group of each field of a scenario."""
-PRICES = frozenset({"price", "electricity", "egress", "kind"})
-"""Fields of islands, networks and stores that say what is paid."""
 UNSAID = frozenset(
     {"aliases", "source", "retrieved", "notes", "date", "data", "draws", "basis", "price_basis", "pue_basis"}
     | {"carbon_basis", "prices"}
 )
 """Fields that explain others and enter no formula."""
-Plain: TypeAlias = float | int | str | bool | list[Any] | None
-
-
-@record
-class Change:
-    """One input that differs; None on the side that does not have it."""
-
-    field: str
-    """As in `fleet.islands.oregon.nodes`."""
-    unit: str = ""
-    a: Plain
-    b: Plain
-
-    @property
-    def group(self) -> str:
-        """The part of the scenario that it belongs to."""
-        steps = self.field.split(".")
-        priced = steps[0] in ("fleet", "run") and steps[-1] in PRICES
-        return "prices" if priced else OF_SCENARIO.get(steps[0], "plan")
 
 
 def rows(a: Scenario, b: Scenario, groups: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
     """`said` of the answer. An input `follows` where nothing was said differently of its part: it is derived from others."""
     apart = {name for group in groups for name in group}
     return [
-        {"field": one.field, "group": one.group, "unit": one.unit, "a": one.a, "b": one.b, "follows": one.group not in apart}
-        for one in differences(a, b)
+        {
+            "field": one.field, "group": one.group, "unit": one.unit, "a": one.a, "b": one.b,
+            "follows": one.follows or one.group not in apart,
+        }
+        for one in settable(differences(a, b))
     ]  # fmt: skip
 
 
@@ -78,14 +60,14 @@ def _of(a: Any, b: Any, path: str, unit: str) -> Iterator[Change]:
     ):
         yield from _of_several(a or (), b or (), path)
     else:
-        yield Change(field=path, unit=unit, a=_plain(a), b=_plain(b))
+        yield Change(field=path, group=group_of(path), unit=unit, a=_plain(a), b=_plain(b))
 
 
 def _of_records(a: Any, b: Any, path: str) -> Iterator[Change]:
     """Two records, one of which may not be there: their names where these differ, else the fields that differ."""
     cls: Any = type(b if a is None else a)
     if "name" in field_names(cls) and (a is None or b is None or a.name != b.name):
-        yield Change(field=path, a=_name(a), b=_name(b))
+        yield Change(field=path, group=group_of(path), a=_name(a), b=_name(b))
         return
     units = _units(cls)
     for name in field_names(cls):

@@ -74,7 +74,9 @@ def _prices(given: ScenarioInput, rows: Rows, found: Findings) -> Prices | None:
     from shardmeter.scenario.prices import read_prices
 
     try:
-        return read_prices(name, found.document.folder, rows)
+        prices = read_prices(name, found.document.folder, rows)
+        found.warnings += prices.warnings
+        return prices
     except BadScenario as error:
         path: Path = ("fleet", "prices")
         plain = Violation(field="fleet.prices", says=error.message, where=found.document.where(path))

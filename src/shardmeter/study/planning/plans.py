@@ -117,6 +117,8 @@ class Plans:
     """What makes that one fit, or keep the deadline and the budget."""
     stopped: bool = False
     """Whether the search was ended before it had seen every plan."""
+    shut_out: tuple[dict[str, Any], ...] = ()
+    """Sizes of which no plan is legal (`gpus`, `accelerator`), each with why (`says`)."""
 
     def __repr__(self) -> str:
         """One line."""
@@ -143,7 +145,8 @@ class Plans:
         asked = has_length(self.scenario.run)
         own = [text for text in self.scenario.warnings if asked or NO_COST not in text]
         aside = [text for text in self.scenario.assumptions if text.startswith(ASIDE)]
-        warned = [*aside, *own, *(() if best is None else trust.warnings(best.scenario))]
+        barred = [one["says"] for one in self.shut_out]
+        warned = [*aside, *own, *barred, *(() if best is None else trust.warnings(best.scenario))]
         return {
             "objective": list(self.goal.objectives),
             "deadline_s": self.goal.deadline,
@@ -155,6 +158,7 @@ class Plans:
                 "seconds": self.seconds,
                 "plans_per_s": tally.evaluated / self.seconds,
                 "optimal": not self.stopped,
+                "shut_out": list(self.shut_out),
             },
             "plans": rows,
             "pareto": [] if first is None else [one.to_dict(first) for one in self.front],
@@ -231,6 +235,7 @@ def plan(
         miss=miss,
         ways=ways,
         stopped=not whole,
+        shut_out=dead_ends.shut_out(question),
     )
 
 
@@ -282,9 +287,8 @@ def _value(goal: Goal, prediction: Prediction) -> float:
 
 def _stated(space: Space, own: Scenario) -> Prediction:
     """The user's plan at the batch of the search. Raises BadScenario where it is not legal there."""
-    run = changed(
-        own.run, global_batch=float(space.variants[0].batches[0, 0]) if space.variants else own.run.global_batch
-    )
+    here = [one for one in space.variants if space.island(one).gpus == own.fleet.islands[0].gpus] or space.variants
+    run = changed(own.run, global_batch=float(here[0].batches[0, 0]) if here else own.run.global_batch)
     made = changed(own, run=run, choices=None)
     for one in (run, *phased(run)):
         dead_ends.legal(changed(made, run=one))

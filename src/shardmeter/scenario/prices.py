@@ -115,7 +115,7 @@ def _unknown(offers: Sequence[Offer], rows: Rows) -> tuple[str, ...]:
     lines: list[Offer] = []
     for one in offers:
         first = (_words(one.accelerator) or [""])[0]
-        if first in families or one.instance and rows.knows("instances", one.instance):
+        if first in families or (one.instance and rows.knows("instances", one.instance)):
             continue
         if one.accelerator not in near:
             close = difflib.get_close_matches(first, families, 1, LIKE)
@@ -185,12 +185,11 @@ def _date(text: str) -> str:
     """A day, a month or a year; empty where nothing is said. Raises BadQuantity for one that no calendar has."""
     parts = re.fullmatch(r"(\d{4})(?:-(\d{1,2}))?(?:-(\d{1,2}))?", text)
     try:
-        if text and parts is None:
-            raise ValueError
-        if parts is not None:
-            date(*(int(part or 1) for part in parts.groups()))
+        known = not text or (parts is not None and bool(date(*(int(part or 1) for part in parts.groups()))))
     except ValueError:
-        raise BadQuantity(f"date {shown(text, 40)} is no day of a calendar; write it like 2026-11-30") from None
+        known = False
+    if not known:
+        raise BadQuantity(f"date {shown(text, 40)} is no day of a calendar; write it like 2026-11-30")
     return text
 
 

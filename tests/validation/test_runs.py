@@ -52,7 +52,10 @@ def judged():
     [
         ({"data_seen": "1.5T"}, {"data_seen": "1500000000000"}),
         ({"data_seen": "1.5T tokens"}, {"data_seen": "1.5e12"}),
-        ({"params_total": "8.03B", "params_active": "8.03B"}, {"params_total": "8.03e9", "params_active": "8030000000"}),
+        (
+            {"params_total": "8.03B", "params_active": "8.03B"},
+            {"params_total": "8.03e9", "params_active": "8030000000"},
+        ),
         ({"data_seen": "", "steps": "250k"}, {"data_seen": "", "steps": "250000"}),
         ({"n_accel": "1k"}, {"n_accel": "1000"}),
     ],

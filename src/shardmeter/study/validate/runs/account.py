@@ -142,7 +142,11 @@ def _rate(row: Row, column: str) -> float | None:
 
 def _check_consistent(row: Row, hours: float) -> None:
     """Refuse a row whose hours and whose own FLOP/s differ by more than `APART`. Raises Unclear."""
-    rate, size, seen = _rate(row, "tflops_per_accel"), cells.amount(row, "params_active"), cells.amount(row, "data_seen")
+    rate, size, seen = (
+        _rate(row, "tflops_per_accel"),
+        cells.amount(row, "params_active"),
+        cells.amount(row, "data_seen"),
+    )
     if rate is None or size is None or seen is None or "token" not in row.text("data_unit").lower():
         return
     implied = 6.0 * size * seen / (hours * HOUR) / 1e12

@@ -43,7 +43,7 @@ KEYS = {
 ENTRY = {
     "scenario", "plan", "line", "gpus", "seq_len", "global_batch", "step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "mfu",
     "micro_batches", "memory_peak_gib", "memory_limit_gib", "fits", "fits_probability", "wall_clock_s", "gpu_hours", "cost_usd",
-    "energy_kwh", "cost_usd_per_token", "energy_j_per_token", "behind", "tie", "complexity", "differs", "intervals",
+    "energy_kwh", "cost_usd_per_token", "energy_j_per_token", "behind", "tie", "complexity", "differs", "intervals", "deadline", "budget",
 }  # fmt: skip
 
 
@@ -444,3 +444,15 @@ def test_sizes_of_which_no_plan_is_legal_are_named(capsys, batch):
     assert says in seen.err
     assert main([*SIZES[:-2], *batch]) == 0
     assert "Of 48 and 56 GPUs no plan is legal." in capsys.readouterr().out
+
+
+def test_entries_have_the_chance_of_a_deadline_and_a_budget_as_predict_has_it(capsys, tmp_path):
+    limits = ["--tokens", "20B", "--deadline", "11 h", "--price", "$2/gpu/h", "--budget", "$2000"]
+    assert main([*SIZES[:4], "64xH100-SXM5-80GB", *SIZES[5:], *limits, "--global-batch", "512"]) == 0
+    for one in json.loads(capsys.readouterr().out)["plans"][:2]:
+        run = shardmeter.predict(one, overrides=["run.deadline=11 h", "run.budget=$2000"]).to_dict()["run"]
+        assert 0.0 < one["deadline"]["probability"] < 1.0
+        assert (one["deadline"], one["budget"]) == (run["deadline"], run["budget"])
+    assert main([*SIZES[:4], "64xH100-SXM5-80GB", *SIZES[5:], "--global-batch", "512"]) == 0
+    first = json.loads(capsys.readouterr().out)["plans"][0]
+    assert (first["deadline"], first["budget"]) == (None, None)

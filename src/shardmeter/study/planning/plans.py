@@ -13,7 +13,7 @@ from shardmeter.core.units import GIB
 from shardmeter.scenario.choices import ASIDE
 from shardmeter.specs import Scenario
 from shardmeter.study import intervals, trust
-from shardmeter.study.course import HOUR
+from shardmeter.study.course import HOUR, course
 from shardmeter.study.course.totals import has_length, legs_of
 from shardmeter.study.planning import dead_ends
 from shardmeter.study.planning.block import Question, complexity
@@ -82,12 +82,22 @@ class Ranked:
             "energy_kwh": float(drawn) / KWH if whole and drawn is not None else None,
             "cost_usd_per_token": None if paid is None else float(paid) / tokens,
             "energy_j_per_token": None if drawn is None else float(drawn) / tokens,
+            **limits_of(p),
             "behind": self.behind,
             "tie": self.tie,
             "complexity": self.level,
             "differs": differing(first.scenario, scenario),
             "intervals": {"level": spread["level"], "step_time_s": spread["step_time_s"]},
         }
+
+
+def limits_of(prediction: Prediction) -> dict[str, Any]:
+    """`deadline` and `budget` of a plan's run as `predict` answers them, with the chance that each is kept; null where not asked."""
+    scenario, names = prediction.scenario, ("deadline", "budget")
+    if all(getattr(scenario.run, name) is None for name in names):
+        return dict.fromkeys(names)
+    found = course(scenario, prediction.whole, trust.paces(scenario)) or {}
+    return {name: found.get(name) for name in names}
 
 
 @record

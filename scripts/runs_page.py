@@ -20,6 +20,7 @@ from shardmeter.study.validate.runs import account, architecture, report, softwa
 from shardmeter.study.validate.runs.account import Judged
 from shardmeter.study.validate.runs.words import KINDS, NOT_MEASURED
 
+TEMPLATE = Path(__file__).parent.parent / "examples" / "runs-template.csv"
 PAGE = Path(__file__).parent.parent / "docs" / "runs.md"
 NAMED = ("llama3.1-405B", "bloom-176b", "deepseek-v3")
 COUNTED = "deepseek-v3"
@@ -52,6 +53,14 @@ HEAD = """# Whole training runs
 Written by `make docs`; do not edit. `shardmeter validate FILE` reads a file with the column `accel_hours` as whole runs: what was known
 before a run is made a scenario, and its accelerator-hours are compared. This page tells how rows are read, what classes of runs take
 beyond their steps, and how far off the predictions are.
+
+Start from [the template](../examples/runs-template.csv), a header and one row (made up); what it leaves out is filled in, and said:
+
+```csv
+{template}```
+
+The page has what was measured and predicted, the interval and the error of each row where a file scores up to 20; JSON and CSV have all.
+Amounts are written as in every other file: `8030000000`, `8.03e9`, `8.03B`, `1.5T`, `4M`.
 
 | column | what it holds |
 |---|---|
@@ -96,7 +105,7 @@ def page() -> str:
     """The whole page."""
     judged = account.compare(shipped.whole().rows, catalog_of(None), predict)
     parts = [
-        HEAD,
+        HEAD.format(template=TEMPLATE.read_text(encoding="utf-8")),
         f"## Models\n\n{prose(architecture.__doc__)}\n",
         f"## Software\n\n{prose(software.__doc__)}\n",
         "## Kinds\n\nThe first pattern that is found decides, in `kind` and then in the model's name.\n",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -121,11 +122,52 @@ def test_a_machine_that_the_file_does_not_have_keeps_the_catalog_price_and_says_
     assert any("in aws:eu-west-2" in text for text in elsewhere.warnings)
 
 
-def test_a_spot_price_that_is_not_there_is_null_and_never_the_other(tmp_path):
-    made = load(question(written(tmp_path, OURS), instance="p5.48xlarge", region="aws:us-east-1", spot=True))
+def test_a_spot_price_that_the_file_does_not_have_is_the_catalogs_and_never_the_other(tmp_path):
+    file = written(tmp_path, OURS)
+    made = load(question(file, instance="p5.48xlarge", region="aws:us-east-1", spot=True))
+    assert made.fleet.islands[0].price_basis.startswith("p5.48xlarge spot")
+    assert any("prices.csv has no spot price of p5.48xlarge: the catalog's" in text for text in made.warnings)
+
+
+BLANK = """InstanceType,AcceleratorName,AcceleratorCount,Price,SpotPrice,Region
+gpu_8x_h100_sxm5,H100,8.0,24.0,,us-west-2
+"""
+SPOTLESS = "gpu_8x_h100_sxm5"
+
+
+def test_a_spot_price_that_nobody_has_is_null_and_a_budget_names_who_lacks_it(tmp_path):
+    file = written(tmp_path, BLANK, "vms.csv")
+    asked = question(file, instance=SPOTLESS, spot=True)
+    made = load(asked)
     assert made.fleet.islands[0].price is None
     assert any("has no spot price" in text and "null" in text for text in made.warnings)
     assert shardmeter.predict(made).to_dict()["run"]["cost_usd"] is None
+    says = f"the catalog has no spot price of {SPOTLESS}, nor has {file}"
+    for command, plan in ((shardmeter.predict, "fsdp"), (shardmeter.plan, "auto")):
+        with pytest.raises(BadScenario, match=re.escape(f"a budget, but {says}")) as caught:
+            command(asked | {"plan": plan, "run": {"tokens": "1B", "budget": "$1M"}})
+        assert "name an instance" not in str(caught.value)
+
+
+def test_a_line_that_looks_like_an_accelerator_and_is_none_is_named(tmp_path):
+    lines = [f"odd-{at},{name},8,56.0,24.0,us-west-2" for at, name in enumerate(("H10O", "A1O0", "H20O", "L4O"))]
+    text = "\n".join((BLANK.strip(), *lines, "g4ad,RadeonProV520,1,0.4,0.1,us-west-2", "m5,,,0.1,,us-west-2"))
+    (said,) = read_prices(written(tmp_path, text, "vms.csv"), tmp_path, ROWS).warnings
+    assert said.startswith(
+        "4 lines are of accelerators that the catalog does not have: vms.csv:3: 'H10O', the nearest are H100"
+    )
+    assert said.count("the nearest are") == 3
+    assert said.endswith(" …")
+    assert said in load(question(str(tmp_path / "vms.csv"), instance="p4d.24xlarge")).warnings
+    assert read_prices(written(tmp_path, SKYPILOT, "all.csv"), tmp_path, ROWS).warnings == ()
+
+
+@pytest.mark.parametrize("date", ["2026-13-01", "2026-02-30", "soon", "30.11.2026"])
+def test_a_date_that_no_calendar_has_is_refused_with_its_line(tmp_path, date):
+    file = written(tmp_path, f"accelerator,price,date\nH100-SXM5-80GB,$2/gpu/h,{date}\n")
+    said = refusal(file, accelerator="H100-SXM5-80GB")
+    assert f"'{date}' is no day of a calendar" in said
+    assert "prices.csv:2" in said
 
 
 def test_names_with_and_without_their_memory():

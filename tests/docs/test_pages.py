@@ -98,6 +98,20 @@ def test_the_template_of_measured_runs_is_scored(capsys):
     assert report["scored"] == report["rows"] == 2
 
 
+@pytest.mark.parametrize("page", ["runs.md", "validate.md"])
+def test_the_template_of_whole_runs_is_the_same_on_every_page_and_is_scored(page, capsys, tmp_path):
+    block = re.search(r"```csv\n(run_id.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    assert block[1] == (ROOT / "examples" / "runs-template.csv").read_text(encoding="utf-8")
+    file = tmp_path / "mine.csv"
+    file.write_text(block[1], encoding="utf-8")
+    assert main(["validate", str(file)]) == 0
+    seen = capsys.readouterr()
+    assert "1 of 1 rows scored" in seen.out
+    assert re.search(r"my-8b +3,400 h +[\d,]+ h +[\d,]+ h to [\d,]+ h +[+-]\d", seen.out)
+    assert seen.err == ""
+
+
 def test_the_pages_name_every_key_of_a_scenario():
     text = (DOCS / "scenario.md").read_text(encoding="utf-8")
     shapes = (ScenarioInput, IslandInput, RunInput, PlanInput)

@@ -1,6 +1,7 @@
 """`explain --term`: one term of the ledger or of memory, with its calls, its count and its sources."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +9,9 @@ import shardmeter
 from shardmeter.cli import main
 from shardmeter.core.formula import formula, trace, under
 from shardmeter.study.explain import SHARED, citations
+from shardmeter.study.run_terms import run_terms
 
+ROOT = Path(__file__).parents[2]
 QUESTION = ["--model", "llama-3.1-8b", "--gpus", "64xH100-SXM5-80GB", "--plan", "fsdp", "--global-batch", "128"]
 
 
@@ -234,3 +237,41 @@ def test_a_term_without_seconds_or_formulas_is_no_empty_page(capsys, homes):
     assert main(["explain", homes(method="soma"), "--term", "losses of the probes"]) == 2
     assert "takes no time in this run" in capsys.readouterr().err
     assert main(["explain", *QUESTION, "--term", "loss"]) == 2
+
+
+MONEY = ["examples/three-clouds-money.yaml", "examples/unreliable-diloco.yaml", "examples/target-loss.yaml"]
+
+
+@pytest.mark.parametrize("scenario", MONEY)
+def test_every_term_of_a_whole_run_is_found_with_its_page(capsys, scenario):
+    path = str(ROOT / scenario)
+    main(["predict", path, "--format", "json"])
+    run = json.loads(capsys.readouterr().out)["run"]
+    names = [
+        (key, entry["term"]) for key in ("hours", "cost_terms", "energy", "loss_terms") for entry in run.get(key) or ()
+    ]
+    assert len(names) > 5
+    found = shardmeter.predict(path).to_dict()
+    for key, name in names:
+        assert any(entry["term"] == name for entry in run_terms(found, name)[key])
+    assert main(["explain", path, "--term", names[-1][1], "--format", "json"]) == 0
+    assert names[-1] in {(one["ledger"], one["term"]) for one in json.loads(capsys.readouterr().out)["run_terms"]}
+    assert main(["explain", path, "--term", names[0][1]]) == 0
+    page = capsys.readouterr().out
+    assert "how it is counted: docs/" in page
+
+
+@pytest.mark.parametrize(
+    ("term", "says"),
+    [
+        ("lost work", "'lost work' of run.hours, which this run does not have: run.failures"),
+        ("restrats", "'restarts' of run.hours"),
+        ("acelerators", "'accelerators' of run.cost_terms"),
+        ("halls", "'halls' of run.energy"),
+    ],
+)
+def test_a_term_that_a_run_does_not_have_points_to_the_nearest_and_its_page(capsys, term, says):
+    assert main(["explain", *QUESTION, "--term", term]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert "docs/" in said

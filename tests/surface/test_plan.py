@@ -43,7 +43,7 @@ KEYS = {
 ENTRY = {
     "scenario", "plan", "line", "gpus", "seq_len", "global_batch", "step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "mfu",
     "micro_batches", "memory_peak_gib", "memory_limit_gib", "fits", "fits_probability", "wall_clock_s", "gpu_hours", "cost_usd",
-    "energy_kwh", "cost_usd_per_token", "energy_j_per_token", "behind", "tie", "complexity", "differs", "intervals",
+    "energy_kwh", "cost_usd_per_token", "energy_j_per_token", "behind", "tie", "complexity", "differs", "intervals", "deadline", "budget",
 }  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def refused(capsys, *arguments):
 def test_json(capsys):
     data = answer(capsys, *NARROW, *PRICED)
     assert set(data) == KEYS
-    assert set(data["space"]) == {"evaluated", "feasible", "rejected", "seconds", "plans_per_s", "optimal"}
+    assert set(data["space"]) == {"evaluated", "feasible", "rejected", "seconds", "plans_per_s", "optimal", "shut_out"}
     space = data["space"]
     assert space["optimal"]
     assert space["evaluated"] == space["feasible"] + sum(space["rejected"].values())
@@ -406,3 +406,53 @@ def test_a_full_disk():
     assert done.returncode == 74
     assert "cannot be written" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+SIZES = [
+    "plan", "--model", "llama-3.1-8b", "--gpus", "48xH100-SXM5-80GB,56xH100-SXM5-80GB,64xH100-SXM5-80GB", "--set", "plan.tp=1",
+    "--set", "plan.pp=1", "--set", "plan.cp=1", "--set", "plan.sharding=fsdp", "--top", "200", "--format", "json",
+]  # fmt: skip
+
+
+def test_a_batch_in_tokens_is_moved_for_every_size_by_itself(capsys):
+    assert main([*SIZES, "--global-batch", "4M tokens"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert {(one["gpus"], one["global_batch"]) for one in data["plans"]} == {
+        (48.0, 480.0),
+        (56.0, 504.0),
+        (64.0, 512.0),
+    }
+    assert data["space"]["shut_out"] == []
+    alone = [*SIZES[:4], "48xH100-SXM5-80GB", *SIZES[5:]]
+    assert main([*alone, "--global-batch", "4M tokens"]) == 0
+    best = json.loads(capsys.readouterr().out)["plans"][0]
+    same = next(one for one in data["plans"] if one["gpus"] == 48.0)
+    assert (same["line"], same["step_time_s"]) == (best["line"], best["step_time_s"])
+
+
+@pytest.mark.parametrize(
+    "batch", [["--global-batch", "512"], ["--global-batch", "4M tokens", "--set", "run.steps=1000"]]
+)
+def test_sizes_of_which_no_plan_is_legal_are_named(capsys, batch):
+    assert main([*SIZES, *batch]) == 0
+    seen = capsys.readouterr()
+    data = json.loads(seen.out)
+    assert [one["gpus"] for one in data["space"]["shut_out"]] == [48.0, 56.0]
+    says = data["space"]["shut_out"][0]["says"]
+    assert says.startswith("no plan of 48 GPUs takes a batch of 512: every replica takes whole micro-batches (")
+    assert says in data["warnings"]
+    assert says in seen.err
+    assert main([*SIZES[:-2], *batch]) == 0
+    assert "Of 48 and 56 GPUs no plan is legal." in capsys.readouterr().out
+
+
+def test_entries_have_the_chance_of_a_deadline_and_a_budget_as_predict_has_it(capsys, tmp_path):
+    limits = ["--tokens", "20B", "--deadline", "11 h", "--price", "$2/gpu/h", "--budget", "$2000"]
+    assert main([*SIZES[:4], "64xH100-SXM5-80GB", *SIZES[5:], *limits, "--global-batch", "512"]) == 0
+    for one in json.loads(capsys.readouterr().out)["plans"][:2]:
+        run = shardmeter.predict(one, overrides=["run.deadline=11 h", "run.budget=$2000"]).to_dict()["run"]
+        assert 0.0 < one["deadline"]["probability"] < 1.0
+        assert (one["deadline"], one["budget"]) == (run["deadline"], run["budget"])
+    assert main([*SIZES[:4], "64xH100-SXM5-80GB", *SIZES[5:], "--global-batch", "512"]) == 0
+    first = json.loads(capsys.readouterr().out)["plans"][0]
+    assert (first["deadline"], first["budget"]) == (None, None)

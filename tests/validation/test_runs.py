@@ -48,6 +48,35 @@ def judged():
     return account.compare(shipped.whole().rows, catalog_of(None), predict)
 
 
+@pytest.mark.parametrize(
+    ("texts", "plain"),
+    [
+        ({"data_seen": "1.5T"}, {"data_seen": "1500000000000"}),
+        ({"data_seen": "1.5T tokens"}, {"data_seen": "1.5e12"}),
+        (
+            {"params_total": "8.03B", "params_active": "8.03B"},
+            {"params_total": "8.03e9", "params_active": "8030000000"},
+        ),
+        ({"data_seen": "", "steps": "250k"}, {"data_seen": "", "steps": "250000"}),
+        ({"n_accel": "1k"}, {"n_accel": "1000"}),
+    ],
+)
+def test_amounts_are_written_as_in_a_scenario(texts, plain):
+    assert reading(**texts) == reading(**plain)
+    assert judge(row(accel_hours="100k")).measured == 100_000.0
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [("data_seen", "1.5Q"), ("params_total", "8B tokens"), ("n_accel", "0.5k steps"), ("n_accel", "0.0015k"), ("accel_hours", "-5k"),
+     ("accel_hours", "0k"), ("steps", "lots")],
+)  # fmt: skip
+def test_amounts_that_are_none_are_damaged(column, text):
+    with pytest.raises(Damaged) as caught:
+        cells.READERS[column](row(**{column: text}), column)
+    assert caught.value.column == column
+
+
 def test_every_row_has_one_fate_and_a_reason(judged):
     for one in judged:
         fates = [bool(one.skip), bool(one.exclude), one.due is not None, one.steps is not None]

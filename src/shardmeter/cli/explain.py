@@ -31,7 +31,7 @@ Exit code 1 when the plan does not fit, as `predict` has it."""
     "--term",
     metavar="TEXT",
     default="",
-    help="Only one term of the ledger or of memory, what is known of the loss or the variance of the gradient, or the formulas that have "
+    help="Only one term of the ledger, of memory or of the whole run (its hours, dollars, electricity), what is known of the loss or the variance of the gradient, or the formulas that have "
     "TEXT in their name or arguments.",
 )
 def explain(term: str, **asked: Any) -> int:
@@ -51,6 +51,7 @@ def _page(found: Explanation, answer: dict[str, Any], term: str) -> Document:
     from shardmeter.render import explanation
     from shardmeter.render.heading import heading
     from shardmeter.study.explain import citations
+    from shardmeter.study.run_terms import elsewhere, named, run_terms
 
     labels = found.labels(term) if term else ()
     page = explanation.document(
@@ -61,6 +62,7 @@ def _page(found: Explanation, answer: dict[str, Any], term: str) -> Document:
         terms=[row for row in found.terms() if not term or row["term"] in labels],
         memory=[row for row in found.memory() if row["term"] in labels],
         learning=[name for name in found.learning() if not term or name in labels],
+        run=run_terms(answer, term) if term else {},
         sources=citations(),
     )
     if not page.flat and not page.sections:
@@ -69,7 +71,9 @@ def _page(found: Explanation, answer: dict[str, Any], term: str) -> Document:
                 f"{', '.join(labels)}: takes no time in this run, so that no formula is behind it; `shardmeter explain` without "
                 f"--term shows what does"
             )
-        terms = ", ".join([*(row["term"] for row in (*found.terms(), *found.memory())), *found.learning()])
-        names = ", ".join(sorted({step.formula for step in found.steps}))
-        raise ShardMeterError(f"nothing of this run is called {term!r}; the terms are: {terms}; the formulas: {names}")
+        own = [*(row["term"] for row in (*found.terms(), *found.memory())), *found.learning(), *named(answer)]
+        terms, names = ", ".join(own), ", ".join(sorted({step.formula for step in found.steps}))
+        raise ShardMeterError(
+            f"nothing of this run is called {term!r}; {elsewhere(answer, term)}; the terms are: {terms}; the formulas: {names}"
+        )
     return page

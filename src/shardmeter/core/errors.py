@@ -110,11 +110,12 @@ class BadQuantity(ShardMeterError):
 
 
 class UnknownName(ShardMeterError):
-    """A name that no catalog has; `because` says why, where that is known."""
+    """A name that no catalog has; `because` says why, where that is known. `ranked`: the known names stand in the order of how near they
+    are, which their own spelling does not tell (an alias may be nearer than the name of its row)."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], because: str = "") -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], because: str = "", *, ranked: bool = False) -> None:
         self.kind, self.name = kind, name
-        self.nearest = nearest(name, known)
+        self.nearest = tuple(known)[:3] if ranked else nearest(name, known)
         hint = f"; the nearest are: {', '.join(self.nearest)}" if self.nearest else ""
         lists = f" (`shardmeter catalog {kind}s` lists all)" if kind in LISTED else ""
         super().__init__(f"unknown {kind} {shown(name)}{f' ({because})' if because else ''}{hint}{lists}")

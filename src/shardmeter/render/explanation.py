@@ -12,6 +12,7 @@ from shardmeter.core.record import changed
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 from shardmeter.render.islands import known_text, loss_text
+from shardmeter.study.run_terms import LEDGERS
 
 COUNT = (
     "count: micro-batches of a step, or 1 for what a step has once; a call below that prices one layer says of how many"
@@ -28,11 +29,13 @@ def document(
     terms: Sequence[Row] = (),
     memory: Sequence[Row] = (),
     learning: Sequence[str] = (),
+    run: Mapping[str, Sequence[Row]] | None = None,
     sources: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Document:
     """The trace of a run; `term` keeps the formulas whose name or arguments hold that text.
 
-    `terms` (of the ledger), `memory` (terms) and what is known of the `learning` (loss, gradient variance) head the page, `sources` says what the citations in it stand for."""
+    `terms` (of the ledger), `memory` (terms), what is known of the `learning` (loss, gradient variance) and terms of the whole `run`, by
+    their list in the answer, head the page; `sources` says what the citations in it stand for."""
     kept = [call for call in fold(steps) if not term or matches(call, term)]
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for call in kept:
@@ -41,10 +44,14 @@ def document(
     known = [fact for name, fact in _known(answer).items() if name in learning]
     keys = [*(call["cite"] for call in kept), *(source for _, source in known if source)]
     cited = {key: dict((sources or {}).get(key, {})) for key in keys}
-    heads: list[Section] = [page for page in (_terms(terms), _memory(memory), _learning(known)) if page is not None]
+    found = (_terms(terms), _memory(memory), _learning(known))
+    heads: list[Section] = [*(page for page in found if page is not None), *map(_of_run, (run or {}).items())]
+    own = [{"ledger": key, **row} for key, rows in (run or {}).items() for row in rows]
     return Document(
         title=title,
-        verdict=f"{sum(call['times'] for call in kept)} calls of {len(groups)} formulas" if kept else "no formula",
+        verdict=f"{sum(call['times'] for call in kept)} calls of {len(groups)} formulas"
+        if kept
+        else "no formula of the step",
         sections=(
             *heads,
             *(
@@ -53,8 +60,8 @@ def document(
             ),
             *((_sources(cited),) if any(cited.values()) else ()),
         ),
-        data={**answer, "terms": [dict(row) for row in terms], "steps": kept, "citations": cited},
-        flat=tuple(_flat(call) for call in kept),
+        data={**answer, "terms": [dict(row) for row in terms], "run_terms": own, "steps": kept, "citations": cited},
+        flat=tuple(_flat(call) for call in kept) or tuple(own),
     )
 
 
@@ -74,6 +81,23 @@ def _terms(rows: Sequence[Row]) -> Table | None:
         ),
         rows=tuple({**row, "hidden_seconds": row["hidden_seconds"] or None} for row in shown),
         caption=COUNT + (BESIDE if any(float(row["count"] or 0.0) < 1.0 for row in rows) else ""),
+    )
+
+
+def _of_run(ledger: tuple[str, Sequence[Row]]) -> Table:
+    name, rows = ledger
+    own = next(one for one in LEDGERS if one.key == name)
+    share = (Column(key="share", title="share", unit="%"),) if any("share" in row for row in rows) else ()
+    return Table(
+        title=f"Terms of the whole run (run.{name})",
+        columns=(
+            Column(key="term", title="term"),
+            Column(key=own.amount, title="of the run", unit=own.unit),
+            *share,
+            Column(key="basis", title="rests on", wide=True),
+        ),
+        rows=tuple(rows),
+        caption=f"how it is counted: {own.page}",
     )
 
 

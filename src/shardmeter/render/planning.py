@@ -69,7 +69,16 @@ def _verdict(answer: Answer) -> str:
         f", {ties} of the {len(answer['plans'])} listed within what measured runs can tell apart" if ties > 1 else ""
     )
     best = f"Best: {first['line']} ({how}: {counted}, {space['feasible']:,} feasible{alike})."
-    return " ".join(filter(None, (best, _doubt(answer["plans"]))))
+    return " ".join(filter(None, (best, _without(space), _doubt(answer["plans"]))))
+
+
+def _without(space: Answer) -> str:
+    """The sizes that have no plan: the warnings say why."""
+    sizes = [f"{one['gpus']:,.0f}" for one in space["shut_out"]]
+    if not sizes:
+        return ""
+    listed = f"{', '.join(sizes[:-1])} and {sizes[-1]}" if len(sizes) > 1 else sizes[0]
+    return f"Of {listed} GPUs no plan is legal."
 
 
 def _doubt(plans: Sequence[Answer]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from shardmeter.core.record import changed
+from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
 
 ERRORS = (
@@ -29,6 +30,10 @@ REASONS = 12
 """Reasons shown for rows that were not scored; JSON has all."""
 
 
+FEW = 20
+"""Scored numbers up to which each is shown; JSON and CSV have all of any file."""
+UNITS = {"step_time": "s", "memory": "GiB", WHOLE: "h"}
+"""Units of quantities that have one in every file."""
 CELLS = 200
 """Damaged cells shown; JSON has all."""
 
@@ -40,6 +45,7 @@ def document(report: Mapping[str, Any], bars_missed: Iterable[Any] = (), title: 
         metrics_table(report) if _has(report, own=True) or not _has(report, own=False) else None,
         geo_table(report),
         whole_table(report),
+        *rows_tables(report),
         source_table(report),
         group_table(report),
         _ranking(report.get("ranking")),
@@ -89,6 +95,34 @@ def whole_table(report: Mapping[str, Any]) -> Table | None:
     if not found or not found.get("n"):
         return None
     return _errors("Whole runs (mean over sources)", "quantity", {WHOLE: found})
+
+
+def rows_tables(report: Mapping[str, Any]) -> tuple[Table, ...]:
+    """Each number of a short file beside its prediction, one table a quantity; none for files of more than `FEW`."""
+    rows = report.get("rows_detail") or ()
+    if len(rows) > FEW:
+        return ()
+    tables = []
+    for quantity in dict.fromkeys(one["quantity"] for one in rows):
+        unit = UNITS.get(quantity, "")
+        own = [one for one in rows if one["quantity"] == quantity]
+        ends = any(one["lo"] is not None and one["hi"] is not None for one in own)
+        columns = (
+            Column(key="id", title="row", wide=True),
+            Column(key="measured", title="measured", unit=unit),
+            Column(key="predicted", title="predicted", unit=unit),
+            *((Column(key="interval", title="90 % interval"),) if ends else ()),
+            Column(key="error", title="error", unit="±%"),
+        )
+        lines = tuple({**_scalars(one), "interval": _interval(one, unit)} for one in own)
+        tables.append(Table(title=f"Every row: {quantity}", columns=columns, rows=lines))
+    return tuple(tables)
+
+
+def _interval(one: Mapping[str, Any], unit: str) -> str | None:
+    if one["lo"] is None or one["hi"] is None:
+        return None
+    return f"{cells.text(one['lo'], unit)} to {cells.text(one['hi'], unit)}"
 
 
 def _quantities(report: Mapping[str, Any], *, own: bool) -> dict[str, Any]:
@@ -153,10 +187,10 @@ def _failures(failures: Mapping[str, Any] | None) -> Facts | None:
     )
 
 
-def _damaged(cells: Any) -> Table | None:
-    if not cells:
+def _damaged(found: Any) -> Table | None:
+    if not found:
         return None
-    rest = len(cells) - CELLS
+    rest = len(found) - CELLS
     return Table(
         title="Damaged cells",
         columns=(
@@ -166,7 +200,7 @@ def _damaged(cells: Any) -> Table | None:
             Column(key="value", title="value", wide=True),
             Column(key="rule", title="what it must be", wide=True),
         ),
-        rows=tuple({**cell, "value": str(cell["value"])} for cell in cells[:CELLS]),
+        rows=tuple({**cell, "value": str(cell["value"])} for cell in found[:CELLS]),
         caption=f"and {rest} more (`--format json` has all)" if rest > 0 else "",
     )
 

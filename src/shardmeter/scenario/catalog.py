@@ -212,9 +212,7 @@ class Catalog:
             close = dict.fromkeys(table.index[text] for text in nearest(name, table.index, 9))
             refused = families.unbuilt(name) if kind == "models" else ""
             because = f"by its name: {refused}" if refused else ""
-            raise UnknownName(
-                singular(kind), name, list(close)[:3], because
-            )  # an alias may be nearer than its row's name
+            raise UnknownName(singular(kind), name, close, because, ranked=True)
         return found
 
     def _find(self, kind: str, name: str) -> Any:

@@ -75,12 +75,14 @@ def _prices(given: ScenarioInput, rows: Rows, found: Findings) -> Prices | None:
     from shardmeter.scenario.prices import read_prices
 
     try:
-        return read_prices(name, found.document.folder, rows)
+        prices = read_prices(name, found.document.folder, rows)
     except BadScenario as error:
         path: Path = ("fleet", "prices")
         plain = Violation(field="fleet.prices", says=error.message, where=found.document.where(path))
         found.violations += error.violations or (plain,)
-    return None
+        return None
+    found.warnings += prices.warnings
+    return prices
 
 
 def named(asked: IslandInput, position: int, items: int) -> tuple[str, tuple[str, ...]]:

@@ -36,10 +36,9 @@ def resolve_limits(parts: Parts, islands: Sequence[Island], run: Run, *, planned
 def _prices(parts: Parts, islands: Sequence[Island], run: Run) -> None:
     """Note every price that a budget needs and nobody said: it is asked for, never taken to be 0."""
     found, rule = parts.found, "a cost is known when all its prices are"
-    unpriced = dict.fromkeys(island.accelerator.name for island in islands if island.price is None)
-    if unpriced and not found.touched(("fleet",)):
-        says = f"a budget, but no price of {' and '.join(unpriced)} is known"
-        found.note(("fleet",), says, "say --price '$2.10/gpu/h', or name an instance", rule)
+    says, way_out = unpaid(islands)
+    if says and not found.touched(("fleet",)):
+        found.note(("fleet",), f"a budget, but {says}", way_out, rule)
     of_data = [one.name for one in run.stocks if one.price is None and one.each]
     kept = [one.name for one in run.stocks if one.price is None and not one.each]
     brought = [one.name for one in run.hauls if one.price is None]
@@ -50,3 +49,12 @@ def _prices(parts: Parts, islands: Sequence[Island], run: Run) -> None:
     ):
         for name in dict.fromkeys(names):
             found.note(path, f"a budget, but no price of {name} is known", way_out, rule)
+
+
+def unpaid(islands: Sequence[Island]) -> tuple[str, str]:
+    """What lacks a price of islands that have none, and the way out; empty where all have one."""
+    lacking = [island for island in islands if island.price is None]
+    said = dict.fromkeys(island.price_basis for island in lacking if island.price_basis)
+    unnamed = dict.fromkeys(island.accelerator.name for island in lacking if not island.price_basis)
+    bare = [f"no price of {' and '.join(unnamed)} is known"] if unnamed else []
+    return " and ".join([*said, *bare]), f"say --price '$2.10/gpu/h'{', or name an instance' if unnamed else ''}"

@@ -7,11 +7,12 @@ cheapest counts; what it is stands in its basis, file and line in its source.
 from __future__ import annotations
 
 import csv
+import difflib
 import functools
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,10 @@ MEMORY = {"A100": 40.0, "V100": 16.0}
 NEAR = 0.1
 """By which share two labels of one memory may differ (80 GB, 81,559 MiB)."""
 MOST_SAID = 8
+MOST_NAMED = 3
+"""Lines of unknown accelerators that a warning names."""
+LIKE = 0.7
+"""How alike the first word of an unknown accelerator is to one of the catalog before it is taken for a slip of the pen."""
 
 
 @record
@@ -63,6 +68,8 @@ class Prices:
 
     name: str
     offers: tuple[Offer, ...]
+    warnings: tuple[str, ...] = ()
+    """Of lines that look like accelerators and are of none that is known."""
 
 
 def read_prices(name: str, folder: FilePath, rows: Rows) -> Prices:
@@ -96,7 +103,32 @@ def _read(text: str, file: str, changed_on: str, rows: Rows) -> Prices:
         raise BadScenario(f"{file}: {len(bad)} lines cannot be read", [*bad[:MOST_SAID], *more[: len(bad) - MOST_SAID]])
     if not offers:
         raise BadScenario(f"{file}: holds no price of an accelerator")
-    return Prices(name=file, offers=tuple(offers))
+    return Prices(name=file, offers=tuple(offers), warnings=_unknown(offers, rows))
+
+
+def _unknown(offers: Sequence[Offer], rows: Rows) -> tuple[str, ...]:
+    """One warning that names the first lines of other people's files whose accelerators the catalog does not have; none where it has all
+    of them, or where these do not resemble one that it has."""
+    near: dict[str, tuple[str, ...]] = {}
+    known = [text for name in rows.names("accelerators") for text in (name, *rows.aliases("accelerators", name))]
+    families = {_words(text)[0] for text in known if _words(text)}
+    lines: list[Offer] = []
+    for one in offers:
+        first = (_words(one.accelerator) or [""])[0]
+        if first in families or (one.instance and rows.knows("instances", one.instance)):
+            continue
+        if one.accelerator not in near:
+            close = difflib.get_close_matches(first, families, 1, LIKE)
+            near[one.accelerator] = nearest(close[0], known) if close else ()
+        lines += [one] if near[one.accelerator] else []
+    if not lines:
+        return ()
+    named = "; ".join(
+        f"{one.where}: {shown(one.accelerator, 40)}, the nearest are {', '.join(near[one.accelerator])}"
+        for one in lines[:MOST_NAMED]
+    )
+    count = "1 line is of an accelerator" if len(lines) == 1 else f"{len(lines):,} lines are of accelerators"
+    return (f"{count} that the catalog does not have: {named}{' …' if len(lines) > MOST_NAMED else ''}",)
 
 
 _Reader = Callable[[Mapping[str, str], str, str], Offer | None]
@@ -145,8 +177,20 @@ def _of_ours(rows: Rows, line: Mapping[str, str], where: str, changed_on: str) -
     return Offer(
         instance=row.name if row else instance, accelerator=device.name, memory=device.memory,
         provider=line.get("provider", "") or (row.provider if row else ""), region=line.get("region", ""), **each,
-        date=line.get("date", "") or f"file of {changed_on}", where=where,
+        date=_date(line.get("date", "")) or f"file of {changed_on}", where=where,
     )  # fmt: skip
+
+
+def _date(text: str) -> str:
+    """A day, a month or a year; empty where nothing is said. Raises BadQuantity for one that no calendar has."""
+    parts = re.fullmatch(r"(\d{4})(?:-(\d{1,2}))?(?:-(\d{1,2}))?", text)
+    try:
+        known = not text or (parts is not None and bool(date(*(int(part or 1) for part in parts.groups()))))
+    except ValueError:
+        known = False
+    if not known:
+        raise BadQuantity(f"date {shown(text, 40)} is no day of a calendar; write it like 2026-11-30")
+    return text
 
 
 def _each(text: str, column: str, count: Count | None) -> UsdPerS | None:

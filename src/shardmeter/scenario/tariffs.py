@@ -31,6 +31,7 @@ class Paid:
     price: UsdPerS | None = None
     """Of one accelerator."""
     basis: str = ""
+    """Where the price is from; of none, what lacks it, where that is known."""
     tariff: Tariff = Tariff()
 
 
@@ -63,7 +64,10 @@ def paid(asked: IslandInput, what: Rented, prices: Prices | None, rows: Rows, pa
         each = price_each(amount, basis, what.gpus_per_node)
         return Paid(price=each, basis=f"reserved, given per {basis}", tariff=Tariff(kind="reserved"))
     made = _offered(asked, what, prices, rows, found) if prices is not None else None
-    return _reserved(asked, made or _listed(asked, what, path, found), path, found)
+    listed = made or _listed(asked, what, path, found)
+    if prices is not None and made is None and listed.price is None and listed.basis:
+        listed = Paid(basis=f"{listed.basis}, nor has {prices.name}")
+    return _reserved(asked, listed, path, found)
 
 
 def price_each(amount: UsdPerS, basis: str, gpus_per_node: Count) -> UsdPerS:
@@ -105,7 +109,8 @@ def _reserved(asked: IslandInput, whole: Paid, path: Path, found: Findings) -> P
 
 
 def _offered(asked: IslandInput, what: Rented, prices: Prices, rows: Rows, found: Findings) -> Paid | None:
-    """The cheapest offer of a file; None where the file does not have the machine, which is said."""
+    """The cheapest offer of a file; None where the file does not have the machine, or no such price of it, and the catalog may: both are
+    said."""
     from shardmeter.scenario.prices import offers_of
 
     row, device = what.instance, what.accelerator
@@ -115,7 +120,7 @@ def _offered(asked: IslandInput, what: Rented, prices: Prices, rows: Rows, found
     offers = offers_of(
         prices, names, device, region, _aliases(rows, "accelerators", device.name), strict=asked.region is not None
     )
-    kind = "spot" if asked.spot else "on demand"
+    kind = _kind(asked)
     if not offers:
         place = f" in {region}" if asked.region else ""
         found.warnings.append(f"{prices.name} has no offer of {machine}{place}: the catalog's price, if any, is taken")
@@ -123,12 +128,20 @@ def _offered(asked: IslandInput, what: Rented, prices: Prices, rows: Rows, found
     best = min(offers, key=lambda one: float("inf") if (own := _amount(one, kind)) is None else own)
     each = _amount(best, kind)
     if each is None:
-        found.warnings.append(f"{prices.name} has no {kind} price of {machine}: the cost is null")
-        return Paid()
+        says = f"{prices.name} has no {kind} price of {machine}"
+        if row is not None:
+            found.warnings.append(f"{says}: the catalog's, if any, is taken")
+            return None
+        found.warnings.append(f"{says}: the cost is null (say price: $2.10/gpu/h, or --price '$2.10/gpu/h')")
+        return Paid(basis=says)
     said = ", ".join(filter(None, (f"{best.instance or best.accelerator} {kind}", best.region, best.date)))
     said = f"{said} ({best.where})"
     found.assumptions.append(f"price {show(float(each), 'USD/s')} per GPU: {said}")
     return Paid(price=each, basis=said, tariff=Tariff(kind=kind))
+
+
+def _kind(asked: IslandInput) -> str:
+    return "spot" if asked.spot else "on demand"
 
 
 def _amount(offer: Offer, kind: str) -> UsdPerS | None:
@@ -150,9 +163,9 @@ def _listed(asked: IslandInput, what: Rented, path: Path, found: Findings) -> Pa
         return Paid()
     kind, amount = ("spot", row.spot) if asked.spot else ("on demand", row.price)
     if amount is None:
-        says = f"{row.name} has no {kind} price: the cost is null"
-        found.warnings.append(f"{says} (say price: $98.32/node/h, or --price '$98.32/node/h')")
-        return Paid()
+        says = f"{row.name} has no {kind} price"
+        found.warnings.append(f"{says}: the cost is null (say price: $98.32/node/h, or --price '$98.32/node/h')")
+        return Paid(basis=f"the catalog has no {kind} price of {row.name}")
     each = float(amount / row.accelerators)
     basis = f"{row.name} {kind}, {row.region}, {row.date}".rstrip(", ").replace(", , ", ", ")
     found.assumptions.append(f"price {show(each, 'USD/s')} per GPU: {row.name} {kind}, {row.date}".rstrip(", "))

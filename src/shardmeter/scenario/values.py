@@ -49,7 +49,8 @@ def _number(dimension: str, limits: Bound, words: tuple[str, ...] = ()) -> Calla
         try:
             number = quantity(value, dimension, words)
         except BadQuantity as error:
-            raise refused(error.message) from None
+            nothing = limits.least > 0.0 and re.fullmatch(r"0+(\.0*)?", str(value).strip())
+            raise refused(f"0 makes no sense here: {error.message}" if nothing else error.message) from None
         if number == 0.0 and limits.least > 0.0 and dimension not in BARE:
             raise refused("0 makes no sense here", f"write it like {EXAMPLES[dimension]}")
         says, way_out = broken(number, limits)

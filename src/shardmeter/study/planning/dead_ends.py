@@ -14,8 +14,8 @@ from shardmeter.engine.rules import divisors
 from shardmeter.scenario.choices import ANY
 from shardmeter.specs import Choices, Scenario
 from shardmeter.specs.plan import AXES
-from shardmeter.study.planning import words
-from shardmeter.study.planning.block import DEGREES, Question, legal_somewhere
+from shardmeter.study.planning import boxes, words
+from shardmeter.study.planning.block import CHUNK, DEGREES, Question, legal_somewhere, search_box
 from shardmeter.study.planning.space import Space, space_of
 from shardmeter.study.planning.tally import Tally
 
@@ -84,6 +84,30 @@ def empty(question: Question, tally: Tally) -> BadScenario:
     ] or [Violation(field="plan", says=_product(space), rule=DEGREES, way_out=way_out)]
     held = f" with {', '.join(f'{name}={text}' for name, text in said.items())}" if said else ""
     return BadScenario(f"{space.scenario.name}: no legal plan{held}", found)
+
+
+def shut_out(question: Question) -> tuple[dict[str, Any], ...]:
+    """The sizes of a space of which no plan keeps every rule, where others do: `gpus`, `accelerator`, and in `says` why."""
+    space = question.space
+    found = []
+    for place, island in enumerate(space.choices.islands if len(space.choices.islands) > 1 else ()):
+        own = changed(space, variants=tuple(one for one in space.variants if one.place == place))
+        if legal_somewhere(own):
+            continue
+        tally = question.tally()
+        for variant in own.variants:
+            for picked in boxes.cut(boxes.whole(variant.shape), CHUNK):
+                search_box(changed(question, space=own), variant, picked, tally)
+        batches = sorted({float(one) for variant in own.variants for one in variant.batches.flat})
+        counted = [
+            f"{rule} ({count:,} of {tally.evaluated:,} plans break it)"
+            for rule, count in tally.rejected.most_common(LISTED)
+        ]
+        why = ", ".join(counted) or _product(own)
+        sizes = " | ".join(f"{one:,.0f}" for one in batches[:6])
+        says = f"no plan of {island.gpus:,.0f} GPUs takes a batch of {sizes}: {why}"
+        found.append({"gpus": float(island.gpus), "accelerator": island.accelerator.name, "says": says})
+    return tuple(found)
 
 
 def _product(space: Space) -> str:

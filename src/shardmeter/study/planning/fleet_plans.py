@@ -25,7 +25,7 @@ from shardmeter.study.planning.fleet import Answer, Row, search
 from shardmeter.study.planning.lengths import amount
 from shardmeter.study.planning.objective import Goal, tokens_of
 from shardmeter.study.planning.placements import Placements
-from shardmeter.study.planning.plans import KWH, MOST_TOP, slower
+from shardmeter.study.planning.plans import KWH, MOST_TOP, limits_of, slower
 from shardmeter.study.planning.scenarios import plan_document, told
 from shardmeter.study.planning.search import Progress, Stop
 from shardmeter.study.planning.syncs import ALONE, OTHERS
@@ -96,6 +96,7 @@ class FleetRanked:
             "energy_kwh": None if spent is None else spent["energy_kwh"],
             "cost_usd_per_token": each["cost"],
             "energy_j_per_token": each["energy"],
+            **limits_of(p),
             "behind": self.behind,
             "tie": self.tie,
             "complexity": self.level,

@@ -13,6 +13,7 @@ from shardmeter.core.units import Fraction, Joules, Number, Seconds, Usd
 from shardmeter.engine import add
 from shardmeter.engine.fleet import Whole
 from shardmeter.physics import money
+from shardmeter.scenario.limits import unpaid
 from shardmeter.scenario.values import OBJECTIVES, objectives_near
 from shardmeter.specs import Choices, Island, Run, Scenario
 from shardmeter.study.course import hours, loss
@@ -137,10 +138,9 @@ def _unpriced(scenario: Scenario, choices: Choices, asked: tuple[str, ...]) -> l
         return []
     what = "objective cost" if "cost" in asked else "a budget"
     found, run = [], scenario.run
-    lacking = sorted({island.accelerator.name for island in choices.islands if island.price is None})
-    if lacking:
-        says = f"{what}, but no price of {' and '.join(lacking)} is known"
-        found.append(Violation(field="fleet", says=says, way_out="say --price '$2.10/gpu/h', or name an instance"))
+    says, way_out = unpaid(choices.islands)
+    if says:
+        found.append(Violation(field="fleet", says=f"{what}, but {says}", way_out=way_out))
     beside = [one.name for one in run.stocks if one.price is None] + [
         one.name for one in run.hauls if one.price is None
     ]

@@ -13,7 +13,7 @@ from shardmeter.core.units import GIB
 from shardmeter.scenario.choices import ASIDE
 from shardmeter.specs import Scenario
 from shardmeter.study import intervals, trust
-from shardmeter.study.course import HOUR
+from shardmeter.study.course import HOUR, course
 from shardmeter.study.course.totals import has_length, legs_of
 from shardmeter.study.planning import dead_ends
 from shardmeter.study.planning.block import Question, complexity
@@ -82,12 +82,22 @@ class Ranked:
             "energy_kwh": float(drawn) / KWH if whole and drawn is not None else None,
             "cost_usd_per_token": None if paid is None else float(paid) / tokens,
             "energy_j_per_token": None if drawn is None else float(drawn) / tokens,
+            **limits_of(p),
             "behind": self.behind,
             "tie": self.tie,
             "complexity": self.level,
             "differs": differing(first.scenario, scenario),
             "intervals": {"level": spread["level"], "step_time_s": spread["step_time_s"]},
         }
+
+
+def limits_of(prediction: Prediction) -> dict[str, Any]:
+    """`deadline` and `budget` of a plan's run as `predict` answers them, with the chance that each is kept; null where not asked."""
+    scenario, names = prediction.scenario, ("deadline", "budget")
+    if all(getattr(scenario.run, name) is None for name in names):
+        return dict.fromkeys(names)
+    found = course(scenario, prediction.whole, trust.paces(scenario)) or {}
+    return {name: found.get(name) for name in names}
 
 
 @record
@@ -117,6 +127,8 @@ class Plans:
     """What makes that one fit, or keep the deadline and the budget."""
     stopped: bool = False
     """Whether the search was ended before it had seen every plan."""
+    shut_out: tuple[dict[str, Any], ...] = ()
+    """Sizes of which no plan is legal (`gpus`, `accelerator`), each with why (`says`)."""
 
     def __repr__(self) -> str:
         """One line."""
@@ -143,7 +155,8 @@ class Plans:
         asked = has_length(self.scenario.run)
         own = [text for text in self.scenario.warnings if asked or NO_COST not in text]
         aside = [text for text in self.scenario.assumptions if text.startswith(ASIDE)]
-        warned = [*aside, *own, *(() if best is None else trust.warnings(best.scenario))]
+        barred = [one["says"] for one in self.shut_out]
+        warned = [*aside, *own, *barred, *(() if best is None else trust.warnings(best.scenario))]
         return {
             "objective": list(self.goal.objectives),
             "deadline_s": self.goal.deadline,
@@ -155,6 +168,7 @@ class Plans:
                 "seconds": self.seconds,
                 "plans_per_s": tally.evaluated / self.seconds,
                 "optimal": not self.stopped,
+                "shut_out": list(self.shut_out),
             },
             "plans": rows,
             "pareto": [] if first is None else [one.to_dict(first) for one in self.front],
@@ -231,6 +245,7 @@ def plan(
         miss=miss,
         ways=ways,
         stopped=not whole,
+        shut_out=dead_ends.shut_out(question),
     )
 
 
@@ -282,9 +297,8 @@ def _value(goal: Goal, prediction: Prediction) -> float:
 
 def _stated(space: Space, own: Scenario) -> Prediction:
     """The user's plan at the batch of the search. Raises BadScenario where it is not legal there."""
-    run = changed(
-        own.run, global_batch=float(space.variants[0].batches[0, 0]) if space.variants else own.run.global_batch
-    )
+    here = [one for one in space.variants if space.island(one).gpus == own.fleet.islands[0].gpus] or space.variants
+    run = changed(own.run, global_batch=float(here[0].batches[0, 0]) if here else own.run.global_batch)
     made = changed(own, run=run, choices=None)
     for one in (run, *phased(run)):
         dead_ends.legal(changed(made, run=one))

@@ -160,7 +160,7 @@ def _grown(scenario: Scenario, times: float, choices: Choices) -> Prediction | N
     grown, larger = moved
     if _copies(plan, choices):
         grown = changed(plan, dp_replicate=float(plan.dp_replicate) * times)
-    run = changed(scenario.run, global_batch=batch_on(choices, scenario.run, larger))
+    run = changed(scenario.run, global_batch=batch_on(scenario, choices, larger))
     if any(violations(scenario.model, larger, grown, one, scenario.stack) for one in (run, *phased(run))):
         return None
     try:

@@ -190,7 +190,7 @@ def space_of(scenario: Scenario, part: tuple[float, float] | None = None) -> Spa
     first = 0
     for place, island in enumerate(choices.islands):
         axes = _axes(scenario, choices, island)
-        batches = _batches(choices)
+        batches = _batches(choices, _sized(scenario, choices, island))
         for plan, inside, others in _plans(scenario, choices, island):
             own = dict(axes)
             if inside or (not choices.plan.get("dp_replicate") and others["word"][0] not in ("fsdp", "zero3")):
@@ -211,14 +211,20 @@ def _axes(scenario: Scenario, choices: Choices, island: Island) -> dict[str, tup
     axes["seq_len"] = choices.seq_len
     axes["global_batch"] = tuple(float(place) for place in range(len(choices.global_batch)))
     pinned = tuple(choices.plan.get("micro_batch", ()))
-    batches = np.unique(_batches(choices)) if not pinned else ()
+    batches = () if pinned else np.unique(_batches(choices, _sized(scenario, choices, island)))
     axes["micro_batch"] = pinned or tuple(sorted({one for batch in batches for one in divisors(float(batch))}))
     return axes
 
 
-def _batches(choices: Choices) -> npt.NDArray[np.float64]:
-    """Sequences of a step by (sequence, batch): a batch in tokens is moved to a number that divides well among the GPUs."""
-    gpus = max(float(island.gpus) for island in choices.islands)
+def _sized(scenario: Scenario, choices: Choices, island: Island) -> float:
+    """GPUs among which a batch in tokens is to divide well: those of each size by itself. Runs of so many steps keep one batch over all
+    sizes, for another one is another number of tokens."""
+    sizes = choices.islands if scenario.run.steps is not None else (island,)
+    return max(float(one.gpus) for one in sizes)
+
+
+def _batches(choices: Choices, gpus: float) -> npt.NDArray[np.float64]:
+    """Sequences of a step by (sequence, batch): a batch in tokens is moved to a number that divides well among so many GPUs."""
     return np.array(
         [
             [
@@ -230,11 +236,13 @@ def _batches(choices: Choices) -> npt.NDArray[np.float64]:
     )
 
 
-def batch_on(choices: Choices, run: Run, island: Island) -> float:
+def batch_on(scenario: Scenario, choices: Choices, island: Island) -> float:
     """The global batch of one of the choices' runs, were this island all that there is: one in tokens depends on its GPUs."""
+    run = scenario.run
     seq = choices.seq_len.index(float(run.seq_len))
-    place = int(np.argmin(np.abs(_batches(choices)[seq] - float(run.global_batch))))
-    return float(_batches(changed(choices, islands=(island,)))[seq, place])
+    own = _batches(choices, _sized(scenario, choices, scenario.fleet.islands[0]))
+    place = int(np.argmin(np.abs(own[seq] - float(run.global_batch))))
+    return float(_batches(choices, float(island.gpus))[seq, place])
 
 
 def _plans(

@@ -15,13 +15,14 @@ from shardmeter.engine.add import folded
 from shardmeter.engine.course import is_interrupted
 from shardmeter.engine.fleet import Whole
 from shardmeter.engine.round import Folded
-from shardmeter.specs import Island, Plan, Run
+from shardmeter.specs import Island, Plan, Run, Scenario
 from shardmeter.specs.estimate import Estimate
 from shardmeter.study.causes import main_cause
 from shardmeter.study.course import hours, phases, step_tokens, summed
 from shardmeter.study.course.energy import emitted, used
 from shardmeter.study.course.phases import Leg
 from shardmeter.study.islands import nobody_waits
+from shardmeter.study.sweep.verdicts import met, probability, verdict
 
 HOUR = 3600.0
 Column: TypeAlias = npt.NDArray[Any]
@@ -41,6 +42,8 @@ class Point:
     """The fleet: `island`, `plan` and `run` are those of the island that sets the pace."""
     legs: tuple[Leg, ...] | None = None
     """The run, phase by phase; None where it has no length."""
+    scenario: Scenario | None = None
+    """What all points share by name, with their arrays."""
 
     def wide(self, value: Any) -> Column:
         """A number, or one for every point, as an array."""
@@ -139,6 +142,25 @@ def _term(point: Point) -> Column:
     return np.asarray(labels[np.argmax(point.seconds, axis=0)])
 
 
+WALL_CLOCK = _of_run(lambda _, legs: phases.durations_of(legs)[0])
+COST = _of_run(lambda run, legs: summed(phases.charges_of(run, legs)))
+
+
+def _verdicts(limit: str, unit: str, amount: str, used: Callable[[Point], Any]) -> dict[str, Figure]:
+    """The answer to a deadline or a budget, under the names of the JSON of `predict`; null where it is not asked."""
+    return {
+        f"run.{limit}.met": Figure(unit="", says=f"whether the {limit} is kept", of=verdict(limit, used, met)),
+        f"run.{limit}.margin_{unit}": Figure(
+            unit=amount, says="what is left of it, negative where it is broken",
+            of=verdict(limit, used, lambda most, spent: most - spent),
+        ),
+        f"run.{limit}.margin": Figure(
+            unit="%", says="the same, as a share of it", of=verdict(limit, used, lambda most, spent: (most - spent) / most)
+        ),
+        f"run.{limit}.probability": Figure(unit="%", says="how likely it is kept", of=probability(limit, used)),
+    }  # fmt: skip
+
+
 FIGURES: Mapping[str, Figure] = {
     "fits": Figure(unit="", says="whether the peak is within the device", of=lambda p: p.fits),
     "step_time_s": Figure(unit="s", says="one optimizer step", of=_step),
@@ -165,9 +187,7 @@ FIGURES: Mapping[str, Figure] = {
         unit="GiB", says="of that, allocated", of=lambda p: p.estimate.memory_allocated / GIB
     ),
     "memory.limit_gib": Figure(unit="GiB", says="what the device has", of=lambda p: p.estimate.memory_limit / GIB),
-    "run.wall_clock_s": Figure(
-        unit="s", says="the whole run", of=_of_run(lambda _, legs: phases.durations_of(legs)[0])
-    ),
+    "run.wall_clock_s": Figure(unit="s", says="the whole run", of=WALL_CLOCK),
     "run.gpu_hours": Figure(
         unit="h", says="GPU time of the run", of=_of_run(lambda _, legs: phases.durations_of(legs)[1] / HOUR)
     ),
@@ -178,9 +198,7 @@ FIGURES: Mapping[str, Figure] = {
     ),
     "run.tokens": Figure(unit="", says="tokens of the run", of=_of_run(_tokens)),
     "run.steps": Figure(unit="", says="steps of the run, the last one partial", of=_of_run(_steps)),
-    "run.cost_usd": Figure(
-        unit="USD", says="all that the run costs", of=_of_run(lambda run, legs: summed(phases.charges_of(run, legs)))
-    ),
+    "run.cost_usd": Figure(unit="USD", says="all that the run costs", of=COST),
     "run.energy_kwh": Figure(
         unit="kWh",
         says="electricity of the run, halls and all",
@@ -189,6 +207,8 @@ FIGURES: Mapping[str, Figure] = {
     "run.carbon_kg": Figure(
         unit="kg", says="carbon of that electricity", of=_of_run(lambda _, legs: folded(_emitted(leg) for leg in legs))
     ),
+    **_verdicts("deadline", "s", "s", WALL_CLOCK),
+    **_verdicts("budget", "usd", "USD", COST),
     "sync.round_s": Figure(unit="s", says="one round over islands", of=_of_round(lambda _, round_: round_.seconds)),
     "sync.utilization": Figure(
         unit="%",
@@ -229,9 +249,13 @@ DEFAULT = (
 """Columns where none are asked for."""
 TEXTS = frozenset({"bottleneck.term", "bottleneck.cause"})
 """Columns that hold words."""
+TRUTHS = frozenset({"fits", "run.deadline.met", "run.budget.met"})
+"""Columns that hold yes or no."""
 
 
 def figure(name: str, point: Point) -> Column:
-    """One figure of every point: an array of words, of truth values, or of numbers with NaN for null."""
+    """One figure of every point: an array of words, of truth values with None for null, or of numbers with NaN for null."""
     found = FIGURES[name].of(point)
-    return np.full(point.count, np.nan) if found is None else point.wide(found)
+    if found is None:
+        return np.full(point.count, None if name in TRUTHS else np.nan)
+    return point.wide(found)

@@ -17,7 +17,7 @@ from shardmeter import __version__
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.record import record
 from shardmeter.data import DATA_DATE
-from shardmeter.study.sweep.figures import TEXTS, Column
+from shardmeter.study.sweep.figures import TEXTS, TRUTHS, Column
 from shardmeter.study.sweep.space import Space
 
 PARQUET = "Parquet needs pyarrow: pip install 'shardmeter[parquet]'; or write .csv or .json"
@@ -150,7 +150,7 @@ def _schema(space: Space) -> Any:
             kinds.append((field, kind if types <= {int, float} or types == {bool} else pa.string()))
     kinds.append(("status", pa.string()))
     kinds += [
-        (name, pa.bool_() if name == "fits" else pa.string() if name in TEXTS else pa.float64())
+        (name, pa.bool_() if name in TRUTHS else pa.string() if name in TEXTS else pa.float64())
         for name in space.columns
     ]
     return pa.schema(kinds)

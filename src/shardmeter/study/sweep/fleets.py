@@ -122,7 +122,8 @@ class Fleets:
         if len(kinds) > 1:
             return [one for some in kinds for one in self._evaluated(fleet, [same[at] for at in some])]
         part = islands.critical(whole)
-        legs = legs_of(changed(fleet, plan=changed(fleet.plan, sync=sync)), whole)
+        scenario = changed(fleet, plan=changed(fleet.plan, sync=sync))
+        legs = legs_of(scenario, whole)
         point = Point(
             island=part.island,
             plan=part.plan,
@@ -131,6 +132,7 @@ class Fleets:
             count=len(rows),
             whole=whole,
             legs=legs,
+            scenario=scenario,
         )
         return [(rows, point)]
 

@@ -21,7 +21,7 @@ from shardmeter.scenario.resolve import whole_run
 from shardmeter.scenario.together import Array, lay_out, reason
 from shardmeter.specs import Fleet, Island, Model, Plan, Run, Scenario, Stack
 from shardmeter.study.course import legs_of
-from shardmeter.study.sweep.figures import TEXTS, Column, Point, figure
+from shardmeter.study.sweep.figures import TEXTS, TRUTHS, Column, Point, figure
 from shardmeter.study.sweep.fleets import Fleets
 from shardmeter.study.sweep.space import Space
 
@@ -66,7 +66,7 @@ class Evaluator:
         count = len(places[0])
         columns: dict[str, Column] = {"status": np.full(count, "", dtype=object)}
         for name in self.space.columns:
-            words = name in TEXTS or name == "fits"
+            words = name in TEXTS | TRUTHS
             columns[name] = np.full(count, None, dtype=object) if words else np.full(count, np.nan)
         lots, several = self._lots(places, columns["status"])
         found = [one for same in self._grouped(lots) for one in _evaluated(same)]
@@ -233,7 +233,9 @@ def _evaluated(lots: Sequence[_Lot]) -> list[tuple[Rows, Point]]:
             run=here["run"], fleet=Fleet(islands=(here["island"],)),
         )  # fmt: skip
         legs = legs_of(scenario, alone(estimate=estimate, **here))
-        made.append((rows[block], Point(estimate=estimate, count=len(rows[block]), legs=legs, **here)))
+        made.append(
+            (rows[block], Point(estimate=estimate, count=len(rows[block]), legs=legs, scenario=scenario, **here))
+        )
     return made
 
 

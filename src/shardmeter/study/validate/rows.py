@@ -23,6 +23,9 @@ NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 """How a number is written; Python reads more (`2_6`, digits of other scripts), which here is a misprint."""
 
 
+INFINITE = ("inf", "infinity")
+
+
 class Unclear(Exception):
     """The row does not say enough, or contradicts itself: it does not count (excluded)."""
 
@@ -59,7 +62,7 @@ class Row:
         if not text:
             return None
         if not NUMBER.fullmatch(text):
-            if text.lower().lstrip("+-") in ("inf", "infinity"):
+            if text.lower().lstrip("+-") in INFINITE:
                 raise Damaged(column, "is not finite", "a finite number")
             raise Damaged(column, f"is not a number: {shown(text, 40)}", "a plain number, as in 8 or 1e3")
         value = float(text)

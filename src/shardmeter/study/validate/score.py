@@ -183,14 +183,18 @@ def grid(row: MappedRow) -> tuple[str, str] | None:
 def details(scores: Iterable[Score]) -> list[dict[str, Any]]:
     """The `rows_detail` block: memory in GiB, everything else in SI."""
     scale = {MEMORY: 2.0**30}
+
+    def shown(value: float | None, quantity: str) -> float | None:
+        return None if value is None else value / scale.get(quantity, 1.0)
+
     return [
         {
             "id": score.id,
             "quantity": score.quantity,
-            "measured": score.measured / scale.get(score.quantity, 1.0),
-            "predicted": score.predicted / scale.get(score.quantity, 1.0),
-            "lo": score.low,
-            "hi": score.high,
+            "measured": shown(score.measured, score.quantity),
+            "predicted": shown(score.predicted, score.quantity),
+            "lo": shown(score.low, score.quantity),
+            "hi": shown(score.high, score.quantity),
             "error": score.error,
         }
         for score in scores

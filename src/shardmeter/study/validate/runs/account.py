@@ -94,7 +94,7 @@ def _judged(row: Row, catalog: Catalog, predictor: Predict) -> Judged:
 
 def _measured(row: Row) -> float:
     """The hours, where somebody measured them. Raises Unclear."""
-    hours = row.positive("accel_hours")
+    hours = cells.amount(row, "accel_hours")
     if hours is None:
         raise Unclear("no accelerator-hours are stated")
     check_hours(row.text("accel_hours_kind"))
@@ -127,7 +127,7 @@ PER_TRILLION = re.compile(r"GPU-?h(ours)? per T(rillion)? tokens", re.IGNORECASE
 
 def _from_rate(row: Row) -> float | None:
     """Hours that follow from the data and a measured rate of the same run; None where the row is no identity."""
-    rate, seen = _rate(row, "tok_s_per_accel"), row.positive("data_seen")
+    rate, seen = _rate(row, "tok_s_per_accel"), cells.amount(row, "data_seen")
     if rate is None or seen is None or not FROM_RATE.search(row.text("accel_hours_kind").lower()):
         return None
     return seen / rate / HOUR
@@ -136,14 +136,18 @@ def _from_rate(row: Row) -> float | None:
 def _rate(row: Row, column: str) -> float | None:
     """A rate that is only looked at beside the hours: one that cannot be read is named among the damaged cells, and missing."""
     try:
-        return row.positive(column)
+        return cells.amount(row, column)
     except Damaged:
         return None
 
 
 def _check_consistent(row: Row, hours: float) -> None:
     """Refuse a row whose hours and whose own FLOP/s differ by more than `APART`. Raises Unclear."""
-    rate, size, seen = _rate(row, "tflops_per_accel"), row.positive("params_active"), row.positive("data_seen")
+    rate, size, seen = (
+        _rate(row, "tflops_per_accel"),
+        cells.amount(row, "params_active"),
+        cells.amount(row, "data_seen"),
+    )
     if rate is None or size is None or seen is None or "token" not in row.text("data_unit").lower():
         return
     implied = 6.0 * size * seen / (hours * HOUR) / 1e12

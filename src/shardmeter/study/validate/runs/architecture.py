@@ -25,6 +25,7 @@ from shardmeter.scenario.catalog import Catalog
 from shardmeter.specs.model import Model
 from shardmeter.study.validate.architecture import known
 from shardmeter.study.validate.rows import NotModelled, Row, Unclear
+from shardmeter.study.validate.runs import cells
 
 SAME = 1.25
 """Factor within which parameters are those of the named model; of any other of its family they must agree within `KIN`."""
@@ -84,7 +85,7 @@ def _says(model: Model) -> str:
 
 def _sizes(row: Row) -> tuple[float | None, float | None]:
     """(all parameters, active ones), from the columns, else from the name. Raises Damaged, Unclear."""
-    total, active = row.positive("params_total"), row.positive("params_active")
+    total, active = cells.amount(row, "params_total"), cells.amount(row, "params_active")
     if total is None:
         said = SIZE.findall(row.text("model"))
         total = float(said[0][0]) * {"m": 1e6, "b": 1e9, "t": 1e12}[said[0][1].lower()] if said else None

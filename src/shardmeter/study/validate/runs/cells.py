@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from shardmeter.core.errors import BadQuantity, shown
+from shardmeter.core.quantity import counted
 from shardmeter.core.record import record
-from shardmeter.study.validate.rows import Damaged, Row, Unclear
+from shardmeter.study.validate.rows import INFINITE, NUMBER, Damaged, Row, Unclear
 
 COLUMNS = (
     "run_id", "model", "org", "kind", "params_total", "params_active", "arch_notes", "data_seen", "data_unit", "seq_len",
@@ -16,11 +18,6 @@ COLUMNS = (
     "implied_6nd_mfu_pct", "memory_fields", "notes",
 )  # fmt: skip
 """Columns of the published layout."""
-READERS: Mapping[str, Callable[[Row, str], object]] = {
-    **dict.fromkeys(("params_total", "params_active", "data_seen", "steps", "accel_hours", "tok_s_per_accel", "tflops_per_accel"), Row.positive),
-    "n_accel": Row.count,
-}  # fmt: skip
-"""Columns that hold plain numbers, each with how it is read."""
 SCALES = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12, "ki": 2.0**10, "mi": 2.0**20, "gi": 2.0**30}
 AMOUNT = re.compile(
     r"(?<![\w.])([0-9]+(?:,[0-9]{3})*(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*(ki|mi|gi|[kmbt])?(?![a-z0-9])", re.IGNORECASE
@@ -37,6 +34,36 @@ class Part:
     share: float
     """Of the run's tokens."""
     seq_len: float
+
+
+def amount(row: Row, column: str) -> float | None:
+    """A cell as a number above zero, written as in every other file: `82432`, `1e12`, `8.03B`, `1.5T`, `1.5T tokens`; None where it says
+    nothing. Raises Damaged."""
+    text = row.text(column)
+    if not text or NUMBER.fullmatch(text) or text.lower().lstrip("+-") in INFINITE:
+        return row.positive(column)
+    try:
+        value, word = counted(text)
+    except BadQuantity:
+        value, word = 0.0, ""
+    if value == 0.0 or (word and WORDS.get(column) != word):
+        raise Damaged(column, f"is not a number: {shown(text, 40)}", "a number above zero, as in 8, 1e3, 8.03B or 1.5T")
+    return Row(line=row.line, cells={column: repr(value)}).positive(column)
+
+
+def count(row: Row, column: str) -> float | None:
+    """The same of what comes in whole ones."""
+    value = amount(row, column)
+    return None if value is None else Row(line=row.line, cells={column: repr(value)}).count(column)
+
+
+WORDS = {"data_seen": "tokens", "steps": "steps"}
+"""Words that may follow a number of a column."""
+READERS: Mapping[str, Callable[[Row, str], object]] = {
+    **dict.fromkeys(("params_total", "params_active", "data_seen", "steps", "accel_hours", "tok_s_per_accel", "tflops_per_accel"), amount),
+    "n_accel": count,
+}  # fmt: skip
+"""Columns that hold numbers, each with how it is read."""
 
 
 def run_id(row: Row) -> str:
@@ -122,7 +149,7 @@ TOKENS_FROM = 262_144
 
 def samples_or_tokens(row: Row) -> tuple[float, str]:
     """(amount, "tokens" or "samples") that a run went through: as stated, else steps × batch. Raises Unclear."""
-    seen, unit = row.positive("data_seen"), row.text("data_unit").lower()
+    seen, unit = amount(row, "data_seen"), row.text("data_unit").lower()
     if seen is not None and "unique" in unit:
         raise Unclear("the data set's size is stated and not how often it was gone through")
     if seen is not None and re.search(r"token|^$", unit):
@@ -131,7 +158,7 @@ def samples_or_tokens(row: Row) -> tuple[float, str]:
         return seen, "samples"
     if seen is not None:
         raise Unclear(f"the amount of data is stated in {unit}")
-    steps, size = row.positive("steps"), batch(row)
+    steps, size = amount(row, "steps"), batch(row)
     if steps is None or size is None:
         raise Unclear("the amount of data is not stated")
     return steps * size[0], "tokens" if size[1] == "tokens" else "samples"

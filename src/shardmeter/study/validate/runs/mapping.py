@@ -183,7 +183,7 @@ def _devices(
     modules = 2.0 if BOTH_DIES.search(text.lower()) and "gcd" not in text.lower() else 1.0
     if modules > 1.0:
         said.append("hours of modules, of two devices each")
-    stated = row.count("n_accel")
+    stated = cells.count(row, "n_accel")
     if stated is not None and stated > cells.LONGEST:
         raise Unclear(f"{stated:g} accelerators are beyond reason")
     if stated is not None:
@@ -227,7 +227,7 @@ def _amount(row: Row, model: Model, parts: tuple[cells.Part, ...]) -> float:
         return amount
     if unit == "tokens":
         return amount
-    if model.family == "multimodal" or row.positive("data_seen") is not None:
+    if model.family == "multimodal" or cells.amount(row, "data_seen") is not None:
         raise NotModelled("the lengths of its samples are not stated")
     if not parts:
         raise Unclear("the length of a sequence is not stated")

@@ -178,3 +178,24 @@ def test_a_store_and_checkpoints_that_contradict_each_other(capsys):
         "keep one of the two",
     ):
         assert text in said
+
+
+def test_a_run_that_never_gets_on_names_what_stops_it(capsys):
+    said = refusal(capsys, "run.tokens=1T", "run.failures={mtbf: 1 s, per: island}")
+    assert "the run does not end" in said
+    assert "run.failures: one interruption every 1 s" in said
+
+
+def test_long_pauses_end_and_so_does_a_run_of_them(capsys):
+    """Pauses that are asked for are no interruptions, however much of the time they take."""
+    for asked in ("run.evaluation={every: 1 steps, lasts: 10 h}", "run.checkpoint={every: 1 h, bandwidth: 1 MB/s}"):
+        code = main(["predict", *BASE, *sets("run.tokens=1M", asked), "--format", "json"])
+        run = json.loads(capsys.readouterr().out)["run"]
+        assert code == 0
+        assert run["wall_clock_s"] == pytest.approx(sum(one["seconds"] for one in run["hours"]))
+
+
+def test_a_phase_of_one_token_does_not_stop_the_run(capsys):
+    phases = "run.phases=[{tokens: 1}, {tokens: 100B}]"
+    assert main(["predict", *BASE, *sets(phases, "run.failures={mtbf: 2000 h, per: gpu}"), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["run"]["goodput"] > 0.9

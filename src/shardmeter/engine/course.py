@@ -223,7 +223,7 @@ def writing_of(
 
 
 def evaluation_time(evaluation: Evaluation | None, steps: Count, work: Seconds) -> Seconds:
-    """All pauses for evaluation; the last one, at the end of the run, too."""
+    """All pauses for evaluation, in proportion: a run of one and a half distances has one and a half pauses."""
     if evaluation is None:
         return 0.0
     often = steps / evaluation.every if evaluation.unit == STEPS else work / evaluation.every

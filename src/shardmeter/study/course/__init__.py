@@ -81,7 +81,8 @@ def check(scenario: Scenario, whole: Whole) -> None:
     loss.check(scenario, whole)
     parts = legs_of(scenario, whole)
     if parts is not None and is_interrupted(whole):
-        hours.check(whole, parts[0].steps)
+        for leg in parts:
+            hours.check(leg.whole, leg.steps)
     limits.check(scenario, parts)
 
 

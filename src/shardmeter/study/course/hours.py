@@ -151,16 +151,29 @@ def ends(whole: Whole, steps: Count) -> Any:
 
 
 def check(whole: Whole, steps: Count) -> None:
-    """Raise BadScenario for a run that is interrupted so often that it does not end."""
+    """Raise BadScenario for a run that is interrupted so often that it does not end. Pauses and checkpoints that are asked for do not
+    count: they end."""
     for part, one in zip(whole.parts, courses(whole, steps), strict=True):
-        goodput = float(one.goodput)
-        if np.isfinite(goodput) and goodput >= ENDLESS:
+        said = dict(one.terms)
+        ends = float(add.folded(said.get(name, 0.0) for name in ("productive", "evaluation", "checkpoints")))
+        seconds = float(one.seconds)
+        if float(one.rate) <= 0.0 or (np.isfinite(seconds) and ends >= ENDLESS * seconds):
             continue
-        name = "run.failures" if part.island.preemption is None else f"fleet.islands ({part.island.name})"
+        causes = ["run.failures"] if part.run.failures is not None else []
+        causes += [f"fleet.islands.{part.island.name}.preemption"] if part.island.preemption is not None else []
         says = f"one interruption every {show(1.0 / float(one.rate), 's')}: less than {100 * ENDLESS:g} % of the time would train"
-        way_out = "islands that go on without one another (plan.sync: diloco), fewer units, a shorter restart"
-        rule = "a restart must end before the next interruption"
-        raise BadScenario("the run does not end", [Violation(field=name, says=says, rule=rule, way_out=way_out)])
+        apart = "" if is_elastic(whole) else "islands that go on without one another (plan.sync: diloco), "
+        raise BadScenario(
+            "the run does not end",
+            [
+                Violation(
+                    field=" and ".join(causes),
+                    says=says,
+                    rule="a restart must end before the next interruption",
+                    way_out=f"{apart}fewer units, a shorter restart",
+                )
+            ],
+        )
 
 
 def warnings(whole: Whole, steps: Count | None) -> list[str]:

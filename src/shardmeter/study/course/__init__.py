@@ -71,8 +71,10 @@ def course(scenario: Scenario, whole: Whole, paces: Paces | None = None) -> dict
         **({"loss": None} if asked is None else loss.answer(asked, seen)),
         **({"phases": entries} if entries else {}),
     }
-    bounds = ranges(scenario, parts, found, paces)
-    bounds |= {} if asked is None else loss.intervals(asked, seen, _plain(scenario.run.target_loss))
+    target = _plain(scenario.run.target_loss)
+    lengths = None if asked is None or target is None else loss.lengths(asked, target, seen[0])
+    bounds = ranges(scenario, parts, found, paces, lengths)
+    bounds |= {} if asked is None else loss.intervals(asked, seen, target)
     return found | limits.verdicts(scenario.run, found, bounds) | {"intervals": bounds}
 
 

@@ -35,11 +35,16 @@ that of Kaplan (2020). Laws with B = 0 hold at one ratio of tokens to parameters
 use these for their shape, and fit your own.
 """
 OWN = """
-`run.law: FILE.csv` fits a law to your own runs: columns `parameters`, `tokens`, `loss`, a row a run. Five runs are the least (two sizes, two
-lengths); below eight the exponents stay those of besiroglu-2024 and E, A, B are fitted. The fit takes least squares of the logarithms, with
-residuals beyond 0.001 counted by their size (Hoffmann 2022, approach 3), and is repeated on 100 draws of the rows with replacement: the 90 %
-interval of loss and tokens is theirs (`intervals.loss`, `intervals.run_tokens`). It needs scipy: `pip install 'shardmeter[fit]'`. Laws of others
+`run.law: FILE.csv` fits a law to your own runs: columns `parameters`, `tokens`, `loss`, a row a run, at most 1,000. Five different runs are the
+least (two sizes, two lengths); below eight the exponents stay those of besiroglu-2024 and E, A, B are fitted. The fit takes least squares of the
+logarithms, with residuals beyond 0.001 counted by their size (Hoffmann 2022, approach 3), and is repeated on 100 draws of the rows with
+replacement: the 90 % interval of loss and tokens is theirs (`intervals.loss`, `intervals.run_tokens`), and of a target it is in those of the
+wall clock, the GPU time, the cost and the electricity too. Where more than 5 % of the draws never reach the target all of these, and the
+probability of a deadline or a budget, are null, and a warning says so. Losses that rise with parameters and tokens, or do not fall with one
+of them, are refused with their rows; rows that the law misses by more than 10 %, and an interval without width, are warned of. Laws of others
 have no interval: how far they are from your data nobody knows.
+
+A law that is asked far below its range answers more nats than a model that guesses, ln(vocabulary): the loss is then null, and a warning says why.
 
 A mixture of experts counts the parameters that a token passes, which is a guess. Laws are of decoders trained whole and from nothing: for other
 families, adapters, runs beside a reference and islands that train models of their own the loss is null, and a warning says why.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import stat
 from collections.abc import Callable
@@ -51,6 +53,17 @@ def read_text(path: Path, what: str, most: int, error: type[ShardMeterError], su
     if "\0" in text:
         raise error(f"{name}: binary (control characters inside); {what} is plain text")
     return text
+
+
+def csv_lines(text: str, name: str, error: type[ShardMeterError]) -> list[tuple[int, list[str]]]:
+    """(line number, cells without blanks around them) of a table in CSV, the header first, empty lines left out; lines end as any system
+    ends them. Raises `error` with the line of what is no CSV: a cell beyond the reader's limit."""
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
+    except csv.Error as trouble:
+        raise error(f"{name}:{reader.line_num}: not readable as CSV: {trouble}") from None
+    return [(number, cells) for number, cells in lines if any(cells)]
 
 
 def _bytes(

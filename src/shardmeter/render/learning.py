@@ -89,6 +89,6 @@ def _loss(run: Answer, intervals: Answer) -> Table:
             Column(key="text", title="", wide=True, drop=1),
         ),
         rows=tuple(rows),
-        total={"term": "loss", "nats": f"{run['loss']:.4f}"},
+        total={"term": "loss", "nats": None if run["loss"] is None else f"{run['loss']:.4f}"},
         caption="; ".join(said),
     )

@@ -6,10 +6,8 @@ cheapest counts; what it is stands in its basis, file and line in its source.
 
 from __future__ import annotations
 
-import csv
 import difflib
 import functools
-import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -17,7 +15,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
 from shardmeter.core.errors import BadQuantity, BadScenario, UnknownName, Violation, cut, nearest, printable, shown
-from shardmeter.core.files import at_home, file_name, read_text
+from shardmeter.core.files import at_home, csv_lines, file_name, read_text
 from shardmeter.core.quantity import price as price_of
 from shardmeter.core.quantity import quantity
 from shardmeter.core.record import record
@@ -83,16 +81,11 @@ def read_prices(name: str, folder: FilePath, rows: Rows) -> Prices:
 
 @functools.lru_cache(maxsize=4)
 def _read(text: str, file: str, changed_on: str, rows: Rows) -> Prices:
-    reader = csv.reader(io.StringIO(text, newline=""))
-    try:
-        header = [cell.strip() for cell in next(reader, [])]
-        lines = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
-    except csv.Error as error:
-        raise BadScenario(f"{file}:{reader.line_num}: not readable as CSV: {error}") from None
+    (_, header), *lines = csv_lines(text, file, BadScenario) or [(1, [])]
     read = _layout(header, file, rows)
     offers, bad = [], []
     for number, cells in lines:
-        line = dict(zip(header, (printable(cell.strip()) for cell in cells), strict=False))
+        line = dict(zip(header, (printable(cell) for cell in cells), strict=False))
         try:
             found = read(line, f"{FilePath(file).name}:{number}", changed_on)
             offers += [] if found is None else [found]

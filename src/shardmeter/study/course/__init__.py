@@ -6,6 +6,7 @@ One file a question: `hours` (how long it holds what), `dollars` (what is paid, 
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ import numpy as np
 from shardmeter.core.units import Number
 from shardmeter.engine.course import is_interrupted
 from shardmeter.engine.fleet import Whole
+from shardmeter.specs.run import Run
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study.course import beside, energy, hours, limits, loss, phases
 from shardmeter.study.course.dollars import charges, summed, unpriced
 from shardmeter.study.course.hours import HOUR, durations, is_apart, step_times, step_tokens
+from shardmeter.study.course.phases import Leg
 from shardmeter.study.course.ranges import Paces, ranges
 from shardmeter.study.course.totals import Totals, legs_of, slowed, totals
 
@@ -30,6 +33,7 @@ __all__ = [
     "energy",
     "is_apart",
     "legs_of",
+    "refusable",
     "slowed",
     "step_times",
     "step_tokens",
@@ -67,8 +71,10 @@ def course(scenario: Scenario, whole: Whole, paces: Paces | None = None) -> dict
         **({"loss": None} if asked is None else loss.answer(asked, seen)),
         **({"phases": entries} if entries else {}),
     }
-    bounds = ranges(scenario, parts, found, paces)
-    bounds |= {} if asked is None else loss.intervals(asked, seen, _plain(scenario.run.target_loss))
+    target = _plain(scenario.run.target_loss)
+    lengths = None if asked is None or target is None else loss.lengths(asked, target, seen[0])
+    bounds = ranges(scenario, parts, found, paces, lengths)
+    bounds |= {} if asked is None else loss.intervals(asked, seen, target)
     others = loss.rivals(scenario, whole, found, seen[0][1])
     found |= {"other_laws": others} if scenario.run.target_loss is not None else {}
     return found | _limits(scenario, whole, found, bounds) | {"intervals": bounds}
@@ -90,6 +96,16 @@ def check(scenario: Scenario, whole: Whole) -> None:
         for leg in parts:
             hours.check(leg.whole, leg.steps)
     limits.check(scenario, parts)
+
+
+def refusable(run: Run, parts: tuple[Leg, ...] | None) -> Any:
+    """Which points of an array `check` may refuse: runs that have no steps or no end, costs that a budget is held to and nobody knows."""
+    if parts is None:
+        return run.deadline is not None or run.budget is not None
+    found = [np.isnan(leg.steps) | ~hours.ends(leg.whole, leg.steps) for leg in parts]
+    if run.budget is not None:
+        found.append(np.isnan(summed(phases.charges_of(run, parts))))
+    return functools.reduce(np.logical_or, found)
 
 
 def warnings(scenario: Scenario, whole: Whole, run: dict[str, Any] | None) -> list[str]:

@@ -153,18 +153,21 @@ def _unhurried(one: Course) -> str:
 
 def ends(whole: Whole, steps: Count) -> Any:
     """Whether a run comes to its end, or is interrupted too often for that. Numbers may be arrays."""
-    goodputs = [one.goodput for one in courses(whole, steps)]
-    return functools.reduce(np.logical_and, [np.isfinite(one) & np.greater_equal(one, ENDLESS) for one in goodputs])
+    return functools.reduce(np.logical_and, [_ends(one) for one in courses(whole, steps)])
+
+
+def _ends(one: Course) -> Any:
+    """Whether interruptions leave enough of an island's time to what it does: steps, and the pauses and checkpoints that are asked for."""
+    said = dict(one.terms)
+    useful = add.folded(said.get(name, 0.0) for name in ("productive", "evaluation", "checkpoints"))
+    return np.less_equal(one.rate, 0.0) | (np.isfinite(one.seconds) & np.greater_equal(useful, ENDLESS * one.seconds))
 
 
 def check(whole: Whole, steps: Count) -> None:
     """Raise BadScenario for a run that is interrupted so often that it does not end. Pauses and checkpoints that are asked for do not
     count: they end."""
     for part, one in zip(whole.parts, courses(whole, steps), strict=True):
-        said = dict(one.terms)
-        ends = float(add.folded(said.get(name, 0.0) for name in ("productive", "evaluation", "checkpoints")))
-        seconds = float(one.seconds)
-        if float(one.rate) <= 0.0 or (np.isfinite(seconds) and ends >= ENDLESS * seconds):
+        if np.all(_ends(one)):
             continue
         causes = ["run.failures"] if part.run.failures is not None else []
         causes += [f"fleet.islands.{part.island.name}.preemption"] if part.island.preemption is not None else []

@@ -17,7 +17,7 @@ from shardmeter.families import active_parameters
 from shardmeter.physics import convergence
 from shardmeter.specs import CriticalBatch, Effect, LossLaw, Model, Scenario
 from shardmeter.study import zero_order
-from shardmeter.study.course.hours import is_apart
+from shardmeter.study.course.hours import is_apart, step_tokens
 from shardmeter.study.intervals import LEVEL
 
 NATS = "nats/token"
@@ -41,6 +41,8 @@ class Question:
     guesses: bool
     """Whether parts that are only guessed count."""
     critical: CriticalBatch | None
+    untrained: Nats
+    """What a model knows that guesses among its vocabulary."""
 
     def counts(self, part: Effect) -> bool:
         """Whether a part goes into the total."""
@@ -68,6 +70,7 @@ def question(scenario: Scenario, whole: Whole) -> Question | None:
         effects=effects(scenario, whole),
         guesses=run.loss_guesses,
         critical=run.critical_batch,
+        untrained=math.log(float(model.vocab)),
     )
 
 
@@ -210,7 +213,7 @@ def answer(asked: Question, parts: Sequence[tuple[float, float]]) -> dict[str, A
             )
         )
     return {
-        "loss": slowed * asked.factor + asked.added,
+        "loss": None if past_guessing(asked, parts) else slowed * asked.factor + asked.added,
         "loss_terms": terms,
         "law": {
             "name": law.name, "unit": law.unit, "data": law.data, "source": law.source, "parameters": size,
@@ -332,12 +335,42 @@ def rivals(scenario: Scenario, whole: Whole, run: dict[str, Any], batch: float) 
 
 def intervals(asked: Question, parts: Sequence[tuple[float, float]], target: float | None) -> dict[str, Any]:
     """90 % intervals of loss and tokens from the refits of a law that was fitted here; null for laws of others, whose spread on one's own
-    data is not known. Tokens are null too where some refit does not reach the target."""
+    data is not known. Tokens are null too where more than 5 % of the refits do not reach the target."""
     drawn = [_with(asked, draw) for draw in asked.law.draws]
     if not drawn:
         return {"loss": None, "run_tokens": None}
-    losses = [answer(one, parts)["loss"] for one in drawn]
-    return {"loss": _ends(losses), "run_tokens": None if target is None else _tokens_ends(drawn, target, parts[0][1])}
+    losses = [_reached(one, parts) for one in drawn]
+    ends = None if target is None else lengths(asked, target, parts[0])
+    tokens = None if ends is None or not np.isfinite(ends[1]) else [parts[0][0] * one for one in ends]
+    return {"loss": None if past_guessing(asked, parts) else _ends(losses), "run_tokens": tokens}
+
+
+def lengths(asked: Question, target: float, part: tuple[float, float]) -> tuple[float, float] | None:
+    """The 90 % interval of the tokens of a target over those of the run, (tokens, batch in tokens), by the refits of its law: infinite where
+    more than 5 % of them do not reach it. None for laws of others."""
+    if not asked.law.draws:
+        return None
+    tokens, batch = part
+    found = [float(tokens_for(_with(asked, draw), target, batch)) / tokens for draw in asked.law.draws]
+    low, high = _ends([one if np.isfinite(one) else np.inf for one in found])
+    return min(low, 1.0), max(high, 1.0)
+
+
+def _reached(asked: Question, parts: Sequence[tuple[float, float]]) -> float:
+    """The loss of a run of (tokens, batch in tokens), part by part."""
+    least = float(convergence.least_tokens(parts, lambda seen: critical(asked, seen)))
+    return float(law_at(asked.law, asked.parameters, least)) * asked.factor + asked.added
+
+
+def past_guessing(asked: Question, parts: Sequence[tuple[float, float]]) -> str:
+    """Why a law says nothing of a run: it answers more than a model knows that has learned nothing. Empty where it does. Laws of a table
+    in a unit of its own are measured by nats too, which is what a table is asked in."""
+    found = _reached(asked, parts)
+    if found <= asked.untrained:
+        return ""
+    tokens = float(sum(one for one, _ in parts))
+    says = f"{asked.law.name} answers {found:.4g} for {show(tokens, 'tokens')}, above the ln(vocabulary) = {asked.untrained:.4g} nats of guessing"
+    return f"{says}: it was fitted on {_range(asked.law.tokens_least, asked.law.tokens_most) or 'longer runs'}"
 
 
 def _with(asked: Question, draw: tuple[float, ...]) -> Question:
@@ -346,14 +379,10 @@ def _with(asked: Question, draw: tuple[float, ...]) -> Question:
     return changed(asked, law=changed(asked.law, draws=(), **dict(zip(names, draw, strict=True))))
 
 
-def _tokens_ends(drawn: list[Question], target: float, batch: float) -> list[float] | None:
-    found = [float(tokens_for(one, target, batch)) for one in drawn]
-    return _ends(found) if np.all(np.isfinite(found)) else None
-
-
 def _ends(values: list[float]) -> list[float]:
-    low, high = np.quantile(values, [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
-    return [float(low), float(high)]
+    """Ends of the interval among values, of which some may be infinite."""
+    tail = (1.0 - LEVEL) / 2.0
+    return [float(np.quantile(values, tail, method="lower")), float(np.quantile(values, 1.0 - tail, method="higher"))]
 
 
 def warnings(scenario: Scenario, whole: Whole, run: dict[str, Any] | None) -> list[str]:
@@ -365,6 +394,7 @@ def warnings(scenario: Scenario, whole: Whole, run: dict[str, Any] | None) -> li
     if run is None or run.get("law") is None:
         return []
     found = [f"loss beyond its law: {one}" for one in run["law"]["outside"]]
+    found += _unknown(scenario, whole, run)
     if (scenario.assembled or scenario.model).experts:
         found.append(
             "laws of loss are of dense models: of experts the parameters that a token passes are counted, which is a guess"
@@ -378,4 +408,22 @@ def warnings(scenario: Scenario, whole: Whole, run: dict[str, Any] | None) -> li
         f"the loss is carried beyond what was measured: {one['text']}"
         for one in run["loss_terms"] if one["basis"] == "extrapolated" and one["text"] and one["source"] != run["law"]["source"]
     ]  # fmt: skip
+    return found
+
+
+def _unknown(scenario: Scenario, whole: Whole, run: dict[str, Any]) -> list[str]:
+    """What a law says nothing of: a loss above that of guessing, lengths that its refits do not reach."""
+    asked, target = question(scenario, whole), scenario.run.target_loss
+    if asked is None:
+        return []
+    batch = float(step_tokens(whole))
+    seen = [(one["tokens"], one["seq_len"] * one["global_batch"]) for one in run.get("phases", [])]
+    why = past_guessing(asked, seen or [(run["tokens"], batch)]) if run["loss"] is None else ""
+    found = [f"the loss is null: {why}"] if why else []
+    ends = None if target is None else lengths(asked, float(target), (run["tokens"], batch))
+    if ends is not None and not np.isfinite(ends[1]):
+        says = f"more than {50.0 * (1.0 - LEVEL):.0f} % of the refits of {asked.law.name} do not reach {float(target or 0.0):g} with any data"
+        found.append(
+            f"how long the run is nobody knows: {says}; its intervals, and how likely it keeps a limit, are null"
+        )
     return found

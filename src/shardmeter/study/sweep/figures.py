@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.record import record
 from shardmeter.core.units import GIB, Number
 from shardmeter.engine.add import folded
 from shardmeter.engine.course import is_interrupted
 from shardmeter.engine.fleet import Whole
 from shardmeter.engine.round import Folded
+from shardmeter.scenario.together import reason
 from shardmeter.specs import Island, Plan, Run, Scenario
 from shardmeter.specs.estimate import Estimate
 from shardmeter.study.causes import main_cause
-from shardmeter.study.course import hours, phases, step_tokens, summed
+from shardmeter.study.course import check, hours, phases, refusable, step_tokens, summed
 from shardmeter.study.course.energy import emitted, used
 from shardmeter.study.course.phases import Leg
 from shardmeter.study.islands import nobody_waits
@@ -44,6 +47,8 @@ class Point:
     """The run, phase by phase; None where it has no length."""
     scenario: Scenario | None = None
     """What all points share by name, with their arrays."""
+    refused: Mapping[int, str] = field(default_factory=dict)
+    """Why a run that resolves makes no sense once it is evaluated, by the place of the point."""
 
     def wide(self, value: Any) -> Column:
         """A number, or one for every point, as an array."""
@@ -251,6 +256,19 @@ TEXTS = frozenset({"bottleneck.term", "bottleneck.cause"})
 """Columns that hold words."""
 TRUTHS = frozenset({"fits", "run.deadline.met", "run.budget.met"})
 """Columns that hold yes or no."""
+
+
+def refusals(
+    run: Run, legs: tuple[Leg, ...] | None, count: int, one: Callable[[int], tuple[Scenario, Whole]]
+) -> dict[int, str]:
+    """Why `predict` refuses some of so many points after it has evaluated them, by their place; `one` tells a point by itself."""
+    found = {}
+    for at in np.flatnonzero(np.broadcast_to(refusable(run, legs), count)).tolist():
+        try:
+            check(*one(at))
+        except ShardMeterError as error:
+            found[at] = reason(error)
+    return found
 
 
 def figure(name: str, point: Point) -> Column:

@@ -26,7 +26,8 @@ from shardmeter.scenario.together import reason
 from shardmeter.specs import Scenario, Sync
 from shardmeter.study import islands
 from shardmeter.study.course import legs_of
-from shardmeter.study.sweep.figures import Column, Point
+from shardmeter.study.course.phases import Leg
+from shardmeter.study.sweep.figures import Column, Point, refusals
 from shardmeter.study.sweep.space import Space
 from shardmeter.sync import alike
 
@@ -125,6 +126,7 @@ class Fleets:
         scenario = changed(fleet, plan=changed(fleet.plan, sync=sync))
         legs = legs_of(scenario, whole)
         point = Point(
+            refused=self._refused(fleet, same, whole, legs),
             island=part.island,
             plan=part.plan,
             run=part.run,
@@ -135,6 +137,17 @@ class Fleets:
             scenario=scenario,
         )
         return [(rows, point)]
+
+    def _refused(
+        self, fleet: Scenario, same: Sequence[tuple[int, Sync]], whole: Whole, legs: tuple[Leg, ...] | None
+    ) -> dict[int, str]:
+        """Why points are refused once they are evaluated, by their place among the `same`."""
+
+        def one(at: int) -> tuple[Scenario, Whole]:
+            own = changed(fleet, plan=changed(fleet.plan, sync=same[at][1]))
+            return own, whole if len(same) == 1 else joined(fleet.model, self._parts(fleet), fleet.fleet.wan, own.plan)
+
+        return refusals(fleet.run, legs, len(same), one)
 
     def _parts(self, fleet: Scenario) -> tuple[Part, ...]:
         """The islands with their inner steps, evaluated once for all points that share them."""

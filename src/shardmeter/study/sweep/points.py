@@ -3,6 +3,7 @@ its reason, and every row is what `predict` says of that point alone, bit for bi
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
@@ -14,14 +15,14 @@ import numpy.typing as npt
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.record import changed, field_names, record, structure
 from shardmeter.engine.evaluate import evaluate
-from shardmeter.engine.fleet import alone
+from shardmeter.engine.fleet import Whole, alone
 from shardmeter.scenario.layout import Parts
 from shardmeter.scenario.links import linked
 from shardmeter.scenario.resolve import whole_run
 from shardmeter.scenario.together import Array, lay_out, reason
 from shardmeter.specs import Fleet, Island, Model, Plan, Run, Scenario, Stack
 from shardmeter.study.course import legs_of
-from shardmeter.study.sweep.figures import TEXTS, TRUTHS, Column, Point, figure
+from shardmeter.study.sweep.figures import TEXTS, TRUTHS, Column, Point, figure, refusals
 from shardmeter.study.sweep.fleets import Fleets
 from shardmeter.study.sweep.space import Space
 
@@ -72,9 +73,13 @@ class Evaluator:
         found = [one for same in self._grouped(lots) for one in _evaluated(same)]
         found += self.fleets.points(several, places, columns["status"], ILLEGAL)
         for rows, point in found:
-            columns["status"][rows] = np.where(point.fits, FITS, FITS_NOT)
+            status = np.where(point.fits, FITS, FITS_NOT).astype(object)
+            for at, why in point.refused.items():
+                status[at] = f"{ILLEGAL}: {why}"
+            columns["status"][rows] = status
+            legal = np.delete(np.arange(len(rows)), list(point.refused))
             for name in self.space.columns:
-                columns[name][rows] = figure(name, point)
+                columns[name][rows[legal]] = figure(name, point)[legal]
         return columns
 
     def places(self, number: int) -> tuple[Rows, ...]:
@@ -232,11 +237,18 @@ def _evaluated(lots: Sequence[_Lot]) -> list[tuple[Rows, Point]]:
             name="", model=first_lot.model, assembled=first_lot.assembled, stack=first_lot.stack, plan=here["plan"],
             run=here["run"], fleet=Fleet(islands=(here["island"],)),
         )  # fmt: skip
-        legs = legs_of(scenario, alone(estimate=estimate, **here))
-        made.append(
-            (rows[block], Point(estimate=estimate, count=len(rows[block]), legs=legs, scenario=scenario, **here))
-        )
+        legs, count = legs_of(scenario, alone(estimate=estimate, **here)), len(rows[block])
+        refused = refusals(here["run"], legs, count, functools.partial(_one, scenario))
+        point = Point(estimate=estimate, count=count, legs=legs, refused=refused, scenario=scenario, **here)
+        made.append((rows[block], point))
     return made
+
+
+def _one(several: Scenario, at: int) -> tuple[Scenario, Whole]:
+    """One of the points that a scenario of arrays holds, evaluated by itself."""
+    scenario = _where(several, at)
+    here: dict[str, Any] = {"island": scenario.fleet.islands[0], "plan": scenario.plan, "run": scenario.run}
+    return scenario, alone(estimate=evaluate(model=scenario.model, stack=scenario.stack, **here), **here)
 
 
 def _where(instance: Any, some: Any) -> Any:

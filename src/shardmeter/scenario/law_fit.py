@@ -140,7 +140,10 @@ def _least(rows: Numbers, counts: Numbers, x: Numbers, bounds: tuple[Numbers, Nu
         found = _sum(missed, counts)
         better = found < value
         x, off = np.where(better[:, None], tried, x), np.where(better[:, None], missed, off)
-        value, damping = np.where(better, found, value), np.clip(np.where(better, damping / 5.0, damping * 4.0), 1e-9, 1e9)
+        value, damping = (
+            np.where(better, found, value),
+            np.clip(np.where(better, damping / 5.0, damping * 4.0), 1e-9, 1e9),
+        )
         history.append(value)
         if len(history) > PATIENCE and np.all(history[-PATIENCE - 1] - value <= STILL * value + 1e-24):
             break
@@ -148,7 +151,14 @@ def _least(rows: Numbers, counts: Numbers, x: Numbers, bounds: tuple[Numbers, Nu
 
 
 def _stepped(
-    x: Numbers, slopes: Numbers, weights: Numbers, off: Numbers, damping: Numbers, bounds: tuple[Numbers, Numbers], *, is_free: bool
+    x: Numbers,
+    slopes: Numbers,
+    weights: Numbers,
+    off: Numbers,
+    damping: Numbers,
+    bounds: tuple[Numbers, Numbers],
+    *,
+    is_free: bool,
 ) -> Numbers:
     """The next point of every fit: what is held (exponents of few rows, a constant that would leave its bounds) does not move."""
     pull = np.einsum("krc,kr->kc", slopes, weights * off)
@@ -158,4 +168,5 @@ def _stepped(
     diagonal = np.einsum("kcc->kc", curved)
     diagonal += damping[:, None] * diagonal + np.where(moves, 1e-12, 1.0)
     step = np.linalg.solve(curved, (pull * moves)[..., None])[..., 0]
-    return np.clip(x - np.clip(step, -1.0, 1.0), *bounds)
+    made: Numbers = np.clip(x - np.clip(step, -1.0, 1.0), *bounds)
+    return made

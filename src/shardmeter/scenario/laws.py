@@ -53,9 +53,7 @@ def fitted(name: str, rows: Rows, path: Path, found: Findings) -> LossLaw | None
     return None
 
 
-def _table(
-    lines: list[tuple[int, list[str]]], name: str, path: Path, found: Findings
-) -> tuple[Numbers, list[int]]:
+def _table(lines: list[tuple[int, list[str]]], name: str, path: Path, found: Findings) -> tuple[Numbers, list[int]]:
     """(parameters, tokens, loss) of every row, and its line, after noting what is wrong with them."""
     header = [cell.lower() for cell in lines[0][1]] if lines else []
     places = {
@@ -90,9 +88,7 @@ def _enough(table: Numbers, name: str, path: Path, found: Findings) -> None:
     pairs = len(np.unique(table[:, :2], axis=0))
     if pairs < FEWEST:
         said = f"{len(table)} rows" + ("" if pairs == len(table) else f" of {pairs} different (parameters, tokens)")
-        found.note(
-            path, f"{name}: {said}", f"a law needs {FEWEST} different runs, and {FREE} to fit its exponents too"
-        )
+        found.note(path, f"{name}: {said}", f"a law needs {FEWEST} different runs, and {FREE} to fit its exponents too")
 
 
 def _number(cells: list[str], at: int | None, column: str, where: str, path: Path, found: Findings) -> float:

@@ -361,5 +361,7 @@ def _unknown(scenario: Scenario, whole: Whole, run: dict[str, Any]) -> list[str]
     ends = None if target is None else lengths(asked, float(target), (run["tokens"], batch))
     if ends is not None and not np.isfinite(ends[1]):
         says = f"more than {50.0 * (1.0 - LEVEL):.0f} % of the refits of {asked.law.name} do not reach {float(target or 0.0):g} with any data"
-        found.append(f"how long the run is nobody knows: {says}; its intervals, and how likely it keeps a limit, are null")
+        found.append(
+            f"how long the run is nobody knows: {says}; its intervals, and how likely it keeps a limit, are null"
+        )
     return found

@@ -34,7 +34,11 @@ def ranges(
     found = {key: _around(point[key], [one.get(key) for one in ends]) for key in KEYS}
     if lengths is None:
         return found
-    long = [_figures(scenario, tuple(changed(leg, steps=leg.steps * one) for leg in parts)) for one in lengths if np.isfinite(one)]
+    long = [
+        _figures(scenario, tuple(changed(leg, steps=leg.steps * one) for leg in parts))
+        for one in lengths
+        if np.isfinite(one)
+    ]
     return {
         key: None if found[key] is None or len(long) < len(lengths) else _both(point[key], found[key], [one[key] for one in long])
         for key in KEYS
@@ -46,7 +50,9 @@ def _both(point: float | None, paced: list[float] | None, long: Sequence[float |
     ends = _around(point, long)
     if not point or paced is None or ends is None or min(point, *paced, *ends) <= 0.0:
         return paced
-    low, high = (float(np.hypot(np.log(one / point), np.log(other / point))) for one, other in zip(paced, ends, strict=True))
+    low, high = (
+        float(np.hypot(np.log(one / point), np.log(other / point))) for one, other in zip(paced, ends, strict=True)
+    )
     return [point * float(np.exp(-low)), point * float(np.exp(high))]
 
 

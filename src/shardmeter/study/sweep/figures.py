@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import field
 from collections.abc import Callable, Mapping
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -236,7 +236,9 @@ TEXTS = frozenset({"bottleneck.term", "bottleneck.cause"})
 """Columns that hold words."""
 
 
-def refusals(run: Run, legs: tuple[Leg, ...] | None, count: int, one: Callable[[int], tuple[Scenario, Whole]]) -> dict[int, str]:
+def refusals(
+    run: Run, legs: tuple[Leg, ...] | None, count: int, one: Callable[[int], tuple[Scenario, Whole]]
+) -> dict[int, str]:
     """Why `predict` refuses some of so many points after it has evaluated them, by their place; `one` tells a point by itself."""
     found = {}
     for at in np.flatnonzero(np.broadcast_to(refusable(run, legs), count)).tolist():

@@ -93,3 +93,73 @@ def test_losses_that_parameters_do_not_lower_are_refused(tmp_path):
 def test_an_interval_without_width_is_said(tmp_path):
     assert [one for one in answer(tmp_path, rows())["warnings"] if "the interval of the loss has no width" in one]
     assert not [one for one in answer(tmp_path, rows(0.01))["warnings"] if "no width" in one]
+
+
+def bought(folder, table, **run):
+    given = asked(folder, table, critical_batch="none", **run)
+    return shardmeter.predict(given, overrides={"fleet.islands.0.price": "$2/gpu/h"}).to_dict()
+
+
+def test_refits_of_a_law_are_in_the_intervals_of_the_run(tmp_path):
+    found = bought(tmp_path, rows(0.004), target_loss=2.2, budget="$1M")
+    exact = bought(tmp_path, rows(), target_loss=2.2)
+    for key, point in (("wall_clock_s", "wall_clock_s"), ("cost_usd", "cost_usd"), ("run_tokens", "tokens")):
+        (low, high), (least, most) = found["intervals"][key], exact["intervals"][key]
+        assert low < found["run"][point] < high
+        assert high / low > 1.2 * most / least
+    tokens = np.log(np.array(found["intervals"]["run_tokens"]) / found["run"]["tokens"])
+    assert np.all(np.abs(np.log(np.array(found["intervals"]["cost_usd"]) / found["run"]["cost_usd"])) >= np.abs(tokens))
+
+
+def test_a_target_that_refits_do_not_reach_has_no_interval_and_no_probability(tmp_path):
+    near = answer(tmp_path, rows(0.02), tokens="900T", critical_batch="none")["run"]["loss"]
+    found = bought(tmp_path, rows(0.02), target_loss=near, budget="$1000M")
+    assert found["run"]["cost_usd"] > 0.0
+    assert found["run"]["budget"]["probability"] is None
+    assert [found["intervals"][key] for key in ("run_tokens", "wall_clock_s", "cost_usd", "energy_kwh")] == [None] * 4
+    assert [one for one in found["warnings"] if one.startswith("how long the run is nobody knows")]
+
+
+@pytest.mark.parametrize("law", ["besiroglu-2024", "kaplan-2020"])
+def test_a_loss_above_that_of_guessing_is_null_and_the_page_says_why(law):
+    given = {**ONE, "run": {"law": law, "critical_batch": "zhang-2024", "phases": [{"tokens": 1, "global_batch": 64}]}}
+    found = shardmeter.predict(given)
+    answered = found.to_dict()
+    assert answered["run"]["loss"] is None
+    assert [one for one in answered["warnings"] if "above the ln(vocabulary) = 11.76 nats" in one]
+    assert "the loss is null" in str(found)
+
+
+ENDLESS = [
+    ({"tokens": "10B", "failures": {"mtbf": "100h"}}, "run.failures.mtbf", ["1s", "100h"], "run.failures: one interruption every"),
+    ({"law": "besiroglu-2024", "target_loss": 2.6}, "run.target_loss", [1, 2.6], "run.target_loss: 1 is not reached"),
+]  # fmt: skip
+TWO_ISLANDS = {
+    "model": "llama-3.1-8b",
+    "fleet": {
+        "islands": [{"name": name, "accelerator": "H100-SXM5-80GB", "nodes": 1} for name in ("a", "b")],
+        "wan": {"default": {"bandwidth": "10 Gbps", "rtt": "40 ms"}},
+    },
+    "plan": {"sharding": "fsdp", "micro_batch": 1, "sync": {"method": "diloco", "sync_every": 100}},
+}
+
+
+@pytest.mark.parametrize("base", [ONE, TWO_ISLANDS], ids=["one", "two"])
+@pytest.mark.parametrize(("run", "field", "values", "says"), ENDLESS, ids=["failures", "target"])
+def test_a_sweep_calls_illegal_what_predict_refuses(base, run, field, values, says):
+    given = {**base, "run": {"global_batch": 512, "seq_len": 2048, **run}}
+    bad, good = shardmeter.sweep(given, {field: values}, columns=("fits", "run.wall_clock_s")).rows()
+    assert bad["status"].startswith(f"illegal: {says}")
+    assert bad["fits"] is bad["run.wall_clock_s"] is None
+    with pytest.raises(BadScenario, match=says.partition(": ")[2]):
+        shardmeter.predict(given, overrides={field: values[0]})
+    alone = shardmeter.predict(given, overrides={field: values[1]}).to_dict()["run"]
+    assert good["run.wall_clock_s"] == alone["wall_clock_s"]
+
+
+def test_long_pauses_end_in_a_sweep_as_they_do_alone():
+    given = {**ONE, "run": {"tokens": "10B", "evaluation": {"every": "1s", "lasts": "10d"}}}
+    (row,) = shardmeter.sweep(given, {"run.global_batch": [512]}, columns=("run.wall_clock_s",)).rows()
+    alone = shardmeter.predict(given, overrides={"run.global_batch": 512}).to_dict()["run"]["wall_clock_s"]
+    assert row["status"] == "ok"
+    assert row["run.wall_clock_s"] == alone

@@ -168,5 +168,5 @@ def _stepped(
     diagonal = np.einsum("kcc->kc", curved)
     diagonal += damping[:, None] * diagonal + np.where(moves, 1e-12, 1.0)
     step = np.linalg.solve(curved, (pull * moves)[..., None])[..., 0]
-    moved: Numbers = np.clip(x - np.clip(step, -1.0, 1.0), *bounds)
-    return moved
+    made: Numbers = np.clip(x - np.clip(step, -1.0, 1.0), *bounds)
+    return made

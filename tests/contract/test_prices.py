@@ -290,3 +290,36 @@ def test_the_option_is_the_field_and_is_found_from_where_the_command_runs(tmp_pa
     assert run["cost_usd"] == pytest.approx(1.99 * run["gpu_hours"])
     assert main([*given, "--prices", "none.csv"]) == 2
     assert "none.csv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("instance,accelerators,price\np5.48xlarge,0,$40/node/h\n", "a whole number, 1 at least"),
+        ("instance,accelerators,price\np5.48xlarge,0.001,$40/node/h\n", "a whole number, 1 at least"),
+        ("instance,accelerators,price\np5.48xlarge,4,$40/node/h\n", "which has 8 × H100-SXM5-80GB"),
+        ("instance,accelerator,price\np5.48xlarge,A100-SXM4-80GB,$40/node/h\n", "which has 8 × H100-SXM5-80GB"),
+        ("instance,price,price\np5.48xlarge,$40/node/h,$4/node/h\n", "names a column twice: price"),
+        ("instance,price\np5.48xlarge,$40/node/h,17\n", "3 cells where the header names 2"),
+        ("InstanceType,AcceleratorName,AcceleratorCount,Price\np5.48xlarge,H100,8,98M\n", "no plain number"),
+        ("InstanceType,AcceleratorName,AcceleratorCount,Price\nx,H100,1e-9,98\n", "a whole number"),
+        (GPUHUNT.replace("True", "maybe").replace("False", "maybe"), "neither true nor false"),
+    ],
+)
+def test_a_line_that_would_be_off_by_its_count_is_refused(tmp_path, text, says):
+    file = tmp_path / "vms.csv"
+    file.write_text(text)
+    with pytest.raises(BadScenario, match=re.escape(says)):
+        read_prices(str(file), tmp_path, ROWS)
+
+
+def test_a_line_of_others_that_contradicts_the_catalog_is_not_taken_and_named(tmp_path):
+    file = tmp_path / "vms.csv"
+    file.write_text(
+        "InstanceType,AcceleratorName,AcceleratorCount,Price\np5.48xlarge,H100,1,98.32\np5.48xlarge,H100,8,98.32\n"
+    )
+    found = read_prices(str(file), tmp_path, ROWS)
+    assert [one.where for one in found.offers] == ["vms.csv:3"]
+    assert found.warnings == (
+        "1 line is not taken, for the catalog's machines have other numbers of accelerators: vms.csv:2: 1 of p5.48xlarge, which has 8",
+    )

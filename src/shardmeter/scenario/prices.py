@@ -36,6 +36,8 @@ MEMORY = {"A100": 40.0, "V100": 16.0}
 """GiB of accelerators that SkyPilot names without their memory, where there is another with more."""
 NEAR = 0.1
 """By which share two labels of one memory may differ (80 GB, 81,559 MiB)."""
+SLICE = 1.0 / 16.0
+"""The least part of an accelerator that a machine of another's file has."""
 MOST_SAID = 8
 MOST_NAMED = 3
 """Lines of unknown accelerators that a warning names."""
@@ -58,6 +60,8 @@ class Offer:
     spot: UsdPerS | None
     date: str
     where: str
+    count: Count | None = None
+    """Accelerators of the machine, where another's file says it."""
 
 
 @record
@@ -82,11 +86,14 @@ def read_prices(name: str, folder: FilePath, rows: Rows) -> Prices:
 @functools.lru_cache(maxsize=4)
 def _read(text: str, file: str, changed_on: str, rows: Rows) -> Prices:
     (_, header), *lines = csv_lines(text, file, BadScenario) or [(1, [])]
+    if twice := sorted({name for name in header if name and header.count(name) > 1}):
+        raise BadScenario(f"{file}:1: the header names a column twice: {', '.join(map(cut, twice))}")
     read = _layout(header, file, rows)
     offers, bad = [], []
     for number, cells in lines:
         line = dict(zip(header, (printable(cell) for cell in cells), strict=False))
         try:
+            _check_length(cells, header)
             found = read(line, f"{FilePath(file).name}:{number}", changed_on)
             offers += [] if found is None else [found]
         except (BadQuantity, UnknownName) as error:
@@ -96,7 +103,38 @@ def _read(text: str, file: str, changed_on: str, rows: Rows) -> Prices:
         raise BadScenario(f"{file}: {len(bad)} lines cannot be read", [*bad[:MOST_SAID], *more[: len(bad) - MOST_SAID]])
     if not offers:
         raise BadScenario(f"{file}: holds no price of an accelerator")
-    return Prices(name=file, offers=tuple(offers), warnings=_unknown(offers, rows))
+    odd = [one for one in offers if _contradicts(one, rows)]
+    return Prices(
+        name=file,
+        offers=tuple(one for one in offers if one not in odd),
+        warnings=(*_unknown(offers, rows), *_odd(odd, rows)),
+    )
+
+
+def _check_length(cells: Sequence[str], header: Sequence[str]) -> None:
+    """Raise BadQuantity for a line with more cells than there are columns."""
+    if any(cell.strip() for cell in cells[len(header) :]):
+        raise BadQuantity(f"{len(cells)} cells where the header names {len(header)}; quote a cell that holds a comma")
+
+
+def _contradicts(offer: Offer, rows: Rows) -> bool:
+    """Whether another's file gives a machine that the catalog has another number of accelerators."""
+    if offer.count is None or not offer.instance or not rows.knows("instances", offer.instance):
+        return False
+    return bool(rows.instance(offer.instance).accelerators != offer.count)
+
+
+def _odd(offers: Sequence[Offer], rows: Rows) -> tuple[str, ...]:
+    """One warning that names the first of the lines that contradict the catalog: their prices are not taken."""
+    if not offers:
+        return ()
+    named = "; ".join(
+        f"{one.where}: {one.count:g} of {one.instance}, which has {rows.instance(one.instance).accelerators:g}"
+        for one in offers[:MOST_NAMED]
+    )
+    count = "1 line is" if len(offers) == 1 else f"{len(offers):,} lines are"
+    says = f"{count} not taken, for the catalog's machines have other numbers of accelerators: {named}"
+    return (f"{says}{' …' if len(offers) > MOST_NAMED else ''}",)
 
 
 def _unknown(offers: Sequence[Offer], rows: Rows) -> tuple[str, ...]:
@@ -163,7 +201,12 @@ def _of_ours(rows: Rows, line: Mapping[str, str], where: str, changed_on: str) -
     if instance and row is None and not named:
         rows.instance(instance)
     device = rows.accelerator(named or (row.accelerator if row else ""))
-    count = _number(line["accelerators"]) if line.get("accelerators") else row.accelerators if row else None
+    count = (
+        _whole(line["accelerators"], "accelerators") if line.get("accelerators") else row.accelerators if row else None
+    )
+    if row is not None and (device.name, count) != (row.accelerator, row.accelerators):
+        has = f"{row.accelerators:g} × {row.accelerator}"
+        raise BadQuantity(f"{count:g} × {device.name} is said of {row.name}, which has {has}; leave one of the two out")
     each = {column: _each(line.get(column, ""), column, count) for column in ("price", "spot")}
     if each["price"] is None and each["spot"] is None:
         raise BadQuantity("neither price nor spot is said; an offer without a price is none")
@@ -197,12 +240,12 @@ def _each(text: str, column: str, count: Count | None) -> UsdPerS | None:
         )
     if per == "node" and count is None:
         raise BadQuantity(f"{column} {shown(text)}: how many accelerators has a node? fill the column accelerators")
-    return amount / (count or 1.0) if per == "node" else amount
+    return amount if count is None or per != "node" else amount / count
 
 
 def _of_skypilot(line: Mapping[str, str], where: str, changed_on: str) -> Offer | None:
     """Dollars an hour of the whole machine; AcceleratorCount of them."""
-    count = _number(line["AcceleratorCount"]) if line.get("AcceleratorCount") else 0.0
+    count = _whole(line["AcceleratorCount"], "AcceleratorCount", least=0.0) if line.get("AcceleratorCount") else 0.0
     name = line.get("AcceleratorName", "")
     if not name or count <= 0.0:
         return None
@@ -210,27 +253,44 @@ def _of_skypilot(line: Mapping[str, str], where: str, changed_on: str) -> Offer 
     return Offer(
         instance=line.get("InstanceType", ""), accelerator=name, memory=None if size is None else size * GIB,
         provider="", region=line.get("Region", ""), price=_bare(line.get("Price", ""), count),
-        spot=_bare(line.get("SpotPrice", ""), count), date=f"file of {changed_on}", where=where,
+        spot=_bare(line.get("SpotPrice", ""), count), date=f"file of {changed_on}", where=where, count=count,
     )  # fmt: skip
 
 
 def _of_gpuhunt(line: Mapping[str, str], where: str, changed_on: str) -> Offer | None:
     """Dollars an hour of the whole machine, on demand or spot by line."""
-    count = _number(line["gpu_count"]) if line.get("gpu_count") else 0.0
+    count = _whole(line["gpu_count"], "gpu_count", least=0.0) if line.get("gpu_count") else 0.0
     name = line.get("gpu_name", "")
     if not name or count <= 0.0:
         return None
-    size, spot = line.get("gpu_memory", ""), line.get("spot", "").lower() == "true"
+    size, said = line.get("gpu_memory", ""), line.get("spot", "").lower()
+    if said not in ("true", "false", ""):
+        raise BadQuantity(f"spot {shown(said, 40)} is neither true nor false")
+    spot = said == "true"
     each = _bare(line.get("price", ""), count)
     return Offer(
         instance=line.get("instance_name", ""), accelerator=name, memory=_number(size) * GIB if size else None,
         provider=line.get("provider", ""), region=line.get("location", ""), price=None if spot else each,
-        spot=each if spot else None, date=f"file of {changed_on}", where=where,
+        spot=each if spot else None, date=f"file of {changed_on}", where=where, count=count,
     )  # fmt: skip
 
 
 def _number(text: str) -> float:
+    """A number as tables of others write it: no words, no suffixes. Raises BadQuantity."""
+    if not re.fullmatch(r"[-+.0-9eE]+", text):
+        raise BadQuantity(f"{shown(text, 40)} is no plain number")
     return quantity(text, "count")
+
+
+def _whole(text: str, column: str, least: float = 1.0) -> float:
+    """So many accelerators of a machine. Raises BadQuantity for what is none."""
+    count = _number(text)
+    whole = count == round(count) or (least == 0.0 and SLICE <= count < 1.0)
+    if count < least or not whole:
+        raise BadQuantity(
+            f"{column} {shown(text, 40)}: accelerators of a machine are a whole number, {least:g} at least"
+        )
+    return count
 
 
 def _bare(text: str, count: float) -> UsdPerS | None:

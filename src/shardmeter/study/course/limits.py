@@ -65,12 +65,12 @@ def verdicts(
 ) -> dict[str, Any]:
     """`deadline` and `budget` of the run's answer, those that were asked: what is left of them, negative where they are broken. Of steps
     that nothing is said to interrupt, `practice` has what whole runs took (`seen`). The length of a run that goes to a loss is that of one
-    law, and how likely it is nobody knows: it has no probability."""
+    law, and how likely it is nobody knows: it has no probability, unless the law's own refits tell how far off its tokens may be."""
     asked = (
         ("deadline", "s", run.deadline, "wall_clock_s"),
         ("budget", "usd", run.budget, "cost_usd"),
     )
-    told = run.target_loss is None
+    told = run.target_loss is None or bool(run.law and run.law.draws)
     found = {}
     for name, unit, most, key in asked:
         if most is None or answer[key] is None:

@@ -370,7 +370,7 @@ def test_sharding_more_holds_less(question: Any, data: Any) -> None:
     pp=st.integers(1, 32), passes=st.integers(1, 64), slot=st.floats(1e-3, 10.0), virtual=st.integers(2, 8),
     name=st.sampled_from(["gpipe", "1f1b"]),
 )  # fmt: skip
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_bubble_of_equal_stages(pp: int, passes: int, slot: float, virtual: int, name: str) -> None:
     slots = [Slot(first=0, count=pp, forward=slot / 3.0, input_grad=slot / 3.0, weight_grad=slot / 3.0)]
     bubble = schedule(name).makespan(slots, float(passes), 1, 0.0) - passes * slot

@@ -159,7 +159,7 @@ _BASED: dict[str, Any] = {
 }
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(_numeric_fields()), st.booleans()), min_size=1, max_size=4))
 def test_the_ends_of_every_bound_are_answered(chosen: list[tuple[tuple[str, str, str], bool]]) -> None:
     overrides = {}

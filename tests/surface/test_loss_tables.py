@@ -53,7 +53,7 @@ def test_lines_end_as_any_system_ends_them(tmp_path, ends):
 
 
 def test_a_cell_beyond_the_readers_limit_is_refused_with_its_line(tmp_path):
-    assert "runs.csv:3: not readable as CSV" in refused(tmp_path, [(1e9, 1e10, 2.0), (1e9, 1e10, "2" * 140_000)])
+    assert "runs.csv:3: not readable as CSV" in refused(tmp_path, [(1e9, 1e10, 2.0), (1e9, 1e10, "2" * 1_200_000)])
 
 
 def test_a_table_of_too_many_rows_is_refused_at_once(tmp_path):

@@ -144,7 +144,9 @@ def nearest(name: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:
     for candidate in known:
         plain_candidate = plain(candidate)
         ratio = difflib.SequenceMatcher(None, wanted, plain_candidate).ratio()
-        bonus = 0.5 if wanted and (wanted in plain_candidate or plain_candidate in wanted) else 0.0
+        bonus = 0.5 if wanted and wanted in plain_candidate else 0.0
+        if not bonus and plain_candidate and plain_candidate in wanted:  # a short name is in many
+            bonus = 0.5 * len(plain_candidate) / len(wanted)
         same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(wanted, plain_candidate, strict=False))
         bonus += 0.5 * sum(1 for _ in same) / max(1, len(wanted))
         scored.append((-(ratio + bonus), candidate))

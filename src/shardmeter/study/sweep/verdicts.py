@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from shardmeter.core.record import changed
 from shardmeter.core.units import Number
+from shardmeter.specs import Scenario
 from shardmeter.study import intervals, trust
+from shardmeter.study.course.ranges import Paces
 from shardmeter.study.course.totals import slowed, totals
 
 if TYPE_CHECKING:
@@ -42,21 +45,39 @@ def probability(limit: str, used: Spent) -> Callable[[Point], Any]:
 
     def chances(point: Point) -> Any:
         most, spent, scenario = _most(limit, point), used(point), point.scenario
-        paces = None if scenario is None else trust.paces(scenario)
-        if most is None or spent is None or scenario is None or point.legs is None or paces is None:
+        if most is None or spent is None or scenario is None or point.legs is None:
             return None
-        ends = [slowed(scenario, point.legs, *one) for one in paces]
-        runs = [totals(scenario.run, legs) for legs in ends if legs is not None]
-        found = [one.seconds if limit == "deadline" else one.paid for one in runs]
-        if len(found) < len(paces):
-            return None
-        each = np.stack([point.wide(one) for one in (spent, *found)])
-        known = np.all(np.isfinite(each), axis=0)
-        lows, highs, limits = np.min(each, axis=0), np.max(each, axis=0), point.wide(most)
-        rows = zip(limits.tolist(), lows.tolist(), highs.tolist(), known.tolist(), strict=True)
-        return np.array([intervals.probability_between(*row) if sure else np.nan for *row, sure in rows])
+        crossed = np.broadcast_to(np.greater(scenario.plan.cp, 1.0), point.count)
+        found = np.full(point.count, np.nan)
+        for own in np.unique(crossed).tolist():  # the fits saw no context parallelism
+            like = scenario if np.ndim(scenario.plan.cp) == 0 else _with(scenario, cp=2.0 if own else 1.0)
+            ends = _ends(limit, point, scenario, trust.paces(like))
+            if ends is not None:
+                each = np.stack([point.wide(one) for one in (spent, *ends)])
+                found = np.where(crossed == own, _chances(each, point.wide(most)), found)
+        return found
 
     return chances
+
+
+def _with(scenario: Scenario, *, cp: float) -> Scenario:
+    return changed(scenario, plan=changed(scenario.plan, cp=cp))
+
+
+def _ends(limit: str, point: Point, scenario: Scenario, paces: Paces | None) -> list[Any] | None:
+    """Seconds or dollars of the run with all steps fast, and with all slow; None where no interval is known, or a run has no end."""
+    if paces is None or point.legs is None:
+        return None
+    ends = [slowed(scenario, point.legs, *one) for one in paces]
+    runs = [totals(scenario.run, legs) for legs in ends if legs is not None]
+    return None if len(runs) < len(paces) else [one.seconds if limit == "deadline" else one.paid for one in runs]
+
+
+def _chances(each: Floats, most: Floats) -> Floats:
+    """The chance of every point; `each` has what it takes, and both ends."""
+    known = np.all(np.isfinite(each), axis=0)
+    rows = zip(most.tolist(), np.min(each, axis=0).tolist(), np.max(each, axis=0).tolist(), known.tolist(), strict=True)
+    return np.array([intervals.probability_between(*row) if sure else np.nan for *row, sure in rows])
 
 
 def _most(limit: str, point: Point) -> Number | None:

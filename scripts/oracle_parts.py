@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from oracle_network import Attention, Decoder, Layer, Mlp, Row, norm, yes  # type: ignore[import-not-found]
+from oracle_network import Attention, Decoder, Layer, Mlp, Row, norm, yes
 
 
 def blank_is_yes(row: Row, name: str) -> bool:
@@ -34,7 +34,7 @@ class Encoder(nn.Module):  # type: ignore[misc]
         self.places = nn.Embedding(number(row, "context"), hidden)
         self.segments = nn.Embedding(number(row, "segments"), hidden)
         self.embedding_norm = norm(row, hidden) if yes(row, "embedding_norm") else nn.Identity()
-        self.layers = nn.Sequential(*(Layer(row, routed=False) for _ in range(number(row, "layers"))))
+        self.layers = nn.Sequential(*(Layer(row, "f", "d") for _ in range(number(row, "layers"))))
         self.final = norm(row, hidden) if blank_is_yes(row, "final_norm") else nn.Identity()
         self.transform = nn.Sequential(nn.Linear(hidden, hidden), nn.GELU(), norm(row, hidden))
         self.head = nn.Linear(hidden, vocab, bias=yes(row, "head_bias"))
@@ -72,7 +72,7 @@ class Scaled(nn.Module):  # type: ignore[misc]
 
     def __init__(self, row: Row) -> None:
         super().__init__()
-        self.layer = Layer(row, routed=False)
+        self.layer = Layer(row, "f", "d")
         self.scales = nn.Parameter(torch.empty(2, number(row, "hidden")))
 
     def forward(self, x: Any) -> Any:
@@ -93,7 +93,7 @@ class Vision(nn.Module):  # type: ignore[misc]
         rows = count + (extra if blank_is_yes(row, "class_position") else 0)
         self.places = nn.Parameter(torch.empty(1, rows, hidden)) if row["positions"] == "learned" else None
         self.embedding_norm = norm(row, hidden) if yes(row, "embedding_norm") else nn.Identity()
-        kind = Scaled if yes(row, "layer_scale") else lambda one: Layer(one, routed=False)
+        kind = Scaled if yes(row, "layer_scale") else lambda one: Layer(one, "f", "d")
         self.layers = nn.Sequential(*(kind(row) for _ in range(number(row, "layers"))))
         self.final = norm(row, hidden) if blank_is_yes(row, "final_norm") else nn.Identity()
         heads: dict[str, Any] = {
@@ -123,7 +123,7 @@ class DualEncoder(nn.Module):  # type: ignore[misc]
         self.images = Vision(tower)
         self.tokens = nn.Embedding(number(row, "vocab"), hidden)
         self.places = nn.Embedding(number(row, "context"), hidden)
-        self.layers = nn.Sequential(*(Layer(row, routed=False) for _ in range(number(row, "layers"))))
+        self.layers = nn.Sequential(*(Layer(row, "f", "d") for _ in range(number(row, "layers"))))
         self.final = norm(row, hidden)
         self.projection = nn.Linear(hidden, number(row, "projection"), bias=yes(row, "head_bias"))
         self.logits = nn.Parameter(torch.empty({"softmax": 1, "sigmoid": 2}[row["contrast"]]))
@@ -192,7 +192,7 @@ class EncoderDecoder(nn.Module):  # type: ignore[misc]
         self.finals = nn.ModuleList(
             norm(row, hidden) if blank_is_yes(row, "final_norm") else nn.Identity() for _ in range(2)
         )
-        self.encoder = nn.Sequential(*(Layer(row, routed=False) for _ in range(number(row, "encoder_layers"))))
+        self.encoder = nn.Sequential(*(Layer(row, "f", "d") for _ in range(number(row, "encoder_layers"))))
         self.decoder = nn.ModuleList(Crossed(row) for _ in range(number(row, "layers")))
         self.head = nn.Linear(hidden, vocab, bias=yes(row, "head_bias"))
         if yes(row, "tied"):

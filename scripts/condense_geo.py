@@ -11,10 +11,9 @@ intervals of other rows are made of it.
 
 from __future__ import annotations
 
-import csv
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from shardmeter.core.record import changed
@@ -28,6 +27,7 @@ from shardmeter.study.validate.geo.vocabulary import kind_of_row, method_of, nam
 from shardmeter.study.validate.layout import read_table
 from shardmeter.study.validate.predictions import predict
 from shardmeter.study.validate.rows import Row
+from shipping import stop_if_moved, write, write_digests
 
 DATA = Path(__file__).parent.parent / "src" / "shardmeter" / "data"
 OUT = DATA / "geo"
@@ -92,14 +92,6 @@ def number(row: Row, column: str) -> str:
     return f"{found.text}{share}"
 
 
-def write(name: str, rows: Iterable[Mapping[str, str]], columns: Sequence[str]) -> None:
-    """Write one table below `data/geo`."""
-    with (OUT / name).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def citation(source: str) -> str:
     """The source with its title, where one is known."""
     title = next((title for pattern, title in TITLES.items() if re.search(pattern, source)), "")
@@ -113,15 +105,11 @@ def condense(tables: Path) -> None:
         for one in compare(read_table(tables / "validation-dev.csv").rows, catalog_of(None), predict)
         if not kind_of_row(one.row.text("kind")).exclude
     ]
-    write("rows.csv", map(condensed, judged), COLUMNS)
+    write(OUT / "rows.csv", map(condensed, judged), COLUMNS)
     shipped = compare(read_table(OUT / "rows.csv").rows, catalog_of(None), predict)
-    wrong = [(a, b) for a, b in zip(judged, shipped, strict=True) if full(a) != full(b)]
-    for a, b in wrong[:8]:
-        print(f"{a.id}:\n  {full(a)}\n  {full(b)}", file=sys.stderr)
-    if wrong:
-        sys.exit(f"{len(wrong)} of {len(judged)} rows change their meaning")
+    stop_if_moved([(a.id, full(a), full(b)) for a, b in zip(judged, shipped, strict=True)])
     keys = dict.fromkeys(source_of(one.row.text("source")) for one in judged)
-    write("sources.csv", ({"source": key, "citation": citation(key)} for key in keys), ("source", "citation"))
+    write(OUT / "sources.csv", ({"source": key, "citation": citation(key)} for key in keys), ("source", "citation"))
 
 
 def full(one: Judged) -> str:
@@ -134,16 +122,13 @@ def main() -> None:
     if len(sys.argv) > 1:
         condense(Path(sys.argv[1]))
     judged = compare(read_table(OUT / "rows.csv").rows, catalog_of(None), predict)
-    rows = [
-        {"source": source, "rows": str(count), "digest": digest} for source, (count, digest) in digests(judged).items()
-    ]
-    write("digests.csv", rows, ("source", "rows", "digest"))
+    write_digests(OUT / "digests.csv", digests(judged))
     missed = [
         {"quantity": quantity, "fold": fold, "log_ratio": f"{miss:.9f}"}
         for quantity, pairs in residuals(judged).items()
         for fold, miss in pairs
     ]
-    write("residuals.csv", missed, ("quantity", "fold", "log_ratio"))
+    write(OUT / "residuals.csv", missed, ("quantity", "fold", "log_ratio"))
     size = sum(path.stat().st_size for folder in ("geo", "measured") for path in (DATA / folder).glob("*.csv"))
     print(f"{size:,} bytes in geo and measured")
     if size > LIMIT:

@@ -9,10 +9,9 @@ digest of every source's readings is stored, so that a test can tell when a rule
 
 from __future__ import annotations
 
-import csv
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from shardmeter.core.record import changed
@@ -26,6 +25,7 @@ from shardmeter.study.validate.precision import RECIPES
 from shardmeter.study.validate.rows import NotModelled, Row
 from shardmeter.study.validate.stack import read_stack
 from shardmeter.study.validate.task import read_task
+from shipping import write
 
 OUT = Path(__file__).parent.parent / "src" / "shardmeter" / "data" / "measured"
 COMPOSED = "vTrain single-node"
@@ -217,14 +217,6 @@ def framework(row: Row) -> str:
     return found if found != "misc-small" else re.split(r"[,(]| repo", text.lower())[0].strip()
 
 
-def write(name: str, rows: Iterable[Mapping[str, str]], columns: Sequence[str]) -> None:
-    """Write one table below `data/measured`."""
-    with (OUT / name).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def meaning(verdict: Verdict) -> str:
     """A verdict without its wording: what was assumed of a text is not assumed of its canonical reading."""
     reading = "" if verdict.reading is None else repr(changed(verdict.reading, assumptions=()))
@@ -248,14 +240,18 @@ def check(original: Sequence[Row], name: str) -> None:
 def condense(tables: Path) -> None:
     """Write the shipped tables from the collected ones."""
     runs = [row for row in read_table(tables / "measured-dev.csv").rows if row.text("source_key") != COMPOSED]
-    write("runs.csv", map(condensed, runs), COLUMNS)
+    write(OUT / "runs.csv", map(condensed, runs), COLUMNS)
     check(runs, "runs.csv")
     failed = [as_measured(row) for path in sorted(tables.glob("failed-*.csv")) for row in read_table(path).rows]
     columns = [c for c in COLUMNS if not re.search(r"step_time|_per_s_|tflops|peak_memory", c)]
-    write("failed.csv", map(condensed, failed), [*columns, "status"])
+    write(OUT / "failed.csv", map(condensed, failed), [*columns, "status"])
     check(failed, "failed.csv")
     keys = dict.fromkeys(row.text("source_key") for row in runs)
-    write("sources.csv", ({"source_key": key, "citation": CITATIONS[key]} for key in keys), ("source_key", "citation"))
+    write(
+        OUT / "sources.csv",
+        ({"source_key": key, "citation": CITATIONS[key]} for key in keys),
+        ("source_key", "citation"),
+    )
 
 
 def main() -> None:
@@ -267,7 +263,7 @@ def main() -> None:
         for name in ("runs.csv", "failed.csv")
         for source, (count, digest) in digests(read_rows(read_table(OUT / name).rows)).items()
     ]
-    write("digests.csv", rows, ("file", "source_key", "rows", "digest"))
+    write(OUT / "digests.csv", rows, ("file", "source_key", "rows", "digest"))
     size = sum(path.stat().st_size for path in OUT.glob("*.csv"))
     print(f"{size:,} bytes in {OUT.name}")
     if size > LIMIT:

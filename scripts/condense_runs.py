@@ -11,10 +11,8 @@ a rule changes what a shipped row means.
 
 from __future__ import annotations
 
-import csv
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from shardmeter.core.record import changed
@@ -27,6 +25,7 @@ from shardmeter.study.validate.runs.architecture import TOP_K
 from shardmeter.study.validate.runs.digest import digests, meaning
 from shardmeter.study.validate.runs.layout import CHECKPOINTING
 from shardmeter.study.validate.runs.words import check_hours
+from shipping import stop_if_moved, write, write_digests
 
 OUT = Path(__file__).parent.parent / "src" / "shardmeter" / "data" / "runs"
 LIMIT = 60_000
@@ -88,25 +87,13 @@ def measured(row: Row) -> bool:
     return bool(row.text("accel_hours"))
 
 
-def write(name: str, rows: Iterable[Mapping[str, str]], columns: Sequence[str]) -> None:
-    """Write one table below `data/runs`."""
-    with (OUT / name).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, extrasaction="ignore", lineterminator="\n", restval="")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def condense(tables: Path) -> None:
     """Write the shipped rows from the collected ones, and stop if one of them means something else."""
     rows = [row for row in read_table(tables / "runs-dev.csv").rows if measured(row)]
-    write("rows.csv", map(condensed, rows), COLUMNS)
+    write(OUT / "rows.csv", map(condensed, rows), COLUMNS)
     judged = compare(rows, catalog_of(None), predict)
     shipped = compare(read_table(OUT / "rows.csv").rows, catalog_of(None), predict)
-    wrong = [(a, b) for a, b in zip(judged, shipped, strict=True) if full(a) != full(b)]
-    for a, b in wrong[:8]:
-        print(f"{a.id}:\n  {full(a)[:600]}\n  {full(b)[:600]}", file=sys.stderr)
-    if wrong:
-        sys.exit(f"{len(wrong)} of {len(judged)} rows change their meaning")
+    stop_if_moved([(a.id, full(a), full(b)) for a, b in zip(judged, shipped, strict=True)])
 
 
 def full(one: Judged) -> str:
@@ -118,13 +105,8 @@ def main() -> None:
     """Condense, if a directory of tables is named, and write the digests."""
     if len(sys.argv) > 1:
         condense(Path(sys.argv[1]))
-    rows = [
-        {"source": source, "rows": str(count), "digest": digest}
-        for source, (count, digest) in digests(
-            compare(read_table(OUT / "rows.csv").rows, catalog_of(None), predict)
-        ).items()
-    ]
-    write("digests.csv", rows, ("source", "rows", "digest"))
+    judged = compare(read_table(OUT / "rows.csv").rows, catalog_of(None), predict)
+    write_digests(OUT / "digests.csv", digests(judged))
     size = (OUT / "rows.csv").stat().st_size
     print(f"{size:,} bytes of rows")
     if size > LIMIT:

@@ -126,15 +126,20 @@ def _contradicts(offer: Offer, rows: Rows) -> bool:
 
 def _odd(offers: Sequence[Offer], rows: Rows) -> tuple[str, ...]:
     """One warning that names the first of the lines that contradict the catalog: their prices are not taken."""
+    count = "1 line is" if len(offers) == 1 else f"{len(offers):,} lines are"
+    return _named(
+        f"{count} not taken, for the catalog's machines have other numbers of accelerators",
+        offers,
+        lambda one: f"{one.count:g} of {one.instance}, which has {rows.instance(one.instance).accelerators:g}",
+    )
+
+
+def _named(says: str, offers: Sequence[Offer], what: Callable[[Offer], str]) -> tuple[str, ...]:
+    """One warning that names the first lines that it is about; none where there are none."""
     if not offers:
         return ()
-    named = "; ".join(
-        f"{one.where}: {one.count:g} of {one.instance}, which has {rows.instance(one.instance).accelerators:g}"
-        for one in offers[:MOST_NAMED]
-    )
-    count = "1 line is" if len(offers) == 1 else f"{len(offers):,} lines are"
-    says = f"{count} not taken, for the catalog's machines have other numbers of accelerators: {named}"
-    return (f"{says}{' …' if len(offers) > MOST_NAMED else ''}",)
+    first = "; ".join(f"{one.where}: {what(one)}" for one in offers[:MOST_NAMED])
+    return (f"{says}: {first}{' …' if len(offers) > MOST_NAMED else ''}",)
 
 
 def _unknown(offers: Sequence[Offer], rows: Rows) -> tuple[str, ...]:
@@ -152,14 +157,12 @@ def _unknown(offers: Sequence[Offer], rows: Rows) -> tuple[str, ...]:
             close = difflib.get_close_matches(first, families, 1, LIKE)
             near[one.accelerator] = nearest(close[0], known) if close else ()
         lines += [one] if near[one.accelerator] else []
-    if not lines:
-        return ()
-    named = "; ".join(
-        f"{one.where}: {shown(one.accelerator, 40)}, the nearest are {', '.join(near[one.accelerator])}"
-        for one in lines[:MOST_NAMED]
-    )
     count = "1 line is of an accelerator" if len(lines) == 1 else f"{len(lines):,} lines are of accelerators"
-    return (f"{count} that the catalog does not have: {named}{' …' if len(lines) > MOST_NAMED else ''}",)
+    return _named(
+        f"{count} that the catalog does not have",
+        lines,
+        lambda one: f"{shown(one.accelerator, 40)}, the nearest are {', '.join(near[one.accelerator])}",
+    )
 
 
 _Reader = Callable[[Mapping[str, str], str, str], Offer | None]

@@ -15,9 +15,14 @@ DIGITS = 16
 
 def digests(verdicts: Iterable[Verdict]) -> dict[str, tuple[int, str]]:
     """By source: the number of rows and a digest of their readings (assumptions and the wording of reasons left out)."""
+    return fingerprints((verdict.source_key, _text(verdict)) for verdict in verdicts)
+
+
+def fingerprints(readings: Iterable[tuple[str, str]]) -> dict[str, tuple[int, str]]:
+    """By source: the number of rows and a digest of what they are read as; `readings` are (source, text of a row)."""
     texts: dict[str, list[str]] = {}
-    for verdict in verdicts:
-        texts.setdefault(verdict.source_key, []).append(_text(verdict))
+    for source, text in readings:
+        texts.setdefault(source, []).append(text)
     return {
         source: (len(rows), hashlib.sha256("\n".join(rows).encode()).hexdigest()[:DIGITS])
         for source, rows in texts.items()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 
-from shardmeter.study.validate.digest import DIGITS
+from shardmeter.study.validate.digest import fingerprints
+from shardmeter.study.validate.fates import fate
 from shardmeter.study.validate.geo.account import Judged
 from shardmeter.study.validate.geo.cells import READERS, delay, stated
 from shardmeter.study.validate.rows import Damaged
@@ -13,11 +13,10 @@ from shardmeter.study.validate.rows import Damaged
 
 def meaning(one: Judged) -> str:
     """What a row is read as: its words, its numbers, what became of it; without predictions and the wording of reasons."""
-    fate = "skipped" if one.skip else "excluded" if one.exclude else "identity" if one.due is not None else "scored"
-    numbers = ""
-    if fate in ("identity", "scored"):
+    found, numbers = fate(one), ""
+    if found in ("identity", "scored"):
         numbers = f"{one.measured!r} {one.due!r} {[_number(one, column) for column in READERS if column != 'value']}"
-    return f"{one.id} {one.source} {one.quantity} {one.method} {one.kind} {one.case} {fate} {numbers}"
+    return f"{one.id} {one.source} {one.quantity} {one.method} {one.kind} {one.case} {found} {numbers}"
 
 
 def _number(one: Judged, column: str) -> str:
@@ -30,10 +29,4 @@ def _number(one: Judged, column: str) -> str:
 
 def digests(judged: Iterable[Judged]) -> dict[str, tuple[int, str]]:
     """By source: the number of rows and a digest of their readings."""
-    texts: dict[str, list[str]] = {}
-    for one in judged:
-        texts.setdefault(one.source, []).append(meaning(one))
-    return {
-        source: (len(rows), hashlib.sha256("\n".join(rows).encode()).hexdigest()[:DIGITS])
-        for source, rows in texts.items()
-    }
+    return fingerprints((one.source, meaning(one)) for one in judged)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from shardmeter.study.validate import fates
 from shardmeter.study.validate.geo.account import TOLERANCE, Judged
 from shardmeter.study.validate.geo.bandwidth import grid_step
 from shardmeter.study.validate.geo.cells import written
@@ -72,18 +73,7 @@ def scores(judged: Iterable[Judged], known: Residuals) -> tuple[Score, ...]:
 
 def accounting(judged: Sequence[Judged]) -> dict[str, Any]:
     """Every row once: scored, skipped, excluded or an identity."""
-    return {
-        "rows": len(judged),
-        "scored": sum(one.predicted is not None for one in judged),
-        "skipped": [{"id": one.id, "reason": one.skip} for one in judged if one.skip],
-        "excluded": [{"id": one.id, "reason": one.exclude} for one in judged if one.exclude],
-        "identities": [_identity(one) for one in judged if one.due is not None],
-    }
-
-
-def _identity(one: Judged) -> dict[str, Any]:
-    error = (one.due or 0.0) / one.measured - 1.0
-    return {"id": one.id, "error": error, "agrees": abs(error) <= max(TOLERANCE, one.rounding)}
+    return fates.accounting(judged, lambda one: one.predicted is not None, lambda one: max(TOLERANCE, one.rounding))
 
 
 def cells(judged: Iterable[Judged]) -> tuple[Candidate, ...]:

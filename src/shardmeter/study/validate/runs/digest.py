@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 
 from shardmeter import families
-from shardmeter.study.validate.digest import DIGITS
+from shardmeter.study.validate.digest import fingerprints
+from shardmeter.study.validate.fates import fate
 from shardmeter.study.validate.runs.account import Judged, line
 from shardmeter.study.validate.runs.mapping import Reading
 
@@ -14,9 +14,8 @@ from shardmeter.study.validate.runs.mapping import Reading
 def meaning(one: Judged) -> str:
     """What a row is read as: what became of it, its numbers, the plans it may have run; without predictions and the wording of
     reasons."""
-    fate = "skipped" if one.skip else "excluded" if one.exclude else "identity" if one.due is not None else "scored"
     read = "" if one.reading is None else _reading(one.reading)
-    return f"{one.id} {one.source} {one.tier} {fate} {one.practice} {one.measured!r} {one.due!r} {read}"
+    return f"{one.id} {one.source} {one.tier} {fate(one)} {one.practice} {one.measured!r} {one.due!r} {read}"
 
 
 def _reading(one: Reading) -> str:
@@ -34,10 +33,4 @@ def _reading(one: Reading) -> str:
 
 def digests(judged: Iterable[Judged]) -> dict[str, tuple[int, str]]:
     """By source: the number of rows and a digest of their readings."""
-    texts: dict[str, list[str]] = {}
-    for one in judged:
-        texts.setdefault(one.source, []).append(meaning(one))
-    return {
-        source: (len(rows), hashlib.sha256("\n".join(rows).encode()).hexdigest()[:DIGITS])
-        for source, rows in texts.items()
-    }
+    return fingerprints((one.source, meaning(one)) for one in judged)

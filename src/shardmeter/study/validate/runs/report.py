@@ -9,6 +9,7 @@ from typing import Any
 from shardmeter.core.record import changed
 from shardmeter.scenario.catalog import Catalog
 from shardmeter.study import practice
+from shardmeter.study.validate import fates
 from shardmeter.study.validate import score as measured
 from shardmeter.study.validate.damage import damaged, warning
 from shardmeter.study.validate.layout import Table, unread
@@ -75,18 +76,7 @@ def scores(judged: Sequence[Judged]) -> tuple[Score, ...]:
 
 def accounting(judged: Sequence[Judged]) -> dict[str, Any]:
     """Every row once: scored, skipped, excluded or an identity."""
-    return {
-        "rows": len(judged),
-        "scored": sum(one.steps is not None for one in judged),
-        "skipped": [{"id": one.id, "reason": one.skip} for one in judged if one.skip],
-        "excluded": [{"id": one.id, "reason": one.exclude} for one in judged if one.exclude],
-        "identities": [_identity(one) for one in judged if one.due is not None],
-    }
-
-
-def _identity(one: Judged) -> dict[str, Any]:
-    error = (one.due or 0.0) / one.measured - 1.0
-    return {"id": one.id, "error": error, "agrees": abs(error) <= TOLERANCE}
+    return fates.accounting(judged, lambda one: one.steps is not None, lambda _: TOLERANCE)
 
 
 def assumptions(judged: Sequence[Judged]) -> list[str]:

@@ -160,7 +160,9 @@ def caution(judged: Sequence[Judged]) -> str:
         "**How blind this is.** Factors have not seen the source of the row, but the split into classes was drawn by one who had seen the "
         "errors of these rows, and it matters: the hours of DeepSeek-V3 are published by the trillion of tokens, which is the time of "
         f"steps alone; counted as any other run of its time (`hopper`) it would be {100.0 * other:+.0f} %. A layout that the collection "
-        "marks as remembered is used and named in the column `unverified`."
+        "marks as remembered is used and named in the column `unverified`. Four rules are written from what is remembered of papers and "
+        "configurations, not read here: GPT-NeoX recomputes all layers; HAI-LLM copies a token once a node and keeps 20 of 132 "
+        "multiprocessors for it; CLIP at 336 pixels was trained at 224 before a last epoch; hours of MI250X are billed by modules."
     )
 
 

@@ -531,3 +531,17 @@ def test_words_of_kinds_and_names_agree():
     assert words.kind_of("", "Some 7B").name == "pretrain"
     with pytest.raises(NotModelled):
         words.check_kind(words.kind_of("pretrain", "Some model (distilled)"))
+
+
+def test_a_group_of_two_files_keeps_the_figures_of_both(shipped_report):
+    """A stack that measured steps and whole runs share has the figures of either; none takes the other's place."""
+    groups, metrics = shipped_report["by_group"], shipped_report["metrics"]
+    stacks = [one for name, one in groups.items() if name.startswith("stack:")]
+    tiers = [one for name, one in groups.items() if name.startswith("tier:")]
+    assert sum(one["step_time"]["n"] for one in stacks) >= metrics["step_time"]["n"]
+    hours = sum(one["accel_hours"]["n"] for one in stacks if "accel_hours" in one)
+    assert hours == sum(one["accel_hours"]["n"] for one in tiers) >= metrics["accel_hours"]["n"]
+    shared = groups["stack:mcore-2024"]
+    assert min(shared["step_time"]["n"], shared["accel_hours"]["n"]) > 0
+    assert shared["mape"] == shared["step_time"]["mape"]
+    assert len(shared["by_source"]) > 2

@@ -126,8 +126,25 @@ def both(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
             merged[key] = value + (own or 0)
         elif isinstance(value, list):
             merged[key] = [*(own or []), *value]
-        elif key in ("metrics", "by_source", "by_group", "ranking"):
+        elif key in ("by_source", "by_group"):
+            merged[key] = _together(own or {}, value)
+        elif key in ("metrics", "ranking"):
             merged[key] = {**value, **(own or {})} if key == "metrics" else {**(own or {}), **value}
+    return merged
+
+
+def _together(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Groups of two files: of one that both have, each quantity's figures are those of the file that has rows of it."""
+    merged = {**first, **second}
+    for name in first.keys() & second.keys():
+        own, other = first[name], second[name]
+        head, rest = (own, other) if own.get("n") else (other, own)
+        merged[name] = {**rest, **head}
+        for key, block in rest.items():
+            if key == "by_source":
+                merged[name][key] = _together(own.get(key, {}), other.get(key, {}))
+            elif isinstance(block, dict) and block.get("n"):
+                merged[name][key] = block
     return merged
 
 

@@ -54,6 +54,14 @@ def test_importing_the_package_imports_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
+def test_the_commands_can_be_listed_without_anything_heavy():
+    program = (
+        "import shardmeter.cli.main, sys; print(sorted({'numpy', 'pydantic', 'rich', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_version_is_said_once():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == shardmeter.__version__

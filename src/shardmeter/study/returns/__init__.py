@@ -10,7 +10,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shardmeter.core.errors import BadScenario, ShardMeterError, Violation, shown
+from shardmeter.core.errors import BadScenario, Violation, shown
 from shardmeter.core.record import changed, record
 from shardmeter.scenario.choices import left_open
 from shardmeter.scenario.parts import Rows
@@ -18,25 +18,25 @@ from shardmeter.scenario.ranges import Over, axes
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.resolve import resolve
 from shardmeter.specs import Scenario
-from shardmeter.study.course import legs_of
+from shardmeter.study import trust
 from shardmeter.study.intervals import LEVEL
 from shardmeter.study.planning.automatic import settled
 from shardmeter.study.returns import said, says
 from shardmeter.study.returns.axis import FABRIC, GPUS, ISLANDS, WAN, WORDS, Axis, default_places
-from shardmeter.study.returns.curve import Curve, Reading, Report, Settle, figures, regime_seconds
+from shardmeter.study.returns.curve import Curve, Reading, Report, Settle
 from shardmeter.study.returns.knee import HALF, Knee, knee_of_number, knee_of_sizes
 from shardmeter.study.returns.marginal import marginal
-from shardmeter.study.returns.spans import LEAST, At, spans
-from shardmeter.study.returns.words import axis_of, scaled, scaling_of
+from shardmeter.study.returns.spans import LEAST, At, lost, spans
+from shardmeter.study.returns.words import axis_of, counts_of, scaled, scaling_of
 
 __all__ = ["WORDS", "Returns", "returns"]
-REFINING = 40
+REFINING = 8
 """Places that the knee and what is next may take, for the sign of life alone."""
 
 
 @record
 class Returns:
-    """A curve, its knee, and what is next. `print` shows it as a page; `to_dict` is the JSON, with the figures to draw."""
+    """A curve, its knee, and what is next. `print` shows it as a page; `to_dict` is the JSON."""
 
     scenario: Scenario
     """The scenario's own point, with its plan."""
@@ -55,11 +55,8 @@ class Returns:
         return shardmeter.page(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The `returns` JSON: SI units as each key says, fractions for shares, null for what is not known; `figures` to draw."""
-        from shardmeter.render.returns import figures as drawn
-
-        made = dict(self.answer)
-        return made | {"figures": [one.to_dict() for one in drawn(made)]}
+        """The `returns` JSON: SI units as each key says, fractions for shares, null for what is not known."""
+        return dict(self.answer)
 
 
 def returns(
@@ -88,7 +85,8 @@ def returns(
     answer = _answer(curve, readings, here, knee) | {"next": _others(curve, own)}
     batch = scaling_of(axis, document, own)
     answer |= {"scaling": batch or None, "held": says.held(axis, own, here.prediction, batch, document)}
-    answer |= {"says": says.found(answer), "assumptions": [*_assumed(here, own), *notes], "warnings": _warnings(here)}
+    answer |= {"regimes": [one | {"says": says.span(one, answer["axis"])} for one in answer["regimes"]], "says": says.found(answer)}
+    answer |= { "assumptions": [*_assumed(here, own), *notes], "warnings": _warnings(here)}
     return Returns(scenario=own if here.prediction is None else here.prediction.scenario, answer=answer)
 
 
@@ -191,14 +189,14 @@ def _answer(curve: Curve, readings: Sequence[Reading], here: Reading, knee: Knee
     """The axis, the points, the regimes and the knee."""
     axis = curve.axis
     good = [one for one in readings if one.rate is not None]
-    told = [_at(one) for one in good]
+    told = [_at(curve, one) for one in good]
     first = told[0] if told else None
     return {
         "axis": {"name": axis.name, "title": axis.title, "unit": axis.unit, "one": axis.one, "is_size": axis.is_size,
                  "fields": [one.field for one in axis.tied], "own": here.x},
         "level": LEVEL,
-        "points": [_point(axis, one, first) for one in readings],
-        "own": _point(axis, here, first),
+        "points": [_point(curve, one, first) for one in readings],
+        "own": _point(curve, here, first),
         "regimes": spans(told),
         "thresholds": [{"returns": name, "least_exponent": None if least < -1e9 else least} for least, name in LEAST],
         "knee": None if knee is None else _told(curve, knee, told),
@@ -206,18 +204,18 @@ def _answer(curve: Curve, readings: Sequence[Reading], here: Reading, knee: Knee
     }  # fmt: skip
 
 
-def _at(reading: Reading) -> At:
+def _at(curve: Curve, reading: Reading) -> At:
     """A point of the curve. The rate of a fleet's step may count tokens that not every island takes: seconds a token by its step."""
     one = reading.prediction
     if one is None:  # pragma: no cover  (asked where something runs)
         raise AssertionError
     tokens = float(one.estimate.tokens)
-    return At(x=reading.x, rate=one.tokens_per_s, seconds={name: s / tokens for name, s in regime_seconds(one).items()})
+    return At(x=reading.x, rate=one.tokens_per_s, seconds={name: s / tokens for name, s in curve.seconds(reading.place).items()})
 
 
-def _point(axis: Axis, reading: Reading, first: At | None) -> dict[str, Any]:
+def _point(curve: Curve, reading: Reading, first: At | None) -> dict[str, Any]:
     """One point: x, why it is illegal or null, the figures, and the efficiency against the first point of the curve."""
-    made = figures(reading)
+    axis, made = curve.axis, curve.figures(reading.place)
     rate = made["tokens_per_s"]
     ideal = None if first is None else first.rate / first.x * reading.x
     fields = axis.overrides(reading.place)
@@ -230,16 +228,14 @@ def _point(axis: Axis, reading: Reading, first: At | None) -> dict[str, Any]:
 
 def _told(curve: Curve, knee: Knee, told: Sequence[At]) -> dict[str, Any]:
     """The knee with what is lost up to it, regime by regime."""
-    from shardmeter.study.returns.spans import lost
-
     reading, further = curve.at(knee.place), curve.at(knee.next_place)
-    here, beyond, first = _at(reading), _at(further), told[0]
+    here, beyond, first = _at(curve, reading), _at(curve, further), told[0]
     parts = lost(first, here)
     whole = sum(value for value in parts.values() if value > 0.0)
     most = sorted(((name, value / whole) for name, value in parts.items() if value > 0.0), key=lambda one: -one[1])
     bought = (beyond.rate - here.rate) / (beyond.x - here.x)
-    return _point(curve.axis, reading, first) | {
-        "rule": f"the next unit buys less than {HALF:g} of what a unit bought on average",
+    return _point(curve, reading, first) | {
+        "rule": f"no step ahead buys {HALF:g} of what a unit bought on average",
         "at_start": knee.at_start,
         "after_x": None if knee.before is None else curve.axis.x(knee.before),
         "next_x": further.x,
@@ -250,14 +246,18 @@ def _told(curve: Curve, knee: Knee, told: Sequence[At]) -> dict[str, Any]:
 
 
 def _others(curve: Curve, own: Scenario) -> list[dict[str, Any]]:
-    """What the next unit buys along the axis and, where the plan is stated, along every other word that the scenario has."""
+    """What the next unit buys along the axis and, where the plan is stated, along every other word that the scenario has lines or
+    machines for."""
     made = [marginal(curve)]
-    for word in WORDS if own.choices is None else ():
-        if word in (curve.axis.name, ISLANDS if len(own.fleet.islands) == 1 else word and ""):
-            continue
+    words: set[str] = {GPUS} if own.choices is None else set()
+    if own.choices is None and len(own.fleet.islands) > 1:
+        words |= {WAN, *counts_of(curve.document, own)}
+    if own.choices is None and any(float(one.nodes) > 1.0 for one in own.fleet.islands):
+        words |= {FABRIC}
+    for word in sorted(words - {curve.axis.name}):
         try:
             axis = axis_of(curve.document, own, word)
-        except ShardMeterError:
+        except BadScenario:  # there is no such number here
             continue
         made.append(marginal(Curve(curve.document, curve.rows, axis)))
     return [one for one in made if one is not None]
@@ -269,7 +269,5 @@ def _assumed(here: Reading, own: Scenario) -> list[str]:
 
 def _warnings(here: Reading) -> list[str]:
     """Those of the scenario at its own point, but for those of single points."""
-    from shardmeter.study import trust
-
     one = here.prediction
     return [] if one is None else [*one.scenario.warnings, *trust.warnings(one.scenario)]

@@ -12,6 +12,8 @@ from shardmeter.core.record import record
 from shardmeter.study.levers import Lever
 
 GPUS, ISLANDS, FABRIC, WAN = "gpus", "islands", "fabric", "wan"
+GPU, ISLAND = "GPU", "island"
+"""What sizes count."""
 WORDS = (GPUS, ISLANDS, FABRIC, WAN)
 """Axes that have a name of their own; any other is a field."""
 DIGITS = 12
@@ -94,9 +96,10 @@ class Axis:
 
 
 def default_places(axis: Axis) -> tuple[float, ...]:
-    """Where the curve is evaluated if nobody says: in factors of two around the scenario's own place, down to one unit and up to
-    64 times of GPUs (16 of islands, of any other number; and down to a sixteenth)."""
-    down, up = (axis.own if axis.is_size else 16.0), (64.0 if axis.name == GPUS else 16.0)
+    """Where the curve is evaluated if nobody says: in factors of two around the scenario's own place. GPUs from one unit to 64 times as
+    many, islands from one to 8 times as many (every pair of them has a line), a number from a sixteenth to 16 times."""
+    down = axis.own if axis.is_size else 16.0
+    up = 16.0 if not axis.is_size else 8.0 if axis.one == ISLAND else 64.0
     found, place = [axis.own], axis.own
     while place > axis.own / down and len(found) < MOST_DOWN:
         place = float(place // 2) if axis.whole else place / 2

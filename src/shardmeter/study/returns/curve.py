@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from shardmeter.core.errors import ShardMeterError
@@ -62,6 +62,8 @@ class Curve:
         self.document, self.rows, self.axis = document, rows, axis
         self._settle, self._report = settle, report
         self._known: dict[float, Reading] = {}
+        self._figures: dict[float, dict[str, Any]] = {}
+        self._seconds: dict[float, dict[str, float]] = {}
         self._start, self.expected = time.monotonic(), 1
 
     def scenario(self, place: float) -> Scenario:
@@ -97,6 +99,19 @@ class Curve:
         except ShardMeterError as error:
             return Reading(place=place, x=x, why=reason(error))
 
+    def figures(self, place: float) -> dict[str, Any]:
+        """FIGURES of a place."""
+        if place not in self._figures:
+            self._figures[place] = _figures(self.at(place).prediction, self.seconds(place))
+        return self._figures[place]
+
+    def seconds(self, place: float) -> dict[str, float]:
+        """Seconds of a step there by regime, latency told apart: they add up to the step. Empty where the point is illegal."""
+        if place not in self._seconds:
+            one = self.at(place).prediction
+            self._seconds[place] = {} if one is None else _regime_seconds(one)
+        return self._seconds[place]
+
     def next_legal(self, place: float, until: float) -> Reading | None:
         """The first place beyond this one, a whole unit at a time, at which the scenario is legal and fits; None up to `until`.
 
@@ -116,16 +131,14 @@ FIGURES = (
 """Of every point; null where it is illegal."""
 
 
-def figures(reading: Reading) -> dict[str, Any]:
+def _figures(one: Prediction | None, shares: Mapping[str, float]) -> dict[str, Any]:
     """The figures of a point: seconds, dollars, fractions; `intervals` (90 %) by figure; the regime that takes most of the step, and
     the longest term of its ledger."""
-    one = reading.prediction
     if one is None:
         return dict.fromkeys(FIGURES)
     estimate, scenario = one.estimate, one.scenario
     run = course(scenario, one.whole, trust.paces(scenario))
     bounds: dict[str, Any] = {} if run is None else run["intervals"]
-    shares = regime_seconds(one)
     regime = max(shares, key=lambda name: shares[name])
     term = max(estimate.terms, key=lambda t: float(t.seconds))
     step, rate, gpus = one.step_time, one.tokens_per_s, float(estimate.gpus)
@@ -161,8 +174,7 @@ def _scaled(ends: Any, factor: float) -> list[float] | None:
     return None if ends is None else [end * factor for end in ends]
 
 
-def regime_seconds(one: Prediction) -> dict[str, float]:
-    """Seconds of a step by regime, latency told apart; they add up to the step."""
+def _regime_seconds(one: Prediction) -> dict[str, float]:
     scenario, part = one.scenario, islands.critical(one.whole)
     free = regimes.without_limits(scenario)
     boundless = evaluate_fleet(free.model, free.fleet, free.plan, free.run, free.stack, free.plans)

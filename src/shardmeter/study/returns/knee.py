@@ -1,15 +1,18 @@
 """The knee: where more of an axis begins to buy less than half of what it bought so far.
 
-The rule. On an axis x with the rate R(x), the next unit buys (R(x′) - R(x)) / (x′ - x); what is there bought R(x) / x on average. The knee
-is the first x at which the next unit buys less than HALF of that average: the slope of the curve on log-log paper falls under 1/2. Why
-half: there doubling x gives less than 1.41 times the rate, and a token costs over 1.41 times as many accelerators; the rule has no unit,
-needs no largest x (as the distance to a chord does), and holds for sizes and for bandwidths alike. Sizes go from one legal size to the
-next legal one, numbers by a hair (NUDGE), so that every slope is two predictions and nothing is fitted."""
+The rule. On an axis x with the rate R(x), going on to x′ buys (R(x′) - R(x)) / (x′ - x) a unit; what is there bought R(x) / x a unit on
+average. The knee is the first x from which no step ahead buys HALF of that average: of a size not the next legal one, nor those 2, 4, 8 …
+units further up to twice the size, nor a further point of the curve (rates of sizes go in stairs, where a batch is no multiple of the
+machines: a flat tread is no knee); of a number not a hair more (NUDGE). On a smooth curve that is where its slope on log-log paper falls under 1/2.
+
+Why half: there doubling x gives less than 1.41 times the rate, and a token takes over 1.41 times as many accelerators. The rule has no
+unit and needs no largest x (as the distance to a chord does); it is the same for sizes and for bandwidths, and every slope is two
+predictions: nothing is fitted."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from shardmeter.core.record import record
 
@@ -19,9 +22,6 @@ NUDGE = 1e-4
 """Relative step by which the slope along a number is taken."""
 CLOSE = 1e-6
 """Relative width of the bracket in which the knee along a number is found."""
-MOST_BEYOND = 8.0
-"""Units beyond the last point in which the next legal size is looked for."""
-
 Rate = Callable[[float], float | None]
 """Tokens a second at a place; None where nothing can run."""
 Next = Callable[[float, float], float | None]
@@ -51,30 +51,48 @@ def slope(rate: Rate, x: Callable[[float], float], place: float, further: float)
 def knee_of_sizes(rate: Rate, x: Callable[[float], float], following: Next, points: Sequence[float]) -> Knee | None:
     """The knee among whole units: of the points the first that is past it, then by halving between that and the one before.
 
-    `following` finds the next legal size; a slope needs one. None where no point is past the knee."""
+    `following` finds the next legal size; a slope needs one, so that the last point is past the knee only where a size follows it. None
+    where no point is past the knee."""
 
-    def past(place: float, until: float) -> tuple[float, float] | None:
-        """(next place, slope) where the rule holds; None where it does not, or nothing follows."""
-        further = following(place, until)
-        found = None if further is None else slope(rate, x, place, further)
-        return (further, found) if further is not None and found is not None and found < HALF else None
+    def past(place: float) -> tuple[float, float] | None:
+        """(place, slope) of the best step ahead where the rule holds; None where it does not, or nothing follows."""
+        if any(slope(rate, x, place, one) >= HALF for one in points if one > place):  # known already
+            return None
+        ahead = dict.fromkeys([*_ahead(following, place, points[-1]), *(one for one in points if one > place)])
+        best = max(((slope(rate, x, place, one), one) for one in ahead), default=None)
+        return (best[1], best[0]) if best is not None and best[0] < HALF else None
 
     low: float | None = None
-    for at, place in enumerate(points):
-        until = points[at + 1] if at + 1 < len(points) else place + MOST_BEYOND
-        if (found := past(place, until)) is None:
+    for place in points:
+        if (found := past(place)) is None:
             low = place
             continue
         if low is None:
             return Knee(place=place, of_average=found[1], next_place=found[0], before=None, at_start=True)
         high, best = place, found
         while (middle := _between(rate, following, low, high)) is not None:
-            if (here := past(middle, high)) is None:
+            if (here := past(middle)) is None:
                 low = middle
             else:
                 high, best = middle, here
         return Knee(place=high, of_average=best[1], next_place=best[0], before=low)
     return None
+
+
+def _ahead(following: Next, place: float, last: float) -> Iterator[float]:
+    """The legal sizes that are looked at beyond one: the first, and the first ones that are 2, 4, 8 … units further, up to twice the size
+    (or the first at all, which may be further)."""
+    further = following(place, max(last, place + 1.0))
+    if further is None:
+        return
+    yield further
+    units = 2.0
+    while place + units <= min(2.0 * place, last):
+        found = following(place + units - 1.0, min(2.0 * place, last))
+        if found is None:
+            return
+        yield found
+        units *= 2.0
 
 
 def _between(rate: Rate, following: Next, low: float, high: float) -> float | None:

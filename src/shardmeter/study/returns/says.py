@@ -46,7 +46,6 @@ def found(answer: Answer) -> list[str]:
     """The sentences of the page, the first one the verdict."""
     axis = answer["axis"]
     made = [_knee(answer)]
-    made += [f"{_span(one, axis)}" for one in answer["regimes"]]
     made += [text for one in answer["next"][:1] if (text := _next(one, axis))]
     last = [point for point in answer["points"] if point["why"]]
     good = [point for point in answer["points"] if point["fits"]]
@@ -66,31 +65,43 @@ def size(x: float, axis: Answer) -> str:
     return f"{number} {axis['one']}{'' if x == 1.0 else 's'}" if axis["is_size"] else f"{axis['one']} {number}"
 
 
+NOTHING = 1e-3
+"""A rate that changes by less over the whole axis does not depend on it."""
+
+
 def _knee(answer: Answer) -> str:
     axis, one = answer["axis"], answer["knee"]
-    if not answer["fits"]:
-        return "No point fits."
     good = [point for point in answer["points"] if point["fits"]]
-    ends = f"{size(good[0]['x'], axis)} to {size(good[-1]['x'], axis)}"
+    if not good:
+        return "No point fits."
+    ends = f"from {size(good[0]['x'], axis)} to {size(good[-1]['x'], axis)}"
+    rates = [point["tokens_per_s"] for point in good]
+    if len(good) == 1:
+        return f"One point fits, {size(good[0]['x'], axis)}: there is no curve."
+    if max(rates) < (1.0 + NOTHING) * min(rates):
+        return f"It makes no difference {ends}: {answer['own']['regime']} rules the step."
     if one is None:
-        return f"There is no knee from {ends}: the next unit buys at least half of what one bought on average."
+        return f"There is no knee {ends}: a step ahead always buys at least half of what a unit bought on average."
     if one["at_start"]:
-        return f"The knee lies at {size(one['x'], axis)} or before: from there on a unit buys less than half of what one bought on average."
-    most = "" if not one["lost"] else f"; {one['lost'][0]['regime']} takes {one['lost'][0]['share']:.0%} of what is lost up to there"
-    bought = f"beyond it the next {_more(one, axis)} a unit {max(one['of_first'], 0.0):.0%} of what the first did"
-    return f"The knee is at {size(one['x'], axis)}: {bought}{most}."
+        return f"The knee lies at {size(one['x'], axis)} or before: from there on more buys less than half of what a unit bought on average."
+    lost = f"; {_loses(one['lost'][0]['regime'], one['lost'][0]['share'], axis)} up to there" if one["lost"] else ""
+    bought = f"beyond it a unit buys less than half of the average ({max(one['of_average'], 0.0):.0%} at once)"
+    if axis["is_size"]:
+        more = one["next_x"] - one["x"]
+        many = f"{more:,.0f} {axis['one']}{' buys' if more == 1.0 else 's buy'}"
+        bought = f"beyond it the next {many} {max(one['of_first'], 0.0):.0%} of what the first did"
+    return f"The knee is at {size(one['x'], axis)}: {bought}{lost}."
 
 
-def _more(one: Answer, axis: Answer) -> str:
-    if not axis["is_size"]:
-        return "hair of it buys"
-    more = one["next_x"] - one["x"]
-    return f"{more:,.0f} {axis['one']}{'' if more == 1.0 else 's'} buy{'s' if more == 1.0 else ''}"
+def _loses(regime: str, share: float, axis: Answer) -> str:
+    """What rules the loss: of machines what takes more of them, of a number what it does not shorten."""
+    return f"{regime} takes {share:.0%} of what is lost" if axis["is_size"] else f"{regime} is {share:.0%} of what it does not shorten"
 
 
-def _span(one: Answer, axis: Answer) -> str:
+def span(one: Answer, axis: Answer) -> str:
+    """A regime of returns in a sentence."""
     ends = f"{size(one['from'], axis)} to {size(one['to'], axis)}"
-    rules = "" if one["rules"] is None else f"; {one['rules']} takes {one['rules_share']:.0%} of what is lost"
+    rules = "" if one["rules"] is None else f"; {_loses(one['rules'], one['rules_share'], axis)}"
     return f"{one['returns'].capitalize()} from {ends} (exponent {one['exponent']:.2f}){rules}."
 
 

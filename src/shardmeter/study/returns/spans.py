@@ -8,9 +8,9 @@ from typing import Any
 
 from shardmeter.core.record import record
 
-LINEAR, DIMINISHING, STEEP, FLAT, NEGATIVE = "linear", "diminishing", "steeply diminishing", "flat", "negative"
-LEAST = ((0.9, LINEAR), (0.5, DIMINISHING), (0.1, STEEP), (-0.05, FLAT), (-math.inf, NEGATIVE))
-"""The least exponent d ln rate / d ln x of every word: doubling x gives over 1.87 times the rate, over 1.41 times, over 1.07 times, about
+BETTER, LINEAR, DIMINISHING, STEEP, FLAT, NEGATIVE = "better than linear", "linear", "diminishing", "steeply diminishing", "flat", "negative"
+LEAST = ((1.05, BETTER), (0.9, LINEAR), (0.5, DIMINISHING), (0.1, STEEP), (-0.05, FLAT), (-math.inf, NEGATIVE))
+"""The least exponent d ln rate / d ln x of every word: doubling x gives over 2.07 times the rate, over 1.87 times, over 1.41 times, over 1.07 times, about
 as much, less. 0.5 is the knee's HALF."""
 
 
@@ -57,7 +57,7 @@ def spans(points: Sequence[At]) -> list[dict[str, Any]]:
     keys: list[tuple[str, str | None]] = []
     for at, (a, b) in enumerate(zip(points, points[1:], strict=False)):
         returns = word(exponent(a, b))
-        key = returns, None if returns == LINEAR else ruling(lost(a, b))[0]
+        key = returns, None if returns in (BETTER, LINEAR) else ruling(lost(a, b))[0]
         if keys and keys[-1] == key:
             made[-1][1] = at + 1
         else:

@@ -15,7 +15,7 @@ from shardmeter.specs import Island, Scenario
 from shardmeter.study.levers import levers
 from shardmeter.study.relief import batch_unsaid
 from shardmeter.study.returns import said
-from shardmeter.study.returns.axis import FABRIC, GPUS, ISLANDS, WAN, WORDS, Axis, Tied
+from shardmeter.study.returns.axis import FABRIC, GPU, GPUS, ISLAND, ISLANDS, WAN, WORDS, Axis, Tied
 
 STRONG, WEAK = "strong", "weak"
 GBIT = 1e9 / 8.0
@@ -65,6 +65,18 @@ def axis_of(document: Document, own: Scenario, asked: str) -> Axis:
     return _field(document, own, field)
 
 
+MOST_KINDS = 4
+"""Entries of islands of which each is asked about by itself."""
+
+
+def counts_of(document: Document, own: Scenario) -> tuple[str, ...]:
+    """The axes of single islands more: one for every entry of the document where there are few, else all of them in their mix."""
+    entries = _entries(document, own)
+    if len(entries) == 1 or len(entries) > MOST_KINDS:
+        return (ISLANDS,)
+    return tuple(f"{one.path.rpartition('.')[0]}.{one.name if one.given.get('name') else one.at}.count" for one in entries)
+
+
 def _entries(document: Document, own: Scenario) -> list[_Entry]:
     """The islands of the document that take part."""
     fleet = document.data.get("fleet")
@@ -92,11 +104,11 @@ def _size(name: str, some: Sequence[_Entry], every: Sequence[_Entry], own: Scena
     sizes = [one.count if counts else int(one.island.nodes) for one in some]
     units = functools.reduce(math.gcd, sizes)
     if counts:
-        total, moved, one = float(sum(e.count for e in every)), float(sum(sizes)), "island"
+        total, moved, one = float(sum(e.count for e in every)), float(sum(sizes)), ISLAND
         tied = tuple(Tied(field=f"{e.path}.count", own=float(size), whole=True) for e, size in zip(some, sizes, strict=True))
     else:
         total = float(sum(e.count * e.island.gpus for e in every))
-        moved, one = float(sum(e.count * e.island.gpus for e in some)), "GPU"
+        moved, one = float(sum(e.count * e.island.gpus for e in some)), GPU
         tied = tuple(map(_nodes, some))
     each = moved / units
     of = "" if len(some) == len(every) else f" ({' and '.join(e.name for e in some)})"
@@ -139,13 +151,24 @@ def _fabric(entries: Sequence[_Entry]) -> Axis:
 
 
 def _wan(own: Scenario) -> Axis:
+    """All lines between islands, and those of their sites, in proportion."""
     known = {one.name: one for one in levers(own)}
-    lever = known.get("fleet.wan.bandwidth") or known.get("fleet.wan.sites")
-    if lever is None:
+    lines = [known[name] for name in ("fleet.wan.bandwidth", "fleet.wan.sites") if name in known]
+    if not lines:
         raise BadScenario("wan: nothing lies between islands here", [_only(WAN, "an axis such as gpus, or a scenario of several islands")])
-    title = f"{lever.title} (the least; all in proportion)"
+
+    def moved(factor: float) -> Scenario | None:
+        made: Scenario | None = own
+        for line in lines:
+            again = {} if made is None else {one.name: one for one in levers(made)}
+            made = again[line.name].scaled(factor) if line.name in again else made
+        return made
+
+    least = min(one.value for one in lines)
+    title = "bandwidth between islands (of the narrowest line; all in proportion)"
     return Axis(
-        name=WAN, title=title, unit="B/s", one="Gbit/s", own=lever.value, whole=False, step=GBIT, step_title="1 Gbit/s", lever=lever
+        name=WAN, title=title, unit="B/s", one="Gbit/s", own=least, whole=False, step=GBIT, step_title="1 Gbit/s",
+        lever=changed(lines[0], title=title, value=least, scaled=moved),
     )  # fmt: skip
 
 

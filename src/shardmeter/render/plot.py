@@ -50,8 +50,8 @@ def _drawn(figure: Figure) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
-    title = wrapped((figure.title,), TITLE_LETTERS)
-    caption = wrapped(figure.caption, CAPTION_LETTERS)
+    title = _wrapped((figure.title,), TITLE_LETTERS)
+    caption = _wrapped(figure.caption, CAPTION_LETTERS)
     names = len(figure.y.labels) if any(ticks.lying(figure, line) for line in figure.lines) else 0
     foot = CAPTION_LINE * len(caption) + (0.1 if caption else 0.03)
     head = TITLE_LINE * len(title) + 0.08
@@ -80,7 +80,7 @@ def _drawn(figure: Figure) -> Any:
     return canvas
 
 
-def wrapped(sentences: tuple[str, ...], letters: int) -> list[str]:
+def _wrapped(sentences: tuple[str, ...], letters: int) -> list[str]:
     """Sentences in lines of at most so many letters."""
     return [line for sentence in sentences for line in textwrap.wrap(sentence, letters)]
 
@@ -118,5 +118,5 @@ def _legend(canvas: Any, axes: Any, bottom: float) -> float:
         borderaxespad=0.0,
     )
     made.set_in_layout(False)
-    lines = math.ceil(len(texts) / columns) + sum(text.count("\n") for text in texts)
+    lines: int = math.ceil(len(texts) / columns) + sum(text.count("\n") for text in texts)
     return LEGEND_LINE * lines + 0.06

@@ -9,6 +9,7 @@ import click
 
 from shardmeter.cli.options import opened, scenario_options
 from shardmeter.cli.output import warn, write
+from shardmeter.cli.pictures import draw, drawable, plot_option
 from shardmeter.cli.progress import counter
 
 EPILOG = """Examples:
@@ -40,8 +41,10 @@ stays (strong scaling); one that it leaves out follows the machines (weak scalin
     "--scaling", type=click.Choice(("strong", "weak")),
     help="Of gpus and islands: the global batch stays, or grows with them; left out, it stays where it is said.",
 )  # fmt: skip
+@plot_option("Draw the curve, dollars and MFU.")
 def returns(**asked: Any) -> int:
     """Predict SCENARIO along one axis: throughput, MFU, time and dollars, the knee, and what the next unit buys."""
+    drawn = drawable(asked["plot"])
     document, rows = opened(asked)
     from shardmeter.render import returns as page
     from shardmeter.render.heading import heading
@@ -52,6 +55,8 @@ def returns(**asked: Any) -> int:
     with counter("points of the curve", shortens=True) as report:
         found = answer_to(document, rows, asked["axis"], asked["over"], asked["scaling"] or "", settle=settle, report=report)
     answer = found.to_dict()
+    if drawn:
+        draw(page.figures(answer), asked["plot"])
     warn(answer["warnings"])
     write(page.document(answer, heading(found.scenario)), asked["output"])
     return 0 if answer["fits"] else 1

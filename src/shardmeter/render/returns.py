@@ -21,6 +21,7 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
     sections: list[Section] = [
         Notes(title="Held fixed", lines=tuple(answer["held"])),
         _points(answer),
+        *figures(answer)[:1],
         _regimes(answer),
         Notes(title="Found", lines=tuple(answer["says"][1:])),
         _next(answer["next"]),
@@ -136,7 +137,8 @@ def _flat(point: Answer) -> dict[str, Any]:
 
 def figures(answer: Answer) -> tuple[Figure, ...]:
     """The curve of tokens a second with the line that is linear in x, dollars for 10^9 tokens where they are known, MFU."""
-    good = [point for point in answer["points"] if point["fits"]]
+    drawn = {point["x"]: point for point in (*answer["points"], answer["own"], answer["knee"] or answer["own"]) if point["fits"]}
+    good = [drawn[x] for x in sorted(drawn)]
     if len(good) < 2:
         return ()
     made = [_rate(answer, good)]

@@ -53,7 +53,9 @@ def returns(**asked: Any) -> int:
 
     settle = functools.partial(settled, processes=None)
     with counter("points of the curve", shortens=True) as report:
-        found = answer_to(document, rows, asked["axis"], asked["over"], asked["scaling"] or "", settle=settle, report=report)
+        found = answer_to(
+            document, rows, asked["axis"], asked["over"], asked["scaling"] or "", settle=settle, report=report
+        )
     answer = found.to_dict()
     if drawn:
         draw(page.figures(answer), asked["plot"])

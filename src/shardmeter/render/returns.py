@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shardmeter.core.record import changed
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Notes, Row, Section, Table
 from shardmeter.render.figure import Figure, Line, Mark, Scale
@@ -21,7 +22,7 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
     sections: list[Section] = [
         Notes(title="Held fixed", lines=tuple(answer["held"])),
         _points(answer),
-        *figures(answer)[:1],
+        *(changed(one, caption=()) for one in figures(answer)[:1]),
         _regimes(answer),
         Notes(title="Found", lines=tuple(answer["says"][1:])),
         _next(answer["next"]),
@@ -48,20 +49,23 @@ def _points(answer: Answer) -> Table:
     columns = (
         Column(key="at", title=axis["title"]),
         Column(key="tokens_per_s", title="tokens/s"),
-        Column(key="between", title=f"{answer['level']:.0%} between", drop=3),
+        Column(key="between", title=f"{100 * answer['level']:.0f} % between", drop=3),
         Column(key="tokens_per_s_per_gpu", title="a GPU", drop=4),
         Column(key="mfu", title="MFU", unit="%"),
         Column(key="step_time_s", title="step", unit="s", drop=5),
         Column(key="wall_clock_s", title="the run", unit="s"),
         Column(key="cost_usd", title="cost", unit="USD", drop=6),
         Column(key="usd_per_1e9_tokens", title="per 10^9 tokens", unit="USD"),
-        Column(key="efficiency", title="of linear", unit="%", drop=2) if axis["is_size"] else Column(key="gpus", title="GPUs", drop=1),
+        Column(key="efficiency", title="of linear", unit="%", drop=2)
+        if axis["is_size"]
+        else Column(key="gpus", title="GPUs", drop=1),
         Column(key="rules", title="rules the step"),
         *((Column(key="plan", title="plan", wide=True, wrap=","),) if len(plans) > 1 else ()),
         Column(key="said", title="", wide=True),
     )
     rows = tuple(_row(point, answer) for point in points)
-    return Table(title=f"Along {axis['title']}", columns=columns, rows=rows)
+    told = tuple(column for column in columns if any(row[column.key] not in (None, "") for row in rows))
+    return Table(title=f"Along {axis['title']}", columns=told, rows=rows)
 
 
 def _row(point: Answer, answer: Answer) -> Row:
@@ -69,9 +73,17 @@ def _row(point: Answer, answer: Answer) -> Row:
     marks += ["knee"] if answer["knee"] is not None and point["x"] == answer["knee"]["x"] else []
     marks += [point["why"]] if point["why"] else [] if point["fits"] else ["does not fit"]
     ends = None if point["intervals"] is None else point["intervals"]["tokens_per_s"]
-    between = None if ends is None else f"{cells.number(float(f'{ends[0]:.3g}'))} … {cells.number(float(f'{ends[1]:.3g}'))}"
-    rules = None if point["regime"] is None else f"{point['regime']} {point['regime_share']:.0%}"
-    return {**_flat(point), "at": size(point["x"], answer["axis"]), "between": between, "rules": rules, "said": "; ".join(marks)}
+    between = (
+        None if ends is None else f"{cells.number(float(f'{ends[0]:.3g}'))} … {cells.number(float(f'{ends[1]:.3g}'))}"
+    )
+    rules = None if point["regime"] is None else f"{point['regime']} {100 * point['regime_share']:.0f} %"
+    return {
+        **_flat(point),
+        "at": size(point["x"], answer["axis"]),
+        "between": between,
+        "rules": rules,
+        "said": "; ".join(marks),
+    }
 
 
 def _regimes(answer: Answer) -> Table:
@@ -86,10 +98,16 @@ def _regimes(answer: Answer) -> Table:
         Column(key="returns", title="returns"),
         Column(key="exponent", title="exponent"),
         *((Column(key="efficiency_to", title="of linear at its end", unit="%", drop=1),) if axis["is_size"] else ()),
-        Column(key="rules", title="takes most of what is lost" if axis["is_size"] else "most of what it does not shorten"),
+        Column(
+            key="rules", title="takes most of what is lost" if axis["is_size"] else "most of what it does not shorten"
+        ),
         Column(key="rules_share", title="its share", unit="%"),
     )
-    words = [f"{one['returns']} from {one['least_exponent']:g}" for one in answer["thresholds"] if one["least_exponent"] is not None]
+    words = [
+        f"{one['returns']} from {one['least_exponent']:g}"
+        for one in answer["thresholds"]
+        if one["least_exponent"] is not None
+    ]
     caption = f"Exponent: d ln rate / d ln x. {', '.join(words)}, below that {answer['thresholds'][-1]['returns']}."
     return Table(title="Regimes of returns", columns=columns, rows=rows, caption=caption)
 
@@ -137,7 +155,11 @@ def _flat(point: Answer) -> dict[str, Any]:
 
 def figures(answer: Answer) -> tuple[Figure, ...]:
     """The curve of tokens a second with the line that is linear in x, dollars for 10^9 tokens where they are known, MFU."""
-    drawn = {point["x"]: point for point in (*answer["points"], answer["own"], answer["knee"] or answer["own"]) if point["fits"]}
+    drawn = {
+        point["x"]: point
+        for point in (*answer["points"], answer["own"], answer["knee"] or answer["own"])
+        if point["fits"]
+    }
     good = [drawn[x] for x in sorted(drawn)]
     if len(good) < 2:
         return ()
@@ -164,7 +186,13 @@ def _one(answer: Answer, good: Sequence[Answer], key: str, slug: str, title: str
     low, high = _band(good, key)
     first, last = (cells.text(point[key], unit) for point in (good[0], good[-1]))
     ends = f"{title}: {first} at {size(good[0]['x'], answer['axis'])}, {last} at {size(good[-1]['x'], answer['axis'])}"
-    line = Line(label=title, x=tuple(_x(point["x"], answer) for point in good), y=tuple(point[key] for point in good), low=low, high=high)
+    line = Line(
+        label=title,
+        x=tuple(_x(point["x"], answer) for point in good),
+        y=tuple(point[key] for point in good),
+        low=low,
+        high=high,
+    )
     return Figure(
         slug=slug, title=ends[0].upper() + ends[1:], x=_scale(answer), y=Scale(title=title, unit=unit), lines=(line,), marks=_marks(answer, key),
         caption=(_said_of(answer),),
@@ -176,11 +204,13 @@ def _band(good: Sequence[Answer], key: str) -> tuple[tuple[float | None, ...], t
     ends = [point["intervals"][key] for point in good]
     if all(one is None for one in ends):
         return (), ()
-    return tuple(None if one is None else one[0] for one in ends), tuple(None if one is None else one[1] for one in ends)
+    return tuple(None if one is None else one[0] for one in ends), tuple(
+        None if one is None else one[1] for one in ends
+    )
 
 
 def _said_of(answer: Answer) -> str:
-    return f"The band is the {answer['level']:.0%} interval of every point."
+    return f"The band is the {100 * answer['level']:.0f} % interval of every point."
 
 
 def _x(x: float, answer: Answer) -> float:

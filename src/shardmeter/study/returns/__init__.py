@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation, shown
-from shardmeter.core.record import changed, record
+from shardmeter.core.record import record
 from shardmeter.scenario.choices import left_open
 from shardmeter.scenario.parts import Rows
 from shardmeter.scenario.ranges import Over, axes
@@ -46,7 +46,9 @@ class Returns:
         """One line."""
         points = self.answer["points"]
         fits = sum(bool(point["fits"]) for point in points)
-        return f"<Returns along {self.answer['axis']['name']}: {len(points)} points, {fits} fit, {self.answer['says'][0]}>"
+        return (
+            f"<Returns along {self.answer['axis']['name']}: {len(points)} points, {fits} fit, {self.answer['says'][0]}>"
+        )
 
     def __str__(self) -> str:
         """The page that the command prints, without what was assumed."""
@@ -69,11 +71,13 @@ def returns(
     scaling), unless `scaling` says otherwise. `settle` finds the plan at every point where it is left open. Raises BadScenario for an axis
     that the scenario does not have, values that are no numbers, and what is wrong with the scenario itself."""
     own = _resolved(document, rows)
-    document, notes = _with_length(document, rows, own)
+    document, notes = _with_length(document, own)
     name, values = _asked(asked, over)
     axis = scaled(axis_of(document, own, name), document, own, scaling)
     if own.choices is not None and axis.lever is not None:
-        raise BadScenario(f"{axis.name} is no field, and plan: auto has to read its fleet from fields: state the plan, or go over a field")
+        raise BadScenario(
+            f"{axis.name} is no field, and plan: auto has to read its fleet from fields: state the plan, or go over a field"
+        )
     curve = Curve(document, rows, axis, settle, report)
     places = _places(axis, values)
     curve.expected = len(places) + REFINING
@@ -85,8 +89,11 @@ def returns(
     answer = _answer(curve, readings, here, knee) | {"next": _others(curve, own)}
     batch = scaling_of(axis, document, own)
     answer |= {"scaling": batch or None, "held": says.held(axis, own, here.prediction, batch, document)}
-    answer |= {"regimes": [one | {"says": says.span(one, answer["axis"])} for one in answer["regimes"]], "says": says.found(answer)}
-    answer |= { "assumptions": [*_assumed(here, own), *notes], "warnings": _warnings(here)}
+    answer |= {
+        "regimes": [one | {"says": says.span(one, answer["axis"])} for one in answer["regimes"]],
+        "says": says.found(answer),
+    }
+    answer |= {"assumptions": [*_assumed(here, own), *notes], "warnings": _warnings(here)}
     return Returns(scenario=own if here.prediction is None else here.prediction.scenario, answer=answer)
 
 
@@ -96,7 +103,7 @@ def _resolved(document: Document, rows: Rows) -> Scenario:
     return resolve(mine, rows, left_open(mine, planning=False))
 
 
-def _with_length(document: Document, rows: Rows, own: Scenario) -> tuple[Document, list[str]]:
+def _with_length(document: Document, own: Scenario) -> tuple[Document, list[str]]:
     """The document with a run of 10^9 tokens where it says no length, so that time and dollars are told."""
     if own.run.tokens is not None or own.run.steps is not None or own.run.target_loss is not None or own.run.phases:
         return document, []
@@ -125,11 +132,22 @@ def _places(axis: Axis, values: Sequence[Any] | None) -> tuple[float, ...]:
         number = said.read(value, axis.tied[0].field if axis.tied else axis.name)
         if number is None or number.si <= 0.0 or (number.unit != axis.unit and bool(axis.unit)):
             out = f"as in {axis.own:g}" + (f" {axis.unit}" if axis.unit else "")
-            found.append(Violation(field=axis.name, says=f"{shown(value)} is no number on this axis", rule="numbers above 0 in its unit", way_out=out))
+            found.append(
+                Violation(
+                    field=axis.name,
+                    says=f"{shown(value)} is no number on this axis",
+                    rule="numbers above 0 in its unit",
+                    way_out=out,
+                )
+            )
             continue
         place = axis.place(number.si) if axis.name in (GPUS, ISLANDS) else number.si
         if axis.whole and (place != round(place) or place < 1.0):
-            says_ = f"{number.si:g} is no whole number of units of {axis.each:g}" if axis.each != 1.0 else f"{number.si:g} is not whole"
+            says_ = (
+                f"{number.si:g} is no whole number of units of {axis.each:g}"
+                if axis.each != 1.0
+                else f"{number.si:g} is not whole"
+            )
             out = f"the nearest is {axis.x(max(round(place), 1)):g}"
             found.append(Violation(field=axis.name, says=says_, way_out=out))
             continue
@@ -159,7 +177,9 @@ def _ask_for_network(curve: Curve) -> None:
         if lines:
             way_out = "say one, as in --set fleet.wan.default='{bandwidth: 10 Gbps, rtt: 40 ms}'"
             found = [Violation(field="fleet.wan", says="no network joins more islands than one", way_out=way_out)]
-            raise BadScenario("islands: there is one, and nothing is said of what would join it to others", found) from None
+            raise BadScenario(
+                "islands: there is one, and nothing is said of what would join it to others", found
+            ) from None
 
 
 def _refuse_all(axis: Axis, readings: Sequence[Reading]) -> None:
@@ -210,7 +230,11 @@ def _at(curve: Curve, reading: Reading) -> At:
     if one is None:  # pragma: no cover  (asked where something runs)
         raise AssertionError
     tokens = float(one.estimate.tokens)
-    return At(x=reading.x, rate=one.tokens_per_s, seconds={name: s / tokens for name, s in curve.seconds(reading.place).items()})
+    return At(
+        x=reading.x,
+        rate=one.tokens_per_s,
+        seconds={name: s / tokens for name, s in curve.seconds(reading.place).items()},
+    )
 
 
 def _point(curve: Curve, reading: Reading, first: At | None) -> dict[str, Any]:

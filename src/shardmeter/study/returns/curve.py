@@ -58,7 +58,9 @@ class Reading:
 class Curve:
     """Evaluates places of one axis and remembers them. `settle` finds the plan where the scenario leaves it open."""
 
-    def __init__(self, document: Document, rows: Rows, axis: Axis, settle: Settle = settled, report: Report | None = None) -> None:
+    def __init__(
+        self, document: Document, rows: Rows, axis: Axis, settle: Settle = settled, report: Report | None = None
+    ) -> None:
         self.document, self.rows, self.axis = document, rows, axis
         self._settle, self._report = settle, report
         self._known: dict[float, Reading] = {}
@@ -150,7 +152,9 @@ def _figures(one: Prediction | None, shares: Mapping[str, float]) -> dict[str, A
             "usd_per_1e9_tokens": _scaled(bounds.get("cost_usd"), BILLION / tokens)}  # fmt: skip
     return {
         "gpus": gpus,
-        "global_batch": float(sum(part.run.global_batch for part in one.whole.parts)) if scenario.plans else float(scenario.run.global_batch),
+        "global_batch": float(sum(part.run.global_batch for part in one.whole.parts))
+        if scenario.plans
+        else float(scenario.run.global_batch),
         "fits": one.fits,
         "tokens_per_s": rate,
         "tokens_per_s_per_gpu": rate / gpus,

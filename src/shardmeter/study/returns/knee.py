@@ -3,7 +3,7 @@
 The rule. On an axis x with the rate R(x), going on to x′ buys (R(x′) - R(x)) / (x′ - x) a unit; what is there bought R(x) / x a unit on
 average. The knee is the first x from which no step ahead buys HALF of that average: of a size not the next legal one, nor those 2, 4, 8 …
 units further up to twice the size, nor a further point of the curve (rates of sizes go in stairs, where a batch is no multiple of the
-machines: a flat tread is no knee); of a number not a hair more (NUDGE). On a smooth curve that is where its slope on log-log paper falls under 1/2.
+machines: a flat stretch is no knee); of a number not a hair more (NUDGE). On a smooth curve that is where its slope on log-log paper falls under 1/2.
 
 Why half: there doubling x gives less than 1.41 times the rate, and a token takes over 1.41 times as many accelerators. The rule has no
 unit and needs no largest x (as the distance to a chord does); it is the same for sizes and for bandwidths, and every slope is two

@@ -29,7 +29,11 @@ def marginal(curve: Curve) -> dict[str, Any] | None:
     if found.rate is None:
         return entry | {"why": found.why or "it does not fit"}
     skipped = max(round((found.place - own.place) / axis.step) - 1, 0) if axis.whole else 0
-    return entry | _bought(curve, own, found) | {"skipped": skipped, "why_skipped": curve.at(own.place + axis.step).why if skipped else None}
+    return (
+        entry
+        | _bought(curve, own, found)
+        | {"skipped": skipped, "why_skipped": curve.at(own.place + axis.step).why if skipped else None}
+    )
 
 
 def _next(curve: Curve) -> Reading:
@@ -42,8 +46,18 @@ def _next(curve: Curve) -> Reading:
 
 
 def _entry(axis: Axis, own: Reading, further: Reading) -> dict[str, Any]:
-    empty = dict.fromkeys((*_DIFFERENCES, "of_average", "usd_per_1e9_tokens_marginal", "usd_per_day_saved", "why", "why_skipped"))
-    return {"axis": axis.name, "unit": axis.unit, "next": axis.step_title, "from": own.x, "to": further.x, "skipped": 0, **empty}
+    empty = dict.fromkeys(
+        (*_DIFFERENCES, "of_average", "usd_per_1e9_tokens_marginal", "usd_per_day_saved", "why", "why_skipped")
+    )
+    return {
+        "axis": axis.name,
+        "unit": axis.unit,
+        "next": axis.step_title,
+        "from": own.x,
+        "to": further.x,
+        "skipped": 0,
+        **empty,
+    }
 
 
 def _bought(curve: Curve, own: Reading, further: Reading) -> dict[str, Any]:
@@ -54,7 +68,9 @@ def _bought(curve: Curve, own: Reading, further: Reading) -> dict[str, Any]:
     return {
         **found,
         "of_average": rate / (further.x - own.x) / (a["tokens_per_s"] / own.x),
-        "usd_per_1e9_tokens_marginal": None if spent is None or rate <= 0.0 or not curve.axis.is_size else spent / rate * BILLION,
+        "usd_per_1e9_tokens_marginal": None
+        if spent is None or rate <= 0.0 or not curve.axis.is_size
+        else spent / rate * BILLION,
         "usd_per_day_saved": None if paid is None or time is None or time >= 0.0 else paid / (-time / DAY),
     }
 

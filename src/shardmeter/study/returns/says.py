@@ -22,15 +22,25 @@ def held(axis: Axis, own: Scenario, here: Prediction | None, scaling: str, docum
     batch = f"{float(run.global_batch):,.0f} sequences"
     unsaid = said.said(document, "run.global_batch") is None
     if scaling == STRONG:
-        made = [f"strong scaling: the global batch stays at {batch}, as {'it comes out at the scenario itself' if unsaid else 'the scenario says'}"]
+        made = [
+            f"strong scaling: the global batch stays at {batch}, as {'it comes out at the scenario itself' if unsaid else 'the scenario says'}"
+        ]
     elif scaling == WEAK:
         way = "follows the plan, which fills the machines" if axis.batch is None else "grows with them"
         made = [f"weak scaling: the global batch is {batch} at the scenario itself and {way}"]
     else:
         made = [] if axis.name == "run.global_batch" else [f"the global batch is {batch} at the scenario itself"]
     made.append(_length(run))
-    plan = "the plan is the best one at every point (plan: auto)" if own.choices is not None else "the plan is the scenario's"
-    filled = ", dp_shard filling what its other degrees leave, where it says none" if axis.is_size and own.choices is None else ""
+    plan = (
+        "the plan is the best one at every point (plan: auto)"
+        if own.choices is not None
+        else "the plan is the scenario's"
+    )
+    filled = (
+        ", dp_shard filling what its other degrees leave, where it says none"
+        if axis.is_size and own.choices is None
+        else ""
+    )
     return [*made, f"{plan}{filled}; all else is as the scenario says"]
 
 
@@ -51,7 +61,9 @@ def found(answer: Answer) -> list[str]:
     good = [point for point in answer["points"] if point["fits"]]
     if last and good and last[-1]["x"] > good[-1]["x"]:
         beyond = next(point for point in last if point["x"] > good[-1]["x"])
-        made.append(f"Beyond {size(good[-1]['x'], axis)} no point is legal: at {size(beyond['x'], axis)} {beyond['why']}.")
+        made.append(
+            f"Beyond {size(good[-1]['x'], axis)} no point is legal: at {size(beyond['x'], axis)} {beyond['why']}."
+        )
     return made
 
 
@@ -85,17 +97,21 @@ def _knee(answer: Answer) -> str:
     if one["at_start"]:
         return f"The knee lies at {size(one['x'], axis)} or before: from there on more buys less than half of what a unit bought on average."
     lost = f"; {_loses(one['lost'][0]['regime'], one['lost'][0]['share'], axis)} up to there" if one["lost"] else ""
-    bought = f"beyond it a unit buys less than half of the average ({max(one['of_average'], 0.0):.0%} at once)"
+    bought = f"beyond it a unit buys less than half of the average ({100 * max(one['of_average'], 0.0):.0f}} % at once)"
     if axis["is_size"]:
         more = one["next_x"] - one["x"]
         many = f"{more:,.0f} {axis['one']}{' buys' if more == 1.0 else 's buy'}"
-        bought = f"beyond it the next {many} {max(one['of_first'], 0.0):.0%} of what the first did"
+        bought = f"beyond it the next {many} {100 * max(one['of_first'], 0.0):.0f}} % of what the first did"
     return f"The knee is at {size(one['x'], axis)}: {bought}{lost}."
 
 
 def _loses(regime: str, share: float, axis: Answer) -> str:
     """What rules the loss: of machines what takes more of them, of a number what it does not shorten."""
-    return f"{regime} takes {share:.0%} of what is lost" if axis["is_size"] else f"{regime} is {share:.0%} of what it does not shorten"
+    return (
+        f"{regime} takes {100 * share:.0f}} % of what is lost"
+        if axis["is_size"]
+        else f"{regime} is {100 * share:.0f}} % of what it does not shorten"
+    )
 
 
 def span(one: Answer, axis: Answer) -> str:
@@ -113,7 +129,7 @@ def _next(one: Answer, axis: Answer) -> str:
         text += f", {_signed(one['wall_clock_s'], 's')}"
     if one["cost_usd"] is not None:
         text += f", {_signed(one['cost_usd'], 'USD')}"
-    return f"{text}; a unit buys {one['of_average']:.0%} of the average."
+    return f"{text}; a unit buys {100 * one['of_average']:.0f}} % of the average."
 
 
 def _signed(value: float, unit: str) -> str:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.core.record import record
 
-BETTER, LINEAR, DIMINISHING, STEEP, FLAT, NEGATIVE = "better than linear", "linear", "diminishing", "steeply diminishing", "flat", "negative"
+BETTER, LINEAR, DIMINISHING, STEEP, FLAT, NEGATIVE = (
+    "better than linear",
+    "linear",
+    "diminishing",
+    "steeply diminishing",
+    "flat",
+    "negative",
+)
 LEAST = ((1.05, BETTER), (0.9, LINEAR), (0.5, DIMINISHING), (0.1, STEEP), (-0.05, FLAT), (-math.inf, NEGATIVE))
 """The least exponent d ln rate / d ln x of every word: doubling x gives over 2.07 times the rate, over 1.87 times, over 1.41 times, over 1.07 times, about
 as much, less. 0.5 is the knee's HALF."""
@@ -55,7 +63,7 @@ def spans(points: Sequence[At]) -> list[dict[str, Any]]:
     rules what little they lose)."""
     made: list[list[int]] = []
     keys: list[tuple[str, str | None]] = []
-    for at, (a, b) in enumerate(zip(points, points[1:], strict=False)):
+    for at, (a, b) in enumerate(itertools.pairwise(points)):
         returns = word(exponent(a, b))
         key = returns, None if returns in (BETTER, LINEAR) else ruling(lost(a, b))[0]
         if keys and keys[-1] == key:

@@ -55,9 +55,9 @@ def axis_of(document: Document, own: Scenario, asked: str) -> Axis:
     entries = _entries(document, own)
     sized = _SIZED.fullmatch(field)
     if field in (GPUS, ISLANDS):
-        return _size(field, entries, entries, own, counts=field == ISLANDS)
+        return _size(field, entries, entries, counts=field == ISLANDS)
     if sized is not None and (some := [one for one in entries if sized[1] in (one.name, str(one.at))]):
-        return _size(field, some, entries, own, counts=sized[2] == "count")
+        return _size(field, some, entries, counts=sized[2] == "count")
     if field == FABRIC:
         return _fabric(entries)
     if field == WAN:
@@ -74,7 +74,9 @@ def counts_of(document: Document, own: Scenario) -> tuple[str, ...]:
     entries = _entries(document, own)
     if len(entries) == 1 or len(entries) > MOST_KINDS:
         return (ISLANDS,)
-    return tuple(f"{one.path.rpartition('.')[0]}.{one.name if one.given.get('name') else one.at}.count" for one in entries)
+    return tuple(
+        f"{one.path.rpartition('.')[0]}.{one.name if one.given.get('name') else one.at}.count" for one in entries
+    )
 
 
 def _entries(document: Document, own: Scenario) -> list[_Entry]:
@@ -97,7 +99,7 @@ def _is_of(island: str, entry: str) -> bool:
     return island == entry or (island.startswith(f"{entry}-") and island[len(entry) + 1 :].isdecimal())
 
 
-def _size(name: str, some: Sequence[_Entry], every: Sequence[_Entry], own: Scenario, *, counts: bool) -> Axis:
+def _size(name: str, some: Sequence[_Entry], every: Sequence[_Entry], *, counts: bool) -> Axis:
     """Nodes, or islands, of some entries, growing together in the mix that they have."""
     if counts and name == ISLANDS and len(said_ := [one for one in some if one.given.get("count")]) == 1:
         some = said_
@@ -105,7 +107,9 @@ def _size(name: str, some: Sequence[_Entry], every: Sequence[_Entry], own: Scena
     units = functools.reduce(math.gcd, sizes)
     if counts:
         total, moved, one = float(sum(e.count for e in every)), float(sum(sizes)), ISLAND
-        tied = tuple(Tied(field=f"{e.path}.count", own=float(size), whole=True) for e, size in zip(some, sizes, strict=True))
+        tied = tuple(
+            Tied(field=f"{e.path}.count", own=float(size), whole=True) for e, size in zip(some, sizes, strict=True)
+        )
     else:
         total = float(sum(e.count * e.island.gpus for e in every))
         moved, one = float(sum(e.count * e.island.gpus for e in some)), GPU
@@ -155,7 +159,10 @@ def _wan(own: Scenario) -> Axis:
     known = {one.name: one for one in levers(own)}
     lines = [known[name] for name in ("fleet.wan.bandwidth", "fleet.wan.sites") if name in known]
     if not lines:
-        raise BadScenario("wan: nothing lies between islands here", [_only(WAN, "an axis such as gpus, or a scenario of several islands")])
+        raise BadScenario(
+            "wan: nothing lies between islands here",
+            [_only(WAN, "an axis such as gpus, or a scenario of several islands")],
+        )
 
     def moved(factor: float) -> Scenario | None:
         made: Scenario | None = own
@@ -181,11 +188,13 @@ def _field(document: Document, own: Scenario, field: str) -> Axis:
     known = {one.name: one for one in levers(own)}
     given = said.said(document, field)
     number = said.read(given, field) if given is not None else said.resolved(own, field, known)
-    lever = known.get(field) if number is None or field.startswith("fleet.wan.") and given is None else None
+    lever = known.get(field) if number is None or (field.startswith("fleet.wan.") and given is None) else None
     if number is None and lever is None:
         raise BadScenario(f"{cut(field)}: {_no_number(given, field, known)}")
     if number is not None and number.si == 0.0:
-        raise BadScenario(f"{cut(field)} is 0 in the scenario: a curve has no proportion to nothing; say the scenario with a value")
+        raise BadScenario(
+            f"{cut(field)} is 0 in the scenario: a curve has no proportion to nothing; say the scenario with a value"
+        )
     leaf = field.rpartition(".")[2]
     if lever is not None or number is None:
         return _levered(field, lever or known[field])
@@ -240,12 +249,16 @@ def scaled(axis: Axis, document: Document, own: Scenario, scaling: str) -> Axis:
         raise BadScenario("scaling: weak is not of phases, which have batches of their own; leave run.phases out")
     given = said.said(document, "run.global_batch")
     if scaling == STRONG:
-        stays = {} if given is not None or own.choices is not None else {"run.global_batch": float(own.run.global_batch)}
+        stays = (
+            {} if given is not None or own.choices is not None else {"run.global_batch": float(own.run.global_batch)}
+        )
         return changed(axis, always={**(axis.always or {}), **stays})
     number = said.read(given, "run.global_batch") if given is not None else None
     if number is not None:
         tokens = "token" in number.after
-        batch = Tied(field="run.global_batch", own=number.number, after=number.after, whole=not tokens and number.scale == 1.0)
+        batch = Tied(
+            field="run.global_batch", own=number.number, after=number.after, whole=not tokens and number.scale == 1.0
+        )
     elif own.choices is not None:
         size, word = own.choices.global_batch[0]
         batch = Tied(field="run.global_batch", own=size, after=f" {word}", whole=True)

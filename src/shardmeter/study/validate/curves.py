@@ -98,7 +98,9 @@ def curves(source: str, catalog: Catalog | None = None) -> tuple[Series, ...]:
             for kind, share in _batches(row.scenario):
                 groups.setdefault((kind, share, _else(row.scenario)), []).append((row.scenario, scores[row.id]))
     made = [_series(source, kind, runs) for (kind, _, _), runs in groups.items()]
-    kept = [one for one in made if len(one.runs) >= LEAST[source] and len({run.gpus for run in one.runs}) == len(one.runs)]
+    kept = [
+        one for one in made if len(one.runs) >= LEAST[source] and len({run.gpus for run in one.runs}) == len(one.runs)
+    ]
     return tuple(sorted(kept, key=lambda one: not one.is_data_parallel))
 
 

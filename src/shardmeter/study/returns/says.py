@@ -97,20 +97,20 @@ def _knee(answer: Answer) -> str:
     if one["at_start"]:
         return f"The knee lies at {size(one['x'], axis)} or before: from there on more buys less than half of what a unit bought on average."
     lost = f"; {_loses(one['lost'][0]['regime'], one['lost'][0]['share'], axis)} up to there" if one["lost"] else ""
-    bought = f"beyond it a unit buys less than half of the average ({100 * max(one['of_average'], 0.0):.0f}} % at once)"
+    bought = f"beyond it a unit buys less than half of the average ({100 * max(one['of_average'], 0.0):.0f} % at once)"
     if axis["is_size"]:
         more = one["next_x"] - one["x"]
         many = f"{more:,.0f} {axis['one']}{' buys' if more == 1.0 else 's buy'}"
-        bought = f"beyond it the next {many} {100 * max(one['of_first'], 0.0):.0f}} % of what the first did"
+        bought = f"beyond it the next {many} {100 * max(one['of_first'], 0.0):.0f} % of what the first did"
     return f"The knee is at {size(one['x'], axis)}: {bought}{lost}."
 
 
 def _loses(regime: str, share: float, axis: Answer) -> str:
     """What rules the loss: of machines what takes more of them, of a number what it does not shorten."""
     return (
-        f"{regime} takes {100 * share:.0f}} % of what is lost"
+        f"{regime} takes {100 * share:.0f} % of what is lost"
         if axis["is_size"]
-        else f"{regime} is {100 * share:.0f}} % of what it does not shorten"
+        else f"{regime} is {100 * share:.0f} % of what it does not shorten"
     )
 
 
@@ -129,7 +129,7 @@ def _next(one: Answer, axis: Answer) -> str:
         text += f", {_signed(one['wall_clock_s'], 's')}"
     if one["cost_usd"] is not None:
         text += f", {_signed(one['cost_usd'], 'USD')}"
-    return f"{text}; a unit buys {100 * one['of_average']:.0f}} % of the average."
+    return f"{text}; a unit buys {100 * one['of_average']:.0f} % of the average."
 
 
 def _signed(value: float, unit: str) -> str:

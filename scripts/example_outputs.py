@@ -27,7 +27,7 @@ EXPLAINED = "unreliable-every-step"
 """The comparison of that page."""
 
 CURVE = ROOT / "docs" / "returns.md"
-ALONG = ("home-workers", ("--axis", "islands"))
+ALONG = ("intellect-1", ("--axis", "fleet.islands.usa.count"))
 """The curve of that page."""
 
 

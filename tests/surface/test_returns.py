@@ -27,7 +27,7 @@ def test_the_page(capsys, monkeypatch):
     code, told = said(capsys, LLAMA, *SIZES)
     assert code == 0
     for text in ("There is no knee from 32 GPUs to 128 GPUs", "strong scaling: the global batch stays at 128", "the scenario", "Regimes of returns",
-                 "exponent", "What is next", "7 sizes between are illegal", "90 % between"):  # fmt: skip
+                 "exponent", "What is next", "7 sizes before it are illegal", "90 % between"):  # fmt: skip
         assert text in told.out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -63,15 +64,31 @@ def _points(answer: Answer) -> Table:
         *((Column(key="plan", title="plan", wide=True, wrap=","),) if len(plans) > 1 else ()),
         Column(key="said", title="", wide=True),
     )
-    rows = tuple(_row(point, answer) for point in points)
+    said = _reasons(points)
+    rows = tuple(_row(point, answer, why) for point, why in zip(points, said, strict=True))
     told = tuple(column for column in columns if any(row[column.key] not in (None, "") for row in rows))
     return Table(title=f"Along {axis['title']}", columns=told, rows=rows)
 
 
-def _row(point: Answer, answer: Answer) -> Row:
+def _reasons(points: Sequence[Answer]) -> list[str]:
+    """Why points are illegal, in full where it is a new rule: what stands before the first number tells rules apart."""
+    made, known = [], set()
+    for point in points:
+        why = point["why"] or ""
+        rule = re.split(r"\d", why, maxsplit=1)[0]
+        made.append("illegal, as above" if why and rule in known else why)
+        known.add(rule)
+    return made
+
+
+def _row(point: Answer, answer: Answer, why: str) -> Row:
     marks = [HERE] if point["x"] == answer["own"]["x"] else []
-    marks += ["knee"] if answer["knee"] is not None and point["x"] == answer["knee"]["x"] else []
-    marks += [point["why"]] if point["why"] else [] if point["fits"] else ["does not fit"]
+    marks += (
+        ["knee"]
+        if answer["knee"] is not None and not answer["knee"]["at_start"] and point["x"] == answer["knee"]["x"]
+        else []
+    )
+    marks += [why] if why else [] if point["fits"] else ["does not fit"]
     ends = None if point["intervals"] is None else point["intervals"]["tokens_per_s"]
     between = (
         None if ends is None else f"{cells.number(float(f'{ends[0]:.3g}'))} … {cells.number(float(f'{ends[1]:.3g}'))}"
@@ -116,7 +133,7 @@ def _next(entries: Sequence[Answer]) -> Table:
     rows: tuple[Row, ...] = tuple(
         {**one, "to": _to(one), "tokens_per_s": cells.signed(_rounded(one["tokens_per_s"])), "wall_clock_s": cells.signed(one["wall_clock_s"], "s"),
          "cost_usd": cells.signed(one["cost_usd"], "USD"), "usd_per_day_saved": cells.signed(one["usd_per_day_saved"], "USD"),
-         "said": one["why"] or (f"{one['skipped']} sizes between are illegal" if one["skipped"] else "")}
+         "said": one["why"] or (f"{one['skipped']} sizes before it are illegal" if one["skipped"] else "")}
         for one in entries
     )  # fmt: skip
     columns = (

@@ -24,7 +24,7 @@ from shardmeter.study.planning.automatic import settled
 from shardmeter.study.returns import said, says
 from shardmeter.study.returns.axis import FABRIC, GPUS, ISLANDS, WAN, WORDS, Axis, default_places
 from shardmeter.study.returns.curve import Curve, Reading, Report, Settle
-from shardmeter.study.returns.knee import HALF, Knee, knee_of_number, knee_of_sizes
+from shardmeter.study.returns.knee import HALF, NOTHING, Knee, knee_of_number, knee_of_sizes
 from shardmeter.study.returns.marginal import marginal
 from shardmeter.study.returns.spans import LEAST, At, lost, spans
 from shardmeter.study.returns.words import axis_of, counts_of, scaled, scaling_of
@@ -191,6 +191,7 @@ def _refuse_all(axis: Axis, readings: Sequence[Reading]) -> None:
 
 
 def _knee(curve: Curve, places: Sequence[float]) -> Knee | None:
+    """None where there is none, or the rate does not depend on the axis."""
     axis = curve.axis
 
     def rate(place: float) -> float | None:
@@ -200,6 +201,9 @@ def _knee(curve: Curve, places: Sequence[float]) -> Knee | None:
         found = curve.next_legal(place, until)
         return None if found is None else found.place
 
+    rates = [one for place in places if (one := rate(place)) is not None]
+    if not rates or max(rates) < (1.0 + NOTHING) * min(rates):
+        return None
     if axis.whole:
         return knee_of_sizes(rate, axis.x, following, places)
     return knee_of_number(rate, places)
@@ -283,7 +287,7 @@ def _others(curve: Curve, own: Scenario) -> list[dict[str, Any]]:
             axis = axis_of(curve.document, own, word)
         except BadScenario:  # there is no such number here
             continue
-        made.append(marginal(Curve(curve.document, curve.rows, axis)))
+        made.append(marginal(curve.beside(axis)))
     return [one for one in made if one is not None]
 
 

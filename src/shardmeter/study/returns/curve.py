@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from shardmeter.core.errors import ShardMeterError
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.engine.fleet import evaluate_fleet
 from shardmeter.scenario import ranges
 from shardmeter.scenario.choices import left_open
@@ -67,6 +67,14 @@ class Curve:
         self._figures: dict[float, dict[str, Any]] = {}
         self._seconds: dict[float, dict[str, float]] = {}
         self._start, self.expected = time.monotonic(), 1
+
+    def beside(self, axis: Axis) -> Curve:
+        """The same scenario along another axis: what its own point is need not be asked again."""
+        made = Curve(self.document, self.rows, axis, self._settle)
+        here = self.axis.own
+        made._known[axis.own] = changed(self.at(here), place=axis.own, x=axis.x(axis.own))
+        made._figures[axis.own], made._seconds[axis.own] = self.figures(here), self.seconds(here)
+        return made
 
     def scenario(self, place: float) -> Scenario:
         """The scenario there, with its plan. Raises ShardMeterError where it is illegal."""

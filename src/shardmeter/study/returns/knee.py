@@ -18,6 +18,8 @@ from shardmeter.core.record import record
 
 HALF = 0.5
 """Of the average: what a unit beyond the knee buys less than."""
+NOTHING = 1e-3
+"""A rate that changes by less over a whole axis does not depend on it: there is no knee."""
 NUDGE = 1e-4
 """Relative step by which the slope along a number is taken."""
 CLOSE = 1e-6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from shardmeter.core.units import Number
@@ -10,8 +11,8 @@ from shardmeter.study.returns.curve import BILLION, Curve, Reading
 
 DAY = 86400.0
 _DIFFERENCES = ("tokens_per_s", "mfu", "step_time_s", "wall_clock_s", "cost_usd", "usd_per_1e9_tokens")
-MOST_AHEAD = 64.0
-"""Units of a size in which the next legal one is looked for, at least; else up to twice the own one."""
+EACH = 16.0
+"""Sizes after the scenario's own that are tried one by one."""
 
 
 def marginal(curve: Curve) -> dict[str, Any] | None:
@@ -24,25 +25,42 @@ def marginal(curve: Curve) -> dict[str, Any] | None:
     own = curve.at(axis.own)
     if own.rate is None:
         return None
-    found = _next(curve)
+    found, tried = _next(curve)
     entry = _entry(axis, own, found)
     if found.rate is None:
         return entry | {"why": found.why or "it does not fit"}
-    skipped = max(round((found.place - own.place) / axis.step) - 1, 0) if axis.whole else 0
     return (
         entry
         | _bought(curve, own, found)
-        | {"skipped": skipped, "why_skipped": curve.at(own.place + axis.step).why if skipped else None}
+        | {
+            "skipped": tried,
+            "why_skipped": curve.at(own.place + 1.0).why if tried else None,
+        }
     )
 
 
-def _next(curve: Curve) -> Reading:
-    """The next legal unit of a size, or the next unit of a number; where there is none the reading that says why."""
+def _next(curve: Curve) -> tuple[Reading, int]:
+    """The next unit of a number, or of a size the first legal one; and how many illegal ones were tried before it. Where none is legal the
+    reading of the very next says why."""
     axis = curve.axis
     if not axis.whole:
-        return curve.at(axis.own + axis.step)
-    further = curve.next_legal(axis.own, max(2.0 * axis.own, axis.own + (MOST_AHEAD if axis.is_size else 1.0)))
-    return further or curve.at(axis.own + 1.0)
+        return curve.at(axis.own + axis.step), 0
+    tried = 0
+    for units in _units(axis):
+        if (found := curve.at(axis.own + units)).rate is not None:
+            return found, tried
+        tried += 1
+    return curve.at(axis.own + 1.0), 0
+
+
+def _units(axis: Axis) -> Iterator[float]:
+    """Units further that are tried: all of the next EACH, then 2, 4, 8 … times as far, and twice the size; of what is no size the next alone."""
+    units = 1.0
+    while units < axis.own and (axis.is_size or units < 2.0):
+        yield units
+        units += 1.0 if units < EACH else units
+    if axis.is_size or axis.own == 1.0:
+        yield axis.own
 
 
 def _entry(axis: Axis, own: Reading, further: Reading) -> dict[str, Any]:

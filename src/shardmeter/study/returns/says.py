@@ -11,6 +11,7 @@ from shardmeter.specs import Scenario
 from shardmeter.study.predict import Prediction
 from shardmeter.study.returns import said
 from shardmeter.study.returns.axis import Axis
+from shardmeter.study.returns.knee import NOTHING
 from shardmeter.study.returns.words import STRONG, WEAK
 
 Answer = Mapping[str, Any]
@@ -67,18 +68,18 @@ def found(answer: Answer) -> list[str]:
     return made
 
 
+MANY = 1e6
+"""From here on a count is written with a letter, as in 16T."""
+
+
 def size(x: float, axis: Answer) -> str:
     """A place on the axis: `256 GPUs`, `80 Gbit/s`, `micro_batch = 4`."""
     if axis["unit"] == "B/s":
         return show(8.0 * x, "bit/s")
     if axis["unit"]:
         return show(x, axis["unit"])
-    number = f"{x:,.0f}" if float(x).is_integer() else f"{x:,.4g}"
+    number = show(x, "") if x >= MANY and not axis["is_size"] else f"{x:,.0f}" if float(x).is_integer() else f"{x:,.4g}"
     return f"{number} {axis['one']}{'' if x == 1.0 else 's'}" if axis["is_size"] else f"{axis['one']} {number}"
-
-
-NOTHING = 1e-3
-"""A rate that changes by less over the whole axis does not depend on it."""
 
 
 def _knee(answer: Answer) -> str:

@@ -45,11 +45,9 @@ def _next(curve: Curve) -> tuple[Reading, int]:
     axis = curve.axis
     if not axis.whole:
         return curve.at(axis.own + axis.step), 0
-    tried = 0
-    for units in _units(axis):
+    for tried, units in enumerate(_units(axis)):
         if (found := curve.at(axis.own + units)).rate is not None:
             return found, tried
-        tried += 1
     return curve.at(axis.own + 1.0), 0
 
 

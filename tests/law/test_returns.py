@@ -169,6 +169,23 @@ def test_the_knee_of_a_scenario_is_bracketed(fabric):
     assert knee["x"] / knee["after_x"] - 1.0 <= CLOSE
 
 
+def test_the_knee_among_islands_is_bracketed():
+    """INTELLECT-1 with more islands in America: by independent predictions the rule fails one island earlier and holds at the knee."""
+    path, field = str(EXAMPLES / "intellect-1.yaml"), "fleet.islands.usa.count"
+    knee = shardmeter.returns(path, over={field: [32, 64]}).to_dict()["knee"]
+
+    def best(count):
+        """The best step ahead that the rule looks at, over the average so far; six islands are elsewhere."""
+        rates = {one: shardmeter.predict(path, overrides={field: one}).tokens_per_s for one in {count, *ahead(count)}}
+        return max((rates[one] - rates[count]) / (one - count) / (rates[count] / (count + 6)) for one in ahead(count))
+
+    def ahead(count):
+        return {count + 1, 64, *(count + units for units in (2, 4, 8, 16, 32) if count + units <= 64)} - {count}
+
+    assert (knee["after_x"], knee["x"]) == (55.0, 56.0)
+    assert best(49) >= HALF > best(50) == pytest.approx(knee["of_average"])
+
+
 def test_a_point_that_is_illegal_is_there_with_its_reason():
     answer = shardmeter.returns(LLAMA, over={"gpus": [24, 64, 256]}).to_dict()
     assert [point["x"] for point in answer["points"]] == [24.0, 64.0, 256.0]

@@ -89,6 +89,7 @@ def test_nothing_fits_is_an_answer(capsys):
         ((LLAMA, "--over", "gpus=8,12"), "the nearest is 16"),
         ((LLAMA, "--over", "fabric=8,16"), "numbers above 0 in its unit"),
         ((LLAMA, "--over", "gpus=8", "--over", "fabric=1Gbps"), "goes along one field"),
+        ((LLAMA, "--axis", "fabric", "--over", "gpus=8"), "one of the two"),
         ((LLAMA, "--over", "gpus=24,40"), "no point along gpus is legal"),
         ((CLOUDS, "--axis", "wan", "--set", "plan=auto"), "state the plan"),
         ((LLAMA, "--plot", "curve.txt"), "a picture is a .png"),

@@ -119,7 +119,10 @@ def _asked(asked: str, over: Over) -> tuple[str, list[Any] | None]:
     found = axes(over)
     if len(found) != 1 or len(found[0].fields) != 1:
         raise BadScenario("over: a curve goes along one field; as in --over fleet.islands.0.nodes=1..64:x2")
-    return found[0].fields[0], [point[0] for point in found[0].points]
+    field = found[0].fields[0]
+    if asked not in (GPUS, field):
+        raise BadScenario(f"over: {shown(field)} has values and the axis is {shown(asked)}: one of the two")
+    return field, [point[0] for point in found[0].points]
 
 
 def _places(axis: Axis, values: Sequence[Any] | None) -> tuple[float, ...]:

@@ -181,7 +181,8 @@ def scatter(ultrascale: Sequence[Series], foundry: Sequence[Series]) -> Figure:
     count = len(ultrascale) + len(foundry)
     within = sum(abs(one.lost("predicted") - one.lost("measured")) <= 0.05 for one in (*ultrascale, *foundry))
     return Figure(
-        slug="curves-lost", title=f"Of {count} series {within} lose what was measured within 5 points", x=Scale(title="efficiency lost, measured", unit="%"),
+        slug="curves-lost", title=f"Of {count} series {within} lose what was measured within 5 points",
+        x=Scale(title="efficiency lost, measured", unit="%"),
         y=Scale(title="efficiency lost, predicted", unit="%"), lines=(*drawn, diagonal),
         caption=("From the smallest to the largest number of accelerators of a series: tokens a second and accelerator.",),
     )  # fmt: skip

@@ -193,7 +193,8 @@ def _rate(answer: Answer, good: Sequence[Answer]) -> Figure:
     if answer["axis"]["is_size"]:
         lines.append(Line(label="linear", x=x, y=tuple(point["ideal_tokens_per_s"] for point in good), style="dashed"))
     return Figure(
-        slug="rate", title=answer["says"][0].partition(":")[0].rstrip("."), x=_scale(answer), y=Scale(title="tokens/s", log=answer["axis"]["is_size"]),
+        slug="rate", title=answer["says"][0].partition(":")[0].rstrip("."), x=_scale(answer),
+        y=Scale(title="tokens/s", log=answer["axis"]["is_size"]),
         lines=tuple(lines), marks=_marks(answer, "tokens_per_s"), caption=(_said_of(answer), *answer["held"]),
     )  # fmt: skip
 

@@ -19,8 +19,8 @@ def marginal(curve: Curve) -> dict[str, Any] | None:
     """One entry: from the scenario's own place to the next one; None where nothing runs at its own.
 
     `of_average`: what a unit of x buys over what those there bought on average. `usd_per_1e9_tokens_marginal`: dollars a second that are
-    spent more over tokens a second that are won, for 10^9 of them; of sizes alone, since a bandwidth has no price here. `usd_per_day_saved`: dollars of the run more over days less, negative
-    where the run is shorter and cheaper at once; null where it is not shorter."""
+    spent more over tokens a second that are won, for 10^9 of them; of sizes alone, since a bandwidth has no price here.
+    `usd_per_day_saved`: dollars of the run more over days less, negative where the run is shorter and cheaper at once; null where it is not shorter."""
     axis = curve.axis
     own = curve.at(axis.own)
     if own.rate is None:

@@ -18,8 +18,8 @@ BETTER, LINEAR, DIMINISHING, STEEP, FLAT, NEGATIVE = (
     "negative",
 )
 LEAST = ((1.05, BETTER), (0.9, LINEAR), (0.5, DIMINISHING), (0.1, STEEP), (-0.05, FLAT), (-math.inf, NEGATIVE))
-"""The least exponent d ln rate / d ln x of every word: doubling x gives over 2.07 times the rate, over 1.87 times, over 1.41 times, over 1.07 times, about
-as much, less. 0.5 is the knee's HALF."""
+"""The least exponent d ln rate / d ln x of every word: doubling x gives over 2.07 times the rate, over 1.87 times, over 1.41 times, over
+1.07 times, about as much, less. 0.5 is the knee's HALF."""
 
 
 @record

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
-    from shardmeter.study.api import diff, explain, infer, plan, predict, solve, sweep
+    from shardmeter.study.api import diff, explain, infer, plan, predict, returns, solve, sweep
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "load",
     "plan",
     "predict",
+    "returns",
     "solve",
     "sweep",
     "validate",
@@ -56,6 +57,7 @@ _HOMES = {
     "page": "shardmeter.render.page",
     "plan": "shardmeter.study.api",
     "predict": "shardmeter.study.api",
+    "returns": "shardmeter.study.api",
     "solve": "shardmeter.study.api",
     "sweep": "shardmeter.study.api",
     "validate": "shardmeter.study.validate",

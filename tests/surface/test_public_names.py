@@ -25,6 +25,7 @@ PUBLIC = {
     "load",
     "plan",
     "predict",
+    "returns",
     "solve",
     "sweep",
     "validate",

@@ -20,6 +20,7 @@ from shardmeter.cli.infer import infer
 from shardmeter.cli.output import PipeClosedError, UnwritableError, prepare, say, silence, written
 from shardmeter.cli.plan import plan
 from shardmeter.cli.predict import predict
+from shardmeter.cli.returns import returns
 from shardmeter.cli.show import show
 from shardmeter.cli.solve import solve
 from shardmeter.cli.sweep import sweep
@@ -40,7 +41,7 @@ def cli(debug: bool) -> None:
     """How fast, how much memory, how long and how much: transformer training on any GPUs and any sharding."""
 
 
-for _command in (predict, explain, plan, solve, sweep, diff, trace, infer, validate, catalog, show):
+for _command in (predict, explain, plan, solve, sweep, returns, diff, trace, infer, validate, catalog, show):
     cli.add_command(_command)
 
 

@@ -14,24 +14,30 @@ if TYPE_CHECKING:
     from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.predict import Prediction
+    from shardmeter.study.returns import Returns
     from shardmeter.study.solve import Solution
 
 
-def page(answer: Prediction | Plans | FleetPlans | Solution | Inference | Difference) -> str:
-    """A prediction, plans, a served model, a comparison or the answer to an inverse question as plain text, short: no assumptions, warnings at the end."""
+def page(answer: Prediction | Plans | FleetPlans | Solution | Inference | Difference | Returns) -> str:
+    """A prediction, plans, a served model, a comparison, a curve or the answer to an inverse question as plain text, short: no assumptions, warnings at the end."""
     return terminal.text(_document(answer)).rstrip("\n")
 
 
-def _document(answer: Prediction | Plans | FleetPlans | Solution | Inference | Difference) -> Document:
+def _document(answer: Prediction | Plans | FleetPlans | Solution | Inference | Difference | Returns) -> Document:
     from shardmeter.study.diff import Difference
     from shardmeter.study.infer import Inference
     from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
+    from shardmeter.study.returns import Returns
     from shardmeter.study.solve import Solution
 
     if isinstance(answer, Difference):
         titles = (heading(answer.a.scenario), heading(answer.b.scenario))
         return difference.document(answer.to_dict(), titles, short=True)
+    if isinstance(answer, Returns):
+        from shardmeter.render import returns
+
+        return returns.document(answer.to_dict(), heading(answer.scenario), short=True)
     if isinstance(answer, Inference):
         return inference.document(answer.to_dict(), inference.title(answer.scenario, answer.asked.how), short=True)
     if isinstance(answer, FleetPlans):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.predict import Prediction
+    from shardmeter.study.returns import Returns
     from shardmeter.study.solve import Solution
     from shardmeter.study.sweep import Sweep
 
@@ -194,6 +195,30 @@ def sweep(
         raise TypeError("a resolved Scenario has no fields to go over: give the file or mapping")
     document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
     return swept(space_of(document, rows, over, columns), engine=engine, workers=workers)
+
+
+def returns(
+    scenario: Mapping[str, Any] | str | Path | None = None,
+    axis: str = "gpus",
+    *,
+    over: Over = (),
+    scaling: str = "",
+    overrides: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Returns:
+    """What more of an axis buys: the figures of `predict` along it, the knee, the regimes of returns, the next unit; the rest is as in
+    `predict`.
+
+    `shardmeter.returns("run.yaml", "islands").to_dict()["knee"]`; `axis` is gpus, islands, fabric, wan or a field, `over` a field with its
+    values (`{"fleet.islands.0.nodes": "1..64:x2"}`), `scaling` strong or weak. Raises BadScenario, UnknownName."""
+    from shardmeter.scenario import opened
+    from shardmeter.study.returns import returns as answer_to
+
+    if isinstance(scenario, Scenario):
+        raise TypeError("a resolved Scenario has no fields to go along: give the file or mapping")
+    document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
+    return answer_to(document, rows, axis, over, scaling)
 
 
 def _resolved(

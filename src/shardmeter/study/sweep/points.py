@@ -94,7 +94,7 @@ class Evaluator:
             for position, columns in self.moving.items()
             for field, column in columns.items()
         }
-        arrays = self.moving.keys() | self.links.keys() | set(self.fleets.sync)
+        arrays = self.moving.keys() | self.links.keys() | set(self.fleets.round)
         key = np.stack([np.zeros_like(at) if i in arrays else at for i, at in enumerate(places)])
         if "plan.tp" in moving:
             position = next(i for i, columns in self.moving.items() if "plan.tp" in columns)
@@ -116,8 +116,8 @@ class Evaluator:
         return made, np.sort(np.concatenate(several)) if several else np.array([], dtype=np.int64)
 
     def _of_methods(self, rows: Rows, key: Rows, places: Sequence[Rows]) -> Iterator[tuple[Rows, Parts | str]]:
-        """Rows of one key with their parts: those of one island by their way of synchronisation, to which each is held."""
-        sync = self.fleets.sync
+        """Rows of one key with their parts: those of one island by what is said of a round, to which each is held."""
+        sync = self.fleets.round
         parts = self._resolved(key[:, rows[0]], exact=not sync)
         if not sync or isinstance(parts, str) or not parts.is_one:
             yield rows, parts

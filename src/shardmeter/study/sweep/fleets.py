@@ -45,6 +45,8 @@ SPLIT, METHOD = "plan.sync.split", "plan.sync.method"
 INNER = tuple(f"plan.sync.{name}" for name in ("blocks", "levels", "rank", "perturbations", "together", "experts"))
 """Fields of the synchronisation that may change what an inner step computes."""
 """The field of a synchronisation that changes inner steps: by it the batch is shared."""
+_OWN = ("model", "plan", "plans", "run", "stack")
+"""Of a scenario, beside its islands, what their inner steps depend on."""
 _KEPT = 256
 """Fleets whose inner steps are remembered."""
 
@@ -60,6 +62,8 @@ class Fleets:
         """Axes of numbers of the network."""
         self.round = [*self.sync, *self.network]
         self._inner: dict[Any, tuple[Part, ...]] = {}
+        self._before: tuple[Scenario, tuple[Part, ...]] | None = None
+        """The last fleet and its parts: most have the same as the one before."""
 
     def points(self, rows: Rows, places: Sequence[Rows], status: Column, illegal: str) -> list[tuple[Rows, Point]]:
         """The legal ones of some rows and their figures; the status of the others is written."""
@@ -80,7 +84,7 @@ class Fleets:
         fleet: Scenario | None = None
         everyone: Sequence[Entry] = ()
         known: Known = {}
-        groups: dict[Any, list[list[int]]] = {}
+        groups: dict[Any, list[tuple[list[int], Sync]]] = {}
         for some in networks:
             own = None
             if fleet is not None:
@@ -93,9 +97,9 @@ class Fleets:
             if own is not None:
                 key = tuple(id(sync) for _, sync in syncs)
                 if key not in groups:
-                    groups[key] = _alike(syncs)
-                for same in groups[key]:
-                    made += self._evaluated(own, [syncs[at] for at in same])
+                    groups[key] = [(same, _together([syncs[at][1] for at in same])) for same in _alike(syncs)]
+                for same, sync in groups[key]:
+                    made += self._evaluated(own, [syncs[at] for at in same], sync)
         return made
 
     def _everyone(self, place: Place) -> Sequence[Entry]:
@@ -165,16 +169,16 @@ class Fleets:
             return reason(error)
         return made
 
-    def _evaluated(self, fleet: Scenario, same: Sequence[tuple[int, Sync]]) -> list[tuple[Rows, Point]]:
-        """The figures of points whose synchronisation differs in numbers alone."""
+    def _evaluated(self, fleet: Scenario, same: Sequence[tuple[int, Sync]], sync: Sync) -> list[tuple[Rows, Point]]:
+        """The figures of points whose synchronisation differs in numbers alone; `sync` is that of all of them."""
         if len(same) > 1 and fleet.run.target_loss is not None:  # each method's numbers cost a loss of their own
-            return [found for one in same for found in self._evaluated(fleet, [one])]
-        rows, parts = np.array([row for row, _ in same]), self._parts(fleet)
-        sync: Sync = stacked([one for _, one in same]) if len(same) > 1 else same[0][1]
+            return [found for one in same for found in self._evaluated(fleet, [one], one[1])]
+        rows, parts = np.array([row for row, _ in same]), self.parts(fleet)
         whole = joined(fleet.model, parts, fleet.fleet.wan, changed(fleet.plan, sync=sync))
         kinds = _kinds(whole, sync, len(rows))
         if len(kinds) > 1:
-            return [one for some in kinds for one in self._evaluated(fleet, [same[at] for at in some])]
+            apart = [[same[at] for at in some] for some in kinds]
+            return [one for some in apart for one in self._evaluated(fleet, some, _together([sync for _, sync in some]))]
         part = islands.critical(whole)
         scenario = changed(fleet, plan=changed(fleet.plan, sync=sync))
         legs = legs_of(scenario, whole)
@@ -198,12 +202,18 @@ class Fleets:
 
         def one(at: int) -> tuple[Scenario, Whole]:
             own = changed(fleet, plan=changed(fleet.plan, sync=same[at][1]))
-            return own, whole if len(same) == 1 else joined(fleet.model, self._parts(fleet), fleet.fleet.wan, own.plan)
+            return own, whole if len(same) == 1 else joined(fleet.model, self.parts(fleet), fleet.fleet.wan, own.plan)
 
         return refusals(fleet.run, legs, len(same), one)
 
-    def _parts(self, fleet: Scenario) -> tuple[Part, ...]:
+    def parts(self, fleet: Scenario) -> tuple[Part, ...]:
         """The islands with their inner steps, evaluated once for all points that share them."""
+        before = self._before
+        if before is None or fleet.plan.placement or not _alike_inside(fleet, before[0]):
+            self._before = before = (fleet, self._known(fleet))
+        return before[1]
+
+    def _known(self, fleet: Scenario) -> tuple[Part, ...]:
         plans = tuple(changed(plan, sync=Sync(split=fleet.plan.sync.split)) for plan in fleet.plans)
         lines = repr(fleet.fleet.wan) if fleet.plan.placement else None
         key = (repr(fleet.model), repr(fleet.fleet.islands), repr(plans), repr(fleet.run), repr(fleet.stack), lines)
@@ -232,6 +242,17 @@ def _backward(word: str) -> bool:
         return alike(method_named(word))
     except UnknownName:
         return True
+
+
+def _alike_inside(fleet: Scenario, other: Scenario) -> bool:
+    """Whether two fleets of which one was made from the other have the same inner steps."""
+    return fleet.fleet.islands is other.fleet.islands and all(getattr(fleet, n) is getattr(other, n) for n in _OWN)
+
+
+def _together(syncs: Sequence[Sync]) -> Sync:
+    """Several of equal structure as one of arrays."""
+    made: Sync = stacked(list(syncs)) if len(syncs) > 1 else syncs[0]
+    return made
 
 
 def _alike(syncs: Sequence[tuple[int, Sync]]) -> list[list[int]]:

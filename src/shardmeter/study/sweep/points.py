@@ -63,24 +63,31 @@ class Evaluator:
         """The figures of one chunk by column, `status` first; NaN and None stand for null.
 
         The columns of the axes are not among them: they follow from the row's number (`places`)."""
-        places = self.places(number)
-        count = len(places[0])
-        columns: dict[str, Column] = {"status": np.full(count, "", dtype=object)}
+        status, found = self.points(number)
+        count = len(status)
+        columns: dict[str, Column] = {"status": status}
         for name in self.space.columns:
             words = name in TEXTS | TRUTHS
             columns[name] = np.full(count, None, dtype=object) if words else np.full(count, np.nan)
-        lots, several = self._lots(places, columns["status"])
-        found = [one for same in self._grouped(lots) for one in _evaluated(same)]
-        found += self.fleets.points(several, places, columns["status"], ILLEGAL)
         for rows, point in found:
-            status = np.where(point.fits, FITS, FITS_NOT).astype(object)
-            for at, why in point.refused.items():
-                status[at] = f"{ILLEGAL}: {why}"
-            columns["status"][rows] = status
             legal = np.delete(np.arange(len(rows)), list(point.refused))
             for name in self.space.columns:
                 columns[name][rows[legal]] = figure(name, point)[legal]
         return columns
+
+    def points(self, number: int) -> tuple[Column, list[tuple[Rows, Point]]]:
+        """(status of every row of one chunk, the points that are evaluated with their rows; those that a point calls refused are
+        illegal)."""
+        places = self.places(number)
+        status = np.full(len(places[0]), "", dtype=object)
+        lots, several = self._lots(places, status)
+        found = [one for same in self._grouped(lots) for one in _evaluated(same)]
+        found += self.fleets.points(several, places, status, ILLEGAL)
+        for rows, point in found:
+            status[rows] = np.where(point.fits, FITS, FITS_NOT)
+            for at, why in point.refused.items():
+                status[rows[at]] = f"{ILLEGAL}: {why}"
+        return status, found
 
     def places(self, number: int) -> tuple[Rows, ...]:
         """The place on every axis of every row of a chunk."""

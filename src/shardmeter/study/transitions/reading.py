@@ -1,0 +1,138 @@
+"""Points of a space read for what rules them: seconds by regime, communication against compute, memory and throughput, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shardmeter.core.record import changed, record
+from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.fleet import Part, joined
+from shardmeter.scenario.parts import Rows
+from shardmeter.scenario.ranges import Axis
+from shardmeter.scenario.read import Document
+from shardmeter.specs import Fleet, Island, Scenario
+from shardmeter.specs.estimate import Estimate
+from shardmeter.study.sweep.figures import Column, Point
+from shardmeter.study.sweep.fleets import Fleets
+from shardmeter.study.sweep.points import ILLEGAL, Evaluator
+from shardmeter.study.sweep.space import Space
+from shardmeter.study.transitions import regimes
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+
+@record
+class Reading:
+    """Points in the order of their space, the last axis fastest; NaN where one is illegal."""
+
+    status: Column
+    """"ok", "does not fit", or "illegal: why"."""
+    seconds: Array
+    """(regimes, points): seconds of the step, rows in the order of `regimes.REGIMES`."""
+    step: Array
+    under_way: Array
+    """Seconds of a step that communication is under way, hidden or not."""
+    exposed: Array
+    """Seconds of a step that it shows."""
+    compute: Array
+    """Seconds of a step in which the device that sets the pace computes."""
+    room: Array
+    """Memory that is left on the fullest device, as a share of what it has; negative where the plan does not fit."""
+    rate: Array
+    """Tokens a second."""
+
+    @property
+    def legal(self) -> npt.NDArray[np.bool_]:
+        """Which points mean something."""
+        return np.isfinite(self.step)
+
+    @property
+    def ruling(self) -> npt.NDArray[np.int64]:
+        """Place in REGIMES of what takes most of each step; of points that are illegal, −1."""
+        largest = np.argmax(np.nan_to_num(self.seconds, nan=-1.0), axis=0)
+        return np.where(self.legal, largest, -1)
+
+    def lead(self, regime: Array | int) -> Array:
+        """Seconds by which one regime of each point is ahead of all others there."""
+        places = np.arange(len(self.step))
+        own = self.seconds[regime, places]
+        others = np.array(self.seconds)
+        others[regime, places] = -np.inf
+        return np.asarray(own - np.max(others, axis=0))
+
+
+class Reader:
+    """Reads points of one document; it keeps what islands take without limits of bandwidth."""
+
+    def __init__(self, document: Document, rows: Rows) -> None:
+        self.document = document
+        self.rows = rows
+        self._inner: dict[tuple[int, int, int], tuple[Scenario, tuple[Part, ...]]] = {}
+        self._joined: dict[Any, tuple[Scenario, Estimate]] = {}
+
+    def read(self, axes: Sequence[Axis]) -> Reading:
+        """All points of the product of some axes."""
+        space = Space(document=self.document, rows=self.rows, axes=tuple(axes), columns=())
+        space = changed(space, chunk=space.points)
+        evaluator = Evaluator(space)
+        status, found = evaluator.points(0)
+        columns = np.full((len(regimes.REGIMES) + len(_FIGURES), space.points), np.nan)
+        for rows, point in found:
+            columns[:, rows] = self._columns(point, evaluator.fleets)
+        columns[:, [text.startswith(ILLEGAL) for text in status]] = np.nan
+        few = len(regimes.REGIMES)
+        return Reading(status=status, seconds=columns[:few], **dict(zip(_FIGURES, columns[few:], strict=True)))
+
+    def _columns(self, point: Point, fleets: Fleets) -> Array:
+        one, count = point.estimate, point.count
+        wide = self._without_limits(point, fleets)
+        by = regimes.seconds(one, wide, point.plan)
+        under_way, exposed = regimes.communication(one, point.plan)
+        parts = [one] if point.whole is None else [part.estimate for part in point.whole.parts]
+        room = np.min(
+            [point.wide((part.memory_limit - part.memory_peak) / part.memory_limit) for part in parts], axis=0
+        )
+        figures = (one.step_time, under_way, exposed, one.compute_seconds, room, one.tokens / one.step_time)
+        rows = [*(by.get(name, 0.0) for name in regimes.REGIMES), *figures]
+        return np.stack([np.broadcast_to(np.asarray(row, dtype=float), (count,)) for row in rows])
+
+    def _without_limits(self, point: Point, fleets: Fleets) -> Estimate:
+        """The same points on links without limits; of several islands these are evaluated once for all whose network is then alike."""
+        scenario = point.scenario
+        if scenario is None:
+            raise ValueError("a point without its scenario cannot be evaluated again")
+        if scenario.fleet.wan is None:
+            wide = regimes.wide_island(point.island)
+            return evaluate(scenario.model, wide, point.plan, point.run, scenario.stack)
+        network = regimes.wide_network(scenario.fleet.wan)
+        key = (*self._of_islands(scenario), id(scenario.plan.sync), _text_of(network))
+        if key not in self._joined:
+            parts = self._parts(scenario, fleets, network)
+            self._joined[key] = scenario, joined(scenario.model, parts, network, scenario.plan).estimate
+        return self._joined[key][1]
+
+    @staticmethod
+    def _of_islands(scenario: Scenario) -> tuple[int, int, int]:
+        return id(scenario.fleet.islands), id(scenario.plans), id(scenario.run)
+
+    def _parts(self, scenario: Scenario, fleets: Fleets, network: Any) -> tuple[Part, ...]:
+        key = self._of_islands(scenario)
+        if scenario.plan.placement or key not in self._inner:
+            islands = tuple(regimes.wide_island(island) for island in scenario.fleet.islands)
+            wide = changed(scenario, fleet=Fleet(islands=islands, wan=network))
+            self._inner[key] = scenario, fleets.parts(wide)
+        return self._inner[key][1]
+
+
+_FIGURES = ("step", "under_way", "exposed", "compute", "room", "rate")
+"""Rows below those of the regimes."""
+
+
+def _text_of(network: Any) -> tuple[bytes, ...]:
+    """The numbers of a network, to compare them."""
+    names = ("rtt", "loss", "window", "streams", "lanes")
+    return tuple(np.asarray(getattr(network, name), dtype=float).tobytes() for name in names)

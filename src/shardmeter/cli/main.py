@@ -24,6 +24,7 @@ from shardmeter.cli.show import show
 from shardmeter.cli.solve import solve
 from shardmeter.cli.sweep import sweep
 from shardmeter.cli.trace import trace
+from shardmeter.cli.transitions import transitions
 from shardmeter.cli.validate import validate
 from shardmeter.core.errors import ShardMeterError, Unavailable
 
@@ -40,7 +41,7 @@ def cli(debug: bool) -> None:
     """How fast, how much memory, how long and how much: transformer training on any GPUs and any sharding."""
 
 
-for _command in (predict, explain, plan, solve, sweep, diff, trace, infer, validate, catalog, show):
+for _command in (predict, explain, plan, solve, sweep, transitions, diff, trace, infer, validate, catalog, show):
     cli.add_command(_command)
 
 

@@ -178,7 +178,9 @@ class Fleets:
         kinds = _kinds(whole, sync, len(rows))
         if len(kinds) > 1:
             apart = [[same[at] for at in some] for some in kinds]
-            return [one for some in apart for one in self._evaluated(fleet, some, _together([sync for _, sync in some]))]
+            return [
+                one for some in apart for one in self._evaluated(fleet, some, _together([sync for _, sync in some]))
+            ]
         part = islands.critical(whole)
         scenario = changed(fleet, plan=changed(fleet.plan, sync=sync))
         legs = legs_of(scenario, whole)

@@ -100,6 +100,12 @@ class Transitions:
         """What takes most of the scenario's own step."""
         return max(self.seconds, key=lambda name: self.seconds[name])
 
+    @property
+    def fits(self) -> bool:
+        """Whether any point does."""
+        readings = [line.reading for line in self.lines] + ([] if self.area is None else [self.area])
+        return any(bool(np.any(one.status == FITS)) for one in readings)
+
     def __repr__(self) -> str:
         """One line."""
         found = sum(len(line.found) for line in self.lines)
@@ -139,7 +145,12 @@ class Transitions:
     def _met(self) -> set[str]:
         """Regimes that take something anywhere."""
         readings = [line.reading for line in self.lines] + ([] if self.area is None else [self.area])
-        there = {name for one in readings for name, row in zip(NAMES, one.seconds, strict=True) if np.nanmax(row, initial=0.0) > 0.0}
+        there = {
+            name
+            for one in readings
+            for name, row in zip(NAMES, one.seconds, strict=True)
+            if np.nanmax(row, initial=0.0) > 0.0
+        }
         return there | {name for name, value in self.seconds.items() if value > 0.0}
 
     def _map(self) -> dict[str, Any] | None:
@@ -148,7 +159,11 @@ class Transitions:
             return None
         shape = (len(self.x.axis.points), len(self.y.axis.points))
         ruling = self.area.ruling
-        share = np.where(ruling >= 0, np.take_along_axis(self.area.seconds, np.maximum(ruling, 0)[None, :], axis=0)[0] / self.area.step, np.nan)
+        share = np.where(
+            ruling >= 0,
+            np.take_along_axis(self.area.seconds, np.maximum(ruling, 0)[None, :], axis=0)[0] / self.area.step,
+            np.nan,
+        )
 
         def rows(values: list[Any]) -> list[list[Any]]:
             return [values[at :: shape[1]] for at in range(shape[1])]
@@ -168,10 +183,14 @@ def transitions(document: Document, rows: Rows, x: str | None = None, y: str | N
     Raises BadScenario with everything that is wrong, UnknownName; a `y` without an `x` is refused. Leaves out: what islands that do not
     set the pace wait for it, as the ledger is that of the island that does."""
     if y is not None and x is None:
-        raise BadScenario("transitions: y without x", [Violation(field="y", says="has no x beside it", way_out="say x first")])
+        raise BadScenario(
+            "transitions: y without x", [Violation(field="y", says="has no x beside it", way_out="say x first")]
+        )
     scenario = resolve(document, rows)
     axes = likely(document, scenario) if x is None else tuple(sought(document, scenario, one) for one in (x, y) if one)
-    checked = [space_of(document, rows, {one.field: _values(one) for one in axes}, ("step_time_s",))] if x is not None else []
+    checked = (
+        [space_of(document, rows, {one.field: _values(one) for one in axes}, ("step_time_s",))] if x is not None else []
+    )
     reader = Reader(document, rows)
     lines = tuple(_line(reader, one) for one in axes)
     area = None if y is None else reader.read([one.axis for one in axes])

@@ -31,7 +31,14 @@ LAST_WORDS = {
     "down": "rate down", "distance": "distance",
 }  # fmt: skip
 """The same by their last step."""
-UNITS = {"bandwidth": "bit/s", "time": "s", "size": "B", "flops_rate": "FLOP/s", "length": "m", "count of tokens": "tokens"}
+UNITS = {
+    "bandwidth": "bit/s",
+    "time": "s",
+    "size": "B",
+    "flops_rate": "FLOP/s",
+    "length": "m",
+    "count of tokens": "tokens",
+}
 """Unit in which values of a dimension are shown."""
 BITS = 8.0
 
@@ -132,7 +139,11 @@ def _around(field: str, own: Any) -> Axis:
         )  # fmt: skip
     number = scale.numbers[0]
     if scale.whole or (isinstance(own, float) and own.is_integer()):
-        values = sorted({round(number * 2.0**step) for step in range(-5, 6)} | {1, 2, 3, 4} if number < 8 else {round(number * 2.0**step) for step in range(-5, 6)})
+        values = sorted(
+            {round(number * 2.0**step) for step in range(-5, 6)} | {1, 2, 3, 4}
+            if number < 8
+            else {round(number * 2.0**step) for step in range(-5, 6)}
+        )
         return Axis(fields=(field,), points=tuple((one,) for one in values if one >= 1), spacing="factor")
     numbers = [number * SPAN ** (2.0 * place / (PLACES - 1) - 1.0) for place in range(PLACES)]
     return Axis(fields=(field,), points=tuple((scale.write(float(f"{one:.12g}")),) for one in numbers), spacing="log")

@@ -6,6 +6,7 @@ Every place that is sought asks for values, and all that are asked for are evalu
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -16,7 +17,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.study.roots import closing
 from shardmeter.study.transitions import regimes
 from shardmeter.study.transitions.axes import Sought
-from shardmeter.study.transitions.reading import Array, Reader, Reading
+from shardmeter.study.transitions.reading import Reader, Reading
 
 REGIME, BALANCE, TENTH, FITS, PEAK = "regime", "balance", "tenth", "fits", "peak"
 KINDS = {
@@ -79,8 +80,10 @@ def crossings(reader: Reader, sought: Sought, line: Reading) -> tuple[Crossing, 
     order = np.argsort(sought.numbers, kind="stable")
     points = [(sought.numbers[at], line, int(at)) for at in order if line.legal[at]]
     hunts: list[Asking] = []
-    for low, high in zip(points, points[1:], strict=False):
-        hunts += [_hunt(kind, sought.whole, low, high, None) for kind in (BALANCE, TENTH, FITS) if _differ(kind, low, high)]
+    for low, high in itertools.pairwise(points):
+        hunts += [
+            _hunt(kind, sought.whole, low, high, None) for kind in (BALANCE, TENTH, FITS) if _differ(kind, low, high)
+        ]
         if _regime(low) != _regime(high):
             hunts.append(_hunt(REGIME, sought.whole, low, high, _regime(low)))
     hunts += _peaks(points, sought.whole)
@@ -177,8 +180,8 @@ Closed: TypeAlias = Generator[list[float], list[Place], tuple[Place, Place]]
 def _parted(kind: str, low: Place, high: Place, regime: int | None) -> Closed:
     """Two places not further apart than TOLERANCE, by secants over the logarithm of the number where it has one."""
     there, back = _coordinates(low[0])
-    margins = [_margin(kind, one, regime) for one in (low, high)]
-    steps = closing(there(low[0]), there(high[0]), *margins, TOLERANCE * _unit(low[0], high[0]))
+    margins = _margin(kind, low, regime), _margin(kind, high, regime)
+    steps = closing(there(low[0]), there(high[0]), margins[0], margins[1], TOLERANCE * _unit(low[0], high[0]))
     try:
         guess = next(steps)
         while True:

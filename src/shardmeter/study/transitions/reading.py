@@ -14,7 +14,7 @@ from shardmeter.engine.fleet import Part, joined
 from shardmeter.scenario.parts import Rows
 from shardmeter.scenario.ranges import Axis
 from shardmeter.scenario.read import Document
-from shardmeter.specs import Fleet, Island, Scenario
+from shardmeter.specs import Fleet, Scenario
 from shardmeter.specs.estimate import Estimate
 from shardmeter.study.sweep.figures import Column, Point
 from shardmeter.study.sweep.fleets import Fleets

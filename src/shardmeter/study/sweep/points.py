@@ -15,7 +15,7 @@ import numpy.typing as npt
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.record import changed, field_names, record, structure
 from shardmeter.engine.evaluate import evaluate
-from shardmeter.engine.fleet import Whole, alone
+from shardmeter.engine.fleet import Part, Whole, alone
 from shardmeter.scenario.layout import Parts
 from shardmeter.scenario.links import linked
 from shardmeter.scenario.resolve import whole_run
@@ -52,11 +52,12 @@ class _Lot:
 class Evaluator:
     """Evaluates the chunks of one space; it remembers what it has resolved."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, inner: dict[Any, tuple[Part, ...]] | None = None) -> None:
+        """`inner` as for `Fleets`."""
         self.space = space
         self.moving = space.moving()
         self.links = space.links()
-        self.fleets = Fleets(space)
+        self.fleets = Fleets(space, inner)
         self._parts: dict[tuple[bool, tuple[int, ...]], Parts | str] = {}
 
     def chunk(self, number: int) -> dict[str, Column]:

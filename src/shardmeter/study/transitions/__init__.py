@@ -18,7 +18,7 @@ from shardmeter.study.levers import answered
 from shardmeter.study.sweep.points import FITS, FITS_NOT, ILLEGAL
 from shardmeter.study.sweep.space import space_of
 from shardmeter.study.transitions import says
-from shardmeter.study.transitions.axes import Sought, likely, sought
+from shardmeter.study.transitions.axes import Sought, likely, sought, with_fabrics
 from shardmeter.study.transitions.crossings import KINDS, Crossing, Side, crossings
 from shardmeter.study.transitions.reading import Array, Reader, Reading
 from shardmeter.study.transitions.regimes import REGIMES, communication, seconds, without_limits
@@ -188,6 +188,7 @@ def transitions(document: Document, rows: Rows, x: str | None = None, y: str | N
         )
     scenario = resolve(document, rows)
     axes = likely(document, scenario) if x is None else tuple(sought(document, scenario, one) for one in (x, y) if one)
+    document = with_fabrics(document, scenario, [name for one in axes for name in one.axis.fields])
     checked = (
         [space_of(document, rows, {one.field: _values(one) for one in axes}, ("step_time_s",))] if x is not None else []
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 from shardmeter.core.errors import BadScenario, Violation, shown
 from shardmeter.core.record import record
 from shardmeter.scenario.grammar import SYNC_ALIASES
+from shardmeter.scenario.override import apply_overrides
 from shardmeter.scenario.ranges import Axis, Ruler, axes, ruler
 from shardmeter.scenario.read import Document
 from shardmeter.specs import Scenario
@@ -149,6 +152,24 @@ def _around(field: str, own: Any) -> Axis:
     return Axis(fields=(field,), points=tuple((scale.write(float(f"{one:.12g}")),) for one in numbers), spacing="log")
 
 
+def with_fabrics(document: Document, scenario: Scenario, fields: Sequence[str]) -> Document:
+    """The document with the name of every fabric of which a number is to be moved and that it left to its machine: what is moved alone
+    would make it another fabric."""
+    said: dict[str, str] = {}
+    for field in fields:
+        path = field.split(".")
+        if path[:2] == ["fleet", "islands"] and path[3:4] == ["fabric"] and len(path) == 5:
+            outside = _of_island(scenario, [path[2], "outside"])
+            if outside is not None and outside.name and own_said(document, ".".join(path[:4])) is None:
+                said[".".join(path[:4])] = outside.name
+    if not said:
+        return document
+    lists = {name: list(getattr(document, name)) for name in ("notes", "warnings", "problems", "unknown", "gone")}
+    made = dataclasses.replace(document, data=copy.deepcopy(document.data), places=dict(document.places), **lists)
+    apply_overrides(made, said, "--x")
+    return made
+
+
 def likely(document: Document, scenario: Scenario) -> tuple[Sought, ...]:
     """The axes along which a scenario is likeliest to change its regime: what joins its parts, its micro-batch, H, its nodes. Those that
     it has no value of are left out."""
@@ -173,9 +194,7 @@ def likely(document: Document, scenario: Scenario) -> tuple[Sought, ...]:
 def own_value(document: Document, scenario: Scenario, field: str) -> Any:
     """What a scenario has at a field, as it was said or, where it was not, as it was resolved: a number in SI, text with a unit, a name;
     None where that is not known."""
-    said: Any = document.data
-    for step in field.split("."):
-        said = _step(said, step)
+    said = own_said(document, field)
     if isinstance(said, int | float | str) and not isinstance(said, bool):
         return said
     part, _, rest = field.partition(".")
@@ -193,6 +212,14 @@ def own_value(document: Document, scenario: Scenario, field: str) -> Any:
         return found
     number = float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
     return None if number is None else _said(number, last)
+
+
+def own_said(document: Document, field: str) -> Any:
+    """What a document says at a field; None for nothing."""
+    said: Any = document.data
+    for step in field.split("."):
+        said = _step(said, step)
+    return said
 
 
 def _step(said: Any, step: str) -> Any:

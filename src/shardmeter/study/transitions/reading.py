@@ -71,14 +71,16 @@ class Reader:
     def __init__(self, document: Document, rows: Rows) -> None:
         self.document = document
         self.rows = rows
-        self._inner: dict[tuple[int, int, int], tuple[Scenario, tuple[Part, ...]]] = {}
+        self._inner: dict[Any, tuple[Part, ...]] = {}
+        """Of islands as they are and of those without limits, by all that they depend on."""
+        self._wide: dict[tuple[int, int, int], tuple[Scenario, tuple[Part, ...]]] = {}
         self._joined: dict[Any, tuple[Scenario, Estimate]] = {}
 
     def read(self, axes: Sequence[Axis]) -> Reading:
         """All points of the product of some axes."""
         space = Space(document=self.document, rows=self.rows, axes=tuple(axes), columns=())
         space = changed(space, chunk=space.points)
-        evaluator = Evaluator(space)
+        evaluator = Evaluator(space, self._inner)
         status, found = evaluator.points(0)
         columns = np.full((len(regimes.REGIMES) + len(_FIGURES), space.points), np.nan)
         for rows, point in found:
@@ -121,11 +123,11 @@ class Reader:
 
     def _parts(self, scenario: Scenario, fleets: Fleets, network: Any) -> tuple[Part, ...]:
         key = self._of_islands(scenario)
-        if scenario.plan.placement or key not in self._inner:
+        if scenario.plan.placement or key not in self._wide:
             islands = tuple(regimes.wide_island(island) for island in scenario.fleet.islands)
             wide = changed(scenario, fleet=Fleet(islands=islands, wan=network))
-            self._inner[key] = scenario, fleets.parts(wide)
-        return self._inner[key][1]
+            self._wide[key] = scenario, fleets.parts(wide)
+        return self._wide[key][1]
 
 
 _FIGURES = ("step", "under_way", "exposed", "compute", "room", "rate")

@@ -60,7 +60,7 @@ def sentence(sought: Sought, one: Crossing) -> str:
     near, far = (one.above, one.below) if down else (one.below, one.above)
     at = placed(sought, one.value)
     if one.kind == PEAK:
-        return f"throughput peaks at {at}"
+        return f"throughput peaks at {at}" if near.fits and far.fits else f"the fastest that fits is {at}"
     if one.kind == BALANCE:
         return f"you become {'communication' if far.margin > 0.0 else 'compute'}-bound at {at}"
     if one.kind == TENTH:

@@ -176,13 +176,12 @@ def test_names_and_what_is_asked_wrongly() -> None:
 
 def test_roots() -> None:
     assert zero(lambda x: x**3 - 2.0, 0.0, 4.0, -2.0, 62.0, 1e-12) == pytest.approx(2.0 ** (1 / 3), abs=1e-12)
-    steps = closing(0.0, 1.0, -1.0, 5.0, 1e-9)  # a step has no zero: the bracket still closes on it
-    at, asked = next(steps), 0
-    while asked < 200:
-        asked += 1
-        try:
+    steps, at, asked = closing(0.0, 1.0, -1.0, 5.0, 1e-9), 0.0, 0  # a step has no zero: the bracket still closes on it
+    with pytest.raises(StopIteration) as end:
+        at = next(steps)
+        while asked < 100:
+            asked += 1
             at = steps.send(5.0 if at > 0.3 else -1.0)
-        except StopIteration as end:
-            assert end.value[0] <= 0.3 <= end.value[1]
-            break
-    assert asked < 100
+    low, high = end.value.value
+    assert low <= 0.3 <= high
+    assert high - low <= 1e-9

@@ -54,15 +54,15 @@ _KEPT = 256
 class Fleets:
     """Evaluates the points of a space that have several islands; it remembers inner steps."""
 
-    def __init__(self, space: Space, inner: dict[Any, tuple[Part, ...]] | None = None) -> None:
-        """`inner` holds inner steps that are known already, of any space, and takes those that are found."""
+    def __init__(self, space: Space, before: Fleets | None = None) -> None:
+        """`before` evaluated others: the inner steps that it remembers are known."""
         self.space = space
         self.sync = [at for at, axis in enumerate(space.axes) if _of_the_round(axis)]
         """Axes of the synchronisation that leave the islands' inner steps as they are."""
         self.network = [at for at, axis in enumerate(space.axes) if all(map(is_number_of_network, axis.fields))]
         """Axes of numbers of the network."""
         self.round = [*self.sync, *self.network]
-        self._inner: dict[Any, tuple[Part, ...]] = {} if inner is None else inner
+        self._inner: dict[Any, tuple[Part, ...]] = {} if before is None else before._inner
         self._before: tuple[Scenario, tuple[Part, ...]] | None = None
         """The last fleet and its parts: most have the same as the one before."""
 

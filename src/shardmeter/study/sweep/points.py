@@ -15,7 +15,7 @@ import numpy.typing as npt
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.record import changed, field_names, record, structure
 from shardmeter.engine.evaluate import evaluate
-from shardmeter.engine.fleet import Part, Whole, alone
+from shardmeter.engine.fleet import Whole, alone
 from shardmeter.scenario.layout import Parts
 from shardmeter.scenario.links import linked
 from shardmeter.scenario.resolve import whole_run
@@ -52,13 +52,16 @@ class _Lot:
 class Evaluator:
     """Evaluates the chunks of one space; it remembers what it has resolved."""
 
-    def __init__(self, space: Space, inner: dict[Any, tuple[Part, ...]] | None = None) -> None:
-        """`inner` as for `Fleets`."""
+    def __init__(self, space: Space, before: Evaluator | None = None) -> None:
+        """`before` evaluated other values of the same axes of the same document: what these do not change is known."""
         self.space = space
         self.moving = space.moving()
         self.links = space.links()
-        self.fleets = Fleets(space, inner)
+        self.fleets: Fleets = Fleets(space, None if before is None else before.fleets)
         self._parts: dict[tuple[bool, tuple[int, ...]], Parts | str] = {}
+        arrays = {*self.moving, *self.links, *self.fleets.round}
+        if before is not None and len(arrays) == len(space.axes):
+            self._parts = before._parts
 
     def chunk(self, number: int) -> dict[str, Column]:
         """The figures of one chunk by column, `status` first; NaN and None stand for null.

@@ -164,8 +164,10 @@ def with_fabrics(document: Document, scenario: Scenario, fields: Sequence[str]) 
                 said[".".join(path[:4])] = outside.name
     if not said:
         return document
-    lists = {name: list(getattr(document, name)) for name in ("notes", "warnings", "problems", "unknown", "gone")}
-    made = dataclasses.replace(document, data=copy.deepcopy(document.data), places=dict(document.places), **lists)
+    made = dataclasses.replace(
+        document, data=copy.deepcopy(document.data), places=dict(document.places), notes=list(document.notes),
+        warnings=list(document.warnings),
+    )  # fmt: skip
     apply_overrides(made, said, "--x")
     return made
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import changed, record
-from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.evaluate import priced, timed
 from shardmeter.engine.fleet import Part, joined
 from shardmeter.scenario.parts import Rows
 from shardmeter.scenario.ranges import Axis
@@ -71,8 +71,8 @@ class Reader:
     def __init__(self, document: Document, rows: Rows) -> None:
         self.document = document
         self.rows = rows
-        self._inner: dict[Any, tuple[Part, ...]] = {}
-        """Of islands as they are and of those without limits, by all that they depend on."""
+        self._evaluators: dict[tuple[str, ...], Evaluator] = {}
+        """The last one of every set of axes."""
         self._wide: dict[tuple[int, int, int], tuple[Scenario, tuple[Part, ...]]] = {}
         self._joined: dict[Any, tuple[Scenario, Estimate]] = {}
 
@@ -80,7 +80,8 @@ class Reader:
         """All points of the product of some axes."""
         space = Space(document=self.document, rows=self.rows, axes=tuple(axes), columns=())
         space = changed(space, chunk=space.points)
-        evaluator = Evaluator(space, self._inner)
+        evaluator = Evaluator(space, self._evaluators.get(space.fields))
+        self._evaluators[space.fields] = evaluator
         status, found = evaluator.points(0)
         columns = np.full((len(regimes.REGIMES) + len(_FIGURES), space.points), np.nan)
         for rows, point in found:
@@ -108,8 +109,8 @@ class Reader:
         if scenario is None:
             raise ValueError("a point without its scenario cannot be evaluated again")
         if scenario.fleet.wan is None:
-            wide = regimes.wide_island(point.island)
-            return evaluate(scenario.model, wide, point.plan, point.run, scenario.stack)
+            asked = scenario.model, regimes.wide_island(point.island), point.plan, point.run, scenario.stack
+            return changed(point.estimate, terms=timed(priced(*asked), point.plan, point.run, scenario.stack)[0])
         network = regimes.wide_network(scenario.fleet.wan)
         key = (*self._of_islands(scenario), id(scenario.plan.sync), _text_of(network))
         if key not in self._joined:

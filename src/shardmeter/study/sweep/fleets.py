@@ -62,9 +62,12 @@ class Fleets:
         self.network = [at for at, axis in enumerate(space.axes) if all(map(is_number_of_network, axis.fields))]
         """Axes of numbers of the network."""
         self.round = [*self.sync, *self.network]
-        self._inner: dict[Any, tuple[Part, ...]] = {} if before is None else before._inner
+        self.inner: dict[Any, tuple[Part, ...]] = {} if before is None else before.inner
+        """Inner steps that were evaluated, by all that they depend on."""
         self._before: tuple[Scenario, tuple[Part, ...]] | None = None
         """The last fleet and its parts: most have the same as the one before."""
+        self._alike: tuple[tuple[Part, ...], Sync, Whole] | None = None
+        """The last parts that were joined, by which synchronisation, and to what."""
 
     def points(self, rows: Rows, places: Sequence[Rows], status: Column, illegal: str) -> list[tuple[Rows, Point]]:
         """The legal ones of some rows and their figures; the status of the others is written."""
@@ -175,7 +178,10 @@ class Fleets:
         if len(same) > 1 and fleet.run.target_loss is not None:  # each method's numbers cost a loss of their own
             return [found for one in same for found in self._evaluated(fleet, [one], one[1])]
         rows, parts = np.array([row for row, _ in same]), self.parts(fleet)
-        whole = joined(fleet.model, parts, fleet.fleet.wan, changed(fleet.plan, sync=sync))
+        alike = self._alike is not None and self._alike[0] is parts and self._alike[1] is sync
+        known = self._alike[2] if alike and self._alike is not None else None
+        whole = joined(fleet.model, parts, fleet.fleet.wan, changed(fleet.plan, sync=sync), known)
+        self._alike = parts, sync, whole
         kinds = _kinds(whole, sync, len(rows))
         if len(kinds) > 1:
             apart = [[same[at] for at in some] for some in kinds]
@@ -220,13 +226,13 @@ class Fleets:
         plans = tuple(changed(plan, sync=Sync(split=fleet.plan.sync.split)) for plan in fleet.plans)
         lines = repr(fleet.fleet.wan) if fleet.plan.placement else None
         key = (repr(fleet.model), repr(fleet.fleet.islands), repr(plans), repr(fleet.run), repr(fleet.stack), lines)
-        found = self._inner.get(key)
+        found = self.inner.get(key)
         if found is None:
             whole = evaluate_fleet(fleet.model, fleet.fleet, fleet.plan, fleet.run, fleet.stack, fleet.plans)
-            if len(self._inner) >= _KEPT:
-                self._inner.clear()
+            if len(self.inner) >= _KEPT:
+                self.inner.clear()
             found = tuple(changed(part, estimate=e) for part, e in zip(whole.parts, whole.inner, strict=True))
-            self._inner[key] = found
+            self.inner[key] = found
         return found
 
 

@@ -58,10 +58,10 @@ class Evaluator:
         self.moving = space.moving()
         self.links = space.links()
         self.fleets: Fleets = Fleets(space, None if before is None else before.fleets)
-        self._parts: dict[tuple[bool, tuple[int, ...]], Parts | str] = {}
-        arrays = {*self.moving, *self.links, *self.fleets.round}
-        if before is not None and len(arrays) == len(space.axes):
-            self._parts = before._parts
+        self.resolved: dict[tuple[bool, tuple[int, ...]], Parts | str] = {}
+        """Parts that were read, or why they are illegal, by their place on axes that are no arrays."""
+        if before is not None and len({*self.moving, *self.links}) == len(space.axes):
+            self.resolved = before.resolved
 
     def chunk(self, number: int) -> dict[str, Column]:
         """The figures of one chunk by column, `status` first; NaN and None stand for null.
@@ -152,11 +152,11 @@ class Evaluator:
     def _resolved(self, key: Rows, *, exact: bool) -> Parts | str:
         """The parts at these places on the axes, read once."""
         places = tuple(map(int, key))
-        found = self._parts.get((exact, places))
+        found = self.resolved.get((exact, places))
         if found is None:
-            if len(self._parts) >= _KEPT:
-                self._parts.clear()
-            found = self._parts[exact, places] = self.space.parts(places, exact=exact)
+            if len(self.resolved) >= _KEPT:
+                self.resolved.clear()
+            found = self.resolved[exact, places] = self.space.parts(places, exact=exact)
         return found
 
     def _together(

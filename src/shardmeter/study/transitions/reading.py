@@ -84,24 +84,12 @@ class Reader:
         self._evaluators[space.fields] = evaluator
         status, found = evaluator.points(0)
         columns = np.full((len(regimes.REGIMES) + len(_FIGURES), space.points), np.nan)
-        for rows, point in found:
-            columns[:, rows] = self._columns(point, evaluator.fleets)
+        read = [(rows, one, self._without_limits(one, evaluator.fleets), _room(one)) for rows, one in found]
+        for one in _together(read):
+            columns[:, one[0]] = _columns(*one[1:])
         columns[:, [text.startswith(ILLEGAL) for text in status]] = np.nan
         few = len(regimes.REGIMES)
         return Reading(status=status, seconds=columns[:few], **dict(zip(_FIGURES, columns[few:], strict=True)))
-
-    def _columns(self, point: Point, fleets: Fleets) -> Array:
-        one, count = point.estimate, point.count
-        wide = self._without_limits(point, fleets)
-        by = regimes.seconds(one, wide, point.plan)
-        under_way, exposed = regimes.communication(one, point.plan)
-        parts = [one] if point.whole is None else [part.estimate for part in point.whole.parts]
-        room = np.min(
-            [point.wide((part.memory_limit - part.memory_peak) / part.memory_limit) for part in parts], axis=0
-        )
-        figures = (one.step_time, under_way, exposed, one.compute_seconds, room, one.tokens / one.step_time)
-        rows = [*(by.get(name, 0.0) for name in regimes.REGIMES), *figures]
-        return np.stack([np.broadcast_to(np.asarray(row, dtype=float), (count,)) for row in rows])
 
     def _without_limits(self, point: Point, fleets: Fleets) -> Estimate:
         """The same points on links without limits; of several islands these are evaluated once for all whose network is then alike."""
@@ -133,6 +121,64 @@ class Reader:
 
 _FIGURES = ("step", "under_way", "exposed", "compute", "room", "rate")
 """Rows below those of the regimes."""
+
+
+Read: TypeAlias = tuple[npt.NDArray[np.int64], Point, Estimate, Array]
+"""Rows, their points, the same points without limits of bandwidth, and the memory that is left."""
+
+
+def _together(read: Sequence[Read]) -> list[Read]:
+    """Points of the same plan and the same terms as one: of many networks each has points of its own."""
+    groups: dict[Any, list[Read]] = {}
+    for one in read:
+        _, point, wide, _ = one
+        labels = tuple(tuple(term.label for term in each.terms) for each in (point.estimate, wide))
+        several = point.whole is not None and not point.plan.placement
+        groups.setdefault((id(point.whole.parts), labels) if several and point.whole else id(point), []).append(one)
+    return [some[0] if len(some) == 1 else _joined(some) for some in groups.values()]
+
+
+def _joined(some: Sequence[Read]) -> Read:
+    """Points whose islands are the same as one, every number of theirs as an array over all."""
+    counts = [point.count for _, point, _, _ in some]
+
+    def wide(numbers: Sequence[Any]) -> Array:
+        return np.concatenate(
+            [
+                np.broadcast_to(np.asarray(one, dtype=float), (count,))
+                for one, count in zip(numbers, counts, strict=True)
+            ]
+        )
+
+    def all_of(estimates: Sequence[Estimate]) -> Estimate:
+        terms = tuple(
+            changed(each[0], seconds=wide([one.seconds for one in each]), hidden=wide([one.hidden for one in each]))
+            for each in zip(*(one.terms for one in estimates), strict=True)
+        )
+        names = ("step_time", "tokens", "compute_seconds")
+        return changed(estimates[0], terms=terms, **{n: wide([getattr(one, n) for one in estimates]) for n in names})
+
+    first = changed(some[0][1], estimate=all_of([point.estimate for _, point, _, _ in some]), count=sum(counts))
+    limitless = all_of([one for _, _, one, _ in some])
+    rows, room = (np.concatenate([one[at] for one in some]) for at in (0, 3))
+    return rows, first, limitless, room
+
+
+def _room(point: Point) -> Array:
+    """Memory that is left on the fullest device, as a share of what it has."""
+    parts = [point.estimate] if point.whole is None else [part.estimate for part in point.whole.parts]
+    left = [point.wide((one.memory_limit - one.memory_peak) / one.memory_limit) for one in parts]
+    return np.asarray(np.min(left, axis=0), dtype=float)
+
+
+def _columns(point: Point, wide: Estimate, room: Array) -> Array:
+    """(regimes and figures, points)."""
+    one, count = point.estimate, point.count
+    by = regimes.seconds(one, wide, point.plan)
+    under_way, exposed = regimes.communication(one, point.plan)
+    figures = (one.step_time, under_way, exposed, one.compute_seconds, room, one.tokens / one.step_time)
+    rows = [*(by.get(name, 0.0) for name in regimes.REGIMES), *figures]
+    return np.stack([np.broadcast_to(np.asarray(row, dtype=float), (count,)) for row in rows])
 
 
 def _text_of(network: Any) -> tuple[bytes, ...]:

@@ -30,6 +30,7 @@ OPTIONS = {
     "solve": SCENARIO | {"question"},
     "sweep": SCENARIO
     | {"--over", "--columns", "-o", "--out", "--overwrite", "--engine", "--workers", "--shard", "--join"},
+    "transitions": SCENARIO | {"--x", "--y", "--plot"},
     "trace": SCENARIO | {"-o", "--out", "--svg", "--steps", "--rounds", "--island", "--ranks", "--straggle", "--seed"},
     "infer": SCENARIO
     | {"--how", "--prompt", "--output", "--batch", "--in-flight", "--experts", "--top-k", "--together", "--blocks"}

@@ -27,6 +27,7 @@ PUBLIC = {
     "predict",
     "solve",
     "sweep",
+    "transitions",
     "validate",
 }
 

@@ -188,6 +188,8 @@ def transitions(document: Document, rows: Rows, x: str | None = None, y: str | N
         )
     scenario = resolve(document, rows)
     axes = likely(document, scenario) if x is None else tuple(sought(document, scenario, one) for one in (x, y) if one)
+    if y is not None and set(axes[0].axis.fields) & set(axes[1].axis.fields):
+        raise BadScenario(f"transitions: {axes[0].field} is on two axes; keep one of the two")
     document = with_fabrics(document, scenario, [name for one in axes for name in one.axis.fields])
     checked = (
         [space_of(document, rows, {one.field: _values(one) for one in axes}, ("step_time_s",))] if x is not None else []

@@ -59,7 +59,9 @@ def main_cause(estimate: Estimate, plan: Plan, island: Island, count: int) -> tu
     seconds: dict[str, Any] = {}
     for term in estimate.terms:
         time = np.broadcast_to(np.asarray(term.seconds, dtype=float), (count,))
-        if term.cause in (FABRIC, SCALE_UP):
+        if term.cause in (FABRIC, SCALE_UP) and crosses(term.label, plan):
+            parts = {WIDE_AREA: time}
+        elif term.cause in (FABRIC, SCALE_UP):
             out = leaves(term.label, plan, island)
             parts = {FABRIC: np.where(out, time, 0.0), SCALE_UP: np.where(out, 0.0, time)}
         else:

@@ -15,6 +15,7 @@ from shardmeter.specs import Scenario
 from shardmeter.specs.estimate import Estimate
 from shardmeter.study import islands
 from shardmeter.study.levers import answered
+from shardmeter.study.predict import NO_COST
 from shardmeter.study.sweep.points import FITS, FITS_NOT, ILLEGAL
 from shardmeter.study.sweep.space import space_of
 from shardmeter.study.transitions import says
@@ -199,11 +200,12 @@ def transitions(document: Document, rows: Rows, x: str | None = None, y: str | N
     area = None if y is None else reader.read([one.axis for one in axes])
     whole, wide = answered(scenario), answered(without_limits(scenario))
     plan = islands.critical(whole).plan
+    warned = dict.fromkeys((*scenario.warnings, *(text for one in checked for text in one.warnings)))
     by = {name: float(np.max(value)) for name, value in seconds(whole.estimate, wide.estimate, plan).items()}
     return Transitions(
         scenario=scenario, estimate=whole.estimate, seconds=by, lines=lines, x=axes[0] if x is not None else None,
         y=axes[1] if y is not None else None, area=area, assumptions=scenario.assumptions,
-        warnings=(*scenario.warnings, *(text for one in checked for text in one.warnings if text not in scenario.warnings)),
+        warnings=tuple(text for text in warned if NO_COST not in text),
     )  # fmt: skip
 
 

@@ -116,7 +116,10 @@ def test_the_network() -> None:
 
 def test_numbers_of_a_network_that_are_resolved_alone() -> None:
     """Sites, distances in the place of round trips, a network under a star, and one that a placed axis crosses."""
-    base = {**FLEET, "fleet": {**FLEET["fleet"], "wan": {**FLEET["fleet"]["wan"], "sites": {"home": {"up": "20 Mbps"}}}}}
+    base = {
+        **FLEET,
+        "fleet": {**FLEET["fleet"], "wan": {**FLEET["fleet"]["wan"], "sites": {"home": {"up": "20 Mbps"}}}},
+    }
     same({"fleet.wan.sites.home.up": ["20 Mbps", "5 Gbps"], "fleet.wan.default.egress": ["$0.01/GB", "$0.05/GB"]}, base)
     same({"fleet.wan.links.0.distance": ["10 km", "5000 km"], "plan.sync.bits": [8, 16]})
     same({"fleet.wan.default.loss": [0, 0.01], "plan.sync.topology": ["star", "auto"], "plan.sync.bits": [2, 32]})

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
-    from shardmeter.study.api import diff, explain, infer, plan, predict, returns, solve, sweep
+    from shardmeter.study.api import diff, explain, infer, plan, predict, returns, solve, sweep, transitions
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "returns",
     "solve",
     "sweep",
+    "transitions",
     "validate",
 ]
 
@@ -60,6 +61,7 @@ _HOMES = {
     "returns": "shardmeter.study.api",
     "solve": "shardmeter.study.api",
     "sweep": "shardmeter.study.api",
+    "transitions": "shardmeter.study.api",
     "validate": "shardmeter.study.validate",
 }
 """Where each public name lives (and `page`, with which an answer prints itself): it is imported when it is first asked for, so that `import shardmeter` costs nothing."""

@@ -31,6 +31,7 @@ OPTIONS = {
     "sweep": SCENARIO
     | {"--over", "--columns", "-o", "--out", "--overwrite", "--engine", "--workers", "--shard", "--join"},
     "returns": SCENARIO | {"--axis", "--over", "--scaling", "--plot"},
+    "transitions": SCENARIO | {"--x", "--y", "--plot"},
     "trace": SCENARIO | {"-o", "--out", "--svg", "--steps", "--rounds", "--island", "--ranks", "--straggle", "--seed"},
     "infer": SCENARIO
     | {"--how", "--prompt", "--output", "--batch", "--in-flight", "--experts", "--top-k", "--together", "--blocks"}

@@ -28,6 +28,7 @@ PUBLIC = {
     "returns",
     "solve",
     "sweep",
+    "transitions",
     "validate",
 }
 

@@ -25,6 +25,7 @@ from shardmeter.cli.show import show
 from shardmeter.cli.solve import solve
 from shardmeter.cli.sweep import sweep
 from shardmeter.cli.trace import trace
+from shardmeter.cli.transitions import transitions
 from shardmeter.cli.validate import validate
 from shardmeter.core.errors import ShardMeterError, Unavailable
 
@@ -41,7 +42,21 @@ def cli(debug: bool) -> None:
     """How fast, how much memory, how long and how much: transformer training on any GPUs and any sharding."""
 
 
-for _command in (predict, explain, plan, solve, sweep, returns, diff, trace, infer, validate, catalog, show):
+for _command in (
+    predict,
+    explain,
+    plan,
+    solve,
+    sweep,
+    returns,
+    transitions,
+    diff,
+    trace,
+    infer,
+    validate,
+    catalog,
+    show,
+):
     cli.add_command(_command)
 
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardmeter.render import difference, inference, planning, planning_fleet, prediction, solution, terminal
+from shardmeter.render import (
+    difference,
+    inference,
+    planning,
+    planning_fleet,
+    prediction,
+    solution,
+    terminal,
+    transitions,
+)
 from shardmeter.render.heading import heading
 
 if TYPE_CHECKING:
@@ -16,21 +25,27 @@ if TYPE_CHECKING:
     from shardmeter.study.predict import Prediction
     from shardmeter.study.returns import Returns
     from shardmeter.study.solve import Solution
+    from shardmeter.study.transitions import Transitions
 
 
-def page(answer: Prediction | Plans | FleetPlans | Solution | Inference | Difference | Returns) -> str:
+def page(answer: Prediction | Plans | FleetPlans | Solution | Inference | Difference | Returns | Transitions) -> str:
     """A prediction, plans, a served model, a comparison, a curve or the answer to an inverse question as plain text, short: no assumptions, warnings at the end."""
     return terminal.text(_document(answer)).rstrip("\n")
 
 
-def _document(answer: Prediction | Plans | FleetPlans | Solution | Inference | Difference | Returns) -> Document:
+def _document(
+    answer: Prediction | Plans | FleetPlans | Solution | Inference | Difference | Returns | Transitions,
+) -> Document:
     from shardmeter.study.diff import Difference
     from shardmeter.study.infer import Inference
     from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.returns import Returns
     from shardmeter.study.solve import Solution
+    from shardmeter.study.transitions import Transitions
 
+    if isinstance(answer, Transitions):
+        return transitions.document(answer.to_dict(), heading(answer.scenario), short=True)
     if isinstance(answer, Difference):
         titles = (heading(answer.a.scenario), heading(answer.b.scenario))
         return difference.document(answer.to_dict(), titles, short=True)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from shardmeter.study.returns import Returns
     from shardmeter.study.solve import Solution
     from shardmeter.study.sweep import Sweep
+    from shardmeter.study.transitions import Transitions
 
 Source: TypeAlias = Scenario | Mapping[str, Any] | str | Path | None
 Overrides: TypeAlias = Iterable[str] | Mapping[str, Any]
@@ -219,6 +220,29 @@ def returns(
         raise TypeError("a resolved Scenario has no fields to go along: give the file or mapping")
     document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
     return answer_to(document, rows, axis, over, scaling)
+
+
+def transitions(
+    scenario: Mapping[str, Any] | str | Path | None = None,
+    x: str | None = None,
+    y: str | None = None,
+    *,
+    overrides: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Transitions:
+    """What rules a scenario's step along `x`, over `x` and `y`, or along every likely axis, and where exactly that changes; the rest is
+    as in `predict`.
+
+    `shardmeter.transitions("run.yaml", "fleet.wan.default.bandwidth=1Gbps..100Gbps:log25").to_dict()["lines"][0]["crossings"]`; an axis
+    without values goes over a range around the scenario's own. Raises BadScenario with everything that is wrong, UnknownName."""
+    from shardmeter.scenario import opened
+    from shardmeter.study.transitions import transitions as found
+
+    if isinstance(scenario, Scenario):
+        raise TypeError("a resolved Scenario has no fields to go over: give the file or mapping")
+    document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
+    return found(document, rows, x, y)
 
 
 def _resolved(

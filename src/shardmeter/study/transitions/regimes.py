@@ -14,10 +14,10 @@ import numpy as np
 from shardmeter.core.record import changed
 from shardmeter.core.units import Number, Seconds
 from shardmeter.engine.fleet import CROSSING, GRADIENTS, UPDATE
-from shardmeter.specs import Fleet, Island, Scenario, Tier
+from shardmeter.specs import Fleet, Island, Scenario, Tier, Wan
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.plan import Plan
-from shardmeter.study.causes import WIDE_AREA, cause_of
+from shardmeter.study.causes import crosses
 
 Seconds_by: TypeAlias = dict[str, Seconds]
 COMPUTE, MEMORY, LAUNCH = "compute", "memory-bound", "launch floor"
@@ -72,18 +72,18 @@ CONTENTION = "contention"
 """Compute lost to communication behind it: it belongs to whatever is hidden, in proportion."""
 COMMUNICATION = (GATHER, TP, CP, EP, PP, WAN)
 """Regimes of bytes that move between accelerators."""
-BOUNDLESS = 1e9
-"""Times its bandwidth that a link without a limit has."""
+BOUNDLESS = 1e24
+"""B/s of a link without a limit."""
 
 
-def regime_of(label: str, cause: str, plan: Plan, island: Island) -> str:
+def regime_of(label: str, plan: Plan) -> str:
     """The regime of one term: communication over an axis that is placed across islands is the network's between them. Raises KeyError
     on a term that has none."""
     own = OF_TERM[label]
-    return WAN if own in COMMUNICATION and cause_of(label, cause, plan, island) == WIDE_AREA else own
+    return WAN if own in COMMUNICATION and crosses(label, plan) else own
 
 
-def by_term(estimate: Estimate, plan: Plan, island: Island) -> tuple[Seconds_by, Seconds_by]:
+def by_term(estimate: Estimate, plan: Plan) -> tuple[Seconds_by, Seconds_by]:
     """(exposed, hidden) seconds of a step by regime, before latency is told apart: the exposed ones add up to the step."""
     shown: Seconds_by = {}
     hidden: Seconds_by = {}
@@ -92,7 +92,7 @@ def by_term(estimate: Estimate, plan: Plan, island: Island) -> tuple[Seconds_by,
         if term.label == CONTENTION:
             lost = lost + term.seconds
             continue
-        name = regime_of(term.label, term.cause, plan, island)
+        name = regime_of(term.label, plan)
         shown[name] = shown.get(name, 0.0) + term.seconds
         hidden[name] = hidden.get(name, 0.0) + term.hidden
     moved = {name: np.maximum(hidden[name], 0.0) for name in COMMUNICATION if name in hidden}
@@ -104,14 +104,14 @@ def by_term(estimate: Estimate, plan: Plan, island: Island) -> tuple[Seconds_by,
     return shown, hidden
 
 
-def seconds(estimate: Estimate, boundless: Estimate, plan: Plan, island: Island) -> Seconds_by:
+def seconds(estimate: Estimate, boundless: Estimate, plan: Plan) -> Seconds_by:
     """Seconds of a step by regime; they add up to the step. `boundless` is the same point on links `without_limits`.
 
-    Latency: of every kind of communication the lesser of what it shows and of what it would show if every link had BOUNDLESS times its
-    bandwidth. That is starts and steps of collectives, round trips, and what windows and loss leave of a stream of any capacity; what
+    Latency: of every kind of communication the lesser of what it shows and of what it would show if every link had a bandwidth of
+    BOUNDLESS. That is starts and steps of collectives, round trips, and what windows and loss leave of a stream of any capacity; what
     compute would hide of it then is not in it."""
-    shown, _ = by_term(estimate, plan, island)
-    least, _ = by_term(boundless, plan, island)
+    shown, _ = by_term(estimate, plan)
+    least, _ = by_term(boundless, plan)
     latency: Seconds = 0.0
     for name in COMMUNICATION:
         if name in shown:
@@ -133,11 +133,11 @@ def ruling(found: Mapping[str, Seconds], count: int) -> tuple[Any, Any]:
     return names[np.argmax(every, axis=0)], np.max(every, axis=0)
 
 
-def communication(estimate: Estimate, plan: Plan, island: Island) -> tuple[Seconds, Seconds]:
+def communication(estimate: Estimate, plan: Plan) -> tuple[Seconds, Seconds]:
     """Of one step: (seconds that communication is under way, hidden and exposed; those that it shows, with what compute loses to it).
 
     Leaves out: that some of it may be under way at the same time on links of unlike kinds."""
-    shown, hidden = by_term(estimate, plan, island)
+    shown, hidden = by_term(estimate, plan)
     exposed: Seconds = 0.0
     under_way: Seconds = 0.0
     lost: Seconds = 0.0
@@ -150,24 +150,28 @@ def communication(estimate: Estimate, plan: Plan, island: Island) -> tuple[Secon
 
 
 def without_limits(scenario: Scenario) -> Scenario:
-    """The scenario with BOUNDLESS times the bandwidth of every link between accelerators and islands; latencies, windows of streams
-    and losses stay, and so do links to hosts and everything on a device."""
+    """The scenario with a bandwidth of BOUNDLESS on every link between accelerators and islands; latencies, windows of streams and
+    losses stay, and so do links to hosts and everything on a device."""
     fleet = scenario.fleet
-    wan = fleet.wan
-    if wan is not None:
-        rates = {name: np.asarray(getattr(wan, name), dtype=float) * BOUNDLESS for name in ("bandwidth", "up", "down")}
-        wan = changed(wan, **rates)
-    islands = tuple(_wide(island) for island in fleet.islands)
-    return changed(scenario, fleet=Fleet(islands=islands, wan=wan))
+    wan = None if fleet.wan is None else wide_network(fleet.wan)
+    return changed(scenario, fleet=Fleet(islands=tuple(wide_island(island) for island in fleet.islands), wan=wan))
 
 
-def _wide(island: Island) -> Island:
+def wide_network(wan: Wan) -> Wan:
+    """A network whose links and sites have no limit."""
+    return changed(
+        wan, **{name: np.full(np.shape(getattr(wan, name)), BOUNDLESS) for name in ("bandwidth", "up", "down")}
+    )
+
+
+def wide_island(island: Island) -> Island:
+    """An island whose links have no limit."""
     outside = island.outside
     if outside is not None:
-        outside = changed(outside, bandwidth=outside.bandwidth * BOUNDLESS)
+        outside = changed(outside, bandwidth=BOUNDLESS)
     return changed(island, tiers=tuple(_wide_tier(tier) for tier in island.tiers), outside=outside)
 
 
 def _wide_tier(tier: Tier) -> Tier:
     rates = ("bandwidth", "pair_bandwidth", "exchange_bandwidth", "adapter")
-    return changed(tier, **{name: getattr(tier, name) * BOUNDLESS for name in rates if getattr(tier, name) is not None})
+    return changed(tier, **{name: BOUNDLESS for name in rates if getattr(tier, name) is not None})

@@ -75,7 +75,8 @@ class Audit:
     def to_dict(self) -> dict[str, Any]:
         """The `audit` JSON: SI units, shares as fractions, accelerator-hours in hours."""
         by_id = {one.id: one for one in self.statements}
-        predicted = beside(self.prediction, self.statements)
+        wrong = {one.claim.quantity: one.implied.value for one in self.verdicts if one.status == CONTRADICTED and one.implied}
+        predicted = beside(self.prediction, self.statements, wrong)
         return {
             "verdict": self.verdict,
             "consistent": self.consistent,
@@ -166,10 +167,11 @@ def audit(
     peaks = _peaks(about.accelerator, rows)
     ratios = _ratios(about, found, counts, peaks)
     numbers = _numbers(found)
+    verdicts = judged(found, told, ratios, _counting(counts))
     every = limits.findings(found, told, about.accelerator, precision, ratios["ratio"], numbers)
     return Audit(
-        subject=about, statements=told, verdicts=judged(found, told, ratios, _counting(counts)), findings=every,
-        convention=convention, counts=counts, seq=seq, implied=_implied(found, told), peaks=peaks, prediction=prediction,
+        subject=about, statements=told, verdicts=verdicts, findings=every,
+        convention=convention, counts=counts, seq=seq, implied=_implied(found, told, verdicts), peaks=peaks, prediction=prediction,
         assumptions=(*about.assumptions, *assumed, *also),
     )  # fmt: skip
 
@@ -227,6 +229,9 @@ def _peaks(accelerator: Accelerator | None, rows: Catalog) -> tuple[tuple[str, s
         return ()
     first = "bf16" if "bf16" in accelerator.peak else "fp16"
     found = [(accelerator.name, form, float(accelerator.peak[form])) for form in (first, *(f for f in FORMATS if f != first)) if form in accelerator.peak]  # fmt: skip
+    if first in accelerator.matmul_share:
+        sustained = float(accelerator.peak[first] * accelerator.matmul_share[first])
+        found.append((accelerator.name, f"{first}, as the best products sustain it within the power limit,", sustained))
     for name in rows.names("accelerators"):
         other = rows.accelerator(name)
         found += [(name, form, float(other.peak[form])) for form in FORMATS if form in other.peak and name != accelerator.name]
@@ -259,12 +264,14 @@ def _counting(counts: Sequence[tuple[conventions.Convention, float]]) -> tuple[f
     own = counts[0][1]
     return tuple(
         factors.Factor(key=f"convention {one.key}", value=count / own, above=f"counted as {one.formula}: {one.seen}", below="",
-                       weight=0.3 if one.mistake else 0.1, source=one.source)
+                       weight=factors.MISTAKE if one.mistake else 0.1, source=one.source)
         for one, count in counts if abs(count / own - 1.0) > 0.004
     )  # fmt: skip
 
 
-def _implied(found: Ways, told: Sequence[Claim]) -> Way | None:
-    """MFU from the throughput, not from a claimed one."""
+def _implied(found: Ways, told: Sequence[Claim], verdicts: Sequence[Verdict]) -> Way | None:
+    """MFU from the throughput, not from a claimed one; from nothing that is contradicted, if there is such a way."""
     claimed = {one.id for one in told if one.quantity in ("mfu", "hfu", "tflops_per_gpu", "tflops", "peak") and one.claimed}
-    return next((way for way in found.get("mfu", ()) if not way.uses & claimed), None)
+    wrong = {one.claim.id for one in verdicts if one.status == CONTRADICTED}
+    ways_ = [way for way in found.get("mfu", ()) if not way.uses & claimed]
+    return min(ways_, key=lambda way: (len(way.uses & wrong), len(way.uses)), default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shardmeter.core.units import GIB
@@ -23,8 +23,11 @@ OF_TIME = ("mfu", "hfu", "tflops_per_gpu", "tokens_per_s", "tokens_per_s_per_gpu
 """Those that are so many times larger as the step is shorter."""
 
 
-def beside(prediction: Prediction | None, statements: Sequence[Claim]) -> list[dict[str, Any]]:
-    """A row for every claim that is predicted: number, interval, whether the claim lies inside."""
+def beside(
+    prediction: Prediction | None, statements: Sequence[Claim], implied: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """A row for every claim that is predicted: number, interval, whether the claim lies inside, and what the others imply where
+    it is contradicted (`implied`)."""
     asked = [one for one in statements if one.claimed and one.quantity in KEYS]
     if prediction is None or not asked:
         return []
@@ -38,12 +41,14 @@ def beside(prediction: Prediction | None, statements: Sequence[Claim]) -> list[d
         bounds = _interval(answer, one.quantity, path, value)
         value, (low, high) = value * unit, (bounds[0] * unit, bounds[1] * unit) if bounds else (None, None)
         inside = None if low is None or high is None else low <= one.value <= high
+        other = implied.get(one.quantity)
         rows.append(
             {
                 "claim": one.quantity, "value": presented(one.quantity, one.value)[0], "unit": presented(one.quantity, one.value)[1],
                 "predicted": presented(one.quantity, value)[0],
                 "interval": None if low is None or high is None else [presented(one.quantity, end)[0] for end in (low, high)],
-                "inside": inside, "ratio": one.value / value,
+                "inside": inside, "ratio": one.value / value, "implied": other and presented(one.quantity, other)[0],
+                "implied_inside": None if other is None or low is None or high is None else low <= other <= high,
             }
         )  # fmt: skip
     return rows

@@ -23,7 +23,12 @@ LARGE = 20.0
 TWO = 1.2
 """What a second factor at the same time costs in likelihood, in the units of `weight`."""
 MOST = 6
-COUNTS = ("ratio", "flops")
+MISTAKE = 0.3
+"""Weight of a count that is wrong for a model; one that is merely another has less."""
+TOGETHER = ("world size", "accumulation", "context parallel", "tensor parallel", "sparse peak")
+"""Factors that are tried together with a convention of counting; of peaks, those of usual devices."""
+HEADLESS = "convention no-head"
+"""A count that is tried together with another mistake: formulas of layers leave the head out."""
 
 
 @record
@@ -101,24 +106,27 @@ def _filled(text: str, value: float, numbers: Mapping[str, float]) -> str:
     return text.replace("{n}", f"{value:.4g}")
 
 
-def matches(ratio: float, single: Sequence[Factor], counting: Sequence[Factor] = (), *, loose: float = 0.0) -> tuple[Match, ...]:
+def matches(
+    ratio: float, single: Sequence[Factor], counting: Sequence[Factor] = (), *, loose: float = 0.0, order: bool = False
+) -> tuple[Match, ...]:
     """Causes of claimed over implied, the likeliest first: one factor, or one with a convention of counting besides.
 
-    `loose` is what rounding leaves open. What is only near, or of the order, is told where nothing is the same."""
+    `loose` is what rounding leaves open. What is only near, or (if asked) of the order, is told where nothing is the same."""
     if ratio <= 0.0 or not math.isfinite(ratio):
         return ()
     options: list[tuple[tuple[Factor, int], ...]] = [((one, sign),) for one in (*single, *counting) for sign in (1, -1)]
-    options += [
-        ((one, sign), (way, other))
-        for one, way in itertools.product(single, counting) for sign in (1, -1) for other in (1, -1)
-    ]  # fmt: skip
+    paired = [one for one in single if one.key in TOGETHER or (one.key == PEAK and one.weight <= USUAL_WEIGHT)]
+    options += [((one, sign), (way, 1)) for one, way in itertools.product(paired, counting) for sign in (1, -1)]
+    layers = [one for one in counting if one.key == HEADLESS]
+    mistakes = [one for one in counting if one.weight >= MISTAKE and one.key != HEADLESS]
+    options += [((one, 1), (way, 1)) for one, way in itertools.product(layers, mistakes)]
     found = [made for parts in options if (made := _match(ratio, parts, loose)) is not None]
     found.sort(key=lambda one: (one.weight, abs(math.log(one.left))))
     best: dict[str, Match] = {}
     for one in found:
         best.setdefault(one.cause, one)
     kept = list(best.values())
-    for close in ("same", "near", "order"):
+    for close in ("same", "near", *(("order",) if order else ())):
         of = [one for one in kept if one.close == close]
         if of:
             return tuple(of[:MOST])
@@ -150,46 +158,46 @@ def whole(ratio: float, loose: float) -> tuple[int, bool] | None:
     """(n, whether the claim is so many times too large) of a ratio that is a whole number or one over it; None of any other."""
     size = max(ratio, 1.0 / ratio)
     n = round(size)
-    return (n, ratio > 1.0) if 2 <= n <= 100_000 and abs(size / n - 1.0) <= min(CLOSE + loose, 0.3 / n) else None
+    return (n, ratio > 1.0) if 2 <= n <= 100_000 and abs(size / n - 1.0) <= min(CLOSE + 0.5 * min(loose, CLOSE), 0.3 / n) else None
 
 
 def of_peaks(own: float, peaks: Iterable[tuple[str, str, float]], same: str) -> tuple[Factor, ...]:
     """MFU is so many times too large if the peak of another device or format was taken: (device, format, FLOP/s) of each.
 
     `same` is the device itself, whose other formats are the likelier."""
-    best: dict[float, tuple[float, list[str]]] = {}
+    named_: dict[float, list[tuple[float, str]]] = {}
     for device, form, peak in peaks:
         for times, sparse in ((1.0, ""), (2.0, " with sparsity")):
-            ratio = round(own / (peak * times), 3)
             weight = _likely(device, form, same) + (0.3 if sparse else 0.0)
-            known = best.setdefault(ratio, (weight, []))
-            known[1].append(f"{form} of {device}{sparse} ({peak * times / 1e12:.4g} TFLOP/s)")
-            best[ratio] = (min(weight, known[0]), known[1])
+            text = f"{form} of {device}{sparse} ({peak * times / 1e12:.4g} TFLOP/s)"
+            named_.setdefault(round(own / (peak * times), 3), []).append((weight, text))
     found = []
-    for ratio, (weight, names) in best.items():
+    for ratio, names in named_.items():
         if ratio <= 0.0 or abs(math.log(ratio)) < 2 * CLOSE:
             continue
-        text = f"the peak was {names[0]}" + (f", or another of {len(names)} with that peak" if len(names) > 1 else "")
-        found.append(
-            Factor(key="peak of another device", value=ratio, above=text, below="", weight=weight, source="peaks of the catalog")
-        )  # fmt: skip
+        weight, name = min(names, key=lambda one: one[0])
+        text = f"the peak was {name}" + (f", or of {len(names) - 1} more with as much" if len(names) > 1 else "")
+        found.append(Factor(key=PEAK, value=ratio, above=text, below="", weight=weight, source="peaks of the catalog"))
     return tuple(found)
 
 
 def as_peaks(own: float, peaks: Iterable[tuple[str, str, float]], same: str) -> tuple[Factor, ...]:
     """The same for a peak that is claimed itself: it is so many times the device's own."""
-    return tuple(
-        Factor(key=one.key, value=1.0 / one.value, above=one.above.replace("the peak was", "it is the peak of"), below="",
-               weight=one.weight, source=one.source)
-        for one in of_peaks(own, peaks, same)
-    )  # fmt: skip
+    found = []
+    for one in of_peaks(own, peaks, same):
+        size, way = max(one.value, 1.0 / one.value), "low" if one.value < 1.0 else "high"
+        text = f"{one.above.replace('the peak was', 'it is the peak of')}: an MFU of {same} over it is {size:.3g} times too {way}"
+        found.append(Factor(key=one.key, value=1.0 / one.value, above=text, below="", weight=one.weight, source=one.source))
+    return tuple(found)
 
 
-USUAL = ("A100-SXM4-80GB", "H100-SXM5-80GB", "V100-SXM2-16GB", "TPU v4")
+PEAK = "peak of another device"
+USUAL = ("A100-SXM4-80GB", "H100-SXM5-80GB")
 """Devices whose peaks programs have as constants."""
+USUAL_WEIGHT = 0.05
 
 
 def _likely(device: str, form: str, same: str) -> float:
     if device == same:
-        return 0.2
-    return (0.05 if device in USUAL else 0.7) + (0.0 if form in ("bf16", "fp16") else 0.4)
+        return 0.2 if form in ("bf16", "fp16") else 0.4
+    return (USUAL_WEIGHT if device in USUAL else 0.7) + (0.0 if form in ("bf16", "fp16") else 0.4)

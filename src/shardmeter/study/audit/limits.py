@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
@@ -11,7 +12,7 @@ from shardmeter.core.quantity import show
 from shardmeter.core.record import record
 from shardmeter.specs import Accelerator
 from shardmeter.study.audit.factors import Factor
-from shardmeter.study.audit.reading import Claim
+from shardmeter.study.audit.reading import NONE, Claim
 from shardmeter.study.audit.web import Way, Ways
 
 HIGHEST = "measured/highest.csv"
@@ -21,9 +22,12 @@ ROOM = 1.05
 """Above the highest measured: conventions and clocks."""
 LEAST = 0.01
 """MFU below which a reading is no likelier than the claim."""
+USUAL_MFU = 0.35
 SIXTEEN = ("bf16", "fp16")
 IMPOSSIBLE, BEYOND, DOUBTFUL = "impossible", "beyond measured", "doubtful"
 MOST_READINGS = 5
+BELIEVED = 0.2
+"""Most that a reading may be unlikely to be told of what is not impossible."""
 STATES = ("memory_parameters", "memory_gradients", "memory_optimizer")
 PARTS = (*STATES, "memory_activations")
 
@@ -95,6 +99,7 @@ def findings(
         *_order(found),
         *_whole(found, by_id),
         *_memory(found, by_id, accelerator, numbers),
+        *_nothing_kept(found, by_id),
         *_calendar(found),
     )
 
@@ -122,22 +127,20 @@ def _utilisation(
         told.add(ids)
         readings = _readings(way.value, factors, min(limit, 1.0))
         name = way.quantity.upper()
-        direct = way.quantity in {by_id[key].quantity for key in ids} and len(ids) == 1
-        needs = f"{name} of {_percent(way.value)}" if direct else f"{' and '.join(_names(ids, by_id))} need {_percent(way.value)} {name}"
+        said = ", ".join(f"{by_id[key].quantity} {by_id[key].text}" for key in sorted(ids))
+        direct = len(ids) == 1 and not way.through
+        needs = f"{name} {_percent(way.value)}" if direct else f"{said}: {name} {_percent(way.value)}"
         if value > top:
-            says = f"{needs}: more than the peak" + (f" of {accelerator.name}" if accelerator else "")
-            says += "; the FLOPs do not belong to that time, or the peak is another's"
+            says = f"{needs} is more than the peak" + (f" of {accelerator.name}" if accelerator else "")
+            says += ": the FLOPs do not belong to that time, or the peak is another's"
             yield Finding(kind=IMPOSSIBLE, quantity=way.quantity, says=says, claims=tuple(sorted(ids)), value=way.value, limit=1.0, readings=readings)  # fmt: skip
         elif best is not None:
-            row = f"{best.model} on {best.gpus:g} × {best.accelerator}: {_percent(best.mfu)}, {best.source}"
-            says = f"{needs}: the highest measured run of our data has {_percent(best.mfu)} ({row})"
+            row = f"{best.model} on {best.gpus:g} × {best.accelerator}, {best.source}"
+            says = f"{needs}, where the highest measured run of our data has {_percent(best.mfu)} ({row})"
+            readings = tuple(one for one in readings if one.weight <= BELIEVED)
             if own is not None and own is not best:
                 says += f", the highest of {own.accelerator} {_percent(own.mfu)}"
             yield Finding(kind=BEYOND, quantity=way.quantity, says=says, claims=tuple(sorted(ids)), value=way.value, limit=limit, readings=readings)  # fmt: skip
-
-
-def _names(ids: Iterable[int], by_id: Mapping[int, Claim]) -> list[str]:
-    return list(dict.fromkeys(by_id[key].quantity for key in sorted(ids)))
 
 
 def _percent(value: float) -> str:
@@ -147,10 +150,15 @@ def _percent(value: float) -> str:
 def _readings(value: float, factors: Sequence[Factor], limit: float) -> tuple[Reading, ...]:
     """What a utilisation is if one factor is behind it, where that is a usual one."""
     made = [
-        Reading(cause=one.above, value=value / one.value, weight=one.weight)
+        Reading(cause=one.above, value=value / one.value, weight=one.weight + _unusual(value / one.value))
         for one in factors if one.above and one.value > 1.0 and LEAST <= value / one.value <= limit
     ]  # fmt: skip
     return tuple(sorted(made, key=lambda one: one.weight)[:MOST_READINGS])
+
+
+def _unusual(mfu: float) -> float:
+    """How unlikely a utilisation is by itself: runs have a third, give or take a factor of two."""
+    return 0.3 * max(abs(math.log(mfu / USUAL_MFU)) - math.log(2.0), 0.0)
 
 
 def _order(found: Ways) -> Iterable[Finding]:
@@ -226,8 +234,19 @@ def _parts(own: Way, found: Ways, by_id: Mapping[int, Claim], numbers: Mapping[s
         if rest > 0.0:
             cause = f"activations are over-estimated: at most {_size(rest)} are left for them, context and buffers"
             readings.append(Reading(cause=cause, value=rest, weight=0.5))
+    if (alone := next((key for key, way in parts.items() if abs(own.value / way.value - 1.0) < 0.05), None)) is not None:
+        rest = " and ".join(f"{_size(way.value)} of {key.removeprefix('memory_')}" for key, way in parts.items() if key != alone)
+        readings.append(Reading(cause=f"it is that of {alone.removeprefix('memory_')} alone: {rest} come on top", value=total))
     says = f"{_size(own.value)} in all is less than {said} = {_size(total)}, a ratio of {total / own.value:.3g}"
     yield Finding(kind=IMPOSSIBLE, quantity=own.quantity, says=says, claims=tuple(ids), value=own.value, limit=total, readings=tuple(readings))  # fmt: skip
+
+
+def _nothing_kept(found: Ways, by_id: Mapping[int, Claim]) -> Iterable[Finding]:
+    """An optimizer without state has no memory."""
+    own = next((way for way in found.get("memory_optimizer", ()) if not way.through), None)
+    if own is not None and any(one.word == NONE for one in by_id.values() if one.quantity == "optimizer"):
+        says = f"{_size(own.value)} of optimizer states where the optimizer keeps none: another branch was counted (Adam keeps 8 bytes a parameter)"
+        yield Finding(kind=IMPOSSIBLE, quantity="memory_optimizer", says=says, claims=_claimed(own, by_id), value=own.value, limit=0.0)
 
 
 def _size(value: float) -> str:

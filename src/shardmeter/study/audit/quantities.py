@@ -17,7 +17,7 @@ class Quantity:
     unit: str = ""
     """How it is shown, as in `render.cells`."""
     group: str = ""
-    """Which named factors apply: ratio, rate, flops, batch, time, money, memory, network; empty = none."""
+    """Which named factors apply: ratio, rate, flops, batch, time, money, memory, network, network_time, peak; empty = none."""
     suspicion: int = 1
     """Of several claims that contradict each other the highest is named: what a program prints before what a person sets."""
     whole: bool = False
@@ -90,10 +90,10 @@ ALL: tuple[Quantity, ...] = (
     _of("bits", "bits of a value", "count", "", "network", 2),
     _of("ranks", "ranks of the collective", "count", "", "network", 1, "processes", whole=True),
     _of("slices", "slices of the message", "count", "", "network", 1, whole=True),
-    _of("allreduce_time", "time of an all-reduce", "time", "s", "network", 7, "all_reduce_time"),
+    _of("allreduce_time", "time of an all-reduce", "time", "s", "network_time", 7, "all_reduce_time"),
     _of("link", "rate of the link, one way", "bandwidth", "B/s", "network", 2, "link_rate bandwidth"),
-    _of("algbw", "size over time", "bandwidth", "B/s", "network", 7),
-    _of("busbw", "bytes through a link over time", "bandwidth", "B/s", "network", 8),
+    _of("algbw", "size over time", "bandwidth", "B/s", "network", 8),
+    _of("busbw", "bytes through a link over time", "bandwidth", "B/s", "network", 9),
     _of("accelerator", "kind of accelerator", "word", "", "", 1, "gpu device"),
     _of("optimizer", "optimizer", "word", "", "", 1),
     _of("precision", "format of weights and gradients", "word", "", "", 1, "dtype"),

@@ -199,7 +199,7 @@ def _assumed(
 
 def _memory(known: set[str], words: Mapping[str, str], state: Callable[[str, float, str], None]) -> tuple[str, ...]:
     """Bytes of a weight, a gradient and optimizer states, where memory or parameters are claimed."""
-    if not any(name.startswith("memory") for name in known):
+    if not any(name.startswith("memory") for name in known) or "parameters" not in known:
         return ()
     sizes = bytes_of(words.get("optimizer", "adamw"), words.get("precision", "bf16"))
     for name, value in zip(("parameter_bytes", "gradient_bytes", "optimizer_bytes"), sizes, strict=True):

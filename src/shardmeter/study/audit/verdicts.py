@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
+from shardmeter.strategies.optimizer import OPTIMIZERS
 from shardmeter.study.audit.factors import Factor, Match, matches, whole
 from shardmeter.study.audit.quantities import QUANTITIES
 from shardmeter.study.audit.reading import HOUR, Claim
-from shardmeter.study.audit.web import Conflict, Way, Ways, agree, conflicts, culprits
+from shardmeter.study.audit.subject import bytes_of
+from shardmeter.study.audit.web import Way, Ways, agree, conflicts, culprits
 
-AGREED, CONTRADICTED, ALONE = "agreed", "contradicted", "alone"
+AGREED, CONTRADICTED, GIVEN, ALONE = "agreed", "contradicted", "given", "alone"
+"""`given`: another claim was judged by it; `alone`: nothing has to do with it."""
+TELLING = 0.01
+"""Difference of a count that agrees from which the convention it is in is told."""
+ALONE_IN_THE_WORLD = ("dp", "gpus")
+"""Counts of ranks that are suspicious where they are one: a launcher that started every process alone."""
 
 
 @record
@@ -39,7 +46,8 @@ class Verdict:
 
 def suspicion(claim: Claim) -> int:
     """How likely a claim is the one that is wrong."""
-    return QUANTITIES[claim.quantity].suspicion
+    single = claim.quantity in ALONE_IN_THE_WORLD and claim.value == 1.0
+    return QUANTITIES[claim.quantity].suspicion + (5 if single else 0)
 
 
 def judged(
@@ -48,14 +56,25 @@ def judged(
     """Verdicts on all claims with a number. `factors` by group of quantities, `counting` by conventions."""
     by_id = {one.id: one for one in statements}
     against = conflicts(found)
-    wrong = culprits(against, by_id, suspicion)
+
+    def as_wrong(key: int, wrong: Sequence[int] = ()) -> Verdict:
+        return _contradicted(by_id[key], found, by_id, wrong, factors, counting)
+
+    def likely(key: int) -> tuple[float, ...]:
+        """Its own suspicion, then how well a cause explains it."""
+        causes = as_wrong(key).causes
+        return float(suspicion(by_id[key])), -(causes[0].weight if causes and causes[0].close != "order" else 100.0)
+
+    wrong = culprits(against, by_id, likely)
+    told = {one.id: as_wrong(one.id, wrong) if one.id in wrong else _other(one, found, wrong, counting) for one in statements
+            if one.claimed and not one.word}  # fmt: skip
+    used = {key for one in told.values() if one.implied is not None for key in one.implied.uses}
     return tuple(
-        _contradicted(one, found, by_id, against, wrong, factors, counting) if one.id in wrong else _other(one, found, wrong)
-        for one in statements if one.claimed and not one.word
-    )  # fmt: skip
+        changed(one, status=GIVEN) if one.status == ALONE and key in used else one for key, one in told.items()
+    )
 
 
-def _other(claim: Claim, found: Ways, wrong: Sequence[int]) -> Verdict:
+def _other(claim: Claim, found: Ways, wrong: Sequence[int], counting: Sequence[Factor]) -> Verdict:
     """A claim that no contradiction is laid on."""
     ways = [way for way in found.get(claim.quantity, ()) if claim.id not in way.uses]
     good = [way for way in ways if not set(wrong) & way.uses]
@@ -63,7 +82,11 @@ def _other(claim: Claim, found: Ways, wrong: Sequence[int]) -> Verdict:
     agreed = next((way for way in good if agree(own, way)), None)
     if agreed is None:
         return Verdict(claim=claim, status=ALONE)
-    return Verdict(claim=claim, status=AGREED, implied=agreed, ratio=claim.value / agreed.value)
+    ratio = claim.value / agreed.value
+    loose = claim.rounding + agreed.rounding
+    differs = agreed.counted and abs(ratio - 1.0) > loose + TELLING
+    causes = matches(ratio, (), counting, loose=loose) if differs else ()
+    return Verdict(claim=claim, status=AGREED, implied=agreed, ratio=ratio, causes=causes)
 
 
 def _itself(claim: Claim) -> Way:
@@ -74,7 +97,7 @@ def _itself(claim: Claim) -> Way:
 
 
 def _contradicted(
-    claim: Claim, found: Ways, by_id: Mapping[int, Claim], against: Sequence[Conflict], wrong: Sequence[int],
+    claim: Claim, found: Ways, by_id: Mapping[int, Claim], wrong: Sequence[int],
     factors: Mapping[str, Sequence[Factor]], counting: Sequence[Factor],
 ) -> Verdict:  # fmt: skip
     ways = [way for way in found.get(claim.quantity, ()) if claim.id not in way.uses and not agree(_itself(claim), way)]
@@ -86,12 +109,38 @@ def _contradicted(
     loose = claim.rounding + way.rounding
     group = QUANTITIES[claim.quantity].group
     own = counting if way.counted or group == "flops" else ()
-    found_causes = matches(ratio, factors.get(group, ()), own, loose=loose)
+    single = (*factors.get(group, ()), *_launched(claim, ratio), *_optimizers(claim, by_id))
+    causes = matches(ratio, single, own, loose=loose, order=claim.quantity == "cost")
     count = whole(ratio, loose)
     return Verdict(
-        claim=claim, status=CONTRADICTED, implied=way, ratio=ratio, causes=found_causes, integer=count and count[0],
+        claim=claim, status=CONTRADICTED, implied=way, ratio=ratio, causes=causes, integer=count and count[0],
         others=_would_be(claim, way, found, by_id),
     )  # fmt: skip
+
+
+def _launched(claim: Claim, ratio: float) -> tuple[Factor, ...]:
+    """A world of one, where some whole number of ranks is implied."""
+    count = whole(ratio, 0.0)
+    if claim.quantity not in ALONE_IN_THE_WORLD or claim.value != 1.0 or count is None or count[1]:
+        return ()
+    text = f"a world of {count[0]} was not passed on by the launcher: every process believes it is alone"
+    source = "DeepSpeed 6914; starcoder 77"
+    return (Factor(key="world size", value=float(count[0]), above="", below=text, weight=0.0, source=source),)
+
+
+def _optimizers(claim: Claim, by_id: Mapping[int, Claim]) -> tuple[Factor, ...]:
+    """Bytes of another optimizer's states over those of the one that is claimed."""
+    word = next((one.word for one in by_id.values() if one.quantity == "optimizer"), "adamw")
+    own = bytes_of(word, "bf16")[2]
+    if claim.quantity != "memory_optimizer" or not own:
+        return ()
+    found = []
+    for name in OPTIMIZERS:
+        other = bytes_of(name, "bf16")[2]
+        if other and other != own:
+            text = f"the states of {name} are counted ({other:g} bytes a parameter) where {word} keeps {own:g}"
+            found.append(Factor(key="another optimizer", value=other / own, above=text, below="", weight=0.1))
+    return tuple(found)
 
 
 def _would_be(claim: Claim, way: Way, found: Ways, by_id: Mapping[int, Claim]) -> tuple[WouldBe, ...]:

@@ -113,7 +113,7 @@ def _solved(rule: Identity, target: str, found: Mapping[str, list[Way]]) -> Iter
 
 def agree(one: Way, other: Way) -> bool:
     """Whether two ways to a quantity meet within what rounding, bounds and conventions of counting leave open."""
-    room = EXACT + one.rounding + other.rounding + (CONVENTION if one.counted != other.counted else 0.0)
+    room = EXACT + one.rounding + other.rounding + (CONVENTION if one.counted or other.counted else 0.0)
     return one.low <= other.high * (1.0 + room) and other.low <= one.high * (1.0 + room)
 
 
@@ -143,17 +143,18 @@ def conflicts(found: Ways) -> tuple[Conflict, ...]:
     return tuple(kept)
 
 
-def culprits(found: Sequence[Conflict], claims: Mapping[int, Claim], suspicion: Callable[[Claim], int]) -> tuple[int, ...]:
+def culprits(
+    found: Sequence[Conflict], claims: Mapping[int, Claim], suspicion: Callable[[int], tuple[float, ...]]
+) -> tuple[int, ...]:
     """Ids of the claims that, taken away, leave no contradiction: those of most contradictions first, then the most suspicious."""
     left, named = list(found), []
     while left:
-        counted = {
-            key: sum(1 for one in left if key in one.uses)
-            for one in left for key in one.uses if claims[key].claimed
-        }  # fmt: skip
+        counted: dict[int, int] = {}
+        for key in (key for one in left for key in one.uses if claims[key].claimed):
+            counted[key] = counted.get(key, 0) + 1
         if not counted:
             break
-        worst = max(counted, key=lambda key: (counted[key], suspicion(claims[key]), key))
+        worst = max(counted, key=lambda key: (counted[key], *suspicion(key), key))
         named.append(worst)
         left = [one for one in left if worst not in one.uses]
     return tuple(named)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import click
 
 from shardmeter import __version__
+from shardmeter.cli.audit import audit
 from shardmeter.cli.catalog import catalog
 from shardmeter.cli.diff import diff
 from shardmeter.cli.explain import explain
@@ -40,7 +41,7 @@ def cli(debug: bool) -> None:
     """How fast, how much memory, how long and how much: transformer training on any GPUs and any sharding."""
 
 
-for _command in (predict, explain, plan, solve, sweep, diff, trace, infer, validate, catalog, show):
+for _command in (predict, explain, plan, solve, sweep, diff, trace, infer, audit, validate, catalog, show):
     cli.add_command(_command)
 
 

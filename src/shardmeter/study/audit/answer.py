@@ -12,16 +12,18 @@ from shardmeter.specs import Accelerator
 from shardmeter.study.audit import conventions, factors, limits
 from shardmeter.study.audit.beside import beside
 from shardmeter.study.audit.identities import DENSE, IDENTITIES, SIX_N, Identity, sharded
-from shardmeter.study.audit.quantities import ALL
+from shardmeter.study.audit.quantities import ALL, QUANTITIES, says
 from shardmeter.study.audit.reading import Claim, read
 from shardmeter.study.audit.subject import Settle, Subject, peak_of, statements, subject
-from shardmeter.study.audit.verdicts import CONTRADICTED, Verdict, entry, judged
+from shardmeter.study.audit.verdicts import CONTRADICTED, Verdict, entry, judged, limited, presented, stated
 from shardmeter.study.audit.web import Way, Ways, ways
 
 if TYPE_CHECKING:
     from shardmeter.study.predict import Prediction
 
 USUAL_SEQ = 8192.0
+COMMON = ("A100-SXM4-80GB", "H100-SXM5-80GB", "B200-SXM (HGX)", "MI300X", "TPU v4", "RTX 4090", "V100-SXM2-16GB")
+"""Devices whose peaks are told first."""
 FORMATS = ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32")
 
 
@@ -40,6 +42,8 @@ class Audit:
     seq: float | None
     implied: Way | None
     """MFU by the model's own count from what is claimed of the throughput."""
+    follows: tuple[Way, ...]
+    """What the claims imply of quantities that nobody claimed."""
     peaks: tuple[tuple[str, str, float], ...]
     """(device, format, FLOP/s) of the peaks that an MFU may be of, the device's own first."""
     prediction: Prediction | None = None
@@ -82,6 +86,7 @@ class Audit:
             "consistent": self.consistent,
             "claims": [entry(one, by_id) for one in self.verdicts],
             "findings": [_finding(one, by_id) for one in self.findings],
+            "implied": self._implied(by_id),
             "convention": self.convention,
             "seq_len": self.seq,
             "implied_mfu": self.implied and self.implied.value,
@@ -92,6 +97,20 @@ class Audit:
             "assumptions": list(self.assumptions),
             "warnings": list(self.subject.warnings),
         }
+
+    def _implied(self, by_id: Mapping[int, Claim]) -> list[dict[str, Any]]:
+        """What nobody claimed and the claims imply."""
+        rows = []
+        for way in self.follows:
+            (value, unit), ends = presented(way.quantity, way.value), (way.low, way.high)
+            rows.append(
+                {
+                    "quantity": way.quantity, "says": says(way.quantity), "value": value, "unit": unit,
+                    "range": [presented(way.quantity, end)[0] for end in ends],
+                    "from": [stated(by_id[key]) for key in sorted(way.uses)], "through": list(way.through),
+                }
+            )  # fmt: skip
+        return rows
 
     @property
     def claimed_mfu(self) -> float | None:
@@ -130,10 +149,14 @@ class Audit:
         if claimed is None or not self.peaks:
             return []
         used = next((s.value for s in self.statements if s.claimed and s.quantity == "peak"), self.peaks[0][2])
-        return [
-            {"device": device, "format": form, "peak": peak, "mfu": claimed * used / peak, "own": claimed * peak / self.peaks[0][2]}
-            for device, form, peak in self.peaks
-        ]  # fmt: skip
+        own, seen, rows = self.peaks[0], set(), []
+        for device, form, peak in self.peaks:
+            usual = device == own[0] or form in ("bf16", "fp16")
+            if usual and round(peak / 1e10) not in seen:
+                seen.add(round(peak / 1e10))
+                row = {"device": device, "format": form, "peak": peak, "mfu": claimed * used / peak, "claim_of_own": claimed * peak / own[2]}
+                rows.append(row)
+        return rows  # fmt: skip
 
 
 def _finding(one: limits.Finding, by_id: Mapping[int, Claim]) -> dict[str, Any]:
@@ -169,9 +192,11 @@ def audit(
     numbers = _numbers(found)
     verdicts = judged(found, told, ratios, _counting(counts))
     every = limits.findings(found, told, about.accelerator, precision, ratios["ratio"], numbers)
+    verdicts = tuple(limited(one, every) for one in verdicts)
     return Audit(
         subject=about, statements=told, verdicts=verdicts, findings=every,
-        convention=convention, counts=counts, seq=seq, implied=_implied(found, told, verdicts), peaks=peaks, prediction=prediction,
+        convention=convention, counts=counts, seq=seq, implied=_implied(found, told, verdicts),
+        follows=_follows(found, told, verdicts), peaks=peaks, prediction=prediction,
         assumptions=(*about.assumptions, *assumed, *also),
     )  # fmt: skip
 
@@ -231,8 +256,9 @@ def _peaks(accelerator: Accelerator | None, rows: Catalog) -> tuple[tuple[str, s
     found = [(accelerator.name, form, float(accelerator.peak[form])) for form in (first, *(f for f in FORMATS if f != first)) if form in accelerator.peak]  # fmt: skip
     if first in accelerator.matmul_share:
         sustained = float(accelerator.peak[first] * accelerator.matmul_share[first])
-        found.append((accelerator.name, f"{first}, as the best products sustain it within the power limit,", sustained))
-    for name in rows.names("accelerators"):
+        found.append((accelerator.name, f"{first} as the best products sustain it", sustained))
+    names = rows.names("accelerators")
+    for name in (*(one for one in COMMON if one in names), *(one for one in names if one not in COMMON)):
         other = rows.accelerator(name)
         found += [(name, form, float(other.peak[form])) for form in FORMATS if form in other.peak and name != accelerator.name]
     return tuple(found)
@@ -275,3 +301,16 @@ def _implied(found: Ways, told: Sequence[Claim], verdicts: Sequence[Verdict]) ->
     wrong = {one.claim.id for one in verdicts if one.status == CONTRADICTED}
     ways_ = [way for way in found.get("mfu", ()) if not way.uses & claimed]
     return min(ways_, key=lambda way: (len(way.uses & wrong), len(way.uses)), default=None)
+
+
+def _follows(found: Ways, told: Sequence[Claim], verdicts: Sequence[Verdict]) -> tuple[Way, ...]:
+    """The shortest way to every quantity that some claim implies and none states; without what is contradicted, if it can be."""
+    claims = {one.id for one in told if one.claimed}
+    stated_ = {one.quantity for one in told}
+    wrong = {one.claim.id for one in verdicts if one.status == CONTRADICTED}
+    made = []
+    for key in QUANTITIES:
+        ways_ = [way for way in found.get(key, ()) if way.uses & claims]
+        if key not in stated_ and ways_:
+            made.append(min(ways_, key=lambda way: (len(way.uses & wrong), len(way.uses))))
+    return tuple(made)

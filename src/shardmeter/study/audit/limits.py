@@ -24,7 +24,7 @@ LEAST = 0.01
 """MFU below which a reading is no likelier than the claim."""
 USUAL_MFU = 0.35
 SIXTEEN = ("bf16", "fp16")
-IMPOSSIBLE, BEYOND, DOUBTFUL = "impossible", "beyond measured", "doubtful"
+IMPOSSIBLE, BEYOND = "impossible", "beyond measured"
 MOST_READINGS = 5
 BELIEVED = 0.2
 """Most that a reading may be unlikely to be told of what is not impossible."""

@@ -8,6 +8,7 @@ from typing import Any
 from shardmeter.core.record import changed, record
 from shardmeter.strategies.optimizer import OPTIMIZERS
 from shardmeter.study.audit.factors import Factor, Match, matches, whole
+from shardmeter.study.audit.limits import Finding
 from shardmeter.study.audit.quantities import QUANTITIES
 from shardmeter.study.audit.reading import HOUR, Claim
 from shardmeter.study.audit.subject import bytes_of
@@ -74,6 +75,12 @@ def judged(
     )
 
 
+def limited(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
+    """The verdict with the kind of the finding that is about the claim alone, unless it is contradicted already."""
+    kind = next((one.kind for one in findings if one.claims == (verdict.claim.id,)), None)
+    return verdict if kind is None or verdict.status == CONTRADICTED else changed(verdict, status=kind)
+
+
 def _other(claim: Claim, found: Ways, wrong: Sequence[int], counting: Sequence[Factor]) -> Verdict:
     """A claim that no contradiction is laid on."""
     ways = [way for way in found.get(claim.quantity, ()) if claim.id not in way.uses]
@@ -84,7 +91,7 @@ def _other(claim: Claim, found: Ways, wrong: Sequence[int], counting: Sequence[F
         return Verdict(claim=claim, status=ALONE)
     ratio = claim.value / agreed.value
     loose = claim.rounding + agreed.rounding
-    differs = agreed.counted and abs(ratio - 1.0) > loose + TELLING
+    differs = agreed.counted and QUANTITIES[claim.quantity].group in ("ratio", "flops") and abs(ratio - 1.0) > loose + TELLING
     causes = matches(ratio, (), counting, loose=loose) if differs else ()
     return Verdict(claim=claim, status=AGREED, implied=agreed, ratio=ratio, causes=causes)
 

@@ -27,30 +27,28 @@ COLUMNS = ("accelerator", "precision", "mfu", "model", "gpus", "id", "source")
 def mfu_of(row: MappedRow) -> float:
     """Model FLOPs over measured time and dense bf16 peak."""
     s = row.scenario
-    assert s is not None
-    assert row.step_time is not None
+    if s is None or row.step_time is None:
+        return 0.0
     estimate = evaluate(s.model, s.fleet.islands[0], s.plan, s.run, s.stack)
     return float(estimate.model_flops / (row.step_time * estimate.peak_flops))
 
 
 def main() -> None:
     """Read, compare, write."""
-    best: dict[tuple[str, str, bool], tuple[float, MappedRow]] = {}
+    best: dict[tuple[str, str, bool], tuple[float, tuple[str, ...]]] = {}
     for row in map(legal, map_rows(shipped.measured().rows, load_catalog())):
-        if row.scenario is None or row.step_time is None or row.exclude or row.identity:
-            continue
         s = row.scenario
+        if s is None or row.exclude or row.identity:
+            continue
         key = (s.fleet.islands[0].accelerator.name, s.plan.precision, bool(s.fleet.gpus >= NODE))
         mfu = mfu_of(row)
-        if mfu > best.get(key, (0.0, row))[0]:
-            best[key] = (mfu, row)
+        if mfu > best.get(key, (0.0, ()))[0]:
+            best[key] = (mfu, (s.model.name, f"{float(s.fleet.gpus):g}", row.id, row.source_key))
     with OUT.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for (accelerator, precision, _), (mfu, row) in sorted(best.items()):
-            assert row.scenario is not None
-            gpus = f"{float(row.scenario.fleet.gpus):g}"
-            writer.writerow((accelerator, precision, f"{mfu:.4f}", row.scenario.model.name, gpus, row.id, row.source_key))
+        for (accelerator, precision, _), (mfu, said) in sorted(best.items()):
+            writer.writerow((accelerator, precision, f"{mfu:.4f}", *said))
 
 
 if __name__ == "__main__":

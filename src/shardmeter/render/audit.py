@@ -18,6 +18,12 @@ VERDICTS = {
 STATUS = {"agreed": "agrees", "contradicted": "contradicted", "given": "given", "alone": "not checked",
           "impossible": "impossible", "beyond measured": "beyond measured"}  # fmt: skip
 CLOSE = {"same": "", "near": "near, ", "order": "order of magnitude, "}
+TOLD = (
+    "mfu", "tflops_per_gpu", "tokens_per_s", "tokens_per_s_per_gpu", "step_time", "global_batch", "accumulation", "dp", "tokens", "steps",
+    "wall_clock", "gpu_hours", "cost", "flops", "flops_per_token", "memory_states", "memory_parameters", "memory_gradients",
+    "memory_optimizer", "busbw", "allreduce_time", "egress_cost", "energy", "carbon",
+)  # fmt: skip
+"""Quantities that the page tells where they follow; the JSON has all."""
 DAY = 86400.0
 MOST_CAUSES = 4
 PEAKS_SHOWN = 9
@@ -35,7 +41,7 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
     """An `audit` JSON as a document. `short` leaves out what was assumed."""
     drawn = figures(answer)
     sections: list[Section] = [_claims(answer)]
-    if answer["implied"]:
+    if any(one["quantity"] in TOLD for one in answer["implied"]):
         sections.append(_implied(answer))
     if any(one["causes"] or one["status"] == "contradicted" for one in answer["claims"]):
         sections.append(_causes(answer))
@@ -118,12 +124,13 @@ def _claims(answer: Answer) -> Table:
 
 def _implied(answer: Answer) -> Table:
     rows = []
-    for one in answer["implied"]:
+    for one in (one for one in answer["implied"] if one["quantity"] in TOLD):
         low, high = one["range"]
         value = _shown(one["value"], one["unit"])
         if high > low * 1.001:
             value = f"{_shown(low, one['unit'])} to {_shown(high, one['unit'])}"
-        rows.append({**one, "value": value, "from": ", ".join(one["from"])})
+        claims = [text.split()[0] for text in one["from"] if "(" not in text]
+        rows.append({**one, "value": value, "from": ", ".join(dict.fromkeys(claims))})
     columns = (
         Column(key="quantity", title="quantity"),
         Column(key="value", title=""),
@@ -134,19 +141,7 @@ def _implied(answer: Answer) -> Table:
 
 
 def _causes(answer: Answer) -> Table:
-    rows: list[Row] = []
-    for one in answer["claims"]:
-        if one["status"] != "contradicted" and not one["causes"]:
-            continue
-        for cause in one["causes"][:MOST_CAUSES]:
-            rows.append({"claim": one["claim"], "factor": f"× {cause['factor']:.4g}", "left": f"{cause['left']:.3f}",
-                         "cause": f"{CLOSE[cause['close']]}{cause['cause']}", "source": cause["source"]})  # fmt: skip
-        if one["status"] == "contradicted" and not one["causes"] and one["ratio"]:
-            whole = f"an integer factor of {one['integer']}: nothing given has it" if one["integer"] else "no named factor"
-            rows.append({"claim": one["claim"], "factor": f"× {one['ratio']:.4g}", "left": "", "cause": whole, "source": ""})
-        for other in one["would_be"]:
-            text = f"or {other['claim']} is {_shown(other['value'], other['unit'])}, not {other['text']}"
-            rows.append({"claim": one["claim"], "factor": "", "left": "", "cause": text, "source": ""})
+    rows = [row for one in answer["claims"] for row in _explained(one)]
     columns = (
         Column(key="claim", title="claim"),
         Column(key="factor", title="factor"),
@@ -154,7 +149,23 @@ def _causes(answer: Answer) -> Table:
         Column(key="cause", title="what would explain it", wide=True),
         Column(key="source", title="seen in", drop=1),
     )
-    return Table(title="Causes, the likeliest first", columns=columns, rows=tuple(rows), caption="Left: what the factor leaves.")
+    return Table(
+        title="Causes, the likeliest first", columns=columns, rows=tuple(rows), caption="Left: what the factor leaves."
+    )
+
+
+def _explained(one: Answer) -> Iterable[Row]:
+    """The causes of one claim's ratio, and what the others would have to be instead."""
+    for cause in one["causes"][:MOST_CAUSES]:
+        text = f"{CLOSE[cause['close']]}{cause['cause']}"
+        yield {"claim": one["claim"], "factor": f"× {cause['factor']:.4g}", "left": f"{cause['left']:.3f}", "cause": text,
+               "source": cause["source"]}  # fmt: skip
+    if one["status"] == "contradicted" and not one["causes"] and one["ratio"]:
+        text = f"an integer factor of {one['integer']}: nothing given has it" if one["integer"] else "no named factor"
+        yield {"claim": one["claim"], "factor": f"× {one['ratio']:.4g}", "left": "", "cause": text, "source": ""}
+    for other in one["would_be"]:
+        text = f"or {other['claim']} is {_shown(other['value'], other['unit'])}, not {other['text']}"
+        yield {"claim": one["claim"], "factor": "", "left": "", "cause": text, "source": ""}
 
 
 def _findings(answer: Answer) -> Table:
@@ -162,7 +173,9 @@ def _findings(answer: Answer) -> Table:
     for one in answer["findings"]:
         rows.append({"kind": one["kind"], "says": one["says"], "would": ""})
         unit = "B" if one["quantity"].startswith("memory") else "%"
-        rows += [{"kind": "", "says": f"if {r['cause']}", "would": cells.text(r["value"], unit)} for r in one["readings"]]
+        rows += [
+            {"kind": "", "says": f"if {r['cause']}", "would": cells.text(r["value"], unit)} for r in one["readings"]
+        ]
     columns = (
         Column(key="kind", title=""),
         Column(key="says", title="what cannot be, and readings that could", wide=True),
@@ -204,12 +217,19 @@ def _conventions(answer: Answer) -> Table:
     )  # fmt: skip
     rows = tuple({**row, "ratio": f"{row['ratio']:.3f}"} for row in answer["conventions"])
     caption = f"The claim is taken as stated in `{answer['convention']}` (--convention). Stated so, it is: mfu, if the claim is in the convention of the line."
-    return Table(title="The same in every convention", columns=columns, rows=rows, caption=caption if answer["claimed_mfu"] is not None else "")
+    return Table(
+        title="The same in every convention",
+        columns=columns,
+        rows=rows,
+        caption=caption if answer["claimed_mfu"] is not None else "",
+    )
 
 
 def _peaks(answer: Answer) -> Table:
     own = answer["peaks"][0]
-    rows: tuple[Row, ...] = tuple({**one, "device": f"{one['format']} of {one['device']}"} for one in answer["peaks"][:PEAKS_SHOWN])
+    rows: tuple[Row, ...] = tuple(
+        {**one, "device": f"{one['format']} of {one['device']}"} for one in answer["peaks"][:PEAKS_SHOWN]
+    )
     columns = (
         Column(key="device", title="peak"),
         Column(key="peak", title="", unit="FLOP/s"),

@@ -11,12 +11,12 @@ from shardmeter.scenario.catalog import Catalog, catalog_of
 from shardmeter.specs import Accelerator
 from shardmeter.study.audit import conventions, factors, limits
 from shardmeter.study.audit.beside import beside
-from shardmeter.study.audit.identities import DENSE, IDENTITIES, SIX_N, Identity, sharded
+from shardmeter.study.audit.identities import DENSE, IDENTITIES, SIX_N, TRAINED, Identity, sharded
 from shardmeter.study.audit.quantities import ALL, QUANTITIES, says
 from shardmeter.study.audit.reading import Claim, read
 from shardmeter.study.audit.subject import Settle, Subject, peak_of, statements, subject
 from shardmeter.study.audit.verdicts import CONTRADICTED, Verdict, entry, judged, limited, presented, stated
-from shardmeter.study.audit.web import Way, Ways, ways
+from shardmeter.study.audit.web import Way, Ways, size, ways
 
 if TYPE_CHECKING:
     from shardmeter.study.predict import Prediction
@@ -79,7 +79,9 @@ class Audit:
     def to_dict(self) -> dict[str, Any]:
         """The `audit` JSON: SI units, shares as fractions, accelerator-hours in hours."""
         by_id = {one.id: one for one in self.statements}
-        wrong = {one.claim.quantity: one.implied.value for one in self.verdicts if one.status == CONTRADICTED and one.implied}
+        wrong = {
+            one.claim.quantity: one.implied.value for one in self.verdicts if one.status == CONTRADICTED and one.implied
+        }
         predicted = beside(self.prediction, self.statements, wrong)
         return {
             "verdict": self.verdict,
@@ -127,7 +129,7 @@ class Audit:
         """Every convention: what the throughput prints in it, what the claim is by it."""
         if not self.counts:
             return []
-        claimed, of = self.claimed_mfu, dict((one.key, count) for one, count in self.counts)
+        claimed, of = self.claimed_mfu, {one.key: count for one, count in self.counts}
         own = self.counts[0][1]
         base = of.get(self.convention, own)
         rows = []
@@ -154,7 +156,13 @@ class Audit:
             usual = device == own[0] or form in ("bf16", "fp16")
             if usual and round(peak / 1e10) not in seen:
                 seen.add(round(peak / 1e10))
-                row = {"device": device, "format": form, "peak": peak, "mfu": claimed * used / peak, "claim_of_own": claimed * peak / own[2]}
+                row = {
+                    "device": device,
+                    "format": form,
+                    "peak": peak,
+                    "mfu": claimed * used / peak,
+                    "claim_of_own": claimed * peak / own[2],
+                }
                 rows.append(row)
         return rows  # fmt: skip
 
@@ -188,7 +196,7 @@ def audit(
     words = {one.quantity: one.word for one in said if one.word}
     precision = words.get("precision") or ("bf16" if about.scenario is None else about.scenario.plan.precision)
     peaks = _peaks(about.accelerator, rows)
-    ratios = _ratios(about, found, counts, peaks)
+    ratios = _ratios(found, peaks)
     numbers = _numbers(found)
     verdicts = judged(found, told, ratios, _counting(counts))
     every = limits.findings(found, told, about.accelerator, precision, ratios["ratio"], numbers)
@@ -244,6 +252,8 @@ def _identities(about: Subject, said: Sequence[Claim]) -> tuple[Identity, ...]:
         more.append(SIX_N)
         if "active_parameters" not in claimed:
             more.append(DENSE)
+    if "trainable_parameters" not in claimed:
+        more.append(TRAINED)
     sharding = next((one.word for one in said if one.quantity == "sharding"), None)
     return (*IDENTITIES, *more, *(sharded(sharding) if sharding is not None else ()))
 
@@ -260,13 +270,13 @@ def _peaks(accelerator: Accelerator | None, rows: Catalog) -> tuple[tuple[str, s
     names = rows.names("accelerators")
     for name in (*(one for one in COMMON if one in names), *(one for one in names if one not in COMMON)):
         other = rows.accelerator(name)
-        found += [(name, form, float(other.peak[form])) for form in FORMATS if form in other.peak and name != accelerator.name]
+        found += [
+            (name, form, float(other.peak[form])) for form in FORMATS if form in other.peak and name != accelerator.name
+        ]
     return tuple(found)
 
 
-def _ratios(
-    about: Subject, found: Ways, counts: Sequence[tuple[conventions.Convention, float]], peaks: Sequence[tuple[str, str, float]]
-) -> dict[str, tuple[factors.Factor, ...]]:
+def _ratios(found: Ways, peaks: Sequence[tuple[str, str, float]]) -> dict[str, tuple[factors.Factor, ...]]:
     """Named factors by group, at the numbers of this run."""
     numbers = _numbers(found)
     groups = {one.group for one in ALL if one.group}
@@ -297,20 +307,22 @@ def _counting(counts: Sequence[tuple[conventions.Convention, float]]) -> tuple[f
 
 def _implied(found: Ways, told: Sequence[Claim], verdicts: Sequence[Verdict]) -> Way | None:
     """MFU from the throughput, not from a claimed one; from nothing that is contradicted, if there is such a way."""
-    claimed = {one.id for one in told if one.quantity in ("mfu", "hfu", "tflops_per_gpu", "tflops", "peak") and one.claimed}
+    claimed = {
+        one.id for one in told if one.quantity in ("mfu", "hfu", "tflops_per_gpu", "tflops", "peak") and one.claimed
+    }
     wrong = {one.claim.id for one in verdicts if one.status == CONTRADICTED}
     ways_ = [way for way in found.get("mfu", ()) if not way.uses & claimed]
-    return min(ways_, key=lambda way: (len(way.uses & wrong), len(way.uses)), default=None)
+    return min(ways_, key=lambda way: (len(way.uses & wrong), *size(way)), default=None)
 
 
 def _follows(found: Ways, told: Sequence[Claim], verdicts: Sequence[Verdict]) -> tuple[Way, ...]:
-    """The shortest way to every quantity that some claim implies and none states; without what is contradicted, if it can be."""
+    """The shortest way to every quantity that some claim implies and none states, without what is contradicted."""
     claims = {one.id for one in told if one.claimed}
     stated_ = {one.quantity for one in told}
     wrong = {one.claim.id for one in verdicts if one.status == CONTRADICTED}
     made = []
     for key in QUANTITIES:
-        ways_ = [way for way in found.get(key, ()) if way.uses & claims]
-        if key not in stated_ and ways_:
-            made.append(min(ways_, key=lambda way: (len(way.uses & wrong), len(way.uses))))
+        best = min(found.get(key, ()), key=lambda way: (len(way.uses & wrong), *size(way)), default=None)
+        if key not in stated_ and best is not None and best.uses & claims and not best.uses & wrong:
+            made.append(best)
     return tuple(made)

@@ -26,7 +26,8 @@ MOST = 6
 MISTAKE = 0.3
 """Weight of a count that is wrong for a model; one that is merely another has less."""
 TOGETHER = ("world size", "accumulation", "context parallel", "tensor parallel", "sparse peak")
-"""Factors that are tried together with a convention of counting; of peaks, those of usual devices."""
+"""Factors that are tried together with a convention of counting; of peaks, those of usual devices and of the
+device itself."""
 HEADLESS = "convention no-head"
 """A count that is tried together with another mistake: formulas of layers leave the head out."""
 
@@ -115,7 +116,7 @@ def matches(
     if ratio <= 0.0 or not math.isfinite(ratio):
         return ()
     options: list[tuple[tuple[Factor, int], ...]] = [((one, sign),) for one in (*single, *counting) for sign in (1, -1)]
-    paired = [one for one in single if one.key in TOGETHER or (one.key == PEAK and one.weight <= USUAL_WEIGHT)]
+    paired = [one for one in single if one.key in TOGETHER or (one.key == PEAK and one.weight <= SAME_WEIGHT)]
     options += [((one, sign), (way, 1)) for one, way in itertools.product(paired, counting) for sign in (1, -1)]
     layers = [one for one in counting if one.key == HEADLESS]
     mistakes = [one for one in counting if one.weight >= MISTAKE and one.key != HEADLESS]
@@ -158,7 +159,11 @@ def whole(ratio: float, loose: float) -> tuple[int, bool] | None:
     """(n, whether the claim is so many times too large) of a ratio that is a whole number or one over it; None of any other."""
     size = max(ratio, 1.0 / ratio)
     n = round(size)
-    return (n, ratio > 1.0) if 2 <= n <= 100_000 and abs(size / n - 1.0) <= min(CLOSE + 0.5 * min(loose, CLOSE), 0.3 / n) else None
+    return (
+        (n, ratio > 1.0)
+        if 2 <= n <= 100_000 and abs(size / n - 1.0) <= min(CLOSE + 0.5 * min(loose, CLOSE), 0.3 / n)
+        else None
+    )
 
 
 def of_peaks(own: float, peaks: Iterable[tuple[str, str, float]], same: str) -> tuple[Factor, ...]:
@@ -187,17 +192,20 @@ def as_peaks(own: float, peaks: Iterable[tuple[str, str, float]], same: str) -> 
     for one in of_peaks(own, peaks, same):
         size, way = max(one.value, 1.0 / one.value), "low" if one.value < 1.0 else "high"
         text = f"{one.above.replace('the peak was', 'it is the peak of')}: an MFU of {same} over it is {size:.3g} times too {way}"
-        found.append(Factor(key=one.key, value=1.0 / one.value, above=text, below="", weight=one.weight, source=one.source))
+        found.append(
+            Factor(key=one.key, value=1.0 / one.value, above=text, below="", weight=one.weight, source=one.source)
+        )
     return tuple(found)
 
 
 PEAK = "peak of another device"
 USUAL = ("A100-SXM4-80GB", "H100-SXM5-80GB")
 """Devices whose peaks programs have as constants."""
-USUAL_WEIGHT = 0.05
+USUAL_WEIGHT, SAME_WEIGHT = 0.05, 0.4
+"""Of a peak that programs have as a constant; of another format of the device itself."""
 
 
 def _likely(device: str, form: str, same: str) -> float:
     if device == same:
-        return 0.2 if form in ("bf16", "fp16") else 0.4
+        return 0.2 if form in ("bf16", "fp16") else SAME_WEIGHT
     return (USUAL_WEIGHT if device in USUAL else 0.7) + (0.0 if form in ("bf16", "fp16") else 0.4)

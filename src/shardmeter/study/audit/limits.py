@@ -28,6 +28,8 @@ IMPOSSIBLE, BEYOND = "impossible", "beyond measured"
 MOST_READINGS = 5
 BELIEVED = 0.2
 """Most that a reading may be unlikely to be told of what is not impossible."""
+ONE_PART = 0.05
+"""Relative difference of a total from one of its parts that is called the same."""
 STATES = ("memory_parameters", "memory_gradients", "memory_optimizer")
 PARTS = (*STATES, "memory_activations")
 
@@ -164,14 +166,10 @@ def _unusual(mfu: float) -> float:
 def _order(found: Ways) -> Iterable[Finding]:
     """Executed FLOPs are never fewer than those of the model."""
     claimed = [next((way for way in found.get(key, ()) if not way.through), None) for key in ("mfu", "hfu")]
-    if all(claimed):
-        mfu, hfu = claimed
-        assert mfu is not None
-        assert hfu is not None
-        room = 1.0 + mfu.rounding + hfu.rounding + 1e-9
-        if hfu.value * room < mfu.value:
-            says = f"HFU of {_percent(hfu.value)} below MFU of {_percent(mfu.value)}: what is executed is never less than the model's"
-            yield Finding(kind=IMPOSSIBLE, quantity="hfu", says=says, claims=(), value=hfu.value, limit=mfu.value)
+    mfu, hfu = claimed
+    if mfu is not None and hfu is not None and hfu.value * (1.0 + mfu.rounding + hfu.rounding + 1e-9) < mfu.value:
+        says = f"HFU of {_percent(hfu.value)} below MFU of {_percent(mfu.value)}: what is executed is never less than the model's"
+        yield Finding(kind=IMPOSSIBLE, quantity="hfu", says=says, claims=(), value=hfu.value, limit=mfu.value)
 
 
 def _whole(found: Ways, by_id: Mapping[int, Claim]) -> Iterable[Finding]:
@@ -204,7 +202,7 @@ def _memory(
             continue
         yield from _parts(own, found, by_id, numbers)
         if accelerator is not None and own.value > accelerator.memory * (1.0 + own.rounding):
-            says = f"{_size(own.value)} are more than the {_size(accelerator.memory)} of {accelerator.name}"
+            says = f"{_size(own.value)} are more than the {_size(float(accelerator.memory))} of {accelerator.name}"
             yield Finding(kind=IMPOSSIBLE, quantity=key, says=says, claims=_claimed(own, by_id), value=own.value, limit=float(accelerator.memory))  # fmt: skip
         if key == "memory":
             tensors = next((way for way in found.get("memory_allocated", ()) if not way.through), None)
@@ -219,26 +217,36 @@ def _parts(own: Way, found: Ways, by_id: Mapping[int, Claim], numbers: Mapping[s
     total = sum(way.value for way in parts.values())
     if not parts or total <= own.value * (1.0 + own.rounding + 0.01):
         return
-    said = " + ".join(f"{_size(way.value)} of {key.removeprefix('memory_')}" for key, way in parts.items())
+    says = (
+        f"{_size(own.value)} in all is less than {_listed(parts)} = {_size(total)}, a ratio of {total / own.value:.3g}"
+    )
     ids = sorted({i for way in (own, *parts.values()) for i in _claimed(way, by_id)})
-    readings = []
-    ranks = numbers.get("dp", 1.0)
-    if ranks > 1.0 and "memory_optimizer" in parts:
-        cut = parts["memory_optimizer"].value / ranks
-        left = total - parts["memory_optimizer"].value + cut
-        if left <= own.value:
-            cause = f"optimizer states are shared by {ranks:g} data parallel ranks: {_size(cut)}, and {_size(own.value - left)} for context, buffers and fragments"
-            readings.append(Reading(cause=cause, value=left))
-    if "memory_activations" in parts:
-        rest = own.value - total + parts["memory_activations"].value
-        if rest > 0.0:
-            cause = f"activations are over-estimated: at most {_size(rest)} are left for them, context and buffers"
-            readings.append(Reading(cause=cause, value=rest, weight=0.5))
-    if (alone := next((key for key, way in parts.items() if abs(own.value / way.value - 1.0) < 0.05), None)) is not None:
-        rest = " and ".join(f"{_size(way.value)} of {key.removeprefix('memory_')}" for key, way in parts.items() if key != alone)
-        readings.append(Reading(cause=f"it is that of {alone.removeprefix('memory_')} alone: {rest} come on top", value=total))
-    says = f"{_size(own.value)} in all is less than {said} = {_size(total)}, a ratio of {total / own.value:.3g}"
-    yield Finding(kind=IMPOSSIBLE, quantity=own.quantity, says=says, claims=tuple(ids), value=own.value, limit=total, readings=tuple(readings))  # fmt: skip
+    readings = tuple(_of_parts(own.value, total, parts, numbers.get("dp", 1.0)))
+    yield Finding(
+        kind=IMPOSSIBLE, quantity=own.quantity, says=says, claims=tuple(ids), value=own.value, limit=total, readings=readings
+    )  # fmt: skip
+
+
+def _listed(parts: Mapping[str, Way], but: str = "") -> str:
+    return " + ".join(
+        f"{_size(way.value)} of {key.removeprefix('memory_')}" for key, way in parts.items() if key != but
+    )
+
+
+def _of_parts(own: float, total: float, parts: Mapping[str, Way], ranks: float) -> Iterable[Reading]:
+    """What would make a total hold its parts: optimizer states that are shared, fewer activations, a part that was taken for all."""
+    states, activations = (parts.get(key) for key in ("memory_optimizer", "memory_activations"))
+    if ranks > 1.0 and states is not None and (left := total - states.value * (1.0 - 1.0 / ranks)) <= own:
+        cut, rest = _size(states.value / ranks), _size(own - left)
+        cause = f"optimizer states are shared by {ranks:g} data parallel ranks: {cut}, and {rest} for context, buffers, fragments"
+        yield Reading(cause=cause, value=left)
+    if activations is not None and (room := own - total + activations.value) > 0.0:
+        cause = f"activations are over-estimated: at most {_size(room)} are left for them, context and buffers"
+        yield Reading(cause=cause, value=room)
+    for key, way in parts.items():
+        if abs(own / way.value - 1.0) < ONE_PART:
+            cause = f"it is that of {key.removeprefix('memory_')} alone: {_listed(parts, key)} come on top"
+            yield Reading(cause=cause, value=total)
 
 
 def _nothing_kept(found: Ways, by_id: Mapping[int, Claim]) -> Iterable[Finding]:
@@ -246,7 +254,14 @@ def _nothing_kept(found: Ways, by_id: Mapping[int, Claim]) -> Iterable[Finding]:
     own = next((way for way in found.get("memory_optimizer", ()) if not way.through), None)
     if own is not None and any(one.word == NONE for one in by_id.values() if one.quantity == "optimizer"):
         says = f"{_size(own.value)} of optimizer states where the optimizer keeps none: another branch was counted (Adam keeps 8 bytes a parameter)"
-        yield Finding(kind=IMPOSSIBLE, quantity="memory_optimizer", says=says, claims=_claimed(own, by_id), value=own.value, limit=0.0)
+        yield Finding(
+            kind=IMPOSSIBLE,
+            quantity="memory_optimizer",
+            says=says,
+            claims=_claimed(own, by_id),
+            value=own.value,
+            limit=0.0,
+        )
 
 
 def _size(value: float) -> str:

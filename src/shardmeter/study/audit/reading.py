@@ -8,7 +8,16 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from typing import Any
 
-from shardmeter.core.errors import BadQuantity, BadScenario, ShardMeterError, UnknownName, Violation, cut, kind_of, shown
+from shardmeter.core.errors import (
+    BadQuantity,
+    BadScenario,
+    ShardMeterError,
+    UnknownName,
+    Violation,
+    cut,
+    kind_of,
+    shown,
+)
 from shardmeter.core.quantity import price, quantity
 from shardmeter.core.record import record
 from shardmeter.specs.plan import SHARDINGS
@@ -19,17 +28,26 @@ from shardmeter.study.audit.quantities import Quantity, quantity_of
 MOST_CLAIMS = 64
 DAY = 86400.0
 HOUR = 3600.0
-_RATE = re.compile(r"\s*(?:tokens?|toks?|sequences|samples|images)?\s*(?:/|\bper\b)\s*s(?:ec(?:ond)?)?(?:\s*/\s*(?:gpu|chip|node|core))?\s*$", re.IGNORECASE)
+_RATE = re.compile(
+    r"\s*(?:tokens?|toks?|sequences|samples|images)?\s*(?:/|\bper\b)\s*s(?:ec(?:ond)?)?(?:\s*/\s*(?:gpu|chip|node|core))?\s*$",
+    re.IGNORECASE,
+)
 _FLOPS = re.compile(r"\s*([0-9.eE+-]+)\s*([kMGTPEZY]?)(?:FLOPs?|FLOP/token)?\s*")
 _PREFIX = {prefix: 1e3**power for power, prefix in enumerate(("", "k", "M", "G", "T", "P", "E", "Z", "Y"))}
 _DIGITS = re.compile(r"(\d[\d_,]*)(?:\.(\d*))?(?:[eE][+-]?\d+)?")
+ENERGIES = {"J": 1.0, "kJ": 1e3, "MJ": 1e6, "GJ": 1e9, "Wh": 3.6e3, "kWh": 3.6e6, "MWh": 3.6e9, "GWh": 3.6e12}
+MASSES = {"g": 1e-3, "kg": 1.0, "t": 1e3, "tCO2e": 1e3, "tCO2eq": 1e3, "tonnes": 1e3, "kt": 1e6}
+_ENERGY = re.compile(rf"(.*?)\s*({'|'.join(ENERGIES)})\s*")
+_MASS = re.compile(rf"(.*?)\s*({'|'.join(MASSES)})\s*")
 MOST_ROUNDED = 0.03
 """Most that is left open by a last digit: `7B` is no licence for 7 %."""
 LARGEST_TFLOPS = 1e8
 """TFLOP/s of a bare number; a larger one is of FLOP/s."""
 NONE = "none"
 """An optimizer that keeps nothing: gradients are applied as they are."""
+GATHERS = ("all_gather", "reduce_scatter", "all_to_all")
 WORDS: dict[str, tuple[str, ...]] = {
+    "collective": ("all_reduce", *GATHERS),
     "optimizer": (*OPTIMIZERS, NONE),
     "precision": names(),
     "sharding": SHARDINGS,
@@ -96,8 +114,26 @@ def _flops(text: object) -> float:
 
 
 def _gpu_hours(text: object) -> float:
-    plain = re.sub(r"\s*(?:(?:gpu|chip)[- ]?)?(?:h|hours)\s*$", "", text, flags=re.IGNORECASE) if isinstance(text, str) else text
+    plain = (
+        re.sub(r"\s*(?:(?:gpu|chip)[- ]?)?(?:h|hours)\s*$", "", text, flags=re.IGNORECASE)
+        if isinstance(text, str)
+        else text
+    )
     return quantity(plain, "count") * HOUR
+
+
+def _energy(text: object) -> float:
+    match = _ENERGY.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise BadQuantity(f"{shown(text)} is no energy; write it like 433 MWh or 52 kWh")
+    return quantity(match[1], "count") * ENERGIES[match[2]]
+
+
+def _mass(text: object) -> float:
+    match = _MASS.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise BadQuantity(f"{shown(text)} is no mass of carbon; write it like 539 t or 12 kg")
+    return quantity(match[1], "count") * MASSES[match[2]]
 
 
 def _date(text: object) -> float:
@@ -107,9 +143,17 @@ def _date(text: object) -> float:
         raise BadQuantity(f"{shown(text)} is no date; write it like 2026-03-31") from None
 
 
+PLAIN = ("time", "money", "size", "bandwidth", "ratio", "egress", "power", "carbon")
+"""Dimensions that `core.quantity` reads."""
+
+
+def _plain(dimension: str) -> Callable[[object], float]:
+    return lambda text: quantity(text, dimension)
+
+
 READERS: dict[str, Callable[[object], float]] = {
     "share": _share, "rate": _rate, "flops_rate": _flops_rate, "flops": _flops, "gpu_hours": _gpu_hours, "date": _date,
-    **{name: (lambda text, name=name: quantity(text, name)) for name in ("time", "money", "size", "bandwidth", "ratio")},
+    "energy": _energy, "mass": _mass, **{name: _plain(name) for name in PLAIN},
     "count": lambda text: quantity(text, "count", ("tokens", "steps", "sequences")),
 }  # fmt: skip
 

@@ -49,10 +49,12 @@ def subject(
 ) -> Subject:
     """Read what is there of a scenario. Raises what a scenario raises."""
     if isinstance(source, Scenario):
-        return _whole(source, {name: () for name in OF_CLAIMS}, ())
-    empty = source is None and not options and not tuple(overrides)
-    document, catalog = opened(source if source is not None else {}, overrides=overrides, catalog=rows, options=options) if not empty else (None, rows)  # fmt: skip
-    data: Mapping[str, Any] = {} if document is None else document.data
+        return _whole(source, {}, ())
+    data: Mapping[str, Any] = {}
+    catalog = rows
+    if source is not None or options or tuple(overrides):
+        document, catalog = opened(source, overrides=overrides, catalog=rows, options=options)
+        data = document.data
     has_model, has_machines = "model" in data, any(name in data for name in MACHINES)
     if has_model and has_machines:
         return _claimed_too(source, overrides, catalog, options, claims, data, settle)
@@ -67,12 +69,13 @@ def subject(
 
 def _stated(found: Subject, data: Mapping[str, Any]) -> Subject:
     """With what a scenario of some parts says of its run."""
-    run = data.get("run") if isinstance(data.get("run"), Mapping) else {}
-    facts = [*found.facts]
-    for key in ("seq_len", "tokens", "steps", "global_batch"):
-        if run and key in run and not str(run[key]).strip().endswith("tokens"):
-            facts.append((key, READERS["count"](run[key]), "scenario"))
-    return changed(found, facts=tuple(facts))
+    given = data.get("run")
+    run = given if isinstance(given, Mapping) else {}
+    said = [key for key in ("seq_len", "tokens", "steps", "global_batch") if key in run]
+    facts = [
+        (key, READERS["count"](run[key]), "scenario") for key in said if not str(run[key]).strip().endswith("tokens")
+    ]
+    return changed(found, facts=(*found.facts, *facts))
 
 
 def _machines(made: Scenario) -> Subject:
@@ -171,7 +174,8 @@ def statements(found: Subject, claims: Sequence[Claim]) -> tuple[tuple[Claim, ..
 
 def peak_of(accelerator: Accelerator) -> float | None:
     """The dense peak that utilisations are of: bf16, or fp16 where there is none."""
-    return accelerator.peak.get("bf16") or accelerator.peak.get("fp16")
+    found = accelerator.peak.get("bf16", accelerator.peak.get("fp16"))
+    return None if found is None else float(found)
 
 
 def _assumed(
@@ -191,6 +195,9 @@ def _assumed(
     if "price" in known and not {"gpus", "gpu_hours", "nodes"} & known:
         state("gpus", 1.0, "assumed")
         said.append("one accelerator (none are counted)")
+    if {"energy", "carbon"} & known and "pue" not in known:
+        state("pue", 1.0, "assumed")
+        said.append("PUE 1 (none is said)")
     if found.model is not None and "parameters" not in known:
         state("parameters", float(parameters(found.model)), "model")
         state("active_parameters", float(active_parameters(found.model)), "model")

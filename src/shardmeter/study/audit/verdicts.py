@@ -12,7 +12,7 @@ from shardmeter.study.audit.limits import Finding
 from shardmeter.study.audit.quantities import QUANTITIES
 from shardmeter.study.audit.reading import HOUR, Claim
 from shardmeter.study.audit.subject import bytes_of
-from shardmeter.study.audit.web import Way, Ways, agree, conflicts, culprits
+from shardmeter.study.audit.web import Way, Ways, agree, conflicts, culprits, size
 
 AGREED, CONTRADICTED, GIVEN, ALONE = "agreed", "contradicted", "given", "alone"
 """`given`: another claim was judged by it; `alone`: nothing has to do with it."""
@@ -91,7 +91,9 @@ def _other(claim: Claim, found: Ways, wrong: Sequence[int], counting: Sequence[F
         return Verdict(claim=claim, status=ALONE)
     ratio = claim.value / agreed.value
     loose = claim.rounding + agreed.rounding
-    differs = agreed.counted and QUANTITIES[claim.quantity].group in ("ratio", "flops") and abs(ratio - 1.0) > loose + TELLING
+    differs = (
+        agreed.counted and QUANTITIES[claim.quantity].group in ("ratio", "flops") and abs(ratio - 1.0) > loose + TELLING
+    )
     causes = matches(ratio, (), counting, loose=loose) if differs else ()
     return Verdict(claim=claim, status=AGREED, implied=agreed, ratio=ratio, causes=causes)
 
@@ -108,7 +110,7 @@ def _contradicted(
     factors: Mapping[str, Sequence[Factor]], counting: Sequence[Factor],
 ) -> Verdict:  # fmt: skip
     ways = [way for way in found.get(claim.quantity, ()) if claim.id not in way.uses and not agree(_itself(claim), way)]
-    ways.sort(key=lambda way: (bool(set(wrong) & way.uses), len(way.uses)))
+    ways.sort(key=lambda way: (bool(set(wrong) & way.uses), *size(way)))
     if not ways:
         return Verdict(claim=claim, status=CONTRADICTED)
     way = ways[0]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from shardmeter.core.record import record
 from shardmeter.study.audit.identities import Identity, ring_factor
-from shardmeter.study.audit.reading import Claim
+from shardmeter.study.audit.reading import GATHERS, Claim
 
 ROUNDS = 7
 """Identities in a row that a way may take."""
@@ -53,9 +53,10 @@ def ways(statements: Sequence[Claim], identities: Iterable[Identity]) -> Ways:
                 quantity=one.quantity, value=one.value, low=one.value, high=one.value, rounding=one.rounding,
                 uses=frozenset({one.id}), counted=counted,
             ))  # fmt: skip
+    gathers = any(one.word in GATHERS for one in statements)
     for one in statements:
         if one.quantity == "ranks" and one.value > 1.0:
-            factor = ring_factor(one.value)
+            factor = ring_factor(one.value, gathers=gathers)
             own = Way(
                 quantity="ring_factor", value=factor, low=factor, high=factor, rounding=0.0, uses=frozenset({one.id})
             )
@@ -63,13 +64,15 @@ def ways(statements: Sequence[Claim], identities: Iterable[Identity]) -> Ways:
     rules = tuple(identities)
     for _ in range(ROUNDS):
         fresh = [way for rule in rules for target in rule.powers for way in _solved(rule, target, found)]
-        if not any([_keep(found, way) for way in fresh]):
+        kept = [_keep(found, way) for way in fresh]
+        if not any(kept):
             break
-    return {key: tuple(sorted(own, key=_size)) for key, own in found.items()}
+    return {key: tuple(sorted(own, key=size)) for key, own in found.items()}
 
 
-def _size(way: Way) -> tuple[int, int, float]:
-    return len(way.uses), len(way.through), way.value
+def size(way: Way) -> tuple[int, bool, int, float]:
+    """The order of ways: those of the fewest statements, exact ones before bounds, of the fewest identities."""
+    return len(way.uses), way.high > way.low * (1.0 + EXACT), len(way.through), way.value
 
 
 def _keep(found: dict[str, list[Way]], way: Way) -> bool:
@@ -80,7 +83,7 @@ def _keep(found: dict[str, list[Way]], way: Way) -> bool:
     own[:] = [other for other in own if not way.uses < other.uses]
     own.append(way)
     if len(own) > MOST_WAYS:
-        own.sort(key=_size)
+        own.sort(key=size)
         return own.pop() is not way
     return True
 

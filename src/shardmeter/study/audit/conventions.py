@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from shardmeter import data
@@ -168,9 +168,14 @@ COUNTS: dict[str, Callable[[Subject], Flop | None]] = {
 
 def _rows() -> tuple[Convention, ...]:
     with data.open_text(FILE) as file:
-        return tuple(
-            Convention(**{**row, "mistake": row["mistake"] == "yes"}, count=COUNTS[row["key"]]) for row in csv.DictReader(file)
-        )  # fmt: skip
+        return tuple(_row(row) for row in csv.DictReader(file))
+
+
+def _row(row: Mapping[str, str]) -> Convention:
+    return Convention(
+        key=row["key"], says=row["says"], formula=row["formula"], seen=row["seen"], source=row["source"],
+        count=COUNTS[row["key"]], mistake=row["mistake"] == "yes",
+    )  # fmt: skip
 
 
 CONVENTIONS = _rows()

@@ -29,7 +29,7 @@ MOST_CLAIMS = 64
 DAY = 86400.0
 HOUR = 3600.0
 _RATE = re.compile(
-    r"\s*(?:tokens?|toks?|sequences|samples|images)?\s*(?:/|\bper\b)\s*s(?:ec(?:ond)?)?(?:\s*/\s*(?:gpu|chip|node|core))?\s*$",
+    r"\s*(?:tokens?|toks?|sequences|samples|images)?\s*(?:/|\bper\b)\s*s(?:ec)?(?:\s*/\s*(?:gpu|chip|node|core))?\s*$",
     re.IGNORECASE,
 )
 _FLOPS = re.compile(r"\s*([0-9.eE+-]+)\s*([kMGTPEZY]?)(?:FLOPs?|FLOP/token)?\s*")

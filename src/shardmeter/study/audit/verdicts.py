@@ -101,7 +101,7 @@ def _other(claim: Claim, found: Ways, wrong: Sequence[int], counting: Sequence[F
 def _itself(claim: Claim) -> Way:
     return Way(
         quantity=claim.quantity, value=claim.value, low=claim.value, high=claim.value, rounding=claim.rounding,
-        uses=frozenset({claim.id}),
+        mask=1 << claim.id,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from shardmeter.study.audit.reading import GATHERS, Claim
 
 ROUNDS = 7
 """Identities in a row that a way may take."""
-MOST_WAYS = 10
+MOST_WAYS = 8
 """Ways to one quantity that are kept, those of the fewest statements."""
 EXACT = 0.004
 """Relative difference below which two numbers are one: what rounding in between leaves."""
@@ -32,12 +32,17 @@ class Way:
     high: float
     """Above `low` where an identity only bounds."""
     rounding: float
-    uses: frozenset[int]
-    """Ids of the statements."""
+    mask: int
+    """The statements it rests on: bit n is that of id n."""
     through: tuple[str, ...] = ()
     """The identities, as they are said."""
     counted: bool = False
     """Whether it goes through a count of FLOPs that the model (not a claim) gives."""
+
+    @property
+    def uses(self) -> frozenset[int]:
+        """Ids of the statements."""
+        return frozenset(at for at in range(self.mask.bit_length()) if self.mask >> at & 1)
 
 
 Ways = Mapping[str, tuple[Way, ...]]
@@ -51,36 +56,35 @@ def ways(statements: Sequence[Claim], identities: Iterable[Identity]) -> Ways:
             counted = one.origin == "model" and one.quantity in COUNTED
             _keep(found, Way(
                 quantity=one.quantity, value=one.value, low=one.value, high=one.value, rounding=one.rounding,
-                uses=frozenset({one.id}), counted=counted,
+                mask=1 << one.id, counted=counted,
             ))  # fmt: skip
     gathers = any(one.word in GATHERS for one in statements)
     for one in statements:
         if one.quantity == "ranks" and one.value > 1.0:
             factor = ring_factor(one.value, gathers=gathers)
-            own = Way(
-                quantity="ring_factor", value=factor, low=factor, high=factor, rounding=0.0, uses=frozenset({one.id})
-            )
+            own = Way(quantity="ring_factor", value=factor, low=factor, high=factor, rounding=0.0, mask=1 << one.id)
             _keep(found, own)
     rules = tuple(identities)
+    fresh = {id(way) for own in found.values() for way in own}
     for _ in range(ROUNDS):
-        fresh = [way for rule in rules for target in rule.powers for way in _solved(rule, target, found)]
-        kept = [_keep(found, way) for way in fresh]
-        if not any(kept):
+        made = [way for rule in rules for target in rule.powers for way in _solved(rule, target, found, fresh)]
+        fresh = {id(way) for way in made if _keep(found, way)}
+        if not fresh:
             break
     return {key: tuple(sorted(own, key=size)) for key, own in found.items()}
 
 
 def size(way: Way) -> tuple[int, bool, int, float]:
     """The order of ways: those of the fewest statements, exact ones before bounds, of the fewest identities."""
-    return len(way.uses), way.high > way.low * (1.0 + EXACT), len(way.through), way.value
+    return way.mask.bit_count(), way.high > way.low * (1.0 + EXACT), len(way.through), way.value
 
 
 def _keep(found: dict[str, list[Way]], way: Way) -> bool:
     """Add a way unless one of some of its statements is there; whether it was added."""
     own = found.setdefault(way.quantity, [])
-    if any(other.uses <= way.uses for other in own):
+    if _is_known(own, way.mask):
         return False
-    own[:] = [other for other in own if not way.uses < other.uses]
+    own[:] = [other for other in own if way.mask & other.mask != way.mask]
     own.append(way)
     if len(own) > MOST_WAYS:
         own.sort(key=size)
@@ -88,30 +92,42 @@ def _keep(found: dict[str, list[Way]], way: Way) -> bool:
     return True
 
 
-def _solved(rule: Identity, target: str, found: Mapping[str, list[Way]]) -> Iterable[Way]:
-    """The target of an identity in every way that the others are known in."""
+def _is_known(own: Iterable[Way], mask: int) -> bool:
+    return any(other.mask & mask == other.mask for other in own)
+
+
+def _solved(rule: Identity, target: str, found: Mapping[str, list[Way]], fresh: set[int]) -> Iterable[Way]:
+    """The target of an identity in every way that the others are known in, one of them at least since the last round."""
     others = [name for name in rule.powers if name != target]
     if not all(name in found for name in others):
         return
-    for parts in itertools.product(*(tuple(found[name])[:MOST_WAYS] for name in others)):
-        uses = frozenset().union(*(part.uses for part in parts))
-        if any(other.uses <= uses for other in found.get(target, ())):
+    known = found.get(target, ())
+    for parts in itertools.product(*(tuple(found[name]) for name in others)):
+        mask = 0
+        for part in parts:
+            mask |= part.mask
+        if _is_known(known, mask) or not any(id(part) in fresh for part in parts):
             continue
-        value = low = rule.constant
-        high = low * rule.slack
-        for name, part in zip(others, parts, strict=True):
-            value *= part.value ** -rule.powers[name]
-            ends = [part.low ** -rule.powers[name], part.high ** -rule.powers[name]]
-            low, high = low * min(ends), high * max(ends)
-        power = 1.0 / rule.powers[target]
-        value, (low, high) = value**power, sorted((low**power, high**power))
-        if not (low > 0.0 and math.isfinite(high)):
-            continue
-        said = dict.fromkeys([line for part in parts for line in part.through] + [rule.says])
-        yield Way(
-            quantity=target, value=value, low=low, high=high, rounding=sum(part.rounding for part in parts), uses=uses,
-            through=tuple(said), counted=rule.counts or any(part.counted for part in parts),
-        )  # fmt: skip
+        way = _value(rule, target, tuple(zip(others, parts, strict=True)), mask)
+        if way.low > 0.0 and math.isfinite(way.high):
+            yield way
+
+
+def _value(rule: Identity, target: str, parts: Sequence[tuple[str, Way]], mask: int) -> Way:
+    """An identity solved for one quantity: its value, and the ends between which bounds leave it."""
+    value = low = rule.constant
+    high = low * rule.slack
+    for name, part in parts:
+        power = -rule.powers[name]
+        ends = part.low**power, part.high**power
+        value, low, high = value * part.value**power, low * min(ends), high * max(ends)
+    power = 1.0 / rule.powers[target]
+    low, high = sorted((low**power, high**power))
+    said = dict.fromkeys([line for _, part in parts for line in part.through] + [rule.says])
+    return Way(
+        quantity=target, value=value**power, low=low, high=high, rounding=sum(part.rounding for _, part in parts), mask=mask,
+        through=tuple(said), counted=rule.counts or any(part.counted for _, part in parts),
+    )  # fmt: skip
 
 
 def agree(one: Way, other: Way) -> bool:

@@ -155,8 +155,8 @@ def test_conventions_count_what_they_say():
 def test_mfu_is_the_one_of_predict():
     answer = shardmeter.predict(**RUN, seq=4096).to_dict()
     rate = answer["tokens_per_s_per_gpu"]
-    named: dict[str, Any]
-    for named in ({**RUN, "seq": 4096}, {"model": RUN["model"], "seq": 4096}):
+    both: tuple[dict[str, Any], ...] = ({**RUN, "seq": 4096}, {"model": RUN["model"], "seq": 4096})
+    for named in both:
         stated = {"tokens_per_s_per_gpu": rate} | ({} if "gpus" in named else {"accelerator": "H100-SXM5-80GB"})
         assert shardmeter.audit(claims=stated, **named).to_dict()["implied_mfu"] == pytest.approx(
             answer["mfu"], rel=1e-9

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 USUAL_SEQ = 8192.0
 COMMON = ("A100-SXM4-80GB", "H100-SXM5-80GB", "B200-SXM (HGX)", "MI300X", "TPU v4", "RTX 4090", "V100-SXM2-16GB")
 """Devices whose peaks are told first."""
+TWO_CORES = ("TPU v4", "TPU v5p", "MI250X")
+"""Devices that are two of what a program may see."""
 FORMATS = ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32")
 
 
@@ -281,10 +283,15 @@ def _ratios(found: Ways, peaks: Sequence[tuple[str, str, float]]) -> dict[str, t
     numbers = _numbers(found)
     groups = {one.group for one in ALL if one.group}
     named = {group: factors.named(group, numbers) for group in groups}
+    device = peaks[0][0] if peaks else ""
+    if not device.startswith(TWO_CORES):
+        named["ratio"] = tuple(one for one in named["ratio"] if one.key != "two cores of a chip")
+    unpeaked = (one for one in named["ratio"] if "peak" not in one.above + one.below)
+    named["flops_rate"] = (*named["flops_rate"], *unpeaked)
     if peaks:
-        own, name = peaks[0][2], peaks[0][0]
-        named["ratio"] = (*named["ratio"], *factors.of_peaks(own, peaks, name))
-        named["peak"] = (*named["peak"], *factors.as_peaks(own, peaks, name))
+        own = peaks[0][2]
+        named["ratio"] = (*named["ratio"], *factors.of_peaks(own, peaks, device))
+        named["peak"] = (*named["peak"], *factors.as_peaks(own, peaks, device))
     return named
 
 

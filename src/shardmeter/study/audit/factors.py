@@ -17,7 +17,7 @@ CLOSE = 0.015
 """Relative distance of a ratio from a factor that is called the same."""
 NEAR = 0.08
 """The same, of what was measured or counted loosely: told as near."""
-ORDER = 0.5
+ORDER = 0.35
 """The same, where nothing else is near and the factor is as large as `LARGE`: told as its order of magnitude."""
 LARGE = 20.0
 TWO = 1.2

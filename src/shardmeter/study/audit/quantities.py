@@ -17,7 +17,7 @@ class Quantity:
     unit: str = ""
     """How it is shown, as in `render.cells`."""
     group: str = ""
-    """Which named factors apply: ratio, rate, flops, batch, time, money, memory, network, network_time, peak; empty = none."""
+    """Which named factors apply: ratio, flops_rate, rate, flops, batch, time, money, memory, network, network_time, peak; empty = none."""
     suspicion: int = 1
     """Of several claims that contradict each other the highest is named: what a program prints before what a person sets."""
     whole: bool = False
@@ -36,8 +36,8 @@ def _of(key: str, says: str, dimension: str, unit: str = "", group: str = "", su
 ALL: tuple[Quantity, ...] = (
     _of("mfu", "model FLOPs over peak", "share", "%", "ratio", 9),
     _of("hfu", "executed FLOPs over peak", "share", "%", "ratio", 9),
-    _of("tflops_per_gpu", "model FLOPs a second and GPU", "flops_rate", "FLOP/s", "ratio", 8, "tflops_per_s_per_gpu"),
-    _of("tflops", "model FLOPs a second of the job", "flops_rate", "FLOP/s", "ratio", 8, "tflops_total"),
+    _of("tflops_per_gpu", "model FLOPs a second and GPU", "flops_rate", "FLOP/s", "flops_rate", 8, "tflops_per_s_per_gpu"),
+    _of("tflops", "model FLOPs a second of the job", "flops_rate", "FLOP/s", "flops_rate", 8, "tflops_total"),
     _of("tokens_per_s", "tokens a second of the job", "rate", "tokens/s", "rate", 7, "tok_s tps throughput tokens_per_second"),
     _of("tokens_per_s_per_gpu", "tokens a second and GPU", "rate", "tokens/s", "rate", 7, "tgs tok_s_gpu tokens_per_second_per_gpu"),
     _of("tokens_per_s_per_node", "tokens a second and node", "rate", "tokens/s", "rate", 7),

@@ -92,7 +92,9 @@ def _other(claim: Claim, found: Ways, wrong: Sequence[int], counting: Sequence[F
     ratio = claim.value / agreed.value
     loose = claim.rounding + agreed.rounding
     differs = (
-        agreed.counted and QUANTITIES[claim.quantity].group in ("ratio", "flops") and abs(ratio - 1.0) > loose + TELLING
+        agreed.counted
+        and QUANTITIES[claim.quantity].group in ("ratio", "flops", "flops_rate")
+        and abs(ratio - 1.0) > loose + TELLING
     )
     causes = matches(ratio, (), counting, loose=loose) if differs else ()
     return Verdict(claim=claim, status=AGREED, implied=agreed, ratio=ratio, causes=causes)

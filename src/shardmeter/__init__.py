@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
-    from shardmeter.study.api import diff, explain, infer, plan, predict, returns, solve, sweep, transitions
+    from shardmeter.study.api import audit, diff, explain, infer, plan, predict, returns, solve, sweep, transitions
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Unavailable",
     "UnknownName",
     "__version__",
+    "audit",
     "diff",
     "explain",
     "infer",
@@ -51,6 +52,7 @@ _HOMES = {
     "ShardMeterError": "shardmeter.core.errors",
     "Unavailable": "shardmeter.core.errors",
     "UnknownName": "shardmeter.core.errors",
+    "audit": "shardmeter.study.api",
     "diff": "shardmeter.study.api",
     "explain": "shardmeter.study.api",
     "infer": "shardmeter.study.api",

@@ -19,6 +19,7 @@ PUBLIC = {
     "Unavailable",
     "UnknownName",
     "__version__",
+    "audit",
     "diff",
     "explain",
     "infer",

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import click
 
 from shardmeter import __version__
+from shardmeter.cli.audit import audit
 from shardmeter.cli.catalog import catalog
 from shardmeter.cli.diff import diff
 from shardmeter.cli.explain import explain
@@ -53,6 +54,7 @@ for _command in (
     diff,
     trace,
     infer,
+    audit,
     validate,
     catalog,
     show,

@@ -42,5 +42,6 @@ PAGES: Mapping[str, tuple[str, Callable[[ModuleType, Any], Any]]] = {
     "Difference": ("difference", lambda _, answer: (heading(answer.a.scenario), heading(answer.b.scenario))),
     "Returns": ("returns", _headed),
     "Transitions": ("transitions", _headed),
+    "Audit": ("audit", lambda *_: ""),
 }
 """By the class of an answer: the module of its page, and the title above it."""

@@ -14,6 +14,7 @@ from shardmeter.specs import Choices, Scenario
 if TYPE_CHECKING:
     from shardmeter.scenario.catalog import Catalog
     from shardmeter.scenario.ranges import Over
+    from shardmeter.study.audit import Audit
     from shardmeter.study.diff import Difference
     from shardmeter.study.explain import Explanation
     from shardmeter.study.infer import Inference
@@ -156,6 +157,33 @@ def diff(
     from shardmeter.study.planning.automatic import settled
 
     return difference(*sides(a, a if b is None else b, overrides, overrides_b, catalog=catalog, settle=settled))
+
+
+def audit(
+    scenario: Source = None,
+    claims: Mapping[str, Any] | Iterable[str] = (),
+    *,
+    convention: str = "mfu",
+    overrides: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Audit:
+    """Claims about a run checked against each other and what is named of it; the rest is as in `predict`, and may be left out.
+
+    `shardmeter.audit(claims={"mfu": "104 %", "accelerator": "H100-SXM5-80GB"}).verdict`; a claim that is made twice is a list.
+    Raises BadScenario with every claim that cannot be read, UnknownName."""
+    from shardmeter.study.audit import audit as answer_to
+    from shardmeter.study.planning.automatic import settled
+
+    if isinstance(scenario, Scenario):
+        _alone(overrides, options)
+
+    def settle(made: Scenario) -> Scenario:
+        return made if made.choices is None else settled(made)
+
+    return answer_to(
+        scenario, claims, convention=convention, overrides=overrides, catalog=catalog, options=options, settle=settle
+    )
 
 
 def solve(

@@ -13,6 +13,7 @@ from shardmeter.core.quantity import show
 from shardmeter.render.figure import Figure, Line, Scale
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.geo import bandwidth
+from shardmeter.study.validate.geo.vocabulary import GBIT
 from shardmeter.study.validate.rows import Row
 from shardmeter.study.validate.thresholds import THRESHOLDS, Threshold, found
 
@@ -160,15 +161,15 @@ def utilisation(size: float) -> Figure:
     lines = []
     for method in methods:
         own = [row for row in rows if row.text("method") == method]
-        curve = bandwidth.utilization(bandwidth.simulated(own[0]), RATES * bandwidth.GBIT)
-        lines.append(Line(label=method, x=tuple(RATES * 1e9), y=tuple(map(float, curve))))
+        curve = bandwidth.utilization(bandwidth.simulated(own[0]), RATES * GBIT)
+        lines.append(Line(label=method, x=tuple(RATES * 1e9), y=tuple(np.asarray(curve).tolist())))
     printed = [(float(row.text("value")) * 1e9, bandwidth.target_of(row)) for row in rows]
     lines.append(
         Line(
             label="printed in the table", x=tuple(x for x, _ in printed), y=tuple(y for _, y in printed), style="points"
         )
     )
-    hits = sum(step == 0 for row in rows if (step := off(row)[1]) is not None)
+    hits = sum(off(row)[1] == 0 for row in rows)
     return Figure(
         slug=_slug(size), title=f"Compute utilisation of {size:g}B parameters: {hits} of {len(rows)} printed bandwidths are met on the grid",
         x=Scale(title="bandwidth between two islands", unit="bit/s", log=True), y=Scale(title="share of the time that is computed", unit="%"),
@@ -179,7 +180,7 @@ def utilisation(size: float) -> Figure:
 
 def off(row: Row) -> tuple[float, int]:
     """(log of ours over the printed bandwidth, steps of the grid between them)."""
-    ours, printed = bandwidth.wan_bandwidth(row), float(row.text("value")) * bandwidth.GBIT
+    ours, printed = bandwidth.wan_bandwidth(row), float(row.text("value")) * GBIT
     return float(np.log(ours / printed)), bandwidth.grid_step(ours) - bandwidth.grid_step(printed)
 
 
@@ -190,7 +191,7 @@ def _bandwidths() -> str:
         rows = [row for row in table_rows() if bandwidth.simulated(row).parameters == size * 1e9]
         for method in dict.fromkeys(row.text("method") for row in rows):
             own = [row for row in rows if row.text("method") == method]
-            pairs = [f"{float(row.text('value')):g} / {bandwidth.wan_bandwidth(row) / bandwidth.GBIT:g}" for row in own]
+            pairs = [f"{float(row.text('value')):g} / {bandwidth.wan_bandwidth(row) / GBIT:g}" for row in own]
             mean = float(np.mean([abs(np.expm1(off(row)[0])) for row in own]))
             cells.append((f"{size:g}B", method, *pairs, f"{100.0 * mean:.1f} %"))
     found_all = [off(row) for row in table_rows()]

@@ -37,7 +37,7 @@ SCENARIOS = 100
 def drawn(seed: int) -> tuple[dict[str, Any], str]:
     """A random legal scenario and an axis: every fifth of two islands."""
     rng = random.Random(seed)
-    model = rng.choice(["llama-3.2-1b", "llama-3.1-8b", "olmoe-1b-7b"])
+    model = rng.choice(["llama-3.2-1b", "llama-3.1-8b"])
     if seed % 5:
         plan = {
             "sharding": rng.choice(["fsdp", "zero1", "ddp"]),
@@ -117,7 +117,7 @@ def test_crossings_are_held_by_evaluations_of_both_sides() -> None:
         scenario, axis = drawn(seed)
         answer = shardmeter.transitions(scenario, axis)
         line = answer.lines[0]
-        told = answer.to_dict()["lines"][0]["crossings"]
+        told = line.to_dict()["crossings"]
         for one in told:
             kinds[one["kind"]] = kinds.get(one["kind"], 0) + 1
             if line.sought.whole:

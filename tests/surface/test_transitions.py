@@ -72,6 +72,7 @@ def test_pictures(capsys, tmp_path):
 
 @pytest.mark.parametrize(("arguments", "says"), [
     (("--y", "plan.tp"), "--y goes with --x"),
+    (("--plan", "auto"), "leaves the plan open"),
     (("--x", "plan.nothing"), "no range"),
     (("--x", "plan.nothing=1,2"), "nothing"),
     (("--x", "plan.tp=4..1"), "descends"),

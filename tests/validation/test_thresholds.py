@@ -7,6 +7,7 @@ import pytest
 
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.geo import bandwidth
+from shardmeter.study.validate.geo.vocabulary import GBIT
 from shardmeter.study.validate.thresholds import THRESHOLDS, Threshold, found
 
 OFF = 0.015
@@ -38,7 +39,7 @@ def test_utilisation_over_a_link() -> None:
         row for row in shipped.geo().rows if "Table 4" in row.text("source") and bandwidth.target_of(row) is not None
     ]
     ours = np.array([bandwidth.wan_bandwidth(row) for row in rows])
-    printed = np.array([float(row.text("value")) * bandwidth.GBIT for row in rows])
+    printed = np.array([float(row.text("value")) * GBIT for row in rows])
     steps = np.array(
         [bandwidth.grid_step(one) - bandwidth.grid_step(other) for one, other in zip(ours, printed, strict=True)]
     )

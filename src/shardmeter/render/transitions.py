@@ -104,7 +104,7 @@ def _between(axis: Answer, one: Answer) -> str:
     """The two values that hold a crossing; where they read the same, how far from it they are."""
     low, high = one["below"]["value"], one["above"]["value"]
     texts = _value(axis, low), _value(axis, high)
-    return " … ".join(texts) if texts[0] != texts[1] else f"{texts[0]} ± {(high - low) / (high + low):.0e}"
+    return " … ".join(texts) if texts[0] != texts[1] else f"{texts[0]} ± {1e6 * (high - low) / (high + low):.1g} ppm"
 
 
 def _value(axis: Answer, value: Any) -> str:

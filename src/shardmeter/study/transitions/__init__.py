@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import record
+from shardmeter.scenario.choices import left_open
 from shardmeter.scenario.parts import Rows
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.resolve import resolve
@@ -187,6 +189,9 @@ def transitions(document: Document, rows: Rows, x: str | None = None, y: str | N
         raise BadScenario(
             "transitions: y without x", [Violation(field="y", says="has no x beside it", way_out="say x first")]
         )
+    if left_open(copy.deepcopy(document), planning=False) is not None:
+        says = "plan: auto leaves the plan open, and regimes are those of one plan"
+        raise BadScenario(f"{says}: state it (shardmeter plan finds one)")
     scenario = resolve(document, rows)
     axes = likely(document, scenario) if x is None else tuple(sought(document, scenario, one) for one in (x, y) if one)
     if y is not None and set(axes[0].axis.fields) & set(axes[1].axis.fields):

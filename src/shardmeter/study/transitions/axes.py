@@ -81,6 +81,8 @@ class Sought:
     def title(self) -> str:
         """The field for people."""
         path = self.field.split(".")
+        if len(self.axis.fields) > 1:
+            return self.field
         if self.field in WORDS:
             return WORDS[self.field]
         word = LAST_WORDS.get(path[-1], path[-1].replace("_", " "))

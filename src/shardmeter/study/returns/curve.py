@@ -8,7 +8,6 @@ from typing import Any
 
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.record import changed, record
-from shardmeter.engine.fleet import evaluate_fleet
 from shardmeter.scenario import ranges
 from shardmeter.scenario.choices import left_open
 from shardmeter.scenario.parts import Rows
@@ -18,6 +17,7 @@ from shardmeter.scenario.together import reason
 from shardmeter.specs import Scenario
 from shardmeter.study import islands, trust
 from shardmeter.study.course import course
+from shardmeter.study.levers import answered
 from shardmeter.study.planning.automatic import settled
 from shardmeter.study.planning.scenarios import told
 from shardmeter.study.predict import Prediction, predict
@@ -187,8 +187,6 @@ def _scaled(ends: Any, factor: float) -> list[float] | None:
 
 
 def _regime_seconds(one: Prediction) -> dict[str, float]:
-    scenario, part = one.scenario, islands.critical(one.whole)
-    free = regimes.without_limits(scenario)
-    boundless = evaluate_fleet(free.model, free.fleet, free.plan, free.run, free.stack, free.plans)
-    found = regimes.seconds(one.estimate, boundless.estimate, part.plan, part.island)
+    boundless = answered(regimes.without_limits(one.scenario))
+    found = regimes.seconds(one.estimate, boundless.estimate, islands.critical(one.whole).plan)
     return {name: float(seconds) for name, seconds in found.items()}

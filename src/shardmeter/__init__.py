@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
-    from shardmeter.study.api import diff, explain, infer, plan, predict, solve, sweep
+    from shardmeter.study.api import diff, explain, front, infer, plan, predict, solve, sweep
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "__version__",
     "diff",
     "explain",
+    "front",
     "infer",
     "load",
     "plan",
@@ -51,6 +52,7 @@ _HOMES = {
     "UnknownName": "shardmeter.core.errors",
     "diff": "shardmeter.study.api",
     "explain": "shardmeter.study.api",
+    "front": "shardmeter.study.api",
     "infer": "shardmeter.study.api",
     "load": "shardmeter.scenario",
     "page": "shardmeter.render.page",

@@ -21,6 +21,7 @@ PUBLIC = {
     "__version__",
     "diff",
     "explain",
+    "front",
     "infer",
     "load",
     "plan",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardmeter.render import difference, inference, planning, planning_fleet, prediction, solution, terminal
+from shardmeter.render import difference, front, inference, planning, planning_fleet, prediction, solution, terminal
 from shardmeter.render.heading import heading
 
 if TYPE_CHECKING:
     from shardmeter.render.document import Document
     from shardmeter.study.diff import Difference
+    from shardmeter.study.front.front import Front
     from shardmeter.study.infer import Inference
     from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
@@ -17,18 +18,21 @@ if TYPE_CHECKING:
     from shardmeter.study.solve import Solution
 
 
-def page(answer: Prediction | Plans | FleetPlans | Solution | Inference | Difference) -> str:
-    """A prediction, plans, a served model, a comparison or the answer to an inverse question as plain text, short: no assumptions, warnings at the end."""
+def page(answer: Prediction | Plans | FleetPlans | Solution | Inference | Difference | Front) -> str:
+    """A prediction, plans, a served model, a comparison, a front of fleets or the answer to an inverse question as plain text, short: no assumptions, warnings at the end."""
     return terminal.text(_document(answer)).rstrip("\n")
 
 
-def _document(answer: Prediction | Plans | FleetPlans | Solution | Inference | Difference) -> Document:
+def _document(answer: Prediction | Plans | FleetPlans | Solution | Inference | Difference | Front) -> Document:
     from shardmeter.study.diff import Difference
+    from shardmeter.study.front.front import Front
     from shardmeter.study.infer import Inference
     from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.solve import Solution
 
+    if isinstance(answer, Front):
+        return front.document(answer.to_dict(), front.title(answer.fleets.base), short=True)
     if isinstance(answer, Difference):
         titles = (heading(answer.a.scenario), heading(answer.b.scenario))
         return difference.document(answer.to_dict(), titles, short=True)

@@ -31,8 +31,8 @@ def classes(scenario: Scenario, kind: Callable[[int], int], places: Sequence[int
 
 
 def _paid(island: Island) -> tuple[object, ...]:
-    """What of an island's price and power costs and energy depend on."""
-    return island.price, island.tariff.electricity, island.power.pue
+    """What of an island's price, power and interruptions costs, energy and hours depend on."""
+    return island.price, island.tariff.electricity, island.power.pue, island.preemption
 
 
 def _swap(wan: Wan | None, one: int, other: int) -> bool:

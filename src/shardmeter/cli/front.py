@@ -38,7 +38,7 @@ def front(deadline: str | None, budget: str | None, **asked: Any) -> int:
     from shardmeter.render import front as page
     from shardmeter.study.front.front import front as answer_to
 
-    with counter("fleets") as report:
+    with counter("front") as report:
         found = answer_to(document, rows, progress=report)
     answer = found.to_dict()
     if drawn:

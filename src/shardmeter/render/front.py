@@ -14,7 +14,11 @@ from shardmeter.specs import Scenario
 
 Answer = Mapping[str, Any]
 DAY = 86_400.0
+GIVEN = "given"
+"""How an island is paid whose price the scenario says: no word is lost on it."""
 PERIOD = "sync_every"
+WIDE = 5.0
+"""Largest over smallest value of an axis from which on it is logarithmic."""
 MARKS = {"deadline": "cheapest for the deadline", "budget": "fastest for the budget", "knee": "knee"}
 
 
@@ -44,10 +48,13 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
 def fleet(point: Answer) -> str:
     """Who takes part, islands that are alike together: `iowa 4 nodes spot + oregon 1 node on demand`."""
     told = []
-    for group in kinds(point["islands"], lambda one: (one["accelerator"], one["nodes"], one["paid"], one["usd_per_gpu_hour"])):
+    for group in kinds(
+        point["islands"], lambda one: (one["accelerator"], one["nodes"], one["paid"], one["usd_per_gpu_hour"])
+    ):
         nodes = group[0]["nodes"]
         size = f"{nodes:g} node{'s' if nodes != 1 else ''}"
-        told.append(f"{span([one['name'] for one in group])} {'each ' if len(group) > 1 else ''}{size} {group[0]['paid']}")
+        paid = "" if group[0]["paid"] == GIVEN else f" {group[0]['paid']}"
+        told.append(f"{span([one['name'] for one in group])} {'each ' if len(group) > 1 else ''}{size}{paid}")
     return " + ".join(told)
 
 
@@ -108,7 +115,9 @@ def _table(answer: Answer) -> Table:
     ]  # fmt: skip
     space = answer["space"]
     caption = f"{space['fleets']:,} fleets of {space['offers']:,} sizes and prices, {space['evaluated']:,} evaluated in {space['seconds']:.1f} s."
-    return Table(title=f"Which no other fleet beats in both: {len(points)}", columns=columns, rows=tuple(rows), caption=caption)
+    return Table(
+        title=f"Which no other fleet beats in both: {len(points)}", columns=columns, rows=tuple(rows), caption=caption
+    )
 
 
 def synchronised(point: Answer) -> str:
@@ -120,7 +129,11 @@ def synchronised(point: Answer) -> str:
 
 
 def _between(intervals: Answer) -> str:
-    ends = [(intervals[name], unit) for name, unit in (("wall_clock_s", "s"), ("cost_usd", "USD")) if intervals[name] is not None]
+    ends = [
+        (intervals[name], unit)
+        for name, unit in (("wall_clock_s", "s"), ("cost_usd", "USD"))
+        if intervals[name] is not None
+    ]
     return ", ".join(f"{cells.text(low, unit)} and {cells.text(high, unit)}" for (low, high), unit in ends)
 
 
@@ -141,7 +154,11 @@ def _rejected(space: Answer) -> Table | None:
     if not space["rejected"]:
         return None
     rows: tuple[Row, ...] = tuple({"rule": reason, "count": count} for reason, count in space["rejected"].items())
-    return Table(title="Why others are out", columns=(Column(key="count", title="choices"), Column(key="rule", title="rule that they break")), rows=rows)
+    return Table(
+        title="Why others are out",
+        columns=(Column(key="count", title="choices"), Column(key="rule", title="rule that they break")),
+        rows=rows,
+    )
 
 
 def figures(answer: Answer) -> tuple[Figure, ...]:
@@ -154,7 +171,7 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
     far = 1.15 * max(one["wall_clock_s"] for one in points)
     shown = [(x, y) for x, y in behind if x <= far]
     lines = [
-        Line(label="the front", x=_of(points, "wall_clock_s"), y=_of(points, "cost_usd")),
+        Line(label="the front", x=_of(points, "wall_clock_s"), y=_of(points, "cost_usd"), style="steps"),
         Line(label="other fleets", x=tuple(x for x, _ in shown), y=tuple(y for _, y in shown), style="cloud"),
     ]
     known = [one for one in chosen if None not in one["intervals"].values()]
@@ -168,10 +185,37 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
         )  # fmt: skip
     return (
         Figure(
-            slug="front", title=_verdict(answer), x=Scale(title="wall clock", unit="s"), y=Scale(title="cost of the run", unit="USD"),
+            slug="front", title=_found(answer), x=Scale(title="wall clock", unit="s", log=_wide(lines, "x")),
+            y=Scale(title="cost of the run", unit="USD", log=_wide(lines, "y")),
             lines=tuple(line for line in lines if line.x), marks=tuple(_marks(answer)), caption=tuple(_caption(answer, len(behind) - len(shown))),
         ),
     )  # fmt: skip
+
+
+def _wide(lines: Sequence[Line], name: str) -> bool:
+    """Whether values are so far apart that an axis should be logarithmic."""
+    values = [value for line in lines for value in getattr(line, name)]
+    return bool(max(values) > WIDE * min(values) > 0.0)
+
+
+def _found(answer: Answer) -> str:
+    """What the picture shows, in a line or two."""
+    points = answer["points"]
+    said = []
+    for name, key, unit in (("deadline", "cost_usd", "USD"), ("budget", "wall_clock_s", "s")):
+        limit = answer[name]
+        if limit is not None:
+            most = cells.text(limit["most"], "s" if name == "deadline" else "USD")
+            at = points[limit["point"]]
+            said.append(
+                f"within {most}: {cells.text(at[key], unit)} with {_short(at)}"
+                if limit["met"]
+                else f"no fleet keeps {most}"
+            )
+    if not said and answer["knee"] is not None:
+        said.append(f"the knee is at {_both(points[answer['knee']])}: {_short(points[answer['knee']])}")
+    told = "; ".join(said) or f"from {_both(points[0])} to {_both(points[-1])}"
+    return told[0].upper() + told[1:]
 
 
 def _of(points: Sequence[Answer], key: str) -> tuple[float, ...]:
@@ -191,7 +235,11 @@ def _marks(answer: Answer) -> list[Mark]:
         if one["chosen"]:
             says = ", ".join(MARKS[name] for name in one["chosen"])
             found.append(Mark(says=f"{says}: {_short(one)}", x=one["wall_clock_s"], y=one["cost_usd"]))
-    if own is not None and all(abs(own["wall_clock_s"] - one["wall_clock_s"]) > 1e-6 * own["wall_clock_s"] for one in answer["points"] if one["chosen"]):
+    if own is not None and all(
+        abs(own["wall_clock_s"] - one["wall_clock_s"]) > 1e-6 * own["wall_clock_s"]
+        for one in answer["points"]
+        if one["chosen"]
+    ):
         found.append(Mark(says="all islands whole", x=own["wall_clock_s"], y=own["cost_usd"]))
     return found
 
@@ -204,7 +252,9 @@ def _short(point: Answer) -> str:
 
 def _caption(answer: Answer, beyond: int) -> list[str]:
     space = answer["space"]
-    said = [f"{space['feasible']:,} of {space['evaluated']:,} fleets and ways to keep them together fit; {len(answer['points'])} are on the front."]
+    said = [
+        f"{space['feasible']:,} of {space['evaluated']:,} fleets and ways to keep them together fit; {len(answer['points'])} are on the front."
+    ]
     if beyond:
         said.append(f"{beyond} of the other fleets take longer than is drawn.")
     return said

@@ -42,7 +42,9 @@ def _line(axes: Any, line: Line, at: int) -> None:
         aside = _around(x, _numbers(line.left), _numbers(line.right)) if line.left and line.right else None
         if low is not None or aside is not None:
             upright = None if low is None else _around(y, low, high)
-            axes.errorbar(x, y, yerr=upright, xerr=aside, fmt="none", ecolor=colour, elinewidth=1.2, capsize=3, zorder=4.5)
+            axes.errorbar(
+                x, y, yerr=upright, xerr=aside, fmt="none", ecolor=colour, elinewidth=1.2, capsize=3, zorder=4.5
+            )
         axes.plot(
             x,
             y,

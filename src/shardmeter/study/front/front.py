@@ -11,7 +11,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Seconds, Usd
+from shardmeter.core.units import Seconds
 from shardmeter.scenario import load
 from shardmeter.scenario.parts import Rows
 from shardmeter.scenario.read import Document
@@ -41,8 +41,10 @@ class Point:
     prediction: Prediction
     document: Mapping[str, Any]
     """The scenario; `predict` takes it."""
-    wall_clock: Seconds
-    cost: Usd
+    wall_clock: float
+    """Seconds."""
+    cost: float
+    """USD."""
     bounds: Mapping[str, Any]
     """Intervals of the figures of its run."""
 
@@ -185,16 +187,29 @@ class Front:
         return np.array(behind[:: max(1, math.ceil(len(behind) / SHOWN))]).reshape(-1, 2)
 
     def _assumed(self) -> list[str]:
-        found = ["every island is left out, taken in part or whole; the global batch stays and is shared by speed, so that fewer nodes take more of it"]
+        found = [
+            "every island is left out, taken in part or whole; the global batch stays and is shared by speed, so that fewer nodes take more of it"
+        ]
         found += self.fleets.notes
         joint = self.found.choices.joint
-        if joint is not None and len(self.fleets.base.fleet.islands) > 1 and all(len(one) < 2 for one in joint.sync.values()):
-            found.append("plan.sync as the scenario has it: say several values (plan.sync.sync_every=50,100,200) to choose among them")
+        if (
+            joint is not None
+            and len(self.fleets.base.fleet.islands) > 1
+            and all(len(one) < 2 for one in joint.sync.values())
+        ):
+            found.append(
+                "plan.sync as the scenario has it: say several values (plan.sync.sync_every=50,100,200) to choose among them"
+            )
         return found
 
 
 def front(
-    document: Document, rows: Rows, *, processes: int | None = 1, progress: Progress | None = None, stop: Stop | None = None
+    document: Document,
+    rows: Rows,
+    *,
+    processes: int | None = 1,
+    progress: Progress | None = None,
+    stop: Stop | None = None,
 ) -> Front:
     """The front of a document's fleet. Raises BadScenario where a run has no length, or a price is not known, and as reading does."""
     fleets = Fleets(document, rows)
@@ -202,7 +217,11 @@ def front(
     if base.choices is None:
         raise ValueError("nothing is open")
     if not has_length(base.run):
-        bad = Violation(field="run", says="no length, so that it takes no time and no money", way_out="say --tokens, or run.target_loss")
+        bad = Violation(
+            field="run",
+            says="no length, so that it takes no time and no money",
+            way_out="say --tokens, or run.target_loss",
+        )
         raise BadScenario(f"{base.name}: 1 problem", [bad])
     goal_over_all(base, base.choices, OBJECTIVES, stores=True)
     began = time.perf_counter()
@@ -213,8 +232,8 @@ def front(
     answer = changed(answer, seconds=time.perf_counter() - began)
     return Front(
         fleets=fleets, found=answer, points=points, knee=knee([one.wall_clock for one in points], [one.cost for one in points]),
-        deadline=_limit(choices.deadline, [one.wall_clock for one in points], [one.cost for one in points]),
-        budget=_limit(choices.budget, [one.cost for one in points], [one.wall_clock for one in points]),
+        deadline=_limit(_plain(choices.deadline), [one.wall_clock for one in points], [one.cost for one in points]),
+        budget=_limit(_plain(choices.budget), [one.cost for one in points], [one.wall_clock for one in points]),
         yours=_yours(fleets, rows),
     )  # fmt: skip
 
@@ -235,7 +254,11 @@ def predicted(document: Mapping[str, Any], rows: Rows) -> Point | None:
     if found is None or found["cost_usd"] is None or not math.isfinite(found["wall_clock_s"]):
         return None
     return Point(
-        prediction=p, document=document, wall_clock=found["wall_clock_s"], cost=found["cost_usd"], bounds=found["intervals"]
+        prediction=p,
+        document=document,
+        wall_clock=found["wall_clock_s"],
+        cost=found["cost_usd"],
+        bounds=found["intervals"],
     )
 
 
@@ -244,7 +267,11 @@ def _yours(fleets: Fleets, rows: Rows) -> Point | None:
     base = fleets.base
     plans = base.plans or (base.plan,)
     whole = tuple(next(at for at, one in enumerate(fleets.offers) if one.place == place) for place in range(len(plans)))
-    if any(len(values) != 1 for pins in (base.choices.joint.pins if base.choices and base.choices.joint else ()) for values in pins.values()):
+    if any(
+        len(values) != 1
+        for pins in (base.choices.joint.pins if base.choices and base.choices.joint else ())
+        for values in pins.values()
+    ):
         return None
     sync = sync_document(base.plan.sync) if len(plans) > 1 else None
     run = {"seq_len": int(base.run.seq_len), "global_batch": int(base.run.global_batch)}
@@ -262,6 +289,10 @@ def _undominated(points: Sequence[Point]) -> tuple[Point, ...]:
         if not kept or one.cost < kept[-1].cost * (1.0 - SAME):
             kept.append(one)
     return tuple(kept)
+
+
+def _plain(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _limit(most: float | None, held: Sequence[float], other: Sequence[float]) -> Limit | None:

@@ -19,8 +19,8 @@ from shardmeter.scenario.read import Document
 from shardmeter.scenario.resolve import resolve
 from shardmeter.specs import Choices, Fleet, Island, Joint, Plan, Run, Scenario, Wan
 from shardmeter.study.planning import subsets
-from shardmeter.study.planning.fleet import Named
 from shardmeter.study.planning.scenarios import FIELDS, plan_document
+from shardmeter.study.planning.subsets import Named
 
 FEW = 4
 """Nodes up to which every number of them is tried; of more, all, a half, a quarter and so on."""
@@ -210,7 +210,9 @@ class Fleets:
         if not item.get("spot"):
             taken = item.get("preemption") or self._taken_away(item["instance"])
             if not taken:
-                self.notes.append(f"{name} on demand only: how often spot capacity is taken away there is not known (say spot: true, preemption: …)")
+                self.notes.append(
+                    f"{name} on demand only: how often spot capacity is taken away there is not known (say spot: true, preemption: …)"
+                )
                 return None
             fields = {"spot": True, "preemption": taken}
         made = copy.deepcopy(dict(data))
@@ -241,7 +243,14 @@ class Fleets:
 
         def kind(place: int) -> Any:
             i, said = islands[place], [self.offers[at].fields for at in own[place]]
-            return id(i.accelerator), i.nodes, i.gpus_per_node, i.tiers, i.region, [sorted(one.items(), key=str) for one in said]
+            return (
+                id(i.accelerator),
+                i.nodes,
+                i.gpus_per_node,
+                i.tiers,
+                i.region,
+                [sorted(one.items(), key=str) for one in said],
+            )
 
         classes = subsets.classes(self.base, kind, range(len(islands)))
         each = [
@@ -251,7 +260,9 @@ class Fleets:
         found: list[tuple[int, ...]] = []
         for chosen in itertools.product(*each):
             ordered = (sorted(some, key=lambda size: (size < 0, size)) for some in chosen)
-            pairs = (pair for some, members in zip(ordered, classes, strict=True) for pair in zip(some, members, strict=True))
+            pairs = (
+                pair for some, members in zip(ordered, classes, strict=True) for pair in zip(some, members, strict=True)
+            )
             team = tuple(sorted(own[place][size] for size, place in pairs if size >= 0))
             if team:
                 found.append(team)

@@ -6,7 +6,7 @@ import bisect
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,13 +20,14 @@ from shardmeter.engine.split import in_sequences
 from shardmeter.families import matrices, parameters
 from shardmeter.scenario.sync import under
 from shardmeter.scenario.used import among
-from shardmeter.specs import Choices, Inner, Replica, Run, Scenario, Sync, Wan
+from shardmeter.specs import Choices, Inner, Replica, Scenario, Sync
 from shardmeter.study.planning import assignments, subsets
 from shardmeter.study.planning.assignments import Found
 from shardmeter.study.planning.kinds import EQUAL, FINER, Inside, Kind, Searches, batches_of, kinds_of
 from shardmeter.study.planning.lengths import least
 from shardmeter.study.planning.objective import Goal, goal_of
 from shardmeter.study.planning.search import Done, Progress, Stop
+from shardmeter.study.planning.subsets import Named
 from shardmeter.study.planning.syncs import Way, ways_of
 from shardmeter.study.planning.tally import Front
 from shardmeter.study.planning.team import Bound, Chosen, Team
@@ -164,15 +165,6 @@ def _row(found: Found, value: float, chosen: Chosen, point: int, number: int) ->
     level = found.team.level(chosen)
     sync = None if found.way is ALONE else found.way.at(point)
     return Row(value=value, level=level, order=(number, point, *chosen), team=found.team, chosen=chosen, sync=sync)
-
-
-@record
-class Named:
-    """Teams that a caller names, where a set of islands is not all that is open: an island may be there in several sizes."""
-
-    teams: tuple[tuple[int, ...], ...]
-    of: Callable[[tuple[int, ...]], tuple[Run, Wan | None]]
-    """The run (what it keeps, and where) and the network of a team."""
 
 
 @record
@@ -314,7 +306,12 @@ def goal_over_all(scenario: Scenario, choices: Choices, objectives: tuple[str, .
             "one batch; predict has phases",
         )
         found.append(Violation(field="run.phases", says=says, way_out=way_out))
-    if (run.stocks or run.hauls) and not stores and joint is not None and joint.counts != (len(scenario.fleet.islands),):
+    if (
+        (run.stocks or run.hauls)
+        and not stores
+        and joint is not None
+        and joint.counts != (len(scenario.fleet.islands),)
+    ):
         says = "what is kept and brought depends on which islands take part, and that is open"
         found.append(
             Violation(field="fleet.use", says=says, way_out="name them, or leave out run.storage and run.dataset")

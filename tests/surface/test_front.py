@@ -15,6 +15,7 @@ from shardmeter.cli.main import main
 from shardmeter.core.errors import BadScenario, ShardMeterError
 from shardmeter.render import front as page
 from shardmeter.scenario import opened
+from shardmeter.study.course import course
 from shardmeter.study.front.front import knee
 from shardmeter.study.front.offers import Fleets
 
@@ -59,7 +60,8 @@ def every_fleet():
             document["plan"]["sync"] = {"method": method, "sync_every": period}
             if len(pairs) == 1:
                 del document["plan"]["sync"]
-            run = shardmeter.predict(document).to_dict()["run"]
+            alone = shardmeter.predict(document)
+            run = course(alone.scenario, alone.whole)
             yield run["wall_clock_s"], run["cost_usd"]
 
 
@@ -175,7 +177,7 @@ WRONG = {
     "no length": ({"run": {"seq_len": 8192, "global_batch": 384}}, "no length"),
     "no list of islands": ({"fleet": None, "gpus": "8xH100-SXM5-80GB"}, "fleet.islands"),
     "no price": (
-        {"plan": {"sharding": "none"}, "fleet": {"islands": [{"name": "a", "gpus": "8xRTX 4090"}]}},
+        {"plan": {"sharding": "fsdp"}, "fleet": {"islands": [{"name": "a", "gpus": "8xRTX 4090"}]}},
         "no price of RTX 4090",
     ),
 }

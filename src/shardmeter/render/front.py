@@ -256,7 +256,7 @@ def _caption(answer: Answer, beyond: int) -> list[str]:
         f"{space['feasible']:,} of {space['evaluated']:,} fleets and ways to keep them together fit; {len(answer['points'])} are on the front."
     ]
     if beyond:
-        said.append(f"{beyond} of the other fleets take longer than is drawn.")
+        said.append(f"Not drawn, as they take far longer: {beyond}.")
     return said
 
 

@@ -51,10 +51,12 @@ def fleet(point: Answer) -> str:
     for group in kinds(
         point["islands"], lambda one: (one["accelerator"], one["nodes"], one["paid"], one["usd_per_gpu_hour"])
     ):
-        nodes = group[0]["nodes"]
-        size = f"{nodes:g} node{'s' if nodes != 1 else ''}"
+        nodes, names = group[0]["nodes"], span([one["name"] for one in group])
         paid = "" if group[0]["paid"] == GIVEN else f" {group[0]['paid']}"
-        told.append(f"{span([one['name'] for one in group])} {'each ' if len(group) > 1 else ''}{size}{paid}")
+        if len(group) > 1 and nodes == 1:
+            told.append(f"{len(group)} islands, {names}{paid}")
+        else:
+            told.append(f"{names} {'each ' if len(group) > 1 else ''}{nodes:g} node{'s' if nodes != 1 else ''}{paid}")
     return " + ".join(told)
 
 
@@ -207,15 +209,18 @@ def _found(answer: Answer) -> str:
         if limit is not None:
             most = cells.text(limit["most"], "s" if name == "deadline" else "USD")
             at = points[limit["point"]]
-            said.append(
-                f"within {most}: {cells.text(at[key], unit)} with {_short(at)}"
-                if limit["met"]
-                else f"no fleet keeps {most}"
-            )
+            near = f"the {'fastest takes' if name == 'deadline' else 'cheapest costs'} {_figure(at, name)}"
+            kept = f"within {most}: {cells.text(at[key], unit)} with {_short(at)}"
+            said.append(kept if limit["met"] else f"no fleet keeps {most}: {near}")
     if not said and answer["knee"] is not None:
         said.append(f"the knee is at {_both(points[answer['knee']])}: {_short(points[answer['knee']])}")
     told = "; ".join(said) or f"from {_both(points[0])} to {_both(points[-1])}"
     return told[0].upper() + told[1:]
+
+
+def _figure(point: Answer, name: str) -> str:
+    """The figure of a point that a limit is of."""
+    return cells.text(point["wall_clock_s"], "s") if name == "deadline" else cells.text(point["cost_usd"], "USD")
 
 
 def _of(points: Sequence[Answer], key: str) -> tuple[float, ...]:

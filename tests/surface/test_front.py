@@ -7,6 +7,7 @@ import csv
 import io
 import itertools
 import json
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from shardmeter.study.course import course
 from shardmeter.study.front.front import knee
 from shardmeter.study.front.offers import Fleets
 
-CLOUDS = {
+CLOUDS: dict[str, Any] = {
     "name": "two-clouds",
     "model": "llama-3.1-8b",
     "stack": "titan-compile",
@@ -173,7 +174,7 @@ def test_the_page_says_by_how_much_a_limit_is_missed():
     assert "too much" in str(found)
 
 
-WRONG = {
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "no length": ({"run": {"seq_len": 8192, "global_batch": 384}}, "no length"),
     "no list of islands": ({"fleet": None, "gpus": "8xH100-SXM5-80GB"}, "fleet.islands"),
     "no price": (

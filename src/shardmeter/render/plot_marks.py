@@ -79,10 +79,10 @@ def _place(mark: Mark, axes: Any, size: tuple[float, float], taken: list[Any], b
         box = (left, low, left + size[0], low + size[1])
         cost = 1e4 * sum(_common(box, other) for other in taken) + 0.4 * order
         inside = (
-            (busy[:, 0] > box[0] - 2)
-            & (busy[:, 0] < box[2] + 2)
-            & (busy[:, 1] > box[1] - 2)
-            & (busy[:, 1] < box[3] + 2)
+            (busy[:, 0] > box[0] - 4)
+            & (busy[:, 0] < box[2] + 4)
+            & (busy[:, 1] > box[1] - 4)
+            & (busy[:, 1] < box[3] + 4)
         )
         cost += 10.0 * float(np.count_nonzero(inside))
         if cost < least:

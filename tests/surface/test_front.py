@@ -62,7 +62,7 @@ def every_fleet():
             if len(pairs) == 1:
                 del document["plan"]["sync"]
             alone = shardmeter.predict(document)
-            run = course(alone.scenario, alone.whole)
+            run = course(alone.scenario, alone.whole) or {}
             yield run["wall_clock_s"], run["cost_usd"]
 
 

@@ -94,11 +94,10 @@ def _both(point: Answer) -> str:
 
 def _table(answer: Answer) -> Table:
     points = answer["points"]
-    varied = len({repr(one["sync"]) for one in points if one["sync"]}) > 1
     columns = (
         Column(key="number", title=""),
         Column(key="fleet", title="fleet", wide=True),
-        *([Column(key="sync", title="kept together", wide=True)] if varied else []),
+        *([Column(key="sync", title="kept together", wide=True)] if answer["space"]["ways"] > 1 else []),
         Column(key="gpus", title="GPUs", drop=1),
         Column(key="wall_clock_s", title="takes", unit="s"),
         Column(key="cost_usd", title="costs", unit="USD"),
@@ -127,7 +126,9 @@ def synchronised(point: Answer) -> str:
     sync = point["sync"]
     if sync is None:
         return "alone"
-    return f"{sync['method']}, H {sync[PERIOD]:,}" if PERIOD in sync else str(sync["method"])
+    period = [f"H {sync[PERIOD]:,}"] if PERIOD in sync else []
+    bits = [f"{sync['bits']:g} bits"] if "bits" in sync else []
+    return ", ".join([sync["method"], *period, *bits])
 
 
 def _between(intervals: Answer) -> str:

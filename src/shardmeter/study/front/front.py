@@ -179,7 +179,7 @@ class Front:
 
     def _dominated(self) -> Floats:
         """(seconds, dollars) of fleets behind the front, at most SHOWN."""
-        blocks = [found.points()[0] for _, found, *_ in self.found.joined.blocks]
+        blocks = [found.points()[0] for _, found, *_ in self.found.joined.blocks if found.columns]
         everything = np.concatenate([np.empty((0, 2)), *blocks])
         kept = np.array([[one.wall_clock, one.cost] for one in self.points]).reshape(-1, 2)
         behind = [point for point in everything if not np.any(np.all(np.isclose(point, kept, rtol=1e-6), axis=1))]

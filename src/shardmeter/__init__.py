@@ -16,7 +16,19 @@ if TYPE_CHECKING:
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
-    from shardmeter.study.api import audit, diff, explain, infer, plan, predict, returns, solve, sweep, transitions
+    from shardmeter.study.api import (
+        audit,
+        diff,
+        explain,
+        front,
+        infer,
+        plan,
+        predict,
+        returns,
+        solve,
+        sweep,
+        transitions,
+    )
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -31,6 +43,7 @@ __all__ = [
     "audit",
     "diff",
     "explain",
+    "front",
     "infer",
     "load",
     "plan",
@@ -55,6 +68,7 @@ _HOMES = {
     "audit": "shardmeter.study.api",
     "diff": "shardmeter.study.api",
     "explain": "shardmeter.study.api",
+    "front": "shardmeter.study.api",
     "infer": "shardmeter.study.api",
     "load": "shardmeter.scenario",
     "page": "shardmeter.render.page",

@@ -37,6 +37,7 @@ OPTIONS = {
     | {"--how", "--prompt", "--output", "--batch", "--in-flight", "--experts", "--top-k", "--together", "--blocks"}
     | {"--traversals", "--eager", "--compare", "--crossover", "--plot"},
     "audit": SCENARIO | {"--claim", "--convention", "--plot"},
+    "front": SCENARIO | {"--deadline", "--budget", "--plot"},
     "diff": {"a", "b", "--set", "--set-b", "--catalog", "--format"},
     "validate": {"file", "--bars", "--catalog", "--format"},
     "show": {"file", "--format"},

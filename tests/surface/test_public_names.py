@@ -22,6 +22,7 @@ PUBLIC = {
     "audit",
     "diff",
     "explain",
+    "front",
     "infer",
     "load",
     "plan",

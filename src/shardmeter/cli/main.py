@@ -17,6 +17,7 @@ from shardmeter.cli.audit import audit
 from shardmeter.cli.catalog import catalog
 from shardmeter.cli.diff import diff
 from shardmeter.cli.explain import explain
+from shardmeter.cli.front import front
 from shardmeter.cli.infer import infer
 from shardmeter.cli.output import PipeClosedError, UnwritableError, prepare, say, silence, written
 from shardmeter.cli.plan import plan
@@ -47,6 +48,7 @@ for _command in (
     predict,
     explain,
     plan,
+    front,
     solve,
     sweep,
     returns,

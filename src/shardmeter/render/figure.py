@@ -33,6 +33,9 @@ class Line:
     low: tuple[float | None, ...] = ()
     """Lower end of an interval around every y, and `high` the upper one; empty = none is known."""
     high: tuple[float | None, ...] = ()
+    left: tuple[float, ...] = ()
+    """Of points: the lower end of an interval of every x, and `right` the upper one; empty = none is known."""
+    right: tuple[float, ...] = ()
     style: str = "line"
     """line, dashed, points (measured ones), cloud (many small ones in the background), steps, bars."""
 

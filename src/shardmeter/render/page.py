@@ -43,5 +43,6 @@ PAGES: Mapping[str, tuple[str, Callable[[ModuleType, Any], Any]]] = {
     "Returns": ("returns", _headed),
     "Transitions": ("transitions", _headed),
     "Audit": ("audit", lambda *_: ""),
+    "Front": ("front", lambda module, answer: module.title(answer.fleets.base)),
 }
 """By the class of an answer: the module of its page, and the title above it."""

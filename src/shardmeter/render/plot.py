@@ -50,7 +50,7 @@ def _drawn(figure: Figure) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
-    title = _wrapped((figure.title,), TITLE_LETTERS)
+    title = _even(figure.title)
     caption = _wrapped(figure.caption, CAPTION_LETTERS)
     names = len(figure.y.labels) if any(ticks.lying(figure, line) for line in figure.lines) else 0
     foot = CAPTION_LINE * len(caption) + (0.1 if caption else 0.03)
@@ -83,6 +83,13 @@ def _drawn(figure: Figure) -> Any:
 def _wrapped(sentences: tuple[str, ...], letters: int) -> list[str]:
     """Sentences in lines of at most so many letters."""
     return [line for sentence in sentences for line in textwrap.wrap(sentence, letters)]
+
+
+def _even(title: str) -> list[str]:
+    """A title in as few lines as it needs, as even as that allows."""
+    lines = textwrap.wrap(title, TITLE_LETTERS)
+    narrower = (textwrap.wrap(title, letters) for letters in range(TITLE_LETTERS // 2, TITLE_LETTERS))
+    return next((made for made in narrower if len(made) <= len(lines)), lines)
 
 
 def _scaled(axes: Any, x: ticks.Axis, y: ticks.Axis) -> None:

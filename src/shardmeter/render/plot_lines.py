@@ -39,9 +39,11 @@ def _line(axes: Any, line: Line, at: int) -> None:
         axes.plot(x, y, linestyle="", marker="o", markersize=3.0, color="#A8A8A8", label=line.label, zorder=2)
         return
     if line.style == "points":
-        if low is not None:
+        aside = _around(x, _numbers(line.left), _numbers(line.right)) if line.left and line.right else None
+        if low is not None or aside is not None:
+            upright = None if low is None else _around(y, low, high)
             axes.errorbar(
-                x, y, yerr=_around(y, low, high), fmt="none", ecolor=colour, elinewidth=1.2, capsize=3, zorder=3
+                x, y, yerr=upright, xerr=aside, fmt="none", ecolor=colour, elinewidth=1.2, capsize=3, zorder=4.5
             )
         axes.plot(
             x,

@@ -74,15 +74,15 @@ def _place(mark: Mark, axes: Any, size: tuple[float, float], taken: list[Any], b
     frame = axes.get_window_extent()
     best, least = (frame.x0, frame.y0), float("inf")
     for order, wanted in enumerate(_places(mark, axes, size, frame)):
-        left = min(max(wanted[0], frame.x0 + 2.0), frame.x1 - size[0] - 2.0)
+        left = min(max(wanted[0], frame.x0 + GAP), frame.x1 - size[0] - 2.0)
         low = min(max(wanted[1], frame.y0 + 2.0), frame.y1 - size[1] - 2.0)
         box = (left, low, left + size[0], low + size[1])
         cost = 1e4 * sum(_common(box, other) for other in taken) + 0.4 * order
         inside = (
-            (busy[:, 0] > box[0] - 2)
-            & (busy[:, 0] < box[2] + 2)
-            & (busy[:, 1] > box[1] - 2)
-            & (busy[:, 1] < box[3] + 2)
+            (busy[:, 0] > box[0] - 4)
+            & (busy[:, 0] < box[2] + 4)
+            & (busy[:, 1] > box[1] - 4)
+            & (busy[:, 1] < box[3] + 4)
         )
         cost += 10.0 * float(np.count_nonzero(inside))
         if cost < least:
@@ -125,6 +125,8 @@ def _busy(axes: Any, figure: Figure, x: Axis, y: Axis) -> Any:
         pairs = np.array([(a, b) for a, b in zip(line.x, line.y, strict=True) if b is not None], dtype=float)
         if len(pairs) == 0:
             continue
+        if line.style == "steps":
+            pairs = _corners(pairs)
         at = axes.transData.transform(pairs)
         if line.style not in ("points", "cloud", "bars") and len(at) > 1:
             along = np.linspace(0.0, len(at) - 1.0, SPOTS)
@@ -142,3 +144,9 @@ def _busy(axes: Any, figure: Figure, x: Axis, y: Axis) -> Any:
         else:
             spots.append(np.column_stack([np.linspace(frame.x0, frame.x1, 60), np.full(60, place[1])]))
     return np.concatenate(spots)
+
+
+def _corners(pairs: Any) -> Any:
+    """The points of steps with the corners between them."""
+    corners = np.column_stack([pairs[1:, 0], pairs[:-1, 1]])
+    return np.concatenate([np.stack([pairs[:-1], corners], axis=1).reshape(-1, 2), pairs[-1:]])

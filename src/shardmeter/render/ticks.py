@@ -92,6 +92,7 @@ def of_figure(figure: Figure, *, most: tuple[int, int] = (8, 8)) -> tuple[Axis, 
         along, across = (1, 0) if lying(figure, line) else (0, 1)
         both[along].extend(line.y if along else line.x)
         both[across].extend((*(line.x if along else line.y), *line.low, *line.high))
+        both[0].extend((*line.left, *line.right))
         if line.style == "bars" and not (figure.x if along else figure.y).log:
             both[across].append(0.0)
     for mark in figure.marks:

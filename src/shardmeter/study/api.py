@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shardmeter.study.audit import Audit
     from shardmeter.study.diff import Difference
     from shardmeter.study.explain import Explanation
+    from shardmeter.study.front.front import Front
     from shardmeter.study.infer import Inference
     from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
@@ -77,6 +78,32 @@ def plan(
     if made.choices is not None and made.choices.joint is not None:
         return plan_fleet(made, objectives=words, top=top, processes=processes)
     return plans_of(made, objectives=words, top=top, processes=processes)
+
+
+def front(
+    scenario: Mapping[str, Any] | str | Path | None = None,
+    *,
+    deadline: str | None = None,
+    budget: str | None = None,
+    overrides: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Front:
+    """The fleets out of a scenario's islands that no other one beats in both wall clock and dollars; the rest is as in `predict`.
+
+    `shardmeter.front("clouds.yaml", deadline="30 d").points[0].scenario`, the fastest first; every one is a scenario that `predict` answers
+    with the same figures. Raises BadScenario where the run has no length, or a price is not known."""
+    from shardmeter.scenario import opened
+    from shardmeter.study.front.front import front as answer_to
+
+    said = {"run.deadline": deadline, "run.budget": budget}
+    limits = tuple(f"{name}={value}" for name, value in said.items() if value is not None)
+    document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=dict(options))
+    if limits:
+        from shardmeter.scenario.override import apply_overrides
+
+        apply_overrides(document, limits)
+    return answer_to(document, rows)
 
 
 def infer(

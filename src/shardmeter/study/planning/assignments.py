@@ -26,7 +26,7 @@ from shardmeter.study.course.totals import has_length, is_plain, totals
 from shardmeter.study.islands import egress
 from shardmeter.study.planning.block import DEAR, ENDLESS, INDIVISIBLE, LATE, MEMORY, ROUNDING
 from shardmeter.study.planning.floors import least_value
-from shardmeter.study.planning.lengths import Length
+from shardmeter.study.planning.lengths import Length, length_of
 from shardmeter.study.planning.objective import Goal, is_simple
 from shardmeter.study.planning.syncs import TOO_LATE, TOO_MANY, Way
 from shardmeter.study.planning.tally import OVER_LIMIT, OVER_MEMORY, Floats
@@ -167,7 +167,12 @@ class Found:
 def search(team: Team, way: Way, goal: Goal, most: int, bar: float = math.inf, leaves: int | None = None) -> Found:
     """The best choice for every point of a way, and with it up to `most` good ones (the best, where there are no more than
     RUNNERS). Values beyond `bar` need not be found; `leaves` is how many choices are priced at most."""
-    found, bound = Found.empty(team, way, most), Bound(team, way)
+    found = Found.empty(team, way, most)
+    if len(goal.objectives) > 1 and all(len(inside.tables) == 1 for inside in team.insides):
+        length = length_of(team.scenario, len(team.places), team.batch, way)
+        _price(found, goal, (0,) * len(team.insides), length)  # one choice: nothing to bound
+        return found
+    bound = Bound(team, way)
     most_priced = PRICED if is_simple(team.scenario) else PRICED_RUNS
     leaves = max(most_priced // len(team.places), 1) if leaves is None else leaves
     alone = len(goal.objectives) == 1 or bound.agrees

@@ -26,7 +26,8 @@ from shardmeter.study.planning.assignments import Found
 from shardmeter.study.planning.kinds import EQUAL, FINER, Inside, Kind, Searches, batches_of, kinds_of
 from shardmeter.study.planning.lengths import least
 from shardmeter.study.planning.objective import Goal, goal_of
-from shardmeter.study.planning.search import Progress, Stop
+from shardmeter.study.planning.search import Done, Progress, Stop
+from shardmeter.study.planning.subsets import Named
 from shardmeter.study.planning.syncs import Way, ways_of
 from shardmeter.study.planning.tally import Front
 from shardmeter.study.planning.team import Bound, Chosen, Team
@@ -40,6 +41,8 @@ NEIGHBOURHOODS = 64
 """Teams whose neighbours are tried where there are too many teams."""
 ALIKE = 1e-6
 """Share of the first objective by which listed plans of the same islands and synchronisation differ at least."""
+PRICED_NAMED = 20_000
+"""Choices of plans that are priced for all teams that are named together; at least one for each."""
 CELLS = "the method does not join so many islands"
 ALONE = Way(sync=Sync(), shape=(), legal=np.ones((), dtype=bool))
 """Of one island: there is nothing to synchronise."""
@@ -202,13 +205,15 @@ def batch_of(scenario: Scenario, choices: Choices) -> float:
 
 
 def search(
-    scenario: Scenario, objectives: Sequence[str], most: int, processes: int | None, progress: Progress | None, stop: Stop | None
+    scenario: Scenario, objectives: Sequence[str], most: int, processes: int | None, progress: Progress | None, stop: Stop | None,
+    named: Named | None = None,
 ) -> Answer:  # fmt: skip
-    """Search the choices of several islands. Raises as `plans.plan` does."""
+    """Search the choices of several islands, of the teams that are `named` where some are. Raises as `plans.plan` does."""
     choices = scenario.choices
     if choices is None or choices.joint is None:
         raise ShardMeterError("nothing is left to choose: say plan: auto")
-    goal, began = _goal(scenario, choices, tuple(objectives)), time.perf_counter()
+    goal = goal_over_all(scenario, choices, tuple(objectives), stores=named is not None)
+    began = time.perf_counter()
     batch = batch_of(scenario, choices)
     joint = choices.joint
     ways = ways_of(joint.sync, float(scenario.model.layers), max(joint.counts))
@@ -227,9 +232,9 @@ def search(
         if not whole:
             break
         found = _Teams(one, batch, tuple(own), kinds, some, goal, most, stop)
-        whole = found.all_of(joint.counts, joined)
+        whole = found.all_of(joint.counts, joined) if named is None else found.each_of(named, joined, progress)
         teams += found.tried
-        if whole and joint.counts == (len(scenario.fleet.islands),):
+        if whole and named is None and joint.counts == (len(scenario.fleet.islands),):
             without += found.without(joined)
     return Answer(
         scenario=scenario, choices=choices, goal=goal, batch=batch, insides=tuple(insides), ways=ways, teams=teams,
@@ -290,8 +295,8 @@ def _besides(scenario: Scenario, ways: Sequence[Way], cells: int) -> tuple[float
     return tuple(dict.fromkeys(one for way in able for one in way.beside(told))) or (0.0,)
 
 
-def _goal(scenario: Scenario, choices: Choices, objectives: tuple[str, ...]) -> Goal:
-    """As `goal_of`; a cost of several islands needs the price of what is sent between them."""
+def goal_over_all(scenario: Scenario, choices: Choices, objectives: tuple[str, ...], *, stores: bool = False) -> Goal:
+    """As `goal_of`; a cost of several islands needs the price of what is sent between them. `stores`: every team is known to keep what it keeps."""
     goal, run, joint = goal_of(scenario, choices, objectives), scenario.run, choices.joint
     wan = scenario.fleet.wan
     found = []
@@ -301,7 +306,12 @@ def _goal(scenario: Scenario, choices: Choices, objectives: tuple[str, ...]) -> 
             "one batch; predict has phases",
         )
         found.append(Violation(field="run.phases", says=says, way_out=way_out))
-    if (run.stocks or run.hauls) and joint is not None and joint.counts != (len(scenario.fleet.islands),):
+    if (
+        (run.stocks or run.hauls)
+        and not stores
+        and joint is not None
+        and joint.counts != (len(scenario.fleet.islands),)
+    ):
         says = "what is kept and brought depends on which islands take part, and that is open"
         found.append(
             Violation(field="fleet.use", says=says, way_out="name them, or leave out run.storage and run.dataset")
@@ -366,16 +376,20 @@ class _Teams:
         """Of an island."""
         return next(number for number, kind in enumerate(self.kinds) if place in kind.places)
 
-    def team(self, places: tuple[int, ...]) -> Team:
+    def team(self, places: tuple[int, ...], named: Named | None = None) -> Team:
         """Some islands."""
         if places not in self.seen:
             numbers = [self.kind(at) for at in places]
             used = list(dict.fromkeys(numbers))
             islands, wan = self.scenario.fleet.islands, self.scenario.fleet.wan
+            if named is None:
+                of = self.scenario, None if wan is None else among(wan, [islands[at].name for at in places])
+            else:
+                run, across = named.of(places)
+                of = changed(self.scenario, run=changed(run, global_batch=self.batch)), across
             self.seen[places] = Team(
-                scenario=self.scenario, places=places, insides=tuple(self.insides[number] for number in used),
-                kind=tuple(used.index(number) for number in numbers), batch=self.batch, blocks=self.blocks,
-                wan=None if wan is None else among(wan, [islands[at].name for at in places]),
+                scenario=of[0], places=places, insides=tuple(self.insides[number] for number in used),
+                kind=tuple(used.index(number) for number in numbers), batch=self.batch, blocks=self.blocks, wan=of[1],
             )  # fmt: skip
         return self.seen[places]
 
@@ -398,6 +412,19 @@ class _Teams:
             )
             return all(self._try(team, joined, each) for _, _, team in bounds)
         return self._climb(groups, counts, joined)
+
+    def each_of(self, named: Named, joined: Joined, progress: Progress | None) -> bool:
+        """Every team that is named and of which each island has a plan; False if it was stopped."""
+        began, leaves = time.perf_counter(), max(PRICED_NAMED // max(len(named.teams), 1), 1)
+        for number, places in enumerate(named.teams):
+            if any(not self.insides[self.kind(at)].tables for at in places):
+                continue
+            if progress is not None:
+                pace = number / max(time.perf_counter() - began, 1e-9)
+                progress(Done(rows=number, total=len(named.teams), rate=pace))
+            if not self._try(self.team(places, named), joined, 1, leaves):
+                return False
+        return True
 
     def _climb(self, groups: Sequence[Sequence[int]], counts: Sequence[int], joined: Joined) -> bool:
         """Where there are too many teams: from the largest one and the smallest ones on to whichever neighbour is best, as long as

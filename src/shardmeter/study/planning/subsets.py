@@ -8,11 +8,21 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from shardmeter.specs import Island, Scenario
+from shardmeter.core.record import record
+from shardmeter.specs import Island, Run, Scenario
 from shardmeter.specs.wan import Wan
 
 MOST = 512
 """Teams up to which every one is tried; of more, those that are met by leaving out one class after the other, or taking one in."""
+
+
+@record
+class Named:
+    """Teams that a caller names, where a set of islands is not all that is open: an island may be there in several sizes."""
+
+    teams: tuple[tuple[int, ...], ...]
+    of: Callable[[tuple[int, ...]], tuple[Run, Wan | None]]
+    """The run (what it keeps, and where) and the network of a team."""
 
 
 def classes(scenario: Scenario, kind: Callable[[int], int], places: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -31,8 +41,8 @@ def classes(scenario: Scenario, kind: Callable[[int], int], places: Sequence[int
 
 
 def _paid(island: Island) -> tuple[object, ...]:
-    """What of an island's price and power costs and energy depend on."""
-    return island.price, island.tariff.electricity, island.power.pue
+    """What of an island's price, power and interruptions costs, energy and hours depend on."""
+    return island.price, island.tariff.electricity, island.power.pue, island.preemption
 
 
 def _swap(wan: Wan | None, one: int, other: int) -> bool:

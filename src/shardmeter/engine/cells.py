@@ -148,7 +148,7 @@ def _batches(
     """Which distinct island every island is, and those of one structure as one: (numbers of the distinct ones, a place in the fleet
     for each, island, plan, stack), the last three with arrays where there are several."""
     stacks = [stack] * len(keys) if isinstance(stack, Stack) else stack
-    shape = {id(one): structure(one) for one in stacks}
+    shape = {at: structure(one) for at, one in {id(one): one for one in stacks}.items()}
     distinct: dict[Any, int] = {}
     place = [distinct.setdefault((key, id(one)), len(distinct)) for key, one in zip(keys, stacks, strict=True)]
     firsts = [place.index(number) for number in range(len(distinct))]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
-    from shardmeter.study.api import diff, explain, infer, plan, predict, solve, sweep
+    from shardmeter.study.api import diff, explain, infer, plan, predict, sensitivity, solve, sweep, tradeoffs
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -34,8 +34,10 @@ __all__ = [
     "load",
     "plan",
     "predict",
+    "sensitivity",
     "solve",
     "sweep",
+    "tradeoffs",
     "validate",
 ]
 
@@ -56,8 +58,10 @@ _HOMES = {
     "page": "shardmeter.render.page",
     "plan": "shardmeter.study.api",
     "predict": "shardmeter.study.api",
+    "sensitivity": "shardmeter.study.api",
     "solve": "shardmeter.study.api",
     "sweep": "shardmeter.study.api",
+    "tradeoffs": "shardmeter.study.api",
     "validate": "shardmeter.study.validate",
 }
 """Where each public name lives (and `page`, with which an answer prints itself): it is imported when it is first asked for, so that `import shardmeter` costs nothing."""

@@ -23,6 +23,8 @@ _PLAN = (
 )
 _LENGTHS = ("virtual_stages", "num_fragments", "blocks", "levels", "pp")
 """Numbers that set the length of an axis, and are whole by type."""
+_ROUTED = ("ep", "expert_skew")
+"""Of models with experts."""
 _DEGREES = ("tp", "pp", "cp", "dp_replicate")
 _SYNC = (
     ("sync_every", "inner steps of a round (H)", "steps", True),
@@ -56,8 +58,8 @@ def levers(scenario: Scenario) -> Iterator[Lever]:
     """Of the plan (every island's), of the synchronisation where there is one, of the run."""
     plan, islands = scenario.plan, scenario.fleet.islands
     for name, title, unit, whole in _PLAN:
-        value = getattr(plan, name)
-        if name != "ep" or scenario.model.experts:
+        value, stages = getattr(plan, name), name == "virtual_stages"
+        if (scenario.model.experts or name not in _ROUTED) and (plan.pp > 1 or not stages):
             yield _lever(f"plan.{name}", title, unit, "plan", value, _of_plans(scenario, name), whole=whole)
     for axis in () if plan.placement else _DEGREES:
         yield _lever(f"plan.{axis}", axis, "", "plan", plan.degree(axis), _of_degree(scenario, axis))

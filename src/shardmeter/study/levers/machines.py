@@ -85,7 +85,7 @@ def _scaled(scenario: Scenario, places: Sequence[int], one: Change, factor: floa
 
 _DEVICE = (
     ("memory_bandwidth", "memory bandwidth", "B/s", math.inf),
-    ("memory_share", "share of the memory bandwidth that kernels sustain", "", 1.0),
+    ("memory_share", "kernels' share of the memory bandwidth", "", 1.0),
     ("memory", "memory", "B", math.inf),
     ("processors", "processors", "", math.inf),
     ("host_link", "host link", "B/s", math.inf),
@@ -116,8 +116,8 @@ def _changes(island: Island) -> Iterator[Change]:
 
 
 _SHARES = (
-    ("matmul_share", "share of the matrix rate that the best products sustain"),
-    ("attention_share", "share of the matrix rate that long attention sustains"),
+    ("matmul_share", "products' share of the matrix rate"),
+    ("attention_share", "attention's share of the matrix rate"),
 )
 
 
@@ -172,7 +172,7 @@ def _inside(tier: Tier) -> Iterator[Change]:
         value=tier.latency_start, tiers=first(("latency_start",)),
     )  # fmt: skip
     yield Change(
-        name="accelerator.scale_up_share", title="share of the scale-up bandwidth that collectives reach", unit="",
+        name="accelerator.scale_up_share", title="collectives' share of the scale-up bandwidth", unit="",
         value=tier.share, device=_field("scale_up_share", "scale_up_reduce_share"), tiers=first(SUSTAINED), most=1.0,
     )  # fmt: skip
 
@@ -191,7 +191,7 @@ def _outside(tiers: Sequence[Tier]) -> Iterator[Change]:
         name="fabric.latency", title="fabric latency", unit="s", value=tiers[1].latency, tiers=beyond(STARTS)
     )
     yield Change(
-        name="fabric.share", title="share of the fabric that collectives reach", unit="", value=tiers[1].share,
+        name="fabric.share", title="collectives' share of the fabric", unit="", value=tiers[1].share,
         tiers=beyond(SUSTAINED), fabric="share", most=1.0,
     )  # fmt: skip
     for at in range(2, len(tiers)):

@@ -12,11 +12,12 @@ from shardmeter.engine.fleet import Whole, alone, joined, stretched
 from shardmeter.engine.many import Case, evaluate_fleets
 from shardmeter.scenario.together import reason
 from shardmeter.specs import Plan, Scenario, Sync, bare
-from shardmeter.study import islands, trust
+from shardmeter.study import trust
 from shardmeter.study.course import check, legs_of, slowed
 from shardmeter.study.course.phases import Leg
 from shardmeter.study.levers import answered
-from shardmeter.study.sweep.figures import FIGURES, TEXTS, TRUTHS, Point, figure
+from shardmeter.study.sweep.figures import FIGURES, TEXTS, TRUTHS
+from shardmeter.study.sweep.one import number, point_of
 from shardmeter.sync import inner_of
 
 OF = tuple(name for name in FIGURES if name not in TEXTS | TRUTHS)
@@ -104,37 +105,24 @@ class Answers:
 
     def _reading(self, moved: Scenario, whole: Whole, *, sure: bool) -> Reading:
         legs = legs_of(moved, whole) if self.of_run else None
-        point = _point(moved, whole, legs)
+        point = point_of(moved, whole, legs)
         ends: tuple[float | None, float | None] = (None, None)
         if sure and self.paces is not None:
             fast, slow = (self._end(moved, whole, legs, *pace) for pace in self.paces)
             ends = fast, slow
         paid = _traffic(whole)
-        return Reading(value=_number(self.of, point), ends=ends, fits=bool(point.fits[0]), traffic=paid)
+        return Reading(value=number(self.of, point), ends=ends, fits=bool(point.fits[0]), traffic=paid)
 
     def _end(
         self, moved: Scenario, whole: Whole, legs: tuple[Leg, ...] | None, inner: float, across: float
     ) -> float | None:
         """The figure if all inner steps and messages took so many times as long."""
         longer = None if legs is None else slowed(moved, legs, inner, across)
-        return _number(self.of, _point(moved, stretched(whole, moved.plan, inner, across), longer))
+        return number(self.of, point_of(moved, stretched(whole, moved.plan, inner, across), longer))
 
 
 def _case(one: Scenario) -> Case:
     return Case(fleet=one.fleet, plan=one.plan, plans=one.plans, run=one.run, stack=one.stack)
-
-
-def _point(scenario: Scenario, whole: Whole, legs: tuple[Leg, ...] | None) -> Point:
-    part = islands.critical(whole)
-    return Point(
-        island=part.island, plan=part.plan, run=part.run, estimate=whole.estimate, count=1, whole=whole, legs=legs,
-        scenario=scenario,
-    )  # fmt: skip
-
-
-def _number(of: str, point: Point) -> float | None:
-    value = float(figure(of, point)[0])
-    return value if np.isfinite(value) else None
 
 
 def _traffic(whole: Whole) -> float | None:

@@ -57,7 +57,7 @@ class Sensed:
     down: float | None
     """The same below it."""
     kink: bool
-    """Whether the two differ by more than a curve bends: there is no one elasticity."""
+    """Whether the two differ by more than a curve bends, or by sign: there is no one elasticity."""
     doubled: Effect | None
     halved: Effect | None
     next_up: Effect | None = None
@@ -138,7 +138,7 @@ def sensed(answers: Answers, levers: Sequence[Lever], step: float) -> tuple[Sens
     slopes = _slopes(answers, levers, effects, step)
     return tuple(
         Sensed(
-            lever=lever, up=slopes[at][0], down=slopes[at][1], kink=not lever.whole and _differ(*slopes[at]),
+            lever=lever, up=slopes[at][0], down=slopes[at][1], kink=_differ(*slopes[at], whole=lever.whole),
             **{key: effects[at].get(key) for key in ("doubled", "halved", "next_up", "next_down")},
         )
         for at, lever in enumerate(levers)
@@ -176,9 +176,12 @@ def _slope(one: Effect | None, value: float) -> float | None:
     return math.log1p(one.change) / math.log(one.value / value)
 
 
-def _differ(up: float | None, down: float | None) -> bool:
+def _differ(up: float | None, down: float | None, *, whole: bool) -> bool:
+    """Of a whole number, between half and twice of which an answer may bend a lot: whether the answer turns round."""
     if up is None or down is None:
         return False
+    if whole:
+        return up * down < 0.0 and min(abs(up), abs(down)) > KINK
     return abs(up - down) > KINK + KINK_SHARE * max(abs(up), abs(down))
 
 
@@ -205,7 +208,7 @@ def _more(after: float | None, before: float | None) -> float | None:
 def _rent(before: Scenario, lever: Lever, after: Scenario) -> float | None:
     """USD an hour more of rent. What a plan says costs nothing but the accelerators that it adds; of faster machines, lines and other
     software no price is known, and none is guessed."""
-    if lever.kind not in ("plan", "run", "money"):
+    if lever.kind not in ("plan", "run") and not lever.name.endswith(".price"):
         return None
     rents = []
     for scenario in (before, after):

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shardmeter.render import difference, inference, planning, planning_fleet, prediction, solution, terminal
+from shardmeter.render import (
+    difference,
+    inference,
+    planning,
+    planning_fleet,
+    prediction,
+    sensitivity,
+    solution,
+    terminal,
+    tradeoffs,
+)
 from shardmeter.render.heading import heading
 
 if TYPE_CHECKING:
@@ -14,21 +24,31 @@ if TYPE_CHECKING:
     from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.predict import Prediction
+    from shardmeter.study.sensitivity import Sensitivity
     from shardmeter.study.solve import Solution
+    from shardmeter.study.tradeoffs import Tradeoffs
+
+    Answer = Prediction | Plans | FleetPlans | Solution | Inference | Difference | Sensitivity | Tradeoffs
 
 
-def page(answer: Prediction | Plans | FleetPlans | Solution | Inference | Difference) -> str:
-    """A prediction, plans, a served model, a comparison or the answer to an inverse question as plain text, short: no assumptions, warnings at the end."""
+def page(answer: Answer) -> str:
+    """Any answer as plain text, short: no assumptions, warnings at the end."""
     return terminal.text(_document(answer)).rstrip("\n")
 
 
-def _document(answer: Prediction | Plans | FleetPlans | Solution | Inference | Difference) -> Document:
+def _document(answer: Answer) -> Document:
     from shardmeter.study.diff import Difference
     from shardmeter.study.infer import Inference
     from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
+    from shardmeter.study.sensitivity import Sensitivity
     from shardmeter.study.solve import Solution
+    from shardmeter.study.tradeoffs import Tradeoffs
 
+    if isinstance(answer, Sensitivity):
+        return sensitivity.document(answer.to_dict(), heading(answer.scenario), short=True)
+    if isinstance(answer, Tradeoffs):
+        return tradeoffs.document(answer.to_dict(), heading(answer.scenario), short=True)
     if isinstance(answer, Difference):
         titles = (heading(answer.a.scenario), heading(answer.b.scenario))
         return difference.document(answer.to_dict(), titles, short=True)

@@ -32,7 +32,7 @@ def says(one: Turned, base: Base) -> tuple[str, ...]:
     if best is not None and best is not fastest and best["speed_to_loss"] > 1.0 + LEAST:
         found.append(_turn(one.knob, best, base))
     if not found:
-        found.append(f"no other {one.knob.title} that fits is faster than {shown(one.knob.now)}")
+        found.append(f"{one.knob.title}: no other value that fits is faster than {shown(one.knob.now)}")
     return tuple(found)
 
 
@@ -67,7 +67,7 @@ def _unit(base: Base) -> str:
 
 
 def _percent(ratio: float) -> str:
-    return f"{100.0 * (ratio - 1.0):+.1f} %"
+    return "±0 %" if abs(ratio - 1.0) < LEAST else f"{100.0 * (ratio - 1.0):+.1f} %"
 
 
 def shown(value: Any) -> str:

@@ -22,6 +22,8 @@ from shardmeter.study.sweep.one import number, point_of
 from shardmeter.study.tradeoffs.knobs import Knob
 
 DAY = 86400.0
+DIGITS = 9
+"""Of a difference of losses: what is beyond is the rounding of floats."""
 COLUMNS = (
     "fits", "tokens_per_s", "step_time_s", "mfu", "memory.peak_gib", "memory.limit_gib", "sync.round_s", "sync.sent_bytes",
     "sync.paid_usd", "sync.loss_effect.factor", "sync.loss_effect.nats", "run.wall_clock_s", "run.cost_usd", "run.tokens", "run.loss",
@@ -101,7 +103,7 @@ def entry(value: Any, row: dict[str, Any], base: Base, ratio: float | None) -> d
         "sent_bytes_per_day": None if sent is None or not round_s else sent / round_s * DAY,
         "egress_usd_per_day": None if paid is None or not round_s else paid / round_s * DAY,
         "loss": told,
-        "loss_change": None if told is None or base.loss is None else told - base.loss,
+        "loss_change": None if told is None or base.loss is None else round(told - base.loss, DIGITS),
         "loss_factor": row["sync.loss_effect.factor"],
         "loss_nats": row["sync.loss_effect.nats"],
         "tokens_ratio": ratio,

@@ -17,6 +17,7 @@ MOST = 4
 """Islands up to which every pair is moved by itself too."""
 MOST_SITES = 8
 """The same of sites."""
+COUNTS = ("streams", "lanes")
 _SITE = ("up", "down")
 Places: TypeAlias = Sequence[tuple[int, int]]
 """(from, to) of links; (site, site) of sites; empty = all."""
@@ -53,7 +54,7 @@ def _lever(
     most: float = math.inf,
 ) -> Lever:  # fmt: skip
     return Lever(
-        name=f"fleet.wan.{name}", title=title, unit=unit, kind="network", value=value, whole=False, most=most,
+        name=f"fleet.wan.{name}", title=title, unit=unit, kind="network", value=value, whole=name in COUNTS, most=most,
         part=bool(places), scaled=functools.partial(_scaled, scenario, tuple(fields), tuple(places)),
     )  # fmt: skip
 

@@ -35,6 +35,8 @@ OPTIONS = {
     | {"--how", "--prompt", "--output", "--batch", "--in-flight", "--experts", "--top-k", "--together", "--blocks"}
     | {"--traversals", "--eager", "--compare", "--crossover", "--plot"},
     "diff": {"a", "b", "--set", "--set-b", "--catalog", "--format"},
+    "sensitivity": SCENARIO | {"--of", "--what-if", "--with", "--pairs", "--all", "--plot"},
+    "tradeoffs": SCENARIO | {"--over", "--plot"},
     "validate": {"file", "--bars", "--catalog", "--format"},
     "show": {"file", "--format"},
     "catalog": {"kind", "name", "--catalog", "--format"},

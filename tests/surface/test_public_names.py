@@ -25,8 +25,10 @@ PUBLIC = {
     "load",
     "plan",
     "predict",
+    "sensitivity",
     "solve",
     "sweep",
+    "tradeoffs",
     "validate",
 }
 

@@ -105,11 +105,11 @@ def sensitivity(
     _asked(pairs, step)
     answers = Answers(scenario, known(of))
     every = levers(scenario)
-    asked, others = moved.moves(what_if, every), moved.moves(beside, every)
+    singles = moved.moves((*what_if, *beside), every)
+    asked, others = singles[: len(what_if)], singles[len(what_if) :]
     found = sensed(answers, every, step)
     ranked = sorted((one for one in found if not one.stuck and not one.silent), key=_rank)
     every_pair = [*product(asked, others), *moved.top(ranked, pairs, less_is_better=of in LESS)]
-    singles = [*asked, *others]
     return Sensitivity(
         scenario=scenario,
         of=of,

@@ -110,8 +110,7 @@ class Answers:
         if sure and self.paces is not None:
             fast, slow = (self._end(moved, whole, legs, *pace) for pace in self.paces)
             ends = fast, slow
-        paid = _traffic(whole)
-        return Reading(value=number(self.of, point), ends=ends, fits=bool(point.fits[0]), traffic=paid)
+        return Reading(value=number(self.of, point), ends=ends, fits=bool(point.fits[0]), traffic=_traffic(whole))
 
     def _end(
         self, moved: Scenario, whole: Whole, legs: tuple[Leg, ...] | None, inner: float, across: float

@@ -43,10 +43,10 @@ def _turn(knob: Knob, entry: dict[str, Any], base: Base) -> str:
     if base.scenario.run.target_loss is not None and ratio is not None:
         parts.append(f"{_percent(ratio)} tokens to the target: {_worth(entry)}")
     elif change is not None and ratio is not None:
-        nats = f"{change:+.4f} {_unit(base)}" if abs(change) >= 5e-5 else "the same loss"
+        nats = f"{change:+.4f} {_unit(base)}" if abs(change) >= 5e-5 else "the same loss as far as is known"
         more = "more" if ratio >= 1.0 else "fewer"
         costs = "which no data makes up" if math.isinf(ratio) else f"which is {abs(100.0 * (ratio - 1.0)):.1f} % {more} tokens"
-        parts.append(nats if nats == "the same loss" else f"{nats}, {costs}: {_worth(entry)}")
+        parts.append(nats if nats.startswith("the same") else f"{nats}, {costs}: {_worth(entry)}")
     elif entry["loss_factor"] is not None and knob.field.startswith("plan.sync"):
         parts.append(f"the loss × {entry['loss_factor']:.4f} of synchronous training; what that costs in tokens is not known: {base.why}")
     elif knob.field not in OF_MEMORY:
@@ -72,9 +72,9 @@ def _percent(ratio: float) -> str:
 
 def shown(value: Any) -> str:
     """A value of a knob as people write it."""
-    if isinstance(value, float) and value.is_integer():
-        return f"{value:,.0f}"
-    return f"{value:,.6g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"
 
 
 def notes(knobs: Sequence[Turned], base: Base) -> tuple[str, ...]:

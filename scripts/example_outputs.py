@@ -26,7 +26,14 @@ ANALYSED = {
     "sensitivity": ("intellect-1", ("--what-if", "fleet.wan.bandwidth=x2", "--with", "plan.sync.sync_every=50")),
     "tradeoffs": (
         "intellect-1",
-        ("--set", "run.law=hoffmann-2022", "--set", "run.critical_batch=zhang-2024", "--over", "plan.sync.sync_every=20,50,100,200,500"),
+        (
+            "--set",
+            "run.law=hoffmann-2022",
+            "--set",
+            "run.critical_batch=zhang-2024",
+            "--over",
+            "plan.sync.sync_every=20,50,100,200,500",
+        ),
     ),
 }
 """Commands that a page of their own shows (docs/COMMAND.md), each with an example and options."""

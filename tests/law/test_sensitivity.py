@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 import random
 from collections.abc import Callable, Mapping
@@ -25,17 +26,17 @@ from shardmeter.study.sensitivity.effects import sensed
 from shardmeter.study.sensitivity.what_if import moves, named, pairs_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-ONE, LOSS, BUILDINGS, SPOT, CLOUDS, MONEY = (
-    EXAMPLES / f"{name}.yaml"
-    for name in (
-        "llama-8b-64xh100", "target-loss", "two-buildings-hsdp", "unreliable-diloco", "three-clouds-70b", "three-clouds-money",
-    )  # fmt: skip
-)
+NAMES = "llama-8b-64xh100 target-loss two-buildings-hsdp unreliable-diloco three-clouds-70b three-clouds-money"
+ONE, LOSS, BUILDINGS, SPOT, CLOUDS, MONEY = (EXAMPLES / f"{name}.yaml" for name in NAMES.split())
 TEXTS = {
     "basis", "price_basis", "pue_basis", "carbon_basis", "prices", "name", "source", "retrieved", "notes", "aliases",
 }  # fmt: skip
 """Fields that say where a number is from."""
-BASE = {"fleet.islands.0.accelerator": "H100-SXM5-80GB", "fleet.islands.0.fabric": "ib-ndr400", "stack": "titan-compile"}
+BASE = {
+    "fleet.islands.0.accelerator": "H100-SXM5-80GB",
+    "fleet.islands.0.fabric": "ib-ndr400",
+    "stack": "titan-compile",
+}
 
 
 class Said(NamedTuple):
@@ -70,7 +71,9 @@ SMOOTH = (
     Said(LOSS, "fleet.wan.rtt", plain("fleet.wan.default.rtt", "{} s")),
     Said(LOSS, "run.target_loss", plain("run.target_loss")),
     Said(BUILDINGS, "tiers.0.oversubscription", spine),
-    Said(SPOT, "preemption.mtbf", lambda v: {"fleet.islands.zone.preemption": {"base": "aws-spot", "mtbf": f"{v!r} s"}}),
+    Said(
+        SPOT, "preemption.mtbf", lambda v: {"fleet.islands.zone.preemption": {"base": "aws-spot", "mtbf": f"{v!r} s"}}
+    ),
 )
 WHOLE = (
     Said(ONE, "plan.micro_batch", plain("plan.micro_batch")),
@@ -160,7 +163,9 @@ def test_an_elasticity_is_a_finite_difference_of_scenarios_read_anew(said):
     of = FIGURE[said.file]
     found = answers(said.file, of)
     one, step, value = one_of(found, said.lever), math.log1p(STEP), found.base.value
-    more, less = (figure(str(said.file), said.says(one.lever.value * factor), of) for factor in (1.0 + STEP, 1.0 / (1.0 + STEP)))
+    more, less = (
+        figure(str(said.file), said.says(one.lever.value * factor), of) for factor in (1.0 + STEP, 1.0 / (1.0 + STEP))
+    )
     assert one.up == pytest.approx(math.log(more / value) / step, rel=1e-6, abs=1e-8)
     assert one.down == pytest.approx(math.log(value / less) / step, rel=1e-6, abs=1e-8)
     if not one.kink:
@@ -179,7 +184,9 @@ def test_a_whole_number_moves_to_the_next_legal_values(said):
         assert effect.answer == pytest.approx(after, rel=1e-9)
         assert effect.change == pytest.approx(after / found.base.value - 1.0, rel=1e-9, abs=1e-12)
     nearest = one.next_up or one.next_down
-    if nearest is not None and abs(nearest.value - one.lever.value) == 2.0:  # the value between is illegal as a document too
+    if (
+        nearest is not None and abs(nearest.value - one.lever.value) == 2.0
+    ):  # the value between is illegal as a document too
         with pytest.raises(BadScenario):
             load(str(said.file), overrides=said.says((nearest.value + one.lever.value) / 2.0))
 
@@ -252,7 +259,12 @@ def test_many_fleets_are_each_what_one_is():
     """Bit for bit, plans, stacks, batches and hardware of their own."""
     for file in (CLOUDS, BUILDINGS, SPOT):
         base = scenario(file)
-        moved = [one for lever in levers(base)[::4] for factor in (0.5, 1.01, 2.0) if (one := lever.times(factor)) is not None]
+        moved = [
+            one
+            for lever in levers(base)[::4]
+            for factor in (0.5, 1.01, 2.0)
+            if (one := lever.times(factor)) is not None
+        ]
         some = random.Random(SEED).sample(moved, 8)
         cases = [Case(fleet=one.fleet, plan=one.plan, plans=one.plans, run=one.run, stack=one.stack) for one in some]
         for one, whole in zip(some, evaluate_fleets(base.model, cases), strict=True):
@@ -281,7 +293,9 @@ def test_pairs_are_what_both_together_answer():
     assert pairs[0].together == pytest.approx(5.0)
     pair = paired(answers(LOSS, "tokens_per_s"), "fleet.wan.bandwidth=x0.1", "plan.sync.sync_every=10")
     both = {"fleet.wan.default.bandwidth": "1 Gbps", "plan.sync.sync_every": 10}
-    assert pair.together == pytest.approx(figure(str(LOSS), both, "tokens_per_s") / figure(str(LOSS), {}, "tokens_per_s") - 1.0)
+    assert pair.together == pytest.approx(
+        figure(str(LOSS), both, "tokens_per_s") / figure(str(LOSS), {}, "tokens_per_s") - 1.0
+    )
 
 
 def test_what_moving_costs():
@@ -313,7 +327,9 @@ def test_every_number_has_a_name_of_its_own_and_does_nothing_silently():
         assert len({lever.name for lever in known}) == len(known)
         assert [KINDS.index(lever.kind) for lever in known] == sorted(KINDS.index(lever.kind) for lever in known)
     found = sensitivity(scenario(ONE), "tokens_per_s")
-    assert {one.lever.name for one in (*found.ranked, *found.silent, *found.stuck)} == {one.name for one in levers(scenario(ONE))}
+    assert {one.lever.name for one in (*found.ranked, *found.silent, *found.stuck)} == {
+        one.name for one in levers(scenario(ONE))
+    }
     assert "run.tokens" in {one.lever.name for one in found.silent}  # the length of a run is none of a step's
     sizes = [one.size for one in found.ranked]
-    assert all(one >= other - 1e-6 for one, other in zip(sizes, sizes[1:], strict=False))
+    assert all(one >= other - 1e-6 for one, other in itertools.pairwise(sizes))

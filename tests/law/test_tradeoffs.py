@@ -38,8 +38,12 @@ def test_every_entry_is_what_predict_says():
         assert point["loss_change"] == pytest.approx(own["run"]["loss"] - base["run"]["loss"], abs=1e-8)
         assert point["cost_usd"] == own["run"]["cost_usd"]
         assert point["speed"] == pytest.approx(own["tokens_per_s"] / base["tokens_per_s"])
-        assert point["sent_bytes_per_day"] == pytest.approx(own["sync"]["sent_bytes"] / own["sync"]["round_s"] * 86400.0)
-        traffic = sum(one["usd"] for one in own["run"]["cost_terms"] if "traffic" in one["term"] or "egress" in one["term"])
+        assert point["sent_bytes_per_day"] == pytest.approx(
+            own["sync"]["sent_bytes"] / own["sync"]["round_s"] * 86400.0
+        )
+        traffic = sum(
+            one["usd"] for one in own["run"]["cost_terms"] if "traffic" in one["term"] or "egress" in one["term"]
+        )
         days = own["run"]["wall_clock_s"] / 86400.0
         assert point["egress_usd_per_day"] == pytest.approx(traffic / days, rel=1e-6)
 
@@ -52,7 +56,9 @@ def test_tokens_to_the_same_loss_reach_it():
         tokens = base["run"]["tokens"] * point["tokens_ratio"]
         own = shardmeter.predict(FLEET, overrides={**LAW, field: value, "run.tokens": tokens}).to_dict()
         assert own["run"]["loss"] == pytest.approx(base["run"]["loss"], abs=1e-6)
-        assert base["run"]["wall_clock_s"] / own["run"]["wall_clock_s"] == pytest.approx(point["speed_to_loss"], rel=1e-6)
+        assert base["run"]["wall_clock_s"] / own["run"]["wall_clock_s"] == pytest.approx(
+            point["speed_to_loss"], rel=1e-6
+        )
 
 
 def test_the_value_now_changes_nothing():
@@ -104,7 +110,10 @@ def test_a_target_takes_other_tokens():
     file = str(EXAMPLES / "target-loss.yaml")
     answer = shardmeter.tradeoffs(file, {"plan.sync.sync_every": [25]}).to_dict()
     point = points(answer, "plan.sync.sync_every")[25]
-    tokens = [shardmeter.predict(file, overrides=over).to_dict()["run"]["tokens"] for over in ({}, {"plan.sync.sync_every": 25})]
+    tokens = [
+        shardmeter.predict(file, overrides=over).to_dict()["run"]["tokens"]
+        for over in ({}, {"plan.sync.sync_every": 25})
+    ]
     assert point["tokens_ratio"] == pytest.approx(tokens[1] / tokens[0])
 
 

@@ -32,7 +32,17 @@ def test_the_json_of_sensitivity(capsys):
     assert main(["sensitivity", ONE, "--of", "run.cost_usd", "--pairs", "2", *moves, "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert plain(answer)
-    assert {"version", "data_date", "assumptions", "warnings", "figures", "levers", "silent", "stuck", "says"} <= answer.keys()
+    assert {
+        "version",
+        "data_date",
+        "assumptions",
+        "warnings",
+        "figures",
+        "levers",
+        "silent",
+        "stuck",
+        "says",
+    } <= answer.keys()
     assert answer["interval"][0] < answer["value"] < answer["interval"][1]
     assert len(answer["pairs"]) == 2
     assert [one["factor"] for one in answer["what_if"]] == [2.0, pytest.approx(1.1)]
@@ -64,7 +74,7 @@ def test_pages_rows_and_all(capsys):
     [
         (["--of", "speed"], "no figure that is a number"),
         (["--of", "run.loss"], "is null here"),
-        (["--what-if", "bandwith=x2", "--with", "tp=x3"], ("2 problems", "no number 'bandwith'", "not legal")),
+        (["--what-if", "fleet.wan.x=x2", "--with", "tp=x3"], ("2 problems", "no number 'fleet.wan.x'", "not legal")),
         (["--what-if", "run.tokens=x-2"], "run.tokens=x-2"),
         (["--what-if", "run.tokens"], "moves nothing"),
         (["--what-if", "accelerator.memory_bandwidth=3 TB"], "3 TB"),
@@ -88,7 +98,11 @@ def test_the_json_and_rows_of_tradeoffs(capsys):
     assert [knob["title"] for knob in answer["knobs"]] == ["H", "micro-batch"]
     assert answer["joint"]["points"] == 9
     assert answer["joint"]["fitting"] == 6  # micro-batches of 32 do not
-    assert {figure["slug"] for figure in answer["figures"]} >= {"plan-sync-sync-every-loss", "plan-micro-batch-memory", "front"}
+    assert {figure["slug"] for figure in answer["figures"]} >= {
+        "plan-sync-sync-every-loss",
+        "plan-micro-batch-memory",
+        "front",
+    }
     assert main(["tradeoffs", FLEET, *over, "--format", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["knob"] for row in rows] == ["plan.sync.sync_every"] * 3 + ["plan.micro_batch"] * 3
@@ -96,7 +110,11 @@ def test_the_json_and_rows_of_tradeoffs(capsys):
 
 @pytest.mark.parametrize(
     ("over", "says"),
-    [("plan.sync.sync_every=1..", "plan.sync.sync_every"), ("plan.sync.sync_evry=1,2", "sync_every"), ("plan.tp", "plan.tp")],
+    [
+        ("plan.sync.sync_every=1..", "plan.sync.sync_every"),
+        ("plan.sync.sync_evry=1,2", "sync_every"),
+        ("plan.tp", "plan.tp"),
+    ],
 )
 def test_what_tradeoffs_refuses(over, says, capsys):
     assert main(["tradeoffs", FLEET, "--over", over]) == 2

@@ -42,7 +42,21 @@ def cli(debug: bool) -> None:
     """How fast, how much memory, how long and how much: transformer training on any GPUs and any sharding."""
 
 
-for _command in (predict, explain, plan, solve, sweep, sensitivity, tradeoffs, diff, trace, infer, validate, catalog, show):
+for _command in (
+    predict,
+    explain,
+    plan,
+    solve,
+    sweep,
+    sensitivity,
+    tradeoffs,
+    diff,
+    trace,
+    infer,
+    validate,
+    catalog,
+    show,
+):
     cli.add_command(_command)
 
 

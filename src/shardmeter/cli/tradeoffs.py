@@ -26,7 +26,10 @@ product too (at most 10^5 points), and which of it nothing beats. Exit code 0 al
 @click.command(epilog=EPILOG)
 @scenario_options
 @click.option(
-    "--over", multiple=True, metavar="FIELD=VALUES", help="A knob and its values, as in plan.sync.sync_every=10,100,1000. Repeatable."
+    "--over",
+    multiple=True,
+    metavar="FIELD=VALUES",
+    help="A knob and its values, as in plan.sync.sync_every=10,100,1000. Repeatable.",
 )
 @plot_option("Draw throughput against loss, and against memory.")
 def tradeoffs(**asked: Any) -> int:

@@ -160,10 +160,14 @@ def _batches(
     made = []
     for numbers in groups.values():
         ats = [firsts[number] for number in numbers]
-        same = [stripped[at] for at in ats], [plans[at] for at in ats], [stacks[at] for at in ats]
-        island, plan, own = (stacked(some) if len(some) > 1 else some[0] for some in same)
+        island, plan, own = (_one([some[at] for at in ats]) for some in (stripped, plans, stacks))
         made.append((numbers, ats, island, plan, own))
     return place, made
+
+
+def _one(records: Sequence[Any]) -> Any:
+    """Records of one structure as one."""
+    return stacked(records) if len(records) > 1 else records[0]
 
 
 def _key(island: Island, plan: Plan) -> tuple[Any, ...]:

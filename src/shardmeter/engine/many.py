@@ -98,7 +98,11 @@ def _shared(model: Model, cases: Sequence[Case]) -> list[Sequence[float] | Shard
         cells = _cells(case)
         units[at] = sharing.units_of(case.fleet.islands, cells, case.own)
         peaks[at] = [sharing.peak(island) for island in case.fleet.islands]
-        if len(cells) > 1 and case.own[0].sync.split != "equal" and not sharing.equal_cells(case.fleet, cells, case.own):
+        if (
+            len(cells) > 1
+            and case.own[0].sync.split != "equal"
+            and not sharing.equal_cells(case.fleet, cells, case.own)
+        ):
             at_speed.append(at)
     asked = {at: sharing.asked(float(cases[at].run.global_batch), units[at], peaks[at]) for at in at_speed}
     times: list[list[float]] = [[], []]

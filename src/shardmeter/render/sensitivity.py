@@ -205,7 +205,10 @@ def _rest(answer: Answer, *, every: bool) -> tuple[str, ...]:
 
 def _flat(one: Answer) -> Row:
     """A row of the CSV."""
-    row = {key: one[key] for key in ("name", "title", "kind", "unit", "value", "elasticity", "elasticity_up", "elasticity_down", "kink")}
+    row = {
+        key: one[key]
+        for key in ("name", "title", "kind", "unit", "value", "elasticity", "elasticity_up", "elasticity_down", "kink")
+    }
     for key in ("halved", "doubled", "next_down", "next_up"):
         side = one[key] or {}
         row |= {f"{key}_value": side.get("value"), f"{key}_change": side.get("change"), f"{key}_fits": side.get("fits")}
@@ -222,7 +225,11 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
     places = tuple(float(at) for at in range(len(chosen)))
     lines = []
     for key, label in (("halved", "half of it"), ("doubled", "twice it")):
-        there = [(place, one[key]) for place, one in zip(places, chosen, strict=True) if one[key] is not None and one[key]["change"] is not None]
+        there = [
+            (place, one[key])
+            for place, one in zip(places, chosen, strict=True)
+            if one[key] is not None and one[key]["change"] is not None
+        ]
         sure = all(one["change_range"] is not None for _, one in there)
         lines.append(
             Line(

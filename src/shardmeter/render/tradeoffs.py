@@ -8,7 +8,7 @@ from typing import Any
 
 from shardmeter.core.errors import cut
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Section, Table
 from shardmeter.render.figure import Figure, Line, Mark, Scale
 
 Answer = Mapping[str, Any]
@@ -20,9 +20,7 @@ FRONT = 20
 
 def document(answer: Answer, heading: str = "", *, short: bool = False) -> Document:
     """A `tradeoffs` JSON as a document; `short` leaves out what was assumed."""
-    sections: list[Section] = [_base(answer)]
-    for knob in answer["knobs"]:
-        sections.append(_table(knob, answer))
+    sections: list[Section] = [_base(answer), *(_table(knob, answer) for knob in answer["knobs"])]
     if answer["joint"] is not None:
         sections.append(_front(answer))
     sections.append(Notes(title="What it says", lines=tuple(text for knob in answer["knobs"] for text in knob["says"])))
@@ -48,7 +46,12 @@ def shown(value: Any) -> str:
 def _verdict(answer: Answer) -> str:
     """The best single turn: at the same loss where that is known, else the fastest that fits."""
     key = "speed_to_loss" if answer["base"]["loss"] is not None else "speed"
-    known = [(point[key], knob, point) for knob in answer["knobs"] for point in knob["points"] if point["status"] == "ok" and point[key]]
+    known = [
+        (point[key], knob, point)
+        for knob in answer["knobs"]
+        for point in knob["points"]
+        if point["status"] == "ok" and point[key]
+    ]
     best = max(known, key=lambda one: one[0], default=None)
     if best is None or best[0] <= 1.0:
         return "No single knob that is turned betters it."
@@ -61,7 +64,12 @@ def _base(answer: Answer) -> Facts:
     loss = base["why_no_loss"] if base["loss"] is None else f"{base['loss']:.4f} {base['unit']} ({base['law']})"
     facts = (
         Fact(label="throughput", value=base["tokens_per_s"], unit="tokens/s"),
-        Fact(label="memory peak", value=base["memory_peak_gib"], unit="GiB", note=f"of {cells.text(base['memory_limit_gib'], 'GiB')}"),
+        Fact(
+            label="memory peak",
+            value=base["memory_peak_gib"],
+            unit="GiB",
+            note=f"of {cells.text(base['memory_limit_gib'], 'GiB')}",
+        ),
         Fact(label="loss of the run", value=loss),
     )
     return Facts(title="As it is", facts=facts)
@@ -113,7 +121,10 @@ _OF_LOSS = ("loss", "change", "factor", "tokens", "net")
 def _front(answer: Answer) -> Table:
     joint, names = answer["joint"], {knob["field"]: knob["title"] for knob in answer["knobs"]}
     rows = [
-        {**{field: shown(value) for field, value in point["values"].items()}, **{key: of(point) for key, _, of, _, _ in _COLUMNS}}
+        {
+            **{field: shown(value) for field, value in point["values"].items()},
+            **{key: of(point) for key, _, of, _, _ in _COLUMNS},
+        }
         for point in joint["front"][:FRONT]
     ]
     kept = [one for one in _COLUMNS if _tells(one[0], [row[one[0]] for row in rows])]
@@ -170,8 +181,18 @@ def _against(knob: Answer, key: str, answer: Answer) -> Figure | None:
     for label, status in (("fits", "ok"), ("does not fit", "does not fit")):
         some = [point for point in there if point["status"] == status]
         if some:
-            lines.append(Line(label=label, x=tuple(one[key] for one in some), y=tuple(one["tokens_per_s"] for one in some), style="points"))
-    marks = [Mark(says=f"{shown(point['value'])}{' (now)' if point['now'] else ''}", x=point[key], y=point["tokens_per_s"]) for point in there]
+            lines.append(
+                Line(
+                    label=label,
+                    x=tuple(one[key] for one in some),
+                    y=tuple(one["tokens_per_s"] for one in some),
+                    style="points",
+                )
+            )
+    marks = [
+        Mark(says=f"{shown(point['value'])}{' (now)' if point['now'] else ''}", x=point[key], y=point["tokens_per_s"])
+        for point in there
+    ]
     if key == "memory_peak_gib" and any(point["status"] != "ok" for point in there):
         marks.append(Mark(says="limit", x=answer["base"]["memory_limit_gib"]))
     title, unit = AGAINST[key]
@@ -204,15 +225,26 @@ def _of_joint(answer: Answer) -> Figure:
     cloud = Line(
         label="fits", x=tuple(one for one, _ in joint["cloud"]), y=tuple(other for _, other in joint["cloud"]), style="cloud"
     )  # fmt: skip
-    best = Line(label="nothing beats these", x=tuple(one[key] for one in front), y=tuple(one["tokens_per_s"] for one in front), style="line")
+    best = Line(
+        label="nothing beats these",
+        x=tuple(one[key] for one in front),
+        y=tuple(one["tokens_per_s"] for one in front),
+        style="line",
+    )
     ends = (front[0], front[-1]) if len(front) > 1 else (front[0],)
     names = {knob["field"]: knob["title"] for knob in answer["knobs"]}
     marks = tuple(
-        Mark(says=", ".join(f"{names[field]} {shown(value)}" for field, value in one["values"].items()), x=one[key], y=one["tokens_per_s"])
+        Mark(
+            says=", ".join(f"{names[field]} {shown(value)}" for field, value in one["values"].items()),
+            x=one[key],
+            y=one["tokens_per_s"],
+        )
         for one in ends
     )
     base = answer["base"]
-    found = f"{len(joint['front']):,} of {joint['fitting']:,} points that fit are beaten by none in throughput and {title}"
+    found = (
+        f"{len(joint['front']):,} of {joint['fitting']:,} points that fit are beaten by none in throughput and {title}"
+    )
     return Figure(
         slug="front", title=found, x=Scale(title=title, unit=(base["unit"] or "nats") if key == "loss" else unit),
         y=Scale(title="throughput", unit="tokens/s"), lines=(cloud, best), marks=marks,

@@ -84,7 +84,15 @@ def _lever(
     most: float = math.inf, part: bool = False,
 ) -> Lever:  # fmt: skip
     return Lever(
-        name=name, title=title, unit=unit, kind=kind, value=float(value), whole=whole, scaled=scaled, most=most, part=part
+        name=name,
+        title=title,
+        unit=unit,
+        kind=kind,
+        value=float(value),
+        whole=whole,
+        scaled=scaled,
+        most=most,
+        part=part,
     )
 
 
@@ -135,7 +143,7 @@ def _with_nodes(scenario: Scenario, places: tuple[int, ...], factor: float) -> S
     """The fleet with so many times the nodes at these places; the ranks of their plans grow with them."""
     islands, plans = list(scenario.fleet.islands), list(scenario.plans or (scenario.plan,))
     for at in places:
-        island, plan = resized(islands[at], product(islands[at].gpus, factor)), _wider(plans[at], factor)
+        island, plan = resized(islands[at], product(float(islands[at].gpus), factor)), _wider(plans[at], factor)
         if island is None or plan is None:
             return None
         islands[at], plans[at] = island, plan

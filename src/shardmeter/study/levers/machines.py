@@ -187,9 +187,7 @@ def _outside(tiers: Sequence[Tier]) -> Iterator[Change]:
         name="fabric.bandwidth", title="fabric bandwidth", unit="B/s", value=tiers[1].bandwidth, tiers=beyond(RATES),
         fabric="bandwidth",
     )  # fmt: skip
-    yield Change(
-        name="fabric.latency", title="fabric latency", unit="s", value=tiers[1].latency, tiers=beyond(STARTS)
-    )
+    yield Change(name="fabric.latency", title="fabric latency", unit="s", value=tiers[1].latency, tiers=beyond(STARTS))
     yield Change(
         name="fabric.share", title="collectives' share of the fabric", unit="", value=tiers[1].share,
         tiers=beyond(SUSTAINED), fabric="share", most=1.0,
@@ -197,15 +195,18 @@ def _outside(tiers: Sequence[Tier]) -> Iterator[Change]:
     for at in range(2, len(tiers)):
         inner, outer = tiers[at - 1], tiers[at]
         path, of = f"tiers.{at - 2}", outer.name.removeprefix("between ").removesuffix(" units")
-        less = beyond(("bandwidth",), at)
         yield Change(
             name=f"{path}.oversubscription", title=f"oversubscription of the {of}", unit="", part=True,
-            value=inner.bandwidth / outer.bandwidth, tiers=lambda tiers, factor, less=less: less(tiers, 1.0 / factor),
+            value=inner.bandwidth / outer.bandwidth, tiers=_inverse(beyond(("bandwidth",), at)),
         )  # fmt: skip
         yield Change(
             name=f"{path}.latency", title=f"latency beyond the {of}", unit="s", part=True, value=outer.latency,
             tiers=beyond(("latency",), at),
         )  # fmt: skip
+
+
+def _inverse(change: Tiers) -> Tiers:
+    return lambda tiers, factor: change(tiers, 1.0 / factor)
 
 
 def _moved(tier: Tier, names: Sequence[str], factor: float) -> Tier:

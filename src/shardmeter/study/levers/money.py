@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Number
 from shardmeter.specs import Island, Scenario
-from shardmeter.specs.course import AUTO
+from shardmeter.specs.course import AUTO, TIME
 from shardmeter.study.levers.lever import Lever
 from shardmeter.study.levers.machines import named
 
@@ -96,9 +96,9 @@ def _of_run(scenario: Scenario) -> Iterator[Lever]:
         value = None if there is None else getattr(there, field)
         chosen = part == "checkpoint" and field == "every" and there is not None and there.unit == AUTO
         if value is not None and not chosen:
-            unit = "s" if field == "every" and there.unit == "time" else unit
+            seconds = field == "every" and there.unit == TIME
             change = functools.partial(_with_run, scenario, _inside(part, field))
-            yield _lever(f"run.{part}.{field}", title, unit, value, change)
+            yield _lever(f"run.{part}.{field}", title, "s" if seconds else unit, value, change)
     for part, field, title, unit in _STORES:
         for at, one in enumerate(getattr(run, part)):
             value = getattr(one, field)

@@ -66,7 +66,11 @@ class Sensitivity:
     @property
     def relative(self) -> tuple[float, float] | None:
         """The interval over the answer, less 1."""
-        return None if self.interval is None else (self.interval[0] / self.value - 1.0, self.interval[1] / self.value - 1.0)
+        return (
+            None
+            if self.interval is None
+            else (self.interval[0] / self.value - 1.0, self.interval[1] / self.value - 1.0)
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The `sensitivity` JSON."""
@@ -133,8 +137,8 @@ def _interval(answers: Answers) -> tuple[float, float] | None:
     """The interval of the answer: of what follows from a step, at both ends of the interval of a step; of the peak, as `predict` has it."""
     if answers.of == "memory.peak_gib":
         e = answers.whole.estimate
-        numbers = (float(one) for one in (e.step_time, e.tokens, e.memory_peak, e.memory_exact))
-        found = trust.spread(answers.scenario, *numbers)["memory_peak_gib"]
+        step, tokens, peak, exact = map(float, (e.step_time, e.tokens, e.memory_peak, e.memory_exact))
+        found = trust.spread(answers.scenario, step, tokens, peak, exact)["memory_peak_gib"]
         return None if found is None else (found[0], found[1])
     ends = [one for one in answers.base.ends if one is not None]
     moves = len(ends) == 2 and ends[0] != ends[1]

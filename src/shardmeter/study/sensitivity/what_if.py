@@ -155,7 +155,9 @@ def pairs_of(answers: Answers, asked: Sequence[tuple[Move, Move]]) -> tuple[Pair
     found = []
     for (one, other), moved in zip(asked, scenarios, strict=True):
         reading = None if moved is None else next(readings)
-        value = None if reading is None or reading.value is None else reading.value / float(answers.base.value or 1.0) - 1.0
+        value = (
+            None if reading is None or reading.value is None else reading.value / float(answers.base.value or 1.0) - 1.0
+        )
         why = "both together are not legal" if reading is None else reading.why
         each = single[one.text].change, single[other.text].change
         found.append(Pair(one=one, other=other, alone=each, together=value, why=why))
@@ -166,7 +168,11 @@ def top(ranked: Sequence[Sensed], count: int, *, less_is_better: bool) -> list[t
     """All pairs of the first so many numbers that can be doubled or halved, each moved the way that betters the answer."""
     chosen: list[Move] = []
     for one in ranked:
-        sides = [(side.change, factor) for side, factor in ((one.doubled, 2.0), (one.halved, 0.5)) if side is not None and side.change]
+        sides = [
+            (side.change, factor)
+            for side, factor in ((one.doubled, 2.0), (one.halved, 0.5))
+            if side is not None and side.change
+        ]
         if one.lever.part or not sides or len(chosen) >= count:
             continue
         best = min(sides) if less_is_better else max(sides)

@@ -226,7 +226,9 @@ FIGURES: Mapping[str, Figure] = {
         unit="kg", says="carbon of that electricity", of=_of_run(lambda _, legs: folded(_emitted(leg) for leg in legs))
     ),
     "run.loss": Figure(
-        unit="", says="what the run reaches by the law that is named, in the law's unit; null where none tells it", of=_loss
+        unit="",
+        says="what the run reaches by the law that is named, in the law's unit; null where none tells it",
+        of=_loss,
     ),
     **_verdicts("deadline", "s", "s", WALL_CLOCK),
     **_verdicts("budget", "usd", "USD", COST),
@@ -246,7 +248,9 @@ FIGURES: Mapping[str, Figure] = {
         unit="B", says="sent between islands, a round", of=_of_round(lambda whole, _: folded(whole.sent))
     ),
     "sync.paid_usd": Figure(
-        unit="USD", says="what that costs; null where no price is known", of=_of_round(lambda whole, _: folded(whole.paid))
+        unit="USD",
+        says="what that costs; null where no price is known",
+        of=_of_round(lambda whole, _: folded(whole.paid)),
     ),
     "sync.loss_effect.factor": Figure(
         unit="", says="what the method is known to multiply the loss by", of=_of_effect("factor")

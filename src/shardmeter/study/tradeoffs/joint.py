@@ -19,7 +19,12 @@ from shardmeter.study.tradeoffs.turned import COLUMNS, Base, entry
 
 MOST = 100_000
 """Points of a product."""
-PRICES = (("run.loss", "loss"), ("sync.loss_effect.factor", "loss_factor"), ("sync.loss_effect.nats", "loss_nats"), ("memory.peak_gib", "memory_peak_gib"))
+PRICES = (
+    ("run.loss", "loss"),
+    ("sync.loss_effect.factor", "loss_factor"),
+    ("sync.loss_effect.nats", "loss_nats"),
+    ("memory.peak_gib", "memory_peak_gib"),
+)
 """(column, key of an entry) of what throughput is set against: the first that is known everywhere and differs."""
 
 
@@ -50,7 +55,9 @@ def joint(document: Document, rows: Rows, knobs: Sequence[Knob], base: Base) -> 
     """Every combination of the values of some knobs. Raises BadScenario for more than `MOST`."""
     refuse_many(knobs)
     fields = [knob.field for knob in knobs]
-    space = space_of(document, rows, {knob.field: list(knob.values) for knob in knobs}, [one for one in COLUMNS if one not in fields])
+    space = space_of(
+        document, rows, {knob.field: list(knob.values) for knob in knobs}, [one for one in COLUMNS if one not in fields]
+    )
     columns = sweep(space).columns
     fits = columns["status"] == "ok"
     good = np.flatnonzero(fits)
@@ -83,10 +90,11 @@ def _against(columns: Any, good: npt.NDArray[np.int64]) -> str:
 
 def _front(speed: npt.NDArray[np.float64], price: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Places that none beats in both, the fastest first."""
-    order = np.lexsort((price, -speed))
+    order: npt.NDArray[np.int64] = np.lexsort((price, -speed))
     least = np.minimum.accumulate(price[order])
     first = np.concatenate([[True], least[1:] < least[:-1]])[: len(order)]
-    return order[first]
+    found: npt.NDArray[np.int64] = order[first]
+    return found
 
 
 def _plain(value: Any) -> Any:

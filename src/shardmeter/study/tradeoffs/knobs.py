@@ -78,7 +78,9 @@ def _periods(scenario: Scenario) -> tuple[float, ...]:
 
 def _doubled(now: float, least: float, most: float) -> tuple[float, ...]:
     """A quarter to eight times of a number, by doubling, whole and within bounds."""
-    return tuple(one for share in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0) if least <= (one := now * share) <= most and one.is_integer())
+    return tuple(
+        one for share in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0) if least <= (one := now * share) <= most and one.is_integer()
+    )
 
 
 def _fragments(scenario: Scenario) -> tuple[float, ...]:

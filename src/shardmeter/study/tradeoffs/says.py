@@ -45,10 +45,16 @@ def _turn(knob: Knob, entry: dict[str, Any], base: Base) -> str:
     elif change is not None and ratio is not None:
         nats = f"{change:+.4f} {_unit(base)}" if abs(change) >= 5e-5 else "the same loss as far as is known"
         more = "more" if ratio >= 1.0 else "fewer"
-        costs = "which no data makes up" if math.isinf(ratio) else f"which is {abs(100.0 * (ratio - 1.0)):.1f} % {more} tokens"
+        costs = (
+            "which no data makes up"
+            if math.isinf(ratio)
+            else f"which is {abs(100.0 * (ratio - 1.0)):.1f} % {more} tokens"
+        )
         parts.append(nats if nats.startswith("the same") else f"{nats}, {costs}: {_worth(entry)}")
     elif entry["loss_factor"] is not None and knob.field.startswith("plan.sync"):
-        parts.append(f"the loss × {entry['loss_factor']:.4f} of synchronous training; what that costs in tokens is not known: {base.why}")
+        parts.append(
+            f"the loss × {entry['loss_factor']:.4f} of synchronous training; what that costs in tokens is not known: {base.why}"
+        )
     elif knob.field not in OF_MEMORY:
         parts.append(f"what it does to the loss is not known: {base.why}")
     return f"from {knob.title} = {shown(knob.now)} to {shown(entry['value'])}: {', '.join(parts)}"

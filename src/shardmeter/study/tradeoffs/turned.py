@@ -16,9 +16,10 @@ from shardmeter.specs import Scenario
 from shardmeter.study.course import legs_of, loss
 from shardmeter.study.course.hours import step_tokens
 from shardmeter.study.levers import answered
-from shardmeter.study.sweep import Space, space_of, sweep
+from shardmeter.study.sweep import space_of, sweep
 from shardmeter.study.sweep.figures import FIGURES, TEXTS, Point, figure
 from shardmeter.study.sweep.one import number, point_of
+from shardmeter.study.sweep.space import Space
 from shardmeter.study.tradeoffs.knobs import Knob
 
 DAY = 86400.0
@@ -56,7 +57,11 @@ def base_of(scenario: Scenario) -> Base:
     told = figures["run.loss"]
     why = ""
     if told is None:
-        why = NO_LAW if scenario.run.law is None else loss.why_not(scenario, whole) or "the run has no length, or is too short for its law"
+        why = (
+            NO_LAW
+            if scenario.run.law is None
+            else loss.why_not(scenario, whole) or "the run has no length, or is too short for its law"
+        )
     return Base(scenario=scenario, whole=whole, figures=figures, tokens=figures["run.tokens"], loss=told, why=why)
 
 

@@ -85,7 +85,7 @@ WHOLE = (
     Said(ONE, "run.global_batch", plain("run.global_batch")),
     Said(LOSS, "plan.sync.sync_every", plain("plan.sync.sync_every")),
     Said(LOSS, "plan.sync.num_fragments", plain("plan.sync.num_fragments")),
-    Said(LOSS, "fleet.islands.iowa.nodes", plain("fleet.islands.iowa.nodes")),
+    Said(LOSS, "fleet.islands.oregon.nodes", plain("fleet.islands.oregon.nodes")),
 )
 OTHERS = (
     Said(ONE, "accelerator.host_link", inline("fleet.islands.0.accelerator", "host_link", "B/s")),

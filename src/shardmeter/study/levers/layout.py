@@ -120,23 +120,29 @@ def _of_degree(scenario: Scenario, axis: str) -> Callable[[float], Scenario | No
 
 
 def _of_nodes(scenario: Scenario) -> Iterator[Lever]:
-    """Nodes of all islands, and of every kind of island where there are several."""
-    islands = scenario.fleet.islands
+    """Nodes of all islands, and of one island of every kind where there are several."""
+    islands, plans = scenario.fleet.islands, scenario.plans or (scenario.plan,)
     every = tuple(range(len(islands)))
     yield _lever(
         "fleet.islands.nodes", "nodes of every island", "", "plan", islands[0].nodes,
         functools.partial(_with_nodes, scenario, every),
     )  # fmt: skip
-    if len(islands) > 1 and len(islands) <= MOST:
-        for at in every:
-            yield _lever(
-                f"fleet.islands.{islands[at].name}.nodes", f"nodes of {islands[at].name}", "", "plan", islands[at].nodes,
-                functools.partial(_with_nodes, scenario, (at,)), part=True,
-            )  # fmt: skip
+    if not 1 < len(islands) <= MOST:
+        return
+    kinds: dict[str, list[int]] = {}
+    for at in every:
+        same = changed(islands[at], name="", region=""), plans[at]
+        kinds.setdefault(repr(same), []).append(at)
+    for first, *others in kinds.values():
+        alike = f", one of {len(others) + 1} alike" if others else ""
+        yield _lever(
+            f"fleet.islands.{islands[first].name}.nodes", f"nodes of {islands[first].name}{alike}", "", "plan",
+            islands[first].nodes, functools.partial(_with_nodes, scenario, (first,)), part=True,
+        )  # fmt: skip
 
 
 MOST = 8
-"""Islands up to which each is moved by itself too."""
+"""Islands up to which one of each kind is moved by itself too."""
 
 
 def _with_nodes(scenario: Scenario, places: tuple[int, ...], factor: float) -> Scenario | None:

@@ -70,16 +70,20 @@ class Answers:
 
     def read(self, moved: Sequence[Scenario], *, sure: bool = False) -> list[Reading]:
         """The figure of every variant; `sure`: at the ends of its interval too."""
-        found: dict[int, Whole | ShardMeterError] = {}
-        rest = []
+        found: dict[int, Reading] = {}
+        cases: dict[int, Case] = {}
         for at, one in enumerate(moved):
-            if _same_steps(self.scenario, one):
-                found[at] = self._joined(one)
-            else:
-                rest.append(at)
-        cases = [_case(moved[at]) for at in rest]
-        found |= dict(zip(rest, evaluate_fleets(self.scenario.model, cases), strict=True))
-        return [self._read(one, found[at], sure=sure) for at, one in enumerate(moved)]
+            if not _same_steps(self.scenario, one):
+                cases[at] = _case(one)
+            elif (
+                self.of_run or one.fleet.wan is not self.scenario.fleet.wan or one.plan.sync != self.scenario.plan.sync
+            ):
+                found[at] = self._read(one, self._joined(one), sure=sure)
+            else:  # what differs is of the whole run, and the figure is not
+                found[at] = self.base
+        wholes = evaluate_fleets(self.scenario.model, list(cases.values()))
+        found |= {at: self._read(moved[at], whole, sure=sure) for at, whole in zip(cases, wholes, strict=True)}
+        return [found[at] for at in range(len(moved))]
 
     def _joined(self, moved: Scenario) -> Whole:
         """A variant whose inner steps are those of the scenario."""

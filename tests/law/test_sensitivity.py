@@ -333,3 +333,41 @@ def test_every_number_has_a_name_of_its_own_and_does_nothing_silently():
     assert "run.tokens" in {one.lever.name for one in found.silent}  # the length of a run is none of a step's
     sizes = [one.size for one in found.ranked]
     assert all(one >= other - 1e-6 for one, other in itertools.pairwise(sizes))
+
+
+INTERRUPTED = {
+    "model": "llama-3.1-8b",
+    "fleet": {
+        "islands": [{"name": "one", "accelerator": "H100-SXM5-80GB", "nodes": 4, "price": "$2/gpu/h", "region": "aws:us-west-2"}],
+    },
+    "plan": {"sharding": "fsdp", "recompute": "full"},
+    "run": {
+        "seq_len": 4096, "global_batch": 64, "tokens": "10B",
+        "checkpoint": {"every": "100 steps", "bandwidth": "2 GB/s", "bytes_per_parameter": 14},
+        "evaluation": {"every": "500 steps", "lasts": "2 min"},
+        "failures": {"base": "llama-3-405b", "mtbf": "200 d", "restart": "10 min"},
+    },
+}  # fmt: skip
+PARTS = {
+    "run.checkpoint.bandwidth": lambda value: {"run.checkpoint.bandwidth": f"{value!r} B/s"},
+    "run.checkpoint.every": lambda value: {"run.checkpoint.every": f"{value:.0f} steps"},
+    "run.checkpoint.size": lambda _: {"run.checkpoint.bytes_per_parameter": 28},
+    "run.evaluation.lasts": lambda value: {"run.evaluation.lasts": f"{value!r} s"},
+    "run.failures.mtbf": lambda value: {"run.failures.mtbf": f"{value!r} s"},
+    "run.failures.restart": lambda value: {"run.failures.restart": f"{value!r} s"},
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_levers_of_what_interrupts_a_run(name):
+    """They move the run as a document does, and its wall clock with it."""
+    base = load(INTERRUPTED)
+    lever = named(name, levers(base))
+    moved, read = lever.times(2.0), load(INTERRUPTED, overrides=PARTS[name](2.0 * lever.value))
+    assert moved is not None
+    assert not differences(moved.run, read.run, "run")
+    doubled = one_of(Answers(base, "run.wall_clock_s"), name).doubled
+    assert doubled.answer == pytest.approx(
+        figure(INTERRUPTED, PARTS[name](2.0 * lever.value), "run.wall_clock_s"), rel=1e-9
+    )
+    assert doubled.change != 0.0

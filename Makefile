@@ -39,6 +39,8 @@ lint: $(VENV)/.ready-dev ## style, types, layers, spelling, generated pages
 	@$(BIN)/python scripts/methods_page.py --check
 	@$(BIN)/python scripts/condense_loss.py --check
 	@$(BIN)/python scripts/loss_page.py --check
+	@$(BIN)/python scripts/threshold_figures.py --check
+	@$(BIN)/python scripts/audit_page.py --check
 
 format: $(VENV)/.ready-dev ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix
@@ -68,7 +70,10 @@ docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
 	@$(BIN)/python scripts/accuracy_page.py
 	@$(BIN)/python scripts/geo_page.py
 	@$(BIN)/python scripts/loss_page.py
+	@$(BIN)/python scripts/threshold_figures.py
+	@$(BIN)/python scripts/audit_page.py
 	@$(BIN)/python scripts/runs_page.py
+	@$(BIN)/python scripts/curves_page.py
 
 clean: ## remove .venv and every cache
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks

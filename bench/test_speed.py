@@ -18,10 +18,12 @@ from shardmeter.core.record import changed
 from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.timeline.pipeline import pipeline
 from shardmeter.engine.timeline.simulate import simulate
-from shardmeter.scenario import load
+from shardmeter.scenario import load, opened
+from shardmeter.scenario.ranges import axes
 from shardmeter.schedules import Slot
 from shardmeter.study.planning.plans import plan
 from shardmeter.study.predict import predict
+from shardmeter.study.transitions.reading import Reader
 
 OPTIONS = {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "plan": "fsdp", "tokens": "1T"}
 COLD, WARM, PLANS = 0.6, 2e-3, 1e6
@@ -188,3 +190,27 @@ def test_sweep_of_a_fleet():
     assert len(found) == 10_000
     print(f"\nsweep of {len(found):,} points of a fleet's synchronisation: {spent:.2f} s (bar {POINTS:.0f} s)")
     assert spent < POINTS * MARGIN
+
+
+MAPS = {
+    "fabric × sequence": ("llama-8b-64xh100", ("fleet.islands.0.fabric.bandwidth=1Gbps..800Gbps:log100", "run.seq_len=512..51200:+512")),
+    "network × H": ("unreliable-diloco", ("fleet.wan.default.bandwidth=100Mbps..100Gbps:log100", "plan.sync.sync_every=1..100")),
+}  # fmt: skip
+"""Maps of 10^4 points: an example, and its axes."""
+MAP = 1.0
+"""Bar: seconds of such a map, every point read for its regimes."""
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_map_of_regimes(name):
+    """Processor seconds of 10^4 points, what is resolved on the way among them: the best of three."""
+    example, over = MAPS[name]
+    document, rows = opened(f"examples/{example}.yaml", overrides=(), catalog=None, options={})
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        reading = Reader(document, rows).read(axes(over))
+        times.append(time.process_time() - start)
+    assert np.all(reading.legal)
+    print(f"\nmap of regimes, {name}: {len(reading.step):,} points in {min(times):.2f} s (bar {MAP:.0f} s)")
+    assert min(times) < MAP * MARGIN

@@ -1,4 +1,5 @@
-"""Writes what each example prints beside it (`examples/NAME.out`), the first of them into README.md and a comparison into docs/diff.md."""
+"""Writes what each example prints beside it (`examples/NAME.out`), the first of them into README.md, a comparison into docs/diff.md and a
+curve into docs/returns.md."""
 
 from __future__ import annotations
 
@@ -40,6 +41,10 @@ ANALYSED = {
 EXPLAINED = "unreliable-every-step"
 """The comparison of that page."""
 
+CURVE = ROOT / "docs" / "returns.md"
+ALONG = ("intellect-1", ("--axis", "fleet.islands.usa.count"))
+"""The curve of that page."""
+
 
 def printed(path: Path, name: str = "predict", options: tuple[str, ...] = ()) -> str:
     """What a command prints for a file, off a terminal."""
@@ -65,6 +70,8 @@ def main() -> int:
             path.with_suffix(".diff.out").write_text(compared, encoding="utf-8")
             if path.stem == EXPLAINED:
                 put(COMPARISON, command("diff", path, COMPARED[path.stem]), compared)
+        if path.stem == ALONG[0]:
+            put(CURVE, command("returns", path, ALONG[1]), printed(path, "returns", ALONG[1]))
         if path.stem == SHOWN:
             put(README, command("predict", path), text)
     for name, (example, options) in ANALYSED.items():

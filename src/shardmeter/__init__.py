@@ -16,7 +16,20 @@ if TYPE_CHECKING:
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
-    from shardmeter.study.api import diff, explain, infer, plan, predict, sensitivity, solve, sweep, tradeoffs
+    from shardmeter.study.api import (
+        audit,
+        diff,
+        explain,
+        infer,
+        plan,
+        predict,
+        returns,
+        sensitivity,
+        solve,
+        sweep,
+        tradeoffs,
+        transitions,
+    )
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -28,16 +41,19 @@ __all__ = [
     "Unavailable",
     "UnknownName",
     "__version__",
+    "audit",
     "diff",
     "explain",
     "infer",
     "load",
     "plan",
     "predict",
+    "returns",
     "sensitivity",
     "solve",
     "sweep",
     "tradeoffs",
+    "transitions",
     "validate",
 ]
 
@@ -51,6 +67,7 @@ _HOMES = {
     "ShardMeterError": "shardmeter.core.errors",
     "Unavailable": "shardmeter.core.errors",
     "UnknownName": "shardmeter.core.errors",
+    "audit": "shardmeter.study.api",
     "diff": "shardmeter.study.api",
     "explain": "shardmeter.study.api",
     "infer": "shardmeter.study.api",
@@ -58,10 +75,12 @@ _HOMES = {
     "page": "shardmeter.render.page",
     "plan": "shardmeter.study.api",
     "predict": "shardmeter.study.api",
+    "returns": "shardmeter.study.api",
     "sensitivity": "shardmeter.study.api",
     "solve": "shardmeter.study.api",
     "sweep": "shardmeter.study.api",
     "tradeoffs": "shardmeter.study.api",
+    "transitions": "shardmeter.study.api",
     "validate": "shardmeter.study.validate",
 }
 """Where each public name lives (and `page`, with which an answer prints itself): it is imported when it is first asked for, so that `import shardmeter` costs nothing."""

@@ -62,6 +62,10 @@ def test_the_page_of_losses_is_fresh():
     assert (DOCS / "loss.md").read_text(encoding="utf-8") == script("loss_page").page()
 
 
+def test_the_page_of_audits_is_fresh():
+    assert (DOCS / "audit.md").read_text(encoding="utf-8") == script("audit_page").page()
+
+
 def test_links_lead_somewhere():
     checker = script("check_docs")
     pages = [*ROOT.glob("*.md"), *DOCS.glob("**/*.md")]

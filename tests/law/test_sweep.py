@@ -166,7 +166,7 @@ def test_numbers_of_links_are_arrays_whose_parts_are_read_once():
     status = evaluator.chunk(0)["status"]
     assert len(status) == 600
     assert set(status) == {"ok"}
-    assert len(evaluator._parts) == 1
+    assert len(evaluator.resolved) == 1
 
 
 @functools.cache

@@ -114,6 +114,21 @@ def test_the_network() -> None:
     )
 
 
+def test_numbers_of_a_network_that_are_resolved_alone() -> None:
+    """Sites, distances in the place of round trips, a network under a star, and one that a placed axis crosses."""
+    base = {
+        **FLEET,
+        "fleet": {**FLEET["fleet"], "wan": {**FLEET["fleet"]["wan"], "sites": {"home": {"up": "20 Mbps"}}}},
+    }
+    same({"fleet.wan.sites.home.up": ["20 Mbps", "5 Gbps"], "fleet.wan.default.egress": ["$0.01/GB", "$0.05/GB"]}, base)
+    same({"fleet.wan.links.0.distance": ["10 km", "5000 km"], "plan.sync.bits": [8, 16]})
+    same({"fleet.wan.default.loss": [0, 0.01], "plan.sync.topology": ["star", "auto"], "plan.sync.bits": [2, 32]})
+    pipe = {**FLEET, "fleet": {**FLEET["fleet"], "islands": [
+        {"name": name, "accelerator": "H100-SXM5-80GB", "nodes": 1} for name in ("oregon", "iowa")
+    ]}, "plan": {"sharding": "fsdp", "placement": {"pp": ["oregon", "iowa"]}}, "run": {"seq_len": 4096, "global_batch": 64}}  # fmt: skip
+    same({"fleet.wan.links.0.bandwidth": ["1 Gbps", "50 Gbps"], "fleet.wan.links.0.rtt": ["1 ms", "99 ms"]}, pipe)
+
+
 def test_islands_and_batch() -> None:
     swept = same({"fleet.islands.iowa.nodes": [2, 4], "run.global_batch": [56, 280, 281], "plan.sync.bits": [8, 16]})
     assert swept.counts[2] == 4

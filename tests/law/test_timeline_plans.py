@@ -25,7 +25,7 @@ DEVICES = tuple(CATALOG.accelerator(name) for name in ("H100-SXM5-80GB", "A100-S
 STACKS = tuple(changed(CATALOG.stack(name), batch_overlap=False) for name in CATALOG.names("stacks"))
 """Merged turns are not drawn."""
 NETWORKS = {"one switch": 0.0, "ndr400": 50e9, "hdr200": 25e9, "100 GbE": 12.5e9, "10 GbE": 1.25e9}
-PLANS = 500
+PLANS = 300
 Asked = tuple[Model, Island, Plan, Run, Stack]
 BARS = {
     # class: (mean, largest) of |closed/timeline − 1|

@@ -30,10 +30,13 @@ OPTIONS = {
     "solve": SCENARIO | {"question"},
     "sweep": SCENARIO
     | {"--over", "--columns", "-o", "--out", "--overwrite", "--engine", "--workers", "--shard", "--join"},
+    "returns": SCENARIO | {"--axis", "--over", "--scaling", "--plot"},
+    "transitions": SCENARIO | {"--x", "--y", "--plot"},
     "trace": SCENARIO | {"-o", "--out", "--svg", "--steps", "--rounds", "--island", "--ranks", "--straggle", "--seed"},
     "infer": SCENARIO
     | {"--how", "--prompt", "--output", "--batch", "--in-flight", "--experts", "--top-k", "--together", "--blocks"}
     | {"--traversals", "--eager", "--compare", "--crossover", "--plot"},
+    "audit": SCENARIO | {"--claim", "--convention", "--plot"},
     "diff": {"a", "b", "--set", "--set-b", "--catalog", "--format"},
     "sensitivity": SCENARIO | {"--of", "--what-if", "--with", "--pairs", "--all", "--plot"},
     "tradeoffs": SCENARIO | {"--over", "--plot"},

@@ -81,9 +81,10 @@ def whole(tmp_path_factory):
     return digest(out)
 
 
-@pytest.mark.parametrize("engine", [PROCESSES, DASK])
 @pytest.mark.parametrize(
-    "how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)], ids=lambda how: how.name
+    ("how", "engine"),
+    [(signal.SIGKILL, PROCESSES), pytest.param(signal.SIGINT, DASK, marks=pytest.mark.slow)],
+    ids=["killed", "interrupted"],
 )
 def test_killed_and_resumed(tmp_path, whole, engine, how):
     out = tmp_path / "a.csv"

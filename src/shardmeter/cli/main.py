@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import click
 
 from shardmeter import __version__
+from shardmeter.cli.audit import audit
 from shardmeter.cli.catalog import catalog
 from shardmeter.cli.diff import diff
 from shardmeter.cli.explain import explain
@@ -20,12 +21,14 @@ from shardmeter.cli.infer import infer
 from shardmeter.cli.output import PipeClosedError, UnwritableError, prepare, say, silence, written
 from shardmeter.cli.plan import plan
 from shardmeter.cli.predict import predict
+from shardmeter.cli.returns import returns
 from shardmeter.cli.sensitivity import sensitivity
 from shardmeter.cli.show import show
 from shardmeter.cli.solve import solve
 from shardmeter.cli.sweep import sweep
 from shardmeter.cli.trace import trace
 from shardmeter.cli.tradeoffs import tradeoffs
+from shardmeter.cli.transitions import transitions
 from shardmeter.cli.validate import validate
 from shardmeter.core.errors import ShardMeterError, Unavailable
 
@@ -48,11 +51,14 @@ for _command in (
     plan,
     solve,
     sweep,
+    returns,
+    transitions,
     sensitivity,
     tradeoffs,
     diff,
     trace,
     infer,
+    audit,
     validate,
     catalog,
     show,

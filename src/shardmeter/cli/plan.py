@@ -13,9 +13,9 @@ import click
 from shardmeter.cli.options import command_line, resolve, scenario_options
 from shardmeter.cli.output import say, warn, write
 from shardmeter.cli.progress import counter
-from shardmeter.specs import Choices, Scenario
 
 if TYPE_CHECKING:
+    from shardmeter.specs import Choices, Scenario
     from shardmeter.study.planning.plans import Ranked
 
 INTERRUPTED = 130

@@ -104,16 +104,19 @@ def evaluate_fleet(model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stac
     return joined(model, parts, fleet.wan, plan)
 
 
-def joined(model: Model, parts: Sequence[Part], wan: Wan | None, plan: Plan) -> Whole:
-    """A fleet whose islands' inner steps are known, joined by a network and a method. Raises UnknownName."""
+def joined(model: Model, parts: Sequence[Part], wan: Wan | None, plan: Plan, known: Whole | None = None) -> Whole:
+    """A fleet whose islands' inner steps are known, joined by a network and a method; `known` is the same but for the network, and
+    saves what does not depend on that. Raises UnknownName."""
+    if known is not None and known.round is not None:
+        return changed(_joined(known.parts, known.round, wan, plan), inner=known.inner, effect=known.effect)
     inner = tuple(part.estimate for part in parts)
     cells = 1 + max(part.cell for part in parts)
     told = replica(model, [part.plan for part in parts], inner[0], cells)
     asked = round_of(told, plan.sync)
     held = tuple(changed(part, estimate=with_outer_state(part.estimate, asked)) for part in parts)
     with under(LOSS):
-        known = effect(told, plan.sync)
-    return changed(_joined(held, asked, wan, plan), inner=inner, effect=known)
+        costs = effect(told, plan.sync)
+    return changed(_joined(held, asked, wan, plan), inner=inner, effect=costs)
 
 
 def alone(island: Island, plan: Plan, run: Run, estimate: Estimate) -> Whole:

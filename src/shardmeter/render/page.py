@@ -2,62 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, Protocol
 
-from shardmeter.render import (
-    difference,
-    inference,
-    planning,
-    planning_fleet,
-    prediction,
-    sensitivity,
-    solution,
-    terminal,
-    tradeoffs,
-)
+from shardmeter.render import terminal
 from shardmeter.render.heading import heading
 
-if TYPE_CHECKING:
-    from shardmeter.render.document import Document
-    from shardmeter.study.diff import Difference
-    from shardmeter.study.infer import Inference
-    from shardmeter.study.planning.fleet_plans import FleetPlans
-    from shardmeter.study.planning.plans import Plans
-    from shardmeter.study.predict import Prediction
-    from shardmeter.study.sensitivity import Sensitivity
-    from shardmeter.study.solve import Solution
-    from shardmeter.study.tradeoffs import Tradeoffs
 
-    Answer = Prediction | Plans | FleetPlans | Solution | Inference | Difference | Sensitivity | Tradeoffs
+class Answer(Protocol):
+    """What a study gives: its class has a page in PAGES."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of the answer."""
 
 
 def page(answer: Answer) -> str:
-    """Any answer as plain text, short: no assumptions, warnings at the end."""
-    return terminal.text(_document(answer)).rstrip("\n")
+    """An answer of any study as plain text, short: no assumptions, warnings at the end."""
+    name, titled = PAGES[type(answer).__name__]
+    module = importlib.import_module(f"shardmeter.render.{name}")
+    return terminal.text(module.document(answer.to_dict(), titled(module, answer), short=True)).rstrip("\n")
 
 
-def _document(answer: Answer) -> Document:
-    from shardmeter.study.diff import Difference
-    from shardmeter.study.infer import Inference
-    from shardmeter.study.planning.fleet_plans import FleetPlans
-    from shardmeter.study.planning.plans import Plans
-    from shardmeter.study.sensitivity import Sensitivity
-    from shardmeter.study.solve import Solution
-    from shardmeter.study.tradeoffs import Tradeoffs
+def _headed(_: ModuleType, answer: Any) -> str:
+    return heading(answer.scenario)
 
-    if isinstance(answer, Sensitivity):
-        return sensitivity.document(answer.to_dict(), heading(answer.scenario), short=True)
-    if isinstance(answer, Tradeoffs):
-        return tradeoffs.document(answer.to_dict(), heading(answer.scenario), short=True)
-    if isinstance(answer, Difference):
-        titles = (heading(answer.a.scenario), heading(answer.b.scenario))
-        return difference.document(answer.to_dict(), titles, short=True)
-    if isinstance(answer, Inference):
-        return inference.document(answer.to_dict(), inference.title(answer.scenario, answer.asked.how), short=True)
-    if isinstance(answer, FleetPlans):
-        return planning_fleet.document(answer.to_dict(), planning_fleet.title(answer.scenario), short=True)
-    if isinstance(answer, Plans):
-        return planning.document(answer.to_dict(), planning.title(answer.scenario), short=True)
-    if isinstance(answer, Solution):
-        return solution.document(answer.to_dict(), heading(answer.prediction.scenario), short=True)
-    return prediction.document(answer.to_dict(), heading(answer.scenario), short=True)
+
+def _titled(module: ModuleType, answer: Any) -> str:
+    return str(module.title(answer.scenario))
+
+
+PAGES: Mapping[str, tuple[str, Callable[[ModuleType, Any], Any]]] = {
+    "Prediction": ("prediction", _headed),
+    "Plans": ("planning", _titled),
+    "FleetPlans": ("planning_fleet", _titled),
+    "Solution": ("solution", lambda _, answer: heading(answer.prediction.scenario)),
+    "Inference": ("inference", lambda module, answer: module.title(answer.scenario, answer.asked.how)),
+    "Difference": ("difference", lambda _, answer: (heading(answer.a.scenario), heading(answer.b.scenario))),
+    "Returns": ("returns", _headed),
+    "Sensitivity": ("sensitivity", _headed),
+    "Tradeoffs": ("tradeoffs", _headed),
+    "Transitions": ("transitions", _headed),
+    "Audit": ("audit", lambda *_: ""),
+}
+"""By the class of an answer: the module of its page, and the title above it."""

@@ -104,6 +104,43 @@ def is_range(text: str) -> bool:
     return len(parts(text)) > 1 or (_RANGE.fullmatch(text) is not None and not _is_path(text))
 
 
+@record
+class Ruler:
+    """Values of one field as numbers, and how a number between them is written."""
+
+    numbers: tuple[float, ...]
+    """In SI."""
+    dimension: str
+    """As `core.quantity` calls it; "bare" of numbers without a unit, "count of WORD" of what is counted."""
+    whole: bool
+    """Whether only whole numbers are meant: all of the values are."""
+    end: _End
+    """The first value, in whose unit others are written."""
+
+    def write(self, number: float) -> Any:
+        """A value as a scenario takes it."""
+        bare = self.dimension == "bare"
+        scale = 1.0 if bare else self.end.scale(self.dimension)
+        return _written(float(f"{number / scale:.15g}"), None if bare else self.end)
+
+
+def ruler(values: Sequence[Any]) -> Ruler | None:
+    """The ruler of values that are numbers of one dimension; None where they are not."""
+    faults: list[str] = []
+    made = [_end(str(one), lambda says, *_: faults.append(says)) for one in values if not isinstance(one, bool)]
+    ends = [one for one in made if one is not None]
+    if faults or not ends or len(ends) < len(values):
+        return None
+    common = frozenset.intersection(*(one.dimensions for one in ends))
+    if not common:
+        return None
+    bare = all(not one.unit and not one.sign for one in ends)
+    dimension = "bare" if bare else max(common)
+    numbers = tuple(one.number * (1.0 if bare else one.scale(dimension)) for one in ends)
+    whole = all(isinstance(one, int) for one in values)
+    return Ruler(numbers=numbers, dimension=dimension, whole=whole, end=ends[0])
+
+
 def parts(text: str) -> list[str]:
     """What stands between commas outside of brackets, braces, parentheses and quotes."""
     made, depth, quote = [""], 0, ""

@@ -14,16 +14,19 @@ from shardmeter.specs import Choices, Scenario
 if TYPE_CHECKING:
     from shardmeter.scenario.catalog import Catalog
     from shardmeter.scenario.ranges import Over
+    from shardmeter.study.audit import Audit
     from shardmeter.study.diff import Difference
     from shardmeter.study.explain import Explanation
     from shardmeter.study.infer import Inference
     from shardmeter.study.planning.fleet_plans import FleetPlans
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.predict import Prediction
+    from shardmeter.study.returns import Returns
     from shardmeter.study.sensitivity import Sensitivity
     from shardmeter.study.solve import Solution
     from shardmeter.study.sweep import Sweep
     from shardmeter.study.tradeoffs import Tradeoffs
+    from shardmeter.study.transitions import Transitions
 
 Source: TypeAlias = Scenario | Mapping[str, Any] | str | Path | None
 Overrides: TypeAlias = Iterable[str] | Mapping[str, Any]
@@ -158,6 +161,33 @@ def diff(
     return difference(*sides(a, a if b is None else b, overrides, overrides_b, catalog=catalog, settle=settled))
 
 
+def audit(
+    scenario: Source = None,
+    claims: Mapping[str, Any] | Iterable[str] = (),
+    *,
+    convention: str = "mfu",
+    overrides: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Audit:
+    """Claims about a run checked against each other and what is named of it; the rest is as in `predict`, and may be left out.
+
+    `shardmeter.audit(claims={"mfu": "104 %", "accelerator": "H100-SXM5-80GB"}).verdict`; a claim that is made twice is a list.
+    Raises BadScenario with every claim that cannot be read, UnknownName."""
+    from shardmeter.study.audit import audit as answer_to
+    from shardmeter.study.planning.automatic import settled
+
+    if isinstance(scenario, Scenario):
+        _alone(overrides, options)
+
+    def settle(made: Scenario) -> Scenario:
+        return made if made.choices is None else settled(made)
+
+    return answer_to(
+        scenario, claims, convention=convention, overrides=overrides, catalog=catalog, options=options, settle=settle
+    )
+
+
 def sensitivity(
     scenario: Source = None,
     of: str = "tokens_per_s",
@@ -220,6 +250,30 @@ def sweep(
     return swept(space_of(document, rows, over, columns), engine=engine, workers=workers)
 
 
+def returns(
+    scenario: Mapping[str, Any] | str | Path | None = None,
+    axis: str = "gpus",
+    *,
+    over: Over = (),
+    scaling: str = "",
+    overrides: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Returns:
+    """What more of an axis buys: the figures of `predict` along it, the knee, the regimes of returns, the next unit; the rest is as in
+    `predict`.
+
+    `shardmeter.returns("run.yaml", "islands").to_dict()["knee"]`; `axis` is gpus, islands, fabric, wan or a field, `over` a field with its
+    values (`{"fleet.islands.0.nodes": "1..64:x2"}`), `scaling` strong or weak. Raises BadScenario, UnknownName."""
+    from shardmeter.scenario import opened
+    from shardmeter.study.returns import returns as answer_to
+
+    if isinstance(scenario, Scenario):
+        raise TypeError("a resolved Scenario has no fields to go along: give the file or mapping")
+    document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
+    return answer_to(document, rows, axis, over, scaling)
+
+
 def tradeoffs(
     scenario: Mapping[str, Any] | str | Path | None = None,
     over: Over = (),
@@ -239,6 +293,29 @@ def tradeoffs(
         raise TypeError("a resolved Scenario has no fields to go over: give the file or mapping")
     document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
     return answer_to(document, rows, over)
+
+
+def transitions(
+    scenario: Mapping[str, Any] | str | Path | None = None,
+    x: str | None = None,
+    y: str | None = None,
+    *,
+    overrides: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Transitions:
+    """What rules a scenario's step along `x`, over `x` and `y`, or along every likely axis, and where exactly that changes; the rest is
+    as in `predict`.
+
+    `shardmeter.transitions("run.yaml", "fleet.wan.default.bandwidth=1Gbps..100Gbps:log25").to_dict()["lines"][0]["crossings"]`; an axis
+    without values goes over a range around the scenario's own. Raises BadScenario with everything that is wrong, UnknownName."""
+    from shardmeter.scenario import opened
+    from shardmeter.study.transitions import transitions as found
+
+    if isinstance(scenario, Scenario):
+        raise TypeError("a resolved Scenario has no fields to go over: give the file or mapping")
+    document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
+    return found(document, rows, x, y)
 
 
 def _resolved(

@@ -35,9 +35,14 @@ def cause_of(label: str, cause: str, plan: Plan, island: Island) -> str:
     its ranks leave the scale-up domain, else its link."""
     if cause not in (FABRIC, SCALE_UP):
         return cause
-    if any(axis in _CROSSED.get(label, _DATA) and axis != "dp_replicate" for axis, _ in plan.placement):
+    if crosses(label, plan):
         return WIDE_AREA
     return FABRIC if leaves(label, plan, island) else SCALE_UP
+
+
+def crosses(label: str, plan: Plan) -> bool:
+    """Whether the ranks of a term that moves bytes are on several islands; copies of the model on islands are joined by the round."""
+    return any(axis in _CROSSED.get(label, _DATA) and axis != "dp_replicate" for axis, _ in plan.placement)
 
 
 def leaves(label: str, plan: Plan, island: Island) -> Any:
@@ -54,7 +59,9 @@ def main_cause(estimate: Estimate, plan: Plan, island: Island, count: int) -> tu
     seconds: dict[str, Any] = {}
     for term in estimate.terms:
         time = np.broadcast_to(np.asarray(term.seconds, dtype=float), (count,))
-        if term.cause in (FABRIC, SCALE_UP):
+        if term.cause in (FABRIC, SCALE_UP) and crosses(term.label, plan):
+            parts = {WIDE_AREA: time}
+        elif term.cause in (FABRIC, SCALE_UP):
             out = leaves(term.label, plan, island)
             parts = {FABRIC: np.where(out, time, 0.0), SCALE_UP: np.where(out, 0.0, time)}
         else:

@@ -119,7 +119,7 @@ class Prediction:
             ],
             "bottleneck": self._bottleneck(ways),
             "run": run,
-            "intervals": self._intervals() | bounds,
+            "intervals": self.intervals() | bounds,
             "way_out": [one.to_dict() for one in ways],
             "assumptions": [*self.scenario.assumptions, *(self.whole.round.notes if self.whole.round else ())],
             "warnings": [
@@ -128,7 +128,7 @@ class Prediction:
             ],
         }
 
-    def _intervals(self) -> dict[str, Any]:
+    def intervals(self) -> dict[str, Any]:
         """[low, high] by key, what they rest on; null for a step that not all islands take, a round of one island, a run that was
         not asked (what is known of one that was is laid over it)."""
         e, round_ = self.estimate, self.whole.round

@@ -1,13 +1,14 @@
 """Points of several islands: inner steps once for all that share them, the numbers of their synchronisation as arrays.
 
 What a point says of the method, its numbers and the network leaves the islands' inner steps as they are, so that a sweep over
-these evaluates them once; whatever else it says (nodes, batch, plan) makes a fleet of its own, resolved point by point.
+these evaluates them once, and resolves a network alone where its numbers are all that is new; whatever else a point says (nodes,
+batch, plan) makes a fleet of its own, resolved point by point.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from shardmeter.core.record import changed, stacked, structure
 from shardmeter.engine.fleet import Part, Whole, evaluate_fleet, joined
 from shardmeter.scenario.between import SyncInput
 from shardmeter.scenario.grammar import SYNC_ALIASES
+from shardmeter.scenario.network import is_number_of_network, network
 from shardmeter.scenario.parts import Findings
 from shardmeter.scenario.ranges import Axis
 from shardmeter.scenario.read import Document
@@ -31,12 +33,20 @@ from shardmeter.study.sweep.figures import Column, Point, refusals
 from shardmeter.study.sweep.space import Space
 from shardmeter.sync import alike
 
+if TYPE_CHECKING:
+    from shardmeter.scenario.fleet import Entry
+
 Rows = npt.NDArray[np.int64]
+Place: TypeAlias = tuple[int, ...]
+Known: TypeAlias = dict[Place, "Sync | str | None"]
+"""What was found of the synchronisation, by its place on those axes."""
 SYNC = ("plan", "sync")
 SPLIT, METHOD = "plan.sync.split", "plan.sync.method"
 INNER = tuple(f"plan.sync.{name}" for name in ("blocks", "levels", "rank", "perturbations", "together", "experts"))
 """Fields of the synchronisation that may change what an inner step computes."""
 """The field of a synchronisation that changes inner steps: by it the batch is shared."""
+_OWN = ("model", "plan", "plans", "run", "stack")
+"""Of a scenario, beside its islands, what their inner steps depend on."""
 _KEPT = 256
 """Fleets whose inner steps are remembered."""
 
@@ -44,34 +54,85 @@ _KEPT = 256
 class Fleets:
     """Evaluates the points of a space that have several islands; it remembers inner steps."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, before: Fleets | None = None) -> None:
+        """`before` evaluated others: the inner steps that it remembers are known."""
         self.space = space
         self.sync = [at for at, axis in enumerate(space.axes) if _of_the_round(axis)]
         """Axes of the synchronisation that leave the islands' inner steps as they are."""
-        self._inner: dict[Any, tuple[Part, ...]] = {}
+        self.network = [at for at, axis in enumerate(space.axes) if all(map(is_number_of_network, axis.fields))]
+        """Axes of numbers of the network."""
+        self.round = [*self.sync, *self.network]
+        self.inner: dict[Any, tuple[Part, ...]] = {} if before is None else before.inner
+        """Inner steps that were evaluated, by all that they depend on."""
+        self._before: tuple[Scenario, tuple[Part, ...]] | None = None
+        """The last fleet and its parts: most have the same as the one before."""
+        self._alike: tuple[tuple[Part, ...], Sync, Whole] | None = None
+        """The last parts that were joined, by which synchronisation, and to what."""
 
     def points(self, rows: Rows, places: Sequence[Rows], status: Column, illegal: str) -> list[tuple[Rows, Point]]:
         """The legal ones of some rows and their figures; the status of the others is written."""
-        groups: dict[tuple[int, ...], list[tuple[int, tuple[int, ...]]]] = {}
-        for row, place in zip(rows.tolist(), np.stack([at[rows] for at in places], axis=1).tolist(), strict=True):
-            key = tuple(0 if at in self.sync else one for at, one in enumerate(place))
-            groups.setdefault(key, []).append((row, tuple(place)))
+        groups: dict[Place, dict[Place, list[tuple[int, Place]]]] = {}
+        for row, at in zip(rows.tolist(), np.stack([one[rows] for one in places], axis=1).tolist(), strict=True):
+            key = tuple(0 if axis in self.round else one for axis, one in enumerate(at))
+            lines = tuple(at[axis] for axis in self.network)
+            groups.setdefault(key, {}).setdefault(lines, []).append((row, tuple(at)))
+        return [point for some in groups.values() for point in self._group(list(some.values()), status, illegal)]
+
+    def _group(
+        self, networks: Sequence[Sequence[tuple[int, Place]]], status: Column, illegal: str
+    ) -> list[tuple[Rows, Point]]:
+        """Points that differ in their network and in their synchronisation alone, those of each network together."""
         made: list[tuple[Rows, Point]] = []
-        for some in groups.values():
-            fleet, syncs = self._legal(some, status, illegal)
-            for same in _alike(syncs):
-                made += [] if fleet is None else self._evaluated(fleet, same)
+        first = networks[0][0][1]
+        base = self.space.at([0 if at in self.sync else one for at, one in enumerate(first)])
+        fleet: Scenario | None = None
+        everyone: Sequence[Entry] = ()
+        known: Known = {}
+        groups: dict[Any, list[tuple[list[int], Sync]]] = {}
+        for some in networks:
+            own = None
+            if fleet is not None:
+                everyone = everyone or self._everyone(first)
+                names = [island.name for island in fleet.fleet.islands]
+                wan = network(self.space.at(some[0][1]), everyone, names, self.space.rows) if everyone else None
+                own = None if wan is None else changed(fleet, fleet=changed(fleet.fleet, wan=wan))
+            own, syncs = self._legal(some, base, status, illegal, own, known)
+            fleet = fleet or own
+            if own is not None:
+                key = tuple(id(sync) for _, sync in syncs)
+                if key not in groups:
+                    groups[key] = [(same, _together([syncs[at][1] for at in same])) for same in _alike(syncs)]
+                for same, sync in groups[key]:
+                    made += self._evaluated(own, [syncs[at] for at in same], sync)
         return made
 
+    def _everyone(self, place: Place) -> Sequence[Entry]:
+        """All islands that are described, whether or not they take part; none where the parts cannot be read."""
+        parts = self.space.parts(place)
+        return () if isinstance(parts, str) else parts.everyone
+
     def _legal(
-        self, some: Sequence[tuple[int, tuple[int, ...]]], status: Column, illegal: str
+        self,
+        some: Sequence[tuple[int, Place]],
+        base: Document,
+        status: Column,
+        illegal: str,
+        fleet: Scenario | None,
+        known: Known,
     ) -> tuple[Scenario | None, list[tuple[int, Sync]]]:
-        """Points that differ in their synchronisation alone: the scenario of the first legal one, and what each says of that."""
-        fleet: Scenario | None = None
-        faulty, base = "", self.space.at([0 if at in self.sync else one for at, one in enumerate(some[0][1])])
+        """Points that differ in their synchronisation alone: the `fleet` of all of them, or the scenario of the first legal one, and
+        what each says of that. `base` is a document with all else of a plan; what is found is kept in `known`."""
+        faulty = ""
         syncs: list[tuple[int, Sync]] = []
         for row, place in some:
-            asked = None if fleet is None and not faulty else self._synchronised(place, base, fleet)
+            asked: Sync | str | None = None
+            if fleet is not None:
+                at = tuple(place[axis] for axis in self.sync)
+                if at not in known:
+                    known[at] = self._synchronised(place, base, fleet)
+                asked = known[at]
+            elif faulty:
+                asked = self._synchronised(place, base, None)
             if isinstance(asked, Sync) and fleet is not None:
                 syncs.append((row, asked))
                 continue
@@ -112,16 +173,21 @@ class Fleets:
             return reason(error)
         return made
 
-    def _evaluated(self, fleet: Scenario, same: Sequence[tuple[int, Sync]]) -> list[tuple[Rows, Point]]:
-        """The figures of points whose synchronisation differs in numbers alone."""
+    def _evaluated(self, fleet: Scenario, same: Sequence[tuple[int, Sync]], sync: Sync) -> list[tuple[Rows, Point]]:
+        """The figures of points whose synchronisation differs in numbers alone; `sync` is that of all of them."""
         if len(same) > 1 and fleet.run.target_loss is not None:  # each method's numbers cost a loss of their own
-            return [found for one in same for found in self._evaluated(fleet, [one])]
-        rows, parts = np.array([row for row, _ in same]), self._parts(fleet)
-        sync: Sync = stacked([one for _, one in same]) if len(same) > 1 else same[0][1]
-        whole = joined(fleet.model, parts, fleet.fleet.wan, changed(fleet.plan, sync=sync))
+            return [found for one in same for found in self._evaluated(fleet, [one], one[1])]
+        rows, parts = np.array([row for row, _ in same]), self.parts(fleet)
+        alike = self._alike is not None and self._alike[0] is parts and self._alike[1] is sync
+        known = self._alike[2] if alike and self._alike is not None else None
+        whole = joined(fleet.model, parts, fleet.fleet.wan, changed(fleet.plan, sync=sync), known)
+        self._alike = parts, sync, whole
         kinds = _kinds(whole, sync, len(rows))
         if len(kinds) > 1:
-            return [one for some in kinds for one in self._evaluated(fleet, [same[at] for at in some])]
+            apart = [[same[at] for at in some] for some in kinds]
+            return [
+                one for some in apart for one in self._evaluated(fleet, some, _together([sync for _, sync in some]))
+            ]
         part = islands.critical(whole)
         scenario = changed(fleet, plan=changed(fleet.plan, sync=sync))
         legs = legs_of(scenario, whole)
@@ -145,22 +211,28 @@ class Fleets:
 
         def one(at: int) -> tuple[Scenario, Whole]:
             own = changed(fleet, plan=changed(fleet.plan, sync=same[at][1]))
-            return own, whole if len(same) == 1 else joined(fleet.model, self._parts(fleet), fleet.fleet.wan, own.plan)
+            return own, whole if len(same) == 1 else joined(fleet.model, self.parts(fleet), fleet.fleet.wan, own.plan)
 
         return refusals(fleet.run, legs, len(same), one)
 
-    def _parts(self, fleet: Scenario) -> tuple[Part, ...]:
+    def parts(self, fleet: Scenario) -> tuple[Part, ...]:
         """The islands with their inner steps, evaluated once for all points that share them."""
+        before = self._before
+        if before is None or fleet.plan.placement or not _alike_inside(fleet, before[0]):
+            self._before = before = (fleet, self._known(fleet))
+        return before[1]
+
+    def _known(self, fleet: Scenario) -> tuple[Part, ...]:
         plans = tuple(changed(plan, sync=Sync(split=fleet.plan.sync.split)) for plan in fleet.plans)
-        network = id(fleet.fleet.wan) if fleet.plan.placement else None
-        key = (repr(fleet.model), repr(fleet.fleet.islands), repr(plans), repr(fleet.run), repr(fleet.stack), network)
-        found = self._inner.get(key)
+        lines = repr(fleet.fleet.wan) if fleet.plan.placement else None
+        key = (repr(fleet.model), repr(fleet.fleet.islands), repr(plans), repr(fleet.run), repr(fleet.stack), lines)
+        found = self.inner.get(key)
         if found is None:
             whole = evaluate_fleet(fleet.model, fleet.fleet, fleet.plan, fleet.run, fleet.stack, fleet.plans)
-            if len(self._inner) >= _KEPT:
-                self._inner.clear()
+            if len(self.inner) >= _KEPT:
+                self.inner.clear()
             found = tuple(changed(part, estimate=e) for part, e in zip(whole.parts, whole.inner, strict=True))
-            self._inner[key] = found
+            self.inner[key] = found
         return found
 
 
@@ -181,11 +253,22 @@ def _backward(word: str) -> bool:
         return True
 
 
-def _alike(syncs: Sequence[tuple[int, Sync]]) -> list[list[tuple[int, Sync]]]:
-    """Points whose synchronisation has the same words and lengths."""
-    groups: dict[Any, list[tuple[int, Sync]]] = {}
-    for row, sync in syncs:
-        groups.setdefault(structure(sync), []).append((row, sync))
+def _alike_inside(fleet: Scenario, other: Scenario) -> bool:
+    """Whether two fleets of which one was made from the other have the same inner steps."""
+    return fleet.fleet.islands is other.fleet.islands and all(getattr(fleet, n) is getattr(other, n) for n in _OWN)
+
+
+def _together(syncs: Sequence[Sync]) -> Sync:
+    """Several of equal structure as one of arrays."""
+    made: Sync = stacked(list(syncs)) if len(syncs) > 1 else syncs[0]
+    return made
+
+
+def _alike(syncs: Sequence[tuple[int, Sync]]) -> list[list[int]]:
+    """The places of points whose synchronisation has the same words and lengths."""
+    groups: dict[Any, list[int]] = {}
+    for at, (_, sync) in enumerate(syncs):
+        groups.setdefault(structure(sync), []).append(at)
     return list(groups.values())
 
 

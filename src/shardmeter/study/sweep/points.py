@@ -52,35 +52,46 @@ class _Lot:
 class Evaluator:
     """Evaluates the chunks of one space; it remembers what it has resolved."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, before: Evaluator | None = None) -> None:
+        """`before` evaluated other values of the same axes of the same document: what these do not change is known."""
         self.space = space
         self.moving = space.moving()
         self.links = space.links()
-        self.fleets = Fleets(space)
-        self._parts: dict[tuple[bool, tuple[int, ...]], Parts | str] = {}
+        self.fleets: Fleets = Fleets(space, None if before is None else before.fleets)
+        self.resolved: dict[tuple[bool, tuple[int, ...]], Parts | str] = {}
+        """Parts that were read, or why they are illegal, by their place on axes that are no arrays."""
+        if before is not None and len({*self.moving, *self.links}) == len(space.axes):
+            self.resolved = before.resolved
 
     def chunk(self, number: int) -> dict[str, Column]:
         """The figures of one chunk by column, `status` first; NaN and None stand for null.
 
         The columns of the axes are not among them: they follow from the row's number (`places`)."""
-        places = self.places(number)
-        count = len(places[0])
-        columns: dict[str, Column] = {"status": np.full(count, "", dtype=object)}
+        status, found = self.points(number)
+        count = len(status)
+        columns: dict[str, Column] = {"status": status}
         for name in self.space.columns:
             words = name in TEXTS | TRUTHS
             columns[name] = np.full(count, None, dtype=object) if words else np.full(count, np.nan)
-        lots, several = self._lots(places, columns["status"])
-        found = [one for same in self._grouped(lots) for one in _evaluated(same)]
-        found += self.fleets.points(several, places, columns["status"], ILLEGAL)
         for rows, point in found:
-            status = np.where(point.fits, FITS, FITS_NOT).astype(object)
-            for at, why in point.refused.items():
-                status[at] = f"{ILLEGAL}: {why}"
-            columns["status"][rows] = status
             legal = np.delete(np.arange(len(rows)), list(point.refused))
             for name in self.space.columns:
                 columns[name][rows[legal]] = figure(name, point)[legal]
         return columns
+
+    def points(self, number: int) -> tuple[Column, list[tuple[Rows, Point]]]:
+        """(status of every row of one chunk, the points that are evaluated with their rows; those that a point calls refused are
+        illegal)."""
+        places = self.places(number)
+        status = np.full(len(places[0]), "", dtype=object)
+        lots, several = self._lots(places, status)
+        found = [one for same in self._grouped(lots) for one in _evaluated(same)]
+        found += self.fleets.points(several, places, status, ILLEGAL)
+        for rows, point in found:
+            status[rows] = np.where(point.fits, FITS, FITS_NOT)
+            for at, why in point.refused.items():
+                status[rows[at]] = f"{ILLEGAL}: {why}"
+        return status, found
 
     def places(self, number: int) -> tuple[Rows, ...]:
         """The place on every axis of every row of a chunk."""
@@ -94,7 +105,7 @@ class Evaluator:
             for position, columns in self.moving.items()
             for field, column in columns.items()
         }
-        arrays = self.moving.keys() | self.links.keys() | set(self.fleets.sync)
+        arrays = self.moving.keys() | self.links.keys() | set(self.fleets.round)
         key = np.stack([np.zeros_like(at) if i in arrays else at for i, at in enumerate(places)])
         if "plan.tp" in moving:
             position = next(i for i, columns in self.moving.items() if "plan.tp" in columns)
@@ -116,8 +127,8 @@ class Evaluator:
         return made, np.sort(np.concatenate(several)) if several else np.array([], dtype=np.int64)
 
     def _of_methods(self, rows: Rows, key: Rows, places: Sequence[Rows]) -> Iterator[tuple[Rows, Parts | str]]:
-        """Rows of one key with their parts: those of one island by their way of synchronisation, to which each is held."""
-        sync = self.fleets.sync
+        """Rows of one key with their parts: those of one island by what is said of a round, to which each is held."""
+        sync = self.fleets.round
         parts = self._resolved(key[:, rows[0]], exact=not sync)
         if not sync or isinstance(parts, str) or not parts.is_one:
             yield rows, parts
@@ -141,11 +152,11 @@ class Evaluator:
     def _resolved(self, key: Rows, *, exact: bool) -> Parts | str:
         """The parts at these places on the axes, read once."""
         places = tuple(map(int, key))
-        found = self._parts.get((exact, places))
+        found = self.resolved.get((exact, places))
         if found is None:
-            if len(self._parts) >= _KEPT:
-                self._parts.clear()
-            found = self._parts[exact, places] = self.space.parts(places, exact=exact)
+            if len(self.resolved) >= _KEPT:
+                self.resolved.clear()
+            found = self.resolved[exact, places] = self.space.parts(places, exact=exact)
         return found
 
     def _together(

@@ -23,6 +23,21 @@ COMPARED = {
 }
 """Examples that are compared, each with what: `examples/NAME.diff.out`."""
 COMPARISON = ROOT / "docs" / "diff.md"
+ANALYSED = {
+    "sensitivity": ("intellect-1", ("--what-if", "fleet.wan.bandwidth=x2", "--with", "plan.sync.sync_every=50")),
+    "tradeoffs": (
+        "intellect-1",
+        (
+            "--set",
+            "run.law=hoffmann-2022",
+            "--set",
+            "run.critical_batch=zhang-2024",
+            "--over",
+            "plan.sync.sync_every=20,50,100,200,500",
+        ),
+    ),
+}
+"""Commands that a page of their own shows (docs/COMMAND.md), each with an example and options."""
 EXPLAINED = "unreliable-every-step"
 """The comparison of that page."""
 
@@ -59,6 +74,9 @@ def main() -> int:
             put(CURVE, command("returns", path, ALONG[1]), printed(path, "returns", ALONG[1]))
         if path.stem == SHOWN:
             put(README, command("predict", path), text)
+    for name, (example, options) in ANALYSED.items():
+        path = ROOT / "examples" / f"{example}.yaml"
+        put(ROOT / "docs" / f"{name}.md", command(name, path, options), printed(path, name, options))
     return 0
 
 

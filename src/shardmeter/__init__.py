@@ -25,8 +25,10 @@ if TYPE_CHECKING:
         plan,
         predict,
         returns,
+        sensitivity,
         solve,
         sweep,
+        tradeoffs,
         transitions,
     )
     from shardmeter.study.validate import validate
@@ -49,8 +51,10 @@ __all__ = [
     "plan",
     "predict",
     "returns",
+    "sensitivity",
     "solve",
     "sweep",
+    "tradeoffs",
     "transitions",
     "validate",
 ]
@@ -75,8 +79,10 @@ _HOMES = {
     "plan": "shardmeter.study.api",
     "predict": "shardmeter.study.api",
     "returns": "shardmeter.study.api",
+    "sensitivity": "shardmeter.study.api",
     "solve": "shardmeter.study.api",
     "sweep": "shardmeter.study.api",
+    "tradeoffs": "shardmeter.study.api",
     "transitions": "shardmeter.study.api",
     "validate": "shardmeter.study.validate",
 }

@@ -39,6 +39,8 @@ OPTIONS = {
     "audit": SCENARIO | {"--claim", "--convention", "--plot"},
     "front": SCENARIO | {"--deadline", "--budget", "--plot"},
     "diff": {"a", "b", "--set", "--set-b", "--catalog", "--format"},
+    "sensitivity": SCENARIO | {"--of", "--what-if", "--with", "--pairs", "--all", "--plot"},
+    "tradeoffs": SCENARIO | {"--over", "--plot"},
     "validate": {"file", "--bars", "--catalog", "--format"},
     "show": {"file", "--format"},
     "catalog": {"kind", "name", "--catalog", "--format"},

@@ -28,8 +28,10 @@ PUBLIC = {
     "plan",
     "predict",
     "returns",
+    "sensitivity",
     "solve",
     "sweep",
+    "tradeoffs",
     "transitions",
     "validate",
 }

@@ -23,10 +23,12 @@ from shardmeter.cli.output import PipeClosedError, UnwritableError, prepare, say
 from shardmeter.cli.plan import plan
 from shardmeter.cli.predict import predict
 from shardmeter.cli.returns import returns
+from shardmeter.cli.sensitivity import sensitivity
 from shardmeter.cli.show import show
 from shardmeter.cli.solve import solve
 from shardmeter.cli.sweep import sweep
 from shardmeter.cli.trace import trace
+from shardmeter.cli.tradeoffs import tradeoffs
 from shardmeter.cli.transitions import transitions
 from shardmeter.cli.validate import validate
 from shardmeter.core.errors import ShardMeterError, Unavailable
@@ -53,6 +55,8 @@ for _command in (
     sweep,
     returns,
     transitions,
+    sensitivity,
+    tradeoffs,
     diff,
     trace,
     infer,

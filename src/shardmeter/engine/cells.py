@@ -7,7 +7,7 @@ batch, with the islands as the last axis.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from shardmeter.engine.piped import piped
 from shardmeter.engine.placed import placed
 from shardmeter.specs import Estimate, Fleet, Island, Model, Plan, Run, Stack, bare
 
+Stacks: TypeAlias = Stack | Sequence[Stack]
+"""One software for all islands, or that of each."""
 PER_ISLAND = ("tokens", "samples", "model_flops", "hardware_flops", "peak_flops")
 """Figures of a cell that its islands share by their accelerators."""
 
@@ -102,19 +104,20 @@ def _parts(one: Sequence[Estimate], members: Sequence[Island]) -> list[Estimate]
 
 
 def each(
-    model: Model, islands: Sequence[Island], plans: Sequence[Plan], runs: Sequence[Run], stack: Stack
+    model: Model, islands: Sequence[Island], plans: Sequence[Plan], runs: Sequence[Run], stack: Stacks
 ) -> tuple[Estimate, ...]:
-    """The inner step of every island, each distinct one evaluated once, those of one structure together."""
+    """The inner step of every island, each distinct one evaluated once, those of one structure together. `runs` differ in their
+    batches alone."""
     keys = [
         (*_key(island, plan), run.seq_len, run.global_batch)
         for island, plan, run in zip(islands, plans, runs, strict=True)
     ]
-    place, batches = _batches(islands, plans, keys)
+    place, batches = _batches(islands, plans, keys, stack)
     found: dict[int, Estimate] = {}
-    for numbers, ats, island, plan in batches:
+    for numbers, ats, island, plan, own in batches:
         sizes = [float(runs[at].global_batch) for at in ats]
         run = changed(runs[ats[0]], global_batch=np.array(sizes) if len(ats) > 1 else sizes[0])
-        batch = evaluate(model, island, plan, run, stack)
+        batch = evaluate(model, island, plan, run, own)
         found |= {n: taken(batch, at) for at, n in enumerate(numbers)} if len(ats) > 1 else {numbers[0]: batch}
     return tuple(found[number] for number in place)
 
@@ -125,40 +128,46 @@ def step_times(
     plans: Sequence[Plan],
     batches: Sequence[Sequence[float]],
     run: Run,
-    stack: Stack,
+    stack: Stacks,
 ) -> tuple[tuple[float, ...], ...]:
     """Seconds of an inner step of every island at several batches: `batches` and the answer are (batch, island)."""
     columns = list(zip(*batches, strict=True))
     keys = [(*_key(island, plan), column) for island, plan, column in zip(islands, plans, columns, strict=True)]
-    place, groups = _batches(islands, plans, keys)
+    place, groups = _batches(islands, plans, keys, stack)
     found: dict[int, Number] = {}
-    for numbers, ats, island, plan in groups:
+    for numbers, ats, island, plan, own in groups:
         sizes = np.array([columns[at] for at in ats]).T
-        times = step_time(model, island, plan, changed(run, global_batch=sizes), stack)
+        times = step_time(model, island, plan, changed(run, global_batch=sizes), own)
         found |= {number: np.broadcast_to(times, sizes.shape)[:, at] for at, number in enumerate(numbers)}
     return tuple(tuple(float(np.asarray(found[number])[row]) for number in place) for row in range(len(batches)))
 
 
 def _batches(
-    islands: Sequence[Island], plans: Sequence[Plan], keys: Sequence[Any]
-) -> tuple[list[int], list[tuple[list[int], list[int], Island, Plan]]]:
+    islands: Sequence[Island], plans: Sequence[Plan], keys: Sequence[Any], stack: Stacks
+) -> tuple[list[int], list[tuple[list[int], list[int], Island, Plan, Stack]]]:
     """Which distinct island every island is, and those of one structure as one: (numbers of the distinct ones, a place in the fleet
-    for each, island, plan), the last two with arrays where there are several."""
+    for each, island, plan, stack), the last three with arrays where there are several."""
+    stacks = [stack] * len(keys) if isinstance(stack, Stack) else stack
+    shape = {at: structure(one) for at, one in {id(one): one for one in stacks}.items()}
     distinct: dict[Any, int] = {}
-    place = [distinct.setdefault(key, len(distinct)) for key in keys]
+    place = [distinct.setdefault((key, id(one)), len(distinct)) for key, one in zip(keys, stacks, strict=True)]
     firsts = [place.index(number) for number in range(len(distinct))]
     stripped = {at: bare(islands[at]) for at in firsts}
     groups: dict[Any, list[int]] = {}
     for number, at in enumerate(firsts):
-        groups.setdefault((structure(stripped[at]), structure(plans[at])), []).append(number)
+        alike = structure(stripped[at]), structure(plans[at]), shape[id(stacks[at])]
+        groups.setdefault(alike, []).append(number)
     made = []
     for numbers in groups.values():
         ats = [firsts[number] for number in numbers]
-        if len(ats) == 1:
-            made.append((numbers, ats, stripped[ats[0]], plans[ats[0]]))
-        else:
-            made.append((numbers, ats, stacked([stripped[at] for at in ats]), stacked([plans[at] for at in ats])))
+        island, plan, own = (_one([some[at] for at in ats]) for some in (stripped, plans, stacks))
+        made.append((numbers, ats, island, plan, own))
     return place, made
+
+
+def _one(records: Sequence[Any]) -> Any:
+    """Records of one structure as one."""
+    return stacked(records) if len(records) > 1 else records[0]
 
 
 def _key(island: Island, plan: Plan) -> tuple[Any, ...]:

@@ -48,7 +48,7 @@ def shared(
     `plans` are those of the islands. Raises IndivisibleBatch."""
     units = units_of(fleet.islands, cells, plans)
     peaks = [sum(peak(fleet.islands[at]) for at in cell.islands) for cell in cells]
-    alike = rule == "equal" or _alike(fleet, cells, plans)
+    alike = rule == "equal" or equal_cells(fleet, cells, plans)
 
     def times(batches: Batches) -> Sequence[Sequence[float]]:
         return _times(model, fleet, cells, plans, batches, run, stack)
@@ -166,7 +166,7 @@ def _whole(fleet: Fleet, cell: Cell, plans: Sequence[Plan]) -> Plan:
     return spread(own, cell.axis, [fleet.islands[at] for at in cell.islands])
 
 
-def _alike(fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan]) -> bool:
+def equal_cells(fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan]) -> bool:
     """Whether all cells take the same step for the same batch."""
     rows = [
         tuple(
@@ -186,15 +186,23 @@ def _shares(
 ) -> list[split.Share]:
     """What each cell makes of a batch: a step lasts so long, and so much longer a sequence, read off its step at a part of the
     batch in proportion to its peak and at half of that. Exact where steps are straight lines in the micro-batches."""
-    batches = [_rounded(batch * own / sum(peaks), *one) for own, one in zip(peaks, units, strict=True)]
-    halves = [_rounded(part / 2.0, *one) for part, one in zip(batches, units, strict=True)]
-    halves = [half if half < part else part + one[0] for half, part, one in zip(halves, batches, units, strict=True)]
+    batches, halves = asked(batch, units, peaks)
     times = step_times((batches, halves))
     found = []
     for at, (step, least) in enumerate(units):
         slope = (times[0][at] - times[1][at]) / (batches[at] - halves[at])
         found.append(split.Share(unit=step, least=least, start=times[0][at] - slope * batches[at], each=slope))
     return found
+
+
+def asked(
+    batch: float, units: Sequence[split.Units], peaks: Sequence[float]
+) -> tuple[Sequence[float], Sequence[float]]:
+    """The two batches of every cell at which its speed is read off."""
+    batches = [_rounded(batch * own / sum(peaks), *one) for own, one in zip(peaks, units, strict=True)]
+    halves = [_rounded(part / 2.0, *one) for part, one in zip(batches, units, strict=True)]
+    halves = [half if half < part else part + one[0] for half, part, one in zip(halves, batches, units, strict=True)]
+    return batches, halves
 
 
 def _times(

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.predict import Prediction
     from shardmeter.study.returns import Returns
+    from shardmeter.study.sensitivity import Sensitivity
     from shardmeter.study.solve import Solution
     from shardmeter.study.sweep import Sweep
+    from shardmeter.study.tradeoffs import Tradeoffs
     from shardmeter.study.transitions import Transitions
 
 Source: TypeAlias = Scenario | Mapping[str, Any] | str | Path | None
@@ -213,6 +215,28 @@ def audit(
     )
 
 
+def sensitivity(
+    scenario: Source = None,
+    of: str = "tokens_per_s",
+    *,
+    what_if: Sequence[str] = (),
+    beside: Sequence[str] = (),
+    pairs: int = 0,
+    step: float = 0.01,
+    overrides: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Sensitivity:
+    """What one figure of `predict` hangs on, number by number, ranked by elasticity; the rest is as in `predict`.
+
+    `shardmeter.sensitivity("run.yaml", "run.cost_usd").ranked[0].lever.title`; `what_if` moves numbers (`fleet.wan.bandwidth=x2`), each
+    of them `beside` each of those; `pairs` pairs the first so many. Raises BadScenario, UnknownName."""
+    from shardmeter.study.sensitivity import sensitivity as answer_to
+
+    made = _resolved(scenario, overrides, catalog, options)
+    return answer_to(made, of, pairs=pairs, what_if=what_if, beside=beside, step=step)
+
+
 def solve(
     question: str, scenario: Source = None, *, overrides: Overrides = (), catalog: Rows = None, **options: Any
 ) -> Solution:
@@ -275,6 +299,27 @@ def returns(
         raise TypeError("a resolved Scenario has no fields to go along: give the file or mapping")
     document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
     return answer_to(document, rows, axis, over, scaling)
+
+
+def tradeoffs(
+    scenario: Mapping[str, Any] | str | Path | None = None,
+    over: Over = (),
+    *,
+    overrides: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Tradeoffs:
+    """What turning each knob buys in throughput and costs in loss, memory and traffic; the rest is as in `predict`.
+
+    `shardmeter.tradeoffs("run.yaml", {"plan.sync.sync_every": [10, 100, 1000]}).to_dict()["knobs"][0]["says"]`; `over` left out: the usual
+    knobs that the scenario has. Raises BadScenario, UnknownName."""
+    from shardmeter.scenario import opened
+    from shardmeter.study.tradeoffs import tradeoffs as answer_to
+
+    if isinstance(scenario, Scenario):
+        raise TypeError("a resolved Scenario has no fields to go over: give the file or mapping")
+    document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
+    return answer_to(document, rows, over)
 
 
 def transitions(

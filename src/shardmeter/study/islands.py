@@ -88,6 +88,7 @@ def synchronisation(whole: Whole, scenario: Scenario) -> dict[str, Any] | None:
         "hidden_s": sum(_plain(one) for one in folded.hidden),
         "update_s": _plain(folded.update),
         "sent_bytes": _known(sum(_plain(one) for one in whole.sent)),
+        "paid_usd": _known(sum(_plain(one) for one in whole.paid)),
         "crossings": [
             {
                 "label": one.label, "collective": one.collective, "bytes": _plain(one.size), "messages": _plain(one.messages),

@@ -111,12 +111,16 @@ def _of_several(scenario: Scenario, begins: Collection[str]) -> list[Violation]:
     if steps:
         return found
     rules: dict[tuple[str, str], tuple[Violation, list[str]]] = {}
+    told: dict[Any, Sequence[Violation]] = {}
     for island, own in zip(fleet.islands, plans, strict=True):
         crosses = any(axis == "pp" and any(island.name in cell for cell in cells) for axis, cells in plan.placement)
         whole = changed(own, pp=plan.pp) if crosses else None
-        for one in violations_of_island(
-            scenario.model, island, own, scenario.run, scenario.stack, whole=whole, skip=begins
-        ):
+        same = id(island.accelerator), island.tiers, island.nodes, island.gpus_per_node, own, crosses
+        if same not in told:
+            told[same] = violations_of_island(
+                scenario.model, island, own, scenario.run, scenario.stack, whole=whole, skip=begins
+            )
+        for one in told[same]:
             rules.setdefault((one.field, one.says), (one, []))[1].append(island.name)
     for one, where in rules.values():
         found.append(one if len(where) == len(plans) else changed(one, field=f"{where[0]}: {one.field}"))

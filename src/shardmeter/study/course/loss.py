@@ -11,7 +11,8 @@ import numpy as np
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Count, Nats, Number
+from shardmeter.core.units import Count, Nats, Number, Ratio
+from shardmeter.engine.add import folded
 from shardmeter.engine.fleet import Whole
 from shardmeter.families import active_parameters
 from shardmeter.physics import convergence
@@ -49,14 +50,18 @@ class Question:
         return part.basis in ("published", "derived", "extrapolated") or (part.basis == "guess" and self.guesses)
 
     @property
-    def factor(self) -> float:
+    def factor(self) -> Ratio:
         """By which the loss of the law is multiplied."""
-        return math.prod(float(part.factor) for part in self.effects if part.factor is not None and self.counts(part))
+        product: Ratio = 1.0
+        for part in self.effects:
+            if part.factor is not None and self.counts(part):
+                product = product * part.factor
+        return product
 
     @property
-    def added(self) -> float:
+    def added(self) -> Nats:
         """What is added to it then."""
-        return sum(float(part.nats) for part in self.effects if part.nats is not None and self.counts(part))
+        return folded(part.nats for part in self.effects if part.nats is not None and self.counts(part))
 
 
 def question(scenario: Scenario, whole: Whole) -> Question | None:
@@ -357,9 +362,13 @@ def lengths(asked: Question, target: float, part: tuple[float, float]) -> tuple[
 
 
 def _reached(asked: Question, parts: Sequence[tuple[float, float]]) -> float:
-    """The loss of a run of (tokens, batch in tokens), part by part."""
-    least = float(convergence.least_tokens(parts, lambda seen: critical(asked, seen)))
-    return float(law_at(asked.law, asked.parameters, least)) * asked.factor + asked.added
+    return float(reached(asked, parts))
+
+
+def reached(asked: Question, parts: Sequence[tuple[Number, Number]]) -> Nats:
+    """The loss of a run of (tokens, batch in tokens), part by part. Numbers may be arrays."""
+    least = convergence.least_tokens(parts, lambda seen: critical(asked, seen))
+    return law_at(asked.law, asked.parameters, least) * asked.factor + asked.added
 
 
 def past_guessing(asked: Question, parts: Sequence[tuple[float, float]]) -> str:

@@ -2,51 +2,77 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from shardmeter.core.record import changed
 from shardmeter.specs import Plan, Run, Scenario
-from shardmeter.study.levers.lever import Lever
+from shardmeter.study.levers.lever import Lever, product
 from shardmeter.study.moves import resized
 from shardmeter.study.relief import batch_unsaid
 from shardmeter.sync import laid, method
 
 _PLAN = (
-    ("micro_batch", "micro-batch", "sequences"),
-    ("expert_skew", "imbalance of experts", ""),
+    ("micro_batch", "micro-batch", "sequences", True),
+    ("virtual_stages", "virtual stages of a rank", "", True),
+    ("ep", "expert parallelism", "", True),
+    ("expert_skew", "imbalance of experts", "", False),
+    ("offload_layers", "layers whose activations go to the host", "", True),
 )
+_LENGTHS = ("virtual_stages", "num_fragments", "blocks", "levels", "pp")
+"""Numbers that set the length of an axis, and are whole by type."""
+_ROUTED = ("ep", "expert_skew")
+"""Of models with experts."""
 _DEGREES = ("tp", "pp", "cp", "dp_replicate")
 _SYNC = (
     ("sync_every", "inner steps of a round (H)", "steps", True),
     ("num_fragments", "fragments (P)", "", True),
-    ("fragment_sync_delay", "steps between sending and applying (tau)", "steps", False),
+    ("fragment_sync_delay", "steps between sending and applying (tau)", "steps", True),
+    ("fragment_update_alpha", "weight of the local parameters (alpha)", "", False),
     ("bits", "bits of a value on the wire", "bits", False),
     ("top_k", "share of the values that is sent", "", False),
+    ("lead", "share of a step behind which messages may pass already", "", False),
+    ("grace", "wait for late islands", "s", False),
     ("rank", "rank of what is sent", "", True),
     ("perturbations", "perturbations", "", True),
+    ("together", "passes side by side", "", True),
+    ("experts", "experts that are trained apart", "", True),
 )
-_RUN = (("seq_len", "sequence", "tokens", True), ("global_batch", "global batch", "sequences", True))
-_LENGTH = (("tokens", "tokens of the run", "tokens", False), ("steps", "steps of the run", "steps", True))
+_MOST = {"bits": 32.0, "top_k": 1.0, "lead": 1.0, "fragment_update_alpha": 1.0}
+"""Largest values; of others none."""
+_RUN = (
+    ("seq_len", "sequence", "tokens", True),
+    ("global_batch", "global batch", "sequences", True),
+    ("document_len", "mean document", "tokens", False),
+)
+_LENGTH = (
+    ("tokens", "tokens of the run", "tokens", False),
+    ("steps", "steps of the run", "steps", True),
+    ("target_loss", "loss to reach", "nats", False),
+)
 
 
 def levers(scenario: Scenario) -> Iterator[Lever]:
     """Of the plan (every island's), of the synchronisation where there is one, of the run."""
-    for name, title, unit in _PLAN:
-        yield _lever(f"plan.{name}", title, unit, "plan", getattr(scenario.plan, name), _of_plans(scenario, name))
-    for axis in _DEGREES:
-        if not scenario.plan.placement:
-            value = scenario.plan.degree(axis)
-            yield _lever(f"plan.{axis}", axis, "", "plan", value, _of_degree(scenario, axis))
-    if len(scenario.fleet.islands) > 1:
-        reads = method(scenario.plan.sync.method).FIELDS
+    plan, islands = scenario.plan, scenario.fleet.islands
+    for name, title, unit, whole in _PLAN:
+        value, stages = getattr(plan, name), name == "virtual_stages"
+        if (scenario.model.experts or name not in _ROUTED) and (plan.pp > 1 or not stages):
+            yield _lever(f"plan.{name}", title, unit, "plan", value, _of_plans(scenario, name), whole=whole)
+    for axis in () if plan.placement else _DEGREES:
+        yield _lever(f"plan.{axis}", axis, "", "plan", plan.degree(axis), _of_degree(scenario, axis))
+    if len(islands) > 1:
+        reads = method(plan.sync.method).FIELDS
         for name, title, unit, whole in _SYNC:
             if name in reads:
-                value = getattr(scenario.plan.sync, name)
-                yield _lever(f"plan.sync.{name}", title, unit, "plan", value, _of_sync(scenario, name), whole=whole)
-    if not scenario.plan.placement:
-        nodes = scenario.fleet.islands[0].nodes
-        yield _lever("fleet.islands.nodes", "nodes of every island", "", "plan", nodes, _of_nodes(scenario))
+                yield _lever(
+                    f"plan.sync.{name}", title, unit, "plan", getattr(plan.sync, name), _of_sync(scenario, name),
+                    whole=whole, most=_MOST.get(name, math.inf),
+                )  # fmt: skip
+    if not plan.placement:
+        yield from _of_nodes(scenario)
     for name, title, unit, whole in (*_RUN, *_LENGTH):
         value = getattr(scenario.run, name)
         if value is not None and not (scenario.run.phases and name != "tokens"):
@@ -54,79 +80,122 @@ def levers(scenario: Scenario) -> Iterator[Lever]:
 
 
 def _lever(
-    name: str, title: str, unit: str, kind: str, value: Any, scaled: Callable[[float], Scenario | None], *, whole: bool = True
+    name: str, title: str, unit: str, kind: str, value: Any, scaled: Callable[[float], Scenario | None], *, whole: bool = True,
+    most: float = math.inf, part: bool = False,
 ) -> Lever:  # fmt: skip
-    return Lever(name=name, title=title, unit=unit, kind=kind, value=float(value), whole=whole, scaled=scaled)
+    return Lever(
+        name=name,
+        title=title,
+        unit=unit,
+        kind=kind,
+        value=float(value),
+        whole=whole,
+        scaled=scaled,
+        most=most,
+        part=part,
+    )
+
+
+def _moved(record: Any, name: str, factor: float) -> dict[str, Any]:
+    """So many times a number of a record, of the type that it has there."""
+    value = product(getattr(record, name), factor)
+    return {name: int(value) if name in _LENGTHS else value}
 
 
 def _of_plans(scenario: Scenario, name: str) -> Callable[[float], Scenario | None]:
     def scaled(factor: float) -> Scenario | None:
-        return _with_plans(scenario, lambda plan: changed(plan, **{name: getattr(plan, name) * factor}))
+        return _with_plans(scenario, lambda plan: changed(plan, **_moved(plan, name, factor)))
 
     return scaled
 
 
 def _of_degree(scenario: Scenario, axis: str) -> Callable[[float], Scenario | None]:
     def one(plan: Plan, factor: float) -> Plan | None:
-        size, shard = plan.degree(axis) * factor, plan.dp_shard / factor
-        if not (float(size).is_integer() and float(shard).is_integer() and size >= 1.0 and shard >= 1.0):
+        size, shard = product(float(plan.degree(axis)), factor), product(float(plan.dp_shard), 1.0 / factor)
+        if not (size.is_integer() and shard.is_integer() and size >= 1.0 and shard >= 1.0):
             return None
-        return changed(plan, **{axis: int(size) if axis == "pp" else size, "dp_shard": shard})
+        return changed(plan, **{axis: int(size) if axis in _LENGTHS else size, "dp_shard": shard})
 
     return lambda factor: _with_plans(scenario, lambda plan: one(plan, factor))
 
 
-def _of_nodes(scenario: Scenario) -> Callable[[float], Scenario | None]:
-    def scaled(factor: float) -> Scenario | None:
-        islands = [resized(island, float(island.gpus) * factor) for island in scenario.fleet.islands]
-        moved = _with_plans(scenario, lambda plan: _wider(plan, factor))
-        if moved is None or any(island is None for island in islands):
-            return None
-        return changed(moved, fleet=changed(scenario.fleet, islands=tuple(one for one in islands if one is not None)))
+def _of_nodes(scenario: Scenario) -> Iterator[Lever]:
+    """Nodes of all islands, and of one island of every kind where there are several."""
+    islands, plans = scenario.fleet.islands, scenario.plans or (scenario.plan,)
+    every = tuple(range(len(islands)))
+    yield _lever(
+        "fleet.islands.nodes", "nodes of every island", "", "plan", islands[0].nodes,
+        functools.partial(_with_nodes, scenario, every),
+    )  # fmt: skip
+    if not 1 < len(islands) <= MOST:
+        return
+    kinds: dict[str, list[int]] = {}
+    for at in every:
+        same = changed(islands[at], name="", region=""), plans[at]
+        kinds.setdefault(repr(same), []).append(at)
+    for first, *others in kinds.values():
+        alike = f", one of {len(others) + 1} alike" if others else ""
+        yield _lever(
+            f"fleet.islands.{islands[first].name}.nodes", f"nodes of {islands[first].name}{alike}", "", "plan",
+            islands[first].nodes, functools.partial(_with_nodes, scenario, (first,)), part=True,
+        )  # fmt: skip
 
-    return scaled
+
+MOST = 8
+"""Islands up to which one of each kind is moved by itself too."""
+
+
+def _with_nodes(scenario: Scenario, places: tuple[int, ...], factor: float) -> Scenario | None:
+    """The fleet with so many times the nodes at these places; the ranks of their plans grow with them."""
+    islands, plans = list(scenario.fleet.islands), list(scenario.plans or (scenario.plan,))
+    for at in places:
+        island, plan = resized(islands[at], product(float(islands[at].gpus), factor)), _wider(plans[at], factor)
+        if island is None or plan is None:
+            return None
+        islands[at], plans[at] = island, plan
+    return _laid(changed(scenario, fleet=changed(scenario.fleet, islands=tuple(islands))), plans)
 
 
 def _wider(plan: Plan, factor: float) -> Plan | None:
     """The plan on so many times the ranks: those that shard take them, copies where those cannot."""
     for name in ("dp_shard", "dp_replicate"):
-        ranks = getattr(plan, name) * factor
-        if float(ranks).is_integer() and ranks >= 1.0:
+        ranks = product(getattr(plan, name), factor)
+        if ranks.is_integer() and ranks >= 1.0:
             return changed(plan, **{name: ranks})
     return None
 
 
 def _with_plans(scenario: Scenario, change: Callable[[Plan], Plan | None]) -> Scenario | None:
-    """Every island's plan changed, the batch with it where it follows the plan."""
-    plan, plans = change(scenario.plan), [change(one) for one in scenario.plans]
-    if plan is None or any(one is None for one in plans):
+    """Every island's plan changed."""
+    plans = [change(one) for one in scenario.plans or (scenario.plan,)]
+    whole = change(scenario.plan)
+    if whole is None or any(one is None for one in plans):
         return None
-    run = scenario.run
+    return changed(_laid(scenario, [one for one in plans if one is not None]), plan=whole)
+
+
+def _laid(scenario: Scenario, plans: list[Plan]) -> Scenario:
+    """The scenario with these plans of its islands, the batch with them where it follows the plan."""
+    run, several = scenario.run, len(scenario.fleet.islands) > 1
     if batch_unsaid(scenario):
         before = sum(one.dp * one.micro_batch for one in scenario.plans or (scenario.plan,))
-        after = sum(one.dp * one.micro_batch for one in (plans or [plan]) if one is not None)
+        after = sum(one.dp * one.micro_batch for one in plans)
         run = changed(run, global_batch=run.global_batch * after / before)
-    return changed(scenario, plan=plan, plans=tuple(one for one in plans if one is not None), run=run)
+    return changed(scenario, plan=plans[0], plans=tuple(plans) if several else (), run=run)
 
 
 def _of_sync(scenario: Scenario, name: str) -> Callable[[float], Scenario | None]:
     def scaled(factor: float) -> Scenario | None:
-        value = getattr(scenario.plan.sync, name) * factor
-        if name == "num_fragments":
-            if not float(value).is_integer() or value < 1.0:
-                return None
-            value = int(value)
-        sync = changed(scenario.plan.sync, **{name: value})
-        return changed(
-            scenario, plan=laid(scenario.plan, sync), plans=tuple(laid(plan, sync) for plan in scenario.plans)
-        )
+        sync = changed(scenario.plan.sync, **_moved(scenario.plan.sync, name, factor))
+        plans = tuple(laid(plan, sync) for plan in scenario.plans)
+        return changed(scenario, plan=laid(scenario.plan, sync), plans=plans)
 
     return scaled
 
 
 def _of_run(scenario: Scenario, name: str) -> Callable[[float], Scenario]:
     def scaled(factor: float) -> Scenario:
-        run: Run = changed(scenario.run, **{name: getattr(scenario.run, name) * factor})
+        run: Run = changed(scenario.run, **_moved(scenario.run, name, factor))
         return changed(scenario, run=run)
 
     return scaled

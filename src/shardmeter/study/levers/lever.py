@@ -11,6 +11,8 @@ from shardmeter.specs import Scenario
 
 KINDS = ("machine", "network", "plan", "run", "software", "money")
 """In the order in which levers are listed."""
+WHOLE = 1e-9
+"""Relative distance from a whole number below which a product is one: 3 · (7/3) is 7."""
 
 
 @record
@@ -30,12 +32,27 @@ class Lever:
     whole: bool
     """Whether only whole numbers mean something."""
     scaled: Callable[[float], Scenario | None]
+    most: float = math.inf
+    """Largest value that means something: 1 of a share."""
+    part: bool = False
+    """Whether another lever moves it too, together with its like: one site of all, one tier of several, one island's nodes."""
+
+    def times(self, factor: float) -> Scenario | None:
+        """The scenario with so many times the number; None where no such value means anything."""
+        value = product(self.value, factor)
+        if not math.isfinite(value) or value > self.most or (self.whole and not value.is_integer()):
+            return None
+        return self.scaled(factor)
 
     def at(self, value: float) -> Scenario | None:
         """The scenario with this value of the number."""
-        if self.whole and not float(value).is_integer():
-            return None
-        return self.scaled(value / self.value) if math.isfinite(value) else None
+        return self.times(value / self.value)
+
+
+def product(value: float, factor: float) -> float:
+    """So many times a number; a whole one where floating point misses it by a hair."""
+    found = float(value) * factor
+    return float(round(found)) if math.isfinite(found) and abs(found - round(found)) <= WHOLE * abs(found) else found
 
 
 def answered(scenario: Scenario) -> Whole:

@@ -15,13 +15,13 @@ from shardmeter.core.record import record
 from shardmeter.core.units import GIB, Number
 from shardmeter.engine.add import folded
 from shardmeter.engine.course import is_interrupted
-from shardmeter.engine.fleet import Whole
+from shardmeter.engine.fleet import Whole, alone
 from shardmeter.engine.round import Folded
 from shardmeter.scenario.together import reason
 from shardmeter.specs import Island, Plan, Run, Scenario
 from shardmeter.specs.estimate import Estimate
 from shardmeter.study.causes import main_cause
-from shardmeter.study.course import check, hours, phases, refusable, step_tokens, summed
+from shardmeter.study.course import check, hours, loss, phases, refusable, step_tokens, summed
 from shardmeter.study.course.energy import emitted, used
 from shardmeter.study.course.phases import Leg
 from shardmeter.study.islands import nobody_waits
@@ -109,6 +109,19 @@ def _tokens(_: Run, legs: tuple[Leg, ...]) -> Number:
 
 def _goodput(_: Run, legs: tuple[Leg, ...]) -> Number | None:
     return hours.goodput([(leg.whole, leg.steps) for leg in legs]) if is_interrupted(legs[0].whole) else None
+
+
+def _loss(point: Point) -> Any:
+    """By the law; null where none is named, or tells it, and above what a model knows that guesses."""
+    if point.legs is None or point.scenario is None:
+        return None
+    whole = point.whole or alone(point.island, point.plan, point.run, point.estimate)
+    asked = loss.question(point.scenario, whole)
+    if asked is None:
+        return None
+    seen = [(leg.steps * step_tokens(leg.whole), step_tokens(leg.whole)) for leg in point.legs]
+    found = loss.reached(asked, seen)
+    return np.where(np.less_equal(found, asked.untrained), found, np.nan)
 
 
 def _step(point: Point) -> Number | None:
@@ -212,6 +225,11 @@ FIGURES: Mapping[str, Figure] = {
     "run.carbon_kg": Figure(
         unit="kg", says="carbon of that electricity", of=_of_run(lambda _, legs: folded(_emitted(leg) for leg in legs))
     ),
+    "run.loss": Figure(
+        unit="",
+        says="what the run reaches by the law that is named, in the law's unit; null where none tells it",
+        of=_loss,
+    ),
     **_verdicts("deadline", "s", "s", WALL_CLOCK),
     **_verdicts("budget", "usd", "USD", COST),
     "sync.round_s": Figure(unit="s", says="one round over islands", of=_of_round(lambda _, round_: round_.seconds)),
@@ -228,6 +246,11 @@ FIGURES: Mapping[str, Figure] = {
     ),
     "sync.sent_bytes": Figure(
         unit="B", says="sent between islands, a round", of=_of_round(lambda whole, _: folded(whole.sent))
+    ),
+    "sync.paid_usd": Figure(
+        unit="USD",
+        says="what that costs; null where no price is known",
+        of=_of_round(lambda whole, _: folded(whole.paid)),
     ),
     "sync.loss_effect.factor": Figure(
         unit="", says="what the method is known to multiply the loss by", of=_of_effect("factor")

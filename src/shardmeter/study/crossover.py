@@ -18,6 +18,7 @@ from shardmeter.engine.inference.pipeline import passed
 from shardmeter.engine.inference.pipeline import rows as rows_of
 from shardmeter.specs import Scenario
 from shardmeter.specs.serving import Serving
+from shardmeter.study.roots import zero
 
 Both: TypeAlias = Callable[[float], tuple[float, float]]
 """Tokens of output → seconds of two ways, a traversal the second."""
@@ -28,8 +29,6 @@ LONGEST = 1e6
 """Tokens of an output up to which a crossover is sought."""
 STEP = 4.0
 """Factor between lengths at which signs are taken."""
-TOLERANCE = 1e-9
-"""Of the logarithm of the length that is found."""
 
 
 def rows(
@@ -121,25 +120,9 @@ def crossings(both: Both, longest: float = LONGEST, *, other: str = "pipeline") 
     places = [math.log(STEP) * step for step in range(math.ceil(last / math.log(STEP)))] + [last]
     values = [advantage(at) for at in places]
     found = [
-        math.exp(_zero(advantage, *ends, *signs))
+        math.exp(zero(advantage, *ends, *signs))
         for ends, signs in zip(itertools.pairwise(places), itertools.pairwise(values), strict=True)
         if (signs[0] > 0.0) != (signs[1] > 0.0)
     ]
     first = values[0] > 0.0
     return found, "block_train" if first != bool(found) else other
-
-
-def _zero(advantage: Callable[[float], float], low: float, high: float, at_low: float, at_high: float) -> float:
-    """Where it is zero between two places of unlike signs: secants (the Illinois rule) until the bracket is shorter than TOLERANCE."""
-    moved = 0
-    while high - low > TOLERANCE:
-        guess = (low * at_high - high * at_low) / (at_high - at_low)
-        guess = min(max(guess, low + TOLERANCE / 2.0), high - TOLERANCE / 2.0)
-        value = advantage(guess)
-        if (value > 0.0) == (at_high > 0.0):
-            high, at_high = guess, value
-            at_low, moved = at_low / (2.0 if moved > 0 else 1.0), 1
-        else:
-            low, at_low = guess, value
-            at_high, moved = at_high / (2.0 if moved < 0 else 1.0), -1
-    return (low + high) / 2.0

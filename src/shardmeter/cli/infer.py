@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from shardmeter.cli.options import resolve, scenario_options
-from shardmeter.cli.output import FULL, UnwritableError, warn, write
-from shardmeter.core.errors import BadScenario, ShardMeterError, Unavailable
+from shardmeter.cli.output import warn, write
+from shardmeter.cli.pictures import draw, drawable, plot_option
 
 HOW = ("pipeline", "block_train", "soma", "local")
 ASKED = ("prompt", "output", "batch", "in_flight", "experts", "top_k", "blocks", "traversals")
@@ -65,10 +64,10 @@ as divide the heads). Exit code 1 when a host's part does not fit into memory; t
     help="From which output length one traversal beats the pipeline and the whole model on one island, for round trips of 1 to 300 ms "
     "and those of the fleet.",
 )
-@click.option("--plot", metavar="FILE", help="Draw that as a .png or .svg (needs matplotlib).")
+@plot_option("Draw that.")
 def infer(**asked: Any) -> int:
     """Predict latency, throughput and memory of a trained model that is served over the islands of SCENARIO."""
-    drawn = _drawable(asked["plot"])
+    drawn = drawable(asked["plot"])
     scenario = resolve(asked)
     from shardmeter.render import inference
     from shardmeter.specs.serving import Serving
@@ -81,35 +80,7 @@ def infer(**asked: Any) -> int:
         scenario, question, compare=asked["compare"], crossover=asked["crossover"] or drawn, eager=asked["eager"]
     ).to_dict()
     if drawn:
-        _draw(answer, asked["plot"])
+        draw(inference.figures(answer), asked["plot"])
     warn(answer["warnings"])
     write(inference.document(answer, inference.title(scenario, asked["how"])), asked["output"])
     return 0 if answer["fits"] else 1
-
-
-def _drawable(file: str | None) -> bool:
-    """Whether a picture is asked for. Raises BadScenario for a file that cannot be one, Unavailable without matplotlib."""
-    if file is None:
-        return False
-    from importlib.util import find_spec
-
-    if not file.lower().endswith((".png", ".svg")):
-        raise BadScenario(f"--plot {file!r}: a picture is a .png or an .svg")
-    if find_spec("matplotlib") is None:
-        raise Unavailable("--plot needs matplotlib: pip install 'shardmeter[plot]'")
-    return True
-
-
-def _draw(answer: dict[str, Any], file: str) -> None:
-    """Write the picture. Raises ShardMeterError where no file can be there, UnwritableError where it takes nothing."""
-    from shardmeter.render import crossover_plot
-
-    picture = crossover_plot.picture(answer, file.lower().rpartition(".")[2])
-    try:
-        Path(file).write_bytes(picture)
-    except OSError as error:
-        if error.errno in FULL:
-            raise UnwritableError(f"{file}: {error.strerror}") from None
-        raise ShardMeterError(f"{file}: cannot be written ({error.strerror or 'no reason is given'})") from None
-    except ValueError:
-        raise ShardMeterError(f"{file!r}: no file can have this name") from None

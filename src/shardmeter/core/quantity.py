@@ -341,6 +341,28 @@ def _show_ladder(value: float, unit: str, digits: Callable[[float], str]) -> str
     return f"{digits(value / size)} {name}"
 
 
+def unit_for(value: float, unit: str) -> tuple[float, str]:
+    """The size and the name of the one unit in which an axis up to `value` reads best: 3e6 s → (86400.0, "d"), 2e10 B/s → (1e9, "GB/s"),
+    5e6 USD → (1e6, "$M"), 0.4 % → (0.01, "%"). Counts and words from a million on are in millions: 3e6 tokens/s → (1e6, "M tokens/s")."""
+    value = abs(value) if math.isfinite(value) else 0.0
+    if unit in ("%", "±%"):
+        return 0.01, "%"
+    if unit == "USD/s":
+        return 1.0 / 3600.0, "$/h"
+    if unit in _RATES:
+        before, size, after = _RATES[unit]
+        return 1.0 / size, f"{before}{after}".strip()
+    if unit in _LADDERS:
+        sizes = {"d": 86400.0, "h": 3600.0, "min": 60.0}
+        found = next((one for one in _LADDERS[unit] if value >= one[0]), _LADDERS[unit][-1] if value else (1.0, unit))
+        return (sizes.get(found[1], found[0]) if unit == "s" else found[0]), found[1]
+    size, suffix = next(((size, suffix) for size, suffix in _COUNTS[:-1] if value >= size), (1.0, ""))
+    if unit == "USD":
+        return size, f"${suffix}"
+    words = {"M": "millions", "B": "billions", "T": "trillions", "": ""}
+    return size, words[suffix] if unit in ("", "1") else f"{suffix} {unit}".strip()
+
+
 def _show_money(value: float) -> str:
     for size, suffix in _COUNTS[:-1]:
         if _rounded(value) >= size:

@@ -8,7 +8,7 @@ from shardmeter.core.quantity import show
 from shardmeter.render.document import Value
 
 SCALED = frozenset(
-    {"s", "B", "B/s", "FLOP", "FLOP/s", "W", "W*s", "tokens"}
+    {"s", "B", "B/s", "bit/s", "FLOP", "FLOP/s", "W", "W*s", "tokens"}
     | {"USD", "USD/s", "USD/B", "USD/(B*s)", "USD/(W*s)", "kg/(W*s)"}
 )
 """Units that `core.quantity.show` scales by itself; any other unit is written after the number as it is."""

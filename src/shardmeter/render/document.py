@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from shardmeter.core.record import record
+from shardmeter.render.figure import Figure
 
 _NUMBER = re.compile(r"(?:[-+]?\$?\d\S*(?: \S+)?)?$")
 """A number, and one word for its unit; or nothing."""
@@ -68,7 +69,7 @@ class Notes:
     lines: tuple[str, ...]
 
 
-Section: TypeAlias = Facts | Table | Notes
+Section: TypeAlias = Facts | Table | Notes | Figure
 
 
 @record

@@ -14,10 +14,13 @@ class Scale:
 
     title: str
     unit: str = ""
-    """As in `cells.text`: SI units are scaled, `%` takes a fraction."""
+    """As in `cells.text`: SI units are scaled, `%` takes a fraction, rates of lines are in `bit/s` where people speak of bits."""
     log: bool = False
+    """Whether equal factors are equally far apart, in the colours of a field too."""
+    centre: float | None = None
+    """Of a field: the value on both sides of which its colours differ, such as 1 of a ratio."""
     labels: tuple[str, ...] = ()
-    """Names of the places 0, 1, 2 … where the values are no numbers."""
+    """Names of the places 0, 1, 2 … where the values are no numbers. Bars along a y axis with names lie; their intervals are of x."""
 
 
 @record
@@ -31,7 +34,7 @@ class Line:
     """Lower end of an interval around every y, and `high` the upper one; empty = none is known."""
     high: tuple[float | None, ...] = ()
     style: str = "line"
-    """line, dashed, points (measured ones), steps, bars."""
+    """line, dashed, points (measured ones), cloud (many small ones in the background), steps, bars."""
 
 
 @record

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from shardmeter.core.alike import kinds, span
-from shardmeter.render import cells
+from shardmeter.render import cells, crossover
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.figure import Figure
 from shardmeter.render.heading import islands_of
 from shardmeter.specs import Scenario
 
@@ -34,9 +35,15 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
     if answer["crossover"]:
         sections.append(_crossover(answer["crossover"], passes(answer)))
     sections.append(Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)))
+    data = {**answer, "figures": [figure.to_dict() for figure in figures(answer)]}
     return Document(
-        title=heading, verdict=_verdict(answer), good=bool(answer["fits"]), sections=tuple(sections), data=answer, flat=_flat(answer)
+        title=heading, verdict=_verdict(answer), good=bool(answer["fits"]), sections=tuple(sections), data=data, flat=_flat(answer)
     )  # fmt: skip
+
+
+def figures(answer: Answer) -> tuple[Figure, ...]:
+    """What can be drawn of it: the crossover, where that was asked for."""
+    return crossover.figures(answer, passes(answer))
 
 
 def _verdict(answer: Answer) -> str:

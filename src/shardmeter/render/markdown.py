@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from shardmeter.render import cells
+from shardmeter.render import cells, chart
 from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, numeric
+from shardmeter.render.figure import Figure
+
+CHART_WIDTH = 96
+"""Columns of a drawn figure."""
 
 
 def text(document: Document, *, level: int = 2) -> str:
@@ -20,6 +24,8 @@ def section_text(section: Section, *, level: int = 2) -> str:
         body = "\n".join(f"* {line}" for line in section.lines)
     elif isinstance(section, Facts):
         body = "\n".join(f"* {fact.label}: {cells.text(fact.value, fact.unit)}" for fact in section.facts)
+    elif isinstance(section, Figure):
+        body = "\n".join(("```text", *chart.lines(section, CHART_WIDTH), "```"))
     else:
         body = table_text(section)
     return "\n\n".join(part for part in (heading, body) if part)

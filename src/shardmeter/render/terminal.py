@@ -13,8 +13,9 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
-from shardmeter.render import cells
+from shardmeter.render import cells, chart
 from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, numeric
+from shardmeter.render.figure import Figure
 
 PIPE_WIDTH = 110
 """Columns when the output is not a terminal: fixed, so that stored outputs do not depend on a window."""
@@ -65,18 +66,12 @@ def _section(console: Console, section: Section, *, plain: bool) -> None:
     if section.title:
         console.print(Text(section.title, style="bold cyan"))
     if isinstance(section, Facts):
-        grid = Grid.grid(padding=(0, 2))
-        grid.add_column(no_wrap=True)
-        texts = any(isinstance(fact.value, str) for fact in section.facts)
-        grid.add_column(justify="left" if texts else "right", no_wrap=not texts, overflow="fold")
-        grid.add_column(style="dim")
-        for fact in section.facts:
-            grid.add_row(escape(fact.label), escape(cells.text(fact.value, fact.unit)), escape(fact.note))
-        console.print(Padding(grid, (0, 0, 0, INDENT)))
-        for line in section.caption:
-            _sentence(console, line, style="dim", indent=INDENT)
+        _facts(console, section)
     elif isinstance(section, Notes):
         for line in section.lines:
+            _sentence(console, line, indent=INDENT)
+    elif isinstance(section, Figure):
+        for line in chart.lines(section, console.width - INDENT, plain=plain):
             _sentence(console, line, indent=INDENT)
     else:
         columns = _columns(console, section, plain=plain)
@@ -87,6 +82,19 @@ def _section(console: Console, section: Section, *, plain: bool) -> None:
         for line in (section.caption, f"left out for lack of room: {', '.join(hidden)}" if hidden else ""):
             if line:
                 _sentence(console, line, style="dim", indent=INDENT)
+
+
+def _facts(console: Console, section: Facts) -> None:
+    grid = Grid.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    texts = any(isinstance(fact.value, str) for fact in section.facts)
+    grid.add_column(justify="left" if texts else "right", no_wrap=not texts, overflow="fold")
+    grid.add_column(style="dim")
+    for fact in section.facts:
+        grid.add_row(escape(fact.label), escape(cells.text(fact.value, fact.unit)), escape(fact.note))
+    console.print(Padding(grid, (0, 0, 0, INDENT)))
+    for line in section.caption:
+        _sentence(console, line, style="dim", indent=INDENT)
 
 
 def _sentence(console: Console, line: str, *, style: str = "", indent: int = 0) -> None:

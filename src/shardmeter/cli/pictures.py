@@ -1,0 +1,70 @@
+"""`--plot FILE`: the figures of an answer as pictures, for every command that has some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from shardmeter.cli.output import FULL, UnwritableError, say
+from shardmeter.core.errors import BadScenario, ShardMeterError, Unavailable
+
+if TYPE_CHECKING:
+    from shardmeter.render.figure import Figure
+
+F = TypeVar("F", bound=Callable[..., Any])
+SUFFIXES = (".png", ".svg", ".html")
+
+
+def plot_option(help_text: str) -> Callable[[F], F]:
+    """The option `--plot`, which the command gets as `plot`."""
+    return click.option("--plot", metavar="FILE", help=f"{help_text} A .png, .svg or .html (needs matplotlib).")
+
+
+def drawable(file: str | None) -> bool:
+    """Whether a picture is asked for; to be called before any work. Raises BadScenario for a file that cannot be one, Unavailable
+    without matplotlib."""
+    if file is None:
+        return False
+    from importlib.util import find_spec
+
+    if not file.lower().endswith(SUFFIXES):
+        raise BadScenario(f"--plot {file!r}: a picture is a .png, an .svg or an .html")
+    if find_spec("matplotlib") is None:
+        raise Unavailable("--plot needs matplotlib: pip install 'shardmeter[plot]'")
+    return True
+
+
+def draw(figures: Sequence[Figure], file: str) -> None:
+    """Write the pictures and say where: all on one page of HTML, a single one as the file, several as FILE-slug.svg each. Raises
+    ShardMeterError where no file can be there, UnwritableError where it takes nothing."""
+    if not figures:
+        say(f"{file}: not written, the answer has nothing to draw")
+        return
+    kind = file.lower().rpartition(".")[2]
+    if kind == "html":
+        from shardmeter.render import plot_html
+
+        pictures = {file: plot_html.page(figures)}
+    else:
+        from shardmeter.render.plot import picture
+
+        stem, suffix = file[: -len(kind) - 1], file[-len(kind) - 1 :]
+        names = [file] if len(figures) == 1 else [f"{stem}-{figure.slug}{suffix}" for figure in figures]
+        pictures = {name: picture(figure, kind) for name, figure in zip(names, figures, strict=True)}
+    for name, content in pictures.items():
+        _write(name, content)
+    say(f"drawn: {', '.join(pictures)}")
+
+
+def _write(file: str, content: bytes) -> None:
+    try:
+        Path(file).write_bytes(content)
+    except OSError as error:
+        if error.errno in FULL:
+            raise UnwritableError(f"{file}: {error.strerror}") from None
+        raise ShardMeterError(f"{file}: cannot be written ({error.strerror or 'no reason is given'})") from None
+    except ValueError:
+        raise ShardMeterError(f"{file!r}: no file can have this name") from None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
-    from shardmeter.study.api import diff, explain, infer, plan, predict, solve, sweep
+    from shardmeter.study.api import diff, doctor, explain, infer, plan, predict, solve, sweep
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "UnknownName",
     "__version__",
     "diff",
+    "doctor",
     "explain",
     "infer",
     "load",
@@ -50,6 +51,7 @@ _HOMES = {
     "Unavailable": "shardmeter.core.errors",
     "UnknownName": "shardmeter.core.errors",
     "diff": "shardmeter.study.api",
+    "doctor": "shardmeter.study.api",
     "explain": "shardmeter.study.api",
     "infer": "shardmeter.study.api",
     "load": "shardmeter.scenario",

@@ -15,6 +15,7 @@ import click
 from shardmeter import __version__
 from shardmeter.cli.catalog import catalog
 from shardmeter.cli.diff import diff
+from shardmeter.cli.doctor import doctor
 from shardmeter.cli.explain import explain
 from shardmeter.cli.infer import infer
 from shardmeter.cli.output import PipeClosedError, UnwritableError, prepare, say, silence, written
@@ -40,7 +41,7 @@ def cli(debug: bool) -> None:
     """How fast, how much memory, how long and how much: transformer training on any GPUs and any sharding."""
 
 
-for _command in (predict, explain, plan, solve, sweep, diff, trace, infer, validate, catalog, show):
+for _command in (predict, explain, plan, solve, sweep, diff, doctor, trace, infer, validate, catalog, show):
     cli.add_command(_command)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shardmeter.scenario.catalog import Catalog
     from shardmeter.scenario.ranges import Over
     from shardmeter.study.diff import Difference
+    from shardmeter.study.doctor import Diagnosis
     from shardmeter.study.explain import Explanation
     from shardmeter.study.infer import Inference
     from shardmeter.study.planning.fleet_plans import FleetPlans
@@ -154,6 +155,38 @@ def diff(
     from shardmeter.study.planning.automatic import settled
 
     return difference(*sides(a, a if b is None else b, overrides, overrides_b, catalog=catalog, settle=settled))
+
+
+def doctor(
+    scenario: Source = None,
+    *,
+    measured: Iterable[str] | Mapping[str, Any],
+    against: Source = None,
+    measured_b: Iterable[str] | Mapping[str, Any] = (),
+    overrides: Overrides = (),
+    overrides_b: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Diagnosis:
+    """What would explain measured numbers of a scenario; the rest is as in `predict`.
+
+    `shardmeter.doctor("run.yaml", measured={"tokens_per_s_per_gpu": 1786}).findings[0]`. With `measured_b` what would explain the ratio to
+    another one: `against`, or the same scenario with `overrides_b`. Raises BadScenario with everything that is wrong, UnknownName."""
+    from shardmeter.study.doctor import doctor as diagnosis
+    from shardmeter.study.doctor import measured as read
+
+    given = read(measured)
+    more = tuple(overrides_b.items() if isinstance(overrides_b, Mapping) else overrides_b)
+    compared = against is not None or bool(more)
+    if compared != bool(measured_b):
+        says = "a comparison needs the other scenario (against, overrides_b) and what was measured of it (measured_b)"
+        raise BadScenario("nothing to compare", [Violation(field="measured_b", says=says)])
+    made = _resolved(scenario, overrides, catalog, options)
+    if not compared:
+        return diagnosis(made, given)
+    both = {**overrides, **dict(overrides_b)} if isinstance(overrides, Mapping) and isinstance(overrides_b, Mapping) else (*overrides, *more)
+    other = _resolved(against, both, catalog, {}) if against is not None else _resolved(scenario, both, catalog, options)
+    return diagnosis(made, given, other, read(measured_b, "measured_b"))
 
 
 def solve(

@@ -1,7 +1,7 @@
 """`doctor`: the model run backwards. A measured number and a scenario: what would explain the one by the other.
 
 One file a question: `measured` (what was measured, and the same figure of a prediction), `world` (a scenario if something were so),
-`causes` (what a cause is), `numbers`, `settings` and `misread` (all of them), `usual` (how far numbers are usually off), `solved` (what
+`cause` (what a cause is), `numbers`, `settings` and `misread` (all of them), `usual` (how far numbers are usually off), `solved` (what
 value explains it), `classes` (which kind of link that is), `findings` (all causes solved and ranked), `pairs` (two together), `against`
 (two measured numbers, whose ratio no longer hangs on what both share), `checks` (what tells the leading causes apart).
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation
@@ -19,7 +19,7 @@ from shardmeter.specs import Scenario
 from shardmeter.study import intervals, islands, trust
 from shardmeter.study.causes import causes
 from shardmeter.study.doctor.against import Reference, is_free, referred
-from shardmeter.study.doctor.causes import Cause
+from shardmeter.study.doctor.cause import Cause
 from shardmeter.study.doctor.checks import Check, checks
 from shardmeter.study.doctor.findings import POSSIBLE, Finding, findings
 from shardmeter.study.doctor.measured import PACE, Length, Measured, Spread, measured, of_ratio, spread
@@ -69,10 +69,8 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """The `doctor` JSON: SI units, fractions, null for what does not apply."""
-        from shardmeter.study.doctor.figure import figures
-
         told = [one.entry() for one in self.findings]
-        answer: dict[str, Any] = {
+        return {
             "verdict": verdict_of(self),
             "readings": [reading(one, self.base, self.spread) for one in self.measured],
             "rules": _rules(self.base),
@@ -87,8 +85,6 @@ class Diagnosis:
             "assumptions": [*self.scenario.assumptions],
             "warnings": [*trust.warnings(self.scenario)],
         }
-        answer["figures"] = [one.to_dict() for one in figures(answer)]
-        return answer
 
 
 def doctor(
@@ -96,7 +92,6 @@ def doctor(
     numbers: Sequence[Measured],
     other: Scenario | None = None,
     of_other: Sequence[Measured] = (),
-    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Diagnosis:
     """What would explain measured numbers of a scenario; with `other` and its numbers, what would explain the ratio.
 
@@ -119,7 +114,7 @@ def doctor(
     def free(cause: Cause) -> bool:
         return other is None or is_free(cause, said, other)
 
-    found = findings(scenario, base, primary, others, sure, free, progress)
+    found = findings(scenario, base, primary, others, sure, free)
     alone = [one for one in found if one.explains]
     together = () if alone and alone[0].plausibility >= POSSIBLE else pairs(found, primary, sure)
     asked = checks(scenario, base, alone, primary)

@@ -13,7 +13,7 @@ from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Number
 from shardmeter.specs import Scenario, Stack
-from shardmeter.study.doctor.causes import Cause, Numeric
+from shardmeter.study.doctor.cause import Cause, Numeric
 from shardmeter.study.doctor.measured import PACE, UNKNOWN, Length, Measured
 from shardmeter.study.doctor.solved import solved
 from shardmeter.study.doctor.world import World, world

@@ -13,7 +13,7 @@ from shardmeter.specs import Plan, Scenario
 from shardmeter.specs.demands import OPTIMIZER, Transfer
 from shardmeter.strategies import precision
 from shardmeter.study import moves
-from shardmeter.study.doctor.causes import Cause, Misread, Named, Numeric
+from shardmeter.study.doctor.cause import Cause, Misread, Named, Numeric
 from shardmeter.study.doctor.findings import POSSIBLE, Finding
 from shardmeter.study.doctor.measured import MEMORY, Measured
 from shardmeter.study.doctor.numbers import numeric

@@ -9,7 +9,7 @@ from typing import Any
 from shardmeter.core.record import changed, record
 from shardmeter.specs import Scenario
 from shardmeter.study.doctor import classes
-from shardmeter.study.doctor.causes import NUMBER, READING, SETTING, Cause, Misread, Named, Numeric
+from shardmeter.study.doctor.cause import NUMBER, READING, SETTING, Cause, Misread, Named, Numeric
 from shardmeter.study.doctor.measured import Measured, Spread
 from shardmeter.study.doctor.misread import misreadings
 from shardmeter.study.doctor.numbers import numeric
@@ -40,6 +40,8 @@ class Finding:
     unexplained: float
     """What was measured over what the cause predicts."""
     plausibility: float
+    predicted: tuple[float, float, float] | None = None
+    """What the cause predicts of the number that is explained, with both ends of its interval; of a misread figure what it would read."""
     others: tuple[tuple[Measured, float, float, float], ...] = ()
     """Every other measured number with what the cause predicts of it, low and high."""
 
@@ -62,6 +64,7 @@ class Finding:
         """`causes[]` of the answer."""
         cause, solution = self.cause, self.solution
         number = cause if isinstance(cause, Numeric) else None
+        many = gpus_of_node(self)
         kind = NUMBER if number else SETTING if isinstance(cause, Named) else READING
         return {
             "name": cause.name,
@@ -69,10 +72,12 @@ class Finding:
             "kind": kind,
             "field": cause.field if isinstance(cause, Numeric | Named) else "",
             "unit": number.unit if number else "",
-            "said": number.said if number else None,
-            "implied": solution.value if solution else None,
-            "low": solution.low if solution else None,
-            "high": solution.high if solution else None,
+            "of": "node" if many != 1.0 else "",
+            "said": number.said * many if number else None,
+            "implied": solution.value * many if solution else None,
+            "low": solution.low * many if solution else None,
+            "high": solution.high * many if solution else None,
+            "ratio": solution.value / number.said if solution and number and number.said else None,
             "value": cause.value if isinstance(cause, Named) else None,
             "factor": cause.factor if isinstance(cause, Misread) else None,
             "explains": self.explains,
@@ -82,6 +87,7 @@ class Finding:
             "rate": rate_of(self),
             "why": why(self),
             "means": cause.means,
+            "predicted": self.predicted,
             "others": [
                 {"quantity": one.quantity.name, "unit": one.quantity.unit, "measured": one.value, "predicted": value, "low": low, "high": high,
                  "consistent": low <= one.value <= high}
@@ -92,19 +98,23 @@ class Finding:
 
 def findings(
     scenario: Scenario, base: World, primary: Measured, others: Sequence[Measured], spread: Spread,
-    is_free: Callable[[Cause], bool], progress: Callable[[int, int], None],
+    is_free: Callable[[Cause], bool],
 ) -> tuple[Finding, ...]:  # fmt: skip
     """Every cause that is free and closes some of the gap, the most plausible of those that explain it alone first."""
     gap = primary.slowness(base)
     asked = [*numeric(scenario, base), *named(scenario, base), *misreadings(scenario, base, primary)]
     asked = [one for one in asked if primary.quantity.kind in one.touches and is_free(one)]
-    made = []
-    for done, one in enumerate(asked):
-        progress(done, len(asked))
-        made.append(finding(one, base, primary, spread))
-    helping = [one for one in made if one is not None and abs(math.log(one.unexplained)) <= (1.0 - HELPS) * abs(gap)]
+    made = [finding(one, base, primary, spread) for one in asked]
+    helping = [one for one in made if one is not None and _helps(one, gap)]
     told = _with_others(helping, base, others, spread)
     return tuple(sorted(told, key=lambda one: (not one.explains, -one.plausibility, abs(math.log(one.unexplained)))))
+
+
+def _helps(found: Finding, gap: float) -> bool:
+    """Whether a cause closes enough of the gap to be named; a misread figure that does not fit is none."""
+    if isinstance(found.cause, Misread) and not found.explains:
+        return False
+    return abs(math.log(found.unexplained)) <= (1.0 - HELPS) * abs(gap)
 
 
 def finding(cause: Cause, base: World, primary: Measured, spread: Spread) -> Finding | None:
@@ -123,6 +133,7 @@ def _of_number(cause: Numeric, base: World, primary: Measured, spread: Spread) -
     if solution.value == cause.said and not solution.reaches:
         return None
     world = cause.at(solution.value)
+    told = _predicted(primary, world, spread)
     left = 0.0 if solution.exact else primary.deviations(world, spread)
     known = (cause.far(solution.high) + cause.far(solution.low)) / 2.0
     wide = abs(cause.far(solution.high) - cause.far(solution.low)) / (2.0 * NORMAL_90)
@@ -131,7 +142,8 @@ def _of_number(cause: Numeric, base: World, primary: Measured, spread: Spread) -
     if cause.whole and math.floor(solution.high) < math.ceil(solution.low):
         plausibility *= NO_WHOLE
     return Finding(
-        cause=cause, world=world, solution=solution, left=left, unexplained=_left(primary, world), plausibility=plausibility
+        cause=cause, world=world, solution=solution, left=left, unexplained=_left(primary, world), plausibility=plausibility,
+        predicted=told,
     )  # fmt: skip
 
 
@@ -142,7 +154,7 @@ def _of_name(cause: Named, primary: Measured, spread: Spread) -> Finding | None:
     left = primary.deviations(world, spread)
     return Finding(
         cause=cause, world=world, solution=None, left=left, unexplained=_left(primary, world),
-        plausibility=cause.chance * _fit(left),
+        plausibility=cause.chance * _fit(left), predicted=_predicted(primary, world, spread),
     )  # fmt: skip
 
 
@@ -150,8 +162,15 @@ def _of_reading(cause: Misread, base: World, primary: Measured, spread: Spread) 
     read = changed(primary, value=primary.value / cause.factor)
     left = read.deviations(base, spread)
     return Finding(
-        cause=cause, world=base, solution=None, left=left, unexplained=_left(read, base), plausibility=cause.chance * _fit(left)
+        cause=cause, world=base, solution=None, left=left, unexplained=_left(read, base), plausibility=cause.chance * _fit(left),
+        predicted=_predicted(primary, base, spread, cause.factor),
     )  # fmt: skip
+
+
+def _predicted(measured: Measured, world: World, spread: Spread, times: float = 1.0) -> tuple[float, float, float]:
+    """(predicted, low, high)."""
+    low, high = measured.ends(world, spread)
+    return times * float(measured.of(world)), times * float(low), times * float(high)
 
 
 def _fit(deviations: float) -> float:
@@ -186,6 +205,11 @@ FARTHEST = 4.0
 
 
 # ---- in words --------------------------------------------------------------------------------------------------------------------
+
+
+def gpus_of_node(found: Finding) -> float:
+    """What a number of one GPU is told times: networks between nodes are told as what a node has."""
+    return float(found.world.scenario.fleet.islands[0].gpus_per_node) if found.cause.name == "fabric-bandwidth" else 1.0
 
 
 def rate_of(found: Finding) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from shardmeter.specs import Scenario
 from shardmeter.study.doctor import usual
-from shardmeter.study.doctor.causes import Misread
+from shardmeter.study.doctor.cause import Misread
 from shardmeter.study.doctor.measured import MEMORY, PACE, Measured
 from shardmeter.study.doctor.world import World
 

@@ -10,9 +10,9 @@ from shardmeter.core.units import Number
 from shardmeter.physics.gemm import BEST_SHAPE_MARGIN
 from shardmeter.specs import Scenario
 from shardmeter.study.doctor import usual
-from shardmeter.study.doctor.causes import BOTH, Numeric, Usual
+from shardmeter.study.doctor.cause import BOTH, Numeric, Usual
 from shardmeter.study.doctor.measured import MEMORY, PACE
-from shardmeter.study.doctor.world import World, world
+from shardmeter.study.doctor.world import World, rejoined, world
 from shardmeter.study.levers import Lever, levers
 
 SPEED, FULL = (PACE,), (MEMORY,)
@@ -112,17 +112,27 @@ KNOBS = (
 """Levers that are asked, as `study.levers` names them."""
 
 
+KERNELS = {
+    "matrix-products": "matrix products", "attention-kernel": "core attention", "pointwise-kernels": "memory-bound kernels",
+}  # fmt: skip
+"""The term of the ledger that a number of kernels rules."""
+OF_ONE_ISLAND = ("micro-batch", "global-batch")
+"""What several islands share out in whole passes, so that it does not move freely."""
+
+
 def numeric(scenario: Scenario, base: World) -> Iterator[Numeric]:
     """Every number that could explain something about a scenario."""
     for lever in levers(scenario):
         knob = next((one for one in KNOBS if lever.name.endswith(one.ending)), None)
         if knob is not None and not _idle(scenario, knob.name):
-            yield _of_lever(scenario, lever, knob)
+            yield _of_lever(scenario, lever, knob, base)
     yield from _added(scenario, base)
 
 
 def _idle(scenario: Scenario, name: str) -> bool:
-    """Whether a number is there and nothing uses it."""
+    """Whether a number is there and nothing uses it, or it cannot be moved."""
+    if name in OF_ONE_ISLAND and len(scenario.fleet.islands) > 1:
+        return True
     if name == "host-link":
         return not scenario.plan.offload
     if name == "expert-skew":
@@ -130,22 +140,23 @@ def _idle(scenario: Scenario, name: str) -> bool:
     return name == "attention-kernel" and scenario.stack.attention in ("unfused", "fused")
 
 
-def _of_lever(scenario: Scenario, lever: Lever, knob: Knob) -> Numeric:
+def _of_lever(scenario: Scenario, lever: Lever, knob: Knob, base: World) -> Numeric:
     unsaid = bool(knob.unsaid) and any(text.startswith(knob.unsaid) for text in scenario.assumptions)
     own = usual.UNSAID if unsaid and knob.name != "fabric-bandwidth" else knob.usual()
+    own = usual.of_kernels(own, base.share(KERNELS[knob.name])) if knob.name in KERNELS else own
     least, most = max(knob.least, 1.0 / WIDEST), knob.most
     if knob.name == "matrix-products":
         most = _most_of_products(scenario)
     if knob.name in ("attention-kernel", "contention"):
         most = max(1.0 / lever.value, 1.0)
-    if lever.whole:
+    if lever.whole or knob.name == "streams":
         least = min(1.0 / lever.value, 1.0)
 
     def at(value: Number) -> World:
         moved = lever.scaled(value / lever.value)
         if moved is None:
             raise ValueError(f"{lever.name} has no value {value}")
-        return world(moved)
+        return rejoined(base, moved) if lever.kind == "network" else world(moved)
 
     return Numeric(
         name=knob.name, title=knob.title, means=knob.means, touches=knob.touches, basis=own.basis, field=lever.name, unit=lever.unit,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shardmeter.core.record import changed, record
-from shardmeter.study.doctor.causes import Named, Numeric
+from shardmeter.study.doctor.cause import Named, Numeric
 from shardmeter.study.doctor.findings import Finding, finding
 from shardmeter.study.doctor.measured import Measured, Spread
 from shardmeter.study.doctor.numbers import numeric

@@ -8,7 +8,7 @@ from typing import Any
 from shardmeter.core.record import changed, record
 from shardmeter.specs import Island, Plan, Scenario
 from shardmeter.study.doctor import usual
-from shardmeter.study.doctor.causes import BOTH, Named
+from shardmeter.study.doctor.cause import BOTH, Named
 from shardmeter.study.doctor.measured import MEMORY, PACE
 from shardmeter.study.doctor.usual import Words
 from shardmeter.study.doctor.world import World, world

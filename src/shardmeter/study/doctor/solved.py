@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import record
-from shardmeter.study.doctor.causes import Numeric
+from shardmeter.study.doctor.cause import Numeric
 from shardmeter.study.doctor.measured import Measured, Spread
 from shardmeter.study.doctor.world import World
 from shardmeter.study.roots import zero
@@ -18,11 +18,11 @@ from shardmeter.study.roots import zero
 Array: TypeAlias = npt.NDArray[np.float64]
 Curves: TypeAlias = Callable[[Array], Array]
 """Places on the axis of a number → logarithm of prediction over measured: rows are the low end, the prediction, the high end."""
-PLACES, FEW_PLACES, WITHIN = 33, 9, 17
-"""Places at which a number is tried at first: over arrays, one by one; and between two of them."""
+PLACES, ENDS, WITHIN = 33, 2, 17
+"""Places at which a number is tried at first: over arrays, or one by one; and between two of them."""
 ROUNDS = 2
-CLOSE = 1e-5
-"""Of the logarithm of a value."""
+CLOSE, CLOSE_END = 1e-3, 1e-2
+"""Of the logarithm of a value that is found one by one, and of the ends of its interval."""
 
 
 @record
@@ -43,11 +43,11 @@ def solved(cause: Numeric, measured: Measured, spread: Spread, base: World) -> S
     axis = _axis(cause, base)
     together = len(base.scenario.fleet.islands) == 1
     curves = _curves(cause, measured, spread, axis, together=together)
-    places = axis.places(PLACES if together else FEW_PLACES)
+    places = axis.places(PLACES if together else ENDS)
     values = curves(places)
     home = int(np.argmin(np.abs(places - axis.home)))
     brackets = [_bracket(row, home) for row in values]
-    roots = _narrowed(curves, places, brackets) if together else _one_by_one(curves, places, values, brackets)
+    roots = _narrowed(curves, places, brackets) if together else _one_by_one(curves, places, values)
     middle = roots[1]
     nearest = float(places[int(np.argmin(np.abs(values[1])))])
     found = [axis.value(one) for one in roots if one is not None]
@@ -128,16 +128,25 @@ def _narrowed(curves: Curves, places: Array, brackets: Sequence[int | None]) -> 
     return found
 
 
-def _one_by_one(curves: Curves, places: Array, values: Array, brackets: Sequence[int | None]) -> list[float | None]:
-    found: list[float | None] = []
-    for row, at in enumerate(brackets):
-        if at is None:
-            found.append(None)
-            continue
+def _one_by_one(curves: Curves, places: Array, values: Array) -> list[float | None]:
+    """The zeros of the rows, the middle one first: what is evaluated for one row narrows the brackets of the others."""
+    known = {float(place): values[:, at] for at, place in enumerate(places)}
 
-        def error(place: float, row: int = row) -> float:
-            return float(curves(np.array([place]))[row, 0])
+    def rows(place: float) -> Array:
+        if place not in known:
+            known[place] = curves(np.array([place]))[:, 0]
+        return known[place]
 
-        ends = float(places[at]), float(places[at + 1])
-        found.append(zero(error, *ends, float(values[row, at]), float(values[row, at + 1]), CLOSE))
+    found: list[float | None] = [None, None, None]
+    for row in (1, 0, 2):
+        tried = sorted(known)
+        signs = [known[place][row] > 0.0 for place in tried]
+        bracket = next((at for at in range(len(tried) - 1) if signs[at] != signs[at + 1]), None)
+        if bracket is not None:
+            low, high = tried[bracket], tried[bracket + 1]
+
+            def error(place: float, row: int = row) -> float:
+                return float(rows(place)[row])
+
+            found[row] = zero(error, low, high, error(low), error(high), CLOSE if row == 1 else CLOSE_END)
     return found

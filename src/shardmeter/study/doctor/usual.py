@@ -12,7 +12,8 @@ import math
 import numpy as np
 
 from shardmeter.core.record import record
-from shardmeter.study.doctor.causes import Usual
+from shardmeter.study import intervals
+from shardmeter.study.doctor.cause import Usual
 
 LEAST = 0.05
 """Rows that differ less are few, not alike."""
@@ -51,6 +52,22 @@ def of_stacks(field: str) -> Usual:
     rows = [stack for name in catalog.names("stacks") if (stack := catalog.stack(name)).fitted_on]
     found = max(_deviation([float(getattr(stack, field)) for stack in rows]), LEAST)
     return Usual(deviation=found, basis=f"{len(rows)} fitted stacks differ by a factor of {math.exp(found):.2g}")
+
+
+WIDEST = 1.0
+
+
+def of_kernels(own: Usual, share: float) -> Usual:
+    """Of a number that rules `share` of a step: as far as fitted stacks differ or, if that is more, as far as its kernels would have to be
+    off to make a step as wrong as that of a stack never seen; at most a factor of e."""
+    found = intervals.factors("step_time", "", fitted=False)
+    if found is None or share <= 0.0:
+        return own
+    unseen = (math.log(found[1]) - math.log(found[0])) / (2.0 * intervals.NORMAL_90)
+    wide = min(unseen / share, WIDEST)
+    if wide <= own.deviation:
+        return own
+    return Usual(deviation=wide, basis=f"stacks never seen are off by {100 * unseen:.0f} % of a step, and this is {100 * share:.0f} % of it")
 
 
 @functools.cache

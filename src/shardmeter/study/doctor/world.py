@@ -5,7 +5,7 @@ from __future__ import annotations
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Number, Seconds
 from shardmeter.engine.evaluate import evaluate, priced
-from shardmeter.engine.fleet import Whole, alone, stretched
+from shardmeter.engine.fleet import Whole, alone, joined, stretched
 from shardmeter.specs import Scenario
 from shardmeter.specs.estimate import Estimate
 from shardmeter.study.levers import answered
@@ -49,6 +49,10 @@ class World:
             found = found - term.seconds if term.label == CONTENTION else found + term.hidden
         return found
 
+    def share(self, label: str) -> float:
+        """What a term is of the step; 0 where there is none."""
+        return sum(float(term.seconds / self.step) for term in self.estimate.terms if term.label == label)
+
     def paced(self, inner: Number, across: Number) -> World:
         """The same if every inner step took `inner` times as long and every message between islands `across` times."""
         whole = stretched(self.whole, self.scenario.plan, inner, across)
@@ -69,6 +73,13 @@ class World:
 COMMUNICATION = ("fabric", "scale-up link", "wide-area link", "pipeline")
 """Causes of terms that move bytes."""
 CONTENTION = "contention"
+
+
+def rejoined(base: World, scenario: Scenario) -> World:
+    """The prediction of a scenario that differs from another in the network between islands alone: inner steps stay as they are."""
+    whole = base.whole
+    inner = [changed(part, estimate=own) for part, own in zip(whole.parts, whole.inner, strict=True)]
+    return World(scenario=scenario, whole=joined(scenario.model, inner, scenario.fleet.wan, scenario.plan))
 
 
 def world(scenario: Scenario) -> World:

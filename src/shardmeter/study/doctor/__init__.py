@@ -28,8 +28,8 @@ from shardmeter.study.doctor.world import World, world
 
 __all__ = ["Diagnosis", "doctor", "measured"]
 INSIDE, SLOWER, FASTER, FULLER, EMPTIER, IMPOSSIBLE = "inside", "slower", "faster", "fuller", "emptier", "impossible"
-PARTS = ("forward", "backward", "compute_utilization")
-"""Figures of parts of a step, which tell more than its time."""
+PARTS = ("forward", "backward", "compute_utilization", "busbw", "busbw_node", "matmul", "communication_share")
+"""Figures of parts of a step, and of benchmarks, which tell more than its time."""
 AGREE = math.log(1.1)
 """Two measured paces that imply steps within 10 % of each other agree."""
 
@@ -44,7 +44,8 @@ class Diagnosis:
     spread: Spread
     measured: tuple[Measured, ...]
     primary: Measured | None
-    """The number that causes are asked of: the one farthest outside its interval; None where all are inside."""
+    """The number that causes are asked of: of the paces of steps and of memory the one farthest outside its interval, else of the
+    benchmarks; None where all are inside."""
     findings: tuple[Finding, ...] = ()
     pairs: tuple[Pair, ...] = ()
     checks: tuple[Check, ...] = ()
@@ -108,7 +109,7 @@ def doctor(
     made = Diagnosis(scenario=scenario, base=base, spread=sure, measured=given, primary=None, reference=reference)
     if not outside:
         return made
-    primary = max(outside, key=lambda one: abs(one.deviations(base, sure)))
+    primary = max(outside, key=lambda one: (one.quantity.name not in PARTS, abs(one.deviations(base, sure))))
     others = [one for one in given if one is not primary and not (_is_of_steps(one) and _is_of_steps(primary))]
 
     def free(cause: Cause) -> bool:

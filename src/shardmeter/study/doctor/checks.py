@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shardmeter.core.record import changed, record
-from shardmeter.engine.price import prices
-from shardmeter.physics import gemm
 from shardmeter.specs import Plan, Scenario
-from shardmeter.specs.demands import OPTIMIZER, Transfer
-from shardmeter.strategies import precision
 from shardmeter.study import moves
+from shardmeter.study.doctor.benchmarks import bus, communication, product
 from shardmeter.study.doctor.cause import Cause, Misread, Named, Numeric
 from shardmeter.study.doctor.findings import POSSIBLE, Finding
 from shardmeter.study.doctor.measured import MEMORY, Measured
@@ -28,8 +25,6 @@ APART = math.log(1.15)
 MOST = 5
 AS_SAID = Cause(name="as-said", title="as said", means="", touches=())
 """Beside the causes: the scenario as it is."""
-MESSAGE = 1e9
-"""Bytes of a benchmarked collective."""
 
 
 @record
@@ -76,11 +71,11 @@ def _all(scenario: Scenario, base: World, leading: Sequence[Finding], primary: M
         return
     island = scenario.fleet.islands[0]
     if len(island.tiers) > 1 and float(island.nodes) > 1.0:
-        yield check("all-reduce-between-nodes", "nccl-tests all_reduce of 1 GB over all GPUs: busbw", "B/s", lambda one: _bus(one.world, across=True))
+        yield check("all-reduce-between-nodes", "busbw: nccl-tests all_reduce of 1 GB over all GPUs", "B/s", lambda one: bus(one.world, across=True))
     if float(island.gpus_per_node) > 1.0:
-        yield check("all-reduce-in-node", "nccl-tests all_reduce of 1 GB inside a node: busbw", "B/s", lambda one: _bus(one.world, across=False))
-    yield check("matrix-benchmark", "a matrix product of 8192 × 8192 × 8192", "FLOP/s", lambda one: _product(one.world))
-    yield check("profile", "share of a step in which communication kernels run (profiler)", "%", lambda one: _share(one.world))
+        yield check("all-reduce-in-node", "busbw_node: the same inside one node", "B/s", lambda one: bus(one.world, across=False))
+    yield check("matrix-benchmark", "matmul: a matrix product of 8192 × 8192 × 8192", "FLOP/s", lambda one: product(one.world))
+    yield check("profile", "communication_share: of a step, by the profiler", "%", lambda one: communication(one.world))
     twice = _twice(scenario)
     yield check("twice-the-micro-batch", "time of a step at twice the micro-batch, over that of one now", "×", lambda one: _ratio(one, twice))
     alone = _one_node(scenario)
@@ -131,10 +126,6 @@ def _without_wait(found: Finding) -> World:
     return changed(found.world, extra=0.0) if found.cause.name == "wait" else found.world
 
 
-def _share(one: World) -> float:
-    return min(float(one.communicated / one.step), 1.0)
-
-
 def _twice(scenario: Scenario) -> Scenario:
     """Twice the sequences of every pass, and of the step."""
     lever = next(one for one in levers(scenario) if one.name == "plan.micro_batch")
@@ -162,29 +153,3 @@ def _one_node(scenario: Scenario) -> Scenario | None:
     less: Plan = changed(plan, dp_shard=shard_left, dp_replicate=copies_left)
     run = changed(scenario.run, global_batch=scenario.run.global_batch / nodes)
     return changed(scenario, plan=less, plans=(), run=run, fleet=changed(scenario.fleet, islands=(small,)))
-
-
-def _bus(one: World, *, across: bool) -> float:
-    """Bus bandwidth of an all-reduce, as nccl-tests defines it: over all GPUs, or inside one node."""
-    scenario = one.scenario
-    island = scenario.fleet.islands[0]
-    ranks = float(island.gpus if across else island.gpus_per_node)
-    plan = changed(scenario.plan, tp=1.0, pp=1, cp=1.0, ep=1.0, etp=1.0, dp_shard=ranks, dp_replicate=1.0)
-    recipe = precision.recipe(plan.precision)
-    charge = prices(island, scenario.stack, plan, recipe.width, recipe.base).transfer(
-        Transfer(label="benchmark", collective="all_reduce", size=MESSAGE, axes=("dp_shard",), phase=OPTIMIZER, scope="step")
-    )
-    return MESSAGE * 2.0 * (ranks - 1.0) / ranks / float(charge.seconds)
-
-
-def _product(one: World) -> float:
-    """Rate of a large product under the stack and the device of a world."""
-    scenario = one.scenario
-    plan, device = scenario.plan, scenario.fleet.islands[0].accelerator
-    recipe = precision.recipe(plan.precision)
-    price = prices(scenario.fleet.islands[0], scenario.stack, plan, recipe.width, recipe.base)
-    side = 8192.0
-    flops = 2.0 * side**3
-    traffic = gemm.gemm_traffic(side, side, side, 1.0, recipe.width, recipe.width)
-    return flops / float(gemm.gemm_time(flops, traffic, 1.0, price.rate, device.memory_bandwidth, 0.0))
-

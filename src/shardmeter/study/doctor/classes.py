@@ -57,6 +57,12 @@ def fabric_kinds(island: Island) -> tuple[Kind, ...]:
     return tuple(found)
 
 
+def fastest(island: Island) -> float:
+    """Wire rate, for each GPU of a node of this size, of the fastest fabric of the catalog."""
+    gpus = float(island.gpus_per_node)
+    return max(node_rate(one, gpus) for one in _fabrics()) / gpus
+
+
 def line_kinds() -> tuple[Kind, ...]:
     """Lines between islands."""
     return _lines()

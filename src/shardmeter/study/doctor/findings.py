@@ -191,16 +191,16 @@ def _with_others(
         yield from some
         return
     fits = [math.prod(_fit(min(abs(one.deviations(own.world, spread)), FARTHEST)) for one in others) for own in some]
-    best = max(fits)
+    best = max([fit for own, fit in zip(some, fits, strict=True) if own.explains] or fits)
     for own, fit in zip(some, fits, strict=True):
         told = []
         for one in others:
             low, high = one.ends(own.world, spread)
             told.append((one, float(one.of(own.world)), float(low), float(high)))
-        yield changed(own, others=tuple(told), plausibility=own.plausibility * fit / best)
+        yield changed(own, others=tuple(told), plausibility=own.plausibility * min(fit / best, 1.0))
 
 
-FARTHEST = 4.0
+FARTHEST = 6.0
 """Deviations beyond which a figure is simply wrong."""
 
 

@@ -15,6 +15,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Number
 from shardmeter.specs import Scenario
 from shardmeter.study import intervals, trust
+from shardmeter.study.doctor.benchmarks import bus, communication, product
 from shardmeter.study.doctor.world import World
 
 PACE, MEMORY = "pace", "memory"
@@ -34,6 +35,8 @@ class Quantity:
     kind: str
     of: Callable[[World, Length | None], Number]
     slower_is_more: bool
+    within: float = 0.0
+    """How far from its prediction, as a logarithm, 90 % of those lie that do not move with the pace of a step."""
     reads: str
     """The dimension of its texts, as `core.quantity` knows it; "share" = a fraction or a percentage."""
     aliases: tuple[str, ...] = ()
@@ -93,6 +96,8 @@ def _duration(world: World, length: Length | None) -> Number:
     return world.step * whole.steps(world)
 
 
+BENCHMARK, PROFILE = math.log(1.25), math.log(1.5)
+"""Benchmarks are held to a quarter, shares of a profile to a half: assumptions of ours."""
 QUANTITIES = (
     Quantity(name="step_time", title="step", unit="s", kind=PACE, of=lambda w, _: w.step, slower_is_more=True, reads="time",
              aliases=("step_time_s", "iteration", "s_per_it", "s/it", "s_per_step")),
@@ -122,6 +127,14 @@ QUANTITIES = (
              slower_is_more=True, reads="time"),
     Quantity(name="backward", title="backward passes of a step", unit="s", kind=PACE, of=lambda w, _: w.phases()[1] + 0.0 * w.step,
              slower_is_more=True, reads="time"),
+    Quantity(name="busbw", title="bus bandwidth of an all-reduce of 1 GB over all GPUs", unit="B/s", kind=PACE,
+             of=lambda w, _: bus(w, across=True), slower_is_more=False, reads="bandwidth", within=BENCHMARK),
+    Quantity(name="busbw_node", title="bus bandwidth of an all-reduce of 1 GB inside a node", unit="B/s", kind=PACE,
+             of=lambda w, _: bus(w, across=False), slower_is_more=False, reads="bandwidth", within=BENCHMARK),
+    Quantity(name="matmul", title="rate of a matrix product of 8192 × 8192 × 8192", unit="FLOP/s", kind=PACE,
+             of=lambda w, _: product(w), slower_is_more=False, reads="tflops", within=BENCHMARK),
+    Quantity(name="communication_share", title="share of communication kernels", unit="%", kind=PACE,
+             of=lambda w, _: communication(w), slower_is_more=True, reads="share", within=PROFILE),
     Quantity(name="duration", title="duration", unit="s", kind=PACE, of=_duration, slower_is_more=True, reads="duration",
              aliases=("hours", "time", "wall_clock")),
     Quantity(name="memory", title="memory of a process", unit="B", kind=MEMORY, of=lambda w, _: w.estimate.memory_peak,
@@ -183,6 +196,9 @@ class Measured:
         if self.quantity.kind == MEMORY:
             size, low, high = self.of(world), *spread.memory
             return np.maximum(size * low, np.minimum(world.estimate.memory_exact, size)), size * high
+        if self.quantity.within:
+            middle = self.of(world)
+            return middle * math.exp(-self.quantity.within), middle * math.exp(self.quantity.within)
         fast, slow = (self.of(world.paced(*pace)) for pace in (spread.fast, spread.slow))
         return (fast, slow) if self.quantity.slower_is_more else (slow, fast)
 
@@ -299,8 +315,9 @@ def _tflops(text: Any) -> float:
 
 READERS: Mapping[str, Callable[[Any], float]] = {
     "time": _seconds, "count": lambda text: quantity(_bare(text), "count"), "share": _share, "tflops": _tflops,
-    "size": lambda text: quantity(text, "size"),
+    "size": lambda text: quantity(text, "size"), "bandwidth": lambda text: quantity(text, "bandwidth"),
 }  # fmt: skip
 EXAMPLES = {
     "time": "8.68s", "count": "1786", "share": "45.5%", "tflops": "150", "size": "26.47GiB", "duration": "'13.5 h for 500 steps'",
+    "bandwidth": "2.9GB/s",
 }  # fmt: skip

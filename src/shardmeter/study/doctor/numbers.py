@@ -9,7 +9,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.core.units import Number
 from shardmeter.physics.gemm import BEST_SHAPE_MARGIN
 from shardmeter.specs import Scenario
-from shardmeter.study.doctor import usual
+from shardmeter.study.doctor import classes, usual
 from shardmeter.study.doctor.cause import BOTH, Numeric, Usual
 from shardmeter.study.doctor.measured import MEMORY, PACE
 from shardmeter.study.doctor.world import World, rejoined, world
@@ -41,19 +41,16 @@ def _fixed(value: Usual) -> Callable[[], Usual]:
     return lambda: value
 
 
-def _stack(field: str) -> Callable[[], Usual]:
-    return lambda: usual.of_stacks(field)
-
-
 KNOBS = (
     Knob(ending=".fabric.bandwidth", name="fabric-bandwidth", title="network between nodes", touches=SPEED, usual=usual.of_fabrics,
          means="collectives between nodes run at this rate: another network or adapter than believed, TCP in place of RDMA, few adapters "
-         "in use, or an oversubscribed or busy fabric", unsaid="fabric "),
+         "in use, or an oversubscribed or busy fabric", unsaid="fabric ", bound="more than any fabric of the catalog"),
     Knob(ending=".fabric.latency", name="fabric-latency", title="latency between nodes", touches=SPEED,
          usual=_fixed(Usual(deviation=math.log(4.0), basis="fabrics of the catalog differ by a factor of 3.5 in start, 12 in a step")),
          means="every collective between nodes waits this long: a path through the host, TCP, distance", least=0.25,
          bound="sooner than any fabric of the catalog"),
-    Knob(ending=".scale_up_bandwidth", name="scale-up-bandwidth", title="links inside the node", touches=SPEED, usual=usual.of_links,
+    Knob(ending=".scale_up_bandwidth", name="scale-up-bandwidth", title="links inside the node", touches=SPEED,
+         usual=_fixed(Usual(deviation=math.log(2.0), basis="half of the links, or bridges between pairs, is a factor of two")),
          means="GPUs of a node reach each other at this rate: PCIe in place of NVLink, peer access off, links down", most=1.0,
          bound="more than the links are rated for"),
     Knob(ending=".accelerator.peak", name="clock", title="matrix rate of the device", touches=SPEED, usual=_fixed(usual.CLOCK),
@@ -65,14 +62,15 @@ KNOBS = (
          usual=_fixed(Usual(deviation=math.log(2.0), basis="half the lanes, or one generation less, is a factor of two")),
          means="copies between host and device run at this rate: fewer lanes, a shared switch, memory that is not pinned", most=1.0,
          bound="more than the link is rated for"),
-    Knob(ending="stack.gemm_factor", name="matrix-products", title="kernels of matrix products", touches=SPEED, usual=_stack("gemm_factor"),
+    Knob(ending="stack.gemm_factor", name="matrix-products", title="kernels of matrix products", touches=SPEED,
+         usual=_fixed(usual.SAID),
          means="matrix products reach this share of what the best shapes reach: small or odd shapes, an old library, no tensor cores",
          bound="more than the dense peak"),
     Knob(ending="stack.attention_factor", name="attention-kernel", title="attention kernel", touches=SPEED,
-         usual=_fixed(Usual(deviation=0.3, basis="kernels of one generation differ by a third")),
+         usual=_fixed(usual.SAID),
          means="the attention kernel reaches this share of its benchmark", bound="more than its benchmark"),
     Knob(ending="stack.traffic_factor", name="pointwise-kernels", title="memory traffic of pointwise kernels", touches=SPEED,
-         usual=_stack("traffic_factor"), means="norms, activations and losses move this many times what they must: nothing is fused",
+         usual=_fixed(usual.SAID), means="norms, activations and losses move this many times what they must: nothing is fused",
          least=0.2, bound="less than has to be read and written"),
     Knob(ending="stack.launch_overhead", name="launches", title="launch of a kernel", touches=SPEED,
          usual=_fixed(Usual(deviation=math.log(2.0), basis="a host with slow or busy cores takes twice as long")),
@@ -143,10 +141,12 @@ def _idle(scenario: Scenario, name: str) -> bool:
 def _of_lever(scenario: Scenario, lever: Lever, knob: Knob, base: World) -> Numeric:
     unsaid = bool(knob.unsaid) and any(text.startswith(knob.unsaid) for text in scenario.assumptions)
     own = usual.UNSAID if unsaid and knob.name != "fabric-bandwidth" else knob.usual()
-    own = usual.of_kernels(own, base.share(KERNELS[knob.name])) if knob.name in KERNELS else own
+    own = usual.of_kernels(base.share(KERNELS[knob.name])) if knob.name in KERNELS else own
     least, most = max(knob.least, 1.0 / WIDEST), knob.most
     if knob.name == "matrix-products":
         most = _most_of_products(scenario)
+    if knob.name == "fabric-bandwidth":
+        most = max(classes.fastest(scenario.fleet.islands[0]) / lever.value, 1.0)
     if knob.name in ("attention-kernel", "contention"):
         most = max(1.0 / lever.value, 1.0)
     if lever.whole or knob.name == "streams":

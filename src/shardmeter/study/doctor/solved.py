@@ -33,7 +33,7 @@ class Solution:
     low: float
     high: float
     exact: bool
-    """Whether the prediction itself gets there; else `value` is where it comes nearest."""
+    """Whether the prediction itself gets there; else `value` is where an end of its interval does, or where it comes nearest."""
     reaches: bool
     """Whether any of its 90 % gets there."""
 
@@ -50,10 +50,13 @@ def solved(cause: Numeric, measured: Measured, spread: Spread, base: World) -> S
     roots = _narrowed(curves, places, brackets) if together else _one_by_one(curves, places, values)
     middle = roots[1]
     nearest = float(places[int(np.argmin(np.abs(values[1])))])
-    found = [axis.value(one) for one in roots if one is not None]
-    value = axis.value(nearest if middle is None else middle)
-    ends = [*found, value]
-    return Solution(value=value, low=min(ends), high=max(ends), exact=middle is not None, reaches=bool(found))
+    reached = [one for one in roots if one is not None]
+    if middle is None:
+        middle = min(reached, key=lambda one: abs(one - axis.home)) if reached else nearest
+    ends = [axis.value(one) for one in (*reached, middle)]
+    return Solution(
+        value=axis.value(middle), low=min(ends), high=max(ends), exact=roots[1] is not None, reaches=bool(reached)
+    )  # fmt: skip
 
 
 @record

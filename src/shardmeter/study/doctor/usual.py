@@ -15,8 +15,8 @@ from shardmeter.core.record import record
 from shardmeter.study import intervals
 from shardmeter.study.doctor.cause import Usual
 
-LEAST = 0.05
-"""Rows that differ less are few, not alike."""
+WIDEST = 1.0
+"""Of the logarithm of a number of kernels."""
 UNSAID = Usual(deviation=math.log(4.0), basis="was not said: a default may be off by a factor of four")
 SAID = Usual(deviation=math.log(2.0) / 2.0, basis="was said: a slip is a factor of two, taken as two deviations")
 CLOCK = Usual(
@@ -38,35 +38,17 @@ class Words:
     basis: str
 
 
-SILENT = Words(chance=0.5, basis="happens without a word: taken as one chance in two")
+SILENT = Words(chance=0.25, basis="happens without a word: taken as one chance in four")
 AGAINST = Words(chance=0.1, basis="contradicts what was said: taken as one chance in ten")
 MISCOUNTED = Words(chance=0.1, basis="a count or a unit misread: taken as one chance in ten")
 
 
-@functools.cache
-def of_stacks(field: str) -> Usual:
-    """How a number of the software differs among stacks that were fitted."""
-    from shardmeter.scenario.catalog import load_catalog
-
-    catalog = load_catalog()
-    rows = [stack for name in catalog.names("stacks") if (stack := catalog.stack(name)).fitted_on]
-    found = max(_deviation([float(getattr(stack, field)) for stack in rows]), LEAST)
-    return Usual(deviation=found, basis=f"{len(rows)} fitted stacks differ by a factor of {math.exp(found):.2g}")
-
-
-WIDEST = 1.0
-
-
-def of_kernels(own: Usual, share: float) -> Usual:
-    """Of a number that rules `share` of a step: as far as fitted stacks differ or, if that is more, as far as its kernels would have to be
-    off to make a step as wrong as that of a stack never seen; at most a factor of e."""
-    found = intervals.factors("step_time", "", fitted=False)
-    if found is None or share <= 0.0:
-        return own
+def of_kernels(share: float) -> Usual:
+    """Of a number that rules `share` of a step: as far as its kernels would have to be off to make a step as wrong as that of a stack
+    never seen; at most a factor of e."""
+    found = intervals.factors("step_time", "", fitted=False) or (math.exp(-SAID.deviation), math.exp(SAID.deviation))
     unseen = (math.log(found[1]) - math.log(found[0])) / (2.0 * intervals.NORMAL_90)
-    wide = min(unseen / share, WIDEST)
-    if wide <= own.deviation:
-        return own
+    wide = min(unseen / share, WIDEST) if share > 0.0 else WIDEST
     return Usual(deviation=wide, basis=f"stacks never seen are off by {100 * unseen:.0f} % of a step, and this is {100 * share:.0f} % of it")
 
 
@@ -80,17 +62,6 @@ def of_fabrics() -> Usual:
     rates = [node_rate(catalog.fabric(name), 8.0) for name in catalog.names("fabrics")]
     found = _deviation(rates)
     return Usual(deviation=found, basis=f"{len(rates)} fabrics of the catalog differ by a factor of {math.exp(found):.2g}")
-
-
-@functools.cache
-def of_links() -> Usual:
-    """How links inside a node differ among accelerators."""
-    from shardmeter.scenario.catalog import load_catalog
-
-    catalog = load_catalog()
-    rates = [float(catalog.accelerator(name).scale_up_bandwidth) for name in catalog.names("accelerators")]
-    found = _deviation([rate for rate in rates if rate > 0.0])
-    return Usual(deviation=found, basis=f"{len(rates)} accelerators of the catalog differ by a factor of {math.exp(found):.2g}")
 
 
 def _deviation(values: list[float]) -> float:

@@ -1,9 +1,11 @@
-"""Writes what each example prints beside it (`examples/NAME.out`), the first of them into README.md and a comparison into docs/diff.md."""
+"""Writes what each example prints beside it (`examples/NAME.out`), the first of them into README.md, a comparison into docs/diff.md and diagnoses
+into docs/doctor.md."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +24,9 @@ COMPARED = {
 }
 """Examples that are compared, each with what: `examples/NAME.diff.out`."""
 COMPARISON = ROOT / "docs" / "diff.md"
+DIAGNOSES = ROOT / "docs" / "doctor.md"
+DIAGNOSED = re.compile(r"```console\n\$ (shardmeter doctor examples/[^\n]*)\n.*?```", re.DOTALL)
+"""A block of that page that shows one command and what it prints."""
 EXPLAINED = "unreliable-every-step"
 """The comparison of that page."""
 
@@ -52,7 +57,18 @@ def main() -> int:
                 put(COMPARISON, command("diff", path, COMPARED[path.stem]), compared)
         if path.stem == SHOWN:
             put(README, command("predict", path), text)
+    DIAGNOSES.write_text(diagnosed(DIAGNOSES.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
+
+
+def diagnosed(page: str) -> str:
+    """A page with what each of its diagnoses prints."""
+
+    def fresh(found: re.Match[str]) -> str:
+        _, name, file, *options = shlex.split(found[1])
+        return f"```console\n$ {found[1]}\n{printed(ROOT / file, name, tuple(options))}```"
+
+    return DIAGNOSED.sub(fresh, page)
 
 
 def command(name: str, path: Path, options: tuple[str, ...] = ()) -> str:

@@ -39,10 +39,18 @@ def planted(scenario, name, factor):
     """(the world with a cause in it, the value of the cause): so many times what is said, or the number itself where nothing is said."""
     base = world(scenario)
     if factor is None:
-        return next(one for one in named(scenario, base) if one.name == name).world(), None
+        return next(one for one in named(scenario) if one.name == name).world(), None
     cause = next(one for one in numeric(scenario, base) if one.name == name)
     value = factor * cause.said if cause.said else factor
     return cause.at(value), value
+
+
+def implied(found, cause, value):
+    """A finding is of a cause, and its value within 2 %."""
+    assert found.cause.name == cause
+    assert found.solution is not None
+    assert found.solution.value == pytest.approx(value, rel=0.02)
+    assert found.solution.low <= found.solution.value <= found.solution.high
 
 
 def taken(made, *figures):
@@ -76,10 +84,7 @@ def test_a_planted_cause_is_named(scenario, cause, factor, figures, place):
     names = [one.cause.name for one in alone]
     assert cause in names[:place], names
     if value is not None:
-        solution = alone[names.index(cause)].solution
-        assert solution is not None
-        assert solution.value == pytest.approx(value, rel=0.02)
-        assert solution.low <= solution.value <= solution.high
+        implied(alone[names.index(cause)], cause, value)
 
 
 def test_what_is_as_predicted_needs_no_explaining():
@@ -106,24 +111,27 @@ def test_the_ends_of_an_interval_are_where_the_ends_of_the_prediction_are_what_w
 def test_a_ratio_does_not_hang_on_a_batch_that_nobody_said():
     """One node and two, at a network of a fifth: what the batch really is comes out the same from any guess of it."""
     ours = {**OURS["ddp"], "plan": {"sharding": "ddp"}, "run": {"seq_len": 1024}}
-    true = [shardmeter.load(ours, overrides={"plan.micro_batch": 24, "fleet.islands.0.nodes": nodes}) for nodes in (4, 1)]
+    true = [
+        shardmeter.load(ours, overrides={"plan.micro_batch": 24, "fleet.islands.0.nodes": nodes}) for nodes in (4, 1)
+    ]
     slow, value = planted(true[0], "fabric-bandwidth", 0.2)
     guessed = [shardmeter.load(ours, overrides={"fleet.islands.0.nodes": nodes}) for nodes in (4, 1)]
     found = doctor(guessed[0], taken(slow, "step_time"), guessed[1], taken(world(true[1]), "step_time"))
     assert found.reference is not None
     assert found.reference.value == pytest.approx(24.0, rel=0.01)
-    assert found.findings[0].cause.name == "fabric-bandwidth"
-    assert found.findings[0].solution.value == pytest.approx(value, rel=0.02)
+    implied(found.findings[0], "fabric-bandwidth", value)
 
 
 def test_two_durations_of_unknown_length_tell_the_network_by_their_ratio():
     scenario = of("ddp")
     slow, value = planted(scenario, "fabric-bandwidth", 0.1)
     other = shardmeter.load(OURS["ddp"], overrides={"fleet.islands.0.nodes": 1, "run.global_batch": 128})
-    hours = [Measured(quantity=NAMED["duration"], value=1e5 * float(one.step / one.estimate.samples)) for one in (slow, world(other))]
+    hours = [
+        Measured(quantity=NAMED["duration"], value=1e5 * float(one.step / one.estimate.samples))
+        for one in (slow, world(other))
+    ]
     found = doctor(scenario, hours[:1], other, hours[1:])
-    assert found.findings[0].cause.name == "fabric-bandwidth"
-    assert found.findings[0].solution.value == pytest.approx(value, rel=0.02)
+    implied(found.findings[0], "fabric-bandwidth", value)
 
 
 def test_misread_figures_are_called_by_the_count_that_they_are():
@@ -167,6 +175,10 @@ def test_checks_tell_causes_apart():
 
 def test_roots_are_found_where_secants_are_poor():
     for power in (1.0, 9.0):
-        found = zero(lambda x, power=power: x**power - 0.5, 0.0, 2.0, -0.5, 2.0**power - 0.5)
+
+        def function(x: float, power: float = power) -> float:
+            return float(x**power - 0.5)
+
+        found = zero(function, 0.0, 2.0, function(0.0), function(2.0))
         assert found == pytest.approx(0.5 ** (1.0 / power), abs=1e-8)
     assert math.isclose(zero(lambda x: x - 1.0, 0.0, 4.0, -1.0, 3.0, 1e-3), 1.0, abs_tol=1e-3)

@@ -34,6 +34,7 @@ OPTIONS = {
     "infer": SCENARIO
     | {"--how", "--prompt", "--output", "--batch", "--in-flight", "--experts", "--top-k", "--together", "--blocks"}
     | {"--traversals", "--eager", "--compare", "--crossover", "--plot"},
+    "doctor": SCENARIO | {"--measured", "--against", "--set-b", "--measured-b", "--plot"},
     "diff": {"a", "b", "--set", "--set-b", "--catalog", "--format"},
     "validate": {"file", "--bars", "--catalog", "--format"},
     "show": {"file", "--format"},

@@ -20,6 +20,7 @@ PUBLIC = {
     "UnknownName",
     "__version__",
     "diff",
+    "doctor",
     "explain",
     "infer",
     "load",

@@ -32,7 +32,11 @@ Exit code 1 when no single cause explains the number; pairs of causes are then g
 @click.command(epilog=EPILOG)
 @scenario_options
 @click.option(
-    "--measured", "numbers", multiple=True, metavar="NAME=VALUE", help="A number that was measured of SCENARIO. Repeatable."
+    "--measured",
+    "numbers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A number that was measured of SCENARIO. Repeatable.",
 )
 @click.option("--against", metavar="OTHER", help="Another scenario that was measured: what both share is fixed by it.")
 @click.option(
@@ -43,7 +47,11 @@ Exit code 1 when no single cause explains the number; pairs of causes are then g
     help="Override one field of the other scenario only; without --against the other is SCENARIO with this. Repeatable.",
 )
 @click.option(
-    "--measured-b", "numbers_b", multiple=True, metavar="NAME=VALUE", help="The same figure of the other scenario. Repeatable."
+    "--measured-b",
+    "numbers_b",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="The same figure of the other scenario. Repeatable.",
 )
 @plot_option("Draw what each cause predicts beside what was measured.")
 def doctor(
@@ -59,7 +67,9 @@ def doctor(
     if not numbers:
         raise click.UsageError("nothing was measured: say --measured tokens_per_s_per_gpu=1786, or another number")
     if compared != bool(numbers_b):
-        raise click.UsageError("a comparison needs the other scenario (--against or --set-b) and what was measured of it (--measured-b)")
+        raise click.UsageError(
+            "a comparison needs the other scenario (--against or --set-b) and what was measured of it (--measured-b)"
+        )
     from shardmeter.cli.progress import progress
     from shardmeter.render import doctor as page
     from shardmeter.render.heading import heading

@@ -10,8 +10,8 @@ from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row
 from shardmeter.render.figure import Figure, Line, Mark, Scale
 
 Answer = Mapping[str, Any]
-MOST_CAUSES, MOST_SHORT, MOST_DRAWN = 8, 5, 8
-"""Causes that a page shows: those that suffice, those that do not; and those in a picture."""
+MOST_CAUSES, MOST_UNLIKELY, MOST_SHORT, MOST_DRAWN = 10, 3, 5, 8
+"""Causes that a page shows: those that suffice, unlikely ones among them, those that do not; and those in a picture."""
 WORDS = {
     "slower": "times as slow as predicted", "faster": "times as fast as predicted", "fuller": "times as much as predicted",
     "emptier": "times less than predicted",
@@ -26,9 +26,16 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
     if answer["against"] is not None:
         sections.append(_against(answer["against"]))
     if answer["contradictions"]:
-        sections.append(Notes(title="Numbers that contradict each other", lines=tuple(_contradiction(one) for one in answer["contradictions"])))
+        sections.append(
+            Notes(
+                title="Numbers that contradict each other",
+                lines=tuple(_contradiction(one) for one in answer["contradictions"]),
+            )
+        )
     if answer["causes"]:
-        sections += [_causes(answer["causes"][:MOST_CAUSES], len(answer["causes"])), _meanings(answer["causes"])]
+        plausible = [one for one in answer["causes"] if one["plausible"] != "unlikely"][:MOST_CAUSES]
+        shown = answer["causes"][: max(len(plausible), min(len(plausible) + MOST_UNLIKELY, MOST_CAUSES))]
+        sections += [_causes(shown, len(answer["causes"])), _meanings(answer["causes"])]
     if answer["insufficient"]:
         sections.append(_insufficient(answer["insufficient"]))
     if answer["pairs"]:
@@ -73,7 +80,9 @@ def _word(one: Answer) -> str:
 def _first(answer: Answer) -> str:
     causes = answer["causes"]
     if not causes:
-        return "No single cause explains it" + ("; pairs that do are below." if answer["pairs"] else ", nor any pair that was tried.")
+        return "No single cause explains it" + (
+            "; pairs that do are below." if answer["pairs"] else ", nor any pair that was tried."
+        )
     first = causes[0]
     if first["plausible"] == "unlikely":
         return f"No single cause is plausible; the least unlikely is: {_said(first)}."
@@ -109,7 +118,11 @@ def _value(value: float | None, unit: str) -> str:
     if value is None:
         return cells.MISSING
     short = float(f"{value:.3g}")
-    return f"{short:g}" if unit == "" and 1e-3 <= abs(value) < 1e3 else cells.text(value if unit in cells.SCALED else short, unit)
+    return (
+        f"{short:g}"
+        if unit == "" and 1e-3 <= abs(value) < 1e3
+        else cells.text(value if unit in cells.SCALED else short, unit)
+    )
 
 
 def _span(one: Answer) -> str:
@@ -152,7 +165,9 @@ def _against(one: Answer) -> Facts:
 
 
 def _contradiction(one: Answer) -> str:
-    steps = " and ".join(f"{name} says {cells.text(step, 's')}" for name, step in zip(one["quantities"], one["steps_s"], strict=True))
+    steps = " and ".join(
+        f"{name} says {cells.text(step, 's')}" for name, step in zip(one["quantities"], one["steps_s"], strict=True)
+    )
     known = f", {one['is']}" if one["is"] else ""
     return f"{steps} a step: a factor of {one['ratio']:.3g}{known}"
 
@@ -193,12 +208,19 @@ def _interval(one: Answer) -> str:
 
 def _meanings(causes: Sequence[Answer]) -> Facts:
     shown = [one for one in causes if one["plausible"] != "unlikely"] or causes[:1]
-    return Facts(title="What that would mean", facts=tuple(Fact(label=one["title"], value=one["means"]) for one in shown[:MOST_SHORT]))
+    return Facts(
+        title="What that would mean",
+        facts=tuple(Fact(label=one["title"], value=one["means"]) for one in shown[:MOST_SHORT]),
+    )
 
 
 def _insufficient(some: Sequence[Answer]) -> Table:
     rows: list[Row] = [
-        {"title": one["title"], "limit": _would(one), "left": f"{max(one['unexplained'], 1.0 / one['unexplained']):.3g} ×"}
+        {
+            "title": one["title"],
+            "limit": _would(one),
+            "left": f"{max(one['unexplained'], 1.0 / one['unexplained']):.3g} ×",
+        }
         for one in sorted(some, key=lambda one: max(one["unexplained"], 1.0 / one["unexplained"]))[:MOST_SHORT]
     ]
     columns = (
@@ -258,7 +280,7 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
     told = [*answer["causes"][:MOST_DRAWN], *answer["insufficient"][: MOST_DRAWN // 2]]
     made = [_reach(answer, one, told)]
     moved = [cause for cause in answer["causes"][:MOST_DRAWN] if cause["ratio"] is not None]
-    return (*made, _moved(answer, moved)) if moved else tuple(made)
+    return (*made, _moved(moved)) if moved else tuple(made)
 
 
 def _reach(answer: Answer, one: Answer, told: Sequence[Answer]) -> Figure:
@@ -275,7 +297,7 @@ def _reach(answer: Answer, one: Answer, told: Sequence[Answer]) -> Figure:
     )  # fmt: skip
 
 
-def _moved(answer: Answer, moved: Sequence[Answer]) -> Figure:
+def _moved(moved: Sequence[Answer]) -> Figure:
     names = tuple(f"{one['title']}: {_quantity(one['implied'], one)}" for one in moved)
     x = tuple(float(one["ratio"]) for one in moved)
     ends = tuple(tuple(float(one[key] / one["said"]) for one in moved) for key in ("low", "high"))

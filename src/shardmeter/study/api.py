@@ -184,8 +184,14 @@ def doctor(
     made = _resolved(scenario, overrides, catalog, options)
     if not compared:
         return diagnosis(made, given)
-    both = {**overrides, **dict(overrides_b)} if isinstance(overrides, Mapping) and isinstance(overrides_b, Mapping) else (*overrides, *more)
-    other = _resolved(against, both, catalog, {}) if against is not None else _resolved(scenario, both, catalog, options)
+    both = (
+        {**overrides, **dict(overrides_b)}
+        if isinstance(overrides, Mapping) and isinstance(overrides_b, Mapping)
+        else (*overrides, *more)
+    )
+    other = (
+        _resolved(against, both, catalog, {}) if against is not None else _resolved(scenario, both, catalog, options)
+    )
     return diagnosis(made, given, other, read(measured_b, "measured_b"))
 
 

@@ -137,7 +137,9 @@ def _with_length(one: Measured, scenario: Scenario) -> Measured:
         return changed(one, length=Length(amount=float(amount or 0.0), unit=unit))
     says = "how much was trained in that time is not known"
     out = "duration='13.5 h for 500 steps' (or tokens, samples, 3 epochs of 52k samples), run.tokens, or another run with --against"
-    raise BadScenario("1 problem with what was measured", [Violation(field="--measured duration", says=says, way_out=out)])
+    raise BadScenario(
+        "1 problem with what was measured", [Violation(field="--measured duration", says=says, way_out=out)]
+    )
 
 
 def _answerable(given: Sequence[Measured], base: World) -> None:

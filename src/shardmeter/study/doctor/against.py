@@ -55,7 +55,10 @@ def referred(
     if mine is None:
         asked = ", ".join(one.quantity.name for one in measured)
         says = "measures no pace that the other scenario has too"
-        raise BadScenario("nothing to compare", [Violation(field="--measured-b", says=says, way_out=f"the same figure of both: {asked}")])
+        raise BadScenario(
+            "nothing to compare",
+            [Violation(field="--measured-b", says=says, way_out=f"the same figure of both: {asked}")],
+        )
     theirs = next(one for one in of_other if one.quantity.name == mine.quantity.name)
     base = world(other)
     predicted = float(theirs.of(base))
@@ -70,7 +73,9 @@ def referred(
     found = _batch(scenario, other, theirs, base) or _kernels(scenario, other, theirs, base)
     if found is None:
         says = f"no pace of the kernels gives {theirs.quantity.name} = {theirs.value:g} in the other scenario (predicted: {predicted:.4g})"
-        raise BadScenario("the other scenario cannot be what was measured", [Violation(field="--measured-b", says=says)])
+        raise BadScenario(
+            "the other scenario cannot be what was measured", [Violation(field="--measured-b", says=says)]
+        )
     moved, field, value, says = found
     return moved, measured, Reference(
         scenario=other, measured=theirs, predicted=predicted, field=field, value=value, says=says
@@ -92,11 +97,13 @@ def is_free(cause: Cause, scenario: Scenario, other: Scenario) -> bool:
     return bool(mine != theirs)
 
 
-def _batch(scenario: Scenario, other: Scenario, theirs: Measured, base: World) -> tuple[Scenario, str, float, str] | None:
+def _batch(
+    scenario: Scenario, other: Scenario, theirs: Measured, base: World
+) -> tuple[Scenario, str, float, str] | None:
     """The micro-batch, where neither scenario says one."""
     if not all(any(text.startswith("micro_batch =") for text in one.assumptions) for one in (scenario, other)):
         return None
-    if not theirs.quantity.slower_is_more and not theirs.quantity.name == "its_per_s":
+    if not theirs.quantity.slower_is_more and theirs.quantity.name != "its_per_s":
         return None
     lever, own = (next(one for one in levers(each) if one.name == BATCH) for each in (other, scenario))
     cause = _numeric(BATCH, lever.value, 1e-2, 1e5, lambda value: world(_there(lever.scaled(value / lever.value))))
@@ -108,9 +115,13 @@ def _batch(scenario: Scenario, other: Scenario, theirs: Measured, base: World) -
     return _there(own.scaled(solution.value / own.value)), BATCH, solution.value, says
 
 
-def _kernels(scenario: Scenario, other: Scenario, theirs: Measured, base: World) -> tuple[Scenario, str, float, str] | None:
+def _kernels(
+    scenario: Scenario, other: Scenario, theirs: Measured, base: World
+) -> tuple[Scenario, str, float, str] | None:
     """The pace of everything that is computed."""
-    cause = _numeric(KERNELS, 1.0, SLOWEST, FASTEST, lambda value: world(changed(other, stack=_slower(other.stack, value))))
+    cause = _numeric(
+        KERNELS, 1.0, SLOWEST, FASTEST, lambda value: world(changed(other, stack=_slower(other.stack, value)))
+    )
     solution = solved(cause, theirs, UNKNOWN, base)
     if not solution.exact:
         return None

@@ -25,7 +25,9 @@ def bus(one: World, *, across: bool) -> Number:
     plan = changed(scenario.plan, tp=1.0, pp=1, cp=1.0, ep=1.0, etp=1.0, dp_shard=ranks, dp_replicate=1.0)
     recipe = precision.recipe(plan.precision)
     charge = prices(island, scenario.stack, plan, recipe.width, recipe.base).transfer(
-        Transfer(label="benchmark", collective="all_reduce", size=MESSAGE, axes=("dp_shard",), phase=OPTIMIZER, scope="step")
+        Transfer(
+            label="benchmark", collective="all_reduce", size=MESSAGE, axes=("dp_shard",), phase=OPTIMIZER, scope="step"
+        )
     )
     moved: Number = MESSAGE * 2.0 * (ranks - 1.0) / ranks / np.maximum(charge.seconds, SHORTEST)
     return moved

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.units import Number
 from shardmeter.specs import Plan, Scenario
 from shardmeter.study import moves
 from shardmeter.study.doctor.benchmarks import bus, communication, product
@@ -62,8 +63,8 @@ def checks(scenario: Scenario, base: World, found: Sequence[Finding], primary: M
 def _all(scenario: Scenario, base: World, leading: Sequence[Finding], primary: Measured) -> Iterator[Check]:
     said = Finding(cause=AS_SAID, world=base, solution=None, left=0.0, unexplained=1.0, plausibility=0.0)
 
-    def check(name: str, title: str, unit: str, of: Callable[[Finding], float]) -> Check:
-        expected = tuple((one.cause.name, of(one)) for one in (said, *leading))
+    def check(name: str, title: str, unit: str, of: Callable[[Finding], Number]) -> Check:
+        expected = tuple((one.cause.name, float(of(one))) for one in (said, *leading))
         return Check(name=name, title=title, unit=unit, expected=expected)
 
     if primary.quantity.kind == MEMORY:
@@ -71,17 +72,41 @@ def _all(scenario: Scenario, base: World, leading: Sequence[Finding], primary: M
         return
     island = scenario.fleet.islands[0]
     if len(island.tiers) > 1 and float(island.nodes) > 1.0:
-        yield check("all-reduce-between-nodes", "busbw: nccl-tests all_reduce of 1 GB over all GPUs", "B/s", lambda one: bus(one.world, across=True))
+        yield check(
+            "all-reduce-between-nodes",
+            "busbw: nccl-tests all_reduce of 1 GB over all GPUs",
+            "B/s",
+            lambda one: bus(one.world, across=True),
+        )
     if float(island.gpus_per_node) > 1.0:
-        yield check("all-reduce-in-node", "busbw_node: the same inside one node", "B/s", lambda one: bus(one.world, across=False))
-    yield check("matrix-benchmark", "matmul: a matrix product of 8192 × 8192 × 8192", "FLOP/s", lambda one: product(one.world))
+        yield check(
+            "all-reduce-in-node",
+            "busbw_node: the same inside one node",
+            "B/s",
+            lambda one: bus(one.world, across=False),
+        )
+    yield check(
+        "matrix-benchmark", "matmul: a matrix product of 8192 × 8192 × 8192", "FLOP/s", lambda one: product(one.world)
+    )
     yield check("profile", "communication_share: of a step, by the profiler", "%", lambda one: communication(one.world))
     twice = _twice(scenario)
-    yield check("twice-the-micro-batch", "time of a step at twice the micro-batch, over that of one now", "×", lambda one: _ratio(one, twice))
+    yield check(
+        "twice-the-micro-batch",
+        "time of a step at twice the micro-batch, over that of one now",
+        "×",
+        lambda one: _ratio(one, twice),
+    )
     alone = _one_node(scenario)
     if alone is not None:
-        yield check("one-node", "tokens/s of a GPU on one node alone", "tokens/s", lambda one: _rate(applied(one, alone)))
-    yield check("synthetic-data", "tokens/s of a GPU with data that is made on the device", "tokens/s", lambda one: _rate(_without_wait(one)))
+        yield check(
+            "one-node", "tokens/s of a GPU on one node alone", "tokens/s", lambda one: _rate(applied(one, alone))
+        )
+    yield check(
+        "synthetic-data",
+        "tokens/s of a GPU with data that is made on the device",
+        "tokens/s",
+        lambda one: _rate(_without_wait(one)),
+    )
 
 
 def _of_memory(scenario: Scenario, check: Callable[..., Check]) -> Iterator[Check]:
@@ -90,8 +115,15 @@ def _of_memory(scenario: Scenario, check: Callable[..., Check]) -> Iterator[Chec
         "twice-the-micro-batch", "memory at twice the micro-batch, over that now", "×",
         lambda one: float(applied(one, twice).estimate.memory_peak / one.world.estimate.memory_peak),
     )  # fmt: skip
-    yield check("allocated", "torch.cuda.max_memory_allocated", "B", lambda one: float(one.world.estimate.memory_allocated))
-    yield check("before-the-first-step", "memory before the first step (parameters and states)", "B", lambda one: float(one.world.estimate.memory_exact))
+    yield check(
+        "allocated", "torch.cuda.max_memory_allocated", "B", lambda one: float(one.world.estimate.memory_allocated)
+    )
+    yield check(
+        "before-the-first-step",
+        "memory before the first step (parameters and states)",
+        "B",
+        lambda one: float(one.world.estimate.memory_exact),
+    )
 
 
 def applied(found: Finding, scenario: Scenario) -> World:
@@ -105,7 +137,7 @@ def applied(found: Finding, scenario: Scenario) -> World:
         grown = same.said / cause.said if cause.said and cause.name in MOVED else 1.0
         return same.at(value * grown)
     if isinstance(cause, Named):
-        there = next((one for one in named(scenario, base) if one.name == cause.name), None)
+        there = next((one for one in named(scenario) if one.name == cause.name), None)
         return base if there is None else there.world()
     return base
 
@@ -130,7 +162,8 @@ def _twice(scenario: Scenario) -> Scenario:
     """Twice the sequences of every pass, and of the step."""
     lever = next(one for one in levers(scenario) if one.name == "plan.micro_batch")
     moved = lever.scaled(2.0)
-    assert moved is not None
+    if moved is None:  # pragma: no cover  (a micro-batch can be scaled)
+        raise AssertionError
     if moved.run.global_batch != scenario.run.global_batch:
         return moved
     return changed(moved, run=changed(moved.run, global_batch=2.0 * scenario.run.global_batch))

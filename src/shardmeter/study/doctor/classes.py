@@ -78,11 +78,13 @@ def named(rate: float, kinds: tuple[Kind, ...]) -> str:
         return f"about what is reached by {names}"
     slowest = min(kinds, key=lambda one: one.rate)
     if rate < slowest.rate:
-        return f"{slowest.rate / rate:.3g} times less than the slowest kind known, {slowest.name} ({_text(slowest.rate)})"
+        return (
+            f"{slowest.rate / rate:.3g} times less than the slowest kind known, {slowest.name} ({_text(slowest.rate)})"
+        )
     return f"nearest to {order[0].name} ({_text(order[0].rate)})"
 
 
-def _text(rate: float) -> str:
+def _text(rate: BytesPerS) -> str:
     from shardmeter.core.quantity import show
 
-    return show(8.0 * rate, "bit/s")
+    return show(8.0 * float(rate), "bit/s")

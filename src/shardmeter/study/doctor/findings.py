@@ -102,11 +102,11 @@ def findings(
 ) -> tuple[Finding, ...]:  # fmt: skip
     """Every cause that is free and closes some of the gap, the most plausible of those that explain it alone first."""
     gap = primary.slowness(base)
-    asked = [*numeric(scenario, base), *named(scenario, base), *misreadings(scenario, base, primary)]
+    asked = [*numeric(scenario, base), *named(scenario), *misreadings(scenario, base, primary)]
     asked = [one for one in asked if primary.quantity.kind in one.touches and is_free(one)]
     made = [finding(one, base, primary, spread) for one in asked]
     helping = [one for one in made if one is not None and _helps(one, gap)]
-    told = _with_others(helping, base, others, spread)
+    told = _with_others(helping, others, spread)
     return tuple(sorted(told, key=lambda one: (not one.explains, -one.plausibility, abs(math.log(one.unexplained)))))
 
 
@@ -183,7 +183,7 @@ def _left(measured: Measured, world: World) -> float:
 
 
 def _with_others(
-    some: Sequence[Finding], base: World, others: Sequence[Measured], spread: Spread
+    some: Sequence[Finding], others: Sequence[Measured], spread: Spread
 ) -> Iterator[Finding]:  # fmt: skip
     """Findings with what they predict of the other measured numbers; the best of them keeps its plausibility, those under which the
     others are farther from what was measured lose some."""
@@ -243,5 +243,5 @@ def why(found: Finding) -> list[str]:
         said.append(f"leaves a factor of {max(found.unexplained, 1.0 / found.unexplained):.3g} unexplained")
     for one, _, low, high in found.others:
         if not low <= one.value <= high:
-            said.append(f"{one.quantity.title} would be elsewhere")
+            said.append(f"does not go with the {one.quantity.title}")
     return [text for text in said if text]

@@ -69,7 +69,8 @@ def _rate(amount: str, per: str = "") -> Callable[[World, Length | None], Number
             share = sum(float(island.nodes) for island in world.scenario.fleet.islands)
         elif per == "islands":
             share = float(len(world.scenario.fleet.islands))
-        return getattr(world.estimate, amount) / world.step / share
+        whole: Number = getattr(world.estimate, amount)
+        return whole / world.step / share
 
     return of
 
@@ -221,7 +222,9 @@ _LENGTH = re.compile(
     r"(?P<time>.*?)(?:\s+for\s+|\s+over\s+|\s*/\s*)(?P<count>[\d.,_eE+]+\s*[kKMBT]?)\s*"
     r"(?P<unit>steps?|tokens?|samples?|sequences?|epochs?)(?:\s+of\s+(?P<each>[\d.,_eE+]+\s*[kKMBT]?)\s*(?P<of>samples?|tokens?|sequences?)?)?\s*"
 )
-_ENDING = re.compile(r"\s*(?:/\s*)?(?:s?/?it(?:er|eration)?s?|/step|tok(?:en)?s?/s|samples?/s|/s|/gpu)*\s*$", re.IGNORECASE)
+_ENDING = re.compile(
+    r"\s*(?:/\s*)?(?:s?/?it(?:er|eration)?s?|/step|tok(?:en)?s?/s|samples?/s|/s|/gpu)*\s*$", re.IGNORECASE
+)
 
 
 def measured(texts: Iterable[str] | Mapping[str, Any], option: str = "--measured") -> tuple[Measured, ...]:
@@ -236,9 +239,16 @@ def measured(texts: Iterable[str] | Mapping[str, Any], option: str = "--measured
         except BadQuantity as error:
             bad.append(Violation(field=f"{option} {name}", says=str(error)))
     twice = {one.quantity.name for at, one in enumerate(found) if one.quantity in [two.quantity for two in found[:at]]}
-    bad += [Violation(field=f"{option} {name}", says="is measured twice", way_out="say one of them") for name in sorted(twice)]
+    bad += [
+        Violation(field=f"{option} {name}", says="is measured twice", way_out="say one of them")
+        for name in sorted(twice)
+    ]
     if not given:
-        bad.append(Violation(field=option, says="nothing was measured", way_out=f"{option} step_time=1.2s, or another of {_some()}"))
+        bad.append(
+            Violation(
+                field=option, says="nothing was measured", way_out=f"{option} step_time=1.2s, or another of {_some()}"
+            )
+        )
     if len(given) > MOST:
         bad.append(Violation(field=option, says=f"{len(given)} numbers", way_out=f"at most {MOST}"))
     if bad:
@@ -258,7 +268,9 @@ def _some() -> str:
 def _one(name: str, text: Any) -> Measured:
     known = NAMED.get(name)
     if known is None:
-        raise BadQuantity(f"{shown(name)} is nothing that is measured here; the nearest are: {', '.join(nearest(name, NAMED))}")
+        raise BadQuantity(
+            f"{shown(name)} is nothing that is measured here; the nearest are: {', '.join(nearest(name, NAMED))}"
+        )
     if text is None or text == "":
         raise BadQuantity(f"no number is given; write {name}={EXAMPLES[known.reads]}")
     length = None
@@ -301,7 +313,9 @@ def _share(text: Any) -> float:
         return quantity(text.strip()[:-1].strip(), "ratio") / 100.0
     value = quantity(text, "ratio")
     if value > 1.5:
-        raise BadQuantity(f"{shown(text)} could be {value:g} % or {100 * value:g} %: write {value:g}% or {value / 100:g}")
+        raise BadQuantity(
+            f"{shown(text)} could be {value:g} % or {100 * value:g} %: write {value:g}% or {value / 100:g}"
+        )
     return value
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shardmeter.specs import Scenario
 from shardmeter.study.doctor import usual
 from shardmeter.study.doctor.cause import Misread
-from shardmeter.study.doctor.measured import MEMORY, PACE, Measured
+from shardmeter.study.doctor.measured import MEMORY, Measured
 from shardmeter.study.doctor.world import World
 
 SPARSE = 2.0
@@ -35,28 +35,72 @@ def _factors(scenario: Scenario, base: World, measured: Measured) -> Iterator[tu
         yield "gb-for-gib", "GB read as GiB", "decimal gigabytes (or the other way round)", 1.073741824
         yield "memory-of-node", "memory of a node read as one GPU's", "the sum over the GPUs of a node", gpus / nodes
         return
-    assert measured.quantity.kind == PACE
     each = gpus / nodes
     passes = float(scenario.run.global_batch) / float(plan.dp * plan.micro_batch)
     if name in ("mfu", "hfu", "tflops_per_gpu", "tokens_per_s_per_gpu", "samples_per_s_per_gpu"):
         of = "over the peak of one GPU" if name in ("mfu", "hfu") else "not divided by the GPUs"
         yield "all-for-one-gpu", "the rate of all GPUs read as one's", f"the rate of all {gpus:g} GPUs {of}", gpus
         yield "node-for-gpu", "the rate of a node read as a GPU's", f"a node's {each:g} GPUs counted as one", each
-        yield "divided-twice", "divided by the GPUs twice", "a rate of one GPU, divided by all of them again", 1.0 / gpus
-        yield "divided-by-node", "divided by a node's GPUs twice", "a rate of one GPU, divided by a node's again", 1.0 / each
+        yield (
+            "divided-twice",
+            "divided by the GPUs twice",
+            "a rate of one GPU, divided by all of them again",
+            1.0 / gpus,
+        )
+        yield (
+            "divided-by-node",
+            "divided by a node's GPUs twice",
+            "a rate of one GPU, divided by a node's again",
+            1.0 / each,
+        )
     if name in ("tokens_per_s", "samples_per_s"):
-        yield "one-rank-counted", "one data-parallel rank counted", "the log counts what its own rank sees, not all ranks", 1.0 / float(plan.dp)
-        yield "one-node-counted", "one node counted", "the log counts what its own node sees, or every node trains a copy of its own", 1.0 / nodes
+        yield (
+            "one-rank-counted",
+            "one data-parallel rank counted",
+            "the log counts what its own rank sees, not all ranks",
+            1.0 / float(plan.dp),
+        )
+        yield (
+            "one-node-counted",
+            "one node counted",
+            "the log counts what its own node sees, or every node trains a copy of its own",
+            1.0 / nodes,
+        )
     if name.startswith(("tokens_per_s", "samples_per_s", "mfu", "hfu", "tflops")):
-        yield "ranks-of-one-sequence", "ranks that share a sequence counted once each", "tensor, context and pipeline ranks counted as if each had its own tokens", gpus / float(plan.dp)
-        yield "one-pass-counted", "one pass counted for a step", f"the tokens of one of {passes:g} passes over the time of all", 1.0 / passes
+        yield (
+            "ranks-of-one-sequence",
+            "ranks that share a sequence counted once each",
+            "tensor, context and pipeline ranks counted as if each had its own tokens",
+            gpus / float(plan.dp),
+        )
+        yield (
+            "one-pass-counted",
+            "one pass counted for a step",
+            f"the tokens of one of {passes:g} passes over the time of all",
+            1.0 / passes,
+        )
     if name == "its_per_s":
-        yield "passes-for-steps", "passes counted as steps", f"each of {passes:g} passes counted as a whole step", passes
+        yield (
+            "passes-for-steps",
+            "passes counted as steps",
+            f"each of {passes:g} passes counted as a whole step",
+            passes,
+        )
     if name in ("mfu", "hfu"):
         yield "sparse-peak", "over the peak with sparsity", "the data sheet's larger number counts zeros", 1.0 / SPARSE
-        yield "mfu-for-hfu", "MFU and HFU mixed up", "what is recomputed counts in HFU only", _recomputed(base) if name == "mfu" else 1.0 / _recomputed(base)
+        yield (
+            "mfu-for-hfu",
+            "MFU and HFU mixed up",
+            "what is recomputed counts in HFU only",
+            _recomputed(base) if name == "mfu" else 1.0 / _recomputed(base),
+        )
     if name in ("step_time", "forward", "backward"):
-        yield "pass-for-step", "a pass read as a step", f"an iteration of the log is one of {passes:g} passes", 1.0 / passes
+        yield (
+            "pass-for-step",
+            "a pass read as a step",
+            f"an iteration of the log is one of {passes:g} passes",
+            1.0 / passes,
+        )
         yield "step-for-pass", "several steps read as one", f"a line of the log is {passes:g} steps", passes
 
 

@@ -16,6 +16,8 @@ from shardmeter.study.doctor.world import World, rejoined, world
 from shardmeter.study.levers import Lever, levers
 
 SPEED, FULL = (PACE,), (MEMORY,)
+FULLEST = 0.9
+"""Share of the memory from which an allocator may have to empty its cache."""
 WIDEST = 1e4
 """Factor up to which a number is moved."""
 
@@ -153,10 +155,13 @@ def _of_lever(scenario: Scenario, lever: Lever, knob: Knob, base: World) -> Nume
         least = min(1.0 / lever.value, 1.0)
 
     def at(value: Number) -> World:
-        moved = lever.scaled(value / lever.value)
+        moved = lever.scaled(value / lever.value)  # type: ignore[arg-type]  (of one island an array)
         if moved is None:
             raise ValueError(f"{lever.name} has no value {value}")
-        return rejoined(base, moved) if lever.kind == "network" else world(moved)
+        if lever.kind == "network":
+            return rejoined(base, moved)
+        made = world(moved)
+        return made.rated(base.estimate.peak_flops) if knob.name == "clock" else made
 
     return Numeric(
         name=knob.name, title=knob.title, means=knob.means, touches=knob.touches, basis=own.basis, field=lever.name, unit=lever.unit,
@@ -174,9 +179,10 @@ def _most_of_products(scenario: Scenario) -> float:
 
 def _added(scenario: Scenario, base: World) -> Iterator[Numeric]:
     """What there should be none of: a wait that no term has, overlap that fails, ranks that are slower than others."""
-    step = float(base.step)
+    step, full = float(base.step), float(base.estimate.memory_peak / base.estimate.memory_limit)
+    retries = f"; {100 * full:.0f} % of the memory is in use, so that the allocator may retry" if full > FULLEST else ""
     yield Numeric(
-        name="wait", title="wait that no term has", touches=SPEED, basis=usual.WAIT.basis, field="", unit="s", said=0.0,
+        name="wait", title="wait that no term has", touches=SPEED, basis=usual.WAIT.basis + retries, field="", unit="s", said=0.0,
         means="the GPUs stand still for so long a step: the data loader, logging, checkpoints in the loop, allocator retries near the "
         "memory limit", at=lambda value: changed(base, extra=value), least=0.0, most=WIDEST * step,
         far=lambda value: math.log1p(value / step), usual=usual.WAIT.deviation,
@@ -209,7 +215,8 @@ def _host_memory(scenario: Scenario) -> Iterator[Numeric]:
 
     def at(value: Number) -> World:
         islands = tuple(
-            changed(one, accelerator=changed(one.accelerator, host_memory_bandwidth=value)) for one in scenario.fleet.islands
+            changed(one, accelerator=changed(one.accelerator, host_memory_bandwidth=value))
+            for one in scenario.fleet.islands
         )
         return world(changed(scenario, fleet=changed(scenario.fleet, islands=islands)))
 

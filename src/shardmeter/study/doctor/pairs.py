@@ -43,11 +43,15 @@ def pairs(found: Sequence[Finding], primary: Measured, spread: Spread) -> tuple[
 
 def _can_be_first(found: Finding) -> bool:
     """A word that does not suffice, or a number that is not enough at its limit."""
-    return (isinstance(found.cause, Named) and not found.explains) or (found.solution is not None and not found.explains)
+    return (isinstance(found.cause, Named) and not found.explains) or (
+        found.solution is not None and not found.explains
+    )
 
 
 def _seconds(first: Finding, wanted: Sequence[str], primary: Measured, spread: Spread) -> Iterator[Finding]:
-    numbers = {one.name: one for one in numeric(first.world.scenario, first.world) if primary.quantity.kind in one.touches}
+    numbers = {
+        one.name: one for one in numeric(first.world.scenario, first.world) if primary.quantity.kind in one.touches
+    }
     chance = first.plausibility if not isinstance(first.cause, Named) else first.cause.chance
     for name in [one for one in wanted if one in numbers and one != first.cause.name][:SECOND]:
         found = finding(numbers[name], first.world, primary, spread)

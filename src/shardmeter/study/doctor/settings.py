@@ -29,9 +29,9 @@ class Word:
     scenario: Scenario
 
 
-def named(scenario: Scenario, base: World) -> Iterator[Named]:
+def named(scenario: Scenario) -> Iterator[Named]:
     """Every word that could explain something about a scenario and would be legal in it."""
-    for word in (*_of_stack(scenario), *_of_plan(scenario, float(base.estimate.samples)), *_of_machines(scenario)):
+    for word in (*_of_stack(scenario), *_of_plan(scenario), *_of_machines(scenario)):
         if _is_legal(word.scenario):
             yield Named(
                 name=word.name, title=word.title, means=word.means, touches=word.touches, chance=word.likely.chance,
@@ -75,14 +75,25 @@ def _of_stack(scenario: Scenario) -> Iterator[Word]:
     if stack.attention in ("unfused", "fused"):
         yield word("attention-flash", "a flash kernel after all", "scores are never written", BOTH, attention="fa2")
     if stack.kernels in ("fused", "compiled", "fused_norm"):
-        yield word("kernels-eager", "eager kernels in place of fused ones", "the compiler fell back, or fused kernels are missing", BOTH, kernels="eager")
+        yield word(
+            "kernels-eager",
+            "eager kernels in place of fused ones",
+            "the compiler fell back, or fused kernels are missing",
+            BOTH,
+            kernels="eager",
+        )
     if stack.gradient_overlap and plan.sharding in ("none", "ddp", "zero1", "zero2") and plan.dp > 1.0:
         yield word(
             "gradients-not-overlapped", "gradients reduced after the backward",
             "the reduction of gradients does not begin before the backward ends", gradient_overlap=False,
         )  # fmt: skip
     if stack.pipeline_overlap and plan.pp > 1:
-        yield word("sends-not-overlapped", "sends between stages that show", "stages wait for what they are sent", pipeline_overlap=False)
+        yield word(
+            "sends-not-overlapped",
+            "sends between stages that show",
+            "stages wait for what they are sent",
+            pipeline_overlap=False,
+        )
     micro_batches = float(scenario.run.global_batch) / (float(plan.dp) * float(plan.micro_batch))
     if micro_batches > 1.0 and plan.sharding in ("ddp", "zero1") and stack.accumulate != "every" and plan.dp > 1.0:
         yield word(
@@ -119,7 +130,7 @@ _STATES = (
 )
 
 
-def _of_plan(scenario: Scenario, samples: float) -> Iterator[Word]:
+def _of_plan(scenario: Scenario) -> Iterator[Word]:
     plan = scenario.plan
     if plan.probes is not None or plan.placement:
         return
@@ -127,7 +138,9 @@ def _of_plan(scenario: Scenario, samples: float) -> Iterator[Word]:
         ((field, value),) = fields.items()
         if getattr(plan, field) == value or (field == "reshard" and plan.sharding not in ("fsdp", "zero3")):
             continue
-        if {getattr(plan, field), value} == {"fsdp", "zero3"} or (field == "offload" and not plan.offload and not _hosted(scenario)):
+        if {getattr(plan, field), value} == {"fsdp", "zero3"} or (
+            field == "offload" and not plan.offload and not _hosted(scenario)
+        ):
             continue
         if field == "sharding" and plan.dp == 1.0:
             continue
@@ -182,7 +195,11 @@ half of the wire)."""
 
 def _has_links(island: Island) -> bool:
     device = island.accelerator
-    return island.gpus_per_node > 1.0 and device.host_link is not None and device.host_link < 0.5 * device.scale_up_bandwidth
+    return (
+        island.gpus_per_node > 1.0
+        and device.host_link is not None
+        and device.host_link < 0.5 * device.scale_up_bandwidth
+    )
 
 
 def _over_pcie(island: Island) -> Island:

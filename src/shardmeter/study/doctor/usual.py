@@ -20,11 +20,13 @@ WIDEST = 1.0
 UNSAID = Usual(deviation=math.log(4.0), basis="was not said: a default may be off by a factor of four")
 SAID = Usual(deviation=math.log(2.0) / 2.0, basis="was said: a slip is a factor of two, taken as two deviations")
 CLOCK = Usual(
-    deviation=-math.log(0.7) / 2.0, basis="half the power leaves 0.7 of the clock (physics.gemm.matmul_rate), taken as two deviations"
+    deviation=-math.log(0.7) / 2.0,
+    basis="half the power leaves 0.7 of the clock (physics.gemm.matmul_rate), taken as two deviations",
 )
 WAIT = Usual(deviation=0.2, basis="a loader that lets a GPU wait for a third of its time is taken as two deviations")
 JITTER = Usual(
-    deviation=0.034, basis="slowest over fastest of eight GPUs is 5 %: a deviation of 0.017 (specs.stack), twice that where nodes differ"
+    deviation=0.034,
+    basis="slowest over fastest of eight GPUs is 5 %: a deviation of 0.017 (specs.stack), twice that where nodes differ",
 )
 LINE = Usual(deviation=math.log(4.0), basis="nodes of INTELLECT-1 saw 0.5 to 4 of 5 Gbit/s (data/geo/links.csv)")
 WHOLE = Usual(deviation=math.inf, basis="nothing to fail, or all of it: no share is likelier than another")
@@ -49,7 +51,10 @@ def of_kernels(share: float) -> Usual:
     found = intervals.factors("step_time", "", fitted=False) or (math.exp(-SAID.deviation), math.exp(SAID.deviation))
     unseen = (math.log(found[1]) - math.log(found[0])) / (2.0 * intervals.NORMAL_90)
     wide = min(unseen / share, WIDEST) if share > 0.0 else WIDEST
-    return Usual(deviation=wide, basis=f"stacks never seen are off by {100 * unseen:.0f} % of a step, and this is {100 * share:.0f} % of it")
+    return Usual(
+        deviation=wide,
+        basis=f"stacks never seen are off by {100 * unseen:.0f} % of a step, and this is {100 * share:.0f} % of it",
+    )
 
 
 @functools.cache
@@ -61,7 +66,9 @@ def of_fabrics() -> Usual:
     catalog = load_catalog()
     rates = [node_rate(catalog.fabric(name), 8.0) for name in catalog.names("fabrics")]
     found = _deviation(rates)
-    return Usual(deviation=found, basis=f"{len(rates)} fabrics of the catalog differ by a factor of {math.exp(found):.2g}")
+    return Usual(
+        deviation=found, basis=f"{len(rates)} fabrics of the catalog differ by a factor of {math.exp(found):.2g}"
+    )
 
 
 def _deviation(values: list[float]) -> float:

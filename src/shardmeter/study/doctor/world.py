@@ -53,6 +53,10 @@ class World:
         """What a term is of the step; 0 where there is none."""
         return sum(float(term.seconds / self.step) for term in self.estimate.terms if term.label == label)
 
+    def rated(self, peak: Number) -> World:
+        """The same with utilisation counted over another peak: that of the device as it is sold, however slow it runs."""
+        return changed(self, whole=changed(self.whole, estimate=changed(self.estimate, peak_flops=peak)))
+
     def paced(self, inner: Number, across: Number) -> World:
         """The same if every inner step took `inner` times as long and every message between islands `across` times."""
         whole = stretched(self.whole, self.scenario.plan, inner, across)

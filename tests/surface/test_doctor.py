@@ -22,7 +22,7 @@ KEYS = {
     "against", "level", "assumptions", "warnings", "figures",
 }  # fmt: skip
 CAUSE = {
-    "name", "title", "kind", "field", "unit", "of", "said", "implied", "low", "high", "ratio", "value", "factor", "explains", "plausible",
+    "name", "title", "kind", "field", "unit", "of", "said", "assumed", "implied", "low", "high", "ratio", "value", "factor", "explains", "plausible",
     "plausibility", "unexplained", "rate", "why", "means", "predicted", "others",
 }  # fmt: skip
 

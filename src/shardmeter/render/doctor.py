@@ -17,6 +17,8 @@ WORDS = {
     "emptier": "times less than predicted",
 }  # fmt: skip
 AS_SAID = "as-said"
+NETWORKS = ("fabric-bandwidth", "wan-bandwidth", "site-bandwidth")
+"""Causes whose rates are told in bits."""
 
 
 def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:
@@ -95,7 +97,11 @@ def _said(cause: Answer) -> str:
         return f"{cause['title']} ({cause['field']}: {cause['value']})"
     if cause["kind"] == "reading":
         return f"{cause['title']} (a factor of {_factor(cause['factor'])})"
-    said = f" where {_quantity(cause['said'], cause)} was said" if cause["said"] else ""
+    said = (
+        f" where {_quantity(cause['said'], cause)} was {'assumed' if cause['assumed'] else 'said'}"
+        if cause["said"]
+        else ""
+    )
     return f"{cause['title']} at {_quantity(cause['implied'], cause)} ({_interval(cause)}){said}"
 
 
@@ -109,7 +115,7 @@ def _primary(answer: Answer) -> Answer:
 
 def _quantity(value: float | None, cause: Answer) -> str:
     """A value of a cause; rates of networks in bits, those of a node say so."""
-    if cause["name"] in ("fabric-bandwidth", "wan-bandwidth", "site-bandwidth") and value is not None:
+    if cause["name"].partition(":")[0] in NETWORKS and value is not None:
         return cells.text(8.0 * value, "bit/s") + (" a node" if cause["of"] == "node" else "")
     return _value(value, cause["unit"])
 
@@ -175,7 +181,7 @@ def _contradiction(one: Answer) -> str:
 def _causes(some: Sequence[Answer], count: int) -> Table:
     rows: list[Row] = [
         {
-            "title": one["title"], "implied": _would(one), "span": _interval(one), "said": _quantity(one["said"], one) if one["said"] else cells.MISSING,
+            "title": one["title"], "implied": _would(one), "span": _interval(one), "said": _was(one),
             "plausible": f"{one['plausible']} {_chance(one['plausibility'])}", "why": "; ".join(one["why"]),
         }
         for one in some
@@ -190,6 +196,11 @@ def _causes(some: Sequence[Answer], count: int) -> Table:
     )
     caption = f"and {count - len(some)} more, which --format json has" if count > len(some) else ""
     return Table(title="What alone would explain it", columns=columns, rows=tuple(rows), caption=caption)
+
+
+def _was(one: Answer) -> str:
+    """What was said of a cause, or is a default."""
+    return f"{_quantity(one['said'], one)}{' (assumed)' if one['assumed'] else ''}" if one["said"] else cells.MISSING
 
 
 def _chance(value: float) -> str:

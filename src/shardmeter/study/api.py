@@ -176,23 +176,27 @@ def doctor(
     from shardmeter.study.doctor import measured as read
 
     given = read(measured)
-    more = tuple(overrides_b.items() if isinstance(overrides_b, Mapping) else overrides_b)
-    compared = against is not None or bool(more)
+    compared = against is not None or bool(overrides_b)
     if compared != bool(measured_b):
         says = "a comparison needs the other scenario (against, overrides_b) and what was measured of it (measured_b)"
         raise BadScenario("nothing to compare", [Violation(field="measured_b", says=says)])
     made = _resolved(scenario, overrides, catalog, options)
     if not compared:
         return diagnosis(made, given)
-    both = (
-        {**overrides, **dict(overrides_b)}
-        if isinstance(overrides, Mapping) and isinstance(overrides_b, Mapping)
-        else (*overrides, *more)
-    )
-    other = (
-        _resolved(against, both, catalog, {}) if against is not None else _resolved(scenario, both, catalog, options)
-    )
+    source, own = (scenario, options) if against is None else (against, {})
+    other = _resolved(source, _both(overrides, overrides_b), catalog, own)
     return diagnosis(made, given, other, read(measured_b, "measured_b"))
+
+
+def _both(overrides: Overrides, more: Overrides) -> Overrides:
+    """Overrides of both scenarios and those of one, which win. Raises TypeError for texts beside values by path."""
+    if not overrides or not more:
+        return more or overrides
+    if isinstance(overrides, Mapping) and isinstance(more, Mapping):
+        return {**overrides, **more}
+    if isinstance(overrides, Mapping) or isinstance(more, Mapping):
+        raise TypeError("overrides and overrides_b: both as texts, or both as values by path")
+    return (*overrides, *more)
 
 
 def solve(

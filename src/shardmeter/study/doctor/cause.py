@@ -37,10 +37,15 @@ class Cause:
     basis: str = ""
     """Where that, or what is usual, comes from."""
 
+    @property
+    def kind(self) -> str:
+        """Its name without that of an island."""
+        return self.name.partition(":")[0]
+
 
 @record
 class Numeric(Cause):
-    """A number that is other than said."""
+    """A number that is other than said. Of one of several kinds of islands `name` says which, after a colon: `clock:oregon`."""
 
     field: str
     unit: str
@@ -54,7 +59,11 @@ class Numeric(Cause):
     far: Callable[[float], float]
     """How far from what is said, as a logarithm."""
     usual: float
+    island: int = 0
+    """Place of the (first) island that it is of."""
     whole: bool = False
+    assumed: bool = False
+    """Whether nobody said it: what is there is a default."""
     bound: str = ""
     """Why it cannot be beyond `least` or `most`, in words."""
 

@@ -24,6 +24,8 @@ LEADING = 4
 APART = math.log(1.15)
 """Two predictions that differ less are not told apart by a measurement."""
 MOST = 5
+LEAST = 1e-3
+"""Share of the largest prediction below which one counts as nothing."""
 AS_SAID = Cause(name="as-said", title="as said", means="", touches=())
 """Beside the causes: the scenario as it is."""
 
@@ -42,7 +44,8 @@ class Check:
     def apart(self) -> float:
         """Logarithm of the largest prediction over the smallest."""
         values = [value for _, value in self.expected]
-        return math.log(max(values) / max(min(values), 1e-3 * max(values)))
+        most = max(values)
+        return math.log(most / max(min(values), LEAST * most)) if most > 0.0 else 0.0
 
     def entry(self) -> dict[str, Any]:
         """`next[]` of the answer."""
@@ -134,7 +137,7 @@ def applied(found: Finding, scenario: Scenario) -> World:
         same = next((one for one in numeric(scenario, base) if one.name == cause.name), None)
         if same is None:
             return base
-        grown = same.said / cause.said if cause.said and cause.name in MOVED else 1.0
+        grown = same.said / cause.said if cause.said and cause.kind in MOVED else 1.0
         return same.at(value * grown)
     if isinstance(cause, Named):
         there = next((one for one in named(scenario) if one.name == cause.name), None)
@@ -155,7 +158,7 @@ def _rate(one: World) -> float:
 
 
 def _without_wait(found: Finding) -> World:
-    return changed(found.world, extra=0.0) if found.cause.name == "wait" else found.world
+    return changed(found.world, extra=0.0) if found.cause.kind == "wait" else found.world
 
 
 def _twice(scenario: Scenario) -> Scenario:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shardmeter.core.record import changed, record
-from shardmeter.specs import Scenario
+from shardmeter.specs import Island, Scenario
 from shardmeter.study.doctor import classes
 from shardmeter.study.doctor.cause import NUMBER, READING, SETTING, Cause, Misread, Named, Numeric
 from shardmeter.study.doctor.measured import Measured, Spread
@@ -74,6 +74,7 @@ class Finding:
             "unit": number.unit if number else "",
             "of": "node" if many != 1.0 else "",
             "said": number.said * many if number else None,
+            "assumed": number is not None and number.assumed,
             "implied": solution.value * many if solution else None,
             "low": solution.low * many if solution else None,
             "high": solution.high * many if solution else None,
@@ -209,15 +210,20 @@ FARTHEST = 6.0
 
 def gpus_of_node(found: Finding) -> float:
     """What a number of one GPU is told times: networks between nodes are told as what a node has."""
-    return float(found.world.scenario.fleet.islands[0].gpus_per_node) if found.cause.name == "fabric-bandwidth" else 1.0
+    return float(_island(found).gpus_per_node) if found.cause.kind == "fabric-bandwidth" else 1.0
+
+
+def _island(found: Finding) -> Island:
+    """The island that a number is of, the first where it is of none."""
+    at = found.cause.island if isinstance(found.cause, Numeric) else 0
+    return found.world.scenario.fleet.islands[at]
 
 
 def rate_of(found: Finding) -> float | None:
     """Of a network's number, what a node (or a line between islands) really sends, B/s: with the share that collectives reach."""
     if found.solution is None:
         return None
-    scenario, name = found.world.scenario, found.cause.name
-    island = scenario.fleet.islands[0]
+    scenario, name, island = found.world.scenario, found.cause.kind, _island(found)
     if name == "fabric-bandwidth" and len(island.tiers) > 1:
         tier = island.tiers[1]
         reached = float(tier.share) * min(float(scenario.stack.nic_factor), 1.0)
@@ -230,8 +236,7 @@ def why(found: Finding) -> list[str]:
     said = [found.cause.basis]
     rate = rate_of(found)
     if rate is not None:
-        island = found.world.scenario.fleet.islands[0]
-        kinds = classes.fabric_kinds(island) if found.cause.name == "fabric-bandwidth" else classes.line_kinds()
+        kinds = classes.fabric_kinds(_island(found)) if found.cause.kind == "fabric-bandwidth" else classes.line_kinds()
         said.insert(0, classes.named(rate, kinds))
     if found.solution is not None and isinstance(found.cause, Numeric):
         cause = found.cause

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import cast
 
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Number
@@ -14,6 +15,7 @@ from shardmeter.study.doctor.cause import BOTH, Numeric, Usual
 from shardmeter.study.doctor.measured import MEMORY, PACE
 from shardmeter.study.doctor.world import World, rejoined, world
 from shardmeter.study.levers import Lever, levers
+from shardmeter.study.levers.machines import alike
 
 SPEED, FULL = (PACE,), (MEMORY,)
 FULLEST = 0.9
@@ -100,11 +102,13 @@ KNOBS = (
          usual=_fixed(Usual(deviation=math.log(10.0), basis="losses of lines span a decade (data/geo/links.csv)")),
          means="streams are held down by lost packets"),
     Knob(ending="fleet.wan.streams", name="streams", title="streams of a transfer", touches=SPEED,
-         usual=_fixed(Usual(deviation=math.log(4.0), basis="libraries open 1 to 64")), means="a transfer has this many streams: a single one is held to its window a round trip"),
+         usual=_fixed(Usual(deviation=math.log(4.0), basis="libraries open 1 to 64")),
+         means="a transfer has this many streams: a single one is held to its window a round trip"),
     Knob(ending="fleet.wan.window", name="window", title="window of a stream", touches=SPEED,
          usual=_fixed(Usual(deviation=math.log(4.0), basis="defaults of systems span 64 KiB to 16 MiB")), means="a stream has this much under way"),
     Knob(ending="stack.fragmentation", name="fragmentation", title="fragmentation (reserved over allocated, less one)", touches=FULL,
-         usual=_fixed(Usual(deviation=math.log(2.0), basis="taken as a factor of two")), means="the allocator holds this much more than it has handed out: sizes that vary, no expandable segments",
+         usual=_fixed(Usual(deviation=math.log(2.0), basis="taken as a factor of two")),
+         means="the allocator holds this much more than it has handed out: sizes that vary, no expandable segments",
          most=20.0, bound="more than the allocator would hold without emptying its cache"),
     Knob(ending="stack.context", name="context", title="context and communicators", touches=FULL,
          usual=_fixed(Usual(deviation=0.4, basis="0.5 to 3 GB are seen")), means="what lies outside the allocator: other processes, many communicators"),
@@ -118,13 +122,16 @@ KERNELS = {
 """The term of the ledger that a number of kernels rules."""
 OF_ONE_ISLAND = ("micro-batch", "global-batch")
 """What several islands share out in whole passes, so that it does not move freely."""
+OF_LIKE_ISLANDS = ("memory-bandwidth", "fabric-latency")
+"""What is not asked of each of several kinds of islands."""
 
 
 def numeric(scenario: Scenario, base: World) -> Iterator[Numeric]:
     """Every number that could explain something about a scenario."""
+    several = len(alike(scenario.fleet.islands)) > 1
     for lever in levers(scenario):
         knob = next((one for one in KNOBS if lever.name.endswith(one.ending)), None)
-        if knob is not None and not _idle(scenario, knob.name):
+        if knob is not None and not _idle(scenario, knob.name) and not (several and knob.name in OF_LIKE_ISLANDS):
             yield _of_lever(scenario, lever, knob, base)
     yield from _added(scenario, base)
 
@@ -148,14 +155,14 @@ def _of_lever(scenario: Scenario, lever: Lever, knob: Knob, base: World) -> Nume
     if knob.name == "matrix-products":
         most = _most_of_products(scenario)
     if knob.name == "fabric-bandwidth":
-        most = max(classes.fastest(scenario.fleet.islands[0]) / lever.value, 1.0)
+        most = max(classes.fastest(scenario.fleet.islands[_island(scenario, lever.name) or 0]) / lever.value, 1.0)
     if knob.name in ("attention-kernel", "contention"):
         most = max(1.0 / lever.value, 1.0)
     if lever.whole or knob.name == "streams":
         least = min(1.0 / lever.value, 1.0)
 
     def at(value: Number) -> World:
-        moved = lever.scaled(value / lever.value)  # type: ignore[arg-type]  (of one island an array)
+        moved = lever.scaled(cast("float", value / lever.value))  # of one island an array passes as well
         if moved is None:
             raise ValueError(f"{lever.name} has no value {value}")
         if lever.kind == "network":
@@ -163,11 +170,22 @@ def _of_lever(scenario: Scenario, lever: Lever, knob: Knob, base: World) -> Nume
         made = world(moved)
         return made.rated(base.estimate.peak_flops) if knob.name == "clock" else made
 
+    where = _island(scenario, lever.name)
+    of = "" if where is None else f":{scenario.fleet.islands[where].name}"
     return Numeric(
-        name=knob.name, title=knob.title, means=knob.means, touches=knob.touches, basis=own.basis, field=lever.name, unit=lever.unit,
+        name=f"{knob.name}{of}", title=knob.title if where is None else f"{knob.title} of {scenario.fleet.islands[where].name}",
+        island=where or 0, means=knob.means, touches=knob.touches, basis=own.basis, field=lever.name, unit=lever.unit,
         said=lever.value, at=at, least=least * lever.value, most=most * lever.value, usual=own.deviation,
-        far=lambda value: abs(math.log(value / lever.value)), whole=lever.whole, bound=knob.bound,
+        far=lambda value: abs(math.log(value / lever.value)), whole=lever.whole, assumed=unsaid, bound=knob.bound,
     )  # fmt: skip
+
+
+def _island(scenario: Scenario, name: str) -> int | None:
+    """The place of the island that a lever is of, where there are several kinds; None where there is one kind, or it is of no island."""
+    if len(alike(scenario.fleet.islands)) == 1 or not name.startswith("fleet.islands."):
+        return None
+    names = [island.name for island in scenario.fleet.islands]
+    return next((at for at, own in enumerate(names) if name.startswith(f"fleet.islands.{own}.")), None)
 
 
 def _most_of_products(scenario: Scenario) -> float:

@@ -195,11 +195,9 @@ half of the wire)."""
 
 def _has_links(island: Island) -> bool:
     device = island.accelerator
-    return (
-        island.gpus_per_node > 1.0
-        and device.host_link is not None
-        and device.host_link < 0.5 * device.scale_up_bandwidth
-    )
+    if device.host_link is None or float(island.gpus_per_node) <= 1.0:
+        return False
+    return float(device.host_link) < 0.5 * float(device.scale_up_bandwidth)
 
 
 def _over_pcie(island: Island) -> Island:

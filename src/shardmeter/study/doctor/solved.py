@@ -21,7 +21,9 @@ Curves: TypeAlias = Callable[[Array], Array]
 PLACES, ENDS, WITHIN = 33, 2, 17
 """Places at which a number is tried at first: over arrays, or one by one; and between two of them."""
 ROUNDS = 2
-CLOSE, CLOSE_END = 1e-3, 1e-2
+STEP = math.log(2.0)
+"""How far from what is said the first step goes."""
+CLOSE, CLOSE_END = 3e-3, 2e-2
 """Of the logarithm of a value that is found one by one, and of the ends of its interval."""
 
 
@@ -47,7 +49,7 @@ def solved(cause: Numeric, measured: Measured, spread: Spread, base: World) -> S
     values = curves(places)
     home = int(np.argmin(np.abs(places - axis.home)))
     brackets = [_bracket(row, home) for row in values]
-    roots = _narrowed(curves, places, brackets) if together else _one_by_one(curves, places, values)
+    roots = _narrowed(curves, places, brackets) if together else _outward(curves, places, values, axis.home)
     middle = roots[1]
     nearest = float(places[int(np.argmin(np.abs(values[1])))])
     reached = [one for one in roots if one is not None]
@@ -131,8 +133,9 @@ def _narrowed(curves: Curves, places: Array, brackets: Sequence[int | None]) -> 
     return found
 
 
-def _one_by_one(curves: Curves, places: Array, values: Array) -> list[float | None]:
-    """The zeros of the rows, the middle one first: what is evaluated for one row narrows the brackets of the others."""
+def _outward(curves: Curves, places: Array, values: Array, home: float) -> list[float | None]:
+    """The zeros of the rows, the middle one first: what is evaluated for one row narrows the brackets of the others. From what is said
+    the search goes outward in steps that double, to the end at which any row has another sign."""
     known = {float(place): values[:, at] for at, place in enumerate(places)}
 
     def rows(place: float) -> Array:
@@ -140,16 +143,27 @@ def _one_by_one(curves: Curves, places: Array, values: Array) -> list[float | No
             known[place] = curves(np.array([place]))[:, 0]
         return known[place]
 
-    found: list[float | None] = [None, None, None]
-    for row in (1, 0, 2):
-        tried = sorted(known)
-        signs = [known[place][row] > 0.0 for place in tried]
-        bracket = next((at for at in range(len(tried) - 1) if signs[at] != signs[at + 1]), None)
-        if bracket is not None:
-            low, high = tried[bracket], tried[bracket + 1]
+    signs = rows(home) > 0.0
+    end = next((float(place) for place in places if np.any((rows(float(place)) > 0.0) != signs)), None)
+    if end is None:
+        return [None, None, None]
+    step = math.copysign(STEP, end - home)
+    while abs(step) < abs(end - home) and (rows(home + step)[1] > 0.0) == signs[1]:
+        step *= 3.0
+    middle = _row_zero(rows, known, 1)
+    return [_row_zero(rows, known, 0), middle, _row_zero(rows, known, 2)]
 
-            def error(place: float, row: int = row) -> float:
-                return float(rows(place)[row])
 
-            found[row] = zero(error, low, high, error(low), error(high), CLOSE if row == 1 else CLOSE_END)
-    return found
+def _row_zero(rows: Callable[[float], Array], known: dict[float, Array], row: int) -> float | None:
+    """Where one row changes its sign, between the places that are known."""
+    tried = sorted(known)
+    signs = [known[place][row] > 0.0 for place in tried]
+    at = next((at for at in range(len(tried) - 1) if signs[at] != signs[at + 1]), None)
+    if at is None:
+        return None
+
+    def error(place: float) -> float:
+        return float(rows(place)[row])
+
+    close = CLOSE if row == 1 else CLOSE_END
+    return zero(error, tried[at], tried[at + 1], error(tried[at]), error(tried[at + 1]), close)

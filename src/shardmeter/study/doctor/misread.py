@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from shardmeter.specs import Scenario
 from shardmeter.study.doctor import usual
@@ -27,73 +28,37 @@ def misreadings(scenario: Scenario, base: World, measured: Measured) -> Iterator
             )  # fmt: skip
 
 
-def _factors(scenario: Scenario, base: World, measured: Measured) -> Iterator[tuple[str, str, str, float]]:
-    """(name, title, meaning, what the figure is over the right one)."""
+Told: TypeAlias = tuple[str, str, str, float]
+"""Name, title, meaning, what the figure is over the right one."""
+RATES = ("tokens_per_s", "samples_per_s")
+OF_GPUS = ("mfu", "hfu", "tflops_per_gpu", "tokens_per_s_per_gpu", "samples_per_s_per_gpu")
+
+
+def _factors(scenario: Scenario, base: World, measured: Measured) -> Iterator[Told]:
     fleet, plan, name = scenario.fleet, scenario.plan, measured.quantity.name
     gpus, nodes = float(fleet.gpus), sum(float(island.nodes) for island in fleet.islands)
-    if measured.quantity.kind == MEMORY:
-        yield "gb-for-gib", "GB read as GiB", "decimal gigabytes (or the other way round)", 1.073741824
-        yield "memory-of-node", "memory of a node read as one GPU's", "the sum over the GPUs of a node", gpus / nodes
-        return
-    each = gpus / nodes
     passes = float(scenario.run.global_batch) / float(plan.dp * plan.micro_batch)
-    if name in ("mfu", "hfu", "tflops_per_gpu", "tokens_per_s_per_gpu", "samples_per_s_per_gpu"):
-        of = "over the peak of one GPU" if name in ("mfu", "hfu") else "not divided by the GPUs"
-        yield "all-for-one-gpu", "the rate of all GPUs read as one's", f"the rate of all {gpus:g} GPUs {of}", gpus
-        yield "node-for-gpu", "the rate of a node read as a GPU's", f"a node's {each:g} GPUs counted as one", each
-        yield (
-            "divided-twice",
-            "divided by the GPUs twice",
-            "a rate of one GPU, divided by all of them again",
-            1.0 / gpus,
-        )
-        yield (
-            "divided-by-node",
-            "divided by a node's GPUs twice",
-            "a rate of one GPU, divided by a node's again",
-            1.0 / each,
-        )
-    if name in ("tokens_per_s", "samples_per_s"):
-        yield (
-            "one-rank-counted",
-            "one data-parallel rank counted",
-            "the log counts what its own rank sees, not all ranks",
-            1.0 / float(plan.dp),
-        )
-        yield (
-            "one-node-counted",
-            "one node counted",
-            "the log counts what its own node sees, or every node trains a copy of its own",
-            1.0 / nodes,
-        )
-    if name.startswith(("tokens_per_s", "samples_per_s", "mfu", "hfu", "tflops")):
-        yield (
-            "ranks-of-one-sequence",
-            "ranks that share a sequence counted once each",
-            "tensor, context and pipeline ranks counted as if each had its own tokens",
-            gpus / float(plan.dp),
-        )
-        yield (
-            "one-pass-counted",
-            "one pass counted for a step",
-            f"the tokens of one of {passes:g} passes over the time of all",
-            1.0 / passes,
-        )
+    if measured.quantity.kind == MEMORY:
+        yield "gb-for-gib", "GB read as GiB", "decimal gigabytes (or the other way round)", 2.0**30 / 1e9
+        yield "memory-of-node", "memory of a node read as one GPU's", "the sum over the GPUs of a node", gpus / nodes
+    if name in OF_GPUS:
+        yield from _of_gpus(name, gpus, gpus / nodes)
+    if name in RATES:
+        says = "the log counts what its own rank sees, not all ranks"
+        yield "one-rank-counted", "one data-parallel rank counted", says, 1.0 / float(plan.dp)
+        says = "the log counts what its own node sees, or every node trains a copy of its own"
+        yield "one-node-counted", "one node counted", says, 1.0 / nodes
+    if name.startswith((*RATES, "mfu", "hfu", "tflops")):
+        says = "tensor, context and pipeline ranks counted as if each had its own tokens"
+        yield "ranks-of-one-sequence", "ranks that share a sequence counted once each", says, gpus / float(plan.dp)
+        says = f"the tokens of one of {passes:g} passes over the time of all"
+        yield "one-pass-counted", "one pass counted for a step", says, 1.0 / passes
     if name == "its_per_s":
-        yield (
-            "passes-for-steps",
-            "passes counted as steps",
-            f"each of {passes:g} passes counted as a whole step",
-            passes,
-        )
+        yield "passes-for-steps", "passes counted as steps", f"each of {passes:g} passes counted as a step", passes
     if name in ("mfu", "hfu"):
         yield "sparse-peak", "over the peak with sparsity", "the data sheet's larger number counts zeros", 1.0 / SPARSE
-        yield (
-            "mfu-for-hfu",
-            "MFU and HFU mixed up",
-            "what is recomputed counts in HFU only",
-            _recomputed(base) if name == "mfu" else 1.0 / _recomputed(base),
-        )
+        times = _recomputed(base) if name == "mfu" else 1.0 / _recomputed(base)
+        yield "mfu-for-hfu", "MFU and HFU mixed up", "what is recomputed counts in HFU only", times
     if name in ("step_time", "forward", "backward"):
         yield (
             "pass-for-step",
@@ -102,6 +67,17 @@ def _factors(scenario: Scenario, base: World, measured: Measured) -> Iterator[tu
             1.0 / passes,
         )
         yield "step-for-pass", "several steps read as one", f"a line of the log is {passes:g} steps", passes
+
+
+def _of_gpus(name: str, gpus: float, each: float) -> Iterator[Told]:
+    """Of a figure of one GPU; a node has `each` of all `gpus`."""
+    of = "over the peak of one GPU" if name in ("mfu", "hfu") else "not divided by the GPUs"
+    yield "all-for-one-gpu", "the rate of all GPUs read as one's", f"the rate of all {gpus:g} GPUs {of}", gpus
+    yield "node-for-gpu", "the rate of a node read as a GPU's", f"a node's {each:g} GPUs counted as one", each
+    says = "a rate of one GPU, divided by all of them again"
+    yield "divided-twice", "divided by the GPUs twice", says, 1.0 / gpus
+    says = "a rate of one GPU, divided by a node's again"
+    yield "divided-by-node", "divided by a node's GPUs twice", says, 1.0 / each
 
 
 def _recomputed(base: World) -> float:

@@ -67,6 +67,8 @@ def referred(
         length = Length(amount=samples, unit="samples")
         fixed = tuple(changed(one, length=length) if one.quantity == mine.quantity else one for one in measured)
         says = f"{samples:,.0f} samples, which the other duration implies"
+        if any(text.startswith(("micro_batch =", "seq_len =")) for text in scenario.assumptions):
+            says += "; batch and sequence are assumed, and what is implied hangs on them"
         return scenario, fixed, Reference(
             scenario=other, measured=theirs, predicted=predicted, field=LENGTH, value=samples, says=says
         )  # fmt: skip

@@ -1,10 +1,11 @@
-"""Writes what each example prints beside it (`examples/NAME.out`), the first of them into README.md, a comparison into docs/diff.md and a
-curve into docs/returns.md."""
+"""Writes what each example prints beside it (`examples/NAME.out`), the first of them into README.md, a comparison into docs/diff.md, and into
+the pages of EXECUTED what the commands print that they show."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -23,27 +24,13 @@ COMPARED = {
 }
 """Examples that are compared, each with what: `examples/NAME.diff.out`."""
 COMPARISON = ROOT / "docs" / "diff.md"
-ANALYSED = {
-    "sensitivity": ("intellect-1", ("--what-if", "fleet.wan.bandwidth=x2", "--with", "plan.sync.sync_every=50")),
-    "tradeoffs": (
-        "intellect-1",
-        (
-            "--set",
-            "run.law=hoffmann-2022",
-            "--set",
-            "run.critical_batch=zhang-2024",
-            "--over",
-            "plan.sync.sync_every=20,50,100,200,500",
-        ),
-    ),
-}
-"""Commands that a page of their own shows (docs/COMMAND.md), each with an example and options."""
 EXPLAINED = "unreliable-every-step"
 """The comparison of that page."""
 
-CURVE = ROOT / "docs" / "returns.md"
-ALONG = ("intellect-1", ("--axis", "fleet.islands.usa.count"))
-"""The curve of that page."""
+EXECUTED = ("doctor", "front", "returns", "sensitivity", "tradeoffs", "transitions")
+"""Pages of docs/ that show commands with what these print."""
+SHOWS = re.compile(r"```console\n\$ (shardmeter \w+ examples/[^\n]*)\n(?!\$)(.+?)```", re.DOTALL)
+"""A block that shows one command for an example, and all that it prints."""
 
 
 def printed(path: Path, name: str = "predict", options: tuple[str, ...] = ()) -> str:
@@ -70,14 +57,22 @@ def main() -> int:
             path.with_suffix(".diff.out").write_text(compared, encoding="utf-8")
             if path.stem == EXPLAINED:
                 put(COMPARISON, command("diff", path, COMPARED[path.stem]), compared)
-        if path.stem == ALONG[0]:
-            put(CURVE, command("returns", path, ALONG[1]), printed(path, "returns", ALONG[1]))
         if path.stem == SHOWN:
             put(README, command("predict", path), text)
-    for name, (example, options) in ANALYSED.items():
-        path = ROOT / "examples" / f"{example}.yaml"
-        put(ROOT / "docs" / f"{name}.md", command(name, path, options), printed(path, name, options))
+    for name in EXECUTED:
+        page = ROOT / "docs" / f"{name}.md"
+        page.write_text(executed(page.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
+
+
+def executed(page: str) -> str:
+    """A page with what each command that it shows prints."""
+
+    def fresh(found: re.Match[str]) -> str:
+        _, name, file, *options = shlex.split(found[1])
+        return f"```console\n$ {found[1]}\n{printed(ROOT / file, name, tuple(options))}```"
+
+    return SHOWS.sub(fresh, page)
 
 
 def command(name: str, path: Path, options: tuple[str, ...] = ()) -> str:

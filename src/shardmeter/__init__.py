@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from shardmeter.study.api import (
         audit,
         diff,
+        doctor,
         explain,
         front,
         infer,
@@ -44,6 +45,7 @@ __all__ = [
     "__version__",
     "audit",
     "diff",
+    "doctor",
     "explain",
     "front",
     "infer",
@@ -71,6 +73,7 @@ _HOMES = {
     "UnknownName": "shardmeter.core.errors",
     "audit": "shardmeter.study.api",
     "diff": "shardmeter.study.api",
+    "doctor": "shardmeter.study.api",
     "explain": "shardmeter.study.api",
     "front": "shardmeter.study.api",
     "infer": "shardmeter.study.api",

@@ -62,31 +62,6 @@ def test_the_page_of_comparisons_shows_one():
     assert f"examples/unreliable-diloco.yaml\n{stored}```" in COMPARISONS[0].read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("command", ["sensitivity", "tradeoffs"])
-def test_the_page_of_an_analysis_shows_what_is_printed(command, capsys, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
-    monkeypatch.chdir(ROOT)
-    page = (ROOT / "docs" / f"{command}.md").read_text(encoding="utf-8")
-    block = re.search(r"<!-- example: written by `make docs` -->\n\n```console\n\$ (.*?)\n(.*?)```", page, re.DOTALL)
-    assert block is not None
-    assert main(shlex.split(block[1])[1:]) == 0
-    assert capsys.readouterr().out == block[2]
-
-
-def test_the_page_of_returns_shows_one(capsys, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
-    monkeypatch.chdir(ROOT)
-    shown = re.search(
-        r"```console\n\$ shardmeter (returns .*)\n((?:.*\n)*?)```",
-        (ROOT / "docs" / "returns.md").read_text(encoding="utf-8"),
-    )
-    assert shown is not None
-    assert main(shlex.split(shown[1])) == 0
-    assert capsys.readouterr().out == shown[2]
-
-
 def test_examples_are_named_in_their_own_head():
     for path in EXAMPLES:
         assert f"shardmeter predict examples/{path.name}" in path.read_text(encoding="utf-8")

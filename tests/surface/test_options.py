@@ -38,6 +38,7 @@ OPTIONS = {
     | {"--traversals", "--eager", "--compare", "--crossover", "--plot"},
     "audit": SCENARIO | {"--claim", "--convention", "--plot"},
     "front": SCENARIO | {"--deadline", "--budget", "--plot"},
+    "doctor": SCENARIO | {"--measured", "--against", "--set-b", "--measured-b", "--plot"},
     "diff": {"a", "b", "--set", "--set-b", "--catalog", "--format"},
     "sensitivity": SCENARIO | {"--of", "--what-if", "--with", "--pairs", "--all", "--plot"},
     "tradeoffs": SCENARIO | {"--over", "--plot"},

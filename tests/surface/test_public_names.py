@@ -21,6 +21,7 @@ PUBLIC = {
     "__version__",
     "audit",
     "diff",
+    "doctor",
     "explain",
     "front",
     "infer",

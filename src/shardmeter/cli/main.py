@@ -16,6 +16,7 @@ from shardmeter import __version__
 from shardmeter.cli.audit import audit
 from shardmeter.cli.catalog import catalog
 from shardmeter.cli.diff import diff
+from shardmeter.cli.doctor import doctor
 from shardmeter.cli.explain import explain
 from shardmeter.cli.front import front
 from shardmeter.cli.infer import infer
@@ -58,6 +59,7 @@ for _command in (
     sensitivity,
     tradeoffs,
     diff,
+    doctor,
     trace,
     infer,
     audit,

@@ -44,6 +44,7 @@ PAGES: Mapping[str, tuple[str, Callable[[ModuleType, Any], Any]]] = {
     "Sensitivity": ("sensitivity", _headed),
     "Tradeoffs": ("tradeoffs", _headed),
     "Transitions": ("transitions", _headed),
+    "Diagnosis": ("doctor", _headed),
     "Audit": ("audit", lambda *_: ""),
     "Front": ("front", lambda module, answer: module.title(answer.fleets.base)),
 }

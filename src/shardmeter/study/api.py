@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shardmeter.scenario.ranges import Over
     from shardmeter.study.audit import Audit
     from shardmeter.study.diff import Difference
+    from shardmeter.study.doctor import Diagnosis
     from shardmeter.study.explain import Explanation
     from shardmeter.study.front.front import Front
     from shardmeter.study.infer import Inference
@@ -235,6 +236,48 @@ def sensitivity(
 
     made = _resolved(scenario, overrides, catalog, options)
     return answer_to(made, of, pairs=pairs, what_if=what_if, beside=beside, step=step)
+
+
+def doctor(
+    scenario: Source = None,
+    *,
+    measured: Iterable[str] | Mapping[str, Any],
+    against: Source = None,
+    measured_b: Iterable[str] | Mapping[str, Any] = (),
+    overrides: Overrides = (),
+    overrides_b: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> Diagnosis:
+    """What would explain measured numbers of a scenario; the rest is as in `predict`.
+
+    `shardmeter.doctor("run.yaml", measured={"tokens_per_s_per_gpu": 1786}).findings[0]`. With `measured_b` what would explain the ratio to
+    another one: `against`, or the same scenario with `overrides_b`. Raises BadScenario with everything that is wrong, UnknownName."""
+    from shardmeter.study.doctor import doctor as diagnosis
+    from shardmeter.study.doctor import measured as read
+
+    given = read(measured)
+    compared = against is not None or bool(overrides_b)
+    if compared != bool(measured_b):
+        says = "a comparison needs the other scenario (against, overrides_b) and what was measured of it (measured_b)"
+        raise BadScenario("nothing to compare", [Violation(field="measured_b", says=says)])
+    made = _resolved(scenario, overrides, catalog, options)
+    if not compared:
+        return diagnosis(made, given)
+    source, own = (scenario, options) if against is None else (against, {})
+    other = _resolved(source, _both(overrides, overrides_b), catalog, own)
+    return diagnosis(made, given, other, read(measured_b, "measured_b"))
+
+
+def _both(overrides: Overrides, more: Overrides) -> Overrides:
+    """Overrides of both scenarios and those of one, which win. Raises TypeError for texts beside values by path."""
+    if not overrides or not more:
+        return more or overrides
+    if isinstance(overrides, Mapping) and isinstance(more, Mapping):
+        return {**overrides, **more}
+    if isinstance(overrides, Mapping) or isinstance(more, Mapping):
+        raise TypeError("overrides and overrides_b: both as texts, or both as values by path")
+    return (*overrides, *more)
 
 
 def solve(

@@ -101,6 +101,12 @@ def paces(scenario: Scenario) -> tuple[tuple[float, float], tuple[float, float]]
     return None if speed is None else ((speed[0], ACROSS[0]), (speed[1], ACROSS[1]))
 
 
+def memory_factors(scenario: Scenario) -> tuple[float, float] | None:
+    """(low, high) factors on a predicted peak; None before any fit."""
+    base = _base(scenario)
+    return intervals.factors("memory", base.stack, bool(base.stack))
+
+
 def spread(
     scenario: Scenario, step: float, tokens: float, peak: float, exact: float, joined: Joined | None = None
 ) -> dict[str, Any]:

@@ -179,6 +179,6 @@ def test_roots_are_found_where_secants_are_poor():
         def function(x: float, power: float = power) -> float:
             return float(x**power - 0.5)
 
-        found = zero(function, 0.0, 2.0, function(0.0), function(2.0))
+        found = zero(function, 0.0, 2.0, function(0.0), function(2.0), 1e-9)
         assert found == pytest.approx(0.5 ** (1.0 / power), abs=1e-8)
     assert math.isclose(zero(lambda x: x - 1.0, 0.0, 4.0, -1.0, 3.0, 1e-3), 1.0, abs_tol=1e-3)

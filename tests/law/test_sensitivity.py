@@ -117,7 +117,8 @@ def one_of(found, name):
 
 def paired(found, first, second):
     """Two moves by themselves and together."""
-    return pairs_of(found, [moves((first, second), levers(found.scenario))])[0]
+    one, other = moves((first, second), levers(found.scenario))
+    return pairs_of(found, [(one, other)])[0]
 
 
 def figure(source, overrides, of):
@@ -125,7 +126,9 @@ def figure(source, overrides, of):
     predicted = shardmeter.predict(source, overrides=overrides)
     if not of.startswith("run."):
         return {"tokens_per_s": predicted.tokens_per_s, "step_time_s": predicted.step_time, "mfu": predicted.mfu}[of]
-    return course(predicted.scenario, predicted.whole)[of.removeprefix("run.")]
+    run = course(predicted.scenario, predicted.whole)
+    assert run is not None
+    return run[of.removeprefix("run.")]
 
 
 def differences(one, other, path=""):
@@ -348,7 +351,7 @@ INTERRUPTED = {
         "failures": {"base": "llama-3-405b", "mtbf": "200 d", "restart": "10 min"},
     },
 }  # fmt: skip
-PARTS = {
+PARTS: dict[str, Callable[[float], dict[str, str]]] = {
     "run.checkpoint.bandwidth": lambda value: {"run.checkpoint.bandwidth": f"{value!r} B/s"},
     "run.checkpoint.every": lambda value: {"run.checkpoint.every": f"{value:.0f} steps"},
     "run.checkpoint.size": lambda _: {"run.checkpoint.bytes_per_parameter": 28},

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from shardmeter.core.errors import BadScenario
+from shardmeter.core.record import changed
 from shardmeter.scenario import json_schema, load
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.scenario.grammar import parse_plan
@@ -329,3 +330,13 @@ def test_every_field_of_the_schema_is_described() -> None:
 def test_frozen_layers_with_a_backward_are_an_upper_bound(trainable: str, said: bool) -> None:
     scenario = small(f"fsdp,trainable={trainable}")
     assert any("frozen layers" in text for text in scenario.assumptions) == said
+
+
+@pytest.mark.parametrize("machines", [{"gpus": "16xH100-SXM5-80GB"}, {"instance": "2xp5.48xlarge"}])
+def test_a_number_of_a_fabric_that_is_not_named_moves_the_usual_one(machines):
+    usual, moved = (
+        load(None, options={"model": "llama-3.1-8b", **machines}, overrides=said).fleet.islands[0].outside
+        for said in ([], ["fleet.islands.0.fabric.bandwidth=100 Gbps"])
+    )
+    assert usual is not None
+    assert moved == changed(usual, bandwidth=12.5e9)

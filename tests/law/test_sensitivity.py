@@ -352,7 +352,7 @@ INTERRUPTED = {
         "failures": {"base": "llama-3-405b", "mtbf": "200 d", "restart": "10 min"},
     },
 }  # fmt: skip
-PARTS: dict[str, Callable[[float], dict[str, str]]] = {
+PARTS: dict[str, Callable[[float], dict[str, Any]]] = {
     "run.checkpoint.bandwidth": lambda value: {"run.checkpoint.bandwidth": f"{value!r} B/s"},
     "run.checkpoint.every": lambda value: {"run.checkpoint.every": f"{value:.0f} steps"},
     "run.checkpoint.size": lambda _: {"run.checkpoint.bytes_per_parameter": 28},

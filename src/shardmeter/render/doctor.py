@@ -317,7 +317,7 @@ def _moved(moved: Sequence[Answer]) -> Figure:
         style="bars",
     )  # fmt: skip
     return Figure(
-        slug="implied", title=f"To explain it alone: {_said(moved[0])}", x=Scale(title="times what was said", unit="×", log=True),
+        slug="implied", title=f"To explain it alone: {_said(moved[0])}", x=Scale(title="times what was said", unit="×", log=True, centre=1.0),
         y=Scale(title="", labels=names), lines=(line,), marks=(Mark(says="as said", x=1.0),),
         caption=("The most plausible first. Intervals: both ends of the 90 % interval of the prediction.",),
     )  # fmt: skip

@@ -18,7 +18,7 @@ class Scale:
     log: bool = False
     """Whether equal factors are equally far apart, in the colours of a field too."""
     centre: float | None = None
-    """Of a field: the value on both sides of which its colours differ, such as 1 of a ratio."""
+    """Of a field: the value on both sides of which its colours differ, such as 1 of a ratio; of bars: where they begin, else at 0."""
     labels: tuple[str, ...] = ()
     """Names of the places 0, 1, 2 … where the values are no numbers. Bars along a y axis with names lie; their intervals are of x."""
 

@@ -24,7 +24,9 @@ def draw(axes: Any, figure: Figure) -> None:
     bars = [line for line in figure.lines if line.style == "bars"]
     for at, line in enumerate(figure.lines):
         if line.style == "bars":
-            _bars(axes, line, bars.index(line), len(bars), lying=ticks.lying(figure, line))
+            lying = ticks.lying(figure, line)
+            start = (figure.x if lying else figure.y).centre or 0.0
+            _bars(axes, line, bars.index(line), len(bars), lying=lying, start=start)
         else:
             _line(axes, line, at)
     for at, line in enumerate(figure.contours):
@@ -66,8 +68,8 @@ def _line(axes: Any, line: Line, at: int) -> None:
     )  # fmt: skip
 
 
-def _bars(axes: Any, line: Line, at: int, of: int, *, lying: bool) -> None:
-    """Bars of one line beside those of the others; their whiskers along them."""
+def _bars(axes: Any, line: Line, at: int, of: int, *, lying: bool, start: float) -> None:
+    """Bars of one line beside those of the others, from `start` on; their whiskers along them."""
     places, sizes = (_numbers(line.y), _numbers(line.x)) if lying else (_numbers(line.x), _numbers(line.y))
     apart = float(np.min(np.diff(np.unique(places)))) if len(np.unique(places)) > 1 else 1.0
     thick = GROUP * apart / of
@@ -82,9 +84,9 @@ def _bars(axes: Any, line: Line, at: int, of: int, *, lying: bool) -> None:
     whisker = _around(sizes, _numbers(line.low), _numbers(line.high)) if line.low and line.high else None
     how = {"ecolor": "#222222", "capsize": 3, "error_kw": {"elinewidth": 1.1, "zorder": 4}}
     if lying:
-        axes.barh(middle, sizes, thick, xerr=whisker, **look, **how)
+        axes.barh(middle, sizes - start, thick, start, xerr=whisker, **look, **how)
     else:
-        axes.bar(middle, sizes, thick, yerr=whisker, **look, **how)
+        axes.bar(middle, sizes - start, thick, start, yerr=whisker, **look, **how)
 
 
 def _contour(axes: Any, line: Line, at: int) -> None:

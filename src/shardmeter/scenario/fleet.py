@@ -220,8 +220,22 @@ def _short_form(asked: IslandInput, rows: Rows, path: Path, found: Findings) -> 
 
 
 def _fabric(asked: IslandInput, machines: _Machines, rows: Rows, path: Path, found: Findings) -> Fabric | None:
-    if asked.fabric is not None:
-        return part(Fabric, asked.fabric, rows, (*path, "fabric"), found)
+    """The fabric that an island names; else its machines' usual one, with the numbers that the island says of it (an inline fabric of
+    its own has a `name` or a `base`)."""
+    given = asked.fabric
+    if given is None:
+        return _usual_fabric(asked, machines, rows, path, found)
+    if not isinstance(given, str) and not {"base", "name"} & given.model_fields_set:
+        usual = _usual_fabric(asked, machines, rows, path, Findings(found.document))
+        if usual is not None:
+            said = {name: value for name, value in given.model_dump(exclude_unset=True).items() if value is not None}
+            found.assumptions.append(f"fabric {usual.name}, but for {', '.join(said)}")
+            return changed(usual, **said)
+    return part(Fabric, given, rows, (*path, "fabric"), found)
+
+
+def _usual_fabric(asked: IslandInput, machines: _Machines, rows: Rows, path: Path, found: Findings) -> Fabric | None:
+    """What joins the nodes of an instance, or usually those of an accelerator; None where that is not known."""
     instance, accelerator = machines.instance, machines.accelerator
     alone = machines.nodes * machines.gpus_per_node <= accelerator.scale_up_domain
     name = instance.fabric if instance and instance.fabric else accelerator.fabric

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from shardmeter.core.record import changed
+from shardmeter.core.units import Number
 from shardmeter.specs import Plan, Run, Scenario
-from shardmeter.study.levers.lever import Lever, product
+from shardmeter.study.levers.lever import Lever, product, products
 from shardmeter.study.moves import resized
 from shardmeter.study.relief import batch_unsaid
 from shardmeter.sync import laid, method
@@ -96,9 +97,9 @@ def _lever(
     )
 
 
-def _moved(record: Any, name: str, factor: float) -> dict[str, Any]:
+def _moved(record: Any, name: str, factor: Number) -> dict[str, Any]:
     """So many times a number of a record, of the type that it has there."""
-    value = product(getattr(record, name), factor)
+    value = products(getattr(record, name), factor)
     return {name: int(value) if name in _LENGTHS else value}
 
 

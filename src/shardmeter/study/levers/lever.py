@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from shardmeter.core.record import record
+from shardmeter.core.units import Number
 from shardmeter.engine.fleet import Whole, evaluate_fleet
 from shardmeter.specs import Scenario
 
@@ -51,8 +54,16 @@ class Lever:
 
 def product(value: float, factor: float) -> float:
     """So many times a number; a whole one where floating point misses it by a hair."""
-    found = float(value) * factor
-    return float(round(found)) if math.isfinite(found) and abs(found - round(found)) <= WHOLE * abs(found) else found
+    return float(products(value, factor))
+
+
+def products(value: Number, factor: Number) -> Number:
+    """The same of numbers that broadcast."""
+    found = np.asarray(value, dtype=float) * factor
+    with np.errstate(invalid="ignore"):
+        missed = np.abs(found - np.round(found)) <= WHOLE * np.abs(found)
+    made: Number = np.where(missed & np.isfinite(found), np.round(found), found)
+    return made if np.ndim(made) else float(made)
 
 
 def answered(scenario: Scenario) -> Whole:

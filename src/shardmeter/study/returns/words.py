@@ -27,7 +27,6 @@ WHOLE = frozenset(
 )  # fmt: skip
 """Last words of the fields whose values are whole numbers."""
 _SIZED = re.compile(r"fleet\.islands\.([^.]+)\.(nodes|gpus|count)")
-_FABRIC = re.compile(r"(fleet\.islands\.[^.]+)\.fabric\.\w+")
 _GPUS = re.compile(r"\s*[0-9.]+\s*[xX×*]\s*(\S.*?)\s*")
 
 
@@ -139,18 +138,15 @@ def _nodes(entry: _Entry) -> Tied:
 
 
 def _fabric(entries: Sequence[_Entry]) -> Axis:
-    tied, always = [], {}
+    tied = []
     for one in entries:
         if one.island.outside is None:
             raise BadScenario(f"fabric: {one.name} has no network between nodes", [_only(FABRIC, "another axis")])
         tied.append(Tied(field=f"{one.path}.fabric.bandwidth", own=float(one.island.outside.bandwidth), after=" B/s"))
-        if one.given.get("fabric") is None:
-            always[f"{one.path}.fabric.base"] = one.island.outside.name
     own = min(one.own for one in tied)
     title = "bandwidth of the fabric, each adapter" + ("" if len(tied) == 1 else " (the least; all in proportion)")
     return Axis(
         name=FABRIC, title=title, unit="B/s", one="Gbit/s", own=own, whole=False, step=GBIT, step_title="1 Gbit/s", tied=tuple(tied),
-        always=always,
     )  # fmt: skip
 
 
@@ -201,22 +197,10 @@ def _field(document: Document, own: Scenario, field: str) -> Axis:
     whole = leaf in WHOLE and number.si.is_integer() and not number.unit
     step = 1.0 if whole else GBIT if number.unit == "B/s" else number.si / 100.0
     title = {1.0: f"1 {leaf}", GBIT: "1 Gbit/s"}.get(step, "1 %") if whole or number.unit == "B/s" else "1 %"
-    base = _FABRIC.fullmatch(field)
-    always = {}
-    if base is not None and said.said(document, f"{base[1]}.fabric") is None:
-        always = {f"{base[1]}.fabric.base": own_fabric(own, base[1])}
     tied = Tied(field=field, own=number.number, before=number.before, after=number.after, whole=whole)
     return Axis(
         name=field, title=field, unit=number.unit, one=leaf, own=number.si, whole=whole, step=step, step_title=title, tied=(tied,),
-        always=always,
     )  # fmt: skip
-
-
-def own_fabric(own: Scenario, path: str) -> str:
-    """The name of the fabric that an island has without saying so."""
-    step = path.rpartition(".")[2]
-    found = [one for at, one in enumerate(own.fleet.islands) if step in (one.name, str(at)) and one.outside is not None]
-    return found[0].outside.name if found and found[0].outside is not None else ""
 
 
 def _levered(field: str, lever: Any) -> Axis:

@@ -21,7 +21,7 @@ from shardmeter.study.predict import NO_COST
 from shardmeter.study.sweep.points import FITS, FITS_NOT, ILLEGAL
 from shardmeter.study.sweep.space import space_of
 from shardmeter.study.transitions import says
-from shardmeter.study.transitions.axes import Sought, likely, sought, with_fabrics
+from shardmeter.study.transitions.axes import Sought, likely, sought
 from shardmeter.study.transitions.crossings import KINDS, Crossing, Side, crossings
 from shardmeter.study.transitions.reading import Array, Reader, Reading
 from shardmeter.study.transitions.regimes import REGIMES, communication, seconds, without_limits
@@ -196,7 +196,6 @@ def transitions(document: Document, rows: Rows, x: str | None = None, y: str | N
     axes = likely(document, scenario) if x is None else tuple(sought(document, scenario, one) for one in (x, y) if one)
     if y is not None and set(axes[0].axis.fields) & set(axes[1].axis.fields):
         raise BadScenario(f"transitions: {axes[0].field} is on two axes; keep one of the two")
-    document = with_fabrics(document, scenario, [name for one in axes for name in one.axis.fields])
     checked = (
         [space_of(document, rows, {one.field: _values(one) for one in axes}, ("step_time_s",))] if x is not None else []
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +10,6 @@ import numpy as np
 from shardmeter.core.errors import BadScenario, Violation, shown
 from shardmeter.core.record import record
 from shardmeter.scenario.grammar import SYNC_ALIASES
-from shardmeter.scenario.override import apply_overrides
 from shardmeter.scenario.ranges import Axis, Ruler, axes, ruler
 from shardmeter.scenario.read import Document
 from shardmeter.specs import Scenario
@@ -152,26 +149,6 @@ def _around(field: str, own: Any) -> Axis:
         return Axis(fields=(field,), points=tuple((one,) for one in values if one >= 1), spacing="factor")
     numbers = [number * SPAN ** (2.0 * place / (PLACES - 1) - 1.0) for place in range(PLACES)]
     return Axis(fields=(field,), points=tuple((scale.write(float(f"{one:.12g}")),) for one in numbers), spacing="log")
-
-
-def with_fabrics(document: Document, scenario: Scenario, fields: Sequence[str]) -> Document:
-    """The document with the name of every fabric of which a number is to be moved and that it left to its machine: what is moved alone
-    would make it another fabric."""
-    said: dict[str, str] = {}
-    for field in fields:
-        path = field.split(".")
-        if path[:2] == ["fleet", "islands"] and path[3:4] == ["fabric"] and len(path) == 5:
-            outside = _of_island(scenario, [path[2], "outside"])
-            if outside is not None and outside.name and own_said(document, ".".join(path[:4])) is None:
-                said[".".join(path[:4])] = outside.name
-    if not said:
-        return document
-    made = dataclasses.replace(
-        document, data=copy.deepcopy(document.data), places=dict(document.places), notes=list(document.notes),
-        warnings=list(document.warnings),
-    )  # fmt: skip
-    apply_overrides(made, said, "--x")
-    return made
 
 
 def likely(document: Document, scenario: Scenario) -> tuple[Sought, ...]:

@@ -164,6 +164,28 @@ def test_the_next_unit_is_two_predictions(clouds):
         assert entries[axis]["cost_usd"] == after["run"]["cost_usd"] - before["run"]["cost_usd"]
 
 
+def test_a_marginal_price_counts_interruptions():
+    """Two whole runs: dollars a second over tokens a second, as both are over their wall clock. More nodes that are taken away stop a
+    fleet more often: the step is faster and the run is not, and nothing is said of the price of what is not won."""
+    for name, falls in (("unreliable-diloco", False), ("unreliable-every-step", True)):
+        path = str(EXAMPLES / f"{name}.yaml")
+        answer = shardmeter.returns(path, over={"gpus": [64, 128, 256]}).to_dict()
+        one = answer["next"][0]
+        runs = [
+            shardmeter.predict(path, overrides={"fleet.islands.zone.nodes": nodes}).to_dict()["run"] for nodes in (4, 8)
+        ]
+        tokens, dollars = ([run[key] / run["wall_clock_s"] for run in runs] for key in ("tokens", "cost_usd"))
+        assert one["tokens_per_s"] > 0.0
+        assert (tokens[1] < tokens[0]) is falls
+        price = (dollars[1] - dollars[0]) / (tokens[1] - tokens[0]) * 1e9
+        assert one["usd_per_1e9_tokens_marginal"] == (None if falls else pytest.approx(price))
+        assert [point["run_tokens_per_s"] for point in answer["points"][1:]] == pytest.approx(tokens)
+        assert any(
+            ("the run makes most headway at 64 GPUs" if falls else "of these tokens/s are left") in one
+            for one in answer["says"]
+        )
+
+
 def test_more_bandwidth_is_never_slower(fabric):
     rates = [point["tokens_per_s"] for point in fabric["points"]]
     assert rates == sorted(rates)

@@ -61,6 +61,24 @@ def test_tokens_to_the_same_loss_reach_it():
         )
 
 
+def test_the_same_loss_is_reached_with_interruptions():
+    """Nodes that are taken away cost a round each: four times as long ones are as fast a step and much later at the same loss, by
+    whole runs to that loss."""
+    path, field = str(EXAMPLES / "unreliable-diloco.yaml"), "plan.sync.sync_every"
+    law = LAW
+    found = shardmeter.tradeoffs(path, {field: [100, 500, 2000]}, overrides=law).to_dict()
+    loss, points = found["base"]["loss"], {point["value"]: point for point in found["knobs"][0]["points"]}
+    target = {**law, "run.tokens": None, "run.target_loss": loss}
+    hours = {
+        every: shardmeter.predict(path, overrides=target | {field: every}).to_dict()["run"]["wall_clock_s"]
+        for every in points
+    }
+    for every, point in points.items():
+        assert point["speed"] == pytest.approx(1.0, rel=1e-3)
+        assert point["speed_to_loss"] == pytest.approx(hours[500] / hours[every], rel=1e-6)
+    assert points[2000]["speed_to_loss"] < 0.75 * points[2000]["speed"] / points[2000]["tokens_ratio"]
+
+
 def test_the_value_now_changes_nothing():
     for knob in told()["knobs"]:
         now = next(point for point in knob["points"] if point["now"])

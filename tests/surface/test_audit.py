@@ -233,7 +233,7 @@ def test_units_are_read_the_right_way_round():
                 continue
             read, meant = SIZES[told[2]], SIZES[told[1]]
             timed = told[1] in ("seconds", "milliseconds", "microseconds")
-            factor = (meant / read if inverse and timed or row["of"] == "ratio" else read / meant) ** sign
+            factor = (meant / read if (inverse and timed) or row["of"] == "ratio" else read / meant) ** sign
             if row["of"] == "network_time" and told[1] in ("bits", "bytes"):
                 factor = 1.0 / factor
             assert factor == pytest.approx(float(row["value"]), rel=2e-3), row

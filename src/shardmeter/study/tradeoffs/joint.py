@@ -67,7 +67,7 @@ def joint(document: Document, rows: Rows, knobs: Sequence[Knob], base: Base) -> 
     found = []
     for at in places.tolist():
         row = {key: _plain(column[at]) for key, column in columns.items()}
-        own = entry(None, row, base, None)
+        own = entry(None, row, base)
         del own["value"]
         found.append({"values": {field: row[field] for field in fields}} | own)
     step = max(1, len(good) // CLOUD)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.errors import ShardMeterError
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.engine.fleet import Whole
 from shardmeter.scenario.parts import Rows
 from shardmeter.scenario.read import Document
@@ -83,8 +83,9 @@ def turned(document: Document, rows: Rows, knob: Knob, base: Base) -> Turned:
     entries = []
     for at, (value, row) in enumerate(zip(knob.values, sweep(space).rows(), strict=True)):
         own = dict(row)
-        ratio = None if own["status"].startswith("illegal") else _tokens_ratio(space, (at,), own, base)
-        entries.append(entry(value, own, base, ratio) | {"now": value == knob.now})
+        legal = not own["status"].startswith("illegal")
+        ratio, sooner = _to_loss(space, (at,), own, base) if legal else (None, None)
+        entries.append(entry(value, own, base, ratio, sooner) | {"now": value == knob.now})
     return Turned(knob=knob, entries=tuple(entries))
 
 
@@ -92,8 +93,11 @@ def _columns(*fields: str) -> list[str]:
     return [name for name in COLUMNS if name in FIGURES and name not in fields]
 
 
-def entry(value: Any, row: dict[str, Any], base: Base, ratio: float | None) -> dict[str, Any]:
-    """What is said of one value: figures, what it costs in loss, and the throughput to the same loss."""
+def entry(
+    value: Any, row: dict[str, Any], base: Base, ratio: float | None = None, sooner: float | None = None
+) -> dict[str, Any]:
+    """What is said of one value: figures, what it costs in loss, and how much sooner the run is at the same loss: `sooner`, the wall
+    clock of the scenario over that to the same loss, where the run has a length (interruptions and checkpoints count)."""
     told, sent, paid, round_s = row.get("run.loss"), row["sync.sent_bytes"], row["sync.paid_usd"], row["sync.round_s"]
     speed = _over(row["tokens_per_s"], base.figures["tokens_per_s"])
     return {
@@ -113,7 +117,7 @@ def entry(value: Any, row: dict[str, Any], base: Base, ratio: float | None) -> d
         "loss_nats": row["sync.loss_effect.nats"],
         "tokens_ratio": ratio,
         "speed": speed,
-        "speed_to_loss": None if speed is None or ratio is None else speed / ratio,
+        "speed_to_loss": sooner if sooner is not None or speed is None or ratio is None else speed / ratio,
         "wall_clock_s": row["run.wall_clock_s"],
         "cost_usd": row["run.cost_usd"],
         "bottleneck": row["bottleneck.cause"],
@@ -124,20 +128,33 @@ def _over(one: float | None, other: float | None) -> float | None:
     return None if one is None or not other else one / other
 
 
-def _tokens_ratio(space: Space, place: tuple[int, ...], row: dict[str, Any], base: Base) -> float | None:
-    """Tokens that the loss of the scenario takes at a point over those that it takes as it is; None where no law tells, infinite where no
-    data is enough."""
+def _to_loss(
+    space: Space, place: tuple[int, ...], row: dict[str, Any], base: Base
+) -> tuple[float | None, float | None]:
+    """Tokens that the loss of the scenario takes at a point over those that it takes as it is, and the wall clock that it takes as it is
+    over that at the point. None where no law tells; infinite tokens, and 0, where no data is enough."""
+    lasts = base.figures["run.wall_clock_s"]
     if base.loss is None or base.tokens is None:
-        return None
+        return None, None
     if base.scenario.run.target_loss is not None:
-        return _over(row["run.tokens"], base.tokens)
+        return _over(row["run.tokens"], base.tokens), _over(lasts, row["run.wall_clock_s"])
     try:
         one = space.scenario(place)
         whole = answered(one)
     except ShardMeterError:
-        return None
+        return None, None
     asked = loss.question(one, whole)
     if asked is None:
-        return None
+        return None, None
     needed = float(loss.tokens_for(asked, base.loss, step_tokens(whole)))
-    return needed / base.tokens if math.isfinite(needed) else np.inf
+    if not math.isfinite(needed):
+        return np.inf, 0.0
+    return needed / base.tokens, _over(lasts, _wall_clock(one, whole, needed))
+
+
+def _wall_clock(one: Scenario, whole: Whole, tokens: float) -> float | None:
+    """Seconds of a run of so many tokens; None where it is one of phases, whose lengths are said."""
+    if one.run.phases:
+        return None
+    longer = changed(one, run=changed(one.run, tokens=tokens, steps=None))
+    return number("run.wall_clock_s", point_of(longer, whole, legs_of(longer, whole)))

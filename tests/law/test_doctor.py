@@ -182,3 +182,23 @@ def test_roots_are_found_where_secants_are_poor():
         found = zero(function, 0.0, 2.0, function(0.0), function(2.0), 1e-9)
         assert found == pytest.approx(0.5 ** (1.0 / power), abs=1e-8)
     assert math.isclose(zero(lambda x: x - 1.0, 0.0, 4.0, -1.0, 3.0, 1e-3), 1.0, abs_tol=1e-3)
+
+
+def test_a_pass_is_within_a_step():
+    """A micro-batch that is larger than the step's takes the step with it, so that both ends of its interval are those of scenarios that
+    can be; and no global batch is less than a pass of every rank."""
+    path = str(EXAMPLES / "llama-8b-64xh100.yaml")
+    found = {one["name"]: one for one in shardmeter.doctor(path, measured={"memory": "70GiB"}).to_dict()["causes"]}
+
+    def memory(micro_batch):
+        own = {"plan.micro_batch": micro_batch, "run.global_batch": 64 * max(micro_batch, 2)}
+        told = shardmeter.predict(path, overrides=own)
+        return [told.memory_peak_gib, *told.intervals()["memory_peak_gib"]]
+
+    own = found["micro-batch"]
+    for end, place in (("implied", 0), ("low", 2), ("high", 1)):
+        below, above = (memory(one)[place] for one in (math.floor(own[end]), math.ceil(own[end])))
+        assert below < 70.0 < above
+    scenario = of("llama-8b-64xh100")
+    batch = next(one for one in numeric(scenario, world(scenario)) if one.name == "global-batch")
+    assert batch.least == pytest.approx(64.0)

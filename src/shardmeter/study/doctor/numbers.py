@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import cast
 
+import numpy as np
+
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Number
 from shardmeter.physics.gemm import BEST_SHAPE_MARGIN
@@ -160,6 +162,9 @@ def _of_lever(scenario: Scenario, lever: Lever, knob: Knob, base: World) -> Nume
         most = max(1.0 / lever.value, 1.0)
     if lever.whole or knob.name == "streams":
         least = min(1.0 / lever.value, 1.0)
+    bound = knob.bound
+    if knob.name == "global-batch":
+        least, bound = min(_one_pass(scenario) / lever.value, 1.0), "less than one pass of every rank"
 
     def at(value: Number) -> World:
         moved = lever.scaled(cast("float", value / lever.value))  # of one island an array passes as well
@@ -167,6 +172,9 @@ def _of_lever(scenario: Scenario, lever: Lever, knob: Knob, base: World) -> Nume
             raise ValueError(f"{lever.name} has no value {value}")
         if lever.kind == "network":
             return rejoined(base, moved)
+        if knob.name == "micro-batch":  # a step is no less than one pass
+            batch = np.maximum(moved.run.global_batch, _one_pass(moved))
+            moved = changed(moved, run=changed(moved.run, global_batch=batch))
         made = world(moved)
         return made.rated(base.estimate.peak_flops) if knob.name == "clock" else made
 
@@ -176,8 +184,13 @@ def _of_lever(scenario: Scenario, lever: Lever, knob: Knob, base: World) -> Nume
         name=f"{knob.name}{of}", title=knob.title if where is None else f"{knob.title} of {scenario.fleet.islands[where].name}",
         island=where or 0, means=knob.means, touches=knob.touches, basis=own.basis, field=lever.name, unit=lever.unit,
         said=lever.value, at=at, least=least * lever.value, most=most * lever.value, usual=own.deviation,
-        far=lambda value: abs(math.log(value / lever.value)), whole=lever.whole, assumed=unsaid, bound=knob.bound,
+        far=lambda value: abs(math.log(value / lever.value)), whole=lever.whole, assumed=unsaid, bound=bound,
     )  # fmt: skip
+
+
+def _one_pass(scenario: Scenario) -> Number:
+    """Sequences of one pass of every rank."""
+    return scenario.plan.dp * scenario.plan.micro_batch
 
 
 def _island(scenario: Scenario, name: str) -> int | None:

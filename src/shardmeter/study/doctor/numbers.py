@@ -164,7 +164,7 @@ def _of_lever(scenario: Scenario, lever: Lever, knob: Knob, base: World) -> Nume
         least = min(1.0 / lever.value, 1.0)
     bound = knob.bound
     if knob.name == "global-batch":
-        least, bound = min(_one_pass(scenario) / lever.value, 1.0), "less than one pass of every rank"
+        least, bound = min(float(_one_pass(scenario)) / lever.value, 1.0), "less than one pass of every rank"
 
     def at(value: Number) -> World:
         moved = lever.scaled(cast("float", value / lever.value))  # of one island an array passes as well

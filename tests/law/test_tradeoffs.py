@@ -77,6 +77,11 @@ def test_the_same_loss_is_reached_with_interruptions():
         assert point["speed"] == pytest.approx(1.0, rel=1e-3)
         assert point["speed_to_loss"] == pytest.approx(hours[500] / hours[every], rel=1e-6)
     assert points[2000]["speed_to_loss"] < 0.75 * points[2000]["speed"] / points[2000]["tokens_ratio"]
+    both = {field: [500, 2000], "plan.recompute": ["full", "selective"]}
+    front = shardmeter.tradeoffs(path, both, overrides=law).to_dict()["joint"]["front"]
+    assert {one["values"][field] for one in front} == {
+        500
+    }  # longer rounds are a hair faster a step, and lose more of them
 
 
 def test_the_value_now_changes_nothing():

@@ -63,7 +63,10 @@ def joint(document: Document, rows: Rows, knobs: Sequence[Knob], base: Base) -> 
     good = np.flatnonzero(fits)
     against = _against(columns, good)
     name = dict(PRICES)[against]
-    places = good[_front(columns["tokens_per_s"][good].astype(float), columns[against][good].astype(float))]
+    speed = columns["tokens_per_s"][good].astype(float)
+    if "run.tokens" not in fields:
+        speed = speed * _left(columns, good)
+    places = good[_front(speed, columns[against][good].astype(float))]
     found = []
     for at in places.tolist():
         row = {key: _plain(column[at]) for key, column in columns.items()}
@@ -77,6 +80,19 @@ def joint(document: Document, rows: Rows, knobs: Sequence[Knob], base: Base) -> 
 
 CLOUD = 2000
 """Points of a figure's background."""
+
+
+GOODPUT_DIGITS = 9
+"""Of what is left of a rate: beyond is the rounding of floats, which makes no point faster."""
+
+
+def _left(columns: Any, good: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """What interruptions and checkpoints leave of tokens a second; 1 where the run has no length."""
+    tokens, lasts, rate = (
+        columns[name][good].astype(float) for name in ("run.tokens", "run.wall_clock_s", "tokens_per_s")
+    )
+    left = np.round(tokens / lasts / rate, GOODPUT_DIGITS)
+    return np.where(np.isfinite(left), left, 1.0)
 
 
 def _against(columns: Any, good: npt.NDArray[np.int64]) -> str:

@@ -395,6 +395,8 @@ def test_times_are_made_of_levers_alone(name, moved, monkeypatch):
     for lever in levers(scenario):
         if not lever.part and lever.unit in ("B/s", "FLOP/s", "s") and not lever.name.startswith("run."):
             same = next(one for one in levers(scenario) if one.name == lever.name)
-            scenario = same.scaled(0.5 if lever.unit == "s" else 2.0)
+            moved_on = same.scaled(0.5 if lever.unit == "s" else 2.0)
+            assert moved_on is not None
+            scenario = moved_on
     monkeypatch.setattr(price, "KERNEL_START", price.KERNEL_START / 2.0)
     assert answered(scenario).estimate.step_time == pytest.approx(before / 2.0, rel=1e-12)

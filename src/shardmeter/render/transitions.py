@@ -162,13 +162,17 @@ def _map(answer: Answer) -> Figure:
         ))  # fmt: skip
     x, y = (tuple(_places(found[axis])[at] for at in places) for axis, places in zip(("x", "y"), order, strict=True))
     own = _at(found["x"], found["x"]["own"]), _at(found["y"], found["y"]["own"])
-    marks = () if None in own else (Mark(says="yours", x=own[0], y=own[1]),)
+    inside = all(
+        place is not None and min(places) <= place <= max(places) for place, places in zip(own, (x, y), strict=True)
+    )
+    away = () if inside or None in own else ("Your scenario lies outside of this map.",)
     says = [line["says"] for line in answer["lines"] if line["crossings"]]
     return Figure(
         slug="regimes", title=says[0][:1].upper() + says[0][1:] if says else f"{answer['own']['regime']} rules",
         x=_scale(found["x"]), y=_scale(found["y"]),
-        field=Field(x=x, y=y, values=tuple(rows), scale=Scale(title="what takes most of the step", labels=labels)), marks=marks,
-        caption=("Colours: the regime that takes most of a step; hatched without colour: no legal scenario.",),
+        field=Field(x=x, y=y, values=tuple(rows), scale=Scale(title="what takes most of the step", labels=labels)),
+        marks=(Mark(says="yours", x=own[0], y=own[1]),) if inside else (),
+        caption=("Colours: the regime that takes most of a step; hatched without colour: no legal scenario.", *away),
     )  # fmt: skip
 
 

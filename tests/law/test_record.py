@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -113,3 +115,33 @@ def test_what_has_one_structure_can_be_stacked_and_taken_apart_again(records: li
 
 def _at(value: Any, place: int) -> float:
     return float(value[place] if isinstance(value, np.ndarray) else value)
+
+
+def test_a_record_is_what_a_dataclass_is():
+    """Equal, hashed, shown, copied and pickled as the standard library's frozen dataclass with the same fields."""
+    theirs = dataclass(frozen=True, slots=True, kw_only=True)
+
+    @theirs
+    class Whole:
+        word: str = "a"
+        number: float = 1.0
+        words: tuple[str, ...] = ()
+
+    @record
+    class Ours:
+        word: str = "a"
+        number: float = 1.0
+        words: tuple[str, ...] = ()
+
+    one, same, other = Ours(number=2.0), Ours(number=2.0), Ours()
+    assert (one == same, one == other, one != same, one == Theirs(number=2.0)) == (True, False, False, False)
+    assert hash(one) == hash(same) == hash(Theirs(number=2.0))
+    assert repr(one).replace("Ours", "Theirs") == repr(Theirs(number=2.0))
+    assert replace(one, word="b") == Ours(word="b", number=2.0)
+    assert asdict(one) == asdict(Theirs(number=2.0))
+    part = Part(name="x")
+    assert pickle.loads(pickle.dumps(part)) == copy.deepcopy(part) == part
+    with pytest.raises(FrozenInstanceError):
+        del part.name
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        Part(nme="x")  # type: ignore[call-arg]

@@ -9,13 +9,19 @@ from typing import Any, TypeVar, dataclass_transform
 
 import numpy as np
 
+from shardmeter.core.frozen import METHODS
+
 T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(cls: type[T]) -> type[T]:
     """Make a frozen, keyword-only, slotted dataclass. Records hold data; functions do the work."""
-    return dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    own = METHODS.keys() - vars(cls).keys()
+    made = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)(cls)
+    for name in own:
+        setattr(made, name, METHODS[name])
+    return made
 
 
 def changed(instance: T, **fields_: Any) -> T:

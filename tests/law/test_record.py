@@ -122,7 +122,7 @@ def test_a_record_is_what_a_dataclass_is():
     theirs = dataclass(frozen=True, slots=True, kw_only=True)
 
     @theirs
-    class Whole:
+    class Theirs:
         word: str = "a"
         number: float = 1.0
         words: tuple[str, ...] = ()

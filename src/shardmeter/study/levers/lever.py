@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
 
 from shardmeter.core.record import record
 from shardmeter.engine.fleet import Whole, evaluate_fleet
@@ -50,9 +54,11 @@ class Lever:
 
 
 def product(value: float, factor: float) -> float:
-    """So many times a number; a whole one where floating point misses it by a hair."""
-    found = float(value) * factor
-    return float(round(found)) if math.isfinite(found) and abs(found - round(found)) <= WHOLE * abs(found) else found
+    """So many times a number, or so many of each of an array; whole ones where floating point misses them by a hair."""
+    found = np.asarray(np.multiply(value, factor), dtype=float)
+    near = np.where(np.isfinite(found), np.rint(found), 0.0)
+    made: npt.NDArray[np.float64] = np.where(np.abs(found - near) <= WHOLE * np.abs(found), near, found)
+    return cast("float", made) if made.ndim else float(made)
 
 
 def answered(scenario: Scenario) -> Whole:

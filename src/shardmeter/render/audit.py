@@ -116,7 +116,7 @@ def _claims(answer: Answer) -> Table:
         Column(key="implied", title="implied"),
         Column(key="ratio", title="claimed / implied"),
         Column(key="status", title="verdict"),
-        Column(key="from", title="implied by", wide=True, drop=1),
+        Column(key="from", title="implied by", wide=True, below=True),
     )
     caption = "Implied by the other claims, the scenario, the model and the accelerator."
     return Table(title="Claims", columns=columns, rows=tuple(rows), caption=caption)
@@ -213,7 +213,7 @@ def _conventions(answer: Answer) -> Table:
         *((Column(key="prints", title="this throughput prints", unit="%"),) if answer["implied_mfu"] is not None else ()),
         *((Column(key="claim_converted", title="the claim prints", unit="%"),
            Column(key="claim_as_mfu", title="stated so, it is", unit="%", drop=2)) if answer["claimed_mfu"] is not None else ()),
-        Column(key="seen", title="where", wide=True, drop=1),
+        Column(key="seen", title="where", wide=True, below=True),
     )  # fmt: skip
     rows = tuple({**row, "ratio": f"{row['ratio']:.3f}"} for row in answer["conventions"])
     caption = f"The claim is taken as stated in `{answer['convention']}` (--convention). Stated so, it is: mfu, if the claim is in the convention of the line."

@@ -192,7 +192,7 @@ def _causes(some: Sequence[Answer], count: int) -> Table:
         Column(key="span", title="90 %", drop=2),
         Column(key="said", title="was said", drop=1),
         Column(key="plausible", title="plausible"),
-        Column(key="why", title="why", wide=True, drop=3),
+        Column(key="why", title="why", wide=True, below=True),
     )
     caption = f"and {count - len(some)} more, which --format json has" if count > len(some) else ""
     return Table(title="What alone would explain it", columns=columns, rows=tuple(rows), caption=caption)

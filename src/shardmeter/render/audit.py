@@ -79,7 +79,22 @@ def _verdict(answer: Answer) -> str:
     if answer["verdict"] == "consistent":
         checked = sum(1 for one in answer["claims"] if one["status"] == "agreed")
         return f"{head}: of {len(answer['claims'])} claims {checked} follow from others."
-    return f"{head}: no claim follows from the others; say more of them, or name --model and --gpus."
+    return f"{head}{_unchecked(answer)}"
+
+
+def _unchecked(answer: Answer) -> str:
+    """Of claims that nothing implies: where the first lies beside its prediction, and what would tell more."""
+    says = "no claim follows from the others"
+    if not answer["predicted"]:
+        lacks = "--gpus" if answer["conventions"] else "--model and --gpus"
+        return f": {says}; say more of them, or name {lacks} to have a prediction beside them."
+    one = answer["predicted"][0]
+    predicted = f"{_shown(one['predicted'], one['unit'])} is predicted"
+    if one["interval"] is None:
+        return f": {says}. Beside {one['claim']} {_shown(one['value'], one['unit'])} {predicted}."
+    low, high = (_shown(end, one["unit"]) for end in one["interval"])
+    where = f"{'inside' if one['inside'] else 'outside'} what 90 % of such runs have, {low} to {high}"
+    return f": {says}. Beside the prediction, {one['claim']} {_shown(one['value'], one['unit'])} is {where} ({predicted})."
 
 
 def _says(one: Answer) -> str:
@@ -118,8 +133,9 @@ def _claims(answer: Answer) -> Table:
         Column(key="status", title="verdict"),
         Column(key="from", title="implied by", wide=True, below=True),
     )
-    caption = "Implied by the other claims, the scenario, the model and the accelerator."
-    return Table(title="Claims", columns=columns, rows=tuple(rows), caption=caption)
+    told = tuple(column for column in columns if any(row[column.key] for row in rows))
+    caption = "Implied by the other claims, the scenario, the model and the accelerator." if columns[-1] in told else ""
+    return Table(title="Claims", columns=told, rows=tuple(rows), caption=caption)
 
 
 def _implied(answer: Answer) -> Table:
@@ -199,7 +215,7 @@ def _predicted(answer: Answer) -> Table:
         Column(key="predicted", title="predicted"),
         Column(key="interval", title="90 % of runs"),
         Column(key="inside", title="claim"),
-        Column(key="implied", title="what the others imply", drop=1),
+        *((Column(key="implied", title="what the others imply", drop=1),) if any(row["implied"] for row in rows) else ()),
     )
     return Table(title="Beside the prediction", columns=columns, rows=tuple(rows))
 

@@ -61,8 +61,18 @@ def _points(answer: Answer) -> Table:
         Column(key="said", title=""),
     )
     rows = tuple(_row(point, answer) for point in points)
-    told = tuple(column for column in columns if any(row[column.key] not in (None, "") for row in rows))
+    idle = _idle(answer, points)
+    told = tuple(column for column in columns if column.key not in idle and any(row[column.key] not in (None, "") for row in rows))
     return Table(title=f"Along {axis['title']}", columns=told, rows=rows)
+
+
+def _idle(answer: Answer, points: Sequence[Answer]) -> set[str]:
+    """Columns that say what another one says: rates of a GPU where the fleet is one, dollars a token where the run is one."""
+    found = set()
+    if len({point["gpus"] for point in points}) == 1 and not answer["axis"]["is_size"]:
+        found |= {"gpus", "tokens_per_s_per_gpu"}
+    lengths = {f"{point['cost_usd'] / point['usd_per_token']:.9g}" for point in points if point["usd_per_token"]}
+    return found | ({"usd_per_1e9_tokens"} if len(lengths) == 1 else set())
 
 
 def _short(axis: Answer) -> str:
@@ -93,9 +103,7 @@ def _row(point: Answer, answer: Answer) -> Row:
     )
     marks += [] if point["fits"] else ["does not fit"]
     ends = None if point["intervals"] is None else point["intervals"]["tokens_per_s"]
-    between = (
-        None if ends is None else f"{cells.number(float(f'{ends[0]:.3g}'))} … {cells.number(float(f'{ends[1]:.3g}'))}"
-    )
+    between = None if ends is None else " … ".join(f"{end / 1e3:.3g}k" if end < 1e6 else f"{end / 1e6:.3g}M" for end in ends)
     rules = None if point["regime"] is None else f"{point['regime']} {100 * point['regime_share']:.0f} %"
     return {
         **_flat(point),
@@ -119,7 +127,7 @@ def _regimes(answer: Answer) -> Table:
         Column(key="exponent", title="exponent"),
         *((Column(key="efficiency_to", title="of linear at its end", unit="%", drop=1),) if axis["is_size"] else ()),
         Column(
-            key="rules", title="takes most of what is lost" if axis["is_size"] else "most of what it does not shorten"
+            key="rules", title="takes most of what is lost" if axis["is_size"] else "most of the time that it does not shorten"
         ),
         Column(key="rules_share", title="its share", unit="%"),
     )

@@ -4,6 +4,7 @@ import functools
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import shardmeter
@@ -182,3 +183,12 @@ def test_roots_are_found_where_secants_are_poor():
         found = zero(function, 0.0, 2.0, function(0.0), function(2.0), 1e-9)
         assert found == pytest.approx(0.5 ** (1.0 / power), abs=1e-8)
     assert math.isclose(zero(lambda x: x - 1.0, 0.0, 4.0, -1.0, 3.0, 1e-3), 1.0, abs_tol=1e-3)
+
+
+def test_every_number_is_evaluated_at_many_values_as_at_each():
+    scenario = of("llama-8b-64xh100")
+    for cause in numeric(scenario, world(scenario)):
+        if cause.said:
+            values = cause.said * (np.array([1.0, 2.0, 4.0]) if cause.whole else np.array([0.5, 0.9, 1.0]))
+            each = [float(cause.at(float(value)).step) for value in values]
+            assert np.broadcast_to(cause.at(values).step, 3) == pytest.approx(each, rel=1e-12), cause.name

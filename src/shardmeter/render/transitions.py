@@ -131,10 +131,15 @@ def _flat(answer: Answer) -> tuple[Row, ...]:
 # ---- figures ---------------------------------------------------------------------------------------------------------------------
 
 
+LONG = {"H": "H, inner steps of a round", "P": "P, fragments of the parameters", "tau": "tau, steps that a fragment may be late",
+        "bits": "bits of a value on the wire"}  # fmt: skip
+"""Letters of methods as titles of an axis."""
+
+
 def _scale(axis: Answer) -> Scale:
     if axis["values"] and isinstance(axis["values"][0], str):
         return Scale(title=axis["title"], labels=tuple(axis["values"]))
-    return Scale(title=axis["title"], unit=axis["unit"], log=axis["log"])
+    return Scale(title=LONG.get(axis["title"], axis["title"]), unit=axis["unit"], log=axis["log"])
 
 
 def _at(axis: Answer, value: Any) -> float | None:
@@ -204,13 +209,21 @@ def _marks(line: Answer) -> tuple[Mark, ...]:
     nearest: Sequence[Answer] = sorted(line["crossings"], key=lambda one: one["away"] or 1.0)[:MOST_MARKED]
     low, high = min(line["values"]), max(line["values"])
     own = (
-        [Mark(says="yours", x=_at(line, line["own"]))] if line["own"] is not None and low <= line["own"] <= high else []
+        [Mark(says=f"yours: {_value(line, line['own'])}", x=_at(line, line["own"]))]
+        if line["own"] is not None and low <= line["own"] <= high
+        else []
     )
-    return (*own, *(Mark(says=SAID[one["kind"]], x=_at(line, one["value"])) for one in nearest))
+    return (*own, *(Mark(says=_marked(line, one), x=_at(line, one["value"])) for one in nearest))
+
+
+def _marked(line: Answer, one: Answer) -> str:
+    """A crossing in few words, with its value."""
+    says = f"{one['below']['regime']} → {one['above']['regime']}" if one["kind"] == "regime" else SAID[one["kind"]]
+    return f"{says}: {_value(line, one['value'])}"
 
 
 SAID = {
-    "regime": "another regime rules", "balance": "communication = compute", "tenth": "10 % exposed", "fits": "end of memory",
+    "balance": "communication = compute", "tenth": "10 % exposed", "fits": "end of memory",
     "peak": "fastest",
 }  # fmt: skip
 """Kinds of crossings as marks."""

@@ -59,6 +59,25 @@ def test_flat_stretches_of_a_stair_are_no_knee():
     assert 120.0 < found.place <= 240.0
 
 
+@pytest.mark.parametrize("last", [62.0, 70.0, 76.0])
+def test_where_the_curve_ends_is_no_knee(last):
+    """224 passes over n islands and what 30 of them take: from 56 (4 passes each) the next stair, at 75, buys over half, and so on at
+    every end of a curve below the knee, which is 112 (2 passes) by every step up to twice the size."""
+
+    def rate(n):
+        return 1.0 / (math.ceil(224.0 / n) + 1.5)
+
+    def best(n):
+        return max((rate(m) - rate(n)) / (m - n) / (rate(n) / n) for m in range(n + 1, 2 * n + 1))
+
+    assert best(56) >= HALF
+    assert best(112) < HALF
+    assert knee_of_sizes(rate, float, every, [14.0, 20.0, 38.0, 56.0, last]) is None
+    found = knee_of_sizes(rate, float, every, [14.0, 38.0, last, 112.0])
+    assert found is not None
+    assert (found.before, found.place) == (111.0, 112.0)
+
+
 def test_curves_without_a_knee():
     assert knee_of_sizes(float, float, every, [1.0, 2.0, 4.0]) is None
     assert knee_of_number(lambda x: x**0.6, [1.0, 2.0]) is None
@@ -145,6 +164,28 @@ def test_the_next_unit_is_two_predictions(clouds):
         assert entries[axis]["cost_usd"] == after["run"]["cost_usd"] - before["run"]["cost_usd"]
 
 
+def test_a_marginal_price_counts_interruptions():
+    """Two whole runs: dollars a second over tokens a second, as both are over their wall clock. More nodes that are taken away stop a
+    fleet more often: the step is faster and the run is not, and nothing is said of the price of what is not won."""
+    for name, falls in (("unreliable-diloco", False), ("unreliable-every-step", True)):
+        path = str(EXAMPLES / f"{name}.yaml")
+        answer = shardmeter.returns(path, over={"gpus": [64, 128, 256]}).to_dict()
+        one = answer["next"][0]
+        runs = [
+            shardmeter.predict(path, overrides={"fleet.islands.zone.nodes": nodes}).to_dict()["run"] for nodes in (4, 8)
+        ]
+        tokens, dollars = ([run[key] / run["wall_clock_s"] for run in runs] for key in ("tokens", "cost_usd"))
+        assert one["tokens_per_s"] > 0.0
+        assert (tokens[1] < tokens[0]) is falls
+        price = (dollars[1] - dollars[0]) / (tokens[1] - tokens[0]) * 1e9
+        assert one["usd_per_1e9_tokens_marginal"] == (None if falls else pytest.approx(price))
+        assert [point["run_tokens_per_s"] for point in answer["points"][1:]] == pytest.approx(tokens)
+        assert any(
+            ("the run makes most headway at 64 GPUs" if falls else "of these tokens/s are left") in one
+            for one in answer["says"]
+        )
+
+
 def test_more_bandwidth_is_never_slower(fabric):
     rates = [point["tokens_per_s"] for point in fabric["points"]]
     assert rates == sorted(rates)
@@ -170,20 +211,17 @@ def test_the_knee_of_a_scenario_is_bracketed(fabric):
 
 
 def test_the_knee_among_islands_is_bracketed():
-    """INTELLECT-1 with more islands in America: by independent predictions the rule fails one island earlier and holds at the knee."""
-    path, field = str(EXAMPLES / "intellect-1.yaml"), "fleet.islands.usa.count"
-    knee = shardmeter.returns(path, over={field: [32, 64]}).to_dict()["knee"]
+    """More and more homes: by independent predictions the rule fails one home earlier and holds at the knee."""
+    field = "fleet.islands.home.count"
+    knee = shardmeter.returns(HOMES, over={field: [94, 96]}).to_dict()["knee"]
 
-    def best(count):
-        """The best step ahead that the rule looks at, over the average so far; six islands are elsewhere."""
-        rates = {one: shardmeter.predict(path, overrides={field: one}).tokens_per_s for one in {count, *ahead(count)}}
-        return max((rates[one] - rates[count]) / (one - count) / (rates[count] / (count + 6)) for one in ahead(count))
+    def best(count, *ahead):
+        """The best of some steps ahead, over the average so far."""
+        rates = {one: shardmeter.predict(HOMES, overrides={field: one}).tokens_per_s for one in (count, *ahead)}
+        return max((rates[one] - rates[count]) / (one - count) / (rates[count] / count) for one in ahead)
 
-    def ahead(count):
-        return {count + 1, 64, *(count + units for units in (2, 4, 8, 16, 32) if count + units <= 64)} - {count}
-
-    assert (knee["after_x"], knee["x"]) == (55.0, 56.0)
-    assert best(49) >= HALF > best(50) == pytest.approx(knee["of_average"])
+    assert (knee["after_x"], knee["x"]) == (95.0, 96.0)
+    assert best(95, 96) >= HALF > best(96, 97, 104, 128, 192, int(knee["next_x"])) == pytest.approx(knee["of_average"])
 
 
 def test_a_point_that_is_illegal_is_there_with_its_reason():

@@ -15,11 +15,12 @@ import pytest
 import shardmeter
 from shardmeter.core.errors import BadScenario
 from shardmeter.core.record import changed
+from shardmeter.engine import price
 from shardmeter.engine.fleet import evaluate_fleet
 from shardmeter.engine.many import Case, evaluate_fleets
 from shardmeter.scenario import load
 from shardmeter.study.course import course
-from shardmeter.study.levers import KINDS, levers
+from shardmeter.study.levers import KINDS, answered, levers
 from shardmeter.study.sensitivity import STEP, sensitivity
 from shardmeter.study.sensitivity.answers import Answers
 from shardmeter.study.sensitivity.effects import sensed
@@ -374,3 +375,26 @@ def test_levers_of_what_interrupts_a_run(name):
         figure(INTERRUPTED, PARTS[name](2.0 * lever.value), "run.wall_clock_s"), rel=1e-9
     )
     assert doubled.change != 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "moved"),
+    [
+        ("intellect-1", {}),
+        ("intellect-1", {"plan.sync.method": "sparse_loco", "fleet.wan.default.loss": 1e-4}),
+        ("two-buildings-hsdp", {}),
+        ("llama-8b-64xh100", {"model": "mixtral-8x7b", "plan.ep": 8}),
+        ("llama-70b-tp8-pp4", {"stack": "nanotron"}),
+    ],
+)
+def test_times_are_made_of_levers_alone(name, moved, monkeypatch):
+    """Euler: all rates twice and all times half is a step of half the time. So no rate and no time is missing among the levers, but for
+    the least time of a kernel on the device, which is no number of a scenario."""
+    scenario = shardmeter.predict(str(EXAMPLES / f"{name}.yaml"), overrides=moved).scenario
+    before = answered(scenario).estimate.step_time
+    for lever in levers(scenario):
+        if not lever.part and lever.unit in ("B/s", "FLOP/s", "s") and not lever.name.startswith("run."):
+            same = next(one for one in levers(scenario) if one.name == lever.name)
+            scenario = same.scaled(0.5 if lever.unit == "s" else 2.0)
+    monkeypatch.setattr(price, "KERNEL_START", price.KERNEL_START / 2.0)
+    assert answered(scenario).estimate.step_time == pytest.approx(before / 2.0, rel=1e-12)

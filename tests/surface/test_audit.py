@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import random
+import re
 from typing import Any
 
 import pytest
@@ -211,3 +212,58 @@ def test_a_plan_that_is_illegal_as_claimed_is_said():
     answer = shardmeter.audit(claims={"global_batch": 63, "micro_batch": 1, "tokens_per_s": 5e5}, **RUN).to_dict()
     assert "describe no legal run" in answer["warnings"][0]
     assert answer["predicted"]
+
+
+SIZES = {
+    "bits": 1.0, "bytes": 8.0, "GB": 1e9, "GiB": 2.0**30, "MJ": 1.0, "kWh": 3.6, "microseconds": 1e-6, "milliseconds": 1e-3, "seconds": 1.0,
+    "minutes": 60.0, "hours": 3600.0, "days": 86400.0, "weeks": 7 * 86400.0, "months": 730 * 3600.0, "years": 365 * 86400.0,
+}  # fmt: skip
+"""Sizes of units, each in one of its kind."""
+
+
+def test_units_are_read_the_right_way_round():
+    """A number of one unit that is read as another is as many times too large as that is larger; a rate, or a price of a time, as many
+    times too small."""
+    seen = 0
+    for row in factors.rows():
+        inverse = bool({"rate"} & set(row["of"].split("|"))) or row["of"].startswith("network|")
+        for side, sign in (("above", 1.0), ("below", -1.0)):
+            told = re.match(r"(\w+)(?: \([^)]*\))? are read as (\w+)", row[side])
+            if told is None:
+                continue
+            read, meant = SIZES[told[2]], SIZES[told[1]]
+            timed = told[1] in ("seconds", "milliseconds", "microseconds")
+            factor = (meant / read if inverse and timed or row["of"] == "ratio" else read / meant) ** sign
+            if row["of"] == "network_time" and told[1] in ("bits", "bytes"):
+                factor = 1.0 / factor
+            assert factor == pytest.approx(float(row["value"]), rel=2e-3), row
+            seen += 1
+        if row["of"] == "money":
+            of = re.match(r"(?:the price of )?an? (\w+).* is read as (?:that of )?an? (\w+)", row["above"])
+            if of is not None:
+                assert SIZES[f"{of[1]}s"] / SIZES[f"{of[2]}s"] == pytest.approx(float(row["value"]), rel=2e-3)
+                seen += 1
+    assert seen >= 30
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        (("memory_states=104.3 GB", "parameters=7B", "bytes_per_parameter=16"), "GiB are read as GB"),
+        (("peak=1979 TFLOP/s", "accelerator=H100-SXM5-80GB"), "structured sparsity stands there: twice"),
+        (("peak=494.5 TFLOP/s", "accelerator=H100-SXM5-80GB"), "half of the dense peak stands there"),
+        (("wall_clock=30.4 d", "gpu_hours=192", "gpus=8"), "months are read as days"),  # the accelerator-hours
+        (("energy=3600 kWh", "power=1 kW", "gpu_hours=1000"), "MJ are read as kWh"),
+    ],
+)
+def test_a_cause_says_which_way_round(said, cause):
+    found = shardmeter.audit(claims=list(said)).to_dict()
+    assert cause in " ".join(one["cause"] for claim in found["claims"] for one in claim["causes"])
+
+
+def test_frozen_weights_leave_attention_whole():
+    """Scores and weighted sums have no weights: their gradients are all needed, and only the products lose a third."""
+    subject = counted(load_catalog().model("llama-3.1-8b"), 8192.0)
+    core = 12.0 * 32 * 4096 * 8192
+    assert subject.core == core
+    assert COUNTS["frozen"](subject) == pytest.approx(4.0 * (subject.own - core) / 6.0 + core)

@@ -153,7 +153,7 @@ COUNTS: dict[str, Callable[[Subject], Flop | None]] = {
     "megatron-96": _when(_is_decoder, _megatron(REPLAYED)),
     "hfu-selective": _when(_attends, lambda s: s.own + s.core / TRAINED),
     "hfu-full": lambda s: s.own * REPLAYED / TRAINED,
-    "frozen": lambda s: s.own * FROZEN / TRAINED,
+    "frozen": lambda s: s.core + (s.own - s.core) * FROZEN / TRAINED,
     "forward": lambda s: s.own / TRAINED,
     "all-experts": _when(lambda s: bool(s.model.experts > s.model.top_k > 0.0), _with(top_k=lambda m: m.experts)),
     "ffn-4h": _when(_is_dense, _with(ffn=lambda m: 4.0 * m.hidden, mlp=PLAIN, kv_heads=lambda m: m.heads)),

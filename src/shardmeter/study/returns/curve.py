@@ -136,14 +136,14 @@ class Curve:
 
 FIGURES = (
     "gpus", "global_batch", "fits", "tokens_per_s", "tokens_per_s_per_gpu", "mfu", "step_time_s", "memory_peak_gib", "wall_clock_s",
-    "cost_usd", "usd_per_1e9_tokens", "usd_per_token", "plan", "intervals", "regime", "regime_share", "term", "term_share",
+    "run_tokens_per_s", "cost_usd", "usd_per_1e9_tokens", "usd_per_token", "plan", "intervals", "regime", "regime_share", "term", "term_share",
 )  # fmt: skip
 """Of every point; null where it is illegal."""
 
 
 def _figures(one: Prediction | None, shares: Mapping[str, float]) -> dict[str, Any]:
-    """The figures of a point: seconds, dollars, fractions; `intervals` (90 %) by figure; the regime that takes most of the step, and
-    the longest term of its ledger."""
+    """The figures of a point: seconds, dollars, fractions; `run_tokens_per_s`: tokens of the run over its wall clock, interruptions and
+    checkpoints counted; `intervals` (90 %) by figure; the regime that takes most of the step, and the longest term of its ledger."""
     if one is None:
         return dict.fromkeys(FIGURES)
     estimate, scenario = one.estimate, one.scenario
@@ -170,6 +170,7 @@ def _figures(one: Prediction | None, shares: Mapping[str, float]) -> dict[str, A
         "step_time_s": None if islands.nobody_waits(one.whole) else step,
         "memory_peak_gib": one.memory_peak_gib,
         "wall_clock_s": None if run is None else run["wall_clock_s"],
+        "run_tokens_per_s": None if run is None else run["tokens"] / run["wall_clock_s"],
         "cost_usd": cost,
         "usd_per_1e9_tokens": None if cost is None else cost / tokens * BILLION,
         "usd_per_token": None if cost is None else cost / tokens,

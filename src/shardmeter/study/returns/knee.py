@@ -2,8 +2,8 @@
 
 The rule. On an axis x with the rate R(x), going on to x′ buys (R(x′) - R(x)) / (x′ - x) a unit; what is there bought R(x) / x a unit on
 average. The knee is the first x from which no step ahead buys HALF of that average: of a size not the next legal one, nor those 2, 4, 8 …
-units further up to twice the size, nor a further point of the curve (rates of sizes go in stairs, where a batch is no multiple of the
-machines: a flat stretch is no knee); of a number not a hair more (NUDGE). On a smooth curve that is where its slope on log-log paper falls under 1/2.
+units further up to twice the size, beyond the last point too, nor where the rate jumps between these, nor a further point of the curve
+(rates of sizes go in stairs, where a batch is no multiple of the machines: a flat stretch is no knee); of a number not a hair more (NUDGE). On a smooth curve that is where its slope on log-log paper falls under 1/2.
 
 Why half: there doubling x gives less than 1.41 times the rate, and a token takes over 1.41 times as many accelerators. The rule has no
 unit and needs no largest x (as the distance to a chord does); it is the same for sizes and for bandwidths, and every slope is two
@@ -11,6 +11,7 @@ predictions: nothing is fitted."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
@@ -58,11 +59,14 @@ def knee_of_sizes(rate: Rate, x: Callable[[float], float], following: Next, poin
 
     def past(place: float) -> tuple[float, float] | None:
         """(place, slope) of the best step ahead where the rule holds; None where it does not, or nothing follows."""
-        if any(slope(rate, x, place, one) >= HALF for one in points if one > place):  # known already
-            return None
-        ahead = dict.fromkeys([*_ahead(following, place, points[-1]), *(one for one in points if one > place)])
-        best = max(((slope(rate, x, place, one), one) for one in ahead), default=None)
-        return (best[1], best[0]) if best is not None and best[0] < HALF else None
+        known = [one for one in points if one > place]
+        best: tuple[float, float] | None = None
+        for one in itertools.chain(known, _ahead(rate, x, following, place, points[-1])):
+            here = slope(rate, x, place, one)
+            if here >= HALF:
+                return None
+            best = (one, here) if best is None or here > best[1] else best
+        return best
 
     low: float | None = None
     for place in points:
@@ -81,20 +85,35 @@ def knee_of_sizes(rate: Rate, x: Callable[[float], float], following: Next, poin
     return None
 
 
-def _ahead(following: Next, place: float, last: float) -> Iterator[float]:
-    """The legal sizes that are looked at beyond one: the first, and the first ones that are 2, 4, 8 … units further, up to twice the size
-    (or the first at all, which may be further)."""
-    further = following(place, max(last, place + 1.0))
-    if further is None:
+def _ahead(rate: Rate, x: Callable[[float], float], following: Next, place: float, last: float) -> Iterator[float]:
+    """The legal sizes that are looked at beyond one: the first (which may be beyond twice the size, up to `last`), and the first ones that
+    are 2, 4, 8 … units further, up to twice the size; between two of them where the rate jumps, if a step to there could buy HALF."""
+    before = following(place, max(last, 2.0 * place))
+    if before is None:
         return
-    yield further
+    yield before
     units = 2.0
-    while place + units <= min(2.0 * place, last):
-        found = following(place + units - 1.0, min(2.0 * place, last))
-        if found is None:
+    while units <= place:
+        further = following(max(place + units - 1.0, before), 2.0 * place)
+        if further is None:
             return
-        yield found
-        units *= 2.0
+        yield further
+        nearest = x(before) - x(place)
+        if nearest > 0.0 and slope(rate, x, place, further) * (x(further) - x(place)) >= HALF * nearest:
+            yield _jump(rate, following, before, further)
+        before, units = further, 2.0 * units
+
+
+def _jump(rate: Rate, following: Next, low: float, high: float) -> float:
+    """The legal size between two from which on most of what the rate rises between them is there."""
+    ends = rate(low), rate(high)
+    half = sum(one or 0.0 for one in ends) / 2.0
+    while (middle := _between(rate, following, low, high)) is not None:
+        if (rate(middle) or 0.0) >= half:
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def _between(rate: Rate, following: Next, low: float, high: float) -> float | None:

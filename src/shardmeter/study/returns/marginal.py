@@ -19,7 +19,8 @@ def marginal(curve: Curve) -> dict[str, Any] | None:
     """One entry: from the scenario's own place to the next one; None where nothing runs at its own.
 
     `of_average`: what a unit of x buys over what those there bought on average. `usd_per_1e9_tokens_marginal`: dollars a second that are
-    spent more over tokens a second that are won, for 10^9 of them; of sizes alone, since a bandwidth has no price here.
+    spent more over tokens a second that are won, for 10^9 of them, interruptions and checkpoints counted in both; of sizes alone, since a
+    bandwidth has no price here; null where the run is no faster.
     `usd_per_day_saved`: dollars of the run more over days less, negative where the run is shorter and cheaper at once; null where it is not shorter."""
     axis = curve.axis
     own = curve.at(axis.own)
@@ -80,13 +81,14 @@ def _bought(curve: Curve, own: Reading, further: Reading) -> dict[str, Any]:
     a, b = curve.figures(own.place), curve.figures(further.place)
     found = {name: _less(b[name], a[name]) for name in _DIFFERENCES}
     rate, paid, time = found["tokens_per_s"], found["cost_usd"], found["wall_clock_s"]
+    won = _less(b["run_tokens_per_s"], a["run_tokens_per_s"])
     spent = None if paid is None else b["cost_usd"] / b["wall_clock_s"] - a["cost_usd"] / a["wall_clock_s"]
     return {
         **found,
         "of_average": rate / (further.x - own.x) / (a["tokens_per_s"] / own.x),
         "usd_per_1e9_tokens_marginal": None
-        if spent is None or rate <= 0.0 or not curve.axis.is_size
-        else spent / rate * BILLION,
+        if spent is None or won is None or won <= 0.0 or not curve.axis.is_size
+        else spent / won * BILLION,
         "usd_per_day_saved": None if paid is None or time is None or time >= 0.0 else paid / (-time / DAY),
     }
 

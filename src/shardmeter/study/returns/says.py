@@ -59,6 +59,7 @@ def found(answer: Answer) -> list[str]:
     made = [_knee(answer)]
     made += [text for one in answer["next"][:1] if (text := _next(one, axis))]
     made += _further(answer)
+    made += _of_the_run(answer)
     last = [point for point in answer["points"] if point["why"]]
     good = [point for point in answer["points"] if point["fits"]]
     if last and good and last[-1]["x"] > good[-1]["x"]:
@@ -81,6 +82,26 @@ def _further(answer: Answer) -> list[str]:
         if own[key] is not None and after[key] is not None:
             text += f", {_signed(after[key] - own[key], unit)}"
     return [f"{text}{'' if axis['is_size'] or own['cost_usd'] is None else ', what it costs left out'}."]
+
+
+LESS = 0.99
+"""Share of a step's tokens a second below which it is said what the run makes of them."""
+
+
+def _of_the_run(answer: Answer) -> list[str]:
+    """What interruptions, checkpoints, evaluation and phases leave of the rate of steps, which the curve and its knee are of."""
+    axis = answer["axis"]
+    good = [point for point in answer["points"] if point["fits"] and point["run_tokens_per_s"] is not None]
+    shares = [point["run_tokens_per_s"] / point["tokens_per_s"] for point in good]
+    if not shares or min(shares) >= LESS:
+        return []
+    ends = dict.fromkeys((0, len(good) - 1))
+    left = " and ".join(f"{100 * shares[at]:.2g} % at {size(good[at]['x'], axis)}" for at in ends)
+    best = max(good, key=lambda point: point["run_tokens_per_s"])
+    most = "" if best is good[-1] else f"; the run makes most headway at {size(best['x'], axis)}"
+    return [
+        f"Over the whole run (interruptions, checkpoints, evaluation, phases) {left} of these tokens/s are left{most}."
+    ]
 
 
 MANY = 1e6

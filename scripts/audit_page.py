@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from pages import kept
 from shardmeter.cli import main as shardmeter
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.study.audit import factors, limits
@@ -140,14 +141,7 @@ def page() -> str:
 
 def main() -> int:
     """Write the page, or check it."""
-    wanted = page()
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(wanted, encoding="utf-8")
-        return 0
-    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != wanted:
-        print(f"{PAGE.name} is not up to date: run `make docs`", file=sys.stderr)
-        return 1
-    return 0
+    return kept(PAGE, page())
 
 
 if __name__ == "__main__":

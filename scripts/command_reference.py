@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from pages import kept
 from shardmeter.cli import cli
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
@@ -39,14 +40,7 @@ def _help(command: click.Command, name: str, parent: click.Context | None) -> st
 
 def main() -> int:
     """Write the page, or check it."""
-    wanted = page()
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(wanted, encoding="utf-8")
-        return 0
-    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != wanted:
-        print(f"{PAGE.name} is not up to date: run `make docs`", file=sys.stderr)
-        return 1
-    return 0
+    return kept(PAGE, page())
 
 
 if __name__ == "__main__":

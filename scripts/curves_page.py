@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pages import kept
 from shardmeter.render.figure import Figure, Line, Scale
 from shardmeter.study.validate.curves import SOURCES, Series, curves
 from shardmeter.study.validate.shipped import sources
@@ -211,14 +212,11 @@ def lines(rows: Sequence[Sequence[str]]) -> str:
 def main() -> int:
     """Write the page and its figures, or with `--check` compare the page."""
     series = all_series()
-    made = page(series)
+    stale = kept(PAGE, page(series))
     if "--check" in sys.argv[1:]:
-        fresh = PAGE.exists() and PAGE.read_text(encoding="utf-8") == made
-        print("docs/curves.md is fresh" if fresh else "docs/curves.md is stale: make docs")
-        return 0 if fresh else 1
+        return stale
     from shardmeter.render.plot import picture
 
-    PAGE.write_text(made, encoding="utf-8")
     FIGURES.mkdir(exist_ok=True)
     for name, figure in figures(series).items():
         (FIGURES / f"{name}.svg").write_bytes(picture(figure, "svg"))

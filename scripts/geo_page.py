@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from pages import kept
 from shardmeter.scenario.catalog import catalog_of
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.geo import account, score
@@ -204,14 +205,7 @@ of {198 / 0.84 / 142:.1f}, follows from nothing that is stated.
 
 def main() -> int:
     """Write the page, or check it."""
-    text = page()
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"not up to date: {PAGE.name}; run `make docs`", file=sys.stderr)
-    return 1
+    return kept(PAGE, page())
 
 
 if __name__ == "__main__":

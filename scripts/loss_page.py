@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from pages import kept
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed
 from shardmeter.physics import convergence
@@ -221,12 +222,8 @@ def example(name: str, begins: str) -> str:
 
 
 def main() -> int:
-    """Write the page, or compare it."""
-    text = page()
-    if "--check" in sys.argv:
-        return 0 if PAGE.read_text(encoding="utf-8") == text else 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    """Write the page, or check it."""
+    return kept(PAGE, page())
 
 
 if __name__ == "__main__":

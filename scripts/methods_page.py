@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import shardmeter
+from pages import kept
 from shardmeter import sync
 from shardmeter.core.errors import BadScenario
 from shardmeter.render.islands import loss_text
@@ -127,14 +128,8 @@ def _line(cells: Any) -> str:
 
 
 def main() -> int:
-    """Write the page, or with `--check` compare it."""
-    made = page()
-    if "--check" in sys.argv[1:]:
-        fresh = PAGE.exists() and PAGE.read_text(encoding="utf-8") == made
-        print("docs/methods.md is fresh" if fresh else "docs/methods.md is stale: make docs")
-        return 0 if fresh else 1
-    PAGE.write_text(made, encoding="utf-8")
-    return 0
+    """Write the page, or check it."""
+    return kept(PAGE, page())
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pages import kept
 from shardmeter import data
 from shardmeter.scenario.catalog import catalog_of
 from shardmeter.study import practice
@@ -267,15 +268,10 @@ def fates(judged: Sequence[Judged]) -> list[tuple[str, ...]]:
     return [(str(count), fate, why) for (fate, why), count in counts.most_common()]
 
 
-def main() -> None:
-    """Write the page, or compare it."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        if PAGE.read_text(encoding="utf-8") != text:
-            sys.exit(f"{PAGE} is not what scripts/runs_page.py writes: run `make docs`")
-        return
-    PAGE.write_text(text, encoding="utf-8")
+def main() -> int:
+    """Write the page, or check it."""
+    return kept(PAGE, page())
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from pages import kept
 from shardmeter import sync
 from shardmeter.core.units import Bytes, Count
 from shardmeter.scenario.catalog import load_catalog
@@ -133,14 +134,7 @@ def _line(cells: Iterable[str]) -> str:
 
 def main() -> int:
     """Write the page, or check it."""
-    wanted = page()
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(wanted, encoding="utf-8")
-        return 0
-    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != wanted:
-        print(f"{PAGE.name} is not up to date: run `make docs`", file=sys.stderr)
-        return 1
-    return 0
+    return kept(PAGE, page())
 
 
 if __name__ == "__main__":

@@ -1,24 +1,21 @@
 """Commands that pages show print what stands there; `make docs` rewrites it."""
 
-import importlib.util
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 
+import example_outputs
 from shardmeter.cli import main
 
 ROOT = Path(__file__).parents[2]
-spec = importlib.util.spec_from_file_location("example_outputs", ROOT / "scripts" / "example_outputs.py")
-assert spec is not None
-assert spec.loader is not None
-outputs = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(outputs)
 SHOWN = [
     pytest.param(*block, id=f"{name}-{at}")
-    for name in outputs.EXECUTED
-    for at, block in enumerate(outputs.SHOWS.findall((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")))
+    for name in example_outputs.EXECUTED
+    for at, block in enumerate(
+        example_outputs.SHOWS.findall((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8"))
+    )
 ]
 
 
@@ -28,7 +25,7 @@ def timeless(text: str) -> str:
 
 
 def test_every_page_shows_something():
-    assert {str(one.id).rpartition("-")[0] for one in SHOWN} == set(outputs.EXECUTED)
+    assert {str(one.id).rpartition("-")[0] for one in SHOWN} == set(example_outputs.EXECUTED)
 
 
 @pytest.mark.parametrize(("command", "printed"), SHOWN)

@@ -1,14 +1,19 @@
 """The pages cannot drift from the program."""
 
-import importlib.util
 import json
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 
+import accuracy_page
+import audit_page
+import check_docs
+import command_reference
+import geo_page
+import loss_page
+import sync_page
 from shardmeter import sync
 from shardmeter.cli import cli, main
 from shardmeter.core.record import field_names
@@ -20,16 +25,6 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
-def script(name):
-    spec = importlib.util.spec_from_file_location(f"scripts_{name}", ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("command", cli.commands)
 def test_every_command_is_documented(command):
     assert f"## {command}\n" in (DOCS / "commands.md").read_text(encoding="utf-8")
@@ -37,39 +32,37 @@ def test_every_command_is_documented(command):
 
 
 def test_the_command_reference_is_fresh():
-    assert (DOCS / "commands.md").read_text(encoding="utf-8") == script("command_reference").page()
+    assert (DOCS / "commands.md").read_text(encoding="utf-8") == command_reference.page()
 
 
 def test_the_page_of_sync_methods_is_fresh_and_has_every_method():
     text = (DOCS / "sync.md").read_text(encoding="utf-8")
-    assert text == script("sync_page").page()
+    assert text == sync_page.page()
     assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == list(sync.names())
     assert re.findall(r"^\| \[(\w+)\]\(#\w+\) \|", text, re.MULTILINE) == list(sync.names())
 
 
 def test_the_accuracy_page_is_fresh(shipped_report):
     """A change that moves a prediction shows here first: `make docs`, and both tables in the change."""
-    pages = script("accuracy_page")
-    assert (DOCS / "accuracy.md").read_text(encoding="utf-8") == pages.page(shipped_report)
-    assert (ROOT / "README.md").read_text(encoding="utf-8") == pages.readme(shipped_report)
+    assert (DOCS / "accuracy.md").read_text(encoding="utf-8") == accuracy_page.page(shipped_report)
+    assert (ROOT / "README.md").read_text(encoding="utf-8") == accuracy_page.readme(shipped_report)
 
 
 def test_the_page_of_rows_across_islands_is_fresh():
-    assert (DOCS / "geo.md").read_text(encoding="utf-8") == script("geo_page").page()
+    assert (DOCS / "geo.md").read_text(encoding="utf-8") == geo_page.page()
 
 
 def test_the_page_of_losses_is_fresh():
-    assert (DOCS / "loss.md").read_text(encoding="utf-8") == script("loss_page").page()
+    assert (DOCS / "loss.md").read_text(encoding="utf-8") == loss_page.page()
 
 
 def test_the_page_of_audits_is_fresh():
-    assert (DOCS / "audit.md").read_text(encoding="utf-8") == script("audit_page").page()
+    assert (DOCS / "audit.md").read_text(encoding="utf-8") == audit_page.page()
 
 
 def test_links_lead_somewhere():
-    checker = script("check_docs")
     pages = [*ROOT.glob("*.md"), *DOCS.glob("**/*.md")]
-    assert [problem for page in pages for problem in checker.problems(page)] == []
+    assert [problem for page in pages for problem in check_docs.problems(page)] == []
 
 
 def test_the_two_commands_of_the_readme_are_one_question(capsys):

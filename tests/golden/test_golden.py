@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "bless.py"
+import bless
+
+PLANS = bless.read()
 
 
-def script() -> Any:
-    """The script that writes the file, as a module."""
-    spec = importlib.util.spec_from_file_location("bless", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-BLESS = script()
-PLANS = BLESS.read()
-
-
-@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: BLESS.said(plan["question"]))
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: bless.said(plan["question"]))
 def test_a_frozen_prediction_stands(plan: Any) -> None:
-    moved = BLESS.differences(plan["answer"], BLESS.answer(plan["question"]))
-    assert not moved, "\n".join(["if this is meant: make bless", BLESS.said(plan["question"]), *moved])
+    moved = bless.differences(plan["answer"], bless.answer(plan["question"]))
+    assert not moved, "\n".join(["if this is meant: make bless", bless.said(plan["question"]), *moved])
 
 
 def test_the_plans_are_many_and_unlike() -> None:
     questions = [plan["question"] for plan in PLANS]
-    assert len({BLESS.said(question) for question in questions}) == len(questions) >= 40
+    assert len({bless.said(question) for question in questions}) == len(questions) >= 40
     for name, least in (("model", 25), ("stack", 8), ("plan", 25)):
         assert len({question[name] for question in questions}) >= least, name
     assert len({question["gpus"].partition("x")[2] for question in questions}) >= 12
@@ -51,17 +39,17 @@ def test_what_moves_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cap
         "peak_gib": 10.0,
         "terms": {"a": 1.0, "c": 0.6},
     }
-    lines = BLESS.differences(was, now)
+    lines = bless.differences(was, now)
     assert [line.split("  ")[0] for line in lines] == ["step_time_s", "term b", "term c"]
     assert "+0.0002 %" in lines[0]
     file = tmp_path / "plans.json"
     planted = [{"question": PLANS[0]["question"], "answer": PLANS[0]["answer"] | {"mfu": 0.9}}]
-    file.write_text(BLESS.json.dumps(planted))
-    monkeypatch.setattr(BLESS, "FILE", file)
+    file.write_text(json.dumps(planted))
+    monkeypatch.setattr(bless, "FILE", file)
     monkeypatch.setattr(sys, "argv", ["bless.py", "--check"])
-    assert BLESS.main() == 1
+    assert bless.main() == 1
     assert "mfu" in capsys.readouterr().out
-    assert BLESS.read() == planted, "a check writes nothing"
+    assert bless.read() == planted, "a check writes nothing"
     monkeypatch.setattr(sys, "argv", ["bless.py"])
-    assert BLESS.main() == 0
-    assert BLESS.read()[0]["answer"] == PLANS[0]["answer"]
+    assert bless.main() == 0
+    assert bless.read()[0]["answer"] == PLANS[0]["answer"]

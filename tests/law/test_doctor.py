@@ -4,6 +4,7 @@ import functools
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import shardmeter
@@ -202,3 +203,12 @@ def test_a_pass_is_within_a_step():
     scenario = of("llama-8b-64xh100")
     batch = next(one for one in numeric(scenario, world(scenario)) if one.name == "global-batch")
     assert batch.least == pytest.approx(64.0)
+
+
+def test_every_number_is_evaluated_at_many_values_as_at_each():
+    scenario = of("llama-8b-64xh100")
+    for cause in numeric(scenario, world(scenario)):
+        if cause.said:
+            values = cause.said * (np.array([1.0, 2.0, 4.0]) if cause.whole else np.array([0.5, 0.9, 1.0]))
+            each = [float(cause.at(float(value)).step) for value in values]
+            assert np.broadcast_to(cause.at(values).step, 3) == pytest.approx(each, rel=1e-12), cause.name

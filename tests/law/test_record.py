@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -113,3 +115,33 @@ def test_what_has_one_structure_can_be_stacked_and_taken_apart_again(records: li
 
 def _at(value: Any, place: int) -> float:
     return float(value[place] if isinstance(value, np.ndarray) else value)
+
+
+def test_a_record_is_what_a_dataclass_is():
+    """Equal, hashed, shown, copied and pickled as the standard library's frozen dataclass with the same fields."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Theirs:
+        word: str = "a"
+        number: float = 1.0
+        words: tuple[str, ...] = ()
+
+    @record
+    class Ours:
+        word: str = "a"
+        number: float = 1.0
+        words: tuple[str, ...] = ()
+
+    one, same, other = Ours(number=2.0), Ours(number=2.0), Ours()
+    unlike: Any = Theirs(number=2.0)
+    assert (one == same, one == other, one != same, one == unlike) == (True, False, False, False)
+    assert hash(one) == hash(same) == hash(unlike)
+    assert repr(one).replace("Ours", "Theirs") == repr(unlike)
+    assert replace(one, word="b") == Ours(word="b", number=2.0)
+    assert asdict(one) == asdict(unlike)
+    part = Part(name="x")
+    assert pickle.loads(pickle.dumps(part)) == copy.deepcopy(part) == part
+    with pytest.raises(FrozenInstanceError):
+        del part.name
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        Part(nme="x")  # type: ignore[call-arg]

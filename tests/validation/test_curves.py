@@ -1,26 +1,15 @@
 """Published scaling curves among the measured runs: errors of their points, and the efficiency that is lost along them."""
 
-import importlib.util
 import statistics
-import sys
 from pathlib import Path
 
 import pytest
 
+import curves_page
 from shardmeter.study.validate.curves import LEAST, SOURCES, curves
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-
-
-def curves_page():
-    spec = importlib.util.spec_from_file_location("scripts_curves_page", ROOT / "scripts" / "curves_page.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +50,7 @@ def test_scaling_of_llm_foundry(series):
 
 
 def test_the_page_is_fresh_and_its_figures_are_there(series):
-    page = curves_page()
-    assert (DOCS / "curves.md").read_text(encoding="utf-8") == page.page(series)
-    for name in page.figures(series):
-        assert f"](figures/{name}.svg)" in page.page(series)
+    assert (DOCS / "curves.md").read_text(encoding="utf-8") == curves_page.page(series)
+    for name in curves_page.figures(series):
+        assert f"](figures/{name}.svg)" in curves_page.page(series)
         assert (DOCS / "figures" / f"{name}.svg").is_file()

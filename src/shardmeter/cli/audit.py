@@ -25,7 +25,7 @@ alone gives the peak; with both, claims stand beside the prediction too. Exit co
 measured, or contradicts the others."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="Can these numbers be? Claims against each other.")
 @scenario_options
 @click.option(
     "--claim", "claims", multiple=True, metavar="NAME=VALUE", help="What is stated, as in mfu=45%. Repeatable."

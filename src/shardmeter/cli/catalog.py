@@ -24,7 +24,7 @@ EPILOG = """Examples:
   shardmeter catalog stacks --format json"""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="What can be named: accelerators, models, stacks, prices …")
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name", required=False)
 @catalog_option

@@ -18,7 +18,7 @@ Every difference is B - A. B left out is A with what --set-b says. Exit code 0 a
 two does not fit."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="Why does one scenario come out other than another?")
 @click.argument("a")
 @click.argument("b", required=False)
 @click.option(

@@ -29,7 +29,7 @@ memory (as nvidia-smi shows it), memory_reserved, memory_allocated. Times and si
 Exit code 1 when no single cause explains the number; pairs of causes are then given."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="Why is my run slower than predicted?")
 @scenario_options
 @click.option(
     "--measured",

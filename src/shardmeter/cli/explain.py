@@ -25,7 +25,7 @@ EPILOG = """Examples:
 Exit code 1 when the plan does not fit, as `predict` has it."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="How does the number come about? Formulas and sources.")
 @scenario_options
 @click.option(
     "--term",

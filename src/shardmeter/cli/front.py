@@ -24,7 +24,7 @@ taken whole; spot or on demand where both prices are known. A plan that names it
 where several values are said. Exit code 1 when no fleet fits, or none keeps the deadline or the budget."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="Which machines, for how many days and dollars?")
 @scenario_options
 @click.option("--deadline", metavar="TIME", help="Longest run that is wanted, as in '30 d'.")
 @click.option("--budget", metavar="USD", help="Most that the run may cost, as in '$50k'.")

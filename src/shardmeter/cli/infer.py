@@ -26,7 +26,7 @@ Of the scenario's plan only tp and precision count: the accelerators of an islan
 as divide the heads). Exit code 1 when a host's part does not fit into memory; the figures are given all the same."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="How fast would the trained model answer?")
 @scenario_options
 @click.option(
     "--how", type=click.Choice(HOW), default="pipeline", show_default=True,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from shardmeter.cli.output import FULL, UnwritableError, say
+from shardmeter.cli.progress import progress
 from shardmeter.core.errors import BadScenario, ShardMeterError, Unavailable
 
 if TYPE_CHECKING:
@@ -43,20 +44,25 @@ def draw(figures: Sequence[Figure], file: str) -> None:
     if not figures:
         say(f"{file}: not written, the answer has nothing to draw")
         return
+    with progress("drawing"):
+        pictures = _pictures(figures, file)
+    for name, content in pictures.items():
+        _write(name, content)
+    say(f"drawn: {', '.join(pictures)}")
+
+
+def _pictures(figures: Sequence[Figure], file: str) -> dict[str, bytes]:
+    """What is to be written, by file."""
     kind = file.lower().rpartition(".")[2]
     if kind == "html":
         from shardmeter.render import plot_html
 
-        pictures = {file: plot_html.page(figures)}
-    else:
-        from shardmeter.render.plot import picture
+        return {file: plot_html.page(figures)}
+    from shardmeter.render.plot import picture
 
-        stem, suffix = file[: -len(kind) - 1], file[-len(kind) - 1 :]
-        names = [file] if len(figures) == 1 else [f"{stem}-{figure.slug}{suffix}" for figure in figures]
-        pictures = {name: picture(figure, kind) for name, figure in zip(names, figures, strict=True)}
-    for name, content in pictures.items():
-        _write(name, content)
-    say(f"drawn: {', '.join(pictures)}")
+    stem, suffix = file[: -len(kind) - 1], file[-len(kind) - 1 :]
+    names = [file] if len(figures) == 1 else [f"{stem}-{figure.slug}{suffix}" for figure in figures]
+    return {name: picture(figure, kind) for name, figure in zip(names, figures, strict=True)}
 
 
 def _write(file: str, content: bytes) -> None:

@@ -36,7 +36,7 @@ plan.sync.bits=4,8, fleet.use=any). A SCENARIO that names a whole plan has it pl
 optimal in its space. Exit code 1 when no plan fits, or none within the deadline and the budget."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="Which sharding, micro-batch and recompute are best?")
 @scenario_options
 @click.option(
     "--objective", metavar="WORD[,WORD…]",

@@ -24,7 +24,7 @@ EPILOG = """Examples:
 Exit code 1 when the plan does not fit, or the run misses its deadline or its budget; the figures are given all the same."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="How fast, does it fit, how long, for how much?")
 @scenario_options
 @click.option("--deadline", metavar="TIME", help="Is the run done by then, as in '30 d'? Needs the run's length.")
 @click.option(

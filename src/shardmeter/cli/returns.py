@@ -26,12 +26,12 @@ The knee is the first x from which no step ahead buys half of what a unit bought
 stays (strong scaling); one that it leaves out follows the machines (weak scaling). Exit code 1 when no point fits."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="What do more GPUs, islands or bandwidth buy?")
 @scenario_options
 @click.option(
     "--axis", default="gpus", show_default=True, metavar="WHAT",
     help="gpus (the nodes of every island), islands (their count), fabric (bandwidth between nodes), wan (bandwidth between islands), "
-    "or any numeric field, as in --set.",
+    "or any numeric field, as in --set; with values it is --over.",
 )  # fmt: skip
 @click.option(
     "--over", multiple=True, metavar="WHAT=VALUES",

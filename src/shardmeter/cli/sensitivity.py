@@ -23,7 +23,7 @@ A figure is named as in the JSON of predict: tokens_per_s, step_time_s, mfu, mem
 moved by NAME=x2, NAME=+10% or NAME=20 Gbps, NAME being a path or the end of one. Exit code 0 also where nothing moves it."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="Which numbers does the answer hang on?")
 @scenario_options
 @click.option("--of", default="tokens_per_s", show_default=True, metavar="FIGURE", help="What the effect is on.")
 @click.option("--what-if", "moves", multiple=True, metavar="NAME=x2", help="Move one number. Repeatable.")

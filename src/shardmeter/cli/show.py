@@ -17,7 +17,7 @@ EPILOG = """Examples:
 Exit code 2 when the file is damaged or describes no model that is built; every fault is listed."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="What is understood of a Hugging Face config.json?")
 @click.argument("file")
 @format_option
 def show(file: str, output: str) -> int:

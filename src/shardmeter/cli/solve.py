@@ -24,7 +24,7 @@ what is asked (a batch that its micro-batch or its GPUs do not divide) is answer
 value is legal, the nearest batch is named. Of several islands, which share one batch, sweep tells which values fit. Exit code 1 when no legal value fits."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="How large a micro-batch or sequence, how few GPUs?")
 @click.argument("question", type=click.Choice(QUESTIONS))
 @scenario_options
 def solve(question: str, **asked: Any) -> int:

@@ -37,7 +37,7 @@ FILE.parts: after an interruption the same command goes on, and the file is the 
 point fits, and of --join when a shard is missing: the page says which."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="How do many scenarios come out? A table of them all.")
 @scenario_options
 @click.option(
     "--over", multiple=True, required=True, metavar="FIELD=VALUES",

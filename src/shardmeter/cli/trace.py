@@ -28,7 +28,7 @@ A rank is one representative GPU of a pipeline stage: those that share a stage d
 at ui.perfetto.dev or in chrome://tracing. Whether the plan fits into memory is no question here: `predict` says it."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="What happens when in a step? Task by task.")
 @scenario_options
 @click.option("-o", "--out", metavar="FILE", help="Where to write the trace events (JSON for Perfetto).")
 @click.option("--svg", metavar="FILE", help="Where to draw the timeline.")

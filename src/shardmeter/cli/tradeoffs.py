@@ -23,7 +23,7 @@ Without --over: H, fragments, bits, micro-batch, batch, sequence and recompute, 
 product too (at most 10^5 points), and which of it nothing beats. Exit code 0 also where nothing fits."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="What does speed cost in loss, memory and traffic?")
 @scenario_options
 @click.option(
     "--over",

@@ -26,10 +26,12 @@ exposed communication takes a tenth of the step, where it no longer fits, where 
 fits."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="What rules a step, and from where on not any more?")
 @scenario_options
 @click.option(
-    "--x", metavar="FIELD[=VALUES]", help="An axis: a field (as in --set), over a list or a range as in sweep."
+    "--x",
+    metavar="FIELD[=VALUES]",
+    help="An axis: a field (as in --set, or a word: H, bandwidth, wan, rtt, fabric, nodes, islands), over a list or a range as in sweep.",
 )
 @click.option("--y", metavar="FIELD[=VALUES]", help="A second one, for a map of both.")
 @plot_option("Draw the map, and the regimes along every axis.")

@@ -17,7 +17,7 @@ EPILOG = """Examples:
 A bars file holds `path.in.the.json: {max: NUMBER}` or `{min: NUMBER}`; exit code 1 when one is missed."""
 
 
-@click.command(epilog=EPILOG)
+@click.command(epilog=EPILOG, short_help="How far off are predictions from measured runs?")
 @click.argument("file", required=False)
 @click.option("--bars", metavar="FILE", help="Limits that the result must keep.")
 @catalog_option

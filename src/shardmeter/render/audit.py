@@ -79,7 +79,24 @@ def _verdict(answer: Answer) -> str:
     if answer["verdict"] == "consistent":
         checked = sum(1 for one in answer["claims"] if one["status"] == "agreed")
         return f"{head}: of {len(answer['claims'])} claims {checked} follow from others."
-    return f"{head}: no claim follows from the others; say more of them, or name --model and --gpus."
+    return f"{head}{_unchecked(answer)}"
+
+
+def _unchecked(answer: Answer) -> str:
+    """Of claims that nothing implies: where the first lies beside its prediction, and what would tell more."""
+    says = "no claim follows from the others"
+    if not answer["predicted"]:
+        lacks = "--gpus" if answer["conventions"] else "--model and --gpus"
+        return f": {says}; say more of them, or name {lacks} to have a prediction beside them."
+    one = answer["predicted"][0]
+    predicted = f"{_shown(one['predicted'], one['unit'])} is predicted"
+    if one["interval"] is None:
+        return f": {says}. Beside {one['claim']} {_shown(one['value'], one['unit'])} {predicted}."
+    low, high = (_shown(end, one["unit"]) for end in one["interval"])
+    where = f"{'inside' if one['inside'] else 'outside'} what 90 % of such runs have, {low} to {high}"
+    return (
+        f": {says}. Beside the prediction, {one['claim']} {_shown(one['value'], one['unit'])} is {where} ({predicted})."
+    )
 
 
 def _says(one: Answer) -> str:
@@ -116,10 +133,11 @@ def _claims(answer: Answer) -> Table:
         Column(key="implied", title="implied"),
         Column(key="ratio", title="claimed / implied"),
         Column(key="status", title="verdict"),
-        Column(key="from", title="implied by", wide=True, drop=1),
+        Column(key="from", title="implied by", wide=True, below=True),
     )
-    caption = "Implied by the other claims, the scenario, the model and the accelerator."
-    return Table(title="Claims", columns=columns, rows=tuple(rows), caption=caption)
+    told = tuple(column for column in columns if any(row[column.key] for row in rows))
+    caption = "Implied by the other claims, the scenario, the model and the accelerator." if columns[-1] in told else ""
+    return Table(title="Claims", columns=told, rows=tuple(rows), caption=caption)
 
 
 def _implied(answer: Answer) -> Table:
@@ -199,7 +217,11 @@ def _predicted(answer: Answer) -> Table:
         Column(key="predicted", title="predicted"),
         Column(key="interval", title="90 % of runs"),
         Column(key="inside", title="claim"),
-        Column(key="implied", title="what the others imply", drop=1),
+        *(
+            (Column(key="implied", title="what the others imply", drop=1),)
+            if any(row["implied"] for row in rows)
+            else ()
+        ),
     )
     return Table(title="Beside the prediction", columns=columns, rows=tuple(rows))
 
@@ -213,7 +235,7 @@ def _conventions(answer: Answer) -> Table:
         *((Column(key="prints", title="this throughput prints", unit="%"),) if answer["implied_mfu"] is not None else ()),
         *((Column(key="claim_converted", title="the claim prints", unit="%"),
            Column(key="claim_as_mfu", title="stated so, it is", unit="%", drop=2)) if answer["claimed_mfu"] is not None else ()),
-        Column(key="seen", title="where", wide=True, drop=1),
+        Column(key="seen", title="where", wide=True, below=True),
     )  # fmt: skip
     rows = tuple({**row, "ratio": f"{row['ratio']:.3f}"} for row in answer["conventions"])
     caption = f"The claim is taken as stated in `{answer['convention']}` (--convention). Stated so, it is: mfu, if the claim is in the convention of the line."

@@ -12,6 +12,8 @@ SCALED = frozenset(
     | {"USD", "USD/s", "USD/B", "USD/(B*s)", "USD/(W*s)", "kg/(W*s)"}
 )
 """Units that `core.quantity.show` scales by itself; any other unit is written after the number as it is."""
+COUNTED = frozenset({"sequences", "steps", "bits", "nodes", "islands"})
+"""Words that lose their s with one."""
 MISSING = "–"
 EIGHTHS = " ▏▎▍▌▋▊▉"
 SHORTEST = 1e-6
@@ -38,7 +40,7 @@ def text(value: Value, unit: str = "", *, exact: bool = False) -> str:
         return "< 1 us"
     if unit in SCALED:
         return show(value, unit, padded=unit == "s" and not exact)
-    return f"{number(value)} {unit}".rstrip()
+    return f"{number(value)} {unit.removesuffix('s') if value == 1.0 and unit in COUNTED else unit}".rstrip()
 
 
 def signed(value: Value, unit: str = "") -> str:

@@ -192,7 +192,7 @@ def _causes(some: Sequence[Answer], count: int) -> Table:
         Column(key="span", title="90 %", drop=2),
         Column(key="said", title="was said", drop=1),
         Column(key="plausible", title="plausible"),
-        Column(key="why", title="why", wide=True, drop=3),
+        Column(key="why", title="why", wide=True, below=True),
     )
     caption = f"and {count - len(some)} more, which --format json has" if count > len(some) else ""
     return Table(title="What alone would explain it", columns=columns, rows=tuple(rows), caption=caption)
@@ -309,15 +309,16 @@ def _reach(answer: Answer, one: Answer, told: Sequence[Answer]) -> Figure:
 
 
 def _moved(moved: Sequence[Answer]) -> Figure:
+    moved = tuple(reversed(moved))  # points stand from below to above
     names = tuple(f"{one['title']}: {_quantity(one['implied'], one)}" for one in moved)
     x = tuple(float(one["ratio"]) for one in moved)
     ends = tuple(tuple(float(one[key] / one["said"]) for one in moved) for key in ("low", "high"))
     line = Line(
-        label="would have to be, over what was said", x=x, y=tuple(float(at) for at in range(len(names))), low=ends[0], high=ends[1],
-        style="bars",
+        label="would have to be, over what was said", x=x, y=tuple(float(at) for at in range(len(names))), left=ends[0], right=ends[1],
+        style="points",
     )  # fmt: skip
     return Figure(
-        slug="implied", title=f"To explain it alone: {_said(moved[0])}", x=Scale(title="times what was said", unit="×", log=True, centre=1.0),
+        slug="implied", title=f"To explain it alone: {_said(moved[-1])}", x=Scale(title="times what was said", unit="×", log=True),
         y=Scale(title="", labels=names), lines=(line,), marks=(Mark(says="as said", x=1.0),),
-        caption=("The most plausible first. Intervals: both ends of the 90 % interval of the prediction.",),
+        caption=("The most plausible on top. Intervals: both ends of the 90 % interval of the prediction.",),
     )  # fmt: skip

@@ -27,6 +27,8 @@ class Column:
     """Whether its texts may wrap when the line is too short; names and labels never do."""
     wrap: str = ""
     """Of a wide column without spaces: the character after which a line may end."""
+    below: bool = False
+    """Of a wide column of sentences: whether they stand below the table, each with its row's label, where the line leaves them little room."""
     drop: int = 0
     """0 = always shown; else left out when the line is too short, 1 before 2 before 3."""
 
@@ -70,6 +72,15 @@ class Notes:
 
 
 Section: TypeAlias = Facts | Table | Notes | Figure
+
+
+def told(section: Section) -> bool:
+    """Whether a section has anything in it: a heading over nothing is not shown."""
+    if isinstance(section, Figure):
+        return True
+    return bool(
+        section.rows if isinstance(section, Table) else section.lines if isinstance(section, Notes) else section.facts
+    )
 
 
 @record

@@ -147,8 +147,11 @@ def _own(answer: Answer) -> Facts | None:
         return None
     facts = [Fact(label="all islands whole", value=f"{_both(own)}{'' if own['fits'] else ', does not fit'}")]
     faster, cheaper = own["fastest_for_its_cost"], own["cheapest_for_its_time"]
+    better = [at for at in (faster, cheaper) if at is not None and _both(points[at]) != _both(own)]
+    if own["fits"] and not better:
+        facts.append(Fact(label="beside the others", value="none is as fast for less, or faster for no more"))
     for label, at in (("the fastest at no more cost", faster), ("the cheapest in no more time", cheaper)):
-        if at is not None:
+        if at in better:
             facts.append(Fact(label=label, value=f"{_both(points[at])}, {fleet(points[at])}"))
     return Facts(title="Your fleet", facts=tuple(facts))
 

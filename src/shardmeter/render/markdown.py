@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardmeter.render import cells, chart
-from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, numeric
+from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, numeric, told
 from shardmeter.render.figure import Figure
 
 CHART_WIDTH = 96
@@ -13,7 +13,7 @@ CHART_WIDTH = 96
 def text(document: Document, *, level: int = 2) -> str:
     """The whole document; section titles are headings of `level`."""
     blocks = [line for line in (document.title, document.verdict) if line]
-    blocks.extend(section_text(section, level=level) for section in document.sections)
+    blocks.extend(section_text(section, level=level) for section in filter(told, document.sections))
     return "\n\n".join(blocks) + "\n"
 
 

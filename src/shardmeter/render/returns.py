@@ -23,6 +23,7 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
     sections: list[Section] = [
         Notes(title="Held fixed", lines=tuple(answer["held"])),
         _points(answer),
+        _illegal(answer),
         *(changed(one, caption=()) for one in figures(answer)[:1]),
         _regimes(answer),
         Notes(title="Found", lines=tuple(answer["says"][1:])),
@@ -30,25 +31,20 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
         Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)),
     ]
     return Document(
-        title=heading, verdict=answer["says"][0], good=bool(answer["fits"]), sections=tuple(filter(_told, sections)),
+        title=heading, verdict=answer["says"][0], good=bool(answer["fits"]), sections=tuple(sections),
         data={**answer, "figures": [one.to_dict() for one in figures(answer)]},
         flat=tuple(_flat(point) for point in answer["points"]),
     )  # fmt: skip
 
 
-def _told(section: Section) -> bool:
-    """Whether a section has anything in it."""
-    return not isinstance(section, Table) or bool(section.rows)
-
-
 def _points(answer: Answer) -> Table:
     axis, own = answer["axis"], answer["own"]
-    points = list(answer["points"])
+    points = [point for point in answer["points"] if not point["why"]]
     if own["x"] not in [point["x"] for point in points]:
         points = sorted([*points, own], key=lambda point: float(point["x"]))
     plans = {point["plan"] for point in points if point["plan"]}
     columns = (
-        Column(key="at", title=axis["title"]),
+        Column(key="at", title=_short(axis)),
         Column(key="tokens_per_s", title="tokens/s"),
         Column(key="between", title=f"{100 * answer['level']:.0f} % between", drop=3),
         Column(key="tokens_per_s_per_gpu", title="a GPU", drop=4),
@@ -62,36 +58,57 @@ def _points(answer: Answer) -> Table:
         else Column(key="gpus", title="GPUs", drop=1),
         Column(key="rules", title="rules the step"),
         *((Column(key="plan", title="plan", wide=True, wrap=","),) if len(plans) > 1 else ()),
-        Column(key="said", title="", wide=True),
+        Column(key="said", title=""),
     )
-    said = _reasons(points)
-    rows = tuple(_row(point, answer, why) for point, why in zip(points, said, strict=True))
-    told = tuple(column for column in columns if any(row[column.key] not in (None, "") for row in rows))
+    rows = tuple(_row(point, answer) for point in points)
+    idle = _idle(answer, points)
+    told = tuple(
+        column
+        for column in columns
+        if column.key not in idle and any(row[column.key] not in (None, "") for row in rows)
+    )
     return Table(title=f"Along {axis['title']}", columns=told, rows=rows)
 
 
-def _reasons(points: Sequence[Answer]) -> list[str]:
-    """Why points are illegal, in full where it is a new rule: what stands before the first number tells rules apart."""
-    made, known = [], set()
-    for point in points:
-        why = point["why"] or ""
-        rule = re.split(r"\d", why, maxsplit=1)[0]
-        made.append("illegal, as above" if why and rule in known else why)
-        known.add(rule)
-    return made
+def _idle(answer: Answer, points: Sequence[Answer]) -> set[str]:
+    """Columns that say what another one says: rates of a GPU where the fleet is one, dollars a token where the run is one."""
+    found = set()
+    if len({point["gpus"] for point in points}) == 1 and not answer["axis"]["is_size"]:
+        found |= {"gpus", "tokens_per_s_per_gpu"}
+    lengths = {f"{point['cost_usd'] / point['usd_per_token']:.9g}" for point in points if point["usd_per_token"]}
+    return found | ({"usd_per_1e9_tokens"} if len(lengths) == 1 else set())
 
 
-def _row(point: Answer, answer: Answer, why: str) -> Row:
+def _short(axis: Answer) -> str:
+    """What the axis is, without what qualifies it: that stands in the heading."""
+    return re.split(r", | \(", str(axis["title"]), maxsplit=1)[0]
+
+
+def _illegal(answer: Answer) -> Notes:
+    """Points that no plan is legal at, those of one rule together: what stands before the first number tells rules apart."""
+    found: dict[str, list[Answer]] = {}
+    for point in answer["points"]:
+        if point["why"]:
+            found.setdefault(re.split(r"\d", point["why"], maxsplit=1)[0], []).append(point)
+    lines = []
+    for points in found.values():
+        first, *others = (size(point["x"], answer["axis"]) for point in points)
+        like = f"; {', '.join(others)} for the same reason" if others else ""
+        lines.append(f"{first}: {points[0]['why']}{like}")
+    return Notes(title="Illegal, and left out", lines=tuple(lines))
+
+
+def _row(point: Answer, answer: Answer) -> Row:
     marks = [HERE] if point["x"] == answer["own"]["x"] else []
     marks += (
         ["knee"]
         if answer["knee"] is not None and not answer["knee"]["at_start"] and point["x"] == answer["knee"]["x"]
         else []
     )
-    marks += [why] if why else [] if point["fits"] else ["does not fit"]
+    marks += [] if point["fits"] else ["does not fit"]
     ends = None if point["intervals"] is None else point["intervals"]["tokens_per_s"]
     between = (
-        None if ends is None else f"{cells.number(float(f'{ends[0]:.3g}'))} … {cells.number(float(f'{ends[1]:.3g}'))}"
+        None if ends is None else " … ".join(f"{end / 1e3:.3g}k" if end < 1e6 else f"{end / 1e6:.3g}M" for end in ends)
     )
     rules = None if point["regime"] is None else f"{point['regime']} {100 * point['regime_share']:.0f} %"
     return {
@@ -116,7 +133,8 @@ def _regimes(answer: Answer) -> Table:
         Column(key="exponent", title="exponent"),
         *((Column(key="efficiency_to", title="of linear at its end", unit="%", drop=1),) if axis["is_size"] else ()),
         Column(
-            key="rules", title="takes most of what is lost" if axis["is_size"] else "most of what it does not shorten"
+            key="rules",
+            title="takes most of what is lost" if axis["is_size"] else "most of the time that it does not shorten",
         ),
         Column(key="rules_share", title="its share", unit="%"),
     )
@@ -237,7 +255,7 @@ def _x(x: float, answer: Answer) -> float:
 
 def _scale(answer: Answer) -> Scale:
     unit = answer["axis"]["unit"]
-    return Scale(title=answer["axis"]["title"], unit="bit/s" if unit == "B/s" else unit, log=True)
+    return Scale(title=_short(answer["axis"]), unit="bit/s" if unit == "B/s" else unit, log=True)
 
 
 def _marks(answer: Answer, key: str) -> tuple[Mark, ...]:

@@ -103,10 +103,16 @@ def _ranked(answer: Answer, *, every: bool) -> Table:
 
 def _row(one: Answer) -> Row:
     return {
-        "title": one["title"], "now": cells.text(one["value"], one["unit"]), "elasticity": slope(one),
+        "title": one["title"], "now": quantity(one["value"], one), "elasticity": slope(one),
         "halved": _cell(one["halved"]), "doubled": _cell(one["doubled"]), "beside": _beside(one),
         "costs": _costs(one["doubled"]), "sure": "?" if one["beyond_interval"] is False else "",
     }  # fmt: skip
+
+
+def quantity(value: float, one: Answer) -> str:
+    """A value of a number; rates of fabrics and of lines between islands in bits, as they are said."""
+    bits = one["unit"] == "B/s" and (".fabric." in one["name"] or one["name"].startswith("fleet.wan."))
+    return cells.text(8.0 * value, "bit/s") if bits else cells.text(value, one["unit"])
 
 
 def _cell(effect: Answer | None) -> str:
@@ -139,7 +145,7 @@ def _what_if(answer: Answer) -> Table:
         Column(key="costs", title="costs", drop=2),
     )
     rows = [
-        {"title": one["title"], "move": f"{cells.text(one['from'], one['unit'])} → {cells.text(one['value'], one['unit'])}",
+        {"title": one["title"], "move": f"{quantity(one['from'], one)} → {quantity(one['value'], one)}",
          "change": _cell(one), "range": _range(one["change_range"]), "costs": _costs(one)}
         for one in answer["what_if"]
     ]  # fmt: skip
@@ -240,17 +246,18 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
         )  # fmt: skip
     first, ends = chosen[0], answer["interval"]
     marks = () if ends is None else tuple(Mark(says=says_, x=end / answer["value"] - 1.0) for says_, end in
-                                          zip(("low end of the answer", "high end"), ends, strict=True))  # fmt: skip
+                                          zip(("90 %: low", "90 %: high"), ends, strict=True))  # fmt: skip
     side = "doubled" if first["doubled"] is not None and first["doubled"]["change"] is not None else "halved"
     title = f"{answer['of']} moves most with {first['title']}: {percent(first[side]['change'])} if it is {side}"
     caption = (
         f"Every bar is one number moved, all others as they are; {answer['of']} = {cells.text(answer['value'], answer['unit'])} now.",
-        "Whiskers: the same change if every step and message is as fast, or as slow, as its interval leaves possible.",
+        "Whiskers: the same change if every step and message is as fast, or as slow, as its interval leaves possible."
+        f" Dashed: both ends of the {100 * answer['level']:.0f} % interval of {answer['of']} as it is.",
     )
     return (
         Figure(
             slug="tornado", title=title, x=Scale(title=f"change of {answer['of']}", unit="%"),
-            y=Scale(title="number", labels=tuple(f"{one['title']} ({cells.text(one['value'], one['unit'])})" for one in chosen)),
+            y=Scale(title="", labels=tuple(f"{one['title']} ({quantity(one['value'], one)})" for one in chosen)),
             lines=tuple(lines), marks=marks, caption=caption,
         ),
     )  # fmt: skip

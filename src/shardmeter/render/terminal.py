@@ -13,8 +13,9 @@ from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
+from shardmeter.core.record import changed
 from shardmeter.render import cells, chart
-from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, numeric
+from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, numeric, told
 from shardmeter.render.figure import Figure
 
 PIPE_WIDTH = 110
@@ -23,6 +24,8 @@ BAR_WIDTH = 20
 INDENT, GAP = 2, 2
 WIDE_LEAST = 24
 """Columns that a wide column is left with at least."""
+BESIDE = 44
+"""Columns below which sentences are put below their table."""
 
 
 def write(document: Document, stream: TextIO | None = None, *, width: int | None = None) -> None:
@@ -35,7 +38,7 @@ def write(document: Document, stream: TextIO | None = None, *, width: int | None
             _sentence(console, document.title, style="bold")
         if document.verdict:
             _sentence(console, document.verdict, style=_colour(document))
-        for section in document.sections:
+        for section in filter(told, document.sections):
             console.print()
             _section(console, section, plain=plain)
     out.write("\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n")
@@ -74,14 +77,42 @@ def _section(console: Console, section: Section, *, plain: bool) -> None:
         for line in chart.lines(section, console.width - INDENT, plain=plain):
             _sentence(console, line, indent=INDENT)
     else:
-        columns = _columns(console, section, plain=plain)
-        console.print(Padding(_grid(console, section, columns, plain=plain), (0, 0, 0, INDENT)))
-        hidden = [
-            column.title for column in section.columns if column not in columns and column.title and not column.bar
-        ]
-        for line in (section.caption, f"left out for lack of room: {', '.join(hidden)}" if hidden else ""):
-            if line:
-                _sentence(console, line, style="dim", indent=INDENT)
+        _table(console, section, plain=plain)
+
+
+def _table(console: Console, table: Table, *, plain: bool) -> None:
+    """A table, its sentences for which there is no room, its caption, and what was left out."""
+    below = [column for column in table.columns if column.below and _crowded(console, table, column, plain=plain)]
+    beside = changed(table, columns=tuple(column for column in table.columns if column not in below))
+    columns = _columns(console, beside, plain=plain)
+    console.print(Padding(_grid(console, beside, columns, plain=plain), (0, 0, 0, INDENT)))
+    for column in below:
+        _sentence(console, f"{column.title}:", style="dim", indent=INDENT)
+        for line in _sentences(table, column):
+            _sentence(console, line, indent=2 * INDENT)
+    hidden = [column.title for column in beside.columns if column not in columns and column.title and not column.bar]
+    for line in (table.caption, f"left out for lack of room: {', '.join(hidden)}" if hidden else ""):
+        if line:
+            _sentence(console, line, style="dim", indent=INDENT)
+
+
+def _crowded(console: Console, table: Table, column: Column, *, plain: bool) -> bool:
+    """Whether the other columns leave a wide one too little to be read."""
+    others = tuple(one for one in table.columns if one is not column)
+    room = console.width - _needed(table, others, plain=plain) - GAP
+    return room < BESIDE and max((len(_cell(row, column, plain=plain)) for row in table.rows), default=0) > room
+
+
+def _sentences(table: Table, column: Column) -> list[str]:
+    """The texts of a column, a line each: its row's label (the last one said, where a row has none), what is told, the text. A text that
+    several rows share is said once."""
+    first, label, found = table.columns[0], "", dict[str, list[str]]()
+    for row in table.rows:
+        label = _cell(row, first, plain=False) or label
+        text = _cell(row, column, plain=False)
+        if text and text != cells.MISSING:
+            found.setdefault(text, []).append(label)
+    return [f"{', '.join(dict.fromkeys(labels))}: {text}" for text, labels in found.items()]
 
 
 def _facts(console: Console, section: Facts) -> None:

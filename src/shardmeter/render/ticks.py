@@ -17,6 +17,8 @@ OWN_UNITS = 500.0
 """Largest over smallest value of a logarithmic axis beyond which every tick carries its own unit."""
 SIZED = frozenset({"s", "B", "B/s", "bit/s", "FLOP", "FLOP/s", "W", "W*s"})
 """Units with prefixes."""
+THOUSANDS = frozenset({"B/s", "bit/s", "FLOP", "FLOP/s", "W"})
+"""Those whose prefixes are thousands apart: a logarithmic axis is told in that of its middle."""
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 TIMES = {
     1e-9: "1 ns", 1e-8: "10 ns", 1e-7: "100 ns", 1e-6: "1 us", 1e-5: "10 us", 1e-4: "100 us", 1e-3: "1 ms", 0.01: "10 ms", 0.1: "100 ms",
@@ -77,7 +79,7 @@ def axis(scale: Scale, values: Values, *, most: int = 8, ends: tuple[float, floa
             title=scale.title,
             log=scale.log,
         )
-    largest = max(abs(low), abs(high))
+    largest = math.sqrt(low * high) if scale.log and scale.unit in THOUSANDS else max(abs(low), abs(high))
     size, name = (1.0, scale.unit) if scale.log and scale.unit in ("", "×") else unit_for(largest, scale.unit)
     title = f"{scale.title} ({name})" if name else scale.title
     return Axis(
@@ -125,8 +127,8 @@ def _own(value: float, unit: str) -> str:
 
 
 def _plain(value: float) -> str:
-    """A tick's number: as short as it is exact to six digits, thousands apart."""
-    rounded = float(f"{value:.6g}")
+    """A tick's number: as short as it is exact to four digits, from a thousand on to six, thousands apart."""
+    rounded = float(f"{value:.{4 if abs(value) < 1e3 else 6}g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 1e4 or rounded == int(rounded) else f"{rounded:,.6g}"
 
 

@@ -61,7 +61,11 @@ def _verdict(answer: Answer) -> str:
 
 def _base(answer: Answer) -> Facts:
     base = answer["base"]
-    loss = base["why_no_loss"] if base["loss"] is None else f"{base['loss']:.4f} {base['unit']} ({base['law']})"
+    loss = (
+        f"not known: {base['why_no_loss']}"
+        if base["loss"] is None
+        else f"{base['loss']:.4f} {base['unit']} ({base['law']})"
+    )
     facts = (
         Fact(label="throughput", value=base["tokens_per_s"], unit="tokens/s"),
         Fact(
@@ -105,8 +109,7 @@ def _table(knob: Answer, answer: Answer) -> Table:
         *(Column(key=key, title=head, unit=unit, drop=drop) for key, head, _, unit, drop in kept),
         Column(key="verdict", title="", wide=True),
     )
-    caption = "" if answer["base"]["loss"] is not None else f"The loss is not known: {answer['base']['why_no_loss']}."
-    return Table(title=f"{knob['title']}: {knob['field']}", columns=columns, rows=tuple(rows), caption=caption)
+    return Table(title=f"{knob['title']}: {knob['field']}", columns=columns, rows=tuple(rows))
 
 
 def _tells(key: str, values: Sequence[Any]) -> bool:

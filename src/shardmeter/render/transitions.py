@@ -131,10 +131,15 @@ def _flat(answer: Answer) -> tuple[Row, ...]:
 # ---- figures ---------------------------------------------------------------------------------------------------------------------
 
 
+LONG = {"H": "H, inner steps of a round", "P": "P, fragments of the parameters", "tau": "tau, steps that a fragment may be late",
+        "bits": "bits of a value on the wire"}  # fmt: skip
+"""Letters of methods as titles of an axis."""
+
+
 def _scale(axis: Answer) -> Scale:
     if axis["values"] and isinstance(axis["values"][0], str):
         return Scale(title=axis["title"], labels=tuple(axis["values"]))
-    return Scale(title=axis["title"], unit=axis["unit"], log=axis["log"])
+    return Scale(title=LONG.get(axis["title"], axis["title"]), unit=axis["unit"], log=axis["log"])
 
 
 def _at(axis: Answer, value: Any) -> float | None:
@@ -162,13 +167,17 @@ def _map(answer: Answer) -> Figure:
         ))  # fmt: skip
     x, y = (tuple(_places(found[axis])[at] for at in places) for axis, places in zip(("x", "y"), order, strict=True))
     own = _at(found["x"], found["x"]["own"]), _at(found["y"], found["y"]["own"])
-    marks = () if None in own else (Mark(says="yours", x=own[0], y=own[1]),)
+    inside = all(
+        place is not None and min(places) <= place <= max(places) for place, places in zip(own, (x, y), strict=True)
+    )
+    away = () if inside or None in own else ("Your scenario lies outside of this map.",)
     says = [line["says"] for line in answer["lines"] if line["crossings"]]
     return Figure(
         slug="regimes", title=says[0][:1].upper() + says[0][1:] if says else f"{answer['own']['regime']} rules",
         x=_scale(found["x"]), y=_scale(found["y"]),
-        field=Field(x=x, y=y, values=tuple(rows), scale=Scale(title="what takes most of the step", labels=labels)), marks=marks,
-        caption=("Colours: the regime that takes most of a step; hatched without colour: no legal scenario.",),
+        field=Field(x=x, y=y, values=tuple(rows), scale=Scale(title="what takes most of the step", labels=labels)),
+        marks=(Mark(says="yours", x=own[0], y=own[1]),) if inside else (),
+        caption=("Colours: the regime that takes most of a step; hatched without colour: no legal scenario.", *away),
     )  # fmt: skip
 
 
@@ -200,13 +209,21 @@ def _marks(line: Answer) -> tuple[Mark, ...]:
     nearest: Sequence[Answer] = sorted(line["crossings"], key=lambda one: one["away"] or 1.0)[:MOST_MARKED]
     low, high = min(line["values"]), max(line["values"])
     own = (
-        [Mark(says="yours", x=_at(line, line["own"]))] if line["own"] is not None and low <= line["own"] <= high else []
+        [Mark(says=f"yours: {_value(line, line['own'])}", x=_at(line, line["own"]))]
+        if line["own"] is not None and low <= line["own"] <= high
+        else []
     )
-    return (*own, *(Mark(says=SAID[one["kind"]], x=_at(line, one["value"])) for one in nearest))
+    return (*own, *(Mark(says=_marked(line, one), x=_at(line, one["value"])) for one in nearest))
+
+
+def _marked(line: Answer, one: Answer) -> str:
+    """A crossing in few words, with its value."""
+    says = f"{one['below']['regime']} → {one['above']['regime']}" if one["kind"] == "regime" else SAID[one["kind"]]
+    return f"{says}: {_value(line, one['value'])}"
 
 
 SAID = {
-    "regime": "another regime rules", "balance": "communication = compute", "tenth": "10 % exposed", "fits": "end of memory",
+    "balance": "communication = compute", "tenth": "10 % exposed", "fits": "end of memory",
     "peak": "fastest",
 }  # fmt: skip
 """Kinds of crossings as marks."""

@@ -8,7 +8,9 @@ for what it sent to come back, part of a round trip a micro-batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -144,19 +146,22 @@ def _steady(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ...
 def _run(
     held: Sequence[Slot], micro_batches: int, hop: tuple[Boundary, ...], serial: bool
 ) -> tuple[Seconds, list[Seconds]]:
-    """The whole, and when the first stage ends each backward. All turns go by beats: stage i has forward k at beat 2·k + i and backward k at beat 2·(k + pp) − 1 − i, which is 1F1B's order
-    on every stage and puts a turn after all it waits for. (In a beat the forwards come first: a serial gradient waits for one.)"""
-    pp = len(held)
+    """The whole, and when the first stage ends each backward. All turns go by beats: stage i has forward k at beat 2·k + i and
+    backward k at beat 2·(k + pp) − 1 − i, which is 1F1B's order on every stage and puts a turn after all it waits for. (In a
+    beat the forwards come first: a serial gradient waits for one.)"""
+    pp, last = len(held), micro_batches - 1
     line = _Line(held, hop, serial)
     for beat in range(2 * (micro_batches + pp - 1)):
-        for kind in ("forward", "backward"):
-            for stage in range(pp):
-                micro_batch, odd = divmod(beat - (stage if kind == "forward" else 2 * pp - 1 - stage), 2)
-                if not odd and 0 <= micro_batch < micro_batches:
-                    line.turn(kind, stage, last=micro_batch == micro_batches - 1)
+        for stage in range(beat % 2, pp, 2):
+            if 0 <= beat - stage <= 2 * last:
+                line.forward(stage)
+        for stage in range((beat + 1) % 2, pp, 2):
+            twice = beat + stage + 1 - 2 * pp
+            if 0 <= twice <= 2 * last:
+                line.backward(stage, last=twice == 2 * last)
     longest: Seconds = 0.0
     for free in line.free:
-        longest = np.maximum(longest, free) if np.ndim(free) or np.ndim(longest) else max(longest, free)
+        longest = line.later(longest, free)
     return longest, line.ends
 
 
@@ -164,40 +169,55 @@ class _Line:
     """The state of a run: when stages and wires are free, and when what was sent last has come."""
 
     def __init__(self, held: Sequence[Slot], hop: tuple[Boundary, ...], serial: bool) -> None:
-        self.held, self.hop, self.serial = held, hop, serial
+        self.serial, self.end = serial, len(held) - 1
+        numbers = [(slot.forward, slot.backward, slot.ending) for slot in held]
+        links = [(link.wire, link.delay, link.buffered) for link in hop]
+        plain = all(isinstance(one, float) for some in (*numbers, *links) for one in some)
+        made: Callable[[Any], Seconds] = float if plain else np.asarray
+        self.slots = [tuple(map(made, some)) for some in numbers]
+        self.links = [tuple(map(made, some)) for some in links]
+        self.later: Callable[[Seconds, Seconds], Seconds] = max if plain else np.maximum
+        """The later of two moments; numbers skip the array's way."""
         self.free: list[Seconds] = [0.0] * len(held)
-        self.wires: dict[tuple[str, int], Seconds] = {}
-        self.come: dict[tuple[str, int], list[Seconds]] = {}
+        self.wires: tuple[list[Seconds], list[Seconds]] = [0.0] * len(held), [0.0] * len(held)
+        """When the wire that leaves a stage is free, to the next one and to the one before."""
+        self.activations: list[deque[Seconds]] = [deque() for _ in held]
+        self.gradients: list[deque[Seconds]] = [deque() for _ in held]
         self.ends: list[Seconds] = []
 
-    def turn(self, kind: str, stage: int, *, last: bool) -> None:
-        """The next turn of a stage, and its send."""
-        slot, forward = self.held[stage], kind == "forward"
+    def forward(self, stage: int) -> None:
+        """The next forward of a stage, and its send."""
         ready = self.free[stage]
-        if (kind, stage) in self.come:
-            ready = _later(ready, self.come[kind, stage].pop(0))
-        own = slot.forward if forward else slot.backward + (slot.ending if last else 0.0)
-        self.free[stage] = ready + own
-        to = stage + 1 if forward else stage - 1
-        if 0 <= to < len(self.held):
-            self._send(kind, stage, to)
-        elif not forward:
-            self.ends.append(self.free[stage])
+        if stage:
+            ready = self.later(ready, self.activations[stage].popleft())
+        self.free[stage] = ready = ready + self.slots[stage][0]
+        if stage < self.end:
+            begin = self.later(ready, self.wires[0][stage])
+            self._send(stage, begin, self.links[stage], self.wires[0], self.activations[stage + 1])
 
-    def _send(self, kind: str, stage: int, to: int) -> None:
-        link = self.hop[min(stage, to)]
-        begin = _later(self.free[stage], self.wires.get((kind, stage), 0.0))
-        awaited = self.come.get(("forward", stage)) if kind == "backward" and self.serial else None
-        if awaited:
-            begin = _later(begin, awaited[0])
-        left = self.wires[kind, stage] = begin + link.wire
-        self.come.setdefault((kind, to), []).append(left + link.delay)
-        self.free[stage] = _later(self.free[stage], left - link.buffered)
+    def backward(self, stage: int, *, last: bool) -> None:
+        """The next backward of a stage, and its send."""
+        ready = self.free[stage]
+        if stage < self.end:
+            ready = self.later(ready, self.gradients[stage].popleft())
+        _, own, ending = self.slots[stage]
+        self.free[stage] = ready = ready + (own + (ending if last else 0.0))
+        if not stage:
+            self.ends.append(ready)
+            return
+        begin = self.later(ready, self.wires[1][stage])
+        if self.serial and self.activations[stage]:
+            begin = self.later(begin, self.activations[stage][0])
+        self._send(stage, begin, self.links[stage - 1], self.wires[1], self.gradients[stage - 1])
 
-
-def _later(one: Seconds, other: Seconds) -> Seconds:
-    """The later of two moments; numbers skip the array's way."""
-    return max(one, other) if isinstance(one, float) and isinstance(other, float) else np.maximum(one, other)
+    def _send(
+        self, stage: int, begin: Seconds, link: tuple[Seconds, ...], wires: list[Seconds], come: deque[Seconds]
+    ) -> None:
+        """A message leaves once its wire is free; what of it lies in no buffer holds the stage up."""
+        wire, delay, buffered = link
+        left = wires[stage] = begin + wire
+        come.append(left + delay)
+        self.free[stage] = self.later(self.free[stage], left - buffered)
 
 
 __all__ = ["SETTLED", "Boundary", "Hop", "boundaries", "gpipe", "one_f_one_b"]

@@ -13,7 +13,9 @@ from shardmeter.specs import Choices, Scenario
 
 if TYPE_CHECKING:
     from shardmeter.scenario.catalog import Catalog
+    from shardmeter.scenario.parts import Rows as CatalogRows
     from shardmeter.scenario.ranges import Over
+    from shardmeter.scenario.read import Document
     from shardmeter.study.audit import Audit
     from shardmeter.study.diff import Difference
     from shardmeter.study.doctor import Diagnosis
@@ -96,12 +98,11 @@ def front(
 
     `shardmeter.front("clouds.yaml", deadline="30 d").points[0].scenario`, the fastest first; every one is a scenario that `predict` answers
     with the same figures. Raises BadScenario where the run has no length, or a price is not known."""
-    from shardmeter.scenario import opened
     from shardmeter.study.front.front import front as answer_to
 
     said = {"run.deadline": deadline, "run.budget": budget}
     limits = tuple(f"{name}={value}" for name, value in said.items() if value is not None)
-    document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=dict(options))
+    document, rows = _opened(scenario, overrides, catalog, options)
     if limits:
         from shardmeter.scenario.override import apply_overrides
 
@@ -310,13 +311,10 @@ def sweep(
     named as in the JSON of `predict`. `workers` above 1 starts processes, which needs the usual `if __name__ == "__main__"`;
     a sweep that should go to a file and be resumed is the command's business (`shardmeter sweep -o`). Raises BadScenario,
     UnknownName, Unavailable."""
-    from shardmeter.scenario import opened
     from shardmeter.study.sweep import space_of
     from shardmeter.study.sweep import sweep as swept
 
-    if isinstance(scenario, Scenario):
-        raise TypeError("a resolved Scenario has no fields to go over: give the file or mapping")
-    document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
+    document, rows = _opened(scenario, overrides, catalog, options)
     return swept(space_of(document, rows, over, columns), engine=engine, workers=workers)
 
 
@@ -335,12 +333,9 @@ def returns(
 
     `shardmeter.returns("run.yaml", "islands").to_dict()["knee"]`; `axis` is gpus, islands, fabric, wan or a field, `over` a field with its
     values (`{"fleet.islands.0.nodes": "1..64:x2"}`), `scaling` strong or weak. Raises BadScenario, UnknownName."""
-    from shardmeter.scenario import opened
     from shardmeter.study.returns import returns as answer_to
 
-    if isinstance(scenario, Scenario):
-        raise TypeError("a resolved Scenario has no fields to go along: give the file or mapping")
-    document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
+    document, rows = _opened(scenario, overrides, catalog, options)
     return answer_to(document, rows, axis, over, scaling)
 
 
@@ -356,12 +351,9 @@ def tradeoffs(
 
     `shardmeter.tradeoffs("run.yaml", {"plan.sync.sync_every": [10, 100, 1000]}).to_dict()["knobs"][0]["says"]`; `over` left out: the usual
     knobs that the scenario has. Raises BadScenario, UnknownName."""
-    from shardmeter.scenario import opened
     from shardmeter.study.tradeoffs import tradeoffs as answer_to
 
-    if isinstance(scenario, Scenario):
-        raise TypeError("a resolved Scenario has no fields to go over: give the file or mapping")
-    document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
+    document, rows = _opened(scenario, overrides, catalog, options)
     return answer_to(document, rows, over)
 
 
@@ -379,13 +371,21 @@ def transitions(
 
     `shardmeter.transitions("run.yaml", "fleet.wan.default.bandwidth=1Gbps..100Gbps:log25").to_dict()["lines"][0]["crossings"]`; an axis
     without values goes over a range around the scenario's own. Raises BadScenario with everything that is wrong, UnknownName."""
-    from shardmeter.scenario import opened
     from shardmeter.study.transitions import transitions as found
+
+    document, rows = _opened(scenario, overrides, catalog, options)
+    return found(document, rows, x, y)
+
+
+def _opened(
+    scenario: Source, overrides: Overrides, catalog: Rows, options: Mapping[str, Any]
+) -> tuple[Document, CatalogRows]:
+    """The document of a file or mapping, and the catalog. Raises TypeError for a record, which has no fields to go over."""
+    from shardmeter.scenario import opened
 
     if isinstance(scenario, Scenario):
         raise TypeError("a resolved Scenario has no fields to go over: give the file or mapping")
-    document, rows = opened(scenario, overrides=overrides, catalog=catalog, options=options)
-    return found(document, rows, x, y)
+    return opened(scenario, overrides=overrides, catalog=catalog, options=dict(options))
 
 
 def _resolved(

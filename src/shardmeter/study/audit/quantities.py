@@ -129,11 +129,16 @@ INNER = {
 """Quantities that follow from others and are never claimed."""
 
 
+ABOUT = frozenset({"model", "plan", "stack", "instance", "fabric"})
+"""Options of a scenario that someone may take for claims."""
+
+
 def quantity_of(name: str) -> Quantity:
     """The quantity of a name or alias; hyphens, blanks and case do not count. Raises UnknownName."""
     plain = name.strip().lower().replace("-", "_").replace(" ", "_").replace("/", "_per_")
     if plain not in _NAMES:
-        raise UnknownName("claim", name, _NAMES)
+        because = f"what the claims are about is said as --{plain}" if plain in ABOUT else ""
+        raise UnknownName("claim", name, _NAMES, because)
     return _NAMES[plain]
 
 

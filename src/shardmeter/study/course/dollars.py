@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from shardmeter.core.quantity import show
 from shardmeter.core.units import Bytes, Fraction, Number, Seconds, Usd
 from shardmeter.engine.fleet import Whole
 from shardmeter.physics import failures, money
-from shardmeter.specs import Island, Run
+from shardmeter.specs import Island, Run, Wan
 from shardmeter.specs.scenario import Scenario
 from shardmeter.study import islands
 from shardmeter.study.course import energy
@@ -91,30 +91,33 @@ def _traffic(whole: Whole, steps: Number) -> list[Charge]:
     if whole.round is None or whole.wan is None:
         return []
     found: list[Charge] = []
+    rows: dict[str, dict[str, str]] = {}
+    for sender, to, text in whole.wan.prices:
+        rows.setdefault(sender, {})[to] = text
     for part, size, usd in zip(whole.parts, whole.sent, whole.paid, strict=True):
         if not np.any(np.greater(size, 0.0)) and not np.any(np.isnan(size)):
             continue
         often = steps / whole.round.steps
         sent, paid = size * often, usd * often
         known = bool(np.all(np.isfinite(sent)) and np.all(np.isfinite(paid)))
-        basis = f"{_volume(float(np.max(sent)))} at {_fares(whole, part.island)}" if known else "not known"
-        found.append((f"traffic from {part.island.name}", paid, basis))
+        name = part.island.name
+        fares = _fares(whole.wan, name, rows.get(name, {})) if known else ""
+        basis = f"{_volume(float(np.max(sent)))} at {fares}" if known else "not known"
+        found.append((f"traffic from {name}", paid, basis))
     return found
 
 
-def _fares(whole: Whole, island: Island) -> str:
-    """The prices of traffic out of an island, by the catalog's rows; by their numbers where they were said."""
-    wan = whole.wan
-    if wan is None:  # pragma: no cover  (one island sends nothing)
-        return ""
-    rows = {text for sender, _, text in wan.prices if sender == island.name}
-    given = {(sender, to) for sender, to, _ in wan.prices}
-    at, prices = wan.islands.index(island.name), np.asarray(wan.egress)
-    for to, name in enumerate(wan.islands):
-        if to != at and (island.name, name) not in given:
-            price = float(prices[at, to]) if prices.ndim else float(prices)
-            rows |= {f"{show(price, 'USD/B')} as said"} if np.isfinite(price) else set()
-    return ", ".join(sorted(rows))
+def _fares(wan: Wan, sender: str, rows: Mapping[str, str]) -> str:
+    """The prices of traffic out of an island, by the catalog's rows of where it goes; by their numbers where they were said."""
+    at, prices = wan.islands.index(sender), np.asarray(wan.egress)
+    said = {
+        float(prices[at, to]) if prices.ndim else float(prices)
+        for to, name in enumerate(wan.islands)
+        if to != at and name not in rows
+    }
+    return ", ".join(
+        sorted({*rows.values(), *(f"{show(price, 'USD/B')} as said" for price in said if np.isfinite(price))})
+    )
 
 
 def _brought(run: Run, tokens: Number) -> list[Charge]:

@@ -114,6 +114,8 @@ def _with_length(document: Document, own: Scenario) -> tuple[Document, list[str]
 
 def _asked(asked: str, over: Over) -> tuple[str, list[Any] | None]:
     """What to go along, and its values where they are said."""
+    if not over and "=" in asked:
+        asked, over = GPUS, (asked,)
     if not over:
         return asked, None
     found = axes(over)

@@ -58,6 +58,7 @@ def found(answer: Answer) -> list[str]:
     axis = answer["axis"]
     made = [_knee(answer)]
     made += [text for one in answer["next"][:1] if (text := _next(one, axis))]
+    made += _further(answer)
     made += _of_the_run(answer)
     last = [point for point in answer["points"] if point["why"]]
     good = [point for point in answer["points"] if point["fits"]]
@@ -67,6 +68,20 @@ def found(answer: Answer) -> list[str]:
             f"Beyond {size(good[-1]['x'], axis)} no point is legal: at {size(beyond['x'], axis)} {beyond['why']}."
         )
     return made
+
+
+def _further(answer: Answer) -> list[str]:
+    """What the next point of the curve buys beside the scenario itself, where that is not the next unit."""
+    axis, own, one = answer["axis"], answer["own"], answer["next"][0] if answer["next"] else None
+    after = next((point for point in answer["points"] if point["fits"] and point["x"] > own["x"]), None)
+    if not own["fits"] or after is None or (one is not None and one["to"] == after["x"]):
+        return []
+    rate = after["tokens_per_s"] - own["tokens_per_s"]
+    text = f"From {size(own['x'], axis)} to {size(after['x'], axis)}: {rate:+,.0f} tokens/s ({100 * rate / own['tokens_per_s']:+.1f} %)"
+    for key, unit in (("wall_clock_s", "s"), ("cost_usd", "USD")):
+        if own[key] is not None and after[key] is not None:
+            text += f", {_signed(after[key] - own[key], unit)}"
+    return [f"{text}{'' if axis['is_size'] or own['cost_usd'] is None else ', what it costs left out'}."]
 
 
 LESS = 0.99
@@ -119,7 +134,7 @@ def _knee(answer: Answer) -> str:
     if one["at_start"]:
         return f"The knee lies at {size(one['x'], axis)} or before: from there on more buys less than half of what a unit bought on average."
     lost = f"; {_loses(one['lost'][0]['regime'], one['lost'][0]['share'], axis)} up to there" if one["lost"] else ""
-    bought = f"beyond it a unit buys less than half of the average ({100 * max(one['of_average'], 0.0):.0f} % at once)"
+    bought = f"beyond it more buys less than half of what it bought on average so far ({100 * max(one['of_average'], 0.0):.0f} % right behind it)"
     if axis["is_size"]:
         more = one["next_x"] - one["x"]
         many = f"{more:,.0f} {axis['one']}{' buys' if more == 1.0 else 's buy'}"
@@ -132,7 +147,7 @@ def _loses(regime: str, share: float, axis: Answer) -> str:
     return (
         f"{regime} takes {100 * share:.0f} % of what is lost"
         if axis["is_size"]
-        else f"{regime} is {100 * share:.0f} % of what it does not shorten"
+        else f"{regime} is {100 * share:.0f} % of the time that it does not shorten"
     )
 
 

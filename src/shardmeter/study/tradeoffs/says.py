@@ -53,10 +53,10 @@ def _turn(knob: Knob, entry: dict[str, Any], base: Base) -> str:
         parts.append(nats if nats.startswith("the same") else f"{nats}, {costs}: {_worth(entry)}")
     elif entry["loss_factor"] is not None and knob.field.startswith("plan.sync"):
         parts.append(
-            f"the loss × {entry['loss_factor']:.4f} of synchronous training; what that costs in tokens is not known: {base.why}"
+            f"the loss × {entry['loss_factor']:.4f} of synchronous training; what that costs in tokens is not known"
         )
     elif knob.field not in OF_MEMORY:
-        parts.append(f"what it does to the loss is not known: {base.why}")
+        parts.append("what it does to the loss is not known")
     return f"from {knob.title} = {shown(knob.now)} to {shown(entry['value'])}: {', '.join(parts)}"
 
 

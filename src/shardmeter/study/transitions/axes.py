@@ -100,7 +100,7 @@ def sought(document: Document, scenario: Scenario, text: str) -> Sought:
     """An axis from `FIELD=VALUES`, or from `FIELD` alone: then a range around the scenario's own value. Raises BadScenario where that is
     not known."""
     field, equals, _ = text.partition("=")
-    name = _full(field.strip())
+    name = _full(_worded(document, field.strip()))
     if equals:
         axis = axes([f"{name}={text.partition('=')[2]}"])[0]
     else:
@@ -121,6 +121,33 @@ def _made(document: Document, scenario: Scenario, axis: Axis) -> Sought:
     return Sought(field=axis.name, axis=axis, scale=scale, own=own)
 
 
+SHORT = {
+    "wan": "fleet.wan.default.bandwidth", "rtt": "fleet.wan.default.rtt", "fabric": "fleet.islands.0.fabric.bandwidth",
+    "nodes": "fleet.islands.0.nodes", "islands": "fleet.islands.0.count",
+}  # fmt: skip
+"""Words for fields; of islands those of the only entry."""
+
+
+def _worded(document: Document, word: str) -> str:
+    """The field of a word. `bandwidth` is that between islands, of one island that between its nodes."""
+    entries = (document.data.get("fleet") or {}).get("islands") or [{}]
+    lone = len(entries) == 1 and not entries[0].get("count")
+    field = SHORT.get({"bandwidth": "fabric" if lone else "wan"}.get(word, word), word)
+    if field.startswith("fleet.islands.") and field != word and len(entries) > 1:
+        last, one = field.partition(".0.")[2], entries[0].get("name", 0)
+        raise BadScenario(
+            f"{word}: of which island?",
+            [
+                Violation(
+                    field=word,
+                    says=f"the fleet has {len(entries)} kinds",
+                    way_out=f"say one, as in fleet.islands.{one}.{last}",
+                )
+            ],
+        )
+    return field
+
+
 def _full(field: str) -> str:
     """`H` and `plan.sync.H` as `plan.sync.sync_every`, and the like."""
     last = field.rpartition(".")[2]
@@ -136,9 +163,8 @@ def _around(field: str, own: Any) -> Axis:
     scale = None if own is None else ruler([own])
     if scale is None or scale.numbers[0] <= 0.0:
         says = "has no value in the scenario around which a range could lie" if own is None else f"is {shown(own)}"
-        raise BadScenario(
-            f"{field}: no range", [Violation(field=field, says=says, way_out=f"say one: --x {field}=1Gbps..400Gbps:log25, 1..64, none,full")]
-        )  # fmt: skip
+        way_out = f"say one: --x {field}=1Gbps..400Gbps:log25, 1..64, none,full; words for fields are H, {', '.join(sorted(SHORT))}"
+        raise BadScenario(f"{field}: no range", [Violation(field=field, says=says, way_out=way_out)])
     number = scale.numbers[0]
     if scale.whole or (isinstance(own, float) and own.is_integer()):
         values = sorted(

@@ -38,6 +38,8 @@ def placed(sought: Sought, value: float) -> str:
     text = shown(sought, value)
     if sought.unit:
         return text
+    if sought.title == "nodes" and text == "1":
+        return "1 node"
     return NAMED[sought.title].format(text) if sought.title in NAMED else f"{sought.title} = {text}"
 
 

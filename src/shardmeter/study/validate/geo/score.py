@@ -40,7 +40,8 @@ def factors(one: Judged, known: Residuals) -> tuple[float, float] | None:
     """(low, high) factors of the 90 % interval, from residuals of the same quantity in other cases; None where they are few.
 
     The ends are order statistics one further out than the quantile, for samples are finite."""
-    others = np.sort([value for fold, value in known.get(one.quantity, ()) if fold != one.fold])
+    own = one.fold
+    others = np.sort([value for fold, value in known.get(one.quantity, ()) if fold != own])
     if len(others) < FEWEST:
         return None
     out = math.floor((len(others) + 1) * (1.0 - LEVEL) / 2.0)

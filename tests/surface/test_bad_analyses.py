@@ -26,6 +26,8 @@ REFUSED = [
     (["returns", *ONE, "--over", "gpus=8.."], "'8..' has one end only; as in 1..64"),
     (["tradeoffs", *ONE, "--over", "plan.micro_batch=..8,.."], "'..8' has one end only"),
     (["transitions", *ONE, "--x", "plan.micro_batchh"], "the nearest that have one are plan.micro_batch,"),
+    (["transitions", *ONE, "--x", "", "--y", "plan.micro_batch=1,2"], "'' names no field"),
+    (["returns", *ONE, "--axis", ""], "'': the scenario has no such number; the nearest are"),
     (["sensitivity", *ONE, "--pairs", "1"], "a whole number from 2 to 12"),
     (["sensitivity", *ONE, "--with", "plan.micro_batch=x2"], "say --what-if NAME=x2 too"),
     (["doctor", *ONE, "--measured", "duration=3 h for 0 steps"], "is no number above 0"),
@@ -68,3 +70,17 @@ def test_what_an_audit_does_not_look_at_is_said(capsys):
     assert code == 0
     assert json.loads(out)["warnings"][0].endswith("foo, plan") or json.loads(out)["warnings"][0].endswith("plan, foo")
     assert "not looked at" in err
+
+
+@pytest.mark.parametrize(
+    "command", [["tradeoffs", *ONE, "--over"], ["transitions", *ONE, "--x"]], ids=lambda one: one[0]
+)
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+def test_values_may_be_lists_and_nothing(capsys, command, form):
+    code, out, err = asked(capsys, *command, "plan.offload=null,[optimizer]", "--format", form)
+    assert code == 0, err
+    assert "None" not in out
+    if form == "table" and command[0] == "tradeoffs":
+        assert "null" in out
+        assert '["optimizer"]' in out
+        assert "(now)" not in out

@@ -8,6 +8,7 @@ to 12 digits, so that they are the same on every machine.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
@@ -166,6 +167,11 @@ def value(text: str, where: str = "") -> Any:
     if text[:1] in ("'", '"') and text[-1:] == text[:1] and len(text) > 1:
         return text[1:-1]
     return scalar(text)
+
+
+def typed(value: Any) -> str:
+    """A value as it is typed: a text as it stands, anything else as YAML on one line."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _parted(text: object, found: list[Violation]) -> tuple[str, str] | None:

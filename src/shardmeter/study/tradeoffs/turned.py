@@ -84,7 +84,7 @@ def turned(document: Document, rows: Rows, knob: Knob, base: Base) -> Turned:
     for at, (value, row) in enumerate(zip(knob.values, sweep(space).rows(), strict=True)):
         own = dict(row)
         ratio = None if own["status"].startswith("illegal") else _tokens_ratio(space, (at,), own, base)
-        entries.append(entry(value, own, base, ratio) | {"now": value == knob.now})
+        entries.append(entry(value, own, base, ratio) | {"now": knob.now is not None and value == knob.now})
     return Turned(knob=knob, entries=tuple(entries))
 
 

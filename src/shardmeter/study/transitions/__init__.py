@@ -195,7 +195,11 @@ def transitions(document: Document, rows: Rows, x: str | None = None, y: str | N
         says = "plan: auto leaves the plan open, and regimes are those of one plan"
         raise BadScenario(f"{says}: state it (shardmeter plan finds one)")
     scenario = resolve(document, rows)
-    axes = likely(document, scenario) if x is None else tuple(sought(document, scenario, one) for one in (x, y) if one)
+    axes = (
+        likely(document, scenario)
+        if x is None
+        else tuple(sought(document, scenario, one) for one in (x, y) if one is not None)
+    )
     if y is not None and set(axes[0].axis.fields) & set(axes[1].axis.fields):
         raise BadScenario(f"transitions: {axes[0].field} is on two axes; keep one of the two")
     if y is not None:

@@ -11,7 +11,7 @@ from shardmeter.core.errors import BadScenario, Violation, nearest, shown
 from shardmeter.core.formula import unit_of
 from shardmeter.core.record import record
 from shardmeter.scenario.grammar import SYNC_ALIASES
-from shardmeter.scenario.ranges import Axis, Ruler, axes, ruler
+from shardmeter.scenario.ranges import Axis, Ruler, axes, ruler, typed
 from shardmeter.scenario.read import Document
 from shardmeter.specs import Scenario
 from shardmeter.study.levers import levers
@@ -66,7 +66,7 @@ class Sought:
     @property
     def names(self) -> tuple[str, ...]:
         """The values as they were said."""
-        return tuple(", ".join(str(one) for one in point) for point in self.axis.points)
+        return tuple(", ".join(map(typed, point)) for point in self.axis.points)
 
     @property
     def whole(self) -> bool:
@@ -105,6 +105,8 @@ def sought(document: Document, scenario: Scenario, text: str) -> Sought:
     not known."""
     field, equals, _ = text.partition("=")
     name = _full(field.strip())
+    if not name:
+        raise BadScenario(f"{shown(text)} names no field; as in plan.micro_batch, or plan.micro_batch=1,2,4")
     if equals:
         axis = axes([f"{name}={text.partition('=')[2]}"], MOST)[0]
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,17 +26,28 @@ def plot_option(help_text: str) -> Callable[[F], F]:
 
 
 def drawable(file: str | None) -> bool:
-    """Whether a picture is asked for; to be called before any work. Raises BadScenario for a file that cannot be one, Unavailable
-    without matplotlib."""
+    """Whether a picture is asked for; to be called before any work. Raises BadScenario for a file that cannot be one, ShardMeterError where
+    none can be, Unavailable without matplotlib."""
     if file is None:
         return False
     from importlib.util import find_spec
 
     if not file.lower().endswith(SUFFIXES):
         raise BadScenario(f"--plot {file!r}: a picture is a .png, an .svg or an .html")
+    _refuse_place(file)
     if find_spec("matplotlib") is None:
         raise Unavailable("--plot needs matplotlib: pip install 'shardmeter[plot]'")
     return True
+
+
+def _refuse_place(file: str) -> None:
+    """Raises ShardMeterError where no file can be, as far as that is known before the work."""
+    path = Path(file)
+    with suppress(ValueError):  # a name that none can have is refused when it is written
+        if path.is_dir():
+            raise ShardMeterError(f"{file}: cannot be written (Is a directory)")
+        if not path.parent.is_dir():
+            raise ShardMeterError(f"{file}: cannot be written (there is no folder {path.parent})")
 
 
 def draw(figures: Sequence[Figure], file: str) -> None:

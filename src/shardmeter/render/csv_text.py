@@ -11,8 +11,8 @@ from shardmeter.render.document import Document, Row, Value
 
 
 def text(document: Document) -> str:
-    """The document's flat rows; columns in the order in which they first appear."""
-    names = list(dict.fromkeys(name for row in document.flat for name in row))
+    """The document's flat rows; columns in its own order, others in the order in which they first appear."""
+    names = list(dict.fromkeys([*document.columns, *(name for row in document.flat for name in row)]))
     out = io.StringIO()
     writer = csv.DictWriter(out, fieldnames=names, restval="", lineterminator="\n")
     writer.writeheader()

@@ -85,7 +85,8 @@ def told(section: Section) -> bool:
 
 @record
 class Document:
-    """A whole answer. `good` and `sure` colour the verdict; `data` is the JSON; `flat` is what CSV writes."""
+    """A whole answer. `good` and `sure` colour the verdict; `data` is the JSON; `flat` is what CSV writes, `columns` its names
+    where there may be no row."""
 
     title: str
     verdict: str = ""
@@ -94,6 +95,7 @@ class Document:
     sections: tuple[Section, ...] = ()
     data: Mapping[str, Any]
     flat: tuple[Row, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 def numeric(table: Table, column: Column) -> bool:

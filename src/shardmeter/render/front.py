@@ -41,7 +41,7 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
     return Document(
         title=heading, verdict=_verdict(answer), good=bool(answer["met"]), sure=bool(answer["space"]["optimal"]),
         sections=tuple(section for section in sections if section is not None),
-        data={**answer, "figures": [one.to_dict() for one in drawn]}, flat=tuple(_flat(answer)),
+        data={**answer, "figures": [one.to_dict() for one in drawn]}, flat=tuple(_flat(answer)), columns=COLUMNS,
     )  # fmt: skip
 
 
@@ -267,6 +267,12 @@ def _caption(answer: Answer, beyond: int) -> list[str]:
     if beyond:
         said.append(f"Not drawn, as they take far longer: {beyond}.")
     return said
+
+
+COLUMNS = (
+    "point", "fleet", "sync", "gpus", "wall_clock_s", "cost_usd", "next_saves_s", "next_costs_usd", "next_usd_per_day_saved", "chosen",
+)  # fmt: skip
+"""Of CSV."""
 
 
 def _flat(answer: Answer) -> list[Row]:

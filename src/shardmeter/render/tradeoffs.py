@@ -10,6 +10,7 @@ from shardmeter.core.errors import cut
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Section, Table
 from shardmeter.render.figure import Figure, Line, Mark, Scale
+from shardmeter.scenario.ranges import typed
 
 Answer = Mapping[str, Any]
 WORDS = 60
@@ -40,7 +41,8 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
 
 def shown(value: Any) -> str:
     """A value of a knob as people write it."""
-    return str(value) if isinstance(value, str | bool) or value is None else cells.number(float(value))
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return cells.number(float(value)) if number else typed(value)
 
 
 def _verdict(answer: Answer) -> str:

@@ -33,6 +33,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
     return Document(
         title=title, verdict=_verdict(answer), sections=tuple(sections),
         data={**answer, "figures": [figure.to_dict() for figure in drawn]}, flat=_flat(answer),
+        columns=COLUMNS,
     )  # fmt: skip
 
 
@@ -114,6 +115,10 @@ def _value(axis: Answer, value: Any) -> str:
     if axis["unit"]:
         return show(value * (BITS if axis["unit"] == "bit/s" else 1.0), axis["unit"])
     return f"{value:,.0f}" if axis["whole"] else cells.number(value)
+
+
+COLUMNS = ("field", "kind", "value", "says", "away", "below", "above", "regime_below", "regime_above")
+"""Of CSV."""
 
 
 def _flat(answer: Answer) -> tuple[Row, ...]:

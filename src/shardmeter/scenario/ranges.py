@@ -8,6 +8,7 @@ to 12 digits, so that they are the same on every machine.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
@@ -67,8 +68,8 @@ class _End:
         return 1.0 if not self.unit and not self.sign else quantity(f"{self.sign}1{self.gap}{self.unit}", dimension)
 
 
-def axes(over: Over) -> tuple[Axis, ...]:
-    """The axes in the order given. Raises BadScenario with every fault of all of them."""
+def axes(over: Over, most: int = MOST) -> tuple[Axis, ...]:
+    """The axes in the order given, of at most `most` points each. Raises BadScenario with every fault of all of them."""
     made: list[Axis] = []
     found: list[Violation] = []
     if isinstance(over, str | bytes) or not isinstance(over, Iterable):
@@ -77,7 +78,7 @@ def axes(over: Over) -> tuple[Axis, ...]:
     pairs = over.items() if isinstance(over, Mapping) else (_parted(text, found) for text in over)
     for pair in pairs:
         if pair is not None:
-            axis = _axis(pair[0], pair[1], found)
+            axis = _axis(pair[0], pair[1], found, most)
             made += [] if axis is None else [axis]
     fields = [field for axis in made for field in axis.fields]
     found += [
@@ -168,6 +169,11 @@ def value(text: str, where: str = "") -> Any:
     return scalar(text)
 
 
+def typed(value: Any) -> str:
+    """A value as it is typed: a text as it stands, anything else as YAML on one line."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
 def _parted(text: object, found: list[Violation]) -> tuple[str, str] | None:
     """FIELD and VALUES of one axis, or None after noting why not."""
     if not isinstance(text, str):
@@ -181,7 +187,7 @@ def _parted(text: object, found: list[Violation]) -> tuple[str, str] | None:
     return field, rest
 
 
-def _axis(name: object, given: object, found: list[Violation]) -> Axis | None:
+def _axis(name: object, given: object, found: list[Violation], most: int) -> Axis | None:
     if not isinstance(name, str) or not name.strip():
         found.append(Violation(field="", says=f"{shown(name)} is no field", way_out="as in plan.tp"))
         return None
@@ -192,11 +198,14 @@ def _axis(name: object, given: object, found: list[Violation]) -> Axis | None:
         made, spacing = _values(given, field, found, tied=len(fields) > 1)
     elif isinstance(given, Iterable) and not isinstance(given, Mapping):
         made = list(given)
-        if not 0 < len(made) <= MOST:
-            found.append(_count(field, len(made)))
+        if not made:
+            found.append(_count(field, 0))
     else:
         found.append(Violation(field=field, says=f"{shown(given)} is no list or range", way_out=FORMS))
         made = []
+    if len(made) > most and len(found) == before:
+        found.append(_count(field, len(made), most))
+        return None
     points: list[tuple[Any, ...]] = []
     for one in made:
         point = tuple(one) if len(fields) > 1 and isinstance(one, tuple | list) else (one,)
@@ -236,6 +245,8 @@ def _values(text: str, field: str, found: list[Violation], *, tied: bool = False
             if range_ and not _is_path(item):
                 some, spacing = _range(item, range_[1].strip(), range_[2].strip(), range_[3], field, found)
                 made += some
+            elif _is_half(item):
+                found.append(Violation(field=field, says=f"{shown(item)} has one end only", way_out="as in 1..64"))
             else:
                 made.append(_one(item, field, found))
         spacings.add(spacing)
@@ -249,6 +260,11 @@ def _values(text: str, field: str, found: list[Violation], *, tied: bool = False
 def _is_path(text: str) -> bool:
     """Whether the two dots go up a folder."""
     return "/.." in text or "../" in text
+
+
+def _is_half(text: str) -> bool:
+    """Whether a range lacks an end: `8..`, `..8`; a folder above is none."""
+    return (text.startswith("..") or text.endswith("..")) and "/" not in text and "\\" not in text
 
 
 def _one(text: str, field: str, found: list[Violation]) -> Any:
@@ -447,10 +463,11 @@ def _few(count: int, wrong: Callable[..., None]) -> bool:
     return count <= MOST
 
 
-def _count(field: str, count: int) -> Violation:
+def _count(field: str, count: int, most: int = MOST) -> Violation:
     if count == 0:
         return Violation(field=field, says="has no values", way_out=FORMS)
-    return Violation(field=field, says=f"{_many(count)} points", rule=f"at most {MOST:,} on one axis")
+    out = "larger steps, or fewer points" if most < MOST else ""
+    return Violation(field=field, says=f"{_many(count)} points", rule=f"at most {most:,} on one axis", way_out=out)
 
 
 def _many(count: float) -> str:

@@ -164,7 +164,11 @@ def read(claims: object, accelerator: Callable[[str], Any]) -> tuple[Claim, ...]
     Raises BadScenario with every claim that cannot be read."""
     found: list[Claim] = []
     wrong: list[Violation] = []
-    for name, value in _pairs(claims, wrong):
+    pairs = list(_pairs(claims, wrong))
+    if len(pairs) > MOST_CLAIMS:
+        many = Violation(field="claims", says=f"{len(pairs):,} claims", way_out=f"at most {MOST_CLAIMS}")
+        raise BadScenario("audit: 1 problem", [many])
+    for name, value in pairs:
         try:
             of = quantity_of(name)
             key, number, word = _read(of, value, accelerator)
@@ -174,8 +178,6 @@ def read(claims: object, accelerator: Callable[[str], Any]) -> tuple[Claim, ...]
         found.append(
             Claim(id=len(found), quantity=key, value=number, word=word, text=cut(str(value), 60), rounding=rounding(of, value))
         )  # fmt: skip
-    if len(found) > MOST_CLAIMS:
-        wrong.append(Violation(field="claims", says=f"{len(found)} claims are more than {MOST_CLAIMS}"))
     if wrong:
         raise BadScenario(f"audit: {len(wrong)} problem{'s' if len(wrong) > 1 else ''}", wrong)
     return tuple(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from shardmeter.core.errors import BadScenario, ShardMeterError
+from shardmeter.core.errors import BadScenario, ShardMeterError, cut
 from shardmeter.core.record import changed, record
 from shardmeter.families import active_parameters, parameters
 from shardmeter.scenario import load, opened
@@ -64,14 +64,30 @@ def subject(
         part = {key: value for key, value in data.items() if key in ("model", *MACHINES, "prices")}
         made = load({**STAND_IN, **part} if has_model else {"model": STAND_IN["model"], **part}, catalog=catalog)
         found = _machines(made) if has_machines else Subject(model=made.model, accelerator=found.accelerator)
-    return _stated(found, data)
+    return changed(_stated(found, data), warnings=_unread(data))
+
+
+STATED = ("seq_len", "tokens", "steps", "global_batch")
+"""Fields of a run that are read without the rest of a scenario."""
+
+
+def _unread(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is said of a scenario and not looked at, as nothing is predicted without a model and machines."""
+    run = data.get("run")
+    names = [key for key in data if key not in ("name", "model", *MACHINES, "prices", "run")]
+    names += [f"run.{key}" for key in run if key not in STATED] if isinstance(run, Mapping) else []
+    if not names:
+        return ()
+    return (
+        f"not looked at, as a run is predicted only where its model and its machines are named: {', '.join(map(cut, names))}",
+    )
 
 
 def _stated(found: Subject, data: Mapping[str, Any]) -> Subject:
     """With what a scenario of some parts says of its run."""
     given = data.get("run")
     run = given if isinstance(given, Mapping) else {}
-    said = [key for key in ("seq_len", "tokens", "steps", "global_batch") if key in run]
+    said = [key for key in STATED if key in run]
     facts = [
         (key, READERS["count"](run[key]), "scenario") for key in said if not str(run[key]).strip().endswith("tokens")
     ]

@@ -231,6 +231,9 @@ def measured(texts: Iterable[str] | Mapping[str, Any], option: str = "--measured
     """Read `tokens_per_s_per_gpu=1786`, `memory=26.47GiB`, `duration=13.5 h for 500 steps`, or a mapping of them. Raises BadScenario with
     everything that is wrong."""
     given = list(texts.items()) if isinstance(texts, Mapping) else [tuple(_parted(text)) for text in texts]
+    if len(given) > MOST:
+        many = Violation(field=option, says=f"{len(given):,} numbers", way_out=f"at most {MOST}")
+        raise BadScenario("1 problem with what was measured", [many])
     found: list[Measured] = []
     bad: list[Violation] = []
     for name, text in given:
@@ -249,8 +252,6 @@ def measured(texts: Iterable[str] | Mapping[str, Any], option: str = "--measured
                 field=option, says="nothing was measured", way_out=f"{option} step_time=1.2s, or another of {_some()}"
             )
         )
-    if len(given) > MOST:
-        bad.append(Violation(field=option, says=f"{len(given)} numbers", way_out=f"at most {MOST}"))
     if bad:
         raise BadScenario(f"{len(bad)} problem{'s' if len(bad) > 1 else ''} with what was measured", bad)
     return tuple(found)
@@ -282,7 +283,7 @@ def _one(name: str, text: Any) -> Measured:
         value, length = _timed(text)
     else:
         value = READERS[known.reads](text)
-    if not (math.isfinite(value) and value > 0.0):
+    if not (math.isfinite(value) and value > 0.0 and (length is None or length.amount > 0.0)):
         raise BadQuantity(f"{shown(text)} is no number above 0")
     return Measured(quantity=known, value=value, length=length)
 

@@ -30,6 +30,8 @@ from shardmeter.study.returns.spans import LEAST, At, lost, spans
 from shardmeter.study.returns.words import axis_of, counts_of, scaled, scaling_of
 
 __all__ = ["WORDS", "Returns", "returns"]
+MOST = 1_000
+"""Points of a curve, each a prediction of its own."""
 REFINING = 8
 """Places that the knee and what is next may take, for the sign of life alone."""
 
@@ -118,7 +120,7 @@ def _asked(asked: str, over: Over) -> tuple[str, list[Any] | None]:
         asked, over = GPUS, (asked,)
     if not over:
         return asked, None
-    found = axes(over)
+    found = axes(over, MOST)
     if len(found) != 1 or len(found[0].fields) != 1:
         raise BadScenario("over: a curve goes along one field; as in --over fleet.islands.0.nodes=1..64:x2")
     field = found[0].fields[0]

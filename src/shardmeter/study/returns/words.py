@@ -186,7 +186,7 @@ def _field(document: Document, own: Scenario, field: str) -> Axis:
     number = said.read(given, field) if given is not None else said.resolved(own, field, known)
     lever = known.get(field) if number is None or (field.startswith("fleet.wan.") and given is None) else None
     if number is None and lever is None:
-        raise BadScenario(f"{cut(field)}: {_no_number(given, field, known)}")
+        raise BadScenario(f"{cut(field) or shown(field)}: {_no_number(given, field, known)}")
     if number is not None and number.si == 0.0:
         raise BadScenario(
             f"{cut(field)} is 0 in the scenario: a curve has no proportion to nothing; say the scenario with a value"

@@ -91,11 +91,15 @@ def tradeoffs(document: Document, rows: Rows, over: Over = ()) -> Tradeoffs:
     )
 
 
+MOST_OF_ONE = 1_000
+"""Values of a knob."""
+
+
 def _chosen(scenario: Scenario, over: Over) -> tuple[Knob, ...]:
     if not over:
         return usual(scenario)
     found = []
-    for axis in axes(over):
+    for axis in axes(over, MOST_OF_ONE):
         if len(axis.fields) > 1:
             says_ = "a trade-off turns one field at a time"
             raise BadScenario("1 problem", [Violation(field=axis.name, says=says_, way_out="an --over for each")])

@@ -85,7 +85,7 @@ def turned(document: Document, rows: Rows, knob: Knob, base: Base) -> Turned:
         own = dict(row)
         legal = not own["status"].startswith("illegal")
         ratio, sooner = _to_loss(space, (at,), own, base) if legal else (None, None)
-        entries.append(entry(value, own, base, ratio, sooner) | {"now": value == knob.now})
+        entries.append(entry(value, own, base, ratio, sooner) | {"now": knob.now is not None and value == knob.now})
     return Turned(knob=knob, entries=tuple(entries))
 
 

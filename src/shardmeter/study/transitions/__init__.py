@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -193,9 +195,15 @@ def transitions(document: Document, rows: Rows, x: str | None = None, y: str | N
         says = "plan: auto leaves the plan open, and regimes are those of one plan"
         raise BadScenario(f"{says}: state it (shardmeter plan finds one)")
     scenario = resolve(document, rows)
-    axes = likely(document, scenario) if x is None else tuple(sought(document, scenario, one) for one in (x, y) if one)
+    axes = (
+        likely(document, scenario)
+        if x is None
+        else tuple(sought(document, scenario, one) for one in (x, y) if one is not None)
+    )
     if y is not None and set(axes[0].axis.fields) & set(axes[1].axis.fields):
         raise BadScenario(f"transitions: {axes[0].field} is on two axes; keep one of the two")
+    if y is not None:
+        _refuse_many(axes)
     checked = (
         [space_of(document, rows, {one.field: _values(one) for one in axes}, ("step_time_s",))] if x is not None else []
     )
@@ -211,6 +219,21 @@ def transitions(document: Document, rows: Rows, x: str | None = None, y: str | N
         y=axes[1] if y is not None else None, area=area, assumptions=scenario.assumptions,
         warnings=tuple(text for text in warned if NO_COST not in text),
     )  # fmt: skip
+
+
+MOST_OF_MAP = 10_000
+"""Points of a map."""
+
+
+def _refuse_many(axes: Sequence[Sought]) -> None:
+    """Raises BadScenario for a map of more points than that."""
+    sizes = [len(one.axis.points) for one in axes]
+    if (points := math.prod(sizes)) > MOST_OF_MAP:
+        says_ = f"{' · '.join(f'{one:,}' for one in sizes)} = {points:,} points"
+        bad = Violation(
+            field="x, y", says=says_, rule=f"at most {MOST_OF_MAP:,} in a map", way_out="fewer values of one"
+        )
+        raise BadScenario("1 problem in what to go over", [bad])
 
 
 def _values(one: Sought) -> list[Any]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
-from shardmeter.core.errors import BadScenario, Violation, shown
+from shardmeter.core.errors import BadScenario, Violation, nearest, shown
+from shardmeter.core.formula import unit_of
 from shardmeter.core.record import record
 from shardmeter.scenario.grammar import SYNC_ALIASES
-from shardmeter.scenario.ranges import Axis, Ruler, axes, ruler
+from shardmeter.scenario.ranges import Axis, Ruler, axes, ruler, typed
 from shardmeter.scenario.read import Document
 from shardmeter.specs import Scenario
+from shardmeter.study.levers import levers
 from shardmeter.sync import method
 
+MOST = 1_000
+"""Values of one axis."""
 SPAN = 32.0
 """A range that was not said goes from the scenario's own value over this to this times it."""
 PLACES = 25
@@ -62,7 +66,7 @@ class Sought:
     @property
     def names(self) -> tuple[str, ...]:
         """The values as they were said."""
-        return tuple(", ".join(str(one) for one in point) for point in self.axis.points)
+        return tuple(", ".join(map(typed, point)) for point in self.axis.points)
 
     @property
     def whole(self) -> bool:
@@ -101,10 +105,15 @@ def sought(document: Document, scenario: Scenario, text: str) -> Sought:
     not known."""
     field, equals, _ = text.partition("=")
     name = _full(_worded(document, field.strip()))
+    if not name:
+        raise BadScenario(f"{shown(text)} names no field; as in plan.micro_batch, or plan.micro_batch=1,2,4")
     if equals:
-        axis = axes([f"{name}={text.partition('=')[2]}"])[0]
+        axis = axes([f"{name}={text.partition('=')[2]}"], MOST)[0]
     else:
-        axis = _around(name, own_value(document, scenario, name))
+        own = own_value(document, scenario, name)
+        if own is None and not name.endswith(".loss"):
+            raise BadScenario(f"{name}: no range", [_no_value(scenario, name)])
+        axis = _around(name, own)
     return _made(document, scenario, axis)
 
 
@@ -156,15 +165,22 @@ def _full(field: str) -> str:
     return field
 
 
+def _no_value(scenario: Scenario, field: str) -> Violation:
+    near = ", ".join(nearest(field, [lever.name for lever in levers(scenario)]))
+    says = "has no value in the scenario around which a range could lie"
+    return Violation(
+        field=shown(field), says=says, way_out=f"the nearest that have one are {near}; or say a range, as in {field}=1..64:x2"
+    )  # fmt: skip
+
+
 def _around(field: str, own: Any) -> Axis:
     """A range around a value."""
     if field.endswith(".loss"):
         return axes([f"{field}={LOSSES}"])[0]
     scale = None if own is None else ruler([own])
     if scale is None or scale.numbers[0] <= 0.0:
-        says = "has no value in the scenario around which a range could lie" if own is None else f"is {shown(own)}"
-        way_out = f"say one: --x {field}=1Gbps..400Gbps:log25, 1..64, none,full; words for fields are H, {', '.join(sorted(SHORT))}"
-        raise BadScenario(f"{field}: no range", [Violation(field=field, says=says, way_out=way_out)])
+        way_out = f"say one: --x {field}=1Gbps..400Gbps:log25, 1..64, none,full"
+        raise BadScenario(f"{field}: no range", [Violation(field=field, says=f"is {shown(own)}", way_out=way_out)])
     number = scale.numbers[0]
     if scale.whole or (isinstance(own, float) and own.is_integer()):
         values = sorted(
@@ -206,11 +222,11 @@ def own_value(document: Document, scenario: Scenario, field: str) -> Any:
         return said
     part, _, rest = field.partition(".")
     last = rest.rpartition(".")[2]
-    found: Any = None
+    found, unit = None, ""
     if rest.startswith("sync."):
         found = getattr(scenario.plan.sync, last, None)
     elif part in ("plan", "run", "model", "stack"):
-        found = getattr(getattr(scenario, part), rest, None)
+        found, unit = _of_part(getattr(scenario, part), rest)
     elif rest.startswith("islands."):
         found = _of_island(scenario, rest.split(".")[1:])
     elif rest.startswith("wan.") and scenario.fleet.wan is not None:
@@ -218,7 +234,13 @@ def own_value(document: Document, scenario: Scenario, field: str) -> Any:
     if isinstance(found, str):
         return found
     number = float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
-    return None if number is None else _said(number, last)
+    return None if number is None else _said(number, last, unit)
+
+
+def _of_part(part: Any, name: str) -> tuple[Any, str]:
+    """A field of a part, and its unit; None where there is none of that name."""
+    hints = get_type_hints(type(part), include_extras=True)
+    return (getattr(part, name), unit_of(hints[name]) or "") if name in hints else (None, "")
 
 
 def own_said(document: Document, field: str) -> Any:
@@ -241,13 +263,19 @@ def _step(said: Any, step: str) -> Any:
     return None
 
 
-def _said(number: float, last: str) -> Any:
+def _said(number: float, last: str, unit: str) -> Any:
     """A number of a resolved scenario as a document says it."""
     if last in ("bandwidth", "up", "down"):
         return f"{number * BITS / 1e9:.12g}Gbps"
     if last in ("rtt", "latency", "latency_base", "latency_step"):
         return f"{number * 1e3:.12g}ms"
+    if unit in _WRITTEN:
+        return f"{number:.12g} {unit}"
     return int(number) if number.is_integer() else number
+
+
+_WRITTEN = ("B/s", "s", "B", "FLOP/s", "W", "m")
+"""Units that a number of a document is said with."""
 
 
 def _of_island(scenario: Scenario, path: Sequence[str]) -> Any:

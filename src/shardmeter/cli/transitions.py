@@ -29,7 +29,8 @@ fits."""
 @click.command(epilog=EPILOG, short_help="What rules a step, and from where on not any more?")
 @scenario_options
 @click.option(
-    "--x", metavar="FIELD[=VALUES]",
+    "--x",
+    metavar="FIELD[=VALUES]",
     help="An axis: a field (as in --set, or a word: H, bandwidth, wan, rtt, fabric, nodes, islands), over a list or a range as in sweep.",
 )
 @click.option("--y", metavar="FIELD[=VALUES]", help="A second one, for a map of both.")

@@ -94,7 +94,9 @@ def _unchecked(answer: Answer) -> str:
         return f": {says}. Beside {one['claim']} {_shown(one['value'], one['unit'])} {predicted}."
     low, high = (_shown(end, one["unit"]) for end in one["interval"])
     where = f"{'inside' if one['inside'] else 'outside'} what 90 % of such runs have, {low} to {high}"
-    return f": {says}. Beside the prediction, {one['claim']} {_shown(one['value'], one['unit'])} is {where} ({predicted})."
+    return (
+        f": {says}. Beside the prediction, {one['claim']} {_shown(one['value'], one['unit'])} is {where} ({predicted})."
+    )
 
 
 def _says(one: Answer) -> str:
@@ -215,7 +217,11 @@ def _predicted(answer: Answer) -> Table:
         Column(key="predicted", title="predicted"),
         Column(key="interval", title="90 % of runs"),
         Column(key="inside", title="claim"),
-        *((Column(key="implied", title="what the others imply", drop=1),) if any(row["implied"] for row in rows) else ()),
+        *(
+            (Column(key="implied", title="what the others imply", drop=1),)
+            if any(row["implied"] for row in rows)
+            else ()
+        ),
     )
     return Table(title="Beside the prediction", columns=columns, rows=tuple(rows))
 

@@ -78,7 +78,9 @@ def told(section: Section) -> bool:
     """Whether a section has anything in it: a heading over nothing is not shown."""
     if isinstance(section, Figure):
         return True
-    return bool(section.rows if isinstance(section, Table) else section.lines if isinstance(section, Notes) else section.facts)
+    return bool(
+        section.rows if isinstance(section, Table) else section.lines if isinstance(section, Notes) else section.facts
+    )
 
 
 @record

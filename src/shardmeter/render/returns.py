@@ -62,7 +62,11 @@ def _points(answer: Answer) -> Table:
     )
     rows = tuple(_row(point, answer) for point in points)
     idle = _idle(answer, points)
-    told = tuple(column for column in columns if column.key not in idle and any(row[column.key] not in (None, "") for row in rows))
+    told = tuple(
+        column
+        for column in columns
+        if column.key not in idle and any(row[column.key] not in (None, "") for row in rows)
+    )
     return Table(title=f"Along {axis['title']}", columns=told, rows=rows)
 
 
@@ -103,7 +107,9 @@ def _row(point: Answer, answer: Answer) -> Row:
     )
     marks += [] if point["fits"] else ["does not fit"]
     ends = None if point["intervals"] is None else point["intervals"]["tokens_per_s"]
-    between = None if ends is None else " … ".join(f"{end / 1e3:.3g}k" if end < 1e6 else f"{end / 1e6:.3g}M" for end in ends)
+    between = (
+        None if ends is None else " … ".join(f"{end / 1e3:.3g}k" if end < 1e6 else f"{end / 1e6:.3g}M" for end in ends)
+    )
     rules = None if point["regime"] is None else f"{point['regime']} {100 * point['regime_share']:.0f} %"
     return {
         **_flat(point),
@@ -127,7 +133,8 @@ def _regimes(answer: Answer) -> Table:
         Column(key="exponent", title="exponent"),
         *((Column(key="efficiency_to", title="of linear at its end", unit="%", drop=1),) if axis["is_size"] else ()),
         Column(
-            key="rules", title="takes most of what is lost" if axis["is_size"] else "most of the time that it does not shorten"
+            key="rules",
+            title="takes most of what is lost" if axis["is_size"] else "most of the time that it does not shorten",
         ),
         Column(key="rules_share", title="its share", unit="%"),
     )

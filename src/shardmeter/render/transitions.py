@@ -139,7 +139,7 @@ LONG = {"H": "H, inner steps of a round", "P": "P, fragments of the parameters",
 def _scale(axis: Answer) -> Scale:
     if axis["values"] and isinstance(axis["values"][0], str):
         return Scale(title=axis["title"], labels=tuple(axis["values"]))
-    return Scale(title=LONG.get(axis["title"], axis["title"]), unit=axis["unit"], log=axis["log"])
+    return Scale(title=LONG.get(axis["title"]) or str(axis["title"]), unit=axis["unit"], log=axis["log"])
 
 
 def _at(axis: Answer, value: Any) -> float | None:
@@ -205,7 +205,9 @@ def _marks(line: Answer) -> tuple[Mark, ...]:
     nearest: Sequence[Answer] = sorted(line["crossings"], key=lambda one: one["away"] or 1.0)[:MOST_MARKED]
     low, high = min(line["values"]), max(line["values"])
     own = (
-        [Mark(says=f"yours: {_value(line, line['own'])}", x=_at(line, line["own"]))] if line["own"] is not None and low <= line["own"] <= high else []
+        [Mark(says=f"yours: {_value(line, line['own'])}", x=_at(line, line["own"]))]
+        if line["own"] is not None and low <= line["own"] <= high
+        else []
     )
     return (*own, *(Mark(says=_marked(line, one), x=_at(line, one["value"])) for one in nearest))
 

@@ -268,7 +268,9 @@ def _some() -> str:
 def _one(name: str, text: Any) -> Measured:
     known = NAMED.get(name)
     if known is None and name[:1].isdigit():
-        raise BadQuantity("a number without its name; write NAME=VALUE, as in tokens_per_s_per_gpu=1786, step_time=1.2s or mfu=40%")
+        raise BadQuantity(
+            "a number without its name; write NAME=VALUE, as in tokens_per_s_per_gpu=1786, step_time=1.2s or mfu=40%"
+        )
     if known is None:
         raise BadQuantity(
             f"{shown(name)} is nothing that is measured here; the nearest are: {', '.join(nearest(name, NAMED))}"

@@ -140,7 +140,13 @@ def _worded(document: Document, word: str) -> str:
         last, one = field.partition(".0.")[2], entries[0].get("name", 0)
         raise BadScenario(
             f"{word}: of which island?",
-            [Violation(field=word, says=f"the fleet has {len(entries)} kinds", way_out=f"say one, as in fleet.islands.{one}.{last}")],
+            [
+                Violation(
+                    field=word,
+                    says=f"the fleet has {len(entries)} kinds",
+                    way_out=f"say one, as in fleet.islands.{one}.{last}",
+                )
+            ],
         )
     return field
 

@@ -37,7 +37,7 @@ def test_json_is_the_answer_and_its_figures(capsys):
     assert (
         labels[int(answer["figures"][0]["field"]["values"][0][0])] == answer["map"]["regime"][0][0] == "exposed gather"
     )
-    assert {"yours"} <= {mark["says"] for mark in answer["figures"][1]["marks"]}
+    assert {"yours: 400 Gbit/s"} <= {mark["says"] for mark in answer["figures"][1]["marks"]}
 
 
 def test_the_own_value_of_a_machines_usual_fabric_is_what_predict_says(capsys):

@@ -14,7 +14,8 @@ from shardmeter.study.returns.says import size
 
 Answer = Mapping[str, Any]
 HERE = "the scenario"
-"""What marks the scenario's own point."""
+"""What marks the scenario's own point in a figure, and YOURS its row."""
+YOURS = "yours"
 
 
 def document(answer: Answer, heading: str = "", *, short: bool = False) -> Document:
@@ -99,7 +100,7 @@ def _illegal(answer: Answer) -> Notes:
 
 
 def _row(point: Answer, answer: Answer) -> Row:
-    marks = [HERE] if point["x"] == answer["own"]["x"] else []
+    marks = [YOURS] if point["x"] == answer["own"]["x"] else []
     marks += (
         ["knee"]
         if answer["knee"] is not None and not answer["knee"]["at_start"] and point["x"] == answer["knee"]["x"]

@@ -251,8 +251,8 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
     title = f"{answer['of']} moves most with {first['title']}: {percent(first[side]['change'])} if it is {side}"
     caption = (
         f"Every bar is one number moved, all others as they are; {answer['of']} = {cells.text(answer['value'], answer['unit'])} now.",
-        "Whiskers: the same change if every step and message is as fast, or as slow, as its interval leaves possible."
-        f" Dashed: both ends of the {100 * answer['level']:.0f} % interval of {answer['of']} as it is.",
+        "Whiskers: the same change if every step and message is as fast, or as slow, as its interval leaves possible.",
+        f"Dashed: both ends of the {100 * answer['level']:.0f} % interval of {answer['of']} as it is.",
     )
     return (
         Figure(

@@ -21,7 +21,7 @@ FRONT = 20
 
 def document(answer: Answer, heading: str = "", *, short: bool = False) -> Document:
     """A `tradeoffs` JSON as a document; `short` leaves out what was assumed."""
-    sections: list[Section] = [_base(answer), *(_table(knob, answer) for knob in answer["knobs"])]
+    sections: list[Section] = [_base(answer), *(_table(knob) for knob in answer["knobs"])]
     if answer["joint"] is not None:
         sections.append(_front(answer))
     sections.append(Notes(title="What it says", lines=tuple(text for knob in answer["knobs"] for text in knob["says"])))
@@ -99,7 +99,7 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Answer], Any], str, int], ...] = (
 """(key, head, value of a point, unit, how early it goes where the line is short)."""
 
 
-def _table(knob: Answer, answer: Answer) -> Table:
+def _table(knob: Answer) -> Table:
     rows = [
         {"value": f"{shown(point['value'])}{' (now)' if point['now'] else ''}", **{key: of(point) for key, _, of, _, _ in _COLUMNS},
          "verdict": "" if point["status"] == "ok" else cut(point["status"], WORDS)}

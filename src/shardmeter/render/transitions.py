@@ -144,7 +144,7 @@ LONG = {"H": "H, inner steps of a round", "P": "P, fragments of the parameters",
 def _scale(axis: Answer) -> Scale:
     if axis["values"] and isinstance(axis["values"][0], str):
         return Scale(title=axis["title"], labels=tuple(axis["values"]))
-    return Scale(title=LONG.get(axis["title"], axis["title"]), unit=axis["unit"], log=axis["log"])
+    return Scale(title=LONG.get(axis["title"]) or str(axis["title"]), unit=axis["unit"], log=axis["log"])
 
 
 def _at(axis: Answer, value: Any) -> float | None:

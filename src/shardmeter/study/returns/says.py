@@ -129,6 +129,8 @@ def _knee(answer: Answer) -> str:
         return f"One point fits, {size(good[0]['x'], axis)}: there is no curve."
     if max(rates) < (1.0 + NOTHING) * min(rates):
         return f"It makes no difference {ends}: {answer['own']['regime']} rules the step."
+    if rates[0] == max(rates):
+        return f"More of it only slows the run: {rates[0]:,.0f} tokens/s at {size(good[0]['x'], axis)}, {rates[-1]:,.0f} at {size(good[-1]['x'], axis)}."
     if one is None:
         return f"There is no knee {ends}: a step ahead always buys at least half of what a unit bought on average."
     if one["at_start"]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation, cut, nearest, shown
 from shardmeter.core.record import changed, record
+from shardmeter.scenario.grammar import SYNC_ALIASES
 from shardmeter.scenario.read import Document
 from shardmeter.specs import Island, Scenario
 from shardmeter.study.levers import levers
@@ -50,7 +51,7 @@ class _Entry:
 
 def axis_of(document: Document, own: Scenario, asked: str) -> Axis:
     """The axis of a word or a field. Raises BadScenario for what the scenario does not have, with the nearest of what it has."""
-    field = asked.strip()
+    field = _full(own, asked.strip())
     entries = _entries(document, own)
     sized = _SIZED.fullmatch(field)
     if field in (GPUS, ISLANDS):
@@ -62,6 +63,15 @@ def axis_of(document: Document, own: Scenario, asked: str) -> Axis:
     if field == WAN:
         return _wan(own)
     return _field(document, own, field)
+
+
+def _full(own: Scenario, word: str) -> str:
+    """`H` as `plan.sync.sync_every` and the like; `bandwidth` is that between islands, of one island that between its nodes."""
+    last = word.rpartition(".")[2]
+    if word in (last, f"plan.sync.{last}") and (last in SYNC_ALIASES or last in SYNC_ALIASES.values()):
+        return f"plan.sync.{SYNC_ALIASES.get(last, last)}"
+    link = WAN if len(own.fleet.islands) > 1 else FABRIC
+    return {"bandwidth": link, "rtt": "fleet.wan.default.rtt", "nodes": GPUS}.get(word, word)
 
 
 MOST_KINDS = 4

@@ -160,8 +160,8 @@ def _worded(document: Document, word: str) -> str:
 def _full(field: str) -> str:
     """`H` and `plan.sync.H` as `plan.sync.sync_every`, and the like."""
     last = field.rpartition(".")[2]
-    if field in (last, f"plan.sync.{last}") and last in SYNC_ALIASES:
-        return f"plan.sync.{SYNC_ALIASES[last]}"
+    if field in (last, f"plan.sync.{last}") and (last in SYNC_ALIASES or last in SYNC_ALIASES.values()):
+        return f"plan.sync.{SYNC_ALIASES.get(last, last)}"
     return field
 
 

@@ -1,0 +1,101 @@
+"""What a newcomer meets first: the command for a question, the words for an axis, pages that a line holds, a way out of the obvious mistakes."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import shardmeter
+from shardmeter.cli import main
+from shardmeter.cli.main import cli
+from shardmeter.render import terminal
+from shardmeter.render.document import Column, Document, Notes, Table
+from shardmeter.scenario.read import read
+from shardmeter.study.returns.words import axis_of
+from shardmeter.study.transitions.axes import sought
+
+ROOT = Path(__file__).parents[2]
+LLAMA = str(ROOT / "examples" / "llama-8b-64xh100.yaml")
+HOMES = str(ROOT / "examples" / "home-workers.yaml")
+
+
+def test_every_command_answers_a_question_of_the_table():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = readme[readme.index("## Which question") : readme.index("## What it answers")]
+    assert set(cli.commands) <= set(re.findall(r"`(\w+)[ `]", table))
+
+
+def test_the_list_of_commands_is_not_cut_short():
+    told = CliRunner().invoke(cli, ["--help"], terminal_width=80).output
+    assert "..." not in told[told.index("Commands:") :]
+    assert all(command.short_help for command in cli.commands.values())
+
+
+def test_a_page_fits_a_line_and_says_a_reason_once(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert main(["returns", LLAMA, "--axis", "gpus=64,128,256,512"]) == 0
+    page = capsys.readouterr().out
+    table = page[page.index("Along GPUs") : page.index("Illegal, and left out")]
+    assert max(map(len, table.splitlines())) <= terminal.PIPE_WIDTH
+    assert len(table.splitlines()) == 5  # heading, heads, both legal points, a blank
+    below = page[page.index("Illegal, and left out") :].splitlines()[1]
+    assert "no multiple of" in below
+    assert below.endswith("512 GPUs for the same reason")
+
+
+def test_values_that_are_asked_for_are_answered(capsys):
+    assert main(["returns", LLAMA, "--axis", "fabric=100Gbps,400Gbps,800Gbps", "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    own, twice = (point["tokens_per_s"] for point in answer["points"][1:])
+    says = next(text for text in answer["says"] if "From 400 Gbit/s to 800 Gbit/s" in text)
+    assert f"{twice - own:+,.0f} tokens/s" in says
+
+
+@pytest.mark.parametrize(
+    ("word", "field"),
+    [("H", "plan.sync.sync_every"), ("bandwidth", "wan"), ("wan", "wan"), ("sync_every", "plan.sync.sync_every")],
+)
+def test_analyses_know_the_same_words(word, field):
+    document, own = read(HOMES), shardmeter.load(HOMES)
+    along, over = axis_of(document, own, word), sought(document, own, word)
+    assert along.name == field
+    assert over.own == pytest.approx(along.own)
+
+
+def test_sentences_without_room_stand_below_their_table():
+    why = "because of a very long reason that would be folded into a column of a few letters"
+    rows = tuple({"cause": name, "value": "x" * 80, "why": why} for name in ("one", "two"))
+    columns = (
+        Column(key="cause", title="cause"),
+        Column(key="value", title="value"),
+        Column(key="why", title="why", wide=True, below=True),
+    )
+    page = terminal.text(
+        Document(
+            title="",
+            data={},
+            sections=(Table(title="Causes", columns=columns, rows=rows), Notes(title="Assumed", lines=())),
+        )
+    )
+    assert f"  why:\n    one, two: {why}\n" in page
+    assert "Assumed" not in page  # no heading over nothing
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("doctor", LLAMA, "--measured", "1800"), "write NAME=VALUE, as in tokens_per_s_per_gpu="),
+        (("audit", "--claim", "model=llama-3.1-8b"), "is said as --model"),
+        (("transitions", str(ROOT / "examples" / "three-clouds-70b.yaml"), "--x", "fabric"), "fleet.islands.oregon.fabric.bandwidth"),
+    ],
+)  # fmt: skip
+def test_the_obvious_mistakes_have_a_way_out(capsys, words, says):
+    assert main(list(words)) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_one_number_of_a_blog_is_set_beside_its_prediction():
+    found = str(shardmeter.audit(model="llama-3.1-8b", gpus="64xH100-SXM5-80GB", claims={"mfu": "52%"}))
+    assert "mfu 52.0 % is inside what 90 % of such runs have" in found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import FrozenInstanceError, asdict, dataclass, replace
+from dataclasses import FrozenInstanceError, asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -145,3 +145,14 @@ def test_a_record_is_what_a_dataclass_is():
         del part.name
     with pytest.raises(TypeError, match="unexpected keyword"):
         Part(nme="x")  # type: ignore[call-arg]
+
+
+def test_a_field_may_have_any_name() -> None:
+    @record
+    class Odd:
+        write: float = 1.0
+        fields: tuple[str, ...] = field(default_factory=tuple)
+        default_write: str = ""
+
+    odd = Odd(write=2.0)
+    assert (odd.write, odd.fields, odd.default_write) == (2.0, (), "")

@@ -22,24 +22,23 @@ def initialise(self: Any, **values: Any) -> None:
 
 def _compiled(cls: type[Any]) -> Callable[..., None]:
     """As a dataclass has it: keywords with defaults, each written into its slot; a factory is called for what is left out."""
-    names: dict[str, Any] = {"write": _write, "MISSING": MISSING}
+    ours: dict[str, Any] = {"_write": _write, "_none": MISSING}  # no field begins so; its default is our_ and its name
     parameters, lines = [], []
     for field in fields(cls):
-        default = field.default
-        value = field.name
+        name, value = field.name, field.name
         if field.default_factory is not MISSING:
-            names[f"make_{field.name}"], default = field.default_factory, MISSING
-            value = f"make_{field.name}() if {field.name} is MISSING else {field.name}"
-            parameters.append(f"{field.name}=MISSING")
-        elif default is MISSING:
-            parameters.append(field.name)
+            ours[f"our_{name}"] = field.default_factory
+            value = f"our_{name}() if {name} is _none else {name}"
+            parameters.append(f"{name}=_none")
+        elif field.default is not MISSING:
+            ours[f"our_{name}"] = field.default
+            parameters.append(f"{name}=our_{name}")
         else:
-            names[f"default_{field.name}"] = default
-            parameters.append(f"{field.name}=default_{field.name}")
-        lines.append(f" write(self, {field.name!r}, {value})")
+            parameters.append(name)
+        lines.append(f" _write(self, {name!r}, {value})")
     head = f"def __init__(self{', *, ' if parameters else ''}{', '.join(parameters)}):"
-    exec("\n".join([head, *(lines or [" pass"])]), names)  # noqa: S102  (names of fields, which are identifiers)
-    made: Callable[..., None] = names["__init__"]
+    exec("\n".join([head, *(lines or [" pass"])]), ours)  # noqa: S102  (names of fields, which are identifiers)
+    made: Callable[..., None] = ours["__init__"]
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     return made
 

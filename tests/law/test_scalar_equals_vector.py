@@ -38,7 +38,7 @@ def equal(together: Any, alone: list[Any]) -> None:
             assert float(column[place]) == float(value), f"{name} of question {place}"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_a_batch_gives_every_plan_the_number_it_has_alone(batch: Any, data: Any) -> None:
     drawn = data.draw(batch)
@@ -58,7 +58,7 @@ def test_a_batch_gives_every_plan_the_number_it_has_alone(batch: Any, data: Any)
     equal(evaluate(model=drawn[0]["model"], island=island, **records), alone)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_an_open_mesh_gives_every_crossing_its_own_number(question: Any, data: Any) -> None:
     one = data.draw(question)

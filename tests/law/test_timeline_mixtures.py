@@ -22,7 +22,7 @@ DEVICES = tuple(CATALOG.accelerator(name) for name in ("H100-SXM5-80GB", "A100-S
 STACKS = tuple(changed(CATALOG.stack(name), batch_overlap=False) for name in CATALOG.names("stacks"))
 """Merged turns are not drawn."""
 FABRICS = (0.0, 50e9, 25e9, 12.5e9)
-PLANS, ENDINGS = 280, 150
+PLANS, ENDINGS = 140, 100
 BARS = {"no stages": (0.002, 0.03), "stages": (0.002, 0.035)}
 STRAY = 0.08
 """(mean, largest but for one plan in a hundred) of |closed/timeline − 1|, and what that one may be off: sums over replicas that

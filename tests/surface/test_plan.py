@@ -181,6 +181,18 @@ def test_a_pin_sets_the_plan_of_the_file_aside(capsys):
     assert any("set aside" in text for text in data["warnings"])
 
 
+def test_pins_of_a_file_stay_beside_those_of_the_command(capsys, tmp_path):
+    """A plan with a list is none, and nothing to set aside."""
+    file = tmp_path / "pins.yaml"
+    file.write_text("model: llama-3.1-8b\ngpus: 8xH100-SXM5-80GB\nrun: {global_batch: 64}\n"
+                    "plan: {sharding: fsdp, recompute: [none, full], pp: 1, cp: 1, reshard: true, dp_replicate: 1}\n")  # fmt: skip
+    data = answer(capsys, str(file), "--set", "plan.tp=2")
+    assert {(one["plan"]["tp"], one["plan"]["sharding"], one["plan"]["reshard"]) for one in data["plans"]} == {
+        (2, "fsdp", True)
+    }
+    assert not any("set aside" in text for text in (*data["assumptions"], *data["warnings"]))
+
+
 def test_a_plan_set_aside_is_warned_of(capsys):
     assert main(["plan", *MODEL, "--plan", "fsdp,tp=4", "--set", "plan.tp=2", "--set", "plan.pp=1", "--top", "1"]) == 0
     said = capsys.readouterr().err

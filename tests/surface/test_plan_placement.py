@@ -17,7 +17,7 @@ fleet:
     - {name: iowa, accelerator: A100-SXM4-80GB, nodes: 1}
     - {name: ohio, accelerator: H100-SXM5-80GB, nodes: 1}
   wan: {default: {bandwidth: 3 Gbps, rtt: 30 ms}}
-plan: {sharding: fsdp, tp: 1, cp: 1, dp_shard: 8, dp_replicate: 1, micro_batch: 2, recompute: none, reshard: true, placement: {pp: auto}}
+plan: {sharding: fsdp, tp: [1], cp: 1, dp_shard: 8, dp_replicate: 1, micro_batch: 2, recompute: none, reshard: true, placement: {pp: auto}}
 run: {seq_len: 2048, global_batch: 192}
 """
 

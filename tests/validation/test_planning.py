@@ -83,13 +83,17 @@ def same(one: Plan, other: Plan) -> bool:
 
 
 def first_choice(group: list[MappedRow]) -> MappedRow | None:
-    """The measured row whose plan the planner ranks first, if any of them is among what it lists."""
+    """The measured row whose plan the planner ranks first, if any of them is among what it lists: nearly always in a short list,
+    which is how a long one begins."""
     scenarios = [row.scenario for row in group if row.scenario is not None]
-    found = plan(choices_of(scenarios), top=1000)
-    for ranked in sorted(found.ranked, key=lambda one: one.value):
-        for row in group:
-            if row.scenario is not None and same(row.scenario.plan, ranked.scenario.plan):
-                return row
+    for most in (10, 100, 1000):
+        found = plan(choices_of(scenarios), top=most)
+        for ranked in sorted(found.ranked, key=lambda one: one.value):
+            for row in group:
+                if row.scenario is not None and same(row.scenario.plan, ranked.scenario.plan):
+                    return row
+        if len(found.ranked) < most:
+            break
     return None
 
 

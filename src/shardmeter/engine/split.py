@@ -183,20 +183,24 @@ def _ways(
 ) -> tuple[float, ...] | None:  # fmt: skip
     """The best way to every sum of changes, cell after cell, `join` telling what a cell's step adds to those before it; none longer
     than the limit. Changes are counted in `step`, as far as `span`."""
-    best = np.full(2 * span + 1, np.inf)
+    size = 2 * span + 1
+    best = np.full(size, np.inf)
     best[span] = 0.0
     picked = []
     for now, share in zip(given, shares, strict=True):
         unit = int(share.unit)
-        after, pick = np.full_like(best, np.inf), np.zeros(len(best), dtype=int)
+        after, pick = np.full_like(best, np.inf), np.zeros(size, dtype=int)
         reach = span * step // unit
         for change in sorted(range(-min(reach, int((now - share.least) // unit)), reach + 1), key=abs):
             lasts = share.lasts(now + change * unit)
             if lasts > limit:
                 continue
-            joined = join(_moved(best, change * unit // step), lasts)
-            better = joined < after
-            after, pick = np.where(better, joined, after), np.where(better, change, pick)
+            by = change * unit // step
+            to = slice(max(by, 0), size + min(by, 0))
+            joined = join(best[max(-by, 0) : size - max(by, 0)], lasts)
+            better = joined < after[to]
+            np.copyto(after[to], joined, where=better)
+            np.copyto(pick[to], change, where=better)
         best = after
         picked.append(pick)
     at = span + int(left) // step
@@ -214,13 +218,3 @@ SAME = 1e-12
 """Share by which two steps may differ and still be the same."""
 WINDOW = 8
 """Largest units that a cell's part may change by to come out even."""
-
-
-def _moved(values: npt.NDArray[np.float64], by: int) -> npt.NDArray[np.float64]:
-    """Values a number of places further on; infinite where none came from."""
-    moved = np.full_like(values, np.inf)
-    if by >= 0:
-        moved[by:] = values[: len(values) - by]
-    else:
-        moved[:by] = values[-by:]
-    return moved

@@ -130,13 +130,16 @@ def _taken_out(document: Document, plan: dict[str, Any], path: Path) -> dict[str
 
 def set_aside(document: Document, overrides: Iterable[str] | Mapping[str, Any]) -> None:
     """Where overrides set fields of the plan, these are pins: open it, and take a plan that the document states out of it, all but
-    its arithmetic, and say so. The pins narrow what is chosen, they do not change that one."""
+    its arithmetic, and say so. The pins narrow what is chosen, they do not change that one. A plan with several values of a field
+    is none but pins already, which stay."""
     pins = [text.partition("=")[0].strip() for text in map(str, overrides)]
     pins = [name for name in pins if name.startswith("plan.")]
     plan = _plan_of(document)
     if not pins or plan is None:
         return
-    if plan.get("sharding", AUTO) == AUTO or AUTO in plan:
+    sync = plan.get("sync")
+    fields = {**(sync if isinstance(sync, dict) else {}), **plan}
+    if plan.get("sharding", AUTO) == AUTO or AUTO in plan or any(_several(*one) for one in fields.items()):
         _put_plan(document, {**plan, AUTO: True})
         return
     kept = {name: value for name, value in plan.items() if name in (*ARITHMETIC, *SINGLE)}

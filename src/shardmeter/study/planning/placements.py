@@ -24,6 +24,7 @@ from shardmeter.study.planning.lengths import amount
 from shardmeter.study.planning.objective import is_simple
 from shardmeter.study.planning.pipelines import SLACK, Choice, Lines
 from shardmeter.study.planning.search import Stop
+from shardmeter.study.planning.syncs import ways_of
 from shardmeter.study.planning.tally import Floats
 from shardmeter.study.predict import Prediction, predict
 from shardmeter.sync import alike, round_of
@@ -110,6 +111,8 @@ def refuse(scenario: Scenario, objectives: Sequence[str]) -> None:
         "is said, and pipelines are to be chosen",
     )
     limits = choices.deadline is not None or choices.budget is not None
+    ways = ways_of(joint.sync, float(scenario.model.layers), max(joint.counts))
+    hasty = [way.sync.method for way in ways if not several and not waits(changed(scenario.plan, sync=way.at(0)))]
     rows = (
         (asked not in (("time",), ("throughput",)), "run.objective", ", ".join(asked), "time or throughput"),
         (limits, "run", "a deadline or a budget", "leave both out"),
@@ -119,6 +122,7 @@ def refuse(scenario: Scenario, objectives: Sequence[str]) -> None:
         (bool(several), "plan.sync", f"several values of {', '.join(several)}", "say one"),
         *((True, "plan.sync.method", f"{name} trains its islands apart", "one that trains one model by backpropagation")
           for name in map(method_named, joint.sync.get("method", ())) if not alike(name)),
+        *((True, "plan.sync.method", f"{name} waits for nobody", "one with which all wait for the slowest") for name in hasty),
         *((True, f"plan.{name}", chosen, "leave it out") for name in said),
         (bool(unknown), "plan.schedule", f"{unknown} over islands is not planned", "1f1b or gpipe"),
         (any(dict(pins) != dict(choices.plan) for pins in joint.pins), "fleet.islands", "some have plans of their own",
@@ -130,10 +134,10 @@ def refuse(scenario: Scenario, objectives: Sequence[str]) -> None:
         raise BadScenario(f"{scenario.name}: {len(found)} problem{'s' if len(found) > 1 else ''}", found)
 
 
-def waits(scenario: Scenario) -> bool:
+def waits(plan: Plan) -> bool:
     """Whether all cells wait for the slowest."""
     told = Replica(parameters=1.0, gradient_bytes=4.0, layers=1.0, cells=2.0)
-    return round_of(told, scenario.plan.sync).pace == "barrier"
+    return round_of(told, plan.sync).pace == "barrier"
 
 
 def families(scenario: Scenario, plans: Sequence[Plan], batch: float) -> Iterator[Lines]:
@@ -321,13 +325,9 @@ def neighbours(cells: Choice, steps: Sequence[int], alike: Sequence[int]) -> Ite
 
 
 def search(answer: Answer, most: int, stop: Stop | None = None) -> Placements:
-    """Search the cells of several islands; `answer` is that of every island a cell. Raises BadScenario for what is not planned so."""
+    """Search the cells of several islands; `answer` is that of every island a cell, of what `refuse` lets pass."""
     began, batch, way = time.perf_counter(), answer.batch, answer.ways[0]
     scenario = changed(answer.scenario, plan=changed(answer.scenario.plan, sync=way.at(0)))
-    if not waits(scenario):
-        bad = Violation(field="plan.sync.method", says=f"{way.sync.method} waits for nobody",
-                        way_out="one with which all wait for the slowest")  # fmt: skip
-        raise BadScenario(f"{scenario.name}: 1 problem", [bad])
     plans = inner_plans(scenario, answer)
     found = Placements(plans=plans)
     run = _Search(

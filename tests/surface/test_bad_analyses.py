@@ -29,6 +29,7 @@ REFUSED = [
     (["transitions", *ONE, "--x", "plan.micro_batchh"], "the nearest that have one are plan.micro_batch,"),
     (["transitions", *ONE, "--x", "", "--y", "plan.micro_batch=1,2"], "'' names no field"),
     (["returns", *ONE, "--axis", ""], "'': the scenario has no such number; the nearest are"),
+    (["front", "examples/three-clouds-money.yaml", "--set", "plan.sync.sync_every=1..100000"], "at most 2,000,000"),
     (["sensitivity", *ONE, "--pairs", "1"], "a whole number from 2 to 12"),
     (["sensitivity", *ONE, "--with", "plan.micro_batch=x2"], "say --what-if NAME=x2 too"),
     (["doctor", *ONE, "--measured", "duration=3 h for 0 steps"], "is no number above 0"),

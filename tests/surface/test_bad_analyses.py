@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+import shardmeter
 from shardmeter.cli import main
 
 ONE = ["--model", "llama-3.2-1b", "--gpus", "8xH100-SXM5-80GB"]
@@ -28,6 +29,7 @@ REFUSED = [
     (["transitions", *ONE, "--x", "plan.micro_batchh"], "the nearest that have one are plan.micro_batch,"),
     (["transitions", *ONE, "--x", "", "--y", "plan.micro_batch=1,2"], "'' names no field"),
     (["returns", *ONE, "--axis", ""], "'': the scenario has no such number; the nearest are"),
+    (["front", "examples/three-clouds-money.yaml", "--set", "plan.sync.sync_every=1..100000"], "at most 2,000,000"),
     (["sensitivity", *ONE, "--pairs", "1"], "a whole number from 2 to 12"),
     (["sensitivity", *ONE, "--with", "plan.micro_batch=x2"], "say --what-if NAME=x2 too"),
     (["doctor", *ONE, "--measured", "duration=3 h for 0 steps"], "is no number above 0"),
@@ -84,3 +86,27 @@ def test_values_may_be_lists_and_nothing(capsys, command, form):
         assert "null" in out
         assert '["optimizer"]' in out
         assert "(now)" not in out
+
+
+RUN = {"model": "llama-3.2-1b", "gpus": "8xH100-SXM5-80GB"}
+
+
+@pytest.mark.parametrize("wrong", [None, 0, b"x", [1]], ids=repr)
+def test_what_is_no_text_is_refused_in_python_too(wrong):
+    asked_for = [
+        lambda: shardmeter.returns(RUN, wrong),
+        lambda: shardmeter.transitions(RUN, "plan.micro_batch", [] if wrong is None else wrong),
+        lambda: shardmeter.sensitivity(RUN, what_if=wrong),
+        lambda: shardmeter.sensitivity(RUN, beside=wrong),
+        lambda: shardmeter.doctor(RUN, measured=wrong),
+        lambda: shardmeter.audit(RUN, {"mfu": 0.4}, convention=wrong),
+        lambda: shardmeter.audit(RUN, {"mfu": 0.4}, overrides=wrong),
+    ]
+    for ask in asked_for:
+        with pytest.raises(shardmeter.ShardMeterError, match="where a"):
+            ask()
+
+
+def test_one_text_may_stand_alone_in_python():
+    assert len(shardmeter.sensitivity(RUN, what_if="plan.micro_batch=x2").moves) == 1
+    assert len(shardmeter.doctor(RUN, measured="mfu=40%").to_dict()["readings"]) == 1

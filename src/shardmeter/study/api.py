@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from shardmeter.core.errors import BadScenario, Violation, shown
+from shardmeter.core.errors import BadScenario, Violation, kind_of, shown
 from shardmeter.core.record import changed
 from shardmeter.specs import Choices, Scenario
 
@@ -206,6 +206,9 @@ def audit(
     from shardmeter.study.audit import audit as answer_to
     from shardmeter.study.planning.automatic import settled
 
+    _worded("convention", convention, "mfu")
+    if not isinstance(overrides, Mapping):
+        overrides = _texts("overrides", overrides, "plan.tp=8")
     if isinstance(scenario, Scenario):
         _alone(overrides, options)
 
@@ -235,8 +238,9 @@ def sensitivity(
     of them `beside` each of those; `pairs` pairs the first so many. Raises BadScenario, UnknownName."""
     from shardmeter.study.sensitivity import sensitivity as answer_to
 
+    moved, others = (_texts(name, one, "plan.tp=x2") for name, one in (("what_if", what_if), ("beside", beside)))
     made = _resolved(scenario, overrides, catalog, options)
-    return answer_to(made, of, pairs=pairs, what_if=what_if, beside=beside, step=step)
+    return answer_to(made, of, pairs=pairs, what_if=moved, beside=others, step=step)
 
 
 def doctor(
@@ -257,6 +261,10 @@ def doctor(
     from shardmeter.study.doctor import doctor as diagnosis
     from shardmeter.study.doctor import measured as read
 
+    measured, measured_b = (
+        one if isinstance(one, Mapping) else _texts(name, one, "mfu=45%")
+        for name, one in (("measured", measured), ("measured_b", measured_b))
+    )
     given = read(measured)
     compared = against is not None or bool(overrides_b)
     if compared != bool(measured_b):
@@ -335,6 +343,7 @@ def returns(
     values (`{"fleet.islands.0.nodes": "1..64:x2"}`), `scaling` strong or weak. Raises BadScenario, UnknownName."""
     from shardmeter.study.returns import returns as answer_to
 
+    _worded("axis", axis, "gpus")
     document, rows = _opened(scenario, overrides, catalog, options)
     return answer_to(document, rows, axis, over, scaling)
 
@@ -373,8 +382,29 @@ def transitions(
     without values goes over a range around the scenario's own. Raises BadScenario with everything that is wrong, UnknownName."""
     from shardmeter.study.transitions import transitions as found
 
+    for name, one in (("x", x), ("y", y)):
+        if one is not None:
+            _worded(name, one, "plan.micro_batch=1,2,4")
     document, rows = _opened(scenario, overrides, catalog, options)
     return found(document, rows, x, y)
+
+
+def _worded(name: str, given: object, example: str) -> None:
+    """Raises BadScenario for what is no text."""
+    if not isinstance(given, str):
+        raise BadScenario(f"{name}: {kind_of(given)}, where a text such as {example!r} belongs")
+
+
+def _texts(name: str, given: object, example: str) -> tuple[str, ...]:
+    """Several texts, of which one may stand alone. Raises BadScenario for anything else."""
+    if isinstance(given, str):
+        return (given,)
+    if isinstance(given, bytes | Mapping) or not isinstance(given, Iterable):
+        raise BadScenario(f"{name}: {kind_of(given)}, where a list of texts such as {example!r} belongs")
+    found = tuple(given)
+    for one in found:
+        _worded(name, one, example)
+    return found
 
 
 def _opened(

@@ -223,6 +223,7 @@ def front(
             way_out="say --tokens, or run.target_loss",
         )
         raise BadScenario(f"{base.name}: 1 problem", [bad])
+    _refuse_many(fleets)
     goal_over_all(base, base.choices, OBJECTIVES, stores=True)
     began = time.perf_counter()
     answer = search(fleets.scenario, OBJECTIVES, 1, processes, progress, stop, fleets.named)
@@ -236,6 +237,26 @@ def front(
         budget=_limit(_plain(choices.budget), [one.cost for one in points], [one.wall_clock for one in points]),
         yours=_yours(fleets, rows),
     )  # fmt: skip
+
+
+MOST = 2_000_000
+"""Fleets times values of synchronisation."""
+
+
+def _refuse_many(fleets: Fleets) -> None:
+    """Raises BadScenario for more fleets and ways to keep them together than are searched in a minute or two."""
+    choices, teams = fleets.base.choices, len(fleets.teams)
+    joint = None if choices is None else choices.joint
+    ways = 1 if joint is None else math.prod(len(values) for values in joint.sync.values())
+    if teams * ways > MOST:
+        says = f"{teams:,} fleets · {ways:,} ways to keep each together = {teams * ways:,} points"
+        bad = Violation(
+            field="plan.sync",
+            says=says,
+            rule=f"at most {MOST:,}",
+            way_out="fewer values of it, or fewer sizes of islands",
+        )
+        raise BadScenario(f"{fleets.base.name}: 1 problem", [bad])
 
 
 def _point(fleets: Fleets, row: Row, rows: Rows) -> Point | None:

@@ -39,7 +39,7 @@ def test_a_page_fits_a_line_and_says_a_reason_once(capsys, monkeypatch):
     page = capsys.readouterr().out
     table = page[page.index("Along GPUs") : page.index("Illegal, and left out")]
     assert max(map(len, table.splitlines())) <= terminal.PIPE_WIDTH
-    assert len(table.splitlines()) == 5  # heading, heads, both legal points, a blank
+    assert [line.split()[0] for line in table.splitlines()[-3:-1]] == ["64", "128"]
     below = page[page.index("Illegal, and left out") :].splitlines()[1]
     assert "no multiple of" in below
     assert below.endswith("512 GPUs for the same reason")
@@ -99,3 +99,17 @@ def test_the_obvious_mistakes_have_a_way_out(capsys, words, says):
 def test_one_number_of_a_blog_is_set_beside_its_prediction():
     found = str(shardmeter.audit(model="llama-3.1-8b", gpus="64xH100-SXM5-80GB", claims={"mfu": "52%"}))
     assert "mfu 52.0 % is inside what 90 % of such runs have" in found
+
+
+def test_heads_fold_before_a_line_grows_and_no_word_is_cut():
+    option = "--set plan.sync.fragment_sync_delay=1 --set plan.sync.bits=8"
+    columns = (
+        Column(key="a", title="tokens to the same loss"),
+        Column(key="b", title="x" * 60),
+        Column(key="c", title="option", wide=True),
+    )
+    rows = ({"a": "-4.9 %", "b": "1", "c": option},)
+    page = terminal.text(Document(title="", data={}, sections=(Table(title="Turns", columns=columns, rows=rows),)))
+    assert "tokens to the same loss" not in page
+    assert max(map(len, page.splitlines())) <= terminal.PIPE_WIDTH
+    assert "plan.sync.fragment_sync_delay=1" in page

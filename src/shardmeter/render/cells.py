@@ -33,7 +33,7 @@ def text(value: Value, unit: str = "", *, exact: bool = False) -> str:
     if unit == "%":
         return f"{100 * value:.1f} %"
     if unit == "±%":
-        return f"{round(100 * value, 1) + 0.0:+.1f} %"  # what rounds to nothing is +0.0
+        return "0.0 %" if abs(value) < 5e-4 else f"{100 * value:+.1f} %"
     if unit == "GiB":
         return f"{value:,.2f} GiB"
     if unit == "s" and 0 < value < SHORTEST and not exact:

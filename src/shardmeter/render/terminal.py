@@ -90,7 +90,8 @@ def _table(console: Console, table: Table, *, plain: bool) -> None:
         _sentence(console, f"{column.title}:", style="dim", indent=INDENT)
         for line in _sentences(table, column):
             _sentence(console, line, indent=2 * INDENT)
-    hidden = [column.title for column in beside.columns if column not in columns and column.title and not column.bar]
+    shown = {column.key for column in columns}
+    hidden = [column.title for column in beside.columns if column.key not in shown and column.title and not column.bar]
     for line in (table.caption, f"left out for lack of room: {', '.join(hidden)}" if hidden else ""):
         if line:
             _sentence(console, line, style="dim", indent=INDENT)
@@ -137,8 +138,10 @@ def _sentence(console: Console, line: str, *, style: str = "", indent: int = 0) 
 
 
 def _columns(console: Console, table: Table, *, plain: bool) -> tuple[Column, ...]:
-    """The columns that the line has room for; a pipe is given the room."""
+    """The columns that the line has room for, their heads in two lines where that helps; a pipe is given the room."""
     columns = table.columns
+    if _needed(table, columns, plain=plain) > console.width:
+        columns = tuple(_headed(table, column, plain=plain) for column in columns)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = max(console.width, _needed(table, columns, plain=plain))
     while _needed(table, columns, plain=plain) > console.width and any(column.drop for column in columns):
@@ -172,11 +175,22 @@ def _needed(table: Table, columns: tuple[Column, ...], *, plain: bool) -> int:
     rows = [*table.rows, table.total] if table.total is not None else list(table.rows)
     width = INDENT
     for column in columns:
-        texts = [column.title, *(_cell(row, column, plain=plain) for row in rows)]
+        texts = [*column.title.split("\n"), *(_cell(row, column, plain=plain) for row in rows)]
         longest = max(map(len, texts))
-        least = max(_piece(text, column) for text in texts) if column.wrap else WIDE_LEAST
+        words = [word for text in texts for word in text.split(" ")]
+        least = max(_piece(text, column) for text in texts) if column.wrap else max(WIDE_LEAST, *map(len, words))
         width += GAP + (min(longest, least) if column.wide else longest)
     return width
+
+
+def _headed(table: Table, column: Column, *, plain: bool) -> Column:
+    """A column whose head is wider than all below it, with the head in the two lines that are least wide."""
+    words = column.title.split(" ")
+    halves = [(" ".join(words[:at]), " ".join(words[at:])) for at in range(1, len(words))]
+    longest = max((len(_cell(row, column, plain=plain)) for row in table.rows), default=0)
+    if not halves or len(column.title) <= longest:
+        return column
+    return changed(column, title="\n".join(min(halves, key=lambda two: max(map(len, two)))))
 
 
 def _piece(text: str, column: Column) -> int:

@@ -71,7 +71,7 @@ def _full(own: Scenario, word: str) -> str:
     if word in (last, f"plan.sync.{last}") and (last in SYNC_ALIASES or last in SYNC_ALIASES.values()):
         return f"plan.sync.{SYNC_ALIASES.get(last, last)}"
     link = WAN if len(own.fleet.islands) > 1 else FABRIC
-    return {"bandwidth": link, "rtt": "fleet.wan.default.rtt", "nodes": GPUS}.get(word, word)
+    return {"bandwidth": link, "rtt": "fleet.wan.default.rtt"}.get(word, word)
 
 
 MOST_KINDS = 4

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from typing import Any, cast
 
 import pytest
 
@@ -95,7 +96,7 @@ RUN = {"model": "llama-3.2-1b", "gpus": "8xH100-SXM5-80GB"}
 def test_what_is_no_text_is_refused_in_python_too(wrong):
     asked_for = [
         lambda: shardmeter.returns(RUN, wrong),
-        lambda: shardmeter.transitions(RUN, "plan.micro_batch", [] if wrong is None else wrong),
+        lambda: shardmeter.transitions(RUN, "plan.micro_batch", cast("Any", [] if wrong is None else wrong)),
         lambda: shardmeter.sensitivity(RUN, what_if=wrong),
         lambda: shardmeter.sensitivity(RUN, beside=wrong),
         lambda: shardmeter.doctor(RUN, measured=wrong),

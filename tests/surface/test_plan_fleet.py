@@ -121,8 +121,14 @@ def test_auto_finds_the_plans_for_predict(capsys, file) -> None:
 
 def test_a_whole_plan_is_placed_beside_the_others(capsys, file) -> None:
     got = answer(
-        capsys, file, "--plan", "fsdp,tp=2,sync.method=diloco,sync.sync_every=100", "--set", "run.global_batch=64",
-        "--set", "fleet.islands.iowa.accelerator=H100-SXM5-80GB",
+        capsys,
+        file,
+        "--plan",
+        "fsdp,tp=2,sync.method=diloco,sync.sync_every=100",
+        "--set",
+        "run.global_batch=64",
+        "--set",
+        "fleet.islands.iowa.accelerator=H100-SXM5-80GB",
     )
     assert got["yours"]["behind"] >= 0.0
     assert got["yours"]["method"] == "diloco"

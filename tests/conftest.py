@@ -3,6 +3,7 @@
 HYPOTHESIS_PROFILE=search make test    draws others each time, to find what the usual ones miss
 """
 
+import gc
 import json
 import os
 import signal
@@ -20,6 +21,15 @@ if (
     signal.getsignal(signal.SIGINT) == signal.SIG_IGN
 ):  # run in the background of a shell, which commands started here would inherit
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+gc.disable()  # what is collected stays to the end: eleven thousand tests
+
+
+def pytest_collection_finish() -> None:
+    """Garbage is looked for again, among what tests make themselves."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

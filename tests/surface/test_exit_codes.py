@@ -1,5 +1,6 @@
 """0 answered, 1 the answer is no, 2 malformed; standard output holds the answer and nothing else."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -149,6 +150,12 @@ def run_in_shell(line: str, **environment: str) -> subprocess.CompletedProcess[s
     )
 
 
+@functools.cache
+def usual(line: str) -> str:
+    """What a command line says where nothing stands in its way."""
+    return run_in_shell(line).stdout
+
+
 ANSWER = "shardmeter predict --model llama-3.1-8b --gpus 8xH100-SXM5-80GB"
 
 
@@ -165,7 +172,7 @@ def test_streams_that_take_nothing(command: str, streams: str, codes: tuple[int,
     if 74 in codes:
         assert "the output cannot be written" in done.stderr
     if streams.startswith("2"):
-        assert done.stdout == run_in_shell(command).stdout, "the answer does not depend on standard error"
+        assert done.stdout == usual(command), "the answer does not depend on standard error"
 
 
 def test_a_refusal_keeps_its_code_without_standard_error():
@@ -182,8 +189,7 @@ def test_every_closed_pipe_is_the_same(arguments):
 
 @pytest.mark.parametrize("columns", ["0", "1", "-3", "wide", "999999999999"])
 def test_a_width_that_is_none_is_not_taken(columns):
-    usual = run_in_shell(f"env -u COLUMNS {ANSWER}").stdout
-    assert run_in_shell(ANSWER, COLUMNS=columns).stdout == usual
+    assert run_in_shell(ANSWER, COLUMNS=columns).stdout == usual(f"env -u COLUMNS {ANSWER}")
 
 
 def test_no_colour_means_no_escape_at_all(monkeypatch, capsys):

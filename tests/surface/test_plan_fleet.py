@@ -67,7 +67,7 @@ def test_the_page_says_who_trains_how_and_who_waits(capsys, file) -> None:
     page = capsys.readouterr().out
     for text in (
         "oregon, iowa-1, iowa-2, diloco (optimal in this space",
-        "sets the pace",
+        "the pace",  # the head of its column, folded
         "most wait",
         "tokens/s",
         "The islands of the first",

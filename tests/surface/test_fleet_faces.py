@@ -308,7 +308,7 @@ def test_what_made_a_message_slow_stays_on_a_narrow_page(
     assert main(["predict", file]) == 0
     page = capsys.readouterr().out
     table = page.partition("What crosses between islands in a round")[2].partition("\n\n")[0]
-    assert "narrowest" in table.splitlines()[1]
+    assert "narrowest" in "".join(table.splitlines()[1:3])  # the head, in two lines where there is little room
     assert "due after" not in table  # outer gradients of DiLoCo are waited for
 
 

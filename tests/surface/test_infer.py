@@ -22,7 +22,7 @@ from shardmeter.specs.serving import METHODS
 KEYS = {
     "version", "data_date", "assumptions", "warnings", "how", "fits", "latency_per_token_s", "first_token_s", "output_s",
     "tokens_per_s", "tokens_per_s_in_flight", "in_flight", "hosts", "ledger", "bottleneck", "crossover", "intervals", "compared",
-    "prompt", "output", "batch", "traversals",
+    "prompt", "output", "batch", "traversals", "figures",
 }  # fmt: skip
 HOST = {
     "name", "accelerator", "accelerators", "copies", "memory_gib", "limit_gib", "fits", "seconds", "layers", "blocks", "experts",

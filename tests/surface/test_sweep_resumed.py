@@ -83,7 +83,7 @@ def whole(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("how", "engine"),
-    [(signal.SIGKILL, PROCESSES), pytest.param(signal.SIGINT, DASK, marks=pytest.mark.slow)],
+    [(signal.SIGKILL, "local"), pytest.param(signal.SIGINT, "dask", marks=[needs_dask, pytest.mark.slow])],
     ids=["killed", "interrupted"],
 )
 def test_killed_and_resumed(tmp_path, whole, engine, how):

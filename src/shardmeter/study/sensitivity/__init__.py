@@ -106,7 +106,7 @@ def sensitivity(
     first with each of the second. `pairs`: all pairs of so many of the first numbers. Raises BadScenario with everything that is wrong.
 
     Leaves out: numbers that are 0; what a change of hardware does to the fitted numbers of the stack; that prices move together."""
-    _asked(pairs, step)
+    _asked(pairs, step, alone=bool(beside) and not what_if)
     answers = Answers(scenario, known(of))
     every = levers(scenario)
     singles = moved.moves((*what_if, *beside), every)
@@ -145,13 +145,17 @@ def _interval(answers: Answers) -> tuple[float, float] | None:
     return (min(ends), max(ends)) if moves else None
 
 
-def _asked(pairs: object, step: object) -> None:
+def _asked(pairs: object, step: object, *, alone: bool) -> None:
     """Raises BadScenario for numbers that are none."""
     wrong = []
-    if isinstance(pairs, bool) or not isinstance(pairs, int) or not 0 <= pairs <= MOST_PAIRS:
+    if isinstance(pairs, bool) or not isinstance(pairs, int) or not 0 <= pairs <= MOST_PAIRS or pairs == 1:
         out = f"a whole number from 2 to {MOST_PAIRS}"
         wrong.append(Violation(field="pairs", says=f"{shown(pairs)} is no number of numbers to pair", way_out=out))
     if isinstance(step, bool) or not isinstance(step, int | float) or not 1e-6 <= step <= 0.2:
         wrong.append(Violation(field="step", says=f"{shown(step)} is no step", way_out="a fraction from 1e-6 to 0.2"))
+    if alone:
+        wrong.append(
+            Violation(field="with", says="there is nothing to move it beside", way_out="say --what-if NAME=x2 too")
+        )
     if wrong:
         raise BadScenario(f"{len(wrong)} problem{'s' if len(wrong) > 1 else ''}", wrong)

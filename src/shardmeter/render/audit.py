@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Row, Section, Table, remarks
 from shardmeter.render.figure import Figure, Line, Mark, Scale
 
 Answer = Mapping[str, Any]
@@ -53,8 +53,7 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
         sections.append(_conventions(answer))
     if answer["peaks"]:
         sections.append(_peaks(answer))
-    notes = answer["warnings"] if short else answer["assumptions"]
-    sections.append(Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)))
+    sections.append(remarks(answer, short=short))
     data = {**answer, "figures": [figure.to_dict() for figure in drawn]}
     return Document(
         title=heading or title(one["claim"] for one in answer["claims"]), verdict=_verdict(answer), good=answer["consistent"],

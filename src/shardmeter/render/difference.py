@@ -9,7 +9,7 @@ from typing import Any
 
 from shardmeter.core.alike import kinds, span
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
 
 Answer = Mapping[str, Any]
 TITLES = {
@@ -36,7 +36,6 @@ NOTHING = "none"
 
 def document(answer: Answer, titles: tuple[str, str] = ("", ""), *, short: bool = False) -> Document:
     """A `diff` JSON as a document; `titles` name the two questions. `short` leaves out what was assumed."""
-    notes = answer["warnings"] if short else answer["assumptions"]
     sections: list[Section] = [
         Facts(title="", facts=tuple(Fact(label=name, value=title) for name, title in zip("AB", titles, strict=True)))
     ]
@@ -45,8 +44,7 @@ def document(answer: Answer, titles: tuple[str, str] = ("", ""), *, short: bool 
         sections += _clock(answer["wall_clock"])
         sections += [_ledger(name, one) for name, one in answer["ledgers"].items() if _moved(one)]
         sections += _attribution(answer["attribution"])
-    if notes:
-        sections.append(Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)))
+    sections.append(remarks(answer, short=short))
     return Document(
         title="A and B", verdict=answer["says"], sections=tuple(sections), data=answer, flat=tuple(_flat(answer))
     )

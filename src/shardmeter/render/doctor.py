@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
 from shardmeter.render.figure import Figure, Line, Mark, Scale
 
 Answer = Mapping[str, Any]
@@ -23,7 +23,6 @@ NETWORKS = ("fabric-bandwidth", "wan-bandwidth", "site-bandwidth")
 
 def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:
     """A `doctor` JSON as a document. `short` leaves out what was assumed."""
-    notes = answer["warnings"] if short else answer["assumptions"]
     sections: list[Section] = [_readings(answer)]
     if answer["against"] is not None:
         sections.append(_against(answer["against"]))
@@ -44,7 +43,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
         sections.append(_pairs(answer["pairs"]))
     if answer["next"]:
         sections.append(_next(answer))
-    sections.append(Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)))
+    sections.append(remarks(answer, short=short))
     data = {**answer, "figures": [figure.to_dict() for figure in figures(answer)]}
     return Document(
         title=title, verdict=verdict(answer), good=answer["verdict"] == "inside", sure=answer["verdict"] == "inside" or bool(answer["causes"]),

@@ -108,3 +108,8 @@ def numeric(table: Table, column: Column) -> bool:
 
 def _reads_as_number(value: Value) -> bool:
     return isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.match(value) is not None)
+
+
+def remarks(answer: Mapping[str, Any], *, short: bool) -> Notes:
+    """What a page ends with: of a short one its warnings, else what was assumed."""
+    return Notes(title="Warnings" if short else "Assumed", lines=tuple(answer["warnings" if short else "assumptions"]))

@@ -7,7 +7,7 @@ from typing import Any
 
 from shardmeter.core.alike import kinds, span
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Row, Section, Table, remarks
 from shardmeter.render.figure import Figure, Line, Mark, Scale
 from shardmeter.render.heading import islands_of
 from shardmeter.specs import Scenario
@@ -29,14 +29,13 @@ def title(scenario: Scenario) -> str:
 
 def document(answer: Answer, heading: str = "", *, short: bool = False) -> Document:
     """A `front` JSON as a document. `short` leaves out what was assumed."""
-    notes = answer["warnings"] if short else answer["assumptions"]
     drawn = figures(answer)
     sections: list[Section | None] = [
         _table(answer) if answer["points"] else None,
         _own(answer),
         *drawn,
         _rejected(answer["space"]),
-        Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)) if notes else None,
+        remarks(answer, short=short),
     ]
     return Document(
         title=heading, verdict=_verdict(answer), good=bool(answer["met"]), sure=bool(answer["space"]["optimal"]),

@@ -7,7 +7,7 @@ from typing import Any
 
 from shardmeter.core.alike import kinds, span
 from shardmeter.render import cells, crossover
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Row, Section, Table, remarks
 from shardmeter.render.figure import Figure
 from shardmeter.render.heading import islands_of
 from shardmeter.specs import Scenario
@@ -28,13 +28,12 @@ def title(scenario: Scenario, how: str) -> str:
 
 def document(answer: Answer, heading: str = "", *, short: bool = False) -> Document:
     """An `infer` JSON as a document. `short` leaves out what was assumed."""
-    notes = answer["warnings"] if short else answer["assumptions"]
     sections: list[Section] = [_figures(answer), _hosts(answer), _ledger(answer)]
     if answer["compared"]:
         sections.append(_compared(answer["compared"], answer["batch"]))
     if answer["crossover"]:
         sections.append(_crossover(answer["crossover"], passes(answer)))
-    sections.append(Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)))
+    sections.append(remarks(answer, short=short))
     data = {**answer, "figures": [figure.to_dict() for figure in figures(answer)]}
     return Document(
         title=heading, verdict=_verdict(answer), good=bool(answer["fits"]), sections=tuple(sections), data=data, flat=_flat(answer)

@@ -9,7 +9,7 @@ from typing import Any
 
 from shardmeter.render import cells
 from shardmeter.render.csv_text import flatten
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
 from shardmeter.render.prediction import SURE, doubtful, options
 from shardmeter.specs import Scenario
 
@@ -33,7 +33,6 @@ def title(scenario: Scenario) -> str:
 def document(answer: Answer, heading: str = "", *, command: str = "", short: bool = False) -> Document:
     """A `plan` JSON as a document; `command` predicts the scenario, to which a plan is added. `short` leaves out what was assumed."""
     plans, front = answer["plans"], answer["pareto"]
-    notes = answer["warnings"] if short else answer["assumptions"]
     sections: list[Section | None] = [
         _plans(answer) if plans else None,
         _front(answer) if len(front) > 1 else _alone(answer) if front and len(answer["objective"]) > 1 else None,
@@ -42,7 +41,7 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
         _ways(answer["way_out"]) if answer["nearest_miss"] else None,
         rejected(answer["space"], answer["space"]["evaluated"]),
         Notes(title="To predict the first", lines=(_again(answer, command),)) if plans and command else None,
-        Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)) if notes else None,
+        remarks(answer, short=short),
     ]
     return Document(
         title=heading,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.render import planning
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
 from shardmeter.render.heading import islands_of
 from shardmeter.render.islands import loss_text
 from shardmeter.render.prediction import doubtful
@@ -27,7 +27,6 @@ def title(scenario: Scenario) -> str:
 def document(answer: Answer, heading: str = "", *, short: bool = False) -> Document:
     """A `plan` JSON of several islands as a document. `short` leaves out what was assumed."""
     plans, front = answer["plans"], answer["pareto"]
-    notes = answer["warnings"] if short else answer["assumptions"]
     sections: list[Section | None] = [
         _table(plans, answer, f"The best plans, by {answer['objective'][0]}") if plans else None,
         _islands(plans[0]) if plans else None,
@@ -40,7 +39,7 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
         _kinds(answer["space"]),
         planning.rejected(answer["space"], answer["space"]["joint"]),
         Notes(title="To predict the first", lines=_again()) if plans and not short else None,
-        Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)) if notes else None,
+        remarks(answer, short=short),
     ]
     return Document(
         title=heading,

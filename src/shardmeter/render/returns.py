@@ -8,7 +8,7 @@ from typing import Any
 
 from shardmeter.core.record import changed
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Notes, Row, Section, Table, remarks
 from shardmeter.render.figure import Figure, Line, Mark, Scale
 from shardmeter.study.returns.says import size
 
@@ -20,7 +20,6 @@ YOURS = "yours"
 
 def document(answer: Answer, heading: str = "", *, short: bool = False) -> Document:
     """A `returns` JSON as a document. `short` leaves out what was assumed."""
-    notes = answer["warnings"] if short else answer["assumptions"]
     sections: list[Section] = [
         Notes(title="Held fixed", lines=tuple(answer["held"])),
         _points(answer),
@@ -29,7 +28,7 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
         _regimes(answer),
         Notes(title="Found", lines=tuple(answer["says"][1:])),
         _next(answer["next"]),
-        Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)),
+        remarks(answer, short=short),
     ]
     return Document(
         title=heading, verdict=answer["says"][0], good=bool(answer["fits"]), sections=tuple(sections),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
 from shardmeter.render.figure import Figure, Line, Mark, Scale
 
 Answer = Mapping[str, Any]
@@ -27,9 +27,7 @@ def document(answer: Answer, heading: str = "", *, every: bool = False, short: b
         sections.append(_pairs(answer))
     sections.append(Notes(title="What it says", lines=says(answer)))
     sections.append(Notes(title="Not listed", lines=_rest(answer, every=every)))
-    notes = answer["warnings"] if short else answer["assumptions"]
-    if notes:
-        sections.append(Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)))
+    sections.append(remarks(answer, short=short))
     return Document(
         title=heading,
         verdict=_verdict(answer),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
 from shardmeter.render.prediction import SURE, options
 from shardmeter.study.inverse import counted
 
@@ -21,7 +21,6 @@ COLUMNS = {"micro-batch": "micro-batch", "seq": "sequence", "gpus": "GPUs"}
 
 def document(answer: Answer, title: str = "", *, command: str = "", short: bool = False) -> Document:
     """A `solve` JSON as a document; `command` predicts with the answer. `short` leaves out what was assumed."""
-    notes = answer["warnings"] if short else answer["assumptions"]
     sections: list[Section] = [
         _answers(answer),
         _neighbours(answer),
@@ -38,8 +37,7 @@ def document(answer: Answer, title: str = "", *, command: str = "", short: bool 
         )
     if answer["set"] and answer["answer"] is not None:
         sections.append(Notes(title="To predict with it", lines=(command or options(answer["set"]),)))
-    if notes:
-        sections.append(Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)))
+    sections.append(remarks(answer, short=short))
     chance = answer["fits_probability"]
     return Document(
         title=title,

@@ -8,7 +8,7 @@ from typing import Any
 
 from shardmeter.core.errors import cut
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Section, Table, remarks
 from shardmeter.render.figure import Figure, Line, Mark, Scale
 from shardmeter.scenario.ranges import typed
 
@@ -25,9 +25,7 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
     if answer["joint"] is not None:
         sections.append(_front(answer))
     sections.append(Notes(title="What it says", lines=tuple(text for knob in answer["knobs"] for text in knob["says"])))
-    notes = answer["warnings"] if short else answer["assumptions"]
-    if notes:
-        sections.append(Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)))
+    sections.append(remarks(answer, short=short))
     return Document(
         title=heading,
         verdict=_verdict(answer),
@@ -56,7 +54,12 @@ def _verdict(answer: Answer) -> str:
     ]
     best = max(known, key=lambda one: one[0], default=None)
     if best is None or best[0] <= 1.0:
-        return "No single knob that is turned betters it."
+        faster = (
+            "is sooner at the same loss"
+            if key == "speed_to_loss"
+            else "has more tokens/s and fits (of the loss nothing is known)"
+        )
+        return f"No single knob that is turned {faster}."
     to = "to the same loss" if key == "speed_to_loss" else "tokens/s, whatever it does to the loss"
     return f"The best single turn: {best[1]['title']} {shown(best[1]['now'])} → {shown(best[2]['value'])}, {100.0 * (best[0] - 1.0):+.1f} % {to}."
 

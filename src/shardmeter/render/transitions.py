@@ -7,7 +7,7 @@ from typing import Any
 
 from shardmeter.core.quantity import show
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
 from shardmeter.render.figure import Field, Figure, Line, Mark, Scale
 
 Answer = Mapping[str, Any]
@@ -27,9 +27,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
     if answer["map"] is not None or len(answer["lines"]) == 1:
         sections += drawn[:1]
     sections.append(Notes(title="Regimes", lines=tuple(f"{name}: {text}" for name, text in answer["regimes"].items())))
-    notes = answer["warnings"] if short else answer["assumptions"]
-    if notes:
-        sections.append(Notes(title="Warnings" if short else "Assumed", lines=tuple(notes)))
+    sections.append(remarks(answer, short=short))
     return Document(
         title=title, verdict=_verdict(answer), sections=tuple(sections),
         data={**answer, "figures": [figure.to_dict() for figure in drawn]}, flat=_flat(answer),

@@ -22,6 +22,14 @@ _LONGEST = 1000
 _KEY = re.compile(r"[A-Za-z_τα][A-Za-z0-9_.]*")
 
 
+def spelled_out(field: str) -> str:
+    """`H`, `sync_every` and `plan.sync.H` as `plan.sync.sync_every`, and the like; any other field as it is."""
+    last = field.rpartition(".")[2]
+    if field in (last, f"plan.sync.{last}") and (last in SYNC_ALIASES or last in SYNC_ALIASES.values()):
+        return f"plan.sync.{SYNC_ALIASES.get(last, last)}"
+    return field
+
+
 def parse_plan(text: str) -> dict[str, Any]:
     """The mapping that a one-line plan stands for; its NAME is under `sharding`, that of `auto` in a field of its own. Raises BadScenario, all violations at once.
 

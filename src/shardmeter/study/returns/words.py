@@ -10,7 +10,7 @@ from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation, cut, nearest, shown
 from shardmeter.core.record import changed, record
-from shardmeter.scenario.grammar import SYNC_ALIASES
+from shardmeter.scenario.grammar import spelled_out
 from shardmeter.scenario.read import Document
 from shardmeter.specs import Island, Scenario
 from shardmeter.study.levers import levers
@@ -66,12 +66,9 @@ def axis_of(document: Document, own: Scenario, asked: str) -> Axis:
 
 
 def _full(own: Scenario, word: str) -> str:
-    """`H` as `plan.sync.sync_every` and the like; `bandwidth` is that between islands, of one island that between its nodes."""
-    last = word.rpartition(".")[2]
-    if word in (last, f"plan.sync.{last}") and (last in SYNC_ALIASES or last in SYNC_ALIASES.values()):
-        return f"plan.sync.{SYNC_ALIASES.get(last, last)}"
+    """The field of a word; `bandwidth` is that between islands, of one island that between its nodes."""
     link = WAN if len(own.fleet.islands) > 1 else FABRIC
-    return {"bandwidth": link, "rtt": "fleet.wan.default.rtt"}.get(word, word)
+    return {"bandwidth": link, "rtt": "fleet.wan.default.rtt"}.get(word, spelled_out(word))
 
 
 MOST_KINDS = 4

@@ -45,7 +45,9 @@ def known(of: object) -> str:
     if isinstance(of, str) and of in OF:
         return of
     near = ", ".join(nearest(str(of), OF))
-    broken = Violation(field="of", says=f"{shown(of, 40)} is no figure that is a number", way_out=near)
+    broken = Violation(
+        field="of", says=f"{shown(of, 40)} is no figure that is a number", way_out=f"the nearest are {near}"
+    )
     raise BadScenario("1 problem", [broken])
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import record
+from shardmeter.scenario.grammar import spelled_out
 from shardmeter.scenario.parts import Rows
 from shardmeter.scenario.ranges import Over, axes
 from shardmeter.scenario.read import Document
@@ -103,5 +104,5 @@ def _chosen(scenario: Scenario, over: Over) -> tuple[Knob, ...]:
         if len(axis.fields) > 1:
             says_ = "a trade-off turns one field at a time"
             raise BadScenario("1 problem", [Violation(field=axis.name, says=says_, way_out="an --over for each")])
-        found.append(asked(scenario, axis.fields[0], tuple(point[0] for point in axis.points)))
+        found.append(asked(scenario, spelled_out(axis.fields[0]), tuple(point[0] for point in axis.points)))
     return tuple(found)

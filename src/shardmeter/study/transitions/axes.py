@@ -10,7 +10,7 @@ import numpy as np
 from shardmeter.core.errors import BadScenario, Violation, nearest, shown
 from shardmeter.core.formula import unit_of
 from shardmeter.core.record import record
-from shardmeter.scenario.grammar import SYNC_ALIASES
+from shardmeter.scenario.grammar import spelled_out
 from shardmeter.scenario.ranges import Axis, Ruler, axes, ruler, typed
 from shardmeter.scenario.read import Document
 from shardmeter.specs import Scenario
@@ -104,7 +104,7 @@ def sought(document: Document, scenario: Scenario, text: str) -> Sought:
     """An axis from `FIELD=VALUES`, or from `FIELD` alone: then a range around the scenario's own value. Raises BadScenario where that is
     not known."""
     field, equals, _ = text.partition("=")
-    name = _full(_worded(document, field.strip()))
+    name = spelled_out(_worded(document, field.strip()))
     if not name:
         raise BadScenario(f"{shown(text)} names no field; as in plan.micro_batch, or plan.micro_batch=1,2,4")
     if equals:
@@ -154,14 +154,6 @@ def _worded(document: Document, word: str) -> str:
                 )
             ],
         )
-    return field
-
-
-def _full(field: str) -> str:
-    """`H` and `plan.sync.H` as `plan.sync.sync_every`, and the like."""
-    last = field.rpartition(".")[2]
-    if field in (last, f"plan.sync.{last}") and (last in SYNC_ALIASES or last in SYNC_ALIASES.values()):
-        return f"plan.sync.{SYNC_ALIASES.get(last, last)}"
     return field
 
 

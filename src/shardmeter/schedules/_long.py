@@ -30,6 +30,8 @@ class Boundary:
     buffered: Seconds = math.inf
     """How much of the wire's time lies in buffers when a send returns: inf = sends never hold the stage up; 0 = it stands still
     until its message has left."""
+    ahead: Count = 0.0
+    """Micro-batches more that every stage before it holds because of it."""
 
 
 Hop = Seconds | tuple[Boundary, ...]

@@ -15,6 +15,7 @@ SHARDINGS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
 OUTER_STATES = ("device", "host")
 TOPOLOGIES = ("auto", "ring", "tree", "star", "sharded_star", "all_gather")
 SPLITS = ("speed", "equal")
+RELEASES = ("layers", "end")
 
 
 @record
@@ -44,6 +45,8 @@ class Sync:
     """Reduce inside islands first, every node sending its part across; false = one ring through all accelerators."""
     grace: Seconds = 0.0
     """What a deadline method waits for late islands after a round."""
+    release: str = "layers"
+    """When gradients of a step leave for other islands: layers (each when it is whole), or end (all of them after the last)."""
     split: str = "speed"
     """How the batch is shared among unlike islands: speed, or equal."""
     blocks: int = 1
@@ -109,6 +112,10 @@ class Plan:
     micro_batch: Count = 1.0
     schedule: str = "1f1b"
     virtual_stages: int = 1
+    ahead: Count = 0.0
+    """Micro-batches more that the stages before a boundary between islands hold for each such boundary, to fill its round trip."""
+    stagger: bool = False
+    """Pipelines side by side send over the line between islands in turn, each with all of it, not all at once."""
     recompute: str = "none"
     precision: str = "bf16"
     gather_dtype: str = "bf16"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeAlias
 
 from shardmeter.core.record import record
@@ -9,8 +10,11 @@ from shardmeter.core.units import Bytes, BytesPerS, Count, Fraction, Seconds, Us
 
 Matrix: TypeAlias = Any
 """A float, or an array of shape (islands, islands): row = from, column = to. The diagonal is not read."""
-TRANSPORTS = ("tcp", "rdma", "lossless")
-"""tcp: windows and loss of TCP streams; rdma: go-back-N over a lossy path; lossless: neither window nor loss bind."""
+TRANSPORTS = ("tcp", "rdma", "selective", "coded", "lossless")
+"""tcp: windows and loss of TCP streams; rdma: go-back-N over a lossy path; selective: what is lost is sent again alone (SACK, SRD, MRC);
+coded: redundant packets make up for losses (FEC); lossless: neither window nor loss bind. The weaker first."""
+BALANCES = ("ecmp", "planned", "spray")
+"""How a site's flows find its uplinks: hashed, each flow to one; laid out so that none is shared; packet by packet over all."""
 
 
 @record
@@ -41,3 +45,17 @@ class Wan:
     """(from, to, where the numbers come from) of the pairs that no scenario gave."""
     prices: tuple[tuple[str, str, str], ...] = ()
     """(from, to, which row of `data/geo/egress.csv`) of the pairs whose price of traffic no scenario gave."""
+    balance: tuple[str, ...] = ()
+    """Per island, a word of BALANCES; empty = planned everywhere."""
+    flows: Count = 1.0
+    """(islands,): flows (queue pairs) that a hash sees of one adapter's transfer."""
+    uplink: BytesPerS = math.inf
+    """(islands,): rate of one uplink of a site; inf = not said, that of one adapter."""
+    slowest: Fraction = 1.0
+    """(islands,): weight of the most loaded uplink beside the mean one: 1 where all wait for the slowest flow."""
+    buffer: Bytes = math.inf
+    """(islands,): of one uplink port."""
+    planes: Count = 1.0
+    """(islands,): ports of an adapter, each into a network of its own."""
+    sends: Bytes = math.inf
+    """(islands, islands): bytes that one accelerator's send to the next stage has under way; inf = as its streams."""

@@ -25,6 +25,11 @@ TOGETHER = {
 ALL = "all three"
 
 
+def says(dimension: str) -> str:
+    """The key of a choice that holds a dimension in words."""
+    return f"{dimension}_says"
+
+
 def title(scenario: Scenario) -> str:
     """The question in one line."""
     return f"{scenario.model.name} on {islands_of(scenario.fleet.islands)} · {scenario.stack.name}"
@@ -87,42 +92,62 @@ def _headline(point: Answer) -> str:
 def _doing(point: Answer) -> str:
     """The joint choice in words: of the default what differs."""
     joint, default = point["joint"], point["default"]
-    said = [joint[name]["says"] for name in DIMENSIONS if joint[name]["says"] != default[name]["says"]]
+    said = [joint[says(name)] for name in DIMENSIONS if joint[says(name)] != default[says(name)]]
     return ", ".join(said) if said else "the production default"
 
 
 def _of_case(answer: Answer, case: Answer) -> list[Section]:
-    """The own network of the first case: each dimension alone, two and all three."""
+    """The own network of the first case: what the joint choice changes, and what every dimension gives alone and with others."""
     point = case["points"][case["own"]]
-    names = {"default": "production default", **{**ALONE, **TOGETHER}, "joint": ALL}
-    choices = {"default": point["default"], **point["one"], **point["two"], "joint": point["joint"]}
-    rows = [_choice_row(names[key], choices[key], point, key) for key in names]
+    joint, default = point["joint"], point["default"]
+    whose = network_text(point) if len(answer["cases"]) == 1 else f"{_cluster(case)}, {network_text(point)}"
+    changes = tuple(
+        {
+            "dimension": name, "default": default[says(name)],
+            "joint": SAME if joint[says(name)] == default[says(name)] else joint[says(name)],
+        }
+        for name in DIMENSIONS
+    )  # fmt: skip
     columns = (
-        Column(key="may", title="may change"),
-        Column(key="step_s", title="step", unit="s"),
-        Column(key="faster", title="faster"),
-        Column(key="between", title="between", drop=2),
-        Column(key="mfu", title="MFU", unit="%", drop=3),
-        *(Column(key=name, title=name, wide=True, drop=drop) for name, drop in zip(DIMENSIONS, (0, 0, 1), strict=True)),
+        Column(key="dimension", title=""),
+        Column(key="default", title="production default", wide=True),
+        Column(key="joint", title="joint choice", wide=True),
     )
-    whose = "" if len(answer["cases"]) == 1 else f"{_cluster(case)}: "
-    changed = "Dimensions that may not change, or need not, are those of the default (·)."
     return [
-        Table(title=f"{whose}{network_text(point)}", columns=columns, rows=tuple(rows), caption=changed),
+        Table(title=f"What to change: {whose}", columns=columns, rows=changes),
+        _gives(point),
         _facts(case, point),
     ]
 
 
-def _choice_row(label: str, choice: Answer, point: Answer, key: str) -> Row:
-    default = point["default"]
+SAME = "stays"
+
+
+def _gives(point: Answer) -> Table:
+    """A row for nothing, each dimension, two of them and all."""
+    names = {"default": "nothing", **ALONE, **TOGETHER, "joint": ALL}
+    choices = {"default": point["default"], **point["one"], **point["two"], "joint": point["joint"]}
+    columns = (
+        Column(key="may", title="what may change"),
+        Column(key="step_s", title="step", unit="s"),
+        Column(key="faster", title="faster"),
+        Column(key="between", title="90 % between", drop=2),
+        Column(key="mfu", title="MFU", unit="%", drop=3),
+        Column(key="with", title="with", wide=True, drop=1),
+    )
+    return Table(
+        title="What each gives", columns=columns, rows=tuple(_given(names[key], choices[key], point, key) for key in names),
+    )  # fmt: skip
+
+
+def _given(label: str, choice: Answer, point: Answer, key: str) -> Row:
     ratio = None if key == "default" else point["speedup"][key]
-    row: dict[str, Any] = {"may": label, "step_s": choice["step_s"], "mfu": choice["mfu"]}
-    row["faster"] = "" if ratio is None else gain(ratio["value"])
-    row["between"] = "" if ratio is None else f"{gain(ratio['low'])} … {gain(ratio['high'])}"
-    for name in DIMENSIONS:
-        same = key != "default" and choice[name]["says"] == default[name]["says"]
-        row[name] = "·" if same else choice[name]["says"]
-    return row
+    changed = [choice[says(name)] for name in DIMENSIONS if choice[says(name)] != point["default"][says(name)]]
+    return {
+        "may": label, "step_s": choice["step_s"], "mfu": choice["mfu"], "with": ", ".join(changed) if ratio is not None else "",
+        "faster": "" if ratio is None else gain(ratio["value"]),
+        "between": "" if ratio is None else f"{gain(ratio['low'])} … {gain(ratio['high'])}",
+    }  # fmt: skip
 
 
 def _facts(case: Answer, point: Answer) -> Facts:
@@ -266,7 +291,7 @@ def _again(command: str) -> tuple[str, ...]:
 
 COLUMNS = (
     "model", "buildings", "gpus", "oversubscription", "distance_km", "rtt_s", "may_change", "placement", "schedule", "network", "step_s",
-    "tokens_per_s", "mfu", "memory_peak_gib", "speedup", "speedup_low", "speedup_high",
+    "tokens_per_s", "mfu", "memory_peak", "speedup", "speedup_low", "speedup_high",
 )  # fmt: skip
 """Of CSV: a row a network and what may change."""
 
@@ -280,7 +305,7 @@ def _flat(answer: Answer) -> Iterator[Row]:
                 ratio = point["speedup"].get(key, {"value": 1.0, "low": 1.0, "high": 1.0})
                 yield {
                     **{field: case[field] for field in COLUMNS[:3]}, **{field: point[field] for field in COLUMNS[3:6]},
-                    "may_change": name, **{field: choice[field]["says"] for field in DIMENSIONS},
-                    **{field: choice[field] for field in ("step_s", "tokens_per_s", "mfu", "memory_peak_gib")},
+                    "may_change": name, **{field: choice[says(field)] for field in DIMENSIONS},
+                    **{field: choice[field] for field in ("step_s", "tokens_per_s", "mfu", "memory_peak")},
                     "speedup": ratio["value"], "speedup_low": ratio["low"], "speedup_high": ratio["high"],
                 }  # fmt: skip

@@ -11,15 +11,16 @@ from shardmeter.render.figure import Field, Figure, Line, Mark, Scale
 Answer = Mapping[str, Any]
 LEAST_KM = 1.0
 """Kilometres from which distances are drawn in factors; nearer ones lie there."""
-SHORT = {"dp": "gradients", "pp": "one pipeline", "dp_shard": "shards"}
-TURNED = " inside"
+SHORT = {"dp": "data parallel", "pp": "one pipeline", "dp_shard": "sharded parameters"}
+"""By the word of a placement: the axis that crosses buildings, for people."""
+TURNED = " turned"
 """What a placement's word ends with whose mesh is turned inside a building."""
 
 
 def placed(word: str) -> str:
     """What crosses buildings, in two words."""
     base = word.partition(" ")[0]
-    groups = re.fullmatch(r"pp(\d+)", base)
+    groups = re.fullmatch(r"pp(\d+)×dp", base)  # noqa: RUF001
     says = f"pipelines of {groups[1]}" if groups else SHORT.get(base, base)
     return f"{says}, turned" if word.endswith(TURNED) else says
 
@@ -77,7 +78,7 @@ def _winners(answer: Answer, case: Answer) -> Figure:
     scale, x = _across(far)
     values = tuple(tuple(_place(grid.get((rate, one)), words) for one in far) for rate in over)
     return Figure(
-        slug="winners", title=_won(case, words), x=scale, y=Scale(title="oversubscription between buildings", unit=":1", log=True),
+        slug="winners", title=_won(case["points"], words), x=scale, y=Scale(title="oversubscription between buildings", unit=":1", log=True),
         field=Field(x=x, y=tuple(over), values=values, scale=Scale(title="what crosses buildings", labels=tuple(map(placed, words)))),
         marks=_yours(case), caption=(_what(case), CROSSES),
     )  # fmt: skip
@@ -96,16 +97,13 @@ def _place(point: Answer | None, words: Sequence[str]) -> float | None:
     return None if point is None else float(words.index(point["winner"]))
 
 
-def _won(case: Answer, words: Sequence[str]) -> str:
-    """What the map shows in a sentence."""
+def _won(points: Sequence[Answer], words: Sequence[str]) -> str:
+    """Which placement wins how often, in a sentence."""
     if len(words) == 1:
         return f"{_first(placed(words[0]))} across buildings wins everywhere on this map"
-    ranges = []
-    for word in words[:3]:
-        over = sorted(point["distance_km"] for point in case["points"] if point["winner"] == word)
-        ends = f"{over[0]:,.0f} km" if over[0] == over[-1] else f"{over[0]:,.0f} to {over[-1]:,.0f} km"
-        ranges.append(f"{placed(word)} at {ends}")
-    return f"{_first(', '.join(ranges))}"
+    won = [point["winner"] for point in points]
+    rest = ", ".join(f"{placed(word)} {won.count(word)}" for word in words[1:4])
+    return f"{_first(placed(words[0]))} across buildings wins {won.count(words[0])} of {len(won)} networks, {rest}"
 
 
 def _first(text: str) -> str:
@@ -158,11 +156,12 @@ def _of_model(answer: Answer, cases: Sequence[Answer]) -> tuple[Figure, ...]:
     what = f"{cases[0]['model']} on {gpus:,} GPUs"
     won = tuple(tuple(_place(point, words) for point in row) for row in points)
     gains = tuple(tuple(None if point is None else point["speedup"]["joint"]["value"] - 1.0 for point in row) for row in points)
-    most = max((point for row in points for point in row if point is not None), key=lambda point: point["speedup"]["joint"]["value"])
+    held = [point for row in points for point in row if point is not None]
+    most = max(held, key=lambda point: point["speedup"]["joint"]["value"])
     slug = re.sub(r"[^a-z0-9]+", "-", str(cases[0]["model"]).lower()).strip("-")
     return (
         Figure(
-            slug=f"winners-{slug}", title=f"{what}: {_shares(points, words)}", x=scale, y=upright,
+            slug=f"winners-{slug}", title=f"{what}: {_won(held, words).lower()}", x=scale, y=upright,
             field=Field(x=x, y=y, values=won, scale=Scale(title="what crosses buildings", labels=tuple(map(placed, words)))),
             caption=(CROSSES,),
         ),
@@ -172,9 +171,3 @@ def _of_model(answer: Answer, cases: Sequence[Answer]) -> tuple[Figure, ...]:
             caption=("Placement, schedule and network chosen together.",),
         ),
     )  # fmt: skip
-
-
-def _shares(points: Sequence[Sequence[Answer | None]], words: Sequence[str]) -> str:
-    """How many networks every placement wins."""
-    held = [point["winner"] for row in points for point in row if point is not None]
-    return ", ".join(f"{placed(word)} at {held.count(word)} of {len(held)}" for word in words[:3])

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from shardmeter.cli.interrupts import INTERRUPTED, stoppable
 from shardmeter.cli.options import command_line, resolve, scenario_options
 from shardmeter.cli.output import say, warn, write
+from shardmeter.cli.pictures import plot_option
 from shardmeter.cli.progress import counter
+from shardmeter.cli.scale_across import plan_across, refuse_misplaced
 
 if TYPE_CHECKING:
     from shardmeter.specs import Choices, Scenario
     from shardmeter.study.planning.plans import Ranked
 
-INTERRUPTED = 130
 EPILOG = """Examples:
 
 \b
@@ -28,12 +26,15 @@ EPILOG = """Examples:
   shardmeter plan --model llama-3.1-8b --gpus 64xH100-SXM5-80GB,256xH100-SXM5-80GB --tokens 1T --price '$2/gpu/h' --objective time,cost
   shardmeter plan islands.yaml --set fleet.use=any --set plan.sync.method=diloco,streaming_diloco
   shardmeter plan --model llama-3.1-8b --gpus 64xH100-SXM5-80GB --tokens 1T --price '$2/gpu/h' --deadline '30 d' --budget '$100,000'
+  shardmeter plan examples/scale-across.yaml --scale-across --plot map.png
+  shardmeter plan --scale-across --model llama-3.1-405b --gpus 32768xH100-SXM5-80GB --buildings 4 --over distance='10 km..2000 km:log5'
 
 What is left out is chosen. A plan field pins (--set plan.tp=8), a list or a range narrows (plan.tp=1,2,4; plan.pp=1..8:x2), any
 opens what is not offered by itself (plan.schedule=any, plan.offload=any, plan.precision=any). All plans are compared at one
 global batch. Of several islands each has its own plan, plan.sync and fleet.use say what else is open (plan.sync.method=any,
 plan.sync.bits=4,8, fleet.use=any). A SCENARIO that names a whole plan has it placed among the others. The search is exhaustive: the first plan is
-optimal in its space. Exit code 1 when no plan fits, or none within the deadline and the budget."""
+optimal in its space. --scale-across asks another question: which axis crosses buildings, with which schedule, over which network.
+Exit code 1 when no plan fits, or none within the deadline and the budget."""
 
 
 @click.command(epilog=EPILOG, short_help="Which sharding, micro-batch and recompute are best?")
@@ -50,10 +51,32 @@ optimal in its space. Exit code 1 when no plan fits, or none within the deadline
 @click.option(
     "--processes", metavar="N", type=click.IntRange(1, 256), help="Processes; left out, 2 where the search is long."
 )
+@click.option(
+    "--scale-across", is_flag=True,
+    help="Of several buildings: choose placement, schedule and network together, beside the production default.",
+)  # fmt: skip
+@click.option(
+    "--over", multiple=True, metavar="AXIS=VALUES",
+    help="With --scale-across: oversubscription=1,2,4,8, distance='10 km,400 km', buildings, gpus or model. Repeatable; left out, the "
+    "scenario's network and a map of oversubscription and distance.",
+)  # fmt: skip
+@click.option(
+    "--buildings", metavar="N", type=click.IntRange(2, 64), help="With --scale-across: divide the GPUs evenly into N buildings."
+)  # fmt: skip
+@plot_option("With --scale-across: draw the map of placements and the speed-ups.")
 def plan(
-    objective: str | None, deadline: str | None, budget: str | None, top: int, processes: int | None, **asked: Any
+    objective: str | None,
+    deadline: str | None,
+    budget: str | None,
+    top: int,
+    processes: int | None,
+    scale_across: bool,
+    **asked: Any,
 ) -> int:
     """Find the best plans for SCENARIO: degrees, micro-batch, recompute, schedule, sharding and what else is left open."""
+    refuse_misplaced(scale_across)
+    if scale_across:
+        return plan_across(asked)
     limits = (("objective", objective), ("deadline", deadline), ("budget", budget))
     asked["overrides"] = (*(f"run.{name}={said}" for name, said in limits if said is not None), *asked["overrides"])
     scenario = resolve(asked, planning=True)
@@ -62,7 +85,7 @@ def plan(
     from shardmeter.render import planning
     from shardmeter.study.planning.plans import plan as plans_of
 
-    with counter("points", shortens=True) as report, _stoppable() as stop:
+    with counter("points", shortens=True) as report, stoppable() as stop:
         found = plans_of(scenario, top=top, processes=processes, progress=report, stop=stop)
     answer = found.to_dict()
     warn(answer["warnings"])
@@ -78,7 +101,7 @@ def _of_fleet(scenario: Scenario, asked: dict[str, Any], top: int, processes: in
     from shardmeter.render import planning_fleet
     from shardmeter.study.planning.fleet_plans import plan_fleet
 
-    with counter("points", shortens=True) as report, _stoppable() as stop:
+    with counter("points", shortens=True) as report, stoppable() as stop:
         found = plan_fleet(scenario, top=top, processes=processes, progress=report, stop=stop)
     answer = found.to_dict()
     warn(answer["warnings"])
@@ -107,20 +130,3 @@ def _same(asked: dict[str, Any], best: Ranked, choices: Choices) -> tuple[dict[s
 
 
 _CHOSEN = ("plan.", "run.objective", "run.deadline", "run.budget", "run.seq_len", "run.global_batch")
-
-
-@contextmanager
-def _stoppable() -> Iterator[Callable[[], bool]]:
-    """Whether an interrupt has come: the first one ends the search after the block it is at, the second one ends it at once."""
-    asked = threading.Event()
-
-    def interrupt(*_: object) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-
-    before = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield asked.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -26,7 +26,8 @@ LEAST_RTT = 1e-6
 
 @record
 class Links:
-    """A network, or the part of it that some islands see of one another: SI units; (islands, islands), of sites (islands,)."""
+    """A network, or the part of it that some islands see of one another: SI units; (islands, islands), of sites (islands,). Networks
+    side by side have their axis before these."""
 
     names: tuple[str, ...]
     rate: Array
@@ -48,7 +49,7 @@ class Links:
 
     def among(self, islands: list[int]) -> Links:
         """The part of these islands, in this order."""
-        grid, row = np.ix_(islands, islands), np.array(islands)
+        grid, row = (..., *np.ix_(islands, islands)), (..., np.array(islands))
         return Links(
             names=tuple(self.names[at] for at in islands), rate=self.rate[grid], capacity=self.capacity[grid],
             limit=self.limit[grid], delay=self.delay[grid], rtt=self.rtt[grid], first=self.first[grid], up=self.up[row],

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
+
+import numpy as np
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed
-from shardmeter.core.units import Count
+from shardmeter.core.units import Count, Number
 from shardmeter.engine import split
-from shardmeter.engine.cells import Cell, cells_of, inner_steps, step_times
+from shardmeter.engine.cells import Cell, cells_of, inner_steps, key_of, step_times
+from shardmeter.engine.lines import Lines, along
+from shardmeter.engine.links import Array
 from shardmeter.engine.placed import spread
 from shardmeter.engine.rules import listed
 from shardmeter.schedules import traits
@@ -43,41 +47,52 @@ def shared(
     run: Run,
     stack: Stack,
     rule: str = "speed",
-) -> tuple[Run, ...]:
-    """The run of every cell, with its part of the global batch: so that the slowest is as fast as it can be, or equal parts.
-    `plans` are those of the islands. Raises IndivisibleBatch."""
-    units = units_of(fleet.islands, cells, plans)
+    lines: Lines | None = None,
+) -> list[tuple[float, ...]]:
+    """Each cell's part of the global batch, once for every network of `lines` (None: the fleet's own): so that the slowest is as fast
+    as it can be, or equal parts. `plans` are those of the islands. Raises IndivisibleBatch."""
+    lines = Lines(fleet.islands, fleet.wan) if lines is None else lines
+    units, batch = units_of(fleet.islands, cells, plans), float(run.global_batch)
+    if rule == "equal" or equal_cells(fleet, cells, plans, lines):
+        return [parted(batch, units, None, rule)] * len(lines)
     peaks = [sum(peak(fleet.islands[at]) for at in cell.islands) for cell in cells]
-    alike = rule == "equal" or equal_cells(fleet, cells, plans)
-
-    def times(batches: Batches) -> Sequence[Sequence[float]]:
-        return _times(model, fleet, cells, plans, batches, run, stack)
-
-    parts = parted(float(run.global_batch), units, None if alike else (peaks, times), rule)
-    return tuple(changed(run, global_batch=part) for part in parts)
+    times = _times(model, fleet, cells, plans, asked(batch, units, peaks), run, stack, lines)
+    known: dict[bytes, tuple[float, ...]] = {}
+    for one in times:
+        if one.tobytes() not in known:
+            known[one.tobytes()] = parted(batch, units, (peaks, one.tolist()), rule)
+    return [known[one.tobytes()] for one in times]
 
 
 def shared_by_part(
-    model: Model, fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan], run: Run, stack: Stack
-) -> tuple[Run, ...]:
-    """As `shared`, with the whole batch for the cells of every block: each block has to see every sequence. Raises IndivisibleBatch."""
+    model: Model,
+    fleet: Fleet,
+    cells: Sequence[Cell],
+    plans: Sequence[Plan],
+    run: Run,
+    stack: Stack,
+    lines: Lines | None = None,
+) -> list[tuple[Run, ...]]:
+    """The run of every cell with its part of the global batch, once for every network of `lines`: parts as of `shared`, with the whole
+    batch for the cells of every block, each of which has to see every sequence. Raises IndivisibleBatch."""
     sync = plans[0].sync
-    groups = parts_of(len(cells), inner_of(sync).blocks)
-    found: dict[int, Run] = {}
-    for group in groups:
-        some = [cells[at] for at in group]
-        found |= dict(zip(group, shared(model, fleet, some, plans, run, stack, sync.split), strict=True))
-    return tuple(found[at] for at in range(len(cells)))
+    lines = Lines(fleet.islands, fleet.wan) if lines is None else lines
+    found: list[dict[int, Run]] = [{} for _ in range(len(lines))]
+    for group in parts_of(len(cells), inner_of(sync).blocks):
+        parts = shared(model, fleet, [cells[at] for at in group], plans, run, stack, sync.split, lines)
+        for own, some in zip(found, parts, strict=True):
+            own |= {at: changed(run, global_batch=part) for at, part in zip(group, some, strict=True)}
+    return [tuple(own[at] for at in range(len(cells))) for own in found]
 
 
 def parted(
     batch: float,
     units: Sequence[split.Units],
-    speeds: tuple[Sequence[float], Callable[[Batches], Sequence[Sequence[float]]]] | None,
+    speeds: tuple[Sequence[float], Sequence[Sequence[float]]] | None,
     rule: str = "speed",
 ) -> tuple[float, ...]:
-    """Sequences of every cell. `units` are those of the cells; `speeds` their peaks, and what tells the seconds of their steps at
-    several batches, both as (batch, cell); None where all cells are alike, or each is to take an equal part (`rule` equal: or none).
+    """Sequences of every cell. `units` are those of the cells; `speeds` their peaks, and the seconds of their steps at the batches that
+    are `asked`, as (batch, cell); None where all cells are alike, or each is to take an equal part (`rule` equal: or none).
 
     Raises IndivisibleBatch."""
     if speeds is None:
@@ -156,38 +171,29 @@ def unit(plan: Plan) -> tuple[Count, Count]:
     return each_pass * step, each_pass * step * max(math.ceil(kind.rounds * pp / step), 1.0)
 
 
-def _whole(fleet: Fleet, cell: Cell, plans: Sequence[Plan]) -> Plan:
-    """The plan of a cell, with the whole of the axis that joins its islands."""
-    own = plans[cell.islands[0]]
-    if not cell.axis:
-        return own
-    if cell.axis == "pp":
-        return changed(own, pp=len(cell.steps))
-    return spread(own, cell.axis, [fleet.islands[at] for at in cell.islands])
-
-
-def equal_cells(fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan]) -> bool:
-    """Whether all cells take the same step for the same batch."""
+def equal_cells(fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan], lines: Lines) -> bool:
+    """Whether all cells take the same step for the same batch, on every network."""
+    if len(cells) == 1:
+        return True
+    if any(cell.axis for cell in cells):
+        return all(cell.axis for cell in cells) and len({key_of(fleet, cell, plans, lines) for cell in cells}) == 1
     rows = [
-        tuple(
-            (id(fleet.islands[at].accelerator), fleet.islands[at].tiers, fleet.islands[at].nodes, plans[at])
-            for at in cell.islands
-        )
+        (id(fleet.islands[at].accelerator), fleet.islands[at].tiers, fleet.islands[at].nodes, plans[at])
         for cell in cells
+        for at in cell.islands
     ]
-    return all(row == rows[0] for row in rows) and not any(cell.axis for cell in cells)
+    return all(row == rows[0] for row in rows)
 
 
 def _shares(
     batch: float,
     units: Sequence[tuple[float, float]],
     peaks: Sequence[float],
-    step_times: Callable[[Batches], Sequence[Sequence[float]]],
+    times: Sequence[Sequence[float]],
 ) -> list[split.Share]:
     """What each cell makes of a batch: a step lasts so long, and so much longer a sequence, read off its step at a part of the
     batch in proportion to its peak and at half of that. Exact where steps are straight lines in the micro-batches."""
     batches, halves = asked(batch, units, peaks)
-    times = step_times((batches, halves))
     found = []
     for at, (step, least) in enumerate(units):
         slope = (times[0][at] - times[1][at]) / (batches[at] - halves[at])
@@ -206,20 +212,28 @@ def asked(
 
 
 def _times(
-    model: Model, fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan], batches: Sequence[Sequence[float]], run: Run,
+    model: Model,
+    fleet: Fleet,
+    cells: Sequence[Cell],
+    plans: Sequence[Plan],
+    batches: Batches,
+    run: Run,
     stack: Stack,
-) -> list[tuple[float, ...]]:  # fmt: skip
-    """Seconds of a step of every cell at several batches: (batch, cell)."""
+    lines: Lines,
+) -> Array:
+    """Seconds of a step of every cell at several batches: (network, batch, cell)."""
+    firsts = [cell.islands[0] for cell in cells]
     if all(not cell.axis for cell in cells):
-        firsts = [cell.islands[0] for cell in cells]
-        return list(
-            step_times(model, [fleet.islands[at] for at in firsts], [plans[at] for at in firsts], batches, run, stack)
-        )
-    found = []
-    for some in batches:
-        steps = inner_steps(model, fleet, cells, plans, [changed(run, global_batch=batch) for batch in some], stack)
-        found.append(tuple(float(steps[cell.islands[0]].step_time) for cell in cells))
-    return found
+        islands, own = [fleet.islands[at] for at in firsts], [plans[at] for at in firsts]
+        rows: list[Number] = [np.array(row) for row in step_times(model, islands, own, batches, run, stack)]
+    else:
+        rows = []
+        for some in batches:
+            runs = [changed(run, global_batch=batch) for batch in some]
+            steps = inner_steps(model, fleet, cells, plans, runs, stack, lines)
+            rows.append(along([steps[at].step_time for at in firsts]))
+    shape = len(lines), len(cells)
+    return np.stack([np.broadcast_to(row, shape) for row in rows], axis=1)
 
 
 def peak(island: Island) -> float:

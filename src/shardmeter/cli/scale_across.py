@@ -1,0 +1,71 @@
+"""`shardmeter plan --scale-across`: placement, schedule and network of several buildings, chosen together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from shardmeter.cli.interrupts import INTERRUPTED, stoppable
+from shardmeter.cli.options import SHORTCUTS, command_line, opened
+from shardmeter.cli.output import say, warn, write
+from shardmeter.cli.pictures import draw, drawable
+from shardmeter.cli.progress import counter
+from shardmeter.core.errors import BadScenario, Violation
+
+OURS = {
+    "over": "an axis of several buildings", "buildings": "how the GPUs are divided", "plot": "pictures of several buildings",
+}  # fmt: skip
+"""Options of `plan` that only a search across buildings takes, each with what it is."""
+OTHERS = {
+    "objective": "a step is compared by its seconds alone", "deadline": "a step is compared, not a run",
+    "budget": "a step is compared, not a run", "top": "every point has one best of each kind",
+    "processes": "the search is one process",
+}  # fmt: skip
+"""Those that it does not take, each with why."""
+
+
+def refuse_misplaced(scale_across: bool) -> None:
+    """Refuse options that do not go with what is asked. Raises BadScenario with all of them."""
+    context = click.get_current_context()
+    refused = OTHERS if scale_across else OURS
+    found = [
+        Violation(field="", says=f"--{name}: {why}", way_out="leave it out" if scale_across else "say --scale-across too")
+        for name, why in refused.items()
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if found:
+        what = "does not go with" if scale_across else "goes only with"
+        names = ", ".join(violation.says.partition(":")[0] for violation in found)
+        raise BadScenario(f"plan: {names} {what} --scale-across", found)
+
+
+def plan_across(asked: dict[str, Any]) -> int:
+    """The answer to `plan --scale-across`, and its exit code."""
+    drawn = drawable(asked["plot"])
+    document, rows = opened(asked)
+    from shardmeter.render import scale_across as page
+    from shardmeter.study.scale_across import scale_across
+    from shardmeter.study.scale_across.cases import divided
+    from shardmeter.study.scale_across.question import question
+
+    if asked["buildings"] is not None:
+        document = divided(document, asked["buildings"])
+    wanted = question(document, rows, asked["over"])
+    with counter("points", shortens=True) as report, stoppable() as stop:
+        found = scale_across(document, rows, wanted, progress=report, stop=stop)
+    answer = found.to_dict()
+    if drawn:
+        draw(page.figures(answer), asked["plot"])
+    warn(answer["warnings"])
+    if found.stopped:
+        say(f"interrupted: {answer['space']['evaluated']:,} plans were compared")
+    write(page.document(answer, page.title(found.scenario), command=_again(asked)), asked["output"])
+    return INTERRUPTED if found.stopped else 0 if found.fits else 1
+
+
+def _again(asked: dict[str, Any]) -> str:
+    """The question as it is typed in a shell."""
+    same = {**asked, **{name: asked[name] for name in SHORTCUTS}}
+    words = [command_line("plan", same, ()), "--scale-across"]
+    return " ".join(words + ([] if asked["buildings"] is None else [f"--buildings {asked['buildings']}"]))

@@ -1,0 +1,311 @@
+"""The page of a search across buildings: what to do and what it gains, each dimension alone and together, where which placement wins."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from shardmeter.render import cells
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
+from shardmeter.render.heading import islands_of
+from shardmeter.render.scale_across_figures import faster, figures, gain, network_text, placed
+from shardmeter.specs import Scenario
+
+__all__ = ["document", "figures", "title"]
+
+Answer = Mapping[str, Any]
+WORTH = 1.01
+"""Speed-up below which nothing is worth a change."""
+DIMENSIONS = ("placement", "schedule", "network")
+ALONE = {"placement": "placement alone", "schedule": "schedule alone", "network": "network alone"}
+TOGETHER = {
+    "placement+schedule": "placement, schedule", "placement+network": "placement, network", "schedule+network": "schedule, network",
+}  # fmt: skip
+ALL = "all three"
+
+
+def says(dimension: str) -> str:
+    """The key of a choice that holds a dimension in words."""
+    return f"{dimension}_says"
+
+
+def title(scenario: Scenario) -> str:
+    """The question in one line."""
+    return f"{scenario.model.name} on {islands_of(scenario.fleet.islands)} · {scenario.stack.name}"
+
+
+def document(answer: Answer, heading: str = "", *, command: str = "", short: bool = False) -> Document:
+    """A `plan --scale-across` JSON as a document. `short` leaves out what was assumed; `command` asks the same again."""
+    cases = [case for case in answer["cases"] if case["points"]]
+    drawn = figures(answer)
+    sections: list[Section] = []
+    if cases:
+        sections += _of_case(answer, cases[0])
+    if len(cases) > 1:
+        sections.append(_cases(cases))
+    sections += drawn[: 2 if len(cases) == 1 else 1]
+    if cases:
+        if len(cases) == 1 and len(cases[0]["points"]) > 1:
+            sections.append(_points(cases[0]))
+        sections += [_purchases(cases[0]), _published(answer)]
+    sections.append(_refused(answer["cases"]))
+    if cases and cases[0]["plans"] and not short:
+        sections.append(Notes(title="To predict the joint plan", lines=_again(command)))
+    sections.append(remarks(answer, short=short))
+    return Document(
+        title=heading, verdict=_verdict(answer, cases), good=bool(cases), sure=bool(answer["space"]["optimal"]),
+        sections=tuple(sections), data={**answer, "figures": [figure.to_dict() for figure in drawn]}, flat=tuple(_flat(answer)),
+        columns=COLUMNS,
+    )  # fmt: skip
+
+
+# ---- what to do ------------------------------------------------------------------------------------------------------------------
+
+
+def _verdict(answer: Answer, cases: Sequence[Answer]) -> str:
+    if not cases:
+        return "No plan fits."
+    if len(cases) == 1:
+        return _headline(cases[0]["points"][cases[0]["own"]])
+    points = [point for case in cases for point in case["points"]]
+    gains = sorted(point["speedup"]["joint"]["value"] for point in points)
+    most = max(points, key=lambda point: point["speedup"]["joint"]["value"])
+    return (
+        f"Over {len(cases)} clusters and {len(points)} networks the joint choice is {gain(gains[0])} to {gain(gains[-1])} faster than the "
+        f"production default, {gain(statistics.median(gains))} at the median. Most: {network_text(most)}, {_doing(most)}."
+    )
+
+
+def _headline(point: Answer) -> str:
+    """What to do at one network, and what it gains."""
+    ratio = point["speedup"]["joint"]
+    if ratio["value"] < WORTH:
+        return f"Keep the production default at {network_text(point)}: nothing is more than {gain(WORTH)} faster."
+    best = point["best_single"]
+    alone = point["speedup"][best]["value"]
+    rest = f"{best} alone gives {gain(alone)}" if alone >= WORTH else "none of the three alone gives 1 %"
+    says = _doing(point)
+    return f"{says[:1].upper()}{says[1:]}: {faster(ratio)} than the production default; {rest}."
+
+
+def _doing(point: Answer) -> str:
+    """The joint choice in words: of the default what differs."""
+    joint, default = point["joint"], point["default"]
+    said = [joint[says(name)] for name in DIMENSIONS if joint[says(name)] != default[says(name)]]
+    return ", ".join(said) if said else "the production default"
+
+
+def _of_case(answer: Answer, case: Answer) -> list[Section]:
+    """The own network of the first case: what the joint choice changes, and what every dimension gives alone and with others."""
+    point = case["points"][case["own"]]
+    joint, default = point["joint"], point["default"]
+    whose = network_text(point) if len(answer["cases"]) == 1 else f"{_cluster(case)}, {network_text(point)}"
+    changes = tuple(
+        {
+            "dimension": name, "default": default[says(name)],
+            "joint": SAME if joint[says(name)] == default[says(name)] else joint[says(name)],
+        }
+        for name in DIMENSIONS
+    )  # fmt: skip
+    columns = (
+        Column(key="dimension", title=""),
+        Column(key="default", title="production default", wide=True),
+        Column(key="joint", title="joint choice", wide=True),
+    )
+    return [
+        Table(title=f"What to change: {whose}", columns=columns, rows=changes),
+        _gives(point),
+        _facts(case, point),
+    ]
+
+
+SAME = "stays"
+
+
+def _gives(point: Answer) -> Table:
+    """A row for nothing, each dimension, two of them and all."""
+    names = {"default": "nothing", **ALONE, **TOGETHER, "joint": ALL}
+    choices = {"default": point["default"], **point["one"], **point["two"], "joint": point["joint"]}
+    columns = (
+        Column(key="may", title="what may change"),
+        Column(key="step_s", title="step", unit="s"),
+        Column(key="faster", title="faster"),
+        Column(key="between", title="90 % between", drop=2),
+        Column(key="mfu", title="MFU", unit="%", drop=3),
+        Column(key="with", title="with", wide=True, drop=1),
+    )
+    return Table(
+        title="What each gives", columns=columns, rows=tuple(_given(names[key], choices[key], point, key) for key in names),
+    )  # fmt: skip
+
+
+def _given(label: str, choice: Answer, point: Answer, key: str) -> Row:
+    ratio = None if key == "default" else point["speedup"][key]
+    changed = [choice[says(name)] for name in DIMENSIONS if choice[says(name)] != point["default"][says(name)]]
+    return {
+        "may": label, "step_s": choice["step_s"], "mfu": choice["mfu"], "with": ", ".join(changed) if ratio is not None else "",
+        "faster": "" if ratio is None else gain(ratio["value"]),
+        "between": "" if ratio is None else f"{gain(ratio['low'])} … {gain(ratio['high'])}",
+    }  # fmt: skip
+
+
+def _facts(case: Answer, point: Answer) -> Facts:
+    """Degrees, what holds the step, what is removed, elasticities."""
+    degrees, removed = case["degrees"], point["removed"]
+    shape = ", ".join(f"{name} {degrees[name]:g}" for name in ("tp", "cp", "pp", "ep", "dp") if degrees[name] not in (None, 1))
+    whose = "the scenario's" if degrees["pinned"] else "the best of the production default"
+    facts = [Fact(label="degrees", value=shape, note=f"{whose}, the same in all")]
+    opened = case["open_degrees"]
+    if opened is not None:
+        other = ", ".join(f"{name} {value:g}" for name, value in opened["degrees"].items() if isinstance(value, int | float) and value != 1)
+        facts.append(Fact(label="degrees open too", value=faster(opened["speedup"]), note=other))
+    if removed is not None:
+        facts.append(Fact(label="what goes", value=removed["term"], note=f"{cells.text(removed['seconds'], 's')} less of it a step"))
+    left = point["bottleneck"]["joint"]
+    facts.append(Fact(label="what stays", value=left["term"], note=f"{100 * left['share']:.0f} % of the joint step"))
+    for name, label in (("rtt", "twice the round trip"), ("oversubscription", "twice the oversubscription")):
+        slopes = point["sensitivity"][name]
+        facts.append(
+            Fact(
+                label=label, value=f"{_doubled(slopes['default'])} default, {_doubled(slopes['joint'])} joint",
+                note=f"of the step; elasticities {_slope(slopes['default'])} and {_slope(slopes['joint'])}",
+            )
+        )  # fmt: skip
+    return Facts(title="What it hangs on", facts=tuple(facts))
+
+
+def _doubled(slope: float | None) -> str:
+    """What a factor of two does to the step at an elasticity."""
+    return cells.MISSING if slope is None else f"{100 * (2.0**slope - 1.0):+.1f} %"
+
+
+def _slope(slope: float | None) -> str:
+    return cells.MISSING if slope is None else f"{slope:.2f}"
+
+
+# ---- over networks and clusters --------------------------------------------------------------------------------------------------
+
+
+def _cluster(case: Answer) -> str:
+    return f"{case['model']} on {case['gpus']:,} GPUs in {case['buildings']} buildings"
+
+
+def _cases(cases: Sequence[Answer]) -> Table:
+    """A row a cluster: least and most gain over its networks, and what wins where."""
+    rows = []
+    for case in cases:
+        points = case["points"]
+        gains = sorted(point["speedup"]["joint"]["value"] for point in points)
+        most = max(points, key=lambda point: point["speedup"]["joint"]["value"])
+        wins = dict.fromkeys(point["winner"] for point in points)
+        counts = {word: sum(point["winner"] == word for point in points) for word in wins}
+        ordered = sorted(counts, key=lambda word: -counts[word])
+        rows.append({
+            "model": case["model"], "buildings": case["buildings"], "gpus": case["gpus"], "degrees": _short(case["degrees"]),
+            "median": gain(statistics.median(gains)), "most": gain(gains[-1]), "at": network_text(most),
+            "single": gain(max(point["over_best_single"] for point in points)),
+            "wins": ", ".join(f"{placed(word)} {counts[word]}" for word in ordered),
+        })  # fmt: skip
+    columns = (
+        Column(key="model", title="model"),
+        Column(key="buildings", title="buildings"),
+        Column(key="gpus", title="GPUs"),
+        Column(key="degrees", title="tp·pp·ep", drop=3),
+        Column(key="median", title="median"),
+        Column(key="most", title="most"),
+        Column(key="at", title="at", drop=2),
+        Column(key="single", title="over one alone", drop=1),
+        Column(key="wins", title="networks won by", wide=True),
+    )
+    caption = "Median and most: how much faster the joint choice is than the production default; over one alone: than the best single change."
+    return Table(title="Clusters", columns=columns, rows=tuple(rows), caption=caption)
+
+
+def _short(degrees: Answer) -> str:
+    return "·".join(f"{degrees[name]:g}" for name in ("tp", "pp", "ep"))
+
+
+def _points(case: Answer) -> Table:
+    """A row a network of one cluster."""
+    rows = [
+        {
+            "oversubscription": f"{point['oversubscription']:g}:1", "distance": point["distance_km"], "rtt": point["rtt_s"],
+            "default": point["default"]["step_s"], "joint": point["joint"]["step_s"], "faster": gain(point["speedup"]["joint"]["value"]),
+            "one": f"{gain(point['speedup'][point['best_single']]['value'])} {point['best_single']}", "winner": placed(point["winner"]),
+            "holds": f"{point['bottleneck']['joint']['term']} {100 * point['bottleneck']['joint']['share']:.0f} %",
+            "yours": "yours" if at == case["own"] else "",
+        }
+        for at, point in enumerate(case["points"])
+    ]  # fmt: skip
+    columns = (
+        Column(key="oversubscription", title="oversub."),
+        Column(key="distance", title="distance", unit="km"),
+        Column(key="rtt", title="rtt", unit="s", drop=3),
+        Column(key="default", title="default", unit="s", drop=1),
+        Column(key="joint", title="joint", unit="s"),
+        Column(key="faster", title="faster"),
+        Column(key="one", title="best single", drop=2),
+        Column(key="winner", title="placement"),
+        Column(key="holds", title="then holds it", drop=4),
+        Column(key="yours", title=""),
+    )
+    return Table(title="Networks", columns=columns, rows=tuple(rows))
+
+
+def _purchases(case: Answer) -> Table:
+    """What could be bought, or set for nothing, at the own network: the plan found anew with it."""
+    rows = tuple(
+        {
+            "says": one["says"], "from": one["from"], "to": one["to"], "faster": faster(one["speedup"]).removesuffix(" faster"),
+            "worth": "free" if one["free"] else one["worth_usd_per_gpu_h"],
+        }
+        for one in sorted(case["purchases"], key=lambda one: -one["speedup"]["value"])
+    )  # fmt: skip
+    columns = (
+        Column(key="says", title="", wide=True),
+        Column(key="from", title="from"),
+        Column(key="to", title="to"),
+        Column(key="faster", title="faster than the joint plan"),
+        Column(key="worth", title="worth, $ a GPU-hour", drop=1),
+    )
+    caption = "Each by itself, the plan chosen anew; worth: the rent that the GPUs save at most."
+    return Table(title="What to buy", columns=columns, rows=rows, caption=caption)
+
+
+def _published(answer: Answer) -> Notes:
+    return Notes(title="Published maxima", lines=tuple(answer["published"]["says"]))
+
+
+def _refused(cases: Sequence[Answer]) -> Notes:
+    lines = tuple(f"{_cluster(case)}: {case['why']}" for case in cases if not case["feasible"])
+    return Notes(title="Left out", lines=lines)
+
+
+def _again(command: str) -> tuple[str, ...]:
+    asked = f"{command} " if command else ""
+    return (f"{asked}--format json > joint.json; its cases[0].plans[0].scenario in a file of its own: shardmeter predict FILE.json",)
+
+
+# ---- CSV -------------------------------------------------------------------------------------------------------------------------
+
+COLUMNS = (
+    "model", "buildings", "gpus", "oversubscription", "distance_km", "rtt_s", "may_change", "placement", "schedule", "network", "step_s",
+    "tokens_per_s", "mfu", "memory_peak", "speedup", "speedup_low", "speedup_high",
+)  # fmt: skip
+"""Of CSV: a row a network and what may change."""
+
+
+def _flat(answer: Answer) -> Iterator[Row]:
+    for case in answer["cases"]:
+        for point in case["points"]:
+            choices = {"nothing": point["default"], **point["one"], **point["two"], "placement+schedule+network": point["joint"]}
+            for name, choice in choices.items():
+                key = "joint" if choice is point["joint"] else name
+                ratio = point["speedup"].get(key, {"value": 1.0, "low": 1.0, "high": 1.0})
+                yield {
+                    **{field: case[field] for field in COLUMNS[:3]}, **{field: point[field] for field in COLUMNS[3:6]},
+                    "may_change": name, **{field: choice[says(field)] for field in DIMENSIONS},
+                    **{field: choice[field] for field in ("step_s", "tokens_per_s", "mfu", "memory_peak")},
+                    "speedup": ratio["value"], "speedup_low": ratio["low"], "speedup_high": ratio["high"],
+                }  # fmt: skip

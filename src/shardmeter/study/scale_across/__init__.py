@@ -1,0 +1,1 @@
+"""Training over several buildings: placement, schedule and network chosen together."""

@@ -240,17 +240,37 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
     """The round of the cells."""
     met = meet(parts, asked, Lines([part.island for part in parts], wan), plan)
     critical = first_of(parts, int(np.asarray(met.folded.critical).flat[0]))
-    estimate = critical_step(parts, asked, met.folded, critical)
-    return changed(met, estimate=estimate, wan=wan, critical=critical)
+    return Whole(
+        parts=parts,
+        estimate=critical_step(met, critical),
+        round=asked,
+        pace=met.pace,
+        folded=met.folded,
+        priced=met.priced,
+        sent=met.sent,
+        paid=met.paid,
+        wan=wan,
+        critical=critical,
+    )
 
 
-def meet(parts: tuple[Part, ...], asked: Round, lines: Lines, plan: Plan) -> Whole:
-    """The cells' round, with the inner step of the first island for that of the fleet. Numbers of networks side by side begin with
-    their axis. Raises ValueError without a network."""
-    cells = [
-        [at for at, part in enumerate(parts) if part.cell == number] for number in range(1 + max(p.cell for p in parts))
-    ]
-    priced = []
+@record
+class Met:
+    """The round of a fleet's cells: the fields of `Whole` that no choice of a critical cell enters. Those of networks side by side
+    begin with their axis."""
+
+    parts: tuple[Part, ...]
+    round: Round
+    pace: Pace
+    folded: Folded
+    priced: tuple[Crossed, ...]
+    sent: tuple[Bytes, ...]
+    paid: tuple[Usd, ...]
+
+
+def meet(parts: tuple[Part, ...], asked: Round, lines: Lines, plan: Plan) -> Met:
+    """Islands whose inner steps are known, joined by lines and a method. Raises ValueError without a network."""
+    cells, priced = grouped(parts), []
     for one in asked.crossings:
         with under(term_of(one)):
             charge = lines.crossed(one, cells, plan.sync, own=asked.pace != "barrier")
@@ -258,9 +278,14 @@ def meet(parts: tuple[Part, ...], asked: Round, lines: Lines, plan: Plan) -> Who
     pace = _pace(parts, asked, lines, plan)
     folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace, apart=lines.many)
     sent, paid = _moved(parts, asked, folded, priced)
-    return Whole(
-        parts=parts, estimate=parts[0].estimate, round=asked, pace=pace, folded=folded, priced=tuple(priced), sent=sent, paid=paid
-    )  # fmt: skip
+    return Met(parts=parts, round=asked, pace=pace, folded=folded, priced=tuple(priced), sent=sent, paid=paid)
+
+
+def grouped(parts: Sequence[Part]) -> list[list[int]]:
+    """The places of the islands of every cell."""
+    return [
+        [at for at, part in enumerate(parts) if part.cell == cell] for cell in range(1 + max(p.cell for p in parts))
+    ]
 
 
 def _pace(parts: Sequence[Part], asked: Round, lines: Lines, plan: Plan) -> Pace:
@@ -272,8 +297,11 @@ def _pace(parts: Sequence[Part], asked: Round, lines: Lines, plan: Plan) -> Pace
     owner = np.array([list(paces).index(count) for count in lanes])
 
     def of_each(name: str) -> Number:
-        every = [np.broadcast_to(getattr(one, name), (len(lanes), getattr(one, name).shape[-1])) for one in paces.values()]
-        return np.stack(every)[owner, np.arange(len(lanes))]
+        every = [
+            np.broadcast_to(getattr(one, name), (len(lanes), getattr(one, name).shape[-1])) for one in paces.values()
+        ]
+        picked: Number = np.stack(every)[owner, np.arange(len(lanes))]
+        return picked
 
     return Pace(**{name: of_each(name) for name in field_names(Pace)})
 
@@ -317,9 +345,10 @@ def first_of(parts: Sequence[Part], cell: int) -> int:
     return next(at for at, part in enumerate(parts) if part.cell == cell)
 
 
-def critical_step(parts: Sequence[Part], asked: Round, folded: Folded, at: int) -> Estimate:
+def critical_step(met: Met, at: int) -> Estimate:
     """One inner step of the fleet: the ledger of the critical island, which is `at` this place, and a step's part of what the round
     adds to it."""
+    parts, asked, folded = met.parts, met.round, met.folded
     critical = parts[at].estimate
     fullest = max((part.estimate for part in parts), key=lambda one: float(np.max(one.memory_peak / one.memory_limit)))
     exposed = {term.label: term.seconds for term in critical.terms}

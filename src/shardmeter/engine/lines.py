@@ -48,12 +48,6 @@ class Lines:
     def __len__(self) -> int:
         return len(self.wans)
 
-    def some(self, rows: Sequence[int]) -> Lines:
-        """Those of some of the networks, in this order."""
-        if list(rows) == list(range(len(self))):
-            return self
-        return self._once(("some", tuple(rows)), lambda: Lines(self.islands, [self.wans[at] for at in rows]))
-
     def links(self, sending: Sequence[Count]) -> Links:
         """The price list's matrices where so many accelerators of every island send at once. Raises ValueError without a network."""
         counts = tuple(float(np.max(one)) for one in sending)
@@ -81,8 +75,12 @@ class Lines:
         if not self.many:
             return self._prices(one, cells, sync, own=own)[0]
         if np.ndim(one.size) or np.ndim(one.calls):
-            raise ValueError("numbers of the synchronisation may be arrays where one network joins the islands, not many")
-        found = self._once(("crossed", *_asked(one, cells, sync, own=own)), lambda: self._prices(one, cells, sync, own=own))
+            raise ValueError(
+                "numbers of the synchronisation may be arrays where one network joins the islands, not many"
+            )
+        found = self._once(
+            ("crossed", *_asked(one, cells, sync, own=own)), lambda: self._prices(one, cells, sync, own=own)
+        )
         made = ("seconds", "caused", "charged")
         key = ("stacked", *_asked(one, cells, sync, own=own))
         return self._once(key, lambda: changed(self._stacked(found, made), narrowest=""))
@@ -123,10 +121,11 @@ class Lines:
             return each[0]
         return changed(each[0], **{name: np.stack([np.asarray(getattr(one, name)) for one in each]) for name in names})
 
-    def _once(self, key: Any, made: Callable[[], Any]) -> Any:
+    def _once(self, key: Any, made: Callable[[], T]) -> T:
         if key not in self._known:
             self._known[key] = made()
-        return self._known[key]
+        found: T = self._known[key]
+        return found
 
 
 def _asked(one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool) -> tuple[Any, ...]:
@@ -150,7 +149,8 @@ def _tour(links: Links) -> Tour:
 
 def entry(numbers: Number, *place: int) -> Number:
     """One place of the last axes: a plain number of one network, (networks,) of many."""
-    found = np.asarray(numbers)[(..., *place)]
+    where: Any = (..., *place)
+    found = np.asarray(numbers)[where]
     return found if np.ndim(found) else float(found)
 
 

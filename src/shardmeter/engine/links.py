@@ -49,7 +49,8 @@ class Links:
 
     def among(self, islands: list[int]) -> Links:
         """The part of these islands, in this order."""
-        grid, row = (..., *np.ix_(islands, islands)), (..., np.array(islands))
+        grid: Any = (..., *np.ix_(islands, islands))
+        row: Any = (..., np.array(islands))
         return Links(
             names=tuple(self.names[at] for at in islands), rate=self.rate[grid], capacity=self.capacity[grid],
             limit=self.limit[grid], delay=self.delay[grid], rtt=self.rtt[grid], first=self.first[grid], up=self.up[row],

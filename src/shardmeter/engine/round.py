@@ -59,9 +59,7 @@ class Folded:
     """(…, cells): how often each sends its messages in it."""
 
 
-def fold(
-    round_: Round, pace: Pace, across: Sequence[Seconds], grace: Seconds = 0.0, *, apart: bool = False
-) -> Folded:
+def fold(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Seconds = 0.0, *, apart: bool = False) -> Folded:
     """A round in the steady state. `across` holds, per crossing, the seconds of one message: of shape (…) where all cells take
     part in one collective (pace barrier), (…, cells) where each has a message of its own (deadline, own). Where cells go on by
     themselves (own), one of them is critical for all numbers of a plan, or for each by itself: `apart`.

@@ -131,7 +131,7 @@ def _fitting(document: Document, rows: Rows, said: Mapping[str, Any], wan_of: An
         made.data["plan"] = own
         scenario = resolve(made, rows)
         whole = whole_of(scenario, production_wan(scenario, wan_of))
-        if fits(whole):
+        if fits(whole.estimate):
             return float(whole.estimate.step_time), scenario
     return None
 
@@ -152,7 +152,7 @@ def _refined(scenario: Scenario, wan_of: Any, pinned: bool) -> Degrees | None:
                 whole = whole_of(checked(made), wan)
             except BadScenario:
                 continue
-            if fits(whole):
+            if fits(whole.estimate):
                 legal.append(Degrees(scenario=made, schedule=one, step=float(whole.estimate.step_time), pinned=pinned))
         if legal:
             return min(legal, key=lambda one: one.step)

@@ -1,12 +1,12 @@
 """The joint search: every placement, schedule and network of one set of degrees, on many networks at once.
 
 A plan on lines that nothing is faster than is no slower than on any: where that is no better than the best so far of every part of the
-space that the plan belongs to, it is not asked. Of networks one that is nowhere faster than another and somewhere slower is not asked."""
+space that the plan belongs to, it is not asked; what is asked is priced on every network of every row, as arrays."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -14,10 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Seconds
 from shardmeter.engine.lines import Lines
-from shardmeter.engine.links import bounded, links_of
-from shardmeter.specs import Estimate, Island, Scenario, Wan
+from shardmeter.specs import Estimate, Scenario, Wan
 from shardmeter.study.planning.tally import Floats
 from shardmeter.study.scale_across.degrees import Degrees
 from shardmeter.study.scale_across.networks import PRODUCTION, Network, networked
@@ -26,6 +24,7 @@ from shardmeter.study.scale_across.schedules import Schedule, crosses, crossings
 from shardmeter.study.scale_across.steps import at_best, fits, over
 
 Stop: TypeAlias = Callable[[], bool]
+Places: TypeAlias = npt.NDArray[np.int_]
 Key: TypeAlias = tuple[str, ...]
 """A part of the space: which of DIMENSIONS are free, or ("in", placement) for all of one placement."""
 DIMENSIONS = ("placement", "schedule", "network")
@@ -65,25 +64,45 @@ class Row:
     """Whether every part of the space is asked, or the joint optimum alone."""
 
 
+@record
+class _Asked:
+    """A plan on networks: (pairs,) each."""
+
+    row: Places
+    network: Places
+    step: Floats
+    changes: Places
+    candidate: int
+
+    def on(self, some: npt.NDArray[np.bool_]) -> _Asked:
+        """Some of the pairs."""
+        return changed(self, **{name: getattr(self, name)[some] for name in ("row", "network", "step", "changes")})
+
+
 @dataclass(slots=True)
 class Best:
     """The best of one part of the space on every network: (rows,) each."""
 
     step: Floats
-    changes: npt.NDArray[np.int_]
-    candidate: npt.NDArray[np.int_]
-    network: npt.NDArray[np.int_]
+    changes: Places
+    candidate: Places
+    network: Places
 
     @classmethod
     def of(cls, rows: int) -> Best:
         """Nothing known yet."""
         return cls(np.full(rows, np.inf), *(np.full(rows, -1) for _ in range(3)))
 
-    def offer(self, row: int, step: float, changes: int, candidate: int, network: int) -> None:
-        """Take what is faster, or as fast with fewer changes."""
-        known = float(self.step[row])
-        if step < known * (1.0 - SAME) or (step <= known * (1.0 + SAME) and changes < self.changes[row]):
-            self.step[row], self.changes[row], self.candidate[row], self.network[row] = step, changes, candidate, network
+    def offer(self, asked: _Asked) -> None:
+        """Take what is faster on any row, or as fast with fewer changes."""
+        least = np.full(self.step.shape, np.inf)
+        np.minimum.at(least, asked.row, asked.step)
+        alike = asked.step <= least[asked.row] * (1.0 + SAME)
+        for at in np.flatnonzero(alike & (asked.step <= self.step[asked.row] * (1.0 + SAME))).tolist():
+            row, step, changes = asked.row[at], asked.step[at], asked.changes[at]
+            if step < self.step[row] * (1.0 - SAME) or changes < self.changes[row]:
+                self.step[row], self.changes[row] = step, changes
+                self.candidate[row], self.network[row] = asked.candidate, asked.network[at]
 
 
 @dataclass(slots=True)
@@ -173,15 +192,23 @@ class Search:
     # ---- networks ----------------------------------------------------------------------------------------------------------------
 
     def _go(self) -> None:
-        fronts = [front(row, self.degrees.scenario.fleet.islands) for row in self.rows]
-        places = {(r, n): at for at, (r, n) in enumerate((r, n) for r, some in enumerate(fronts) for n in some)}
-        lines = Lines(self.degrees.scenario.fleet.islands, [self.wan(r, n) for r, n in places])
+        pairs = [(row, network) for row, own in enumerate(self.rows) for network in range(len(own.networks))]
+        row, network = (np.array(some) for some in zip(*pairs, strict=True))
+        changes = np.array([changes_of(self.rows[r].networks[n]) for r, n in pairs])
+        lines = Lines(self.degrees.scenario.fleet.islands, [self.wan(*pair) for pair in pairs])
+        whole = np.array([own.whole for own in self.rows])
         for number, one in enumerate(self.candidates):
             self._ask()
-            pairs = self._wanted(one, fronts)
-            if pairs:
-                self._priced(number, pairs, lines.some([places[pair] for pair in pairs]))
-        self._simplest()
+            if not self._wanted(one, whole) or (one.schedule.ahead and not holds(one)):
+                continue
+            step = np.broadcast_to(over(one.scenario, lines).estimate.step_time, row.shape)
+            self.evaluated += len(pairs)
+            fixed, free = self.keys(one)
+            asked = _Asked(row=row, network=network, step=step, changes=changes + one.changes, candidate=number)
+            for key in free:
+                self._best(key).offer(asked.on(whole[row] | (key == JOINT)))
+            for key in fixed:
+                self._best(key).offer(asked.on(whole[row] & (network == 0)))
 
     def wan(self, row: int, network: int) -> Wan:
         """A row's lines as one of its networks uses them."""
@@ -191,53 +218,12 @@ class Search:
     def _best(self, key: Key) -> Best:
         return self.best.setdefault(key, Best.of(len(self.rows)))
 
-    def _wanted(self, one: Candidate, fronts: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-        """(row, network) pairs on which a plan may be better than what is known."""
+    def _wanted(self, one: Candidate, whole: npt.NDArray[np.bool_]) -> bool:
+        """Whether a plan may be better than what is known, on any network of any part of the space that it belongs to."""
         bound = float(one.least.step_time) * (1.0 - SAME)
         fixed, free = self.keys(one)
-        found: list[tuple[int, int]] = []
-        for number, (row, some) in enumerate(zip(self.rows, fronts, strict=True)):
-            own = free if row.whole else [JOINT]
-            if any(bound <= self._best(key).step[number] for key in own):
-                found += [(number, network) for network in some]
-            elif row.whole and any(bound <= self._best(key).step[number] for key in fixed):
-                found.append((number, 0))
-        return found
-
-    def _priced(self, number: int, pairs: Sequence[tuple[int, int]], lines: Lines) -> None:
-        """Price a plan on networks and keep where it is best."""
-        one = self.candidates[number]
-        if one.schedule.ahead and not self._holds(one):
-            return
-        fixed, free = self.keys(one)
-        found = over(one.scenario, lines).estimate.step_time
-        self.evaluated += len(pairs)
-        for (row, network), step in zip(pairs, np.broadcast_to(found, (len(pairs),)).tolist(), strict=True):
-            own = self.rows[row]
-            changes = one.changes + changes_of(own.networks[network])
-            for key in free if own.whole else [JOINT]:
-                self._best(key).offer(row, step, changes, number, network)
-            for key in fixed if own.whole and network == 0 else ():
-                self._best(key).offer(row, step, changes, number, network)
-
-    def _holds(self, one: Candidate) -> bool:
-        """Whether a plan that keeps more micro-batches is legal, and still fits."""
-        least = at_best(one.scenario)
-        return least is not None and fits(least)
-
-    def _simplest(self) -> None:
-        """Of every best plan the network with the fewest changes among those that are as fast, whether or not another is nowhere slower."""
-        wanted: dict[int, set[int]] = {}
-        for key in self.best:
-            if key[-1:] == ("network",) or key[:1] == ("in",):
-                for row, number in enumerate(self.best[key].candidate.tolist()):
-                    if number >= 0:
-                        wanted.setdefault(number, set()).add(row)
-        for number, rows in wanted.items():
-            self._ask()
-            pairs = [(row, network) for row in sorted(rows) for network in range(len(self.rows[row].networks))]
-            lines = Lines(self.degrees.scenario.fleet.islands, [self.wan(*pair) for pair in pairs])
-            self._priced(number, pairs, lines)
+        known = [self._best(key).step[slice(None) if key == JOINT else whole] for key in (*fixed, *free)]
+        return bool(np.max(np.concatenate(known)) >= bound)
 
     def _ask(self) -> None:
         if self.stop is not None and self.stop():
@@ -251,25 +237,10 @@ def changes_of(network: Network) -> int:
     return balance + (network.transport != PRODUCTION.transport) + window
 
 
-def front(row: Row, islands: Sequence[Island]) -> list[int]:
-    """The networks of a row that may be the best, production's first: of any other, some one is nowhere slower."""
-    gpus, apart = [island.gpus for island in islands], ~np.eye(len(islands), dtype=bool)
-    told = []
-    for one in row.networks:
-        wan = networked(row.wan, one)
-        links = links_of(bounded(wan, islands, gpus))
-        tables = [links.rate, links.capacity, links.first, links.up[:, None] * apart, links.down[:, None] * apart]
-        told.append(np.concatenate([np.broadcast_to(table, apart.shape)[apart] for table in tables] + [[one.sends, one.streams * one.window]]))
-    kept = [0]
-    for at in sorted(range(1, len(told)), key=lambda at: (-float(np.sum(told[at][: apart.sum()])), at)):
-        if not any(np.all(told[other] >= told[at]) for other in kept):
-            kept.append(at)
-    return kept
-
-
-def step_of(best: Best, row: int) -> Seconds:
-    """Of a row."""
-    return float(best.step[row])
+def holds(one: Candidate) -> bool:
+    """Whether a plan that keeps more micro-batches is legal, and still fits."""
+    least = at_best(one.scenario)
+    return least is not None and fits(least)
 
 
 def alone(scenario: Scenario, wan: Wan) -> Scenario:

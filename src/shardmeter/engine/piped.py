@@ -12,9 +12,9 @@ from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, BytesPerS, Seconds, Usd
 from shardmeter.engine.demand import Work
 from shardmeter.engine.evaluate import Priced, assembled, priced, timed
-from shardmeter.engine.lines import entry
 from shardmeter.engine.links import Links
 from shardmeter.engine.micro_batch import MicroBatch
+from shardmeter.engine.wans import entry
 from shardmeter.schedules import Boundary
 from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -61,13 +60,13 @@ def shared(
     known: dict[bytes, tuple[float, ...]] = {}
     for one in times:
         if one.tobytes() not in known:
-            known[one.tobytes()] = parted(batch, units, (peaks, functools.partial(_known, one.tolist())), rule)
+            known[one.tobytes()] = parted(batch, units, (peaks, _told(one.tolist())), rule)
     return [known[one.tobytes()] for one in times]
 
 
-def _known(times: list[list[float]], batches: Batches) -> list[list[float]]:
-    """The seconds of steps at batches of which these are known."""
-    return times
+def _told(times: Batches) -> Callable[[Batches], Batches]:
+    """What tells seconds that are known of the batches asked."""
+    return lambda _: times
 
 
 def shared_by_part(

@@ -150,16 +150,17 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     rtt = np.maximum(matrix(wan.rtt), LEAST_RTT)
     bandwidth, loss, window, lanes = (matrix(x) for x in (wan.bandwidth, wan.loss, wan.window, wan.lanes))
     streams = matrix(wan.streams)
+    flows = lanes * streams
     up, down = (np.broadcast_to(np.asarray(x, dtype=float), (islands,)) for x in (wan.up, wan.down))
     sends = np.array([TRANSPORTS.index(word) for word in wan.transport])
     weaker = np.minimum(sends[:, None], sends[None, :])
     tcp = weaker == TCP
     buffers = np.broadcast_to(np.inf, shape)
     if asked:
-        buffers, loss = uplinks.buffered(wan, rtt, loss, weaker)
+        buffers, loss = uplinks.buffered(wan, rtt, loss, flows * window, weaker)
     windowed = np.where(weaker == LOSSLESS, np.inf, _windowed(wan, window, rtt, tcp))
     stream = np.where(tcp, link.stream_rate(window, rtt, segment, loss), windowed)
-    flows, capacity = lanes * streams, np.minimum(bandwidth, buffers)
+    capacity = np.minimum(bandwidth, buffers)
     rate = link.pair_rate(capacity, up[:, None], down[None, :], flows, stream)
     limits = (bandwidth, matrix(up[:, None]), matrix(down), flows * windowed, flows * stream, buffers)
     limit = np.argmin(np.stack(limits), axis=0)

@@ -117,11 +117,12 @@ def _planes(wan: Wan, adapters: Array) -> Array:
     return np.where(planes > 1.0, network.plane_share(links, planes, down), 1.0)
 
 
-def buffered(wan: Wan, rtt: Array, loss: Array, weaker: Array) -> tuple[Array, Array]:
+def buffered(wan: Wan, rtt: Array, loss: Array, under_way: Array, weaker: Array) -> tuple[Array, Array]:
     """What the buffers of uplinks allow every pair at once (inf where they are no limit), and its loss with what they drop.
 
-    A lossless line ends in the receiver's buffers; what slows down when it is marked queues in the sender's. `wan` has its uplinks
-    counted; `weaker` are places in TRANSPORTS. Streams of TCP are left alone."""
+    A lossless line ends in the receiver's buffers; what slows down when it is marked queues in the sender's, no more than windows hold
+    beyond a round trip (`under_way`: bytes of all windows of a pair). `wan` has its uplinks counted; `weaker` are places in TRANSPORTS.
+    Streams of TCP are left alone. Leaves out: uplinks onto which more flows were hashed than onto others."""
     count = len(wan.islands)
     buffer, up, down = (np.broadcast_to(np.asarray(one, dtype=float), (count,)) for one in (wan.buffer, wan.up, wan.down))
     bandwidth = np.broadcast_to(np.asarray(wan.bandwidth, dtype=float), (count, count))
@@ -132,7 +133,8 @@ def buffered(wan: Wan, rtt: Array, loss: Array, weaker: Array) -> tuple[Array, A
     marked = (weaker != LOSSLESS) & (weaker != TCP)
     if marked.any():
         rate = np.minimum(np.minimum(up[:, None], bandwidth) / wan.uplinks[:, None], ENOUGH)
-        wanted = np.maximum(network.buffer_wanted(rate, rtt, wan.incast[:, None], wan.assumed.incast), PACKET)
+        queue = np.maximum(under_way / wan.uplinks[:, None] - rate * rtt, PACKET)
+        wanted = np.minimum(network.buffer_wanted(rate, rtt, wan.incast[:, None], wan.assumed.incast), queue)
         dropped = network.buffer_loss(buffer[:, None], wanted, wan.assumed.drops)
         loss = np.where(marked, np.minimum(loss + dropped, MOST_LOSS), loss)
     return allowed, loss

@@ -14,9 +14,9 @@ import numpy as np
 from shardmeter.core.record import changed, record, stacked, structure
 from shardmeter.core.units import Count, Number
 from shardmeter.engine.evaluate import Priced, evaluate, step_time
-from shardmeter.engine.lines import Lines
 from shardmeter.engine.piped import piped
 from shardmeter.engine.placed import placed
+from shardmeter.engine.wans import Networks
 from shardmeter.specs import Estimate, Fleet, Island, Model, Plan, Run, Stack, bare
 
 Stacks: TypeAlias = Stack | Sequence[Stack]
@@ -60,11 +60,11 @@ def inner_steps(
     plans: Sequence[Plan],
     runs: Sequence[Run],
     stack: Stack,
-    lines: Lines | None = None,
+    networks: Networks | None = None,
 ) -> tuple[Estimate, ...]:
     """The inner step of every island, in the order of the fleet; `runs` are those of the cells. Of a cell of several islands each
-    has the cell's step, its own memory, and its part of tokens and FLOPs. `lines`: other networks than the fleet's own, side by side."""
-    lines = Lines(fleet.islands, fleet.wan) if lines is None else lines
+    has the cell's step, its own memory, and its part of tokens and FLOPs. `networks`: others than the fleet's own."""
+    networks = Networks(fleet.islands, fleet.wan) if networks is None else networks
     found: dict[int, Estimate] = {}
     single = [(cell.islands[0], run) for cell, run in zip(cells, runs, strict=True) if not cell.axis]
     own = each(
@@ -79,19 +79,19 @@ def inner_steps(
     prices: dict[tuple[Any, ...], Priced] = {}
     for cell, run in zip(cells, runs, strict=True):
         if cell.axis:
-            key = (*key_of(fleet, cell, plans, lines), float(run.global_batch))
+            key = (*key_of(fleet, cell, plans, networks), float(run.global_batch))
             if key not in known:
-                known[key] = together(model, fleet, cell, plans, run, stack, lines, prices)
+                known[key] = together(model, fleet, cell, plans, run, stack, networks, prices)
             found |= dict(zip(cell.islands, known[key], strict=True))
     return tuple(found[at] for at in range(len(fleet.islands)))
 
 
-def key_of(fleet: Fleet, cell: Cell, plans: Sequence[Plan], lines: Lines) -> tuple[Any, ...]:
+def key_of(fleet: Fleet, cell: Cell, plans: Sequence[Plan], networks: Networks) -> tuple[Any, ...]:
     """Equal for cells of several islands that take the same step for the same batch: equal islands and plans, in the same order, with
-    equal lines."""
+    equal links."""
     members = tuple(_key(fleet.islands[at], plans[at]) for at in cell.islands)
     steps = tuple(cell.islands.index(at) for at in cell.steps)
-    return cell.axis, members, steps, lines.among(_sending(fleet, cell), cell.islands)
+    return cell.axis, members, steps, networks.among(_sending(fleet, cell), cell.islands)
 
 
 def _sending(fleet: Fleet, cell: Cell) -> list[Count]:
@@ -107,19 +107,19 @@ def together(
     plans: Sequence[Plan],
     run: Run,
     stack: Stack,
-    lines: Lines | None = None,
+    networks: Networks | None = None,
     prices: dict[tuple[Any, ...], Priced] | None = None,
 ) -> list[Estimate]:
-    """The inner step of a cell of several islands, once per island of it in the order of the axis. `lines` as of `inner_steps`,
+    """The inner step of a cell of several islands, once per island of it in the order of the axis. `networks` as of `inner_steps`,
     `prices` as `known` of `piped`. Raises ValueError without a network."""
-    lines = Lines(fleet.islands, fleet.wan) if lines is None else lines
+    networks = Networks(fleet.islands, fleet.wan) if networks is None else networks
     members, sending = [fleet.islands[at] for at in cell.islands], _sending(fleet, cell)
     if cell.axis == "pp":
         of = dict(zip(cell.islands, members, strict=True))
         own = {at: plans[at] for at in cell.islands}
-        one = piped(model, of, own, cell, lines.links(sending), run, stack, prices)
+        one = piped(model, of, own, cell, networks.links(sending), run, stack, prices)
     else:
-        tour = lines.tour(sending, cell.islands)
+        tour = networks.tour(sending, cell.islands)
         one = placed(model, members, cell, [plans[at] for at in cell.islands], tour, run, stack)
     return _parts(one, members)
 

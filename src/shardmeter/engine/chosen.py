@@ -10,7 +10,7 @@ import numpy as np
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Number
 from shardmeter.engine import add
-from shardmeter.engine.lines import along
+from shardmeter.engine.wans import along
 from shardmeter.specs import Estimate
 
 T = TypeVar("T")

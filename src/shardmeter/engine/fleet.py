@@ -15,10 +15,10 @@ from shardmeter.engine import round as rounds
 from shardmeter.engine.cells import Cell, cells_of, inner_steps
 from shardmeter.engine.crossing import Crossed
 from shardmeter.engine.evaluate import evaluate
-from shardmeter.engine.lines import Lines, along
 from shardmeter.engine.price import products_time
 from shardmeter.engine.round import Folded, Pace
 from shardmeter.engine.sharing import shared_by_part
+from shardmeter.engine.wans import Networks, along
 from shardmeter.families import matrices
 from shardmeter.physics import memory_bound
 from shardmeter.physics.crossing import RING_CHUNK, hierarchical_time
@@ -93,9 +93,9 @@ def evaluate_fleet(model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stac
     own = tuple(plans) or (plan,) * len(fleet.islands)
     if len(fleet.islands) == 1:
         return alone(fleet.islands[0], own[0], run, evaluate(model, fleet.islands[0], own[0], run, stack))
-    cells, lines = cells_of(plan, fleet.islands), Lines(fleet.islands, fleet.wan)
-    (runs,) = shared_by_part(model, fleet, cells, own, run, stack, lines)
-    return joined(model, parts_of(model, fleet, cells, own, runs, stack, lines), fleet.wan, plan)
+    cells, networks = cells_of(plan, fleet.islands), Networks(fleet.islands, fleet.wan)
+    (runs,), _ = shared_by_part(model, fleet, cells, own, run, stack, networks)
+    return joined(model, parts_of(model, fleet, cells, own, runs, stack, networks), fleet.wan, plan)
 
 
 def parts_of(
@@ -105,11 +105,11 @@ def parts_of(
     plans: Sequence[Plan],
     runs: Sequence[Run],
     stack: Stack,
-    lines: Lines,
+    networks: Networks,
 ) -> tuple[Part, ...]:
     """The islands with their inner steps, before the round adds to their memory; `plans` are theirs, `runs` those of the cells. On
     networks side by side, steps of cells of several islands have the shape (networks,)."""
-    inner = inner_steps(model, fleet, cells, plans, runs, stack, lines)
+    inner = inner_steps(model, fleet, cells, plans, runs, stack, networks)
     owner = {at: number for number, cell in enumerate(cells) for at in cell.islands}
     return tuple(
         Part(island=i, plan=p, run=runs[owner[at]], estimate=e, cell=owner[at])
@@ -238,7 +238,7 @@ def _most(values: Sequence[Number]) -> Number:
 
 def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) -> Whole:
     """The round of the cells."""
-    met = meet(parts, asked, Lines([part.island for part in parts], wan), plan)
+    met = meet(parts, asked, Networks([part.island for part in parts], wan), plan)
     critical = first_of(parts, int(np.asarray(met.folded.critical).flat[0]))
     return Whole(
         parts=parts,
@@ -268,15 +268,15 @@ class Met:
     paid: tuple[Usd, ...]
 
 
-def meet(parts: tuple[Part, ...], asked: Round, lines: Lines, plan: Plan) -> Met:
-    """Islands whose inner steps are known, joined by lines and a method. Raises ValueError without a network."""
+def meet(parts: tuple[Part, ...], asked: Round, networks: Networks, plan: Plan) -> Met:
+    """Islands whose inner steps are known, joined by networks, and by a method. Raises ValueError without a network."""
     cells, priced = grouped(parts), []
     for one in asked.crossings:
         with under(term_of(one)):
-            charge = lines.crossed(one, cells, plan.sync, own=asked.pace != "barrier")
+            charge = networks.crossed(one, cells, plan.sync, own=asked.pace != "barrier")
             priced.append(spread_inside(charge, one, parts))
-    pace = _pace(parts, asked, lines, plan)
-    folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace, apart=lines.many)
+    pace = _pace(parts, asked, networks, plan)
+    folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace, apart=networks.many)
     sent, paid = _moved(parts, asked, folded, priced)
     return Met(parts=parts, round=asked, pace=pace, folded=folded, priced=tuple(priced), sent=sent, paid=paid)
 
@@ -288,11 +288,11 @@ def grouped(parts: Sequence[Part]) -> list[list[int]]:
     ]
 
 
-def _pace(parts: Sequence[Part], asked: Round, lines: Lines, plan: Plan) -> Pace:
+def _pace(parts: Sequence[Part], asked: Round, networks: Networks, plan: Plan) -> Pace:
     """The pace of the cells; on networks side by side, by the lanes of each, (networks, cells)."""
-    lanes = lines.lanes() if plan.sync.hierarchical else (1.0,) * len(lines)
+    lanes = networks.lanes() if plan.sync.hierarchical else (1.0,) * len(networks)
     paces = {count: pace_of(parts, asked, count) for count in dict.fromkeys(lanes)}
-    if not lines.many:
+    if not networks.many:
         return paces[lanes[0]]
     owner = np.array([list(paces).index(count) for count in lanes])
 

@@ -10,7 +10,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.engine import sharing
 from shardmeter.engine.cells import Cell, cells_of, each, step_times
 from shardmeter.engine.fleet import Part, Whole, alone, evaluate_fleet, joined
-from shardmeter.engine.lines import Lines
+from shardmeter.engine.wans import Networks
 from shardmeter.specs import Fleet, Model, Plan, Run, Stack
 from shardmeter.sync import inner_of
 
@@ -99,8 +99,8 @@ def _shared(model: Model, cases: Sequence[Case]) -> list[Sequence[float] | Shard
         cells = _cells(case)
         units[at] = sharing.units_of(case.fleet.islands, cells, case.own)
         peaks[at] = [sharing.peak(island) for island in case.fleet.islands]
-        lines = Lines(case.fleet.islands, case.fleet.wan)
-        if case.own[0].sync.split != "equal" and not sharing.equal_cells(case.fleet, cells, case.own, lines):
+        networks = Networks(case.fleet.islands, case.fleet.wan)
+        if case.own[0].sync.split != "equal" and not sharing.equal_cells(case.fleet, cells, case.own, networks):
             at_speed.append(at)
     asked = {at: sharing.asked(float(cases[at].run.global_batch), units[at], peaks[at]) for at in at_speed}
     times: list[list[float]] = [[], []]
@@ -125,7 +125,8 @@ def _shared(model: Model, cases: Sequence[Case]) -> list[Sequence[float] | Shard
 def _parted(
     case: Case, units: Sequence[tuple[float, float]], speeds: tuple[Sequence[float], Sequence[Sequence[float]]] | None
 ) -> Sequence[float] | ShardMeterError:
+    known = None if speeds is None else (speeds[0], lambda _: speeds[1])
     try:
-        return sharing.parted(float(case.run.global_batch), units, speeds, case.own[0].sync.split)
+        return sharing.parted(float(case.run.global_batch), units, known, case.own[0].sync.split)
     except ShardMeterError as error:
         return error

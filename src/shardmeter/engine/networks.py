@@ -14,9 +14,9 @@ from shardmeter.core.units import Bytes, Count, Number, Seconds, Usd
 from shardmeter.engine.cells import cells_of
 from shardmeter.engine.chosen import FIGURES, chosen
 from shardmeter.engine.fleet import Met, critical_step, first_of, grouped, holding, meet, parts_of, told_of
-from shardmeter.engine.lines import Lines, along
 from shardmeter.engine.links import Array
 from shardmeter.engine.sharing import shared_by_part
+from shardmeter.engine.wans import Networks, along
 from shardmeter.specs import Estimate, Fleet, Model, Plan, Run, Stack, Wan
 from shardmeter.specs.estimate import Ends
 from shardmeter.sync import round_of
@@ -38,37 +38,35 @@ class Overall:
     """(networks, islands): what they cost each; NaN where a price is not known."""
     narrowest: tuple[tuple[str, ...], ...]
     """Of every network, for every message between cells: the pair that is slowest, and why."""
-    batches: tuple[tuple[float, ...], ...]
+    batches: tuple[tuple[float, ...], ...] = ()
     """Of every network, the sequences that each cell takes."""
 
 
 def over_networks(
-    model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stack, networks: Sequence[Wan] | Lines, plans: Sequence[Plan] = ()
+    model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stack, networks: Sequence[Wan] | Networks, plans: Sequence[Plan] = ()
 ) -> Overall:  # fmt: skip
     """Predict one inner step of a fleet, and the round around it, on each of several networks; `fleet.wan` is not asked. A search that
-    asks the same networks of many plans makes one `Lines` of them, which remembers what it has worked out.
+    asks the same networks of many plans makes one `Networks` of them, which remembers what it has worked out.
 
     Raises what `evaluate_fleet` raises, and ValueError for a fleet of one island, for no network, and where numbers of the plan, the
     run or the stack are arrays. Leaves out: what the method costs in loss, which no network changes (`evaluate_fleet` has it)."""
-    lines = networks if isinstance(networks, Lines) else Lines(fleet.islands, networks)
+    networks = networks if isinstance(networks, Networks) else Networks(fleet.islands, networks)
     own, cells = tuple(plans) or (plan,) * len(fleet.islands), cells_of(plan, fleet.islands)
-    _refuse(fleet, lines, (plan, plan.sync, run, stack, *own))
-    runs = shared_by_part(model, fleet, cells, own, run, stack, lines)
-    batches = [tuple(float(one.global_batch) for one in some) for some in runs]
-    alike = list(dict.fromkeys(batches))
-    owner = np.array([alike.index(some) for some in batches])
+    _refuse(fleet, networks, (plan, plan.sync, run, stack, *own))
+    ways, owner = shared_by_part(model, fleet, cells, own, run, stack, networks)
     found = []
-    for some in alike:
-        parts = parts_of(model, fleet, cells, own, runs[batches.index(some)], stack, lines)
+    for runs in ways:
+        parts = parts_of(model, fleet, cells, own, runs, stack, networks)
         asked = round_of(told_of(model, parts), plan.sync)
-        found.append(meet(holding(parts, asked), asked, lines, plan))
-    return _united(found, owner, lines, plan, tuple(batches))
+        found.append(meet(holding(parts, asked), asked, networks, plan))
+    batches = [tuple(float(one.global_batch) for one in runs) for runs in ways]
+    return changed(_united(found, np.array(owner), networks, plan), batches=tuple(batches[at] for at in owner))
 
 
-def _refuse(fleet: Fleet, lines: Lines, said: Sequence[Any]) -> None:
+def _refuse(fleet: Fleet, networks: Networks, said: Sequence[Any]) -> None:
     """Raises ValueError for what arrays over networks do not answer."""
-    if len(fleet.islands) < 2 or not len(lines) or not lines.many:
-        count = f"{len(fleet.islands)} islands and {len(lines)} networks"
+    if len(fleet.islands) < 2 or not len(networks) or not networks.many:
+        count = f"{len(fleet.islands)} islands and {len(networks)} networks"
         raise ValueError(f"{count}: it takes two islands at least, and a list of networks")
     arrays = {
         f"{type(one).__name__}.{name}"
@@ -80,11 +78,9 @@ def _refuse(fleet: Fleet, lines: Lines, said: Sequence[Any]) -> None:
         raise ValueError(f"{', '.join(sorted(arrays))}: an array, where networks are the axis; ask once for each value")
 
 
-def _united(
-    some: Sequence[Met], owner: Array, lines: Lines, plan: Plan, batches: tuple[tuple[float, ...], ...]
-) -> Overall:
+def _united(some: Sequence[Met], owner: Array, networks: Networks, plan: Plan) -> Overall:
     """The answer of every network from rounds whose batch is shared in several ways; `owner` (networks,) says which of them it has."""
-    count, islands = len(lines), len(lines.islands)
+    count, islands = len(networks), len(networks.islands)
 
     def of_each(numbers: Sequence[Number], *shape: int) -> Array:
         return np.stack([np.broadcast_to(one, (count, *shape)) for one in numbers])[owner, np.arange(count)]
@@ -93,7 +89,7 @@ def _united(
     each = list(zip(owner.tolist(), critical.tolist(), strict=True))
     pairs = list(dict.fromkeys(each))
     steps = [critical_step(some[at], first) for at, first in pairs]
-    said = [_narrowest(one, lines, plan) for one in some]
+    said = [_narrowest(one, networks, plan) for one in some]
     return Overall(
         estimate=_over(chosen(steps, np.array([pairs.index(pair) for pair in each])), count),
         round=of_each([one.folded.seconds for one in some]),
@@ -101,7 +97,6 @@ def _united(
         sent=of_each([along(one.sent) for one in some], islands),
         paid=of_each([along(one.paid) for one in some], islands),
         narrowest=tuple(said[at][network] for network, at in enumerate(owner)),
-        batches=batches,
     )
 
 
@@ -111,11 +106,11 @@ def _critical(met: Met) -> Array:
     return np.asarray(firsts[np.asarray(met.folded.critical)])
 
 
-def _narrowest(met: Met, lines: Lines, plan: Plan) -> list[tuple[str, ...]]:
+def _narrowest(met: Met, networks: Networks, plan: Plan) -> list[tuple[str, ...]]:
     """Of every network, for every crossing."""
     cells, own = grouped(met.parts), met.round.pace != "barrier"
-    said = [lines.narrowest(one, cells, plan.sync, own=own) for one in met.round.crossings]
-    return [tuple(one[network] for one in said) for network in range(len(lines))]
+    said = [networks.narrowest(one, cells, plan.sync, own=own) for one in met.round.crossings]
+    return [tuple(one[network] for one in said) for network in range(len(networks))]
 
 
 def _over(one: Estimate, count: int) -> Estimate:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Bytes, BytesPerS, Seconds, Usd
+from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, Usd
 from shardmeter.engine.demand import Work
 from shardmeter.engine.evaluate import Priced, assembled, priced, timed
-from shardmeter.engine.lines import entry
 from shardmeter.engine.links import Links
 from shardmeter.engine.micro_batch import MicroBatch
+from shardmeter.engine.wans import entry
 from shardmeter.schedules import Boundary
 from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack
 
@@ -119,8 +119,10 @@ def crossings(ready: Mapping[int, Priced], cell: Cell, links: Links, plan: Plan)
             made.append(Boundary(wire=price.transfer(work.send).seconds))
             continue
         size = work.send.size * plan.tp * plan.cp * plan.dp
-        rate = _rate(links, source, target, max(steps.count(source), steps.count(target)))
-        made.append(Boundary(wire=size / rate, delay=entry(links.delay, source, target)))
+        stages, ranks = max(steps.count(source), steps.count(target)), plan.tp * plan.cp * plan.dp
+        rate = _rate(links, source, target, stages, ranks)
+        delay = entry(links.delay, source, target) + links.waited(size, (source, target))
+        made.append(Boundary(wire=size / rate, delay=delay))
         for way in ((source, target), (target, source)):
             moved[way] += float(passes * work.micro_batches * size)
     pairs_busy = np.max(moved / links.capacity, axis=(-2, -1))
@@ -134,9 +136,9 @@ def crossings(ready: Mapping[int, Priced], cell: Cell, links: Links, plan: Plan)
     )
 
 
-def _rate(links: Links, source: int, target: int, stages: int) -> BytesPerS:
-    """B/s of a boundary with one stage's part of the lanes where an island holds several; the slower of both directions, as a
-    boundary has one wire time."""
-    used = links.rate / np.minimum(links.lanes, float(stages))
+def _rate(links: Links, source: int, target: int, stages: int, ranks: Count) -> BytesPerS:
+    """B/s of a boundary with one stage's part of the lanes where an island holds several, and no more than the adapters of its `ranks`
+    carry; the slower of both directions, as a boundary has one wire time."""
+    used = links.sending / np.minimum(links.lanes, float(stages))
     slower: BytesPerS = np.minimum(entry(used, source, target), entry(used, target, source))
-    return slower
+    return np.minimum(slower, ranks * np.minimum(entry(links.adapter, source), entry(links.adapter, target)))

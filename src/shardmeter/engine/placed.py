@@ -13,7 +13,7 @@ from shardmeter.core.units import Bytes, Count
 from shardmeter.engine.chosen import slowest
 from shardmeter.engine.demand import Work
 from shardmeter.engine.evaluate import demands, evaluate
-from shardmeter.engine.lines import Tour
+from shardmeter.engine.wans import Tour
 from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack, Tier
 from shardmeter.strategies import fsdp
 

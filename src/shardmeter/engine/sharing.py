@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -13,10 +13,10 @@ from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Number
 from shardmeter.engine import split
 from shardmeter.engine.cells import Cell, cells_of, inner_steps, key_of, step_times
-from shardmeter.engine.lines import Lines, along
 from shardmeter.engine.links import Array
 from shardmeter.engine.placed import spread
 from shardmeter.engine.rules import listed
+from shardmeter.engine.wans import Networks, along
 from shardmeter.schedules import traits
 from shardmeter.specs import Fleet, Island, Model, Plan, Run, Stack
 from shardmeter.sync import inner_of, parts_of
@@ -47,21 +47,26 @@ def shared(
     run: Run,
     stack: Stack,
     rule: str = "speed",
-    lines: Lines | None = None,
+    networks: Networks | None = None,
 ) -> list[tuple[float, ...]]:
-    """Each cell's part of the global batch, once for every network of `lines` (None: the fleet's own): so that the slowest is as fast
-    as it can be, or equal parts. `plans` are those of the islands. Raises IndivisibleBatch."""
-    lines = Lines(fleet.islands, fleet.wan) if lines is None else lines
+    """Each cell's part of the global batch on every network (None: on the fleet's own): so that the slowest is as fast as it can be, or
+    equal parts. `plans` are those of the islands. Raises IndivisibleBatch."""
+    networks = Networks(fleet.islands, fleet.wan) if networks is None else networks
     units, batch = units_of(fleet.islands, cells, plans), float(run.global_batch)
-    if rule == "equal" or equal_cells(fleet, cells, plans, lines):
-        return [parted(batch, units, None, rule)] * len(lines)
+    if rule == "equal" or equal_cells(fleet, cells, plans, networks):
+        return [parted(batch, units, None, rule)] * len(networks)
     peaks = [sum(peak(fleet.islands[at]) for at in cell.islands) for cell in cells]
-    times = _times(model, fleet, cells, plans, asked(batch, units, peaks), run, stack, lines)
+    times = _times(model, fleet, cells, plans, asked(batch, units, peaks), run, stack, networks)
     known: dict[bytes, tuple[float, ...]] = {}
     for one in times:
         if one.tobytes() not in known:
-            known[one.tobytes()] = parted(batch, units, (peaks, one.tolist()), rule)
+            known[one.tobytes()] = parted(batch, units, (peaks, _told(one.tolist())), rule)
     return [known[one.tobytes()] for one in times]
+
+
+def _told(times: Batches) -> Callable[[Batches], Batches]:
+    """What tells seconds that are known of the batches asked."""
+    return lambda _: times
 
 
 def shared_by_part(
@@ -71,28 +76,32 @@ def shared_by_part(
     plans: Sequence[Plan],
     run: Run,
     stack: Stack,
-    lines: Lines | None = None,
-) -> list[tuple[Run, ...]]:
-    """The run of every cell with its part of the global batch, once for every network of `lines`: parts as of `shared`, with the whole
-    batch for the cells of every block, each of which has to see every sequence. Raises IndivisibleBatch."""
+    networks: Networks | None = None,
+) -> tuple[list[tuple[Run, ...]], list[int]]:
+    """The runs of all cells with their parts of the global batch, for every way in which networks have it shared, and which of these
+    each network has. Parts as of `shared`, with the whole batch for the cells of every block, each of which has to see every sequence.
+    Raises IndivisibleBatch."""
     sync = plans[0].sync
-    lines = Lines(fleet.islands, fleet.wan) if lines is None else lines
-    found: list[dict[int, Run]] = [{} for _ in range(len(lines))]
-    for group in parts_of(len(cells), inner_of(sync).blocks):
-        parts = shared(model, fleet, [cells[at] for at in group], plans, run, stack, sync.split, lines)
-        for own, some in zip(found, parts, strict=True):
-            own |= {at: changed(run, global_batch=part) for at, part in zip(group, some, strict=True)}
-    return [tuple(own[at] for at in range(len(cells))) for own in found]
+    networks = Networks(fleet.islands, fleet.wan) if networks is None else networks
+    groups = parts_of(len(cells), inner_of(sync).blocks)
+    order = [at for group in groups for at in group]
+    parts = [
+        shared(model, fleet, [cells[at] for at in group], plans, run, stack, sync.split, networks) for group in groups
+    ]
+    every = [tuple(part for some in one for part in some) for one in zip(*parts, strict=True)]
+    ways = {one: at for at, one in enumerate(dict.fromkeys(every))}
+    runs = [dict(zip(order, (changed(run, global_batch=part) for part in way), strict=True)) for way in ways]
+    return [tuple(own[at] for at in range(len(cells))) for own in runs], [ways[one] for one in every]
 
 
 def parted(
     batch: float,
     units: Sequence[split.Units],
-    speeds: tuple[Sequence[float], Sequence[Sequence[float]]] | None,
+    speeds: tuple[Sequence[float], Callable[[Batches], Sequence[Sequence[float]]]] | None,
     rule: str = "speed",
 ) -> tuple[float, ...]:
-    """Sequences of every cell. `units` are those of the cells; `speeds` their peaks, and the seconds of their steps at the batches that
-    are `asked`, as (batch, cell); None where all cells are alike, or each is to take an equal part (`rule` equal: or none).
+    """Sequences of every cell. `units` are those of the cells; `speeds` their peaks, and what tells the seconds of their steps at
+    several batches, both as (batch, cell); None where all cells are alike, or each is to take an equal part (`rule` equal: or none).
 
     Raises IndivisibleBatch."""
     if speeds is None:
@@ -171,12 +180,12 @@ def unit(plan: Plan) -> tuple[Count, Count]:
     return each_pass * step, each_pass * step * max(math.ceil(kind.rounds * pp / step), 1.0)
 
 
-def equal_cells(fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan], lines: Lines) -> bool:
+def equal_cells(fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan], networks: Networks) -> bool:
     """Whether all cells take the same step for the same batch, on every network."""
     if len(cells) == 1:
         return True
     if any(cell.axis for cell in cells):
-        return all(cell.axis for cell in cells) and len({key_of(fleet, cell, plans, lines) for cell in cells}) == 1
+        return all(cell.axis for cell in cells) and len({key_of(fleet, cell, plans, networks) for cell in cells}) == 1
     rows = [
         (id(fleet.islands[at].accelerator), fleet.islands[at].tiers, fleet.islands[at].nodes, plans[at])
         for cell in cells
@@ -189,11 +198,12 @@ def _shares(
     batch: float,
     units: Sequence[tuple[float, float]],
     peaks: Sequence[float],
-    times: Sequence[Sequence[float]],
+    step_times: Callable[[Batches], Sequence[Sequence[float]]],
 ) -> list[split.Share]:
     """What each cell makes of a batch: a step lasts so long, and so much longer a sequence, read off its step at a part of the
     batch in proportion to its peak and at half of that. Exact where steps are straight lines in the micro-batches."""
     batches, halves = asked(batch, units, peaks)
+    times = step_times((batches, halves))
     found = []
     for at, (step, least) in enumerate(units):
         slope = (times[0][at] - times[1][at]) / (batches[at] - halves[at])
@@ -219,7 +229,7 @@ def _times(
     batches: Batches,
     run: Run,
     stack: Stack,
-    lines: Lines,
+    networks: Networks,
 ) -> Array:
     """Seconds of a step of every cell at several batches: (network, batch, cell)."""
     firsts = [cell.islands[0] for cell in cells]
@@ -230,9 +240,9 @@ def _times(
         rows = []
         for some in batches:
             runs = [changed(run, global_batch=batch) for batch in some]
-            steps = inner_steps(model, fleet, cells, plans, runs, stack, lines)
+            steps = inner_steps(model, fleet, cells, plans, runs, stack, networks)
             rows.append(along([steps[at].step_time for at in firsts]))
-    shape = len(lines), len(cells)
+    shape = len(networks), len(cells)
     return np.stack([np.broadcast_to(row, shape) for row in rows], axis=1)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import changed, record
-from shardmeter.engine.lines import Lines
+from shardmeter.engine.wans import Networks
 from shardmeter.specs import Estimate, Scenario, Wan
 from shardmeter.study.planning.tally import Floats
 from shardmeter.study.scale_across.degrees import Degrees
@@ -195,7 +195,7 @@ class Search:
         pairs = [(row, network) for row, own in enumerate(self.rows) for network in range(len(own.networks))]
         row, network = (np.array(some) for some in zip(*pairs, strict=True))
         changes = np.array([changes_of(self.rows[r].networks[n]) for r, n in pairs])
-        lines = Lines(self.degrees.scenario.fleet.islands, [self.wan(*pair) for pair in pairs])
+        lines = Networks(self.degrees.scenario.fleet.islands, [self.wan(*pair) for pair in pairs])
         whole = np.array([own.whole for own in self.rows])
         for number, one in enumerate(self.candidates):
             self._ask()

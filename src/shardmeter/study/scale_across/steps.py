@@ -5,7 +5,7 @@ from __future__ import annotations
 from shardmeter.core.errors import BadScenario
 from shardmeter.core.record import changed
 from shardmeter.engine.fleet import Whole, evaluate_fleet
-from shardmeter.engine.lines import Lines
+from shardmeter.engine.wans import Networks
 from shardmeter.engine.networks import Overall, over_networks
 from shardmeter.specs import Estimate, Scenario, Wan
 from shardmeter.study.legal import checked
@@ -25,7 +25,7 @@ def whole_of(scenario: Scenario, wan: Wan) -> Whole:
     return evaluate_fleet(scenario.model, fleet, scenario.plan, scenario.run, scenario.stack, scenario.plans)
 
 
-def over(scenario: Scenario, lines: Lines) -> Overall:
+def over(scenario: Scenario, lines: Networks) -> Overall:
     """The fleet's answers on several networks."""
     return over_networks(
         scenario.model, scenario.fleet, scenario.plan, scenario.run, scenario.stack, lines, scenario.plans

@@ -1,4 +1,4 @@
-"""The lines between the islands of one fleet: one network, or many side by side, of which each question is worked out once."""
+"""What joins the islands of one fleet: one network or many side by side, of which each question is worked out once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shardmeter.specs import Crossing, Island, Wan
 from shardmeter.specs.plan import Sync
 
 T = TypeVar("T")
-TABLES = tuple(name for name in field_names(Links) if name != "names")
+TABLES = tuple(name for name in field_names(Links) if name not in ("names", "words"))
 """The fields of `Links` that are numbers."""
 
 
@@ -33,7 +33,7 @@ class Tour:
     """The same of what they cost; NaN where a price is not known."""
 
 
-class Lines:
+class Networks:
     """Networks of one fleet. What it answers is a number for one `Wan`, and begins with the axis (networks,) for a sequence of them.
 
     Everything is remembered for as long as the object lives: a search that asks the same networks of many plans makes one."""
@@ -54,7 +54,7 @@ class Lines:
         return self._once(("links", counts), lambda: self._side_by_side(self._each(counts)))
 
     def among(self, sending: Sequence[Count], members: Sequence[int]) -> tuple[bytes, ...]:
-        """Equal for islands that see equal lines of one another."""
+        """Equal for islands that see equal links of one another."""
         part = self.links(sending).among(list(members))
         return tuple(getattr(part, name).tobytes() for name in TABLES)
 
@@ -92,7 +92,7 @@ class Lines:
 
     def lanes(self) -> tuple[float, ...]:
         """The fewest lanes of a pair, of every network."""
-        return tuple(float(np.min(wan.lanes)) for wan in self._given())
+        return self._once("lanes", lambda: tuple(float(np.min(wan.lanes)) for wan in self._given()))
 
     def _prices(self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool) -> list[Crossed]:
         sending = tuple(float(np.max(one)) for one in self.gpus) if sync.hierarchical else ()

@@ -160,6 +160,20 @@ def chunks_says(case: Case) -> tuple[str, str, str]:
     return "plan.virtual_stages", says, "schedule: interleaved, or virtual_stages: 1"
 
 
+def ahead_slack(case: Case) -> Any:
+    ahead, kind = np.asarray(case.plan.ahead, dtype=float), traits(case.plan.schedule)
+    able = kind.ahead or holds_all(case.plan.schedule)
+    return np.minimum(np.minimum(ahead, rest(ahead, 1.0)), 0.0 if able else -ahead)
+
+
+def ahead_says(case: Case) -> tuple[str, str, str]:
+    ahead, name = case.plan.ahead, case.plan.schedule
+    if traits(name).ahead or holds_all(name):
+        return "plan.ahead", f"ahead = {ahead:g}", "0 or a whole number of micro-batches"
+    able = ", ".join(one for one in names() if traits(one).ahead)
+    return "plan.ahead", f"ahead = {ahead:g} with schedule {name}", f"ahead: 0, or schedule: one of {able}"
+
+
 def rounds_slack(case: Case) -> Any:
     """Micro-batches in groups of pp, in even numbers, and enough of them, as the schedule needs."""
     kind, passes, pp = traits(case.plan.schedule), case.micro_batches, float(case.plan.pp)

@@ -20,9 +20,9 @@ from types import ModuleType
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
-from shardmeter.schedules._long import SETTLED, Boundary, Hop
+from shardmeter.schedules._long import SETTLED, Boundary, Hop, ahead_of, told
 from shardmeter.schedules._replay import replay
-from shardmeter.schedules._routes import Key, Traits, content, needs
+from shardmeter.schedules._routes import Key, Traits, content, crossed, needs
 from shardmeter.schedules._slots import Op, Slot, stages
 
 MODULES = {
@@ -63,6 +63,11 @@ def owed(module: ModuleType, position: int, pp: int, micro_batches: Count, virtu
     """Weight gradients that wait at a stage's peak, beside the micro-batches in flight."""
     counted: Count = module.owed(position, pp, micro_batches, virtual_stages) if hasattr(module, "owed") else 0.0
     return counted
+
+
+def holds_all(name: str) -> bool:
+    """Whether every stage holds all micro-batches at once, so that nothing could be held ahead."""
+    return name in ("gpipe", "interleaved-bf")
 
 
 def runs_long(name: str) -> bool:
@@ -114,7 +119,17 @@ def turns_of(
         found: list[tuple[Op, ...]] = module.orders(slots, micro_batches, hop)
         return found
     pp = len(stages(slots))
-    return [module.order(position, pp, micro_batches, virtual_stages) for position in range(pp)]
+    more = told(ahead_of(hop, pp)) if module.TRAITS.ahead else ()
+    return [module.order(position, pp, micro_batches, virtual_stages, *more) for position in range(pp)]
+
+
+def flying(
+    module: ModuleType, position: int, pp: int, micro_batches: Count, virtual_stages: int, ahead: tuple[Count, ...]
+) -> Count:
+    """Micro-batches in flight at a stage's peak, with those ahead of the boundaries behind every stage (empty: none)."""
+    more = told(ahead) if module.TRAITS.ahead else ()
+    found: Count = module.in_flight(position, pp, micro_batches, virtual_stages, *more)
+    return found
 
 
 __all__ = [
@@ -127,6 +142,9 @@ __all__ = [
     "Slot",
     "Traits",
     "content",
+    "crossed",
+    "flying",
+    "holds_all",
     "long_makespan",
     "names",
     "needs",

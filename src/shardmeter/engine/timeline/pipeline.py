@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shardmeter.engine.timeline.simulate import Program, Timeline, simulate
 from shardmeter.engine.timeline.turns import last_turns
-from shardmeter.schedules import Boundary, Hop, Key, Op, Slot, Traits, content, needs, schedule, turns_of
+from shardmeter.schedules import Boundary, Hop, Key, Op, Slot, Traits, content, crossed, needs, schedule, turns_of
 
 
 def pipeline(name: str, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Hop) -> Program:
@@ -68,7 +68,7 @@ def program(
                 made.wait(index, place[source])
                 continue
             done = place[source] + (1 if source in joined else 0)
-            link = hop[min(source[0], key[0])] if isinstance(hop, tuple) else Boundary(wire=hop)
+            link = hop[crossed(source[0], key[0])] if isinstance(hop, tuple) else Boundary(wire=hop)
             if link.wire == link.delay == 0.0:
                 made.wait(index, done)
                 continue

@@ -11,7 +11,7 @@ import numpy as np
 from shardmeter.core.errors import quoted
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Number
-from shardmeter.schedules import traits
+from shardmeter.schedules import holds_all, names, traits
 from shardmeter.specs import Island, Model, Plan, Run, Stack
 from shardmeter.strategies import adapters, precision
 

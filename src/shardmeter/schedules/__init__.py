@@ -20,6 +20,7 @@ from types import ModuleType
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
+from shardmeter.schedules._in_turn import in_turn
 from shardmeter.schedules._long import SETTLED, Boundary, Hop, ahead_of, told
 from shardmeter.schedules._replay import replay
 from shardmeter.schedules._routes import Key, Traits, content, crossed, needs
@@ -95,9 +96,23 @@ def long_makespan(
         raise KeyError(name)
     module, pp = schedule(name), len(links)
     if name in ("gpipe", "1f1b"):
-        found: Seconds = module.makespan(slots, float(micro_batches), virtual_stages, links[:-1])
-        return found
-    own = changed(traits(name), blocking=traits(name).blocking and not beside)
+        alone: Seconds = module.makespan(slots, float(micro_batches), virtual_stages, links[:-1])
+    else:
+        own = changed(traits(name), blocking=traits(name).blocking and not beside)
+        alone = _replayed(module, own, slots, micro_batches, virtual_stages, links)
+    return in_turn(alone, traits(name), slots, micro_batches, virtual_stages, links)
+
+
+def _replayed(
+    module: ModuleType,
+    own: Traits,
+    slots: Sequence[Slot],
+    micro_batches: int,
+    virtual_stages: int,
+    links: tuple[Boundary, ...],
+) -> Seconds:
+    """The turns of the first rounds, and for each further round what the last of them took."""
+    pp = len(links)
     rounds, rest = divmod(micro_batches, pp)
     first = min(rounds, LONG) * pp + rest
     seconds = replay(module.order, own, slots, first, virtual_stages, links)

@@ -32,6 +32,8 @@ class Boundary:
     until its message has left."""
     ahead: Count = 0.0
     """Micro-batches more that every stage before it holds because of it."""
+    others: Seconds = 0.0
+    """How long the wire is busy with the same message of other pipelines, which send in turn: the last of them begins so much later."""
 
 
 Hop = Seconds | tuple[Boundary, ...]

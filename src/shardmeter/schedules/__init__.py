@@ -20,8 +20,7 @@ from types import ModuleType
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
-from shardmeter.schedules._in_turn import in_turn
-from shardmeter.schedules._long import SETTLED, Boundary, Hop, ahead_of, told
+from shardmeter.schedules._long import SETTLED, Boundary, Hop, ahead_of, in_turn, told
 from shardmeter.schedules._replay import replay
 from shardmeter.schedules._routes import Key, Traits, content, crossed, needs
 from shardmeter.schedules._slots import Op, Slot, stages
@@ -73,7 +72,7 @@ def holds_all(name: str) -> bool:
 
 def runs_long(name: str) -> bool:
     """Whether `long_makespan` knows the schedule: its turns are of one model laid in a ring, and do not follow from the seconds."""
-    return name in MODULES and traits(name).route == "ring" and not hasattr(schedule(name), "orders")
+    return name in MODULES and traits(name).copies == 1.0
 
 
 def long_makespan(
@@ -95,12 +94,13 @@ def long_makespan(
     if not runs_long(name):
         raise KeyError(name)
     module, pp = schedule(name), len(links)
+    links, later = in_turn(links, virtual_stages)
     if name in ("gpipe", "1f1b"):
         alone: Seconds = module.makespan(slots, float(micro_batches), virtual_stages, links[:-1])
     else:
         own = changed(traits(name), blocking=traits(name).blocking and not beside)
         alone = _replayed(module, own, slots, micro_batches, virtual_stages, links)
-    return in_turn(alone, traits(name), slots, micro_batches, virtual_stages, links)
+    return alone + later
 
 
 def _replayed(

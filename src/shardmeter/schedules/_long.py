@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._slots import Slot, stages
 
@@ -53,6 +53,20 @@ def ahead_of(hop: Hop, pp: int) -> tuple[int, ...]:
 def told(ahead: tuple[Count, ...]) -> tuple[tuple[Count, ...], ...]:
     """What a schedule is told of them: nothing where there are none, as not all schedules may hold more."""
     return (ahead,) if any(np.any(np.greater(more, 0.0)) for more in ahead) else ()
+
+
+def in_turn(links: tuple[Boundary, ...], virtual_stages: int) -> tuple[tuple[Boundary, ...], Seconds]:
+    """The boundaries as the first of several pipelines finds them that send over a line in turn, and how much later the last one
+    ends (Atlas 2024, temporal sharing). A message has the line for itself, then the same messages of the others keep it busy; all that
+    one pipeline does the next does a turn later. Leaves out: turns that other orders than the first message's would take."""
+    later: Seconds = 0.0
+    for link in links if virtual_stages > 1 else links[:-1]:
+        later = np.maximum(later, link.others)
+    if not np.any(np.greater(later, 0.0)):
+        return links, 0.0
+    return tuple(
+        changed(link, wire=link.wire + link.others, delay=link.delay - link.others, others=0.0) for link in links
+    ), later
 
 
 PERIOD = 60

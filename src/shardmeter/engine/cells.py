@@ -14,10 +14,11 @@ import numpy as np
 from shardmeter.core.record import changed, record, stacked, structure
 from shardmeter.core.units import Count, Number
 from shardmeter.engine.evaluate import Priced, evaluate, step_time
-from shardmeter.engine.piped import piped
+from shardmeter.engine.piped import Lines, piped
 from shardmeter.engine.placed import placed
 from shardmeter.engine.wans import Networks
 from shardmeter.specs import Estimate, Fleet, Island, Model, Plan, Run, Stack, bare
+from shardmeter.strategies.pipeline import side_by_side
 
 Stacks: TypeAlias = Stack | Sequence[Stack]
 """One software for all islands, or that of each."""
@@ -117,7 +118,9 @@ def together(
     if cell.axis == "pp":
         of = dict(zip(cell.islands, members, strict=True))
         own = {at: plans[at] for at in cell.islands}
-        one = piped(model, of, own, cell, networks.links(sending), run, stack, prices)
+        turns = side_by_side(own[cell.islands[0]]) if own[cell.islands[0]].stagger else 1.0
+        lines = Lines(together=networks.links(sending), in_turn=networks.links(sending, turns))
+        one = piped(model, of, own, cell, lines, run, stack, prices)
     else:
         tour = networks.tour(sending, cell.islands)
         one = placed(model, members, cell, [plans[at] for at in cell.islands], tour, run, stack)

@@ -48,10 +48,11 @@ class Networks:
     def __len__(self) -> int:
         return len(self.wans)
 
-    def links(self, sending: Sequence[Count]) -> Links:
-        """The price list's matrices where so many accelerators of every island send at once. Raises ValueError without a network."""
-        counts = tuple(float(np.max(one)) for one in sending)
-        return self._once(("links", counts), lambda: self._side_by_side(self._each(counts)))
+    def links(self, sending: Sequence[Count], turns: Count = 1.0) -> Links:
+        """The price list's matrices where so many accelerators of every island send at once, of networks `widened` by `turns`. Raises
+        ValueError without a network."""
+        counts, wide = tuple(float(np.max(one)) for one in sending), float(turns)
+        return self._once(("links", counts, wide), lambda: self._side_by_side(self._each(counts, wide)))
 
     def among(self, sending: Sequence[Count], members: Sequence[int]) -> tuple[bytes, ...]:
         """Equal for islands that see equal links of one another."""
@@ -100,12 +101,12 @@ class Networks:
             crossing.price(one, wan, cells, sync, own=own, accelerators=self.gpus) for wan in self._bounded(sending)
         ]
 
-    def _each(self, sending: tuple[float, ...]) -> list[Links]:
-        return self._once(("each", sending), lambda: [links_of(wan) for wan in self._bounded(sending)])
+    def _each(self, sending: tuple[float, ...], turns: float = 1.0) -> list[Links]:
+        return self._once(("each", sending, turns), lambda: [links_of(wan) for wan in self._bounded(sending, turns)])
 
-    def _bounded(self, sending: tuple[float, ...]) -> list[Wan]:
-        key = ("bounded", sending)
-        return self._once(key, lambda: [bounded(wan, self.islands, sending) for wan in self._given()])
+    def _bounded(self, sending: tuple[float, ...], turns: float = 1.0) -> list[Wan]:
+        key = ("bounded", sending, turns)
+        return self._once(key, lambda: [bounded(widened(wan, turns), self.islands, sending) for wan in self._given()])
 
     def _given(self) -> tuple[Wan, ...]:
         if not self.wans:
@@ -126,6 +127,14 @@ class Networks:
             self._known[key] = made()
         found: T = self._known[key]
         return found
+
+
+def widened(wan: Wan, turns: Count) -> Wan:
+    """The network so many times as wide: what pipelines that send over it in turn see of it. One of K in turn has a Kth of all flows and
+    adapters: what it gets is a Kth of what all would get of a network K times as wide through the same adapters."""
+    if turns == 1.0:
+        return wan
+    return changed(wan, **{name: np.asarray(getattr(wan, name)) * turns for name in ("bandwidth", "up", "down")})
 
 
 def _asked(one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool) -> tuple[Any, ...]:

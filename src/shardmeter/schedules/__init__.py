@@ -13,17 +13,21 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import pkgutil
 from collections.abc import Sequence
 from types import ModuleType
+
+import numpy as np
 
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._leaving import Last, leaving
-from shardmeter.schedules._long import SETTLED, Boundary, Hop
-from shardmeter.schedules._replay import replay
-from shardmeter.schedules._routes import Key, Traits, content, needs
+from shardmeter.schedules._long import SETTLED, Boundary, Hop, ahead_of, in_turn, told
+from shardmeter.schedules._prolonged import prolonged
+from shardmeter.schedules._replay import Replayed, replayed
+from shardmeter.schedules._routes import Key, Traits, content, crossed, needs
 from shardmeter.schedules._slots import Op, Slot, stages
 
 MODULES = {
@@ -66,9 +70,14 @@ def owed(module: ModuleType, position: int, pp: int, micro_batches: Count, virtu
     return counted
 
 
+def holds_all(name: str) -> bool:
+    """Whether every stage holds all micro-batches at once, so that nothing could be held ahead."""
+    return name in ("gpipe", "interleaved-bf")
+
+
 def runs_long(name: str) -> bool:
     """Whether `long_makespan` knows the schedule: its turns are of one model laid in a ring, and do not follow from the seconds."""
-    return name in MODULES and traits(name).route == "ring" and not hasattr(schedule(name), "orders")
+    return name in MODULES and traits(name).copies == 1.0
 
 
 def long_makespan(
@@ -84,27 +93,53 @@ def long_makespan(
     the first. The schedule's own turns: none is moved because a link is long.
 
     gpipe and 1f1b have forms of their own; the turns of the others are run as they come, `beside` (sends pass beside them whatever the
-    code that introduced the schedule does) or blocking. Of more than LONG·pp micro-batches the last ones are taken to last what one
-    round of pp does there. Leaves out, for the others: a last backward that is longer (its part is in all of them), buffers that sends
+    code that introduced the schedule does) or blocking. Of more than LONG fillings of the pipe the last ones repeat
+    what the steady state does there. Leaves out, for the others: a last backward that is longer (its part is in all of them), buffers that sends
     overflow. Raises KeyError for schedules of which `runs_long` is not true."""
     if not runs_long(name):
         raise KeyError(name)
     module, pp = schedule(name), len(links)
+    links, later = in_turn(links, virtual_stages)
     if name in ("gpipe", "1f1b"):
-        found: Seconds = module.makespan(slots, float(micro_batches), virtual_stages, links[:-1])
-        return found
-    own = changed(traits(name), blocking=traits(name).blocking and not beside)
-    rounds, rest = divmod(micro_batches, pp)
-    first = min(rounds, LONG) * pp + rest
-    seconds = replay(module.order, own, slots, first, virtual_stages, links)
-    if rounds <= LONG:
-        return seconds
-    longer = replay(module.order, own, slots, first + pp, virtual_stages, links)
-    return seconds + float(rounds - LONG) * (longer - seconds)
+        alone: Seconds = module.makespan(slots, float(micro_batches), virtual_stages, links[:-1])
+    else:
+        own = changed(traits(name), blocking=traits(name).blocking and not beside)
+        alone = _replayed(module, own, slots, micro_batches, virtual_stages, links)
+    return alone + later
 
 
-LONG = 8
-"""Rounds of pp micro-batches that are run turn by turn."""
+def _replayed(
+    module: ModuleType,
+    own: Traits,
+    slots: Sequence[Slot],
+    micro_batches: int,
+    virtual_stages: int,
+    links: tuple[Boundary, ...],
+) -> Seconds:
+    """The turns as they come, and what the steady state repeats of them."""
+    pp, ahead = len(links), ahead_of(links, len(links))
+    many = float(micro_batches)
+    filled = math.ceil(float(flying(module, 0, pp, many, virtual_stages, ahead)))
+    unit = 1
+    if own.groups:
+        size, _ = module.grouped(pp, many, virtual_stages, ahead)
+        unit = int(size)
+    least: Seconds = 0.0
+    for slot in stages(slots):
+        least = np.maximum(least, slot.whole)
+    for link in links[:-1]:
+        least = np.maximum(least, virtual_stages * link.wire)
+
+    def run(count: int) -> Replayed:
+        return replayed(module.order, own, slots, count, virtual_stages, links)
+
+    first = LONG * max(filled, pp)
+    first += (micro_batches - first) % unit
+    return prolonged(run, micro_batches, first, unit, least)
+
+
+LONG = 5
+"""Fillings of the pipe that are run turn by turn."""
 
 
 def turns_of(
@@ -115,7 +150,17 @@ def turns_of(
         found: list[tuple[Op, ...]] = module.orders(slots, micro_batches, hop)
         return found
     pp = len(stages(slots))
-    return [module.order(position, pp, micro_batches, virtual_stages) for position in range(pp)]
+    more = told(ahead_of(hop, pp)) if module.TRAITS.ahead else ()
+    return [module.order(position, pp, micro_batches, virtual_stages, *more) for position in range(pp)]
+
+
+def flying(
+    module: ModuleType, position: int, pp: int, micro_batches: Count, virtual_stages: int, ahead: tuple[Count, ...]
+) -> Count:
+    """Micro-batches in flight at a stage's peak, with those ahead of the boundaries behind every stage (empty: none)."""
+    more = told(ahead) if module.TRAITS.ahead else ()
+    found: Count = module.in_flight(position, pp, micro_batches, virtual_stages, *more)
+    return found
 
 
 __all__ = [
@@ -129,6 +174,9 @@ __all__ = [
     "Slot",
     "Traits",
     "content",
+    "crossed",
+    "flying",
+    "holds_all",
     "leaving",
     "long_makespan",
     "names",

@@ -158,6 +158,7 @@ def _lasts(drain: Drain, slots: Sequence[Sequence[Slot]], more: Count, hop: Hop,
     windows = [[_window(mark, slots, hop, blocking=blocking) for mark in row] for row in drain.rows]
     after = [[_seconds(mark, slots, more, hop, blocking=blocking) for mark in row] for row in drain.rows]
     numbers = [one for some in (*windows, *after) for one in some]
+    numbers += [one for link in hop for one in (link.wire, link.delay)] if isinstance(hop, tuple) else []
     later: Callable[[Seconds, Seconds], Seconds] = max if all(isinstance(one, float) for one in numbers) else np.maximum
     places: list[list[Seconds]] = [[0.0] * len(row) for row in drain.rows]
     known: dict[Spot, tuple[int, int]] = {}

@@ -198,6 +198,8 @@ def lines_of(ends: Ends, lanes: Count) -> list[tuple[Leaving, ...]]:
     made: list[tuple[Leaving, ...]] = []
     for first in range(0, ends.stages, each):
         line = [one for one in ends.leaving if first <= one.stage < first + each]
+        if not line:
+            continue
         whole = sum(float(one.share) for one in line)
         end = functools.reduce(np.minimum, [one.left for one in line]) if ends.own_clock else 0.0
         made.append(tuple(changed(one, left=one.left - end, share=one.share / whole) for one in line))

@@ -59,12 +59,18 @@ def networks() -> tuple[Network, ...]:
     return (PRODUCTION, *(one for one in found if one != PRODUCTION))
 
 
+BULK = 0.3
+"""Weight of the most loaded uplink beside the mean one, where all-reduces pass in many rings (0: all-to-all, 1: one ring)."""
+HEALTHY = 1e-8
+"""Packets that a healthy line loses."""
+
+
 def networked(wan: Wan, one: Network) -> Wan:
     """The network between buildings, used as a choice says."""
     count = len(wan.islands)
     return changed(
         wan, balance=(one.balance,) * count, flows=one.flows, transport=(one.transport,) * count, streams=one.streams,
-        window=one.window, sends=one.sends,
+        window=one.window, sends=one.sends, slowest=BULK, loss=np.maximum(wan.loss, HEALTHY),
     )  # fmt: skip
 
 

@@ -112,6 +112,8 @@ class Search:
     degrees: Degrees
     rows: tuple[Row, ...]
     stop: Stop | None = None
+    most: float = np.inf
+    """Seconds of a joint step beyond which nothing is asked for."""
     best: dict[Key, Best] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
     looked: int = 0
@@ -223,7 +225,7 @@ class Search:
         bound = float(one.least.step_time) * (1.0 - SAME)
         fixed, free = self.keys(one)
         known = [self._best(key).step[slice(None) if key == JOINT else whole] for key in (*fixed, *free)]
-        return bool(np.max(np.concatenate(known)) >= bound)
+        return min(float(np.max(np.concatenate(known))), self.most) >= bound
 
     def _ask(self) -> None:
         if self.stop is not None and self.stop():
@@ -242,7 +244,3 @@ def holds(one: Candidate) -> bool:
     least = at_best(one.scenario)
     return least is not None and fits(least)
 
-
-def alone(scenario: Scenario, wan: Wan) -> Scenario:
-    """A scenario on one network."""
-    return changed(scenario, fleet=changed(scenario.fleet, wan=wan))

@@ -1,0 +1,130 @@
+"""`plan --scale-across`: what a fleet of several buildings should do, beside what production does and what each dimension gives alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shardmeter.core.errors import BadScenario, Violation
+from shardmeter.core.record import record
+from shardmeter.scenario.parts import Rows
+from shardmeter.scenario.read import Document
+from shardmeter.specs import Scenario
+from shardmeter.study import intervals as measured
+from shardmeter.study.planning.search import Progress, Stop
+from shardmeter.study.scale_across.cases import case as document_of_case
+from shardmeter.study.scale_across.cluster import Case, Cluster
+from shardmeter.study.scale_across.published import published
+from shardmeter.study.scale_across.question import Question, own_of
+
+ASSUMED = (
+    "production: replicas cross buildings, interleaved 1F1B with the chunks and the micro-batch that suit it best (1F1B where its layers do "
+    "not divide), 16 flows hashed, go-back-N, NCCL's window of 2 × 4 MiB and 4 MiB a send",  # noqa: RUF001
+    "degrees are the best of production's way among powers of two, and the same in every comparison",
+    "uplinks: the most loaded one weighs 0.3 (bulk all-reduces of many rings); a healthy line loses 1e-8 of its packets",
+    "windows beyond NCCL's own are of registered memory and take none of the accelerator's",
+    "oversubscription on the map is of a line between two buildings and of all that leaves one together",
+    "a speed-up's interval: both plans in the same worlds (networks at the ends of what is not known of them, messages at 0.77 to 2.0 times), "
+    "and the spread of measured ratios of good plans where the plans differ",
+)
+
+
+@record
+class ScaleAcross:
+    """The answer. `print` shows it as a page; `to_dict` is the JSON."""
+
+    scenario: Scenario
+    """Of the first case, in production's way."""
+    answer: Mapping[str, Any]
+    stopped: bool = False
+
+    def __repr__(self) -> str:
+        """One line."""
+        points = [point for case in self.answer["cases"] for point in case["points"]]
+        most = max((float(point["speedup"]["joint"]["value"]) for point in points), default=1.0)
+        return f"<ScaleAcross {self.scenario.model.name}: {len(points)} points, up to {most - 1.0:.0%} over production>"
+
+    def __str__(self) -> str:
+        """The page that the command prints, without what was assumed."""
+        import shardmeter
+
+        return shardmeter.page(self)
+
+    @property
+    def fits(self) -> bool:
+        """Whether any point has a plan that fits."""
+        return any(case["feasible"] for case in self.answer["cases"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `plan --scale-across` JSON: SI units as each key says, fractions, null for what is not known."""
+        return {**self.answer, "stopped": self.stopped, "fits": self.fits}
+
+
+@dataclass(slots=True)
+class Counted:
+    """How far the study is. Not frozen: who shows it asks for no more than attributes."""
+
+    rows: int
+    total: int
+    rate: float
+
+
+def scale_across(
+    document: Document, rows: Rows, question: Question, *, progress: Progress | None = None, stop: Stop | None = None
+) -> ScaleAcross:
+    """Search every case of a question. `stop` ends early: a case that is not searched to its end is left out if nothing is known of a
+    point.
+
+    Raises BadScenario where no case can be resolved, UnknownName. Leaves out: other methods of synchronisation than every step."""
+    begun, done = time.monotonic(), 0
+    found: list[Cluster] = []
+    total = question.cases * len(question.network)
+    for one in _cases(document, rows, question):
+        if stop is not None and stop():
+            break
+        cluster = Cluster(one, rows, stop)
+        cluster.run()
+        found.append(cluster)
+        done += len(one.network)
+        if progress is not None:
+            progress(Counted(done, total, done / max(time.monotonic() - begun, 1e-9)))  # type: ignore[arg-type]
+    scenario = next((one.scenario for one in found if one.scenario is not None), None)
+    if scenario is None:
+        why = [Violation(field="plan", says=one.why or "nothing was searched") for one in found[:1]]
+        raise BadScenario("scale-across: no case has a plan that fits", why)
+    stopped = stop is not None and (len(found) < question.cases or any(one.search is not None and not one.search.optimal for one in found))
+    return ScaleAcross(scenario=scenario, answer=_answer(found, question, scenario, time.monotonic() - begun), stopped=stopped)
+
+
+def _cases(document: Document, rows: Rows, question: Question) -> Iterator[Case]:
+    """Every case."""
+    own = own_of(document, rows)
+    for model in question.models:
+        for buildings in question.buildings:
+            for gpus in question.gpus:
+                yield Case(
+                    document=document_of_case(document, own, model, buildings, gpus), model=str(model), buildings=buildings,
+                    gpus=gpus, network=question.network, own=question.own,
+                )  # fmt: skip
+
+
+def _answer(found: list[Cluster], question: Question, scenario: Scenario, seconds: float) -> dict[str, Any]:
+    cases = [one.to_dict() for one in found]
+    return {
+        "question": {
+            "models": [str(one) for one in question.models], "buildings": list(question.buildings), "gpus": list(question.gpus),
+            "oversubscription": [float(one) for one in question.oversubscription], "distance_km": [float(one) / 1e3 for one in question.distance],
+        },
+        "spread": measured.ratio(),
+        "cases": cases,
+        "published": published(cases),
+        "space": {
+            "evaluated": sum(case["space"]["evaluated"] for case in cases), "feasible": sum(case["space"]["feasible"] for case in cases),
+            "seconds": seconds, "optimal": all(case["space"]["optimal"] for case in cases if case["feasible"]),
+        },
+        "says": [],
+        "assumptions": [*scenario.assumptions, *ASSUMED],
+        "warnings": list(scenario.warnings),
+    }  # fmt: skip

@@ -1,0 +1,61 @@
+"""How sure a speed-up is: both plans in the same worlds, fast and slow ones, and what ratios of plans are known to miss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shardmeter.core.record import changed
+from shardmeter.core.units import Ratio, Seconds
+from shardmeter.specs import Wan
+from shardmeter.specs.assumed import RANGES
+from shardmeter.study import intervals
+from shardmeter.study.planning.tally import Floats
+from shardmeter.study.scale_across.networks import farther, slowed, widened
+from shardmeter.study.trust import ACROSS
+
+GOOD_IF_LESS = ("hashing", "collisions", "go_back", "selective", "drops", "incast")
+GOOD_IF_MORE = ("spray", "planned")
+SLOWEST, LOSS = (0.0, 1.0), (0.0, 1e-6)
+"""Weight of the most loaded uplink, and packets lost of healthy and of suspicious lines: (good, bad)."""
+MOVED = 1.05
+"""By which round trips and lines are moved for an elasticity."""
+
+
+def worlds(wan: Wan) -> list[Wan]:
+    """A network in the corners of what is not known of it: what balances and transports take at their good and their bad ends, and all
+    messages at 0.77 and at 2.0 times what is predicted (how outer all-reduces of INTELLECT-1 spread)."""
+    return [slowed(_ends(wan, bad), across) for bad in (0, 1) for across in ACROSS]
+
+
+def _ends(wan: Wan, bad: int) -> Wan:
+    numbers = {name: RANGES[name][bad] for name in GOOD_IF_LESS} | {name: RANGES[name][1 - bad] for name in GOOD_IF_MORE}
+    loss = np.maximum(wan.loss, LOSS[1]) if bad else wan.loss
+    return changed(wan, assumed=changed(wan.assumed, **numbers), slowest=SLOWEST[bad], loss=loss)
+
+
+def moved(wan: Wan) -> list[Wan]:
+    """Longer and shorter round trips, then narrower and wider lines."""
+    return [farther(wan, MOVED), farther(wan, 1.0 / MOVED), widened(wan, 1.0 / MOVED), widened(wan, MOVED)]
+
+
+def elasticities(steps: Sequence[Seconds]) -> dict[str, float]:
+    """Of a step in round trips and oversubscription, from its seconds on `moved` networks."""
+    twice = 2.0 * math.log(MOVED)
+    return {
+        name: math.log(float(steps[at]) / float(steps[at + 1])) / twice for at, name in ((0, "rtt"), (2, "oversubscription"))
+    }
+
+
+def ratio(value: Ratio, each: Floats, *, unlike: bool) -> dict[str, Any]:
+    """A speed-up with its interval: the widest that the worlds make it (`each`, one a world) and, of plans that are `unlike`, the spread of
+    measured ratios of good plans, added as independent (root of the sum of the squares, of logarithms)."""
+    spread = (intervals.ratio() or 0.0) if unlike else 0.0
+    apart = np.log(each / value)
+    low, high = min(float(np.min(apart)), 0.0), max(float(np.max(apart)), 0.0)
+    return {
+        "value": float(value), "low": float(value * math.exp(-math.hypot(low, spread))), "high": float(value * math.exp(math.hypot(high, spread))),
+    }  # fmt: skip

@@ -126,7 +126,7 @@ class _Made:
         needs = None if source is None or source[0] == device else (source[0], forward, source[1])
         if target is None or target[0] == device:
             return _Way(needs, NONE, (device, device, forward))
-        boundary = crossed(device, target[0]) if self.delayed else 0
+        boundary = crossed(self.traits.route, device, target[0], forward=forward) if self.delayed else 0
         # of a line that is crossed both ways by either kind there is one wire each way
         alone = bool(self.delayed) and self.traits.route != "ring"
         return _Way(needs, boundary, (device, target[0], forward or alone))

@@ -118,7 +118,9 @@ def crossings(ready: Mapping[int, Priced], cell: Cell, wan: Wan, plan: Plan) -> 
         size = work.send.size * plan.tp * plan.cp * plan.dp
         stages, ranks = max(steps.count(source), steps.count(target)), plan.tp * plan.cp * plan.dp
         rate = _rate(links, source, target, stages, ranks)
-        made.append(Boundary(wire=size / rate, delay=links.delay[source, target] + links.waited(size, (source, target))))
+        made.append(
+            Boundary(wire=size / rate, delay=links.delay[source, target] + links.waited(size, (source, target)))
+        )
         for way in ((source, target), (target, source)):
             moved[way] += float(passes * work.micro_batches * size)
     lines = (moved / links.capacity, moved.sum(axis=1) / links.up, moved.sum(axis=0) / links.down)

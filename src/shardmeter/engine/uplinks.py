@@ -29,7 +29,12 @@ ENOUGH = 1e30
 
 def asked(wan: Wan) -> bool:
     """Whether anything is said of uplinks."""
-    return bool(wan.balance) or bool(np.any(np.isfinite(wan.buffer))) or bool(np.any(np.greater(wan.planes, 1.0)))
+    return bool(wan.balance) or not (is_left(wan.buffer, np.inf) and is_left(wan.planes, 1.0))
+
+
+def is_left(value: Any, unsaid: float) -> bool:
+    """Whether a field of a network has the value that says nothing."""
+    return isinstance(value, float) and value == unsaid
 
 
 def shared(wan: Wan, islands: Sequence[Island] = (), ports: Array | float = np.inf) -> tuple[Wan, Array | float]:

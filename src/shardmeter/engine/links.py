@@ -156,14 +156,14 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     sends = np.array([TRANSPORTS.index(word) for word in wan.transport])
     weaker = np.minimum(sends[:, None], sends[None, :])
     tcp = weaker == TCP
-    capacity, buffers = bandwidth, ()
+    capacity, headroom = bandwidth, bandwidth
     if asked:
         headroom, loss = uplinks.buffered(wan, rtt, loss, flows * window, weaker)
-        capacity, buffers = np.minimum(bandwidth, headroom), (headroom,)
+        capacity = np.minimum(bandwidth, headroom)
     windowed = np.where(weaker == LOSSLESS, np.inf, _windowed(wan, window, rtt, tcp))
     stream = np.where(tcp, link.stream_rate(window, rtt, segment, loss), windowed)
     rate = link.pair_rate(capacity, up[:, None], down[None, :], flows, stream)
-    limits = (bandwidth, matrix(up[:, None]), matrix(down), flows * windowed, flows * stream, *buffers)
+    limits = (bandwidth, matrix(up[:, None]), matrix(down), flows * windowed, flows * stream, headroom)
     limit = np.argmin(np.stack(limits), axis=0)
     kept = _kept(wan, weaker, loss, link.packets_under_way(rate / flows, rtt, window, link.PACKET))
     rate = rate * kept
@@ -187,7 +187,7 @@ def _windowed(wan: Wan, window: Array, rtt: Array, tcp: Array) -> Array:
     return np.asarray(network.held_rate(window, rtt, np.where(tcp, 0.0, wan.hold)))
 
 
-def _kept(wan: Wan, weaker: Array, loss: Array, under_way: Array) -> Array:
+def _kept(wan: Wan, weaker: Array, loss: Array, under_way: Count) -> Array:
     """Share of its rate that a pair's transport keeps at its loss."""
     again = weaker == RDMA
     if "selective" in wan.transport or wan.assumed.go_back != 1.0:

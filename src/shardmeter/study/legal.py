@@ -278,7 +278,7 @@ def _sites(wan: Wan, known: Sequence[str]) -> Iterator[Violation]:
             says, way_out = f"{known[at]}: {row[at]:g} is no rate", "more than 0; inf = no limit of its own"
             yield Violation(field=f"fleet.wan.{name}", says=says, way_out=way_out)
     yield from _uplinks(wan, known)
-    yield from _words(wan, known)
+    yield from _vocabulary(wan, known)
 
 
 def _uplinks(wan: Wan, known: Sequence[str]) -> Iterator[Violation]:
@@ -299,7 +299,7 @@ def _uplinks(wan: Wan, known: Sequence[str]) -> Iterator[Violation]:
             yield Violation(field=f"fleet.wan.assumed.{name}", says=says, way_out=way_out)
 
 
-def _words(wan: Wan, known: Sequence[str]) -> Iterator[Violation]:
+def _vocabulary(wan: Wan, known: Sequence[str]) -> Iterator[Violation]:
     words = (
         ("transport", wan.transport, TRANSPORTS),
         ("balance", wan.balance or (BALANCES[1],) * len(known), BALANCES),

@@ -7,38 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.render.figure import Field, Figure, Line, Mark, Scale
+from shardmeter.render.scale_across_words import first, gain, network_text, placed
 
 Answer = Mapping[str, Any]
 LEAST_KM = 1.0
 """Kilometres from which distances are drawn in factors; nearer ones lie there."""
-SHORT = {"dp": "data parallel", "pp": "one pipeline", "dp_shard": "sharded parameters"}
-"""By the word of a placement: the axis that crosses buildings, for people."""
-TURNED = " turned"
-"""What a placement's word ends with whose mesh is turned inside a building."""
-
-
-def placed(word: str) -> str:
-    """What crosses buildings, in two words."""
-    base = word.partition(" ")[0]
-    groups = re.fullmatch(r"pp(\d+)×dp", base)  # noqa: RUF001
-    says = f"pipelines of {groups[1]}" if groups else SHORT.get(base, base)
-    return f"{says}, turned" if word.endswith(TURNED) else says
-
-
-def gain(value: float) -> str:
-    """A ratio of speeds as what it adds: 23 %, 4.2 %."""
-    share = 100.0 * (value - 1.0)
-    return f"{share:.0f} %" if abs(share) >= 9.95 else f"{share + 0.0:.1f} %"
-
-
-def faster(ratio: Answer) -> str:
-    """A speed-up with its interval: `23 % (15 to 31 %) faster`."""
-    return f"{gain(ratio['value'])} ({gain(ratio['low']).removesuffix(' %')} to {gain(ratio['high'])}) faster"
-
-
-def network_text(point: Answer) -> str:
-    """`4:1 over 80 km`."""
-    return f"{point['oversubscription']:.3g}:1 over {point['distance_km']:,.4g} km"
 
 
 def figures(answer: Answer) -> tuple[Figure, ...]:
@@ -64,7 +37,9 @@ def _grid(case: Answer) -> dict[tuple[float, float], Answer]:
 
 def _across(distances: Sequence[float]) -> tuple[Scale, tuple[float, ...]]:
     """The axis of distances, and where they lie."""
-    return Scale(title="distance between buildings", unit="km", log=True), tuple(max(far, LEAST_KM) for far in distances)
+    return Scale(title="distance between buildings", unit="km", log=True), tuple(
+        max(far, LEAST_KM) for far in distances
+    )
 
 
 # ---- one cluster -----------------------------------------------------------------------------------------------------------------
@@ -100,14 +75,10 @@ def _place(point: Answer | None, words: Sequence[str]) -> float | None:
 def _won(points: Sequence[Answer], words: Sequence[str]) -> str:
     """Which placement wins how often, in a sentence."""
     if len(words) == 1:
-        return f"{_first(placed(words[0]))} across buildings wins everywhere on this map"
+        return f"{first(placed(words[0]))} across buildings wins everywhere on this map"
     won = [point["winner"] for point in points]
     rest = ", ".join(f"{placed(word)} {won.count(word)}" for word in words[1:4])
-    return f"{_first(placed(words[0]))} across buildings wins {won.count(words[0])} of {len(won)} networks, {rest}"
-
-
-def _first(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return f"{first(placed(words[0]))} across buildings wins {won.count(words[0])} of {len(won)} networks, {rest}"
 
 
 def _what(case: Answer) -> str:
@@ -155,7 +126,9 @@ def _of_model(answer: Answer, cases: Sequence[Answer]) -> tuple[Figure, ...]:
     y = tuple(float(at) for at in range(len(rows)))
     what = f"{cases[0]['model']} on {gpus:,} GPUs"
     won = tuple(tuple(_place(point, words) for point in row) for row in points)
-    gains = tuple(tuple(None if point is None else point["speedup"]["joint"]["value"] - 1.0 for point in row) for row in points)
+    gains = tuple(
+        tuple(None if point is None else point["speedup"]["joint"]["value"] - 1.0 for point in row) for row in points
+    )
     held = [point for row in points for point in row if point is not None]
     most = max(held, key=lambda point: point["speedup"]["joint"]["value"])
     slug = re.sub(r"[^a-z0-9]+", "-", str(cases[0]["model"]).lower()).strip("-")

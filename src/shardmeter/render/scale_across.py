@@ -16,6 +16,8 @@ from shardmeter.specs import Scenario
 __all__ = ["document", "figures", "title"]
 
 Answer = Mapping[str, Any]
+CLUSTERS = "Clusters"
+"""Title of the table of several."""
 WORTH = 1.01
 """Speed-up below which nothing is worth a change."""
 DIMENSIONS = ("placement", "schedule", "network")
@@ -181,6 +183,11 @@ def _facts(case: Answer, point: Answer) -> Facts:
                 note=f"of the step; elasticities {_slope(slopes['default'])} and {_slope(slopes['joint'])}",
             )
         )  # fmt: skip
+    space = case["space"]
+    found = "" if space["optimal"] else "; the best so far"
+    facts.append(
+        Fact(label="compared", value=f"{space['evaluated']:,} plans", note=f"{space['feasible']:,} fit, in {space['seconds']:.1f} s{found}")
+    )
     return Facts(title="What it hangs on", facts=tuple(facts))
 
 
@@ -228,7 +235,7 @@ def _cases(cases: Sequence[Answer]) -> Table:
         Column(key="wins", title="networks won by", wide=True),
     )
     caption = "Median and most: how much faster the joint choice is than the production default; over one alone: than the best single change."
-    return Table(title="Clusters", columns=columns, rows=tuple(rows), caption=caption)
+    return Table(title=CLUSTERS, columns=columns, rows=tuple(rows), caption=caption)
 
 
 def _short(degrees: Answer) -> str:

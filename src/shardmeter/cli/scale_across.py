@@ -37,7 +37,8 @@ def refuse_misplaced(scale_across: bool) -> None:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
     ]
     if found:
-        what = "does not go with" if scale_across else "goes only with"
+        one = len(found) == 1
+        what = f"do{'es' * one} not go with" if scale_across else f"go{'es' * one} only with"
         names = ", ".join(violation.says.partition(":")[0] for violation in found)
         raise BadScenario(f"plan: {names} {what} --scale-across", found)
 

@@ -22,7 +22,7 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
         return ()
     if len(cases) == 1:
         maps = (_winners(answer, cases[0]),) if len(rates) > 1 else ()
-        return (*maps, _speedups(answer, cases[0]))
+        return (*maps, _speedups(answer, cases[0]), _dimensions(answer, cases[0]))
     models = list(dict.fromkeys(case["model"] for case in cases))
     made: list[Figure] = []
     for model in models:
@@ -53,12 +53,13 @@ def _winners(answer: Answer, case: Answer) -> Figure:
     scale, x = _across(far)
     values = tuple(tuple(_place(grid.get((rate, one)), words) for one in far) for rate in over)
     return Figure(
-        slug="winners", title=_won(case["points"], words), x=scale, y=Scale(title="oversubscription between buildings", unit=":1", log=True),
+        slug="winners", title=_won(case["points"], words), x=scale, y=Scale(title="oversubscription between buildings", log=True),
         field=Field(x=x, y=tuple(over), values=values, scale=Scale(title="what crosses buildings", labels=tuple(map(placed, words)))),
         marks=_yours(case), caption=(_what(case), CROSSES),
     )  # fmt: skip
 
 
+BANDS = "The bands are 90 % intervals of the ratio of two plans."
 CROSSES = "What crosses buildings in the fastest choice of placement, schedule and network."
 
 
@@ -95,17 +96,49 @@ def _speedups(answer: Answer, case: Answer) -> Figure:
     far, over = answer["question"]["distance_km"], answer["question"]["oversubscription"]
     grid = _grid(case)
     scale, x = _across(far)
-    lines = []
-    for rate in over:
-        ratios = [grid[rate, one]["speedup"]["joint"] if (rate, one) in grid else None for one in far]
-        ends = [tuple(None if one is None else one[key] - 1.0 for one in ratios) for key in ("value", "low", "high")]
-        lines.append(Line(label=f"{rate:g}:1 oversubscribed", x=x, y=ends[0], low=ends[1], high=ends[2]))
+    lines = [
+        _gained(f"{rate:g}:1 oversubscribed", "joint", x, [grid.get((rate, one)) for one in far], band=True)
+        for rate in over
+    ]
     most = max(case["points"], key=lambda point: point["speedup"]["joint"]["value"])
     return Figure(
         slug="speedup", title=f"All three chosen together: up to {gain(most['speedup']['joint']['value'])} faster, at {network_text(most)}",
         x=scale, y=Scale(title="faster than the production default", unit="%"), lines=tuple(lines),
-        caption=(_what(case), "The bands are 90 % intervals of the ratio of two plans."),
+        caption=(_what(case), BANDS),
     )  # fmt: skip
+
+
+ALONE = ("placement", "schedule", "network")
+
+
+def _dimensions(answer: Answer, case: Answer) -> Figure:
+    """What every dimension gives alone, beside all three, at the oversubscription nearest to the scenario's."""
+    own = case["points"][case["own"]]["oversubscription"]
+    rate = min(answer["question"]["oversubscription"], key=lambda one: abs(one - own))
+    grid = _grid(case)
+    points = [grid[rate, far] for far in answer["question"]["distance_km"] if (rate, far) in grid]
+    scale, x = _across([point["distance_km"] for point in points])
+    lines = [_gained("all three", "joint", x, points, band=True)]
+    lines += [_gained(f"{name} alone", name, x, points, band=False) for name in ALONE]
+    best = max(points, key=lambda point: point["over_best_single"], default=None)
+    found = (
+        ""
+        if best is None
+        else f": up to {gain(best['over_best_single'])} more than the best single change, at {best['distance_km']:,.0f} km"
+    )
+    return Figure(
+        slug="dimensions", title=f"Together beside alone, {rate:g}:1 oversubscribed{found}", x=scale,
+        y=Scale(title="faster than the production default", unit="%"), lines=tuple(lines), caption=(_what(case), BANDS),
+    )  # fmt: skip
+
+
+def _gained(label: str, key: str, x: tuple[float, ...], points: Sequence[Answer | None], *, band: bool) -> Line:
+    """What a choice adds to the default's speed, point by point."""
+    ratios = [None if point is None else point["speedup"][key] for point in points]
+    y, low, high = (
+        tuple(None if one is None else one[end] - 1.0 for one in ratios) for end in ("value", "low", "high")
+    )
+    return Line(label=label, x=x, y=y, low=low if band else (), high=high if band else ())
 
 
 # ---- several clusters ------------------------------------------------------------------------------------------------------------

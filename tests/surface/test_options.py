@@ -27,7 +27,17 @@ OPTIONS = {
     "predict": SCENARIO | {"--deadline", "--budget"},
     "explain": SCENARIO | {"--term"},
     "plan": SCENARIO
-    | {"--objective", "--deadline", "--budget", "--top", "--processes", "--scale-across", "--over", "--buildings", "--plot"},
+    | {
+        "--objective",
+        "--deadline",
+        "--budget",
+        "--top",
+        "--processes",
+        "--scale-across",
+        "--over",
+        "--buildings",
+        "--plot",
+    },
     "solve": SCENARIO | {"question"},
     "sweep": SCENARIO
     | {"--over", "--columns", "-o", "--out", "--overwrite", "--engine", "--workers", "--shard", "--join"},

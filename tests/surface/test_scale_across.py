@@ -84,7 +84,7 @@ def test_the_map_is_what_wins(answer):
     assert winners.marks[0].says == "yours"
     assert [line.label for line in speedup.lines] == ["4:1 oversubscribed", "8:1 oversubscribed"]
     assert speedup.lines[0].high[0] == points[0]["speedup"]["joint"]["high"] - 1.0
-    assert [line.label for line in dimensions.lines][0] == "all three"
+    assert dimensions.lines[0].label == "all three"
 
 
 def test_the_joint_plan_is_what_predict_says(capsys, answer, tmp_path):

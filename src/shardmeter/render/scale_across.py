@@ -186,7 +186,11 @@ def _facts(case: Answer, point: Answer) -> Facts:
     space = case["space"]
     found = "" if space["optimal"] else "; the best so far"
     facts.append(
-        Fact(label="compared", value=f"{space['evaluated']:,} plans", note=f"{space['feasible']:,} fit, in {space['seconds']:.1f} s{found}")
+        Fact(
+            label="compared",
+            value=f"{space['evaluated']:,} plans",
+            note=f"{space['feasible']:,} fit, in {space['seconds']:.1f} s{found}",
+        )
     )
     return Facts(title="What it hangs on", facts=tuple(facts))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import click
 
 from shardmeter.cli.interrupts import INTERRUPTED, stoppable
-from shardmeter.cli.options import SHORTCUTS, command_line, opened
+from shardmeter.cli.options import command_line, opened
 from shardmeter.cli.output import say, warn, write
 from shardmeter.cli.pictures import draw, drawable
 from shardmeter.cli.progress import counter
@@ -69,6 +70,7 @@ def plan_across(asked: dict[str, Any]) -> int:
 
 def _again(asked: dict[str, Any]) -> str:
     """The question as it is typed in a shell."""
-    same = {**asked, **{name: asked[name] for name in SHORTCUTS}}
-    words = [command_line("plan", same, ()), "--scale-across"]
-    return " ".join(words + ([] if asked["buildings"] is None else [f"--buildings {asked['buildings']}"]))
+    words = ["--scale-across", *([] if asked["buildings"] is None else ["--buildings", str(asked["buildings"])])]
+    for text in asked["over"]:
+        words += ["--over", text]
+    return f"{command_line('plan', asked, ())} {shlex.join(words)}"

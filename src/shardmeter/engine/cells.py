@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from shardmeter.core.record import changed, record, stacked, structure
-from shardmeter.core.units import Number
-from shardmeter.engine.evaluate import evaluate, step_time
-from shardmeter.engine.links import bounded
+from shardmeter.core.units import Count, Number
+from shardmeter.engine.evaluate import Priced, evaluate, step_time
 from shardmeter.engine.piped import piped
 from shardmeter.engine.placed import placed
+from shardmeter.engine.wans import Networks
 from shardmeter.specs import Estimate, Fleet, Island, Model, Plan, Run, Stack, bare
 
 Stacks: TypeAlias = Stack | Sequence[Stack]
@@ -54,10 +54,17 @@ def cells_of(plan: Plan, islands: Sequence[Island]) -> tuple[Cell, ...]:
 
 
 def inner_steps(
-    model: Model, fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan], runs: Sequence[Run], stack: Stack
+    model: Model,
+    fleet: Fleet,
+    cells: Sequence[Cell],
+    plans: Sequence[Plan],
+    runs: Sequence[Run],
+    stack: Stack,
+    networks: Networks | None = None,
 ) -> tuple[Estimate, ...]:
     """The inner step of every island, in the order of the fleet; `runs` are those of the cells. Of a cell of several islands each
-    has the cell's step, its own memory, and its part of tokens and FLOPs."""
+    has the cell's step, its own memory, and its part of tokens and FLOPs. `networks`: others than the fleet's own."""
+    networks = Networks(fleet.islands, fleet.wan) if networks is None else networks
     found: dict[int, Estimate] = {}
     single = [(cell.islands[0], run) for cell, run in zip(cells, runs, strict=True) if not cell.axis]
     own = each(
@@ -68,25 +75,52 @@ def inner_steps(
         stack,
     )
     found |= {at: one for (at, _), one in zip(single, own, strict=True)}
+    known: dict[tuple[Any, ...], list[Estimate]] = {}
+    prices: dict[tuple[Any, ...], Priced] = {}
     for cell, run in zip(cells, runs, strict=True):
         if cell.axis:
-            found |= dict(zip(cell.islands, together(model, fleet, cell, plans, run, stack), strict=True))
+            key = (*key_of(fleet, cell, plans, networks), float(run.global_batch))
+            if key not in known:
+                known[key] = together(model, fleet, cell, plans, run, stack, networks, prices)
+            found |= dict(zip(cell.islands, known[key], strict=True))
     return tuple(found[at] for at in range(len(fleet.islands)))
 
 
-def together(
-    model: Model, fleet: Fleet, cell: Cell, plans: Sequence[Plan], run: Run, stack: Stack
-) -> list[Estimate]:  # fmt: skip
-    """The inner step of a cell of several islands, once per island of it in the order of the axis."""
-    members = [fleet.islands[at] for at in cell.islands]
+def key_of(fleet: Fleet, cell: Cell, plans: Sequence[Plan], networks: Networks) -> tuple[Any, ...]:
+    """Equal for cells of several islands that take the same step for the same batch: equal islands and plans, in the same order, with
+    equal links."""
+    members = tuple(_key(fleet.islands[at], plans[at]) for at in cell.islands)
+    steps = tuple(cell.islands.index(at) for at in cell.steps)
+    return cell.axis, members, steps, networks.among(_sending(fleet, cell), cell.islands)
+
+
+def _sending(fleet: Fleet, cell: Cell) -> list[Count]:
+    """Accelerators of every island that send at once: of a pipeline, those of one stage."""
     steps = {at: max(cell.steps.count(at), 1) if cell.axis == "pp" else 1 for at in range(len(fleet.islands))}
-    sending = [island.gpus / steps[at] for at, island in enumerate(fleet.islands)]
-    wan = None if fleet.wan is None else bounded(fleet.wan, fleet.islands, sending)
+    return [island.gpus / steps[at] for at, island in enumerate(fleet.islands)]
+
+
+def together(
+    model: Model,
+    fleet: Fleet,
+    cell: Cell,
+    plans: Sequence[Plan],
+    run: Run,
+    stack: Stack,
+    networks: Networks | None = None,
+    prices: dict[tuple[Any, ...], Priced] | None = None,
+) -> list[Estimate]:
+    """The inner step of a cell of several islands, once per island of it in the order of the axis. `networks` as of `inner_steps`,
+    `prices` as `known` of `piped`. Raises ValueError without a network."""
+    networks = Networks(fleet.islands, fleet.wan) if networks is None else networks
+    members, sending = [fleet.islands[at] for at in cell.islands], _sending(fleet, cell)
     if cell.axis == "pp":
         of = dict(zip(cell.islands, members, strict=True))
-        one = piped(model, of, {at: plans[at] for at in cell.islands}, cell, wan, run, stack)
+        own = {at: plans[at] for at in cell.islands}
+        one = piped(model, of, own, cell, networks.links(sending), run, stack, prices)
     else:
-        one = placed(model, members, cell, [plans[at] for at in cell.islands], wan, run, stack)
+        tour = networks.tour(sending, cell.islands)
+        one = placed(model, members, cell, [plans[at] for at in cell.islands], tour, run, stack)
     return _parts(one, members)
 
 

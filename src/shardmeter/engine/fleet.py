@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from shardmeter.core.formula import under
-from shardmeter.core.record import changed, record
+from shardmeter.core.record import changed, field_names, record
 from shardmeter.core.units import Bytes, Count, Number, Seconds, Usd
-from shardmeter.engine import add, crossing
+from shardmeter.engine import add
 from shardmeter.engine import round as rounds
-from shardmeter.engine.cells import cells_of, inner_steps
+from shardmeter.engine.cells import Cell, cells_of, inner_steps
 from shardmeter.engine.crossing import Crossed
 from shardmeter.engine.evaluate import evaluate
-from shardmeter.engine.links import bounded
 from shardmeter.engine.price import products_time
 from shardmeter.engine.round import Folded, Pace
 from shardmeter.engine.sharing import shared_by_part
+from shardmeter.engine.wans import Networks, along
 from shardmeter.families import matrices
 from shardmeter.physics import memory_bound
 from shardmeter.physics.crossing import RING_CHUNK, hierarchical_time
@@ -93,15 +93,28 @@ def evaluate_fleet(model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stac
     own = tuple(plans) or (plan,) * len(fleet.islands)
     if len(fleet.islands) == 1:
         return alone(fleet.islands[0], own[0], run, evaluate(model, fleet.islands[0], own[0], run, stack))
-    cells = cells_of(plan, fleet.islands)
-    runs = shared_by_part(model, fleet, cells, own, run, stack)
-    inner = inner_steps(model, fleet, cells, own, runs, stack)
+    cells, networks = cells_of(plan, fleet.islands), Networks(fleet.islands, fleet.wan)
+    (runs,), _ = shared_by_part(model, fleet, cells, own, run, stack, networks)
+    return joined(model, parts_of(model, fleet, cells, own, runs, stack, networks), fleet.wan, plan)
+
+
+def parts_of(
+    model: Model,
+    fleet: Fleet,
+    cells: Sequence[Cell],
+    plans: Sequence[Plan],
+    runs: Sequence[Run],
+    stack: Stack,
+    networks: Networks,
+) -> tuple[Part, ...]:
+    """The islands with their inner steps, before the round adds to their memory; `plans` are theirs, `runs` those of the cells. On
+    networks side by side, steps of cells of several islands have the shape (networks,)."""
+    inner = inner_steps(model, fleet, cells, plans, runs, stack, networks)
     owner = {at: number for number, cell in enumerate(cells) for at in cell.islands}
-    parts = tuple(
+    return tuple(
         Part(island=i, plan=p, run=runs[owner[at]], estimate=e, cell=owner[at])
-        for at, (i, p, e) in enumerate(zip(fleet.islands, own, inner, strict=True))
+        for at, (i, p, e) in enumerate(zip(fleet.islands, plans, inner, strict=True))
     )
-    return joined(model, parts, fleet.wan, plan)
 
 
 def joined(model: Model, parts: Sequence[Part], wan: Wan | None, plan: Plan, known: Whole | None = None) -> Whole:
@@ -109,14 +122,22 @@ def joined(model: Model, parts: Sequence[Part], wan: Wan | None, plan: Plan, kno
     saves what does not depend on that. Raises UnknownName."""
     if known is not None and known.round is not None:
         return changed(_joined(known.parts, known.round, wan, plan), inner=known.inner, effect=known.effect)
-    inner = tuple(part.estimate for part in parts)
-    cells = 1 + max(part.cell for part in parts)
-    told = replica(model, [part.plan for part in parts], inner[0], cells)
+    told = told_of(model, parts)
     asked = round_of(told, plan.sync)
-    held = tuple(changed(part, estimate=with_outer_state(part.estimate, asked)) for part in parts)
     with under(LOSS):
         costs = effect(told, plan.sync)
-    return changed(_joined(held, asked, wan, plan), inner=inner, effect=costs)
+    whole = _joined(holding(parts, asked), asked, wan, plan)
+    return changed(whole, inner=tuple(part.estimate for part in parts), effect=costs)
+
+
+def told_of(model: Model, parts: Sequence[Part]) -> Replica:
+    """What the method is told of these islands."""
+    return replica(model, [part.plan for part in parts], parts[0].estimate, 1 + max(part.cell for part in parts))
+
+
+def holding(parts: Sequence[Part], asked: Round) -> tuple[Part, ...]:
+    """The islands with what the round adds to their memory."""
+    return tuple(changed(part, estimate=with_outer_state(part.estimate, asked)) for part in parts)
 
 
 def alone(island: Island, plan: Plan, run: Run, estimate: Estimate) -> Whole:
@@ -153,7 +174,7 @@ def pace_of(parts: Sequence[Part], asked: Round, lanes: Count) -> Pace:
     cells = [[part for part in parts if part.cell == at] for at in range(1 + max(part.cell for part in parts))]
 
     def over(value: Callable[[Part], Number], join: Callable[[Sequence[Number]], Number]) -> Number:
-        return np.stack([np.asarray(join([value(part) for part in cell]), dtype=float) for cell in cells], axis=-1)
+        return along([join([value(part) for part in cell]) for cell in cells])
 
     def last(part: Part) -> Sequence[tuple[Seconds, Count]]:
         stages = part.estimate.ends.stages
@@ -217,42 +238,80 @@ def _most(values: Sequence[Number]) -> Number:
 
 def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) -> Whole:
     """The round of the cells."""
-    if wan is None:
-        raise ValueError("several islands and no network between them")
-    cells = [
-        [at for at, part in enumerate(parts) if part.cell == number] for number in range(1 + max(p.cell for p in parts))
-    ]
-    said = wan
-    own, gpus = asked.pace != "barrier", [part.island.gpus for part in parts]
-    wan = bounded(wan, [part.island for part in parts], gpus if plan.sync.hierarchical else ())
-    priced = []
-    for one in asked.crossings:
-        with under(term_of(one)):
-            charge = crossing.price(one, wan, cells, plan.sync, own=own, accelerators=gpus)
-            priced.append(spread_inside(charge, one, parts))
-    pace = pace_of(parts, asked, float(np.min(wan.lanes)) if plan.sync.hierarchical else 1.0)
-    folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace)
-    sent, paid = _moved(parts, asked, folded, priced)
+    met = meet(parts, asked, Networks([part.island for part in parts], wan), plan)
+    critical = first_of(parts, int(np.asarray(met.folded.critical).flat[0]))
     return Whole(
         parts=parts,
-        estimate=_estimate(parts, asked, folded),
+        estimate=critical_step(met, critical),
         round=asked,
-        pace=pace,
-        folded=folded,
-        priced=tuple(priced),
-        sent=sent,
-        paid=paid,
-        wan=said,
-        critical=_critical(parts, folded),
+        pace=met.pace,
+        folded=met.folded,
+        priced=met.priced,
+        sent=met.sent,
+        paid=met.paid,
+        wan=wan,
+        critical=critical,
     )
+
+
+@record
+class Met:
+    """The round of a fleet's cells: the fields of `Whole` that no choice of a critical cell enters. Those of networks side by side
+    begin with their axis."""
+
+    parts: tuple[Part, ...]
+    round: Round
+    pace: Pace
+    folded: Folded
+    priced: tuple[Crossed, ...]
+    sent: tuple[Bytes, ...]
+    paid: tuple[Usd, ...]
+
+
+def meet(parts: tuple[Part, ...], asked: Round, networks: Networks, plan: Plan) -> Met:
+    """Islands whose inner steps are known, joined by networks, and by a method. Raises ValueError without a network."""
+    cells, priced = grouped(parts), []
+    for one in asked.crossings:
+        with under(term_of(one)):
+            charge = networks.crossed(one, cells, plan.sync, own=asked.pace != "barrier")
+            priced.append(spread_inside(charge, one, parts))
+    pace = _pace(parts, asked, networks, plan)
+    folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace, apart=networks.many)
+    sent, paid = _moved(parts, asked, folded, priced)
+    return Met(parts=parts, round=asked, pace=pace, folded=folded, priced=tuple(priced), sent=sent, paid=paid)
+
+
+def grouped(parts: Sequence[Part]) -> list[list[int]]:
+    """The places of the islands of every cell."""
+    return [
+        [at for at, part in enumerate(parts) if part.cell == cell] for cell in range(1 + max(p.cell for p in parts))
+    ]
+
+
+def _pace(parts: Sequence[Part], asked: Round, networks: Networks, plan: Plan) -> Pace:
+    """The pace of the cells; on networks side by side, by the lanes of each, (networks, cells)."""
+    lanes = networks.lanes() if plan.sync.hierarchical else (1.0,) * len(networks)
+    paces = {count: pace_of(parts, asked, count) for count in dict.fromkeys(lanes)}
+    if not networks.many:
+        return paces[lanes[0]]
+    owner = np.array([list(paces).index(count) for count in lanes])
+
+    def of_each(name: str) -> Number:
+        every = [
+            np.broadcast_to(getattr(one, name), (len(lanes), getattr(one, name).shape[-1])) for one in paces.values()
+        ]
+        picked: Number = np.stack(every)[owner, np.arange(len(lanes))]
+        return picked
+
+    return Pace(**{name: of_each(name) for name in field_names(Pace)})
 
 
 def _moved(
     parts: Sequence[Part], asked: Round, folded: Folded, priced: Sequence[Crossed]
 ) -> tuple[tuple[Bytes, ...], tuple[Usd, ...]]:
     """What every island sends in a round, and what that costs it."""
-    sent: Number = np.array([float(part.estimate.ends.sent) for part in parts]) * _last(asked.steps)
-    paid: Number = np.array([float(part.estimate.ends.egress) for part in parts]) * _last(asked.steps)
+    sent: Number = along([part.estimate.ends.sent for part in parts]) * _last(asked.steps)
+    paid: Number = along([part.estimate.ends.egress for part in parts]) * _last(asked.steps)
     for one, charge in zip(asked.crossings, priced, strict=True):
         often = folded.exchanges * _last(one.messages)
         sent = sent + np.sum(charge.caused * _last(often), axis=-2)
@@ -281,15 +340,16 @@ def _last(number: Number) -> Number:
     return np.asarray(number)[..., None]
 
 
-def _critical(parts: Sequence[Part], folded: Folded) -> int:
-    """The island that sets the pace, the first of its cell."""
-    cell = int(np.asarray(folded.critical).flat[0])
+def first_of(parts: Sequence[Part], cell: int) -> int:
+    """The first island of a cell."""
     return next(at for at, part in enumerate(parts) if part.cell == cell)
 
 
-def _estimate(parts: Sequence[Part], asked: Round, folded: Folded) -> Estimate:
-    """One inner step of the fleet: the critical cell's ledger, and a step's part of what the round adds to it."""
-    critical = parts[_critical(parts, folded)].estimate
+def critical_step(met: Met, at: int) -> Estimate:
+    """One inner step of the fleet: the ledger of the critical island, which is `at` this place, and a step's part of what the round
+    adds to it."""
+    parts, asked, folded = met.parts, met.round, met.folded
+    critical = parts[at].estimate
     fullest = max((part.estimate for part in parts), key=lambda one: float(np.max(one.memory_peak / one.memory_limit)))
     exposed = {term.label: term.seconds for term in critical.terms}
     hidden = {term.label: term.hidden for term in critical.terms}

@@ -10,6 +10,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.engine import sharing
 from shardmeter.engine.cells import Cell, cells_of, each, step_times
 from shardmeter.engine.fleet import Part, Whole, alone, evaluate_fleet, joined
+from shardmeter.engine.wans import Networks
 from shardmeter.specs import Fleet, Model, Plan, Run, Stack
 from shardmeter.sync import inner_of
 
@@ -98,11 +99,8 @@ def _shared(model: Model, cases: Sequence[Case]) -> list[Sequence[float] | Shard
         cells = _cells(case)
         units[at] = sharing.units_of(case.fleet.islands, cells, case.own)
         peaks[at] = [sharing.peak(island) for island in case.fleet.islands]
-        if (
-            len(cells) > 1
-            and case.own[0].sync.split != "equal"
-            and not sharing.equal_cells(case.fleet, cells, case.own)
-        ):
+        networks = Networks(case.fleet.islands, case.fleet.wan)
+        if case.own[0].sync.split != "equal" and not sharing.equal_cells(case.fleet, cells, case.own, networks):
             at_speed.append(at)
     asked = {at: sharing.asked(float(cases[at].run.global_batch), units[at], peaks[at]) for at in at_speed}
     times: list[list[float]] = [[], []]

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Bytes, BytesPerS, Seconds, Usd
+from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, Usd
 from shardmeter.engine.demand import Work
 from shardmeter.engine.evaluate import Priced, assembled, priced, timed
-from shardmeter.engine.links import Links, links_of
+from shardmeter.engine.links import Links
 from shardmeter.engine.micro_batch import MicroBatch
+from shardmeter.engine.wans import entry
 from shardmeter.schedules import Boundary
-from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack, Wan
+from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack
 
 if TYPE_CHECKING:
     from shardmeter.engine.cells import Cell
@@ -26,27 +27,29 @@ def piped(
     islands: Mapping[int, Island],
     plans: Mapping[int, Plan],
     cell: Cell,
-    wan: Wan | None,
+    links: Links,
     run: Run,
     stack: Stack,
+    known: dict[tuple[Any, ...], Priced] | None = None,
 ) -> tuple[Estimate, ...]:
     """The step of a pipeline over islands, once per island of the cell: the time is that of all, memory the island's own.
 
-    `islands` and `plans` by place in the fleet; the plans agree in all degrees but pp. Raises ValueError without a network.
+    `islands` and `plans` by place in the fleet; the plans agree in all degrees but pp. `links` of networks side by side give times of
+    shape (networks,). `known` keeps what islands of equal prices, plans and batches have in common.
     Leaves out: reductions and optimizer steps that are slower on an island whose stages are not the slowest."""
-    if wan is None:
-        raise ValueError("a pipeline crosses islands and no network joins them")
     whole = len(cell.steps)
     laid = {at: changed(plans[at], pp=whole) for at in cell.islands}
-    known: dict[tuple[Any, ...], Priced] = {}
+    known = {} if known is None else known
+    ready = {}
     for at in cell.islands:
-        if _prices(islands[at], laid[at]) not in known:
-            known[_prices(islands[at], laid[at])] = priced(model, islands[at], laid[at], run, stack)
-    ready = {at: known[_prices(islands[at], laid[at])] for at in cell.islands}
+        key = (*_prices(islands[at], laid[at]), float(run.global_batch))
+        if key not in known:
+            known[key] = priced(model, islands[at], laid[at], run, stack)
+        ready[at] = known[key]
     work, stages, owners = mixed(ready, cell.steps)
     slowest = owners[int(np.argmax([float(one.slot.whole) for one in stages]))]
     joined: Priced = (work, ready[slowest][1], ready[slowest][2], stages)
-    sends = crossings(ready, cell, wan, laid[slowest])
+    sends = crossings(ready, cell, links, laid[slowest])
     time = timed(joined, laid[slowest], run, stack, sends.links, sends.busiest)
     found = []
     for at in cell.islands:
@@ -87,7 +90,7 @@ def _held(work: Work, owners: Sequence[int], at: int) -> Work:
 
 @record
 class Sends:
-    """What passes between the stages of a pipeline."""
+    """What passes between the stages of a pipeline: numbers of one network, (networks,) of many."""
 
     links: tuple[Boundary, ...]
     busiest: Seconds
@@ -97,42 +100,45 @@ class Sends:
     egress: Mapping[int, Usd]
 
 
-def crossings(ready: Mapping[int, Priced], cell: Cell, wan: Wan, plan: Plan) -> Sends:
+def crossings(ready: Mapping[int, Priced], cell: Cell, links: Links, plan: Plan) -> Sends:
     """Every boundary's wire and way. Between islands all ranks of a stage send at once over the lanes that they have of the pair's
     link; inside one, as its own network has it. What several boundaries use, a link or a site, is busy with all of them. The boundary
     behind the last stage leads back to the first: schedules of v chunks pass it v − 1 times a micro-batch, the others v times.
 
     Leaves out: boundaries that wait for one another on a line which is not busy all the time (up to a quarter of a step);
     gradients of other cells on the same link at the end of a step."""
-    steps, links = cell.steps, links_of(wan)
+    steps = cell.steps
     pairs = list(zip(steps, (*steps[1:], steps[0]), strict=True))
     rounds = float(plan.virtual_stages)
     often = [rounds] * (len(pairs) - 1) + [rounds - 1.0]
     made: list[Boundary] = []
-    moved = np.zeros_like(links.rate)
+    moved = np.zeros(links.rate.shape[-2:])
     for (source, target), passes in zip(pairs, often, strict=True):
         work, price, _, _ = ready[source]
         if source == target:
             made.append(Boundary(wire=price.transfer(work.send).seconds))
             continue
         size = work.send.size * plan.tp * plan.cp * plan.dp
-        rate = _rate(links, source, target, max(steps.count(source), steps.count(target)))
-        made.append(Boundary(wire=size / rate, delay=links.delay[source, target]))
+        stages, ranks = max(steps.count(source), steps.count(target)), plan.tp * plan.cp * plan.dp
+        rate = _rate(links, source, target, stages, ranks)
+        delay = entry(links.delay, source, target) + links.waited(size, (source, target))
+        made.append(Boundary(wire=size / rate, delay=delay))
         for way in ((source, target), (target, source)):
             moved[way] += float(passes * work.micro_batches * size)
-    lines = (moved / links.capacity, moved.sum(axis=1) / links.up, moved.sum(axis=0) / links.down)
-    paid = np.where(moved > 0.0, moved * links.egress, 0.0).sum(axis=1)
+    pairs_busy = np.max(moved / links.capacity, axis=(-2, -1))
+    sites_busy = np.maximum(moved.sum(axis=1) / links.up, moved.sum(axis=0) / links.down)
+    paid = np.where(moved > 0.0, moved * links.egress, 0.0).sum(axis=-1)
     return Sends(
         links=tuple(made),
-        busiest=max(float(np.max(one)) for one in lines),
+        busiest=entry(np.maximum(pairs_busy, np.max(sites_busy, axis=-1))),
         sent={at: float(moved[at].sum()) for at in cell.islands},
-        egress={at: float(paid[at]) for at in cell.islands},
+        egress={at: entry(paid, at) for at in cell.islands},
     )
 
 
-def _rate(links: Links, source: int, target: int, stages: int) -> BytesPerS:
-    """B/s of a boundary with one stage's part of the lanes where an island holds several; the slower of both directions, as a
-    boundary has one wire time."""
-    used = links.rate / np.minimum(links.lanes, float(stages))
-    slower: BytesPerS = np.minimum(used[source, target], used[target, source])
-    return slower
+def _rate(links: Links, source: int, target: int, stages: int, ranks: Count) -> BytesPerS:
+    """B/s of a boundary with one stage's part of the lanes where an island holds several, and no more than the adapters of its `ranks`
+    carry; the slower of both directions, as a boundary has one wire time."""
+    used = links.sending / np.minimum(links.lanes, float(stages))
+    slower: BytesPerS = np.minimum(entry(used, source, target), entry(used, target, source))
+    return np.minimum(slower, ranks * np.minimum(entry(links.adapter, source), entry(links.adapter, target)))

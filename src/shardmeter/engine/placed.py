@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shardmeter.core.record import changed
-from shardmeter.core.units import Bytes, Count, UsdPerByte
+from shardmeter.core.units import Bytes, Count
+from shardmeter.engine.chosen import slowest
 from shardmeter.engine.demand import Work
 from shardmeter.engine.evaluate import demands, evaluate
-from shardmeter.engine.links import links_of
-from shardmeter.engine.ring import ring_order
-from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack, Tier, Wan
+from shardmeter.engine.wans import Tour
+from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack, Tier
 from shardmeter.strategies import fsdp
 
 if TYPE_CHECKING:
@@ -22,26 +22,27 @@ if TYPE_CHECKING:
 
 
 def placed(
-    model: Model, members: Sequence[Island], cell: Cell, plans: Sequence[Plan], wan: Wan | None, run: Run, stack: Stack
+    model: Model, members: Sequence[Island], cell: Cell, plans: Sequence[Plan], tour: Tour, run: Run, stack: Stack
 ) -> tuple[Estimate, ...]:
     """The inner step of a cell, once per island: the time is that of the slowest, memory and ends are the island's own.
 
-    Raises ValueError without a network. Leaves out: islands of unlike size, of which each is taken to be cut as evenly as the
-    axis allows."""
-    if wan is None:
-        raise ValueError("an axis crosses islands and no network joins them")
+    A `tour` of networks side by side gives times of shape (networks,). Leaves out: islands of unlike size, of which each is taken to
+    be cut as evenly as the axis allows."""
     whole = sum(float(island.gpus) for island in members)
+    known: dict[tuple[Any, ...], Estimate] = {}
     found: list[Estimate] = []
     for island, plan in zip(members, plans, strict=True):
-        laid = spread(plan, cell.axis, members)
-        tier = between(island, cell, wan, whole, stack)
-        wide = changed(island, nodes=whole / island.gpus_per_node, tiers=(*island.tiers, tier))
-        one = evaluate(model, wide, laid, run, stack)
-        sent = _sent(demands(model, laid, run, stack), laid, cell, island)
-        found.append(changed(one, ends=changed(one.ends, sent=sent, egress=sent * _price(cell, wan))))
-    slowest = max(found, key=lambda one: float(one.step_time))
+        key = id(island.accelerator), island.nodes, island.gpus_per_node, island.tiers, plan
+        if key not in known:
+            laid = spread(plan, cell.axis, members)
+            tiers = (*island.tiers, between(island, tour, whole, stack))
+            one = evaluate(model, changed(island, nodes=whole / island.gpus_per_node, tiers=tiers), laid, run, stack)
+            sent = _sent(demands(model, laid, run, stack), laid, cell, island)
+            known[key] = changed(one, ends=changed(one.ends, sent=sent, egress=sent * tour.egress))
+        found.append(known[key])
+    latest = slowest(found)
     return tuple(
-        changed(slowest, memory=one.memory, memory_allocated=one.memory_allocated, memory_first=one.memory_first,
+        changed(latest, memory=one.memory, memory_allocated=one.memory_allocated, memory_first=one.memory_first,
                 memory_peak=one.memory_peak, memory_limit=one.memory_limit, ends=one.ends)
         for one in found
     )  # fmt: skip
@@ -73,31 +74,17 @@ def _sent(work: Work, plan: Plan, cell: Cell, island: Island) -> Bytes:
     return total * work.micro_batches
 
 
-def _price(cell: Cell, wan: Wan) -> UsdPerByte:
-    """USD a byte on the mean of the links of the ring over a cell's islands."""
-    links = links_of(wan).among(list(cell.islands))
-    order = ring_order(np.asarray(links.rate), np.asarray(links.rtt))
-    prices = np.asarray(links.egress)
-    return float(np.mean([prices[a, b] for a, b in zip(order, (*order[1:], order[0]), strict=True)]))
-
-
-def between(island: Island, cell: Cell, wan: Wan, whole: Count, stack: Stack) -> Tier:
+def between(island: Island, tour: Tour, whole: Count, stack: Stack) -> Tier:
     """The network between the islands of a cell as a tier: what each accelerator has of the slowest link in the best ring order.
 
     A step of a ring takes a link's delay on the average of the ring; a tree, two for every doubling. The rates hold what
     transports reach, so the stack's own factor for its adapters is taken out again."""
-    links = links_of(wan).among(list(cell.islands))
-    rates, trips = np.asarray(links.rate), np.asarray(links.rtt)
-    order = ring_order(rates, trips)
-    pairs = [(a, b) for a, b in zip(order, (*order[1:], order[0]), strict=True) if a != b]
-    rate = min(float(rates[pair]) for pair in pairs)
-    delay = float(np.mean([trips[pair] for pair in pairs])) / 2.0
     return Tier(
         name="between islands",
         size=whole,
-        bandwidth=rate / island.gpus,
+        bandwidth=tour.rate / island.gpus,
         share=1.0 / stack.nic_factor,
-        latency=2.0 * delay,
-        latency_base=2.0 * delay,
-        latency_step=delay,
+        latency=2.0 * tour.delay,
+        latency_base=2.0 * tour.delay,
+        latency_step=tour.delay,
     )

@@ -59,9 +59,10 @@ class Folded:
     """(…, cells): how often each sends its messages in it."""
 
 
-def fold(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Seconds = 0.0) -> Folded:
+def fold(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Seconds = 0.0, *, apart: bool = False) -> Folded:
     """A round in the steady state. `across` holds, per crossing, the seconds of one message: of shape (…) where all cells take
-    part in one collective (pace barrier), (…, cells) where each has a message of its own (deadline, own).
+    part in one collective (pace barrier), (…, cells) where each has a message of its own (deadline, own). Where cells go on by
+    themselves (own), one of them is critical for all numbers of a plan, or for each by itself: `apart`.
 
     Leaves out: the first round and the last, jitter of steps beyond what a cell's own step holds, several crossings that
     share a link (each is taken alone), what of a message hides behind the outer update."""
@@ -69,7 +70,7 @@ def fold(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Seconds = 
     if round_.pace == "deadline":
         return _deadline(round_, pace, across, grace)
     if round_.pace == "own":
-        return _own(round_, pace, across)
+        return _own(round_, pace, across, apart=apart)
     return _barrier(round_, pace, across)
 
 
@@ -132,7 +133,7 @@ def _deadline(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Secon
     )  # fmt: skip
 
 
-def _own(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
+def _own(round_: Round, pace: Pace, across: Sequence[Seconds], *, apart: bool) -> Folded:
     """Every cell goes on when its own exchange is done. A slower one takes fewer steps between two of them, in proportion and at
     least one (Liu 2024, dynamic local updates); tokens are those of all cells in the time of the fastest cell's round: of several
     the one whose exchanges take longest, so that it is no server."""
@@ -145,7 +146,7 @@ def _own(round_: Round, pace: Pace, across: Sequence[Seconds]) -> Folded:
         shown.append(often * hide.periodic(seconds, steps / often * pace.step, ahead * pace.step))
         lasts = lasts + shown[-1]
     equal = np.less_equal(pace.step, _along(fast.step) * (1.0 + ROUNDING))
-    long = np.sum(lasts, axis=tuple(range(np.ndim(lasts) - 1)))  # the same cell for all numbers of a plan
+    long = lasts if apart else np.sum(lasts, axis=tuple(range(np.ndim(lasts) - 1)))
     critical = np.argmax(np.where(equal, long, -1.0), axis=-1)
     total = _pick(lasts, critical)
     rounds = _along(total) / lasts

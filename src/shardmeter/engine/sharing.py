@@ -6,13 +6,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+import numpy as np
+
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed
-from shardmeter.core.units import Count
+from shardmeter.core.units import Count, Number
 from shardmeter.engine import split
-from shardmeter.engine.cells import Cell, cells_of, inner_steps, step_times
+from shardmeter.engine.cells import Cell, cells_of, inner_steps, key_of, step_times
+from shardmeter.engine.links import Array
 from shardmeter.engine.placed import spread
 from shardmeter.engine.rules import listed
+from shardmeter.engine.wans import Networks, along
 from shardmeter.schedules import traits
 from shardmeter.specs import Fleet, Island, Model, Plan, Run, Stack
 from shardmeter.sync import inner_of, parts_of
@@ -43,31 +47,51 @@ def shared(
     run: Run,
     stack: Stack,
     rule: str = "speed",
-) -> tuple[Run, ...]:
-    """The run of every cell, with its part of the global batch: so that the slowest is as fast as it can be, or equal parts.
-    `plans` are those of the islands. Raises IndivisibleBatch."""
-    units = units_of(fleet.islands, cells, plans)
+    networks: Networks | None = None,
+) -> list[tuple[float, ...]]:
+    """Each cell's part of the global batch on every network (None: on the fleet's own): so that the slowest is as fast as it can be, or
+    equal parts. `plans` are those of the islands. Raises IndivisibleBatch."""
+    networks = Networks(fleet.islands, fleet.wan) if networks is None else networks
+    units, batch = units_of(fleet.islands, cells, plans), float(run.global_batch)
+    if rule == "equal" or equal_cells(fleet, cells, plans, networks):
+        return [parted(batch, units, None, rule)] * len(networks)
     peaks = [sum(peak(fleet.islands[at]) for at in cell.islands) for cell in cells]
-    alike = rule == "equal" or equal_cells(fleet, cells, plans)
+    times = _times(model, fleet, cells, plans, asked(batch, units, peaks), run, stack, networks)
+    known: dict[bytes, tuple[float, ...]] = {}
+    for one in times:
+        if one.tobytes() not in known:
+            known[one.tobytes()] = parted(batch, units, (peaks, _told(one.tolist())), rule)
+    return [known[one.tobytes()] for one in times]
 
-    def times(batches: Batches) -> Sequence[Sequence[float]]:
-        return _times(model, fleet, cells, plans, batches, run, stack)
 
-    parts = parted(float(run.global_batch), units, None if alike else (peaks, times), rule)
-    return tuple(changed(run, global_batch=part) for part in parts)
+def _told(times: Batches) -> Callable[[Batches], Batches]:
+    """What tells seconds that are known of the batches asked."""
+    return lambda _: times
 
 
 def shared_by_part(
-    model: Model, fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan], run: Run, stack: Stack
-) -> tuple[Run, ...]:
-    """As `shared`, with the whole batch for the cells of every block: each block has to see every sequence. Raises IndivisibleBatch."""
+    model: Model,
+    fleet: Fleet,
+    cells: Sequence[Cell],
+    plans: Sequence[Plan],
+    run: Run,
+    stack: Stack,
+    networks: Networks | None = None,
+) -> tuple[list[tuple[Run, ...]], list[int]]:
+    """The runs of all cells with their parts of the global batch, for every way in which networks have it shared, and which of these
+    each network has. Parts as of `shared`, with the whole batch for the cells of every block, each of which has to see every sequence.
+    Raises IndivisibleBatch."""
     sync = plans[0].sync
+    networks = Networks(fleet.islands, fleet.wan) if networks is None else networks
     groups = parts_of(len(cells), inner_of(sync).blocks)
-    found: dict[int, Run] = {}
-    for group in groups:
-        some = [cells[at] for at in group]
-        found |= dict(zip(group, shared(model, fleet, some, plans, run, stack, sync.split), strict=True))
-    return tuple(found[at] for at in range(len(cells)))
+    order = [at for group in groups for at in group]
+    parts = [
+        shared(model, fleet, [cells[at] for at in group], plans, run, stack, sync.split, networks) for group in groups
+    ]
+    every = [tuple(part for some in one for part in some) for one in zip(*parts, strict=True)]
+    ways = {one: at for at, one in enumerate(dict.fromkeys(every))}
+    runs = [dict(zip(order, (changed(run, global_batch=part) for part in way), strict=True)) for way in ways]
+    return [tuple(own[at] for at in range(len(cells))) for own in runs], [ways[one] for one in every]
 
 
 def parted(
@@ -156,26 +180,18 @@ def unit(plan: Plan) -> tuple[Count, Count]:
     return each_pass * step, each_pass * step * max(math.ceil(kind.rounds * pp / step), 1.0)
 
 
-def _whole(fleet: Fleet, cell: Cell, plans: Sequence[Plan]) -> Plan:
-    """The plan of a cell, with the whole of the axis that joins its islands."""
-    own = plans[cell.islands[0]]
-    if not cell.axis:
-        return own
-    if cell.axis == "pp":
-        return changed(own, pp=len(cell.steps))
-    return spread(own, cell.axis, [fleet.islands[at] for at in cell.islands])
-
-
-def equal_cells(fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan]) -> bool:
-    """Whether all cells take the same step for the same batch."""
+def equal_cells(fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan], networks: Networks) -> bool:
+    """Whether all cells take the same step for the same batch, on every network."""
+    if len(cells) == 1:
+        return True
+    if any(cell.axis for cell in cells):
+        return all(cell.axis for cell in cells) and len({key_of(fleet, cell, plans, networks) for cell in cells}) == 1
     rows = [
-        tuple(
-            (id(fleet.islands[at].accelerator), fleet.islands[at].tiers, fleet.islands[at].nodes, plans[at])
-            for at in cell.islands
-        )
+        (id(fleet.islands[at].accelerator), fleet.islands[at].tiers, fleet.islands[at].nodes, plans[at])
         for cell in cells
+        for at in cell.islands
     ]
-    return all(row == rows[0] for row in rows) and not any(cell.axis for cell in cells)
+    return all(row == rows[0] for row in rows)
 
 
 def _shares(
@@ -206,20 +222,28 @@ def asked(
 
 
 def _times(
-    model: Model, fleet: Fleet, cells: Sequence[Cell], plans: Sequence[Plan], batches: Sequence[Sequence[float]], run: Run,
+    model: Model,
+    fleet: Fleet,
+    cells: Sequence[Cell],
+    plans: Sequence[Plan],
+    batches: Batches,
+    run: Run,
     stack: Stack,
-) -> list[tuple[float, ...]]:  # fmt: skip
-    """Seconds of a step of every cell at several batches: (batch, cell)."""
+    networks: Networks,
+) -> Array:
+    """Seconds of a step of every cell at several batches: (network, batch, cell)."""
+    firsts = [cell.islands[0] for cell in cells]
     if all(not cell.axis for cell in cells):
-        firsts = [cell.islands[0] for cell in cells]
-        return list(
-            step_times(model, [fleet.islands[at] for at in firsts], [plans[at] for at in firsts], batches, run, stack)
-        )
-    found = []
-    for some in batches:
-        steps = inner_steps(model, fleet, cells, plans, [changed(run, global_batch=batch) for batch in some], stack)
-        found.append(tuple(float(steps[cell.islands[0]].step_time) for cell in cells))
-    return found
+        islands, own = [fleet.islands[at] for at in firsts], [plans[at] for at in firsts]
+        rows: list[Number] = [np.array(row) for row in step_times(model, islands, own, batches, run, stack)]
+    else:
+        rows = []
+        for some in batches:
+            runs = [changed(run, global_batch=batch) for batch in some]
+            steps = inner_steps(model, fleet, cells, plans, runs, stack, networks)
+            rows.append(along([steps[at].step_time for at in firsts]))
+    shape = len(networks), len(cells)
+    return np.stack([np.broadcast_to(row, shape) for row in rows], axis=1)
 
 
 def peak(island: Island) -> float:

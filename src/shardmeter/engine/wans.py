@@ -1,0 +1,160 @@
+"""What joins the islands of one fleet: one network or many side by side, of which each question is worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from shardmeter.core.record import changed, field_names, record
+from shardmeter.core.units import BytesPerS, Count, Number, Seconds, UsdPerByte
+from shardmeter.engine import crossing
+from shardmeter.engine.crossing import Crossed
+from shardmeter.engine.links import Links, bounded, links_of
+from shardmeter.engine.ring import ring_order
+from shardmeter.specs import Crossing, Island, Wan
+from shardmeter.specs.plan import Sync
+
+T = TypeVar("T")
+TABLES = tuple(name for name in field_names(Links) if name not in ("names", "words"))
+"""The fields of `Links` that are numbers."""
+
+
+@record
+class Tour:
+    """The ring over some islands whose narrowest link is widest: numbers of one network, (networks,) of many."""
+
+    rate: BytesPerS
+    """Of its narrowest link."""
+    delay: Seconds
+    """One way, on the average of its links."""
+    egress: UsdPerByte
+    """The same of what they cost; NaN where a price is not known."""
+
+
+class Networks:
+    """Networks of one fleet. What it answers is a number for one `Wan`, and begins with the axis (networks,) for a sequence of them.
+
+    Everything is remembered for as long as the object lives: a search that asks the same networks of many plans makes one."""
+
+    def __init__(self, islands: Sequence[Island], wans: Wan | Sequence[Wan] | None) -> None:
+        self.islands = tuple(islands)
+        self.many = not isinstance(wans, Wan) and wans is not None
+        self.wans: tuple[Wan, ...] = () if wans is None else (wans,) if isinstance(wans, Wan) else tuple(wans)
+        self.gpus = [island.gpus for island in self.islands]
+        self._known: dict[Any, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.wans)
+
+    def links(self, sending: Sequence[Count]) -> Links:
+        """The price list's matrices where so many accelerators of every island send at once. Raises ValueError without a network."""
+        counts = tuple(float(np.max(one)) for one in sending)
+        return self._once(("links", counts), lambda: self._side_by_side(self._each(counts)))
+
+    def among(self, sending: Sequence[Count], members: Sequence[int]) -> tuple[bytes, ...]:
+        """Equal for islands that see equal links of one another."""
+        part = self.links(sending).among(list(members))
+        return tuple(getattr(part, name).tobytes() for name in TABLES)
+
+    def tour(self, sending: Sequence[Count], members: Sequence[int]) -> Tour:
+        """The ring over some islands. Raises ValueError without a network."""
+        counts = tuple(float(np.max(one)) for one in sending)
+
+        def made() -> Tour:
+            each = [_tour(links.among(list(members))) for links in self._each(counts)]
+            return self._stacked(each, field_names(Tour))
+
+        return self._once(("tour", counts, tuple(members)), made)
+
+    def crossed(self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool) -> Crossed:
+        """One message between cells, as `crossing.price` has it; of many networks `narrowest` is left empty (`narrowest` has them).
+
+        Sizes may be arrays for one network only; raises ValueError otherwise, and without a network."""
+        if not self.many:
+            return self._prices(one, cells, sync, own=own)[0]
+        if np.ndim(one.size) or np.ndim(one.calls):
+            raise ValueError(
+                "numbers of the synchronisation may be arrays where one network joins the islands, not many"
+            )
+        found = self._once(
+            ("crossed", *_asked(one, cells, sync, own=own)), lambda: self._prices(one, cells, sync, own=own)
+        )
+        made = ("seconds", "caused", "charged")
+        key = ("stacked", *_asked(one, cells, sync, own=own))
+        return self._once(key, lambda: changed(self._stacked(found, made), narrowest=""))
+
+    def narrowest(self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool) -> tuple[str, ...]:
+        """The pair that is slowest, and why, of every network."""
+        key = ("crossed", *_asked(one, cells, sync, own=own))
+        return tuple(found.narrowest for found in self._once(key, lambda: self._prices(one, cells, sync, own=own)))
+
+    def lanes(self) -> tuple[float, ...]:
+        """The fewest lanes of a pair, of every network."""
+        return self._once("lanes", lambda: tuple(float(np.min(wan.lanes)) for wan in self._given()))
+
+    def _prices(self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool) -> list[Crossed]:
+        sending = tuple(float(np.max(one)) for one in self.gpus) if sync.hierarchical else ()
+        return [
+            crossing.price(one, wan, cells, sync, own=own, accelerators=self.gpus) for wan in self._bounded(sending)
+        ]
+
+    def _each(self, sending: tuple[float, ...]) -> list[Links]:
+        return self._once(("each", sending), lambda: [links_of(wan) for wan in self._bounded(sending)])
+
+    def _bounded(self, sending: tuple[float, ...]) -> list[Wan]:
+        key = ("bounded", sending)
+        return self._once(key, lambda: [bounded(wan, self.islands, sending) for wan in self._given()])
+
+    def _given(self) -> tuple[Wan, ...]:
+        if not self.wans:
+            raise ValueError("several islands and no network between them")
+        return self.wans
+
+    def _side_by_side(self, each: Sequence[Links]) -> Links:
+        return self._stacked(each, TABLES)
+
+    def _stacked(self, each: Sequence[T], names: Sequence[str]) -> T:
+        """The first with these fields of all, where there are many networks."""
+        if not self.many:
+            return each[0]
+        return changed(each[0], **{name: np.stack([np.asarray(getattr(one, name)) for one in each]) for name in names})
+
+    def _once(self, key: Any, made: Callable[[], T]) -> T:
+        if key not in self._known:
+            self._known[key] = made()
+        found: T = self._known[key]
+        return found
+
+
+def _asked(one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool) -> tuple[Any, ...]:
+    """All that the price of a message depends on, beside the network."""
+    message = one.collective, float(one.size), float(one.calls), one.groups
+    return (*message, tuple(map(tuple, cells)), sync.topology, sync.hierarchical, own)
+
+
+def _tour(links: Links) -> Tour:
+    """Of one network."""
+    rates, trips, prices = np.asarray(links.rate), np.asarray(links.rtt), np.asarray(links.egress)
+    order = ring_order(rates, trips)
+    pairs = list(zip(order, (*order[1:], order[0]), strict=True))
+    apart = [(a, b) for a, b in pairs if a != b]
+    return Tour(
+        rate=min(float(rates[pair]) for pair in apart),
+        delay=float(np.mean([trips[pair] for pair in apart])) / 2.0,
+        egress=float(np.mean([prices[pair] for pair in pairs])),
+    )
+
+
+def entry(numbers: Number, *place: int) -> Number:
+    """One place of the last axes: a plain number of one network, (networks,) of many."""
+    where: Any = (..., *place)
+    found = np.asarray(numbers)[where]
+    return found if np.ndim(found) else float(found)
+
+
+def along(values: Sequence[Number]) -> Number:
+    """Numbers and (networks,) arrays side by side, as the last axis."""
+    together: Number = np.stack(np.broadcast_arrays(*(np.asarray(value, dtype=float) for value in values)), axis=-1)
+    return together

@@ -1,0 +1,248 @@
+"""The joint search: every placement, schedule and network of one set of degrees, on many networks at once.
+
+A plan on lines that nothing is faster than is no slower than on any: where that is no better than the best so far of every part of the
+space that the plan belongs to, it is not asked; what is asked is priced on every network of every row, as arrays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from shardmeter.core.record import changed, record
+from shardmeter.engine.wans import Networks
+from shardmeter.specs import Estimate, Scenario, Wan
+from shardmeter.study.planning.tally import Floats
+from shardmeter.study.scale_across.degrees import Degrees
+from shardmeter.study.scale_across.networks import PRODUCTION, Network, networked
+from shardmeter.study.scale_across.placements import Placement, placed, placements, steps_of
+from shardmeter.study.scale_across.schedules import Schedule, crosses, crossings, orders, scheduled
+from shardmeter.study.scale_across.steps import at_best, fits, over
+
+Stop: TypeAlias = Callable[[], bool]
+Places: TypeAlias = npt.NDArray[np.int_]
+Key: TypeAlias = tuple[str, ...]
+"""A part of the space: which of DIMENSIONS are free, or ("in", placement) for all of one placement."""
+DIMENSIONS = ("placement", "schedule", "network")
+SINGLES: tuple[Key, ...] = tuple((one,) for one in DIMENSIONS)
+PAIRS: tuple[Key, ...] = (("placement", "schedule"), ("placement", "network"), ("schedule", "network"))
+JOINT: Key = DIMENSIONS
+USUAL: Key = ()
+"""Nothing is free: production's choice."""
+SAME = 1e-9
+"""Share by which steps are equal: the choice with fewer changes is then the better."""
+
+
+class Stopped(Exception):
+    """The search was asked to end."""
+
+
+@record
+class Candidate:
+    """A placement and a schedule as a scenario."""
+
+    placement: Placement
+    schedule: Schedule
+    scenario: Scenario
+    least: Estimate
+    """On lines that nothing is faster than; of an order, whatever leaves when."""
+    changes: int
+    """Fields that production has otherwise."""
+
+
+@record
+class Row:
+    """One network to choose for: its lines, and what may use them."""
+
+    wan: Wan
+    networks: tuple[Network, ...]
+    whole: bool = True
+    """Whether every part of the space is asked, or the joint optimum alone."""
+
+
+@record
+class _Asked:
+    """A plan on networks: (pairs,) each."""
+
+    row: Places
+    network: Places
+    step: Floats
+    changes: Places
+    candidate: int
+
+    def on(self, some: npt.NDArray[np.bool_]) -> _Asked:
+        """Some of the pairs."""
+        return changed(self, **{name: getattr(self, name)[some] for name in ("row", "network", "step", "changes")})
+
+
+@dataclass(slots=True)
+class Best:
+    """The best of one part of the space on every network: (rows,) each."""
+
+    step: Floats
+    changes: Places
+    candidate: Places
+    network: Places
+
+    @classmethod
+    def of(cls, rows: int) -> Best:
+        """Nothing known yet."""
+        return cls(np.full(rows, np.inf), *(np.full(rows, -1) for _ in range(3)))
+
+    def offer(self, asked: _Asked) -> None:
+        """Take what is faster on any row, or as fast with fewer changes."""
+        least = np.full(self.step.shape, np.inf)
+        np.minimum.at(least, asked.row, asked.step)
+        alike = asked.step <= least[asked.row] * (1.0 + SAME)
+        for at in np.flatnonzero(alike & (asked.step <= self.step[asked.row] * (1.0 + SAME))).tolist():
+            row, step, changes = asked.row[at], asked.step[at], asked.changes[at]
+            if step < self.step[row] * (1.0 - SAME) or changes < self.changes[row]:
+                self.step[row], self.changes[row] = step, changes
+                self.candidate[row], self.network[row] = asked.candidate, asked.network[at]
+
+
+@dataclass(slots=True)
+class Search:
+    """The search over one case. `run` fills `best`."""
+
+    degrees: Degrees
+    rows: tuple[Row, ...]
+    stop: Stop | None = None
+    best: dict[Key, Best] = field(default_factory=dict)
+    candidates: list[Candidate] = field(default_factory=list)
+    looked: int = 0
+    """Plans that were asked for, legal or not."""
+    evaluated: int = 0
+    """Plans on networks that were priced."""
+    optimal: bool = False
+    seconds: float = 0.0
+
+    def run(self) -> None:
+        """Look at every plan, in the order of what each could reach. Ends early where `stop` says so: `optimal` stays false."""
+        begun = time.monotonic()
+        try:
+            self._gather()
+            self._go()
+            self.optimal = True
+        except Stopped:
+            pass
+        self.seconds = time.monotonic() - begun
+
+    @property
+    def production(self) -> Candidate:
+        """What production runs."""
+        return self.candidates[0]
+
+    @property
+    def answered(self) -> bool:
+        """Whether every row has an answer."""
+        return JOINT in self.best and bool(np.all(np.isfinite(self.best[JOINT].step)))
+
+    # ---- plans -------------------------------------------------------------------------------------------------------------------
+
+    def _gather(self) -> None:
+        """Every legal plan that fits, production's first, then its schedule in other places, then by what each could reach."""
+        first = self.degrees.schedule
+        found = list(self._plans())
+        found.sort(key=lambda one: (one.changes > 0, one.schedule != first, float(one.least.step_time), one.changes))
+        self.candidates = found
+
+    def _plans(self) -> Iterator[Candidate]:
+        base, islands = self.degrees.scenario, self.degrees.scenario.fleet.islands
+        steps = steps_of(islands, int(base.plan.pp))
+        for placement in placements(islands, base.plan, steps):
+            there = placed(base, placement)
+            for order in orders(base.plan, float(base.model.layers)):
+                if not crosses(order, placement):
+                    continue
+                self._ask()
+                self.looked += 1
+                least = at_best(scheduled(there, order))
+                if least is None or not fits(least):
+                    continue
+                for one in crossings(order, placement):
+                    yield Candidate(
+                        placement=placement, schedule=one, scenario=scheduled(there, one), least=least, changes=self._changes(placement, one),
+                    )  # fmt: skip
+
+    def _changes(self, placement: Placement, schedule: Schedule) -> int:
+        """Fields that production has otherwise."""
+        usual = self.degrees.schedule
+        names = ("word", "virtual_stages", "micro_batch", "ahead", "stagger", "release")
+        own = sum(getattr(schedule, name) != getattr(usual, name) for name in names)
+        return own + (placement.axis != "dp") + placement.turned
+
+    def keys(self, one: Candidate) -> tuple[list[Key], list[Key]]:
+        """Parts of the space that a plan belongs to: with production's network, and with any."""
+        here, now = one.placement == self.production.placement, one.schedule == self.production.schedule
+        fixed: list[Key] = [("placement", "schedule")]
+        free: list[Key] = [JOINT, ("in", one.placement.word)]
+        fixed += [USUAL] if here and now else []
+        fixed += [("placement",)] if now else []
+        fixed += [("schedule",)] if here else []
+        free += [("placement", "network")] if now else []
+        free += [("schedule", "network")] if here else []
+        free += [("network",)] if here and now else []
+        return fixed, free
+
+    # ---- networks ----------------------------------------------------------------------------------------------------------------
+
+    def _go(self) -> None:
+        pairs = [(row, network) for row, own in enumerate(self.rows) for network in range(len(own.networks))]
+        row, network = (np.array(some) for some in zip(*pairs, strict=True))
+        changes = np.array([changes_of(self.rows[r].networks[n]) for r, n in pairs])
+        lines = Networks(self.degrees.scenario.fleet.islands, [self.wan(*pair) for pair in pairs])
+        whole = np.array([own.whole for own in self.rows])
+        for number, one in enumerate(self.candidates):
+            self._ask()
+            if not self._wanted(one, whole) or (one.schedule.ahead and not holds(one)):
+                continue
+            step = np.broadcast_to(over(one.scenario, lines).estimate.step_time, row.shape)
+            self.evaluated += len(pairs)
+            fixed, free = self.keys(one)
+            asked = _Asked(row=row, network=network, step=step, changes=changes + one.changes, candidate=number)
+            for key in free:
+                self._best(key).offer(asked.on(whole[row] | (key == JOINT)))
+            for key in fixed:
+                self._best(key).offer(asked.on(whole[row] & (network == 0)))
+
+    def wan(self, row: int, network: int) -> Wan:
+        """A row's lines as one of its networks uses them."""
+        own = self.rows[row]
+        return networked(own.wan, own.networks[network])
+
+    def _best(self, key: Key) -> Best:
+        return self.best.setdefault(key, Best.of(len(self.rows)))
+
+    def _wanted(self, one: Candidate, whole: npt.NDArray[np.bool_]) -> bool:
+        """Whether a plan may be better than what is known, on any network of any part of the space that it belongs to."""
+        bound = float(one.least.step_time) * (1.0 - SAME)
+        fixed, free = self.keys(one)
+        known = [self._best(key).step[slice(None) if key == JOINT else whole] for key in (*fixed, *free)]
+        return bool(np.max(np.concatenate(known)) >= bound)
+
+    def _ask(self) -> None:
+        if self.stop is not None and self.stop():
+            raise Stopped
+
+
+def changes_of(network: Network) -> int:
+    """Fields of a network that production has otherwise: balance, transport and windows."""
+    balance = (network.balance, network.flows) != (PRODUCTION.balance, PRODUCTION.flows)
+    window = (network.streams, network.window, network.sends) != (PRODUCTION.streams, PRODUCTION.window, PRODUCTION.sends)
+    return balance + (network.transport != PRODUCTION.transport) + window
+
+
+def holds(one: Candidate) -> bool:
+    """Whether a plan that keeps more micro-batches is legal, and still fits."""
+    least = at_best(one.scenario)
+    return least is not None and fits(least)
+
+
+def alone(scenario: Scenario, wan: Wan) -> Scenario:
+    """A scenario on one network."""
+    return changed(scenario, fleet=changed(scenario.fleet, wan=wan))

@@ -278,7 +278,7 @@ def _purchases(case: Answer) -> Table:
     rows = tuple(
         {
             "says": one["says"], "from": one["from"], "to": one["to"], "faster": faster(one["speedup"]).removesuffix(" faster"),
-            "worth": "free" if one["free"] else one["worth_usd_per_gpu_h"],
+            "worth": _worth(one),
         }
         for one in sorted(case["purchases"], key=lambda one: -one["speedup"]["value"])
     )  # fmt: skip
@@ -287,10 +287,16 @@ def _purchases(case: Answer) -> Table:
         Column(key="from", title="from"),
         Column(key="to", title="to"),
         Column(key="faster", title="faster than the joint plan"),
-        Column(key="worth", title="worth, $ a GPU-hour", drop=1),
+        Column(key="worth", title="worth a GPU-hour", drop=1),
     )
     caption = "Each by itself, the plan chosen anew; worth: the rent that the GPUs save at most."
     return Table(title="What to buy", columns=columns, rows=rows, caption=caption)
+
+
+def _worth(one: Answer) -> str:
+    """Rent that a purchase saves, or that it is none."""
+    each = one["worth_usd_per_gpu_h"]
+    return "free" if one["free"] else cells.MISSING if each is None else f"${each:.2f}"
 
 
 def _published(answer: Answer) -> Notes:

@@ -11,6 +11,7 @@ import shardmeter
 from shardmeter.render import markdown
 from shardmeter.render import scale_across as page
 from shardmeter.render.document import Table
+from shardmeter.render.scale_across_words import first
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "scale-across.md"
@@ -37,7 +38,7 @@ def written(text: str, answer: dict[str, Any]) -> str:
     tables = [section for section in made.sections if isinstance(section, Table)]
     clusters = next(table for table in tables if table.title == page.CLUSTERS)
     pictures = [f"![{figure.title}](figures/scale-across-{figure.slug}.svg)" for figure in page.figures(answer)]
-    says = "\n".join(f"* {line}" for line in answer["published"]["says"])
+    says = "\n".join(f"* {first(line)}" for line in answer["published"]["says"])
     block = "\n\n".join([made.verdict, markdown.table_text(clusters), *pictures, says])
     return BLOCK.sub(lambda found: f"{found[1]}\n{block}\n\n{found[2]}", text)
 

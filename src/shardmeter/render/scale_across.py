@@ -165,7 +165,7 @@ def _facts(case: Answer, point: Answer) -> Facts:
             if isinstance(value, int | float) and value != 1
         )
         facts.append(Fact(label="degrees open too", value=faster(opened["speedup"]), note=other))
-    if removed is not None:
+    if removed["term"] is not None:
         facts.append(
             Fact(
                 label="what goes",
@@ -300,7 +300,7 @@ def _worth(one: Answer) -> str:
 
 
 def _published(answer: Answer) -> Notes:
-    return Notes(title="Published maxima", lines=tuple(answer["published"]["says"]))
+    return Notes(title="Published maxima", lines=tuple(map(first, answer["published"]["says"])))
 
 
 def _refused(cases: Sequence[Answer]) -> Notes:

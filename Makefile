@@ -71,6 +71,7 @@ docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
 	@$(BIN)/python scripts/geo_page.py
 	@$(BIN)/python scripts/loss_page.py
 	@$(BIN)/python scripts/threshold_figures.py
+	@$(BIN)/python scripts/scale_across_page.py
 	@$(BIN)/python scripts/audit_page.py
 	@$(BIN)/python scripts/runs_page.py
 	@$(BIN)/python scripts/curves_page.py

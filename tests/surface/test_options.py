@@ -26,7 +26,18 @@ SCENARIO = {
 OPTIONS = {
     "predict": SCENARIO | {"--deadline", "--budget"},
     "explain": SCENARIO | {"--term"},
-    "plan": SCENARIO | {"--objective", "--deadline", "--budget", "--top", "--processes"},
+    "plan": SCENARIO
+    | {
+        "--objective",
+        "--deadline",
+        "--budget",
+        "--top",
+        "--processes",
+        "--scale-across",
+        "--over",
+        "--buildings",
+        "--plot",
+    },
     "solve": SCENARIO | {"question"},
     "sweep": SCENARIO
     | {"--over", "--columns", "-o", "--out", "--overwrite", "--engine", "--workers", "--shard", "--join"},

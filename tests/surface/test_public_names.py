@@ -29,6 +29,7 @@ PUBLIC = {
     "plan",
     "predict",
     "returns",
+    "scale_across",
     "sensitivity",
     "solve",
     "sweep",

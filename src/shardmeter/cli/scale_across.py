@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import click
 
 from shardmeter.cli.interrupts import INTERRUPTED, stoppable
-from shardmeter.cli.options import SHORTCUTS, command_line, opened
+from shardmeter.cli.options import command_line, opened
 from shardmeter.cli.output import say, warn, write
 from shardmeter.cli.pictures import draw, drawable
 from shardmeter.cli.progress import counter
@@ -30,12 +31,15 @@ def refuse_misplaced(scale_across: bool) -> None:
     context = click.get_current_context()
     refused = OTHERS if scale_across else OURS
     found = [
-        Violation(field="", says=f"--{name}: {why}", way_out="leave it out" if scale_across else "say --scale-across too")
+        Violation(
+            field="", says=f"--{name}: {why}", way_out="leave it out" if scale_across else "say --scale-across too"
+        )
         for name, why in refused.items()
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
     ]
     if found:
-        what = "does not go with" if scale_across else "goes only with"
+        one = len(found) == 1
+        what = f"do{'es' * one} not go with" if scale_across else f"go{'es' * one} only with"
         names = ", ".join(violation.says.partition(":")[0] for violation in found)
         raise BadScenario(f"plan: {names} {what} --scale-across", found)
 
@@ -66,6 +70,7 @@ def plan_across(asked: dict[str, Any]) -> int:
 
 def _again(asked: dict[str, Any]) -> str:
     """The question as it is typed in a shell."""
-    same = {**asked, **{name: asked[name] for name in SHORTCUTS}}
-    words = [command_line("plan", same, ()), "--scale-across"]
-    return " ".join(words + ([] if asked["buildings"] is None else [f"--buildings {asked['buildings']}"]))
+    words = ["--scale-across", *([] if asked["buildings"] is None else ["--buildings", str(asked["buildings"])])]
+    for text in asked["over"]:
+        words += ["--over", text]
+    return f"{command_line('plan', asked, ())} {shlex.join(words)}"

@@ -9,12 +9,15 @@ from typing import Any
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
 from shardmeter.render.heading import islands_of
-from shardmeter.render.scale_across_figures import faster, figures, gain, network_text, placed
+from shardmeter.render.scale_across_figures import figures
+from shardmeter.render.scale_across_words import changes, faster, first, gain, network_text, placed
 from shardmeter.specs import Scenario
 
 __all__ = ["document", "figures", "title"]
 
 Answer = Mapping[str, Any]
+CLUSTERS = "Clusters"
+"""Title of the table of several."""
 WORTH = 1.01
 """Speed-up below which nothing is worth a change."""
 DIMENSIONS = ("placement", "schedule", "network")
@@ -54,7 +57,7 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
         sections.append(Notes(title="To predict the joint plan", lines=_again(command)))
     sections.append(remarks(answer, short=short))
     return Document(
-        title=heading, verdict=_verdict(answer, cases), good=bool(cases), sure=bool(answer["space"]["optimal"]),
+        title=heading, verdict=_verdict(cases), good=bool(cases), sure=bool(answer["space"]["optimal"]),
         sections=tuple(sections), data={**answer, "figures": [figure.to_dict() for figure in drawn]}, flat=tuple(_flat(answer)),
         columns=COLUMNS,
     )  # fmt: skip
@@ -63,7 +66,7 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
 # ---- what to do ------------------------------------------------------------------------------------------------------------------
 
 
-def _verdict(answer: Answer, cases: Sequence[Answer]) -> str:
+def _verdict(cases: Sequence[Answer]) -> str:
     if not cases:
         return "No plan fits."
     if len(cases) == 1:
@@ -85,15 +88,12 @@ def _headline(point: Answer) -> str:
     best = point["best_single"]
     alone = point["speedup"][best]["value"]
     rest = f"{best} alone gives {gain(alone)}" if alone >= WORTH else "none of the three alone gives 1 %"
-    says = _doing(point)
-    return f"{says[:1].upper()}{says[1:]}: {faster(ratio)} than the production default; {rest}."
+    return f"{first(_doing(point))}: {faster(ratio)} than the production default; {rest}."
 
 
 def _doing(point: Answer) -> str:
     """The joint choice in words: of the default what differs."""
-    joint, default = point["joint"], point["default"]
-    said = [joint[says(name)] for name in DIMENSIONS if joint[says(name)] != default[says(name)]]
-    return ", ".join(said) if said else "the production default"
+    return ", ".join(changes(point["joint"], point["default"])) or "the production default"
 
 
 def _of_case(answer: Answer, case: Answer) -> list[Section]:
@@ -142,9 +142,8 @@ def _gives(point: Answer) -> Table:
 
 def _given(label: str, choice: Answer, point: Answer, key: str) -> Row:
     ratio = None if key == "default" else point["speedup"][key]
-    changed = [choice[says(name)] for name in DIMENSIONS if choice[says(name)] != point["default"][says(name)]]
     return {
-        "may": label, "step_s": choice["step_s"], "mfu": choice["mfu"], "with": ", ".join(changed) if ratio is not None else "",
+        "may": label, "step_s": choice["step_s"], "mfu": choice["mfu"], "with": ", ".join(changes(choice, point["default"])),
         "faster": "" if ratio is None else gain(ratio["value"]),
         "between": "" if ratio is None else f"{gain(ratio['low'])} … {gain(ratio['high'])}",
     }  # fmt: skip
@@ -153,15 +152,27 @@ def _given(label: str, choice: Answer, point: Answer, key: str) -> Row:
 def _facts(case: Answer, point: Answer) -> Facts:
     """Degrees, what holds the step, what is removed, elasticities."""
     degrees, removed = case["degrees"], point["removed"]
-    shape = ", ".join(f"{name} {degrees[name]:g}" for name in ("tp", "cp", "pp", "ep", "dp") if degrees[name] not in (None, 1))
+    shape = ", ".join(
+        f"{name} {degrees[name]:g}" for name in ("tp", "cp", "pp", "ep", "dp") if degrees[name] not in (None, 1)
+    )
     whose = "the scenario's" if degrees["pinned"] else "the best of the production default"
     facts = [Fact(label="degrees", value=shape, note=f"{whose}, the same in all")]
     opened = case["open_degrees"]
     if opened is not None:
-        other = ", ".join(f"{name} {value:g}" for name, value in opened["degrees"].items() if isinstance(value, int | float) and value != 1)
+        other = ", ".join(
+            f"{name} {value:g}"
+            for name, value in opened["degrees"].items()
+            if isinstance(value, int | float) and value != 1
+        )
         facts.append(Fact(label="degrees open too", value=faster(opened["speedup"]), note=other))
-    if removed is not None:
-        facts.append(Fact(label="what goes", value=removed["term"], note=f"{cells.text(removed['seconds'], 's')} less of it a step"))
+    if removed["term"] is not None:
+        facts.append(
+            Fact(
+                label="what goes",
+                value=removed["term"],
+                note=f"{cells.text(removed['seconds'], 's')} less of it a step",
+            )
+        )
     left = point["bottleneck"]["joint"]
     facts.append(Fact(label="what stays", value=left["term"], note=f"{100 * left['share']:.0f} % of the joint step"))
     for name, label in (("rtt", "twice the round trip"), ("oversubscription", "twice the oversubscription")):
@@ -172,6 +183,15 @@ def _facts(case: Answer, point: Answer) -> Facts:
                 note=f"of the step; elasticities {_slope(slopes['default'])} and {_slope(slopes['joint'])}",
             )
         )  # fmt: skip
+    space = case["space"]
+    found = "" if space["optimal"] else "; the best so far"
+    facts.append(
+        Fact(
+            label="compared",
+            value=f"{space['evaluated']:,} plans",
+            note=f"{space['feasible']:,} fit, in {space['seconds']:.1f} s{found}",
+        )
+    )
     return Facts(title="What it hangs on", facts=tuple(facts))
 
 
@@ -205,7 +225,7 @@ def _cases(cases: Sequence[Answer]) -> Table:
             "model": case["model"], "buildings": case["buildings"], "gpus": case["gpus"], "degrees": _short(case["degrees"]),
             "median": gain(statistics.median(gains)), "most": gain(gains[-1]), "at": network_text(most),
             "single": gain(max(point["over_best_single"] for point in points)),
-            "wins": ", ".join(f"{placed(word)} {counts[word]}" for word in ordered),
+            "wins": ", ".join(f"{counts[word]} {placed(word)}" for word in ordered),
         })  # fmt: skip
     columns = (
         Column(key="model", title="model"),
@@ -219,7 +239,7 @@ def _cases(cases: Sequence[Answer]) -> Table:
         Column(key="wins", title="networks won by", wide=True),
     )
     caption = "Median and most: how much faster the joint choice is than the production default; over one alone: than the best single change."
-    return Table(title="Clusters", columns=columns, rows=tuple(rows), caption=caption)
+    return Table(title=CLUSTERS, columns=columns, rows=tuple(rows), caption=caption)
 
 
 def _short(degrees: Answer) -> str:
@@ -258,7 +278,7 @@ def _purchases(case: Answer) -> Table:
     rows = tuple(
         {
             "says": one["says"], "from": one["from"], "to": one["to"], "faster": faster(one["speedup"]).removesuffix(" faster"),
-            "worth": "free" if one["free"] else one["worth_usd_per_gpu_h"],
+            "worth": _worth(one),
         }
         for one in sorted(case["purchases"], key=lambda one: -one["speedup"]["value"])
     )  # fmt: skip
@@ -267,14 +287,20 @@ def _purchases(case: Answer) -> Table:
         Column(key="from", title="from"),
         Column(key="to", title="to"),
         Column(key="faster", title="faster than the joint plan"),
-        Column(key="worth", title="worth, $ a GPU-hour", drop=1),
+        Column(key="worth", title="worth a GPU-hour", drop=1),
     )
     caption = "Each by itself, the plan chosen anew; worth: the rent that the GPUs save at most."
     return Table(title="What to buy", columns=columns, rows=rows, caption=caption)
 
 
+def _worth(one: Answer) -> str:
+    """Rent that a purchase saves, or that it is none."""
+    each = one["worth_usd_per_gpu_h"]
+    return "free" if one["free"] else cells.MISSING if each is None else f"${each:.2f}"
+
+
 def _published(answer: Answer) -> Notes:
-    return Notes(title="Published maxima", lines=tuple(answer["published"]["says"]))
+    return Notes(title="Published maxima", lines=tuple(map(first, answer["published"]["says"])))
 
 
 def _refused(cases: Sequence[Answer]) -> Notes:
@@ -284,7 +310,9 @@ def _refused(cases: Sequence[Answer]) -> Notes:
 
 def _again(command: str) -> tuple[str, ...]:
     asked = f"{command} " if command else ""
-    return (f"{asked}--format json > joint.json; its cases[0].plans[0].scenario in a file of its own: shardmeter predict FILE.json",)
+    return (
+        f"{asked}--format json > joint.json; its cases[0].plans[0].scenario in a file of its own: shardmeter predict FILE.json",
+    )
 
 
 # ---- CSV -------------------------------------------------------------------------------------------------------------------------
@@ -299,7 +327,12 @@ COLUMNS = (
 def _flat(answer: Answer) -> Iterator[Row]:
     for case in answer["cases"]:
         for point in case["points"]:
-            choices = {"nothing": point["default"], **point["one"], **point["two"], "placement+schedule+network": point["joint"]}
+            choices = {
+                "nothing": point["default"],
+                **point["one"],
+                **point["two"],
+                "placement+schedule+network": point["joint"],
+            }
             for name, choice in choices.items():
                 key = "joint" if choice is point["joint"] else name
                 ratio = point["speedup"].get(key, {"value": 1.0, "low": 1.0, "high": 1.0})

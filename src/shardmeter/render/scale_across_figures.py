@@ -7,38 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.render.figure import Field, Figure, Line, Mark, Scale
+from shardmeter.render.scale_across_words import first, gain, network_text, placed
 
 Answer = Mapping[str, Any]
 LEAST_KM = 1.0
 """Kilometres from which distances are drawn in factors; nearer ones lie there."""
-SHORT = {"dp": "data parallel", "pp": "one pipeline", "dp_shard": "sharded parameters"}
-"""By the word of a placement: the axis that crosses buildings, for people."""
-TURNED = " turned"
-"""What a placement's word ends with whose mesh is turned inside a building."""
-
-
-def placed(word: str) -> str:
-    """What crosses buildings, in two words."""
-    base = word.partition(" ")[0]
-    groups = re.fullmatch(r"pp(\d+)×dp", base)  # noqa: RUF001
-    says = f"pipelines of {groups[1]}" if groups else SHORT.get(base, base)
-    return f"{says}, turned" if word.endswith(TURNED) else says
-
-
-def gain(value: float) -> str:
-    """A ratio of speeds as what it adds: 23 %, 4.2 %."""
-    share = 100.0 * (value - 1.0)
-    return f"{share:.0f} %" if abs(share) >= 9.95 else f"{share + 0.0:.1f} %"
-
-
-def faster(ratio: Answer) -> str:
-    """A speed-up with its interval: `23 % (15 to 31 %) faster`."""
-    return f"{gain(ratio['value'])} ({gain(ratio['low']).removesuffix(' %')} to {gain(ratio['high'])}) faster"
-
-
-def network_text(point: Answer) -> str:
-    """`4:1 over 80 km`."""
-    return f"{point['oversubscription']:.3g}:1 over {point['distance_km']:,.4g} km"
 
 
 def figures(answer: Answer) -> tuple[Figure, ...]:
@@ -49,7 +22,7 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
         return ()
     if len(cases) == 1:
         maps = (_winners(answer, cases[0]),) if len(rates) > 1 else ()
-        return (*maps, _speedups(answer, cases[0]))
+        return (*maps, _speedups(answer, cases[0]), _dimensions(answer, cases[0]))
     models = list(dict.fromkeys(case["model"] for case in cases))
     made: list[Figure] = []
     for model in models:
@@ -64,7 +37,9 @@ def _grid(case: Answer) -> dict[tuple[float, float], Answer]:
 
 def _across(distances: Sequence[float]) -> tuple[Scale, tuple[float, ...]]:
     """The axis of distances, and where they lie."""
-    return Scale(title="distance between buildings", unit="km", log=True), tuple(max(far, LEAST_KM) for far in distances)
+    return Scale(title="distance between buildings", unit="km", log=True), tuple(
+        max(far, LEAST_KM) for far in distances
+    )
 
 
 # ---- one cluster -----------------------------------------------------------------------------------------------------------------
@@ -78,12 +53,13 @@ def _winners(answer: Answer, case: Answer) -> Figure:
     scale, x = _across(far)
     values = tuple(tuple(_place(grid.get((rate, one)), words) for one in far) for rate in over)
     return Figure(
-        slug="winners", title=_won(case["points"], words), x=scale, y=Scale(title="oversubscription between buildings", unit=":1", log=True),
+        slug="winners", title=_won(case["points"], words), x=scale, y=Scale(title="oversubscription between buildings", log=True),
         field=Field(x=x, y=tuple(over), values=values, scale=Scale(title="what crosses buildings", labels=tuple(map(placed, words)))),
         marks=_yours(case), caption=(_what(case), CROSSES),
     )  # fmt: skip
 
 
+BANDS = "The bands are 90 % intervals of the ratio of two plans."
 CROSSES = "What crosses buildings in the fastest choice of placement, schedule and network."
 
 
@@ -100,14 +76,10 @@ def _place(point: Answer | None, words: Sequence[str]) -> float | None:
 def _won(points: Sequence[Answer], words: Sequence[str]) -> str:
     """Which placement wins how often, in a sentence."""
     if len(words) == 1:
-        return f"{_first(placed(words[0]))} across buildings wins everywhere on this map"
+        return f"{first(placed(words[0]))} across buildings wins everywhere on this map"
     won = [point["winner"] for point in points]
     rest = ", ".join(f"{placed(word)} {won.count(word)}" for word in words[1:4])
-    return f"{_first(placed(words[0]))} across buildings wins {won.count(words[0])} of {len(won)} networks, {rest}"
-
-
-def _first(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return f"{first(placed(words[0]))} across buildings wins {won.count(words[0])} of {len(won)} networks, {rest}"
 
 
 def _what(case: Answer) -> str:
@@ -124,17 +96,49 @@ def _speedups(answer: Answer, case: Answer) -> Figure:
     far, over = answer["question"]["distance_km"], answer["question"]["oversubscription"]
     grid = _grid(case)
     scale, x = _across(far)
-    lines = []
-    for rate in over:
-        ratios = [grid[rate, one]["speedup"]["joint"] if (rate, one) in grid else None for one in far]
-        ends = [tuple(None if one is None else one[key] - 1.0 for one in ratios) for key in ("value", "low", "high")]
-        lines.append(Line(label=f"{rate:g}:1 oversubscribed", x=x, y=ends[0], low=ends[1], high=ends[2]))
+    lines = [
+        _gained(f"{rate:g}:1 oversubscribed", "joint", x, [grid.get((rate, one)) for one in far], band=True)
+        for rate in over
+    ]
     most = max(case["points"], key=lambda point: point["speedup"]["joint"]["value"])
     return Figure(
         slug="speedup", title=f"All three chosen together: up to {gain(most['speedup']['joint']['value'])} faster, at {network_text(most)}",
         x=scale, y=Scale(title="faster than the production default", unit="%"), lines=tuple(lines),
-        caption=(_what(case), "The bands are 90 % intervals of the ratio of two plans."),
+        caption=(_what(case), BANDS),
     )  # fmt: skip
+
+
+ALONE = ("placement", "schedule", "network")
+
+
+def _dimensions(answer: Answer, case: Answer) -> Figure:
+    """What every dimension gives alone, beside all three, at the oversubscription nearest to the scenario's."""
+    own = case["points"][case["own"]]["oversubscription"]
+    rate = min(answer["question"]["oversubscription"], key=lambda one: abs(one - own))
+    grid = _grid(case)
+    points = [grid[rate, far] for far in answer["question"]["distance_km"] if (rate, far) in grid]
+    scale, x = _across([point["distance_km"] for point in points])
+    lines = [_gained("all three", "joint", x, points, band=True)]
+    lines += [_gained(f"{name} alone", name, x, points, band=False) for name in ALONE]
+    best = max(points, key=lambda point: point["over_best_single"], default=None)
+    found = (
+        ""
+        if best is None
+        else f": up to {gain(best['over_best_single'])} more than the best single change, at {best['distance_km']:,.0f} km"
+    )
+    return Figure(
+        slug="dimensions", title=f"Together beside alone, {rate:g}:1 oversubscribed{found}", x=scale,
+        y=Scale(title="faster than the production default", unit="%"), lines=tuple(lines), caption=(_what(case), BANDS),
+    )  # fmt: skip
+
+
+def _gained(label: str, key: str, x: tuple[float, ...], points: Sequence[Answer | None], *, band: bool) -> Line:
+    """What a choice adds to the default's speed, point by point."""
+    ratios = [None if point is None else point["speedup"][key] for point in points]
+    y, low, high = (
+        tuple(None if one is None else one[end] - 1.0 for one in ratios) for end in ("value", "low", "high")
+    )
+    return Line(label=label, x=x, y=y, low=low if band else (), high=high if band else ())
 
 
 # ---- several clusters ------------------------------------------------------------------------------------------------------------
@@ -155,7 +159,9 @@ def _of_model(answer: Answer, cases: Sequence[Answer]) -> tuple[Figure, ...]:
     y = tuple(float(at) for at in range(len(rows)))
     what = f"{cases[0]['model']} on {gpus:,} GPUs"
     won = tuple(tuple(_place(point, words) for point in row) for row in points)
-    gains = tuple(tuple(None if point is None else point["speedup"]["joint"]["value"] - 1.0 for point in row) for row in points)
+    gains = tuple(
+        tuple(None if point is None else point["speedup"]["joint"]["value"] - 1.0 for point in row) for row in points
+    )
     held = [point for row in points for point in row if point is not None]
     most = max(held, key=lambda point: point["speedup"]["joint"]["value"])
     slug = re.sub(r"[^a-z0-9]+", "-", str(cases[0]["model"]).lower()).strip("-")

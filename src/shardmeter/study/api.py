@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from shardmeter.study.planning.plans import Plans
     from shardmeter.study.predict import Prediction
     from shardmeter.study.returns import Returns
+    from shardmeter.study.scale_across import ScaleAcross
     from shardmeter.study.sensitivity import Sensitivity
     from shardmeter.study.solve import Solution
     from shardmeter.study.sweep import Sweep
@@ -108,6 +109,28 @@ def front(
 
         apply_overrides(document, limits)
     return answer_to(document, rows)
+
+
+def scale_across(
+    scenario: Mapping[str, Any] | str | Path | None = None,
+    over: Over = (),
+    *,
+    buildings: int | None = None,
+    overrides: Overrides = (),
+    catalog: Rows = None,
+    **options: Any,
+) -> ScaleAcross:
+    """Placement, schedule and network of a scenario's buildings chosen together, beside the production default; the rest is as in `predict`.
+
+    `shardmeter.scale_across("run.yaml", {"distance": ["10 km", "400 km"]}).to_dict()["cases"][0]`; axes of `over` are oversubscription,
+    distance, buildings, gpus and model; `buildings` divides a fleet of one island. Raises BadScenario, UnknownName."""
+    from shardmeter.study.scale_across import scale_across as found
+    from shardmeter.study.scale_across.cases import divided
+    from shardmeter.study.scale_across.question import question
+
+    document, rows = _opened(scenario, overrides, catalog, options)
+    document = document if buildings is None else divided(document, buildings)
+    return found(document, rows, question(document, rows, over))
 
 
 def infer(

@@ -6,15 +6,14 @@ import copy
 import re
 from typing import Any
 
-from shardmeter.core.errors import BadScenario, Violation, shown
-from shardmeter.scenario.parts import Rows
+from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.scenario.read import Document
 from shardmeter.study.scale_across.question import Own
 
 USUAL_LINE = "dci-4to1"
 """Between buildings of which nothing is said: a quarter of every GPU's rate, over 100 km of fibre."""
 BUILDING = "building"
-_COUNTED = re.compile(r"\s*([\d_.,]+[kKM]?)\s*[x×*]\s*(.+)", re.IGNORECASE)  # noqa: RUF001  (people write the sign)
+_COUNTED = re.compile(r"\s*([\d_.,]+[kKM]?)\s*[x×*]\s*(.+)", re.IGNORECASE)
 
 
 def divided(document: Document, buildings: int) -> Document:
@@ -24,7 +23,9 @@ def divided(document: Document, buildings: int) -> Document:
     islands = _islands(data)
     if len(islands) > 1 or str(islands[0].get("count") or 1) != "1":
         says = "divides one island, and the fleet names its buildings already"
-        raise BadScenario("scale-across: 1 problem", [Violation(field="--buildings", says=says, way_out="leave it out")])
+        raise BadScenario(
+            "scale-across: 1 problem", [Violation(field="--buildings", says=says, way_out="leave it out")]
+        )
     fleet = data.get("fleet") or {}
     notes = list(document.notes)
     if not fleet.get("wan"):

@@ -1,0 +1,124 @@
+"""`shardmeter plan --scale-across`: how it is asked, its JSON, CSV, page and figures, errors, an interrupt."""
+
+import contextlib
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+import shardmeter
+from shardmeter.cli import main, scale_across
+from shardmeter.render import scale_across as page
+from shardmeter.render.scale_across_words import placed
+
+EXAMPLE = str(Path(__file__).parents[2] / "examples" / "scale-across.yaml")
+ASKED = ("plan", EXAMPLE, "--scale-across", "--over", "oversubscription=4,8", "--over", "distance=80 km,1000 km")
+ONE = ("--model", "llama-3.1-8b", "--gpus", "64xH100-SXM5-80GB")
+
+
+@pytest.fixture(scope="module")
+def found():
+    return shardmeter.scale_across(EXAMPLE, {"oversubscription": [4, 8], "distance": ["80 km", "1000 km"]})
+
+
+@pytest.fixture(scope="module")
+def answer(found):
+    return found.to_dict()
+
+
+def test_the_answer_has_every_point_with_all_its_choices(answer):
+    (case,) = answer["cases"]
+    assert answer["question"]["distance_km"] == [80.0, 1000.0]
+    networks = [(point["oversubscription"], point["distance_km"]) for point in case["points"]]
+    assert networks == [(4.0, 80.0), (4.0, 1000.0), (8.0, 80.0), (8.0, 1000.0)]
+    assert case["points"][case["own"]]["own"]
+    for point in case["points"]:
+        single = [point["one"][name]["step_s"] for name in page.DIMENSIONS]
+        pairs = [one["step_s"] for one in point["two"].values()]
+        assert point["joint"]["step_s"] <= min(pairs) <= min(single) <= point["default"]["step_s"]
+        ratio = point["speedup"]["joint"]
+        assert ratio["low"] <= ratio["value"] <= ratio["high"]
+        assert ratio["value"] == pytest.approx(point["default"]["step_s"] / point["joint"]["step_s"])
+
+
+def test_what_is_printed_is_the_answer(capsys, answer, monkeypatch):
+    """One search for JSON, CSV, page and pictures: the command's own is taken for granted after the first."""
+    assert main([*ASKED, "--format", "json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert {"version", "data_date", "figures", "assumptions", "warnings", "published", "space"} <= set(printed)
+    assert printed["cases"][0]["points"] == answer["cases"][0]["points"]
+    assert [one["slug"] for one in printed["figures"]] == ["winners", "speedup", "dimensions"]
+
+
+def test_a_row_of_csv_is_a_point_and_a_choice(answer):
+    from shardmeter.render import csv_text
+
+    rows = list(csv.DictReader(io.StringIO(csv_text.text(page.document(answer)))))
+    assert len(rows) == len(answer["cases"][0]["points"]) * 8
+    last = rows[7]
+    assert (last["may_change"], last["placement"]) == (
+        "placement+schedule+network", answer["cases"][0]["points"][0]["joint"]["placement_says"],
+    )  # fmt: skip
+    assert float(last["speedup"]) == answer["cases"][0]["points"][0]["speedup"]["joint"]["value"]
+
+
+def test_the_page_says_what_to_do_and_what_it_gains(found, answer):
+    text = str(found)
+    own = answer["cases"][0]["points"][answer["cases"][0]["own"]]
+    assert "What to change: 4:1 over 80 km" in text
+    assert "production default" in text.partition("\n\n")[0]
+    for words in ("placement alone", "all three", "What to buy", "Published maxima", placed(own["winner"])):
+        assert words in text
+    full = page.document(answer, command="shardmeter plan run.yaml --scale-across")
+    assert any("shardmeter plan run.yaml --scale-across --format json" in str(section) for section in full.sections)
+    assert repr(found).startswith("<ScaleAcross")
+
+
+def test_the_map_is_what_wins(answer):
+    winners, speedup, dimensions = page.figures(answer)
+    points = answer["cases"][0]["points"]
+    names = [winners.field.scale.labels[int(value)] for row in winners.field.values for value in row]
+    assert names == [placed(point["winner"]) for point in points]
+    assert winners.marks[0].says == "yours"
+    assert [line.label for line in speedup.lines] == ["4:1 oversubscribed", "8:1 oversubscribed"]
+    assert speedup.lines[0].high[0] == points[0]["speedup"]["joint"]["high"] - 1.0
+    assert dimensions.lines[0].label == "all three"
+
+
+def test_the_joint_plan_is_what_predict_says(capsys, answer, tmp_path):
+    (plan,) = [one for one in answer["cases"][0]["plans"] if one["point"] == answer["cases"][0]["own"]]
+    file = tmp_path / "joint.json"
+    file.write_text(json.dumps(plan["scenario"]), encoding="utf-8")
+    assert main(["predict", str(file), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["step_time_s"] == pytest.approx(plan["step_s"], rel=1e-9)
+
+
+def test_an_interrupt_shows_what_was_found(capsys, monkeypatch):
+    monkeypatch.setattr(scale_across, "stoppable", lambda: contextlib.nullcontext(lambda: True))
+    assert main([*ASKED]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (("--objective", "cost", "--top", "3"), ("--objective, --top", "seconds alone")),
+    (("--over", "dist=3"), ("no axis of scale-across", "distance, buildings, gpus")),
+    (("--over", "distance=10,100", "--buildings", "2"), ("10 has no unit", "100 has no unit", "80 km")),
+    (("--over", "gpus=100,128", "--over", "buildings=3", "--buildings", "2"), ("100 GPUs are no whole nodes", "96 or 120 are")),
+    (("--over", "model=lama", "--over", "oversubscription=0", "--buildings", "2"), ("nearest are: llama-7b", "0 is out of reason")),
+    ((), ("one island", "--buildings 2", "count: 2, gpus: 32xH100-SXM5-80GB")),
+    (("--buildings", "3"), ("64 ÷ 3",)),
+    (("--plot", "a.gif"), ("a picture is",)),
+])  # fmt: skip
+def test_what_is_asked_wrongly_is_listed_with_ways_out(capsys, arguments, says):
+    assert main(["plan", *ONE, "--scale-across", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    for words in says:
+        assert words in err
+
+
+def test_axes_alone_are_of_another_question(capsys):
+    assert main(["plan", *ONE, "--over", "gpus=64", "--plot", "a.png"]) == 2
+    assert "--over, --plot go only with --scale-across" in capsys.readouterr().err

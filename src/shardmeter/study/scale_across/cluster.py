@@ -27,7 +27,7 @@ from shardmeter.study.scale_across.steps import between, over
 
 BUSY = ("compute", "memory bandwidth", "optimizer", "software", "launch")
 """Causes of terms that are work; the largest of the others is what binds."""
-OTHER_SETS = 2
+OTHER_SETS = 1
 """Sets of degrees beside the best one whose joint optimum is looked for."""
 
 
@@ -86,7 +86,7 @@ class Cluster:
         over_, far = self.case.network[self.own]
         own = self.case.own == (over_, far)
         self.sets, self.why = degrees_of(
-            self.case.document, self.rows, lambda wan, island: wan if own else wan_of(wan, island, over_, far)
+            self.case.document, self.rows, lambda wan, island: wan if own else wan_of(wan, island, over_, far), self.stop
         )
         if not self.sets:
             return

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from shardmeter.core.errors import BadScenario, UnknownName
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
+from shardmeter.engine.evaluate import evaluate
 from shardmeter.families import active_parameters, parameters
 from shardmeter.scenario.grammar import parse_plan
 from shardmeter.scenario.parts import Rows
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.resolve import resolve
-from shardmeter.specs import Island, Model, Plan, Scenario, Wan
+from shardmeter.specs import Island, Model, Scenario, Wan
 from shardmeter.study.legal import checked
 from shardmeter.study.scale_across.networks import PRODUCTION, networked
 from shardmeter.study.scale_across.schedules import Schedule, production, scheduled
-from shardmeter.study.scale_across.steps import between, fits, whole_of
+from shardmeter.study.scale_across.steps import Stopped, between, fits, whole_of
 
+WanOf: TypeAlias = Callable[[Wan, Island], Wan]
+Stop: TypeAlias = Callable[[], bool]
 SHARDING = "zero1"
 """Where a plan with a pipeline says none: what Megatron calls its distributed optimizer."""
 RECOMPUTES = ("none", "selective", "full")
 STATE = 6.0
 """Bytes that a parameter takes at least: the weights and their gradients, before the optimizer."""
-REFINED = 4
+REFINED = 3
 """Sets of degrees whose schedules are all tried."""
 
 
@@ -50,7 +53,7 @@ class Degrees:
         }  # fmt: skip
 
 
-def degrees_of(document: Document, rows: Rows, wan_of: Any) -> tuple[tuple[Degrees, ...], str]:
+def degrees_of(document: Document, rows: Rows, wan_of: WanOf, stop: Stop | None = None) -> tuple[tuple[Degrees, ...], str]:
     """The sets of degrees of a case that fit, the fastest in production's way first, and why there is none.
 
     `wan_of` makes the network of the case's own point from that of the document."""
@@ -59,9 +62,11 @@ def degrees_of(document: Document, rows: Rows, wan_of: Any) -> tuple[tuple[Degre
     why, pinned = "no set of degrees fits", True
     model, island, count = _sizes(document, rows)
     for some in sets(said, model, island, count):
+        if stop is not None and stop():
+            raise Stopped
         pinned = pinned and len(some) == 0
         try:
-            one = _fitting(document, rows, said | some, wan_of)
+            one = _fitting(document, rows, said | some)
         except UnknownName:
             raise
         except BadScenario as error:
@@ -122,26 +127,29 @@ def _sizes(document: Document, rows: Rows) -> tuple[Model, Island, int]:
     return read.assembled or read.model, read.island, sum(len(one.names) for one in read.entries)
 
 
-def _fitting(document: Document, rows: Rows, said: Mapping[str, Any], wan_of: Any) -> tuple[float, Scenario] | None:
-    """(seconds, scenario) of a plan with 1F1B and the least recomputation with which it fits."""
+def _fitting(document: Document, rows: Rows, said: Mapping[str, Any]) -> tuple[float, Scenario] | None:
+    """(seconds of a building's inner step, scenario) of a plan with 1F1B and the least recomputation with which it fits."""
     words = (said["recompute"],) if "recompute" in said else RECOMPUTES
     for word in words:
         own = {"sharding": SHARDING} | dict(said) | {"recompute": word, "micro_batch": 1}
         made = copy.deepcopy(document)
         made.data["plan"] = own
         scenario = resolve(made, rows)
-        whole = whole_of(scenario, production_wan(scenario, wan_of))
-        if fits(whole.estimate):
-            return float(whole.estimate.step_time), scenario
+        share = scenario.run.global_batch / len(scenario.fleet.islands)
+        one = evaluate(
+            scenario.model, scenario.fleet.islands[0], scenario.plans[0], changed(scenario.run, global_batch=share), scenario.stack
+        )
+        if fits(one):
+            return float(one.step_time), scenario
     return None
 
 
-def production_wan(scenario: Scenario, wan_of: Any) -> Wan:
+def production_wan(scenario: Scenario, wan_of: WanOf) -> Wan:
     """Production's network at the case's own point."""
     return networked(wan_of(between(scenario), scenario.fleet.islands[0]), PRODUCTION)
 
 
-def _refined(scenario: Scenario, wan_of: Any, pinned: bool) -> Degrees | None:
+def _refined(scenario: Scenario, wan_of: WanOf, pinned: bool) -> Degrees | None:
     """The best of production's schedules under some degrees."""
     wan = production_wan(scenario, wan_of)
     for some in production(scenario.plan, float(scenario.model.layers)):
@@ -158,8 +166,3 @@ def _refined(scenario: Scenario, wan_of: Any, pinned: bool) -> Degrees | None:
             return min(legal, key=lambda one: one.step)
     return None
 
-
-def told(plan: Plan) -> str:
-    """Degrees on one line."""
-    names = [name for name in ("tp", "cp", "pp", "ep") if float(getattr(plan, name)) > 1.0]
-    return ", ".join(f"{name} {float(getattr(plan, name)):g}" for name in names)

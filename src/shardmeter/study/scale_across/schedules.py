@@ -13,7 +13,7 @@ from shardmeter.study.planning.words import chunk_counts
 from shardmeter.study.scale_across.placements import PP, Placement
 
 MICRO_BATCHES = (1.0, 2.0, 4.0)
-AHEAD = (0.0, 1.0, 2.0, 4.0, 8.0)
+AHEAD = (0.0, 1.0, 2.0, 4.0)
 """Micro-batches more before a boundary between buildings."""
 RELEASES = ("layers", "end")
 WORDS = ("1f1b", "interleaved", "interleaved-bf", "zb-h1", "zb-h2", "zb-v", "dualpipe")

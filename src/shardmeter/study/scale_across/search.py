@@ -6,7 +6,7 @@ space that the plan belongs to, it is not asked; what is asked is priced on ever
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -21,7 +21,7 @@ from shardmeter.study.scale_across.degrees import Degrees
 from shardmeter.study.scale_across.networks import PRODUCTION, Network, networked
 from shardmeter.study.scale_across.placements import Placement, placed, placements, steps_of
 from shardmeter.study.scale_across.schedules import Schedule, crosses, crossings, orders, scheduled
-from shardmeter.study.scale_across.steps import at_best, fits, over
+from shardmeter.study.scale_across.steps import Stopped, at_best, fits, legal, over
 
 Stop: TypeAlias = Callable[[], bool]
 Places: TypeAlias = npt.NDArray[np.int_]
@@ -35,10 +35,6 @@ USUAL: Key = ()
 """Nothing is free: production's choice."""
 SAME = 1e-9
 """Share by which steps are equal: the choice with fewer changes is then the better."""
-
-
-class Stopped(Exception):
-    """The search was asked to end."""
 
 
 @record
@@ -62,6 +58,28 @@ class Row:
     networks: tuple[Network, ...]
     whole: bool = True
     """Whether every part of the space is asked, or the joint optimum alone."""
+
+
+@record
+class _Pairs:
+    """Rows with their networks, side by side: (pairs,) each."""
+
+    networks: Networks
+    row: Places
+    network: Places
+    changes: Places
+    whole: npt.NDArray[np.bool_]
+    """Whether every part of the space is asked there."""
+
+    @classmethod
+    def of(cls, search: Search, pairs: Sequence[tuple[int, int]]) -> _Pairs:
+        """Some (row, network) pairs of a search."""
+        return cls(
+            networks=Networks(search.degrees.scenario.fleet.islands, [search.wan(*pair) for pair in pairs]),
+            row=np.array([row for row, _ in pairs], dtype=int), network=np.array([network for _, network in pairs], dtype=int),
+            changes=np.array([changes_of(search.rows[row].networks[network]) for row, network in pairs], dtype=int),
+            whole=np.array([search.rows[row].whole for row, _ in pairs], dtype=bool),
+        )  # fmt: skip
 
 
 @record
@@ -195,22 +213,32 @@ class Search:
 
     def _go(self) -> None:
         pairs = [(row, network) for row, own in enumerate(self.rows) for network in range(len(own.networks))]
-        row, network = (np.array(some) for some in zip(*pairs, strict=True))
-        changes = np.array([changes_of(self.rows[r].networks[n]) for r, n in pairs])
-        lines = Networks(self.degrees.scenario.fleet.islands, [self.wan(*pair) for pair in pairs])
+        every = _Pairs.of(self, pairs)
+        usual = _Pairs.of(self, [pair for pair in pairs if self.rows[pair[0]].whole and pair[1] == 0])
         whole = np.array([own.whole for own in self.rows])
         for number, one in enumerate(self.candidates):
             self._ask()
-            if not self._wanted(one, whole) or (one.schedule.ahead and not holds(one)):
-                continue
-            step = np.broadcast_to(over(one.scenario, lines).estimate.step_time, row.shape)
-            self.evaluated += len(pairs)
             fixed, free = self.keys(one)
-            asked = _Asked(row=row, network=network, step=step, changes=changes + one.changes, candidate=number)
-            for key in free:
-                self._best(key).offer(asked.on(whole[row] | (key == JOINT)))
-            for key in fixed:
-                self._best(key).offer(asked.on(whole[row] & (network == 0)))
+            if self._wanted(one, free, whole):
+                self._price(number, every, fixed, free)
+            elif self._wanted(one, fixed, whole):
+                self._price(number, usual, fixed, [])
+
+    def _price(self, number: int, pairs: _Pairs, fixed: Sequence[Key], free: Sequence[Key]) -> None:
+        """Price a plan on networks, and keep where it is best and fits."""
+        one = self.candidates[number]
+        if one.schedule.ahead and not legal(one.scenario):
+            return
+        found = over(one.scenario, pairs.networks).estimate
+        self.evaluated += len(pairs.row)
+        if one.schedule.ahead and not bool(np.all(found.memory_peak <= found.memory_limit)):
+            return
+        step = np.broadcast_to(found.step_time, pairs.row.shape)
+        asked = _Asked(row=pairs.row, network=pairs.network, step=step, changes=pairs.changes + one.changes, candidate=number)
+        for key in free:
+            self._best(key).offer(asked.on(pairs.whole | (key == JOINT)))
+        for key in fixed:
+            self._best(key).offer(asked.on(pairs.whole & (pairs.network == 0)))
 
     def wan(self, row: int, network: int) -> Wan:
         """A row's lines as one of its networks uses them."""
@@ -220,12 +248,11 @@ class Search:
     def _best(self, key: Key) -> Best:
         return self.best.setdefault(key, Best.of(len(self.rows)))
 
-    def _wanted(self, one: Candidate, whole: npt.NDArray[np.bool_]) -> bool:
-        """Whether a plan may be better than what is known, on any network of any part of the space that it belongs to."""
+    def _wanted(self, one: Candidate, keys: Sequence[Key], whole: npt.NDArray[np.bool_]) -> bool:
+        """Whether a plan may be better than what is known, on any network of some parts of the space."""
         bound = float(one.least.step_time) * (1.0 - SAME)
-        fixed, free = self.keys(one)
-        known = [self._best(key).step[slice(None) if key == JOINT else whole] for key in (*fixed, *free)]
-        return min(float(np.max(np.concatenate(known))), self.most) >= bound
+        known = [self._best(key).step[slice(None) if key == JOINT else whole] for key in keys]
+        return min(float(np.max(np.concatenate(known), initial=-np.inf)), self.most) >= bound
 
     def _ask(self) -> None:
         if self.stop is not None and self.stop():
@@ -237,10 +264,3 @@ def changes_of(network: Network) -> int:
     balance = (network.balance, network.flows) != (PRODUCTION.balance, PRODUCTION.flows)
     window = (network.streams, network.window, network.sends) != (PRODUCTION.streams, PRODUCTION.window, PRODUCTION.sends)
     return balance + (network.transport != PRODUCTION.transport) + window
-
-
-def holds(one: Candidate) -> bool:
-    """Whether a plan that keeps more micro-batches is legal, and still fits."""
-    least = at_best(one.scenario)
-    return least is not None and fits(least)
-

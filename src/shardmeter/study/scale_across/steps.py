@@ -12,6 +12,10 @@ from shardmeter.study.legal import checked
 from shardmeter.study.scale_across.networks import ideal
 
 
+class Stopped(Exception):
+    """The search was asked to end."""
+
+
 def between(scenario: Scenario) -> Wan:
     """What joins the buildings. Raises ValueError where nothing does."""
     if scenario.fleet.wan is None:
@@ -34,10 +38,16 @@ def over(scenario: Scenario, lines: Networks) -> Overall:
 
 def at_best(scenario: Scenario) -> Estimate | None:
     """The answer of a legal plan on lines that nothing is faster than: no network makes its step shorter. None for an illegal one."""
+    return whole_of(scenario, ideal(between(scenario))).estimate if legal(scenario) else None
+
+
+def legal(scenario: Scenario) -> bool:
+    """Whether a scenario keeps every rule."""
     try:
-        return whole_of(checked(scenario), ideal(between(scenario))).estimate
+        checked(scenario)
     except BadScenario:
-        return None
+        return False
+    return True
 
 
 def fits(estimate: Estimate) -> bool:

@@ -1,26 +1,38 @@
 """`shardmeter plan --scale-across`: how it is asked, its JSON, CSV, page and figures, errors, an interrupt."""
 
-import contextlib
 import csv
 import io
 import json
-from pathlib import Path
 
 import pytest
 
 import shardmeter
-from shardmeter.cli import main, scale_across
+from shardmeter.cli import main
+from shardmeter.core.record import changed
+from shardmeter.render import csv_text
 from shardmeter.render import scale_across as page
 from shardmeter.render.scale_across_words import placed
+from shardmeter.scenario import opened
+from shardmeter.study import scale_across as study
+from shardmeter.study.scale_across.question import question
 
-EXAMPLE = str(Path(__file__).parents[2] / "examples" / "scale-across.yaml")
-ASKED = ("plan", EXAMPLE, "--scale-across", "--over", "oversubscription=4,8", "--over", "distance=80 km,1000 km")
+SCENARIO = {
+    "model": "llama-3.2-3b",
+    "stack": "titan-compile",
+    "fleet": {
+        "islands": [{"name": "building", "count": 2, "gpus": "16xH100-SXM5-80GB", "price": "$2.10/gpu/h"}],
+        "wan": {"default": {"preset": "dci-4to1", "distance": "80 km"}},
+    },
+    "plan": {"sharding": "zero1", "tp": 4, "pp": 4, "recompute": "none"},
+    "run": {"seq_len": 8192, "global_batch": 12},
+}
+OVER = ("--over", "oversubscription=4,8", "--over", "distance=80 km,400 km")
 ONE = ("--model", "llama-3.1-8b", "--gpus", "64xH100-SXM5-80GB")
 
 
 @pytest.fixture(scope="module")
 def found():
-    return shardmeter.scale_across(EXAMPLE, {"oversubscription": [4, 8], "distance": ["80 km", "1000 km"]})
+    return shardmeter.scale_across(SCENARIO, {"oversubscription": [4, 8], "distance": ["80 km", "400 km"]})
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +40,20 @@ def answer(found):
     return found.to_dict()
 
 
+@pytest.fixture
+def asked(tmp_path, monkeypatch, found):
+    """The command for the same question, answered without another search."""
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps(SCENARIO), encoding="utf-8")
+    monkeypatch.setattr(study, "scale_across", lambda *_, **__: found)
+    return ("plan", str(file), "--scale-across", *OVER)
+
+
 def test_the_answer_has_every_point_with_all_its_choices(answer):
     (case,) = answer["cases"]
-    assert answer["question"]["distance_km"] == [80.0, 1000.0]
+    assert answer["question"]["distance_km"] == [80.0, 400.0]
     networks = [(point["oversubscription"], point["distance_km"]) for point in case["points"]]
-    assert networks == [(4.0, 80.0), (4.0, 1000.0), (8.0, 80.0), (8.0, 1000.0)]
+    assert networks == [(4.0, 80.0), (4.0, 400.0), (8.0, 80.0), (8.0, 400.0)]
     assert case["points"][case["own"]]["own"]
     for point in case["points"]:
         single = [point["one"][name]["step_s"] for name in page.DIMENSIONS]
@@ -43,9 +64,8 @@ def test_the_answer_has_every_point_with_all_its_choices(answer):
         assert ratio["value"] == pytest.approx(point["default"]["step_s"] / point["joint"]["step_s"])
 
 
-def test_what_is_printed_is_the_answer(capsys, answer, monkeypatch):
-    """One search for JSON, CSV, page and pictures: the command's own is taken for granted after the first."""
-    assert main([*ASKED, "--format", "json"]) == 0
+def test_what_is_printed_is_the_answer(capsys, answer, asked):
+    assert main([*asked, "--format", "json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert {"version", "data_date", "figures", "assumptions", "warnings", "published", "space"} <= set(printed)
     assert printed["cases"][0]["points"] == answer["cases"][0]["points"]
@@ -53,8 +73,6 @@ def test_what_is_printed_is_the_answer(capsys, answer, monkeypatch):
 
 
 def test_a_row_of_csv_is_a_point_and_a_choice(answer):
-    from shardmeter.render import csv_text
-
     rows = list(csv.DictReader(io.StringIO(csv_text.text(page.document(answer)))))
     assert len(rows) == len(answer["cases"][0]["points"]) * 8
     last = rows[7]
@@ -66,10 +84,9 @@ def test_a_row_of_csv_is_a_point_and_a_choice(answer):
 
 def test_the_page_says_what_to_do_and_what_it_gains(found, answer):
     text = str(found)
-    own = answer["cases"][0]["points"][answer["cases"][0]["own"]]
     assert "What to change: 4:1 over 80 km" in text
     assert "production default" in text.partition("\n\n")[0]
-    for words in ("placement alone", "all three", "What to buy", "Published maxima", placed(own["winner"])):
+    for words in ("placement alone", "all three", "What to buy", "Published maxima"):
         assert words in text
     full = page.document(answer, command="shardmeter plan run.yaml --scale-across")
     assert any("shardmeter plan run.yaml --scale-across --format json" in str(section) for section in full.sections)
@@ -95,10 +112,18 @@ def test_the_joint_plan_is_what_predict_says(capsys, answer, tmp_path):
     assert json.loads(capsys.readouterr().out)["step_time_s"] == pytest.approx(plan["step_s"], rel=1e-9)
 
 
-def test_an_interrupt_shows_what_was_found(capsys, monkeypatch):
-    monkeypatch.setattr(scale_across, "stoppable", lambda: contextlib.nullcontext(lambda: True))
-    assert main([*ASKED]) == 130
-    assert "interrupted" in capsys.readouterr().err
+def test_an_interrupt_shows_what_was_found(capsys, asked, monkeypatch, found):
+    monkeypatch.setattr(study, "scale_across", lambda *_, **__: changed(found, stopped=True))
+    assert main([*asked]) == 130
+    out, err = capsys.readouterr()
+    assert "interrupted" in err
+    assert "What to change" in out
+
+
+def test_a_search_that_is_stopped_at_once_has_nothing_to_show():
+    document, rows = opened(SCENARIO)
+    stopped = study.scale_across(document, rows, question(document, rows), stop=lambda: True)
+    assert (stopped.stopped, stopped.fits) == (True, False)
 
 
 @pytest.mark.parametrize(("arguments", "says"), [

@@ -136,7 +136,12 @@ def question(document: Document, rows: Rows, over: Over = ()) -> Question:
     Raises BadScenario with everything that is wrong with the axes, and as resolving the document does."""
     found: list[Violation] = []
     said = _said(over, rows, found)
-    own = own_of(document, rows)
+    try:
+        own = own_of(document, rows)
+    except BadScenario as error:
+        if found:
+            raise BadScenario(error.message, [*found, *error.violations]) from None
+        raise
     if not any(axis in said for axis in NETWORK):
         said |= USUAL
     made = Question(

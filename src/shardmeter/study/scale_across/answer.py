@@ -76,6 +76,7 @@ def scale_across(
     Raises BadScenario where no case can be resolved, UnknownName. Leaves out: other methods of synchronisation than every step."""
     begun = time.monotonic()
     found: list[Cluster] = []
+    told: list[dict[str, Any]] = []
     total = question.cases * len(question.network)
     for one in _cases(document, rows, question):
         if stop is not None and stop():
@@ -83,16 +84,14 @@ def scale_across(
         cluster = Cluster(one, rows, stop, _report(progress, begun, len(found), len(one.network), total))
         cluster.run()
         found.append(cluster)
+        told.append(cluster.to_dict())
     scenario = next((one.scenario for one in found if one.scenario is not None), None)
     if scenario is None:
         why = [Violation(field="plan", says=one.why or "nothing was searched") for one in found[:1]]
         raise BadScenario("scale-across: no case has a plan that fits", why)
-    stopped = stop is not None and (
-        len(found) < question.cases or any(one.search is not None and not one.search.optimal for one in found)
-    )
-    return ScaleAcross(
-        scenario=scenario, answer=_answer(found, question, scenario, time.monotonic() - begun), stopped=stopped
-    )
+    stopped = len(found) < question.cases or any(one.stopped for one in found)
+    answer = _answer(told, question, scenario, time.monotonic() - begun)
+    return ScaleAcross(scenario=scenario, answer=answer, stopped=stopped)
 
 
 def _report(progress: Progress | None, begun: float, before: int, points: int, total: int) -> Report | None:
@@ -119,8 +118,7 @@ def _cases(document: Document, rows: Rows, question: Question) -> Iterator[Case]
                 )  # fmt: skip
 
 
-def _answer(found: list[Cluster], question: Question, scenario: Scenario, seconds: float) -> dict[str, Any]:
-    cases = [one.to_dict() for one in found]
+def _answer(cases: list[dict[str, Any]], question: Question, scenario: Scenario, seconds: float) -> dict[str, Any]:
     return {
         "question": {
             "models": [str(one) for one in question.models], "buildings": list(question.buildings), "gpus": list(question.gpus),

@@ -28,7 +28,7 @@ def hashed_slowest(flows: Count, links: Count, hashing: Ratio) -> Fraction:
     """Mean over most loaded of `links` onto which `flows` each were hashed: 1/(1 + hashing·√(2·ln links/flows)).
 
     A collective waits for the slowest. More uplinks than adapters could fill are cut off by these: min(1, s·…). Against simulations of
-    2-tier networks with 64 to 2,048 adapters, 1 to 256 flows each: within 0.06 (0.8 fitted there). Leaves out: hashes that agree from tier to
+    2-tier networks with 64 to 2,048 adapters, 1 to 256 flows each: within 0.07 (0.8 fitted there). Leaves out: hashes that agree from tier to
     tier, flows of unlike size."""
     return 1.0 / (1.0 + hashing * np.sqrt(2.0 * np.log(np.maximum(links, 1.0)) / flows))
 

@@ -106,12 +106,13 @@ def rows() -> list[dict[str, str]]:
 
 
 def meets(row: dict[str, str], said: Span) -> str:
-    """Where what was measured lies: at the default (within 5 %), inside the range (within 2 %), or apart from both."""
+    """Where what was measured lies: at the default (within 5 % of one figure, inside a span), in the range (within 2 %), or apart."""
     measured = float(row["measured"])
-    least, most = float(row["least"] or measured), float(row["most"] or measured)
-    if least * 0.95 <= said[0] <= most * 1.05:
+    least, most = float(row["least"] or 0.95 * measured), float(row["most"] or 1.05 * measured)
+    if least <= said[0] <= most:
         return "at the default"
-    return "in the range" if said[1] <= most * 1.02 and least * 0.98 <= said[2] else "**apart**"
+    least, most = float(row["least"] or measured), float(row["most"] or measured)
+    return "in the range" if said[1] <= most * 1.02 - 1e-9 and least * 0.98 <= said[2] else "**apart**"
 
 
 def table() -> str:

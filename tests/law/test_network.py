@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -106,7 +107,7 @@ def test_better_networks_are_never_slower():
     ]
     for steps in chain:
         found = [rate(**one) for one in steps]
-        assert all(a <= b * (1 + 1e-12) for a, b in zip(found, found[1:], strict=False)), (steps, found)
+        assert all(a <= b * (1 + 1e-12) for a, b in itertools.pairwise(found)), (steps, found)
         assert found[0] < found[-1], steps
 
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "network.md"
 TEXT = Path(__file__).parent / "network_page.md"
 GIGABIT = 1e9 / 8
-ROUND_TRIP = wan.rtt_of_distance(500.0, 1.0, wan.PER_KILOMETRE, wan.EQUIPMENT)
+ROUND_TRIP = float(wan.rtt_of_distance(500.0, 1.0, wan.PER_KILOMETRE, wan.EQUIPMENT))
 INSIDE = 195.0
 """Packets that 400 Gbit/s have under way over the 16 µs of a data centre's round trip."""
 Span = tuple[float, float, float]
@@ -88,8 +88,8 @@ def checks() -> dict[str, Span]:
         "hpn-one": spread(1.0, 448.0, lambda share: 100.0 * (1.0 / share - 1.0)),
         "hpn-many": spread(1.0, 448.0, lambda share: 100.0 * (1.0 / share - 1.0), 1.0),
         "c4-gap": spread(2.0, 1024.0, lambda share: 100.0 * (1.0 - share), 0.0),
-        "mrc-42k": ends(lambda a: 100.0 * network.HEADER * a.spray, "spray"),
-        "mrc-pair": ends(lambda a: 100.0 * network.HEADER * a.spray, "spray"),
+        "mrc-42k": ends(lambda a: 100.0 * float(network.HEADER * a.spray), "spray"),
+        "mrc-pair": ends(lambda a: 100.0 * float(network.HEADER * a.spray), "spray"),
         "colossus": spread(1.0, 1e5, lambda share: 100.0 * share),
         "rdma-1pc": kept_of(0.01, "go_back"),
         "mrc-1pc": kept_of(0.01, "selective"),

@@ -75,7 +75,12 @@ def test_what_makes_no_sense_is_refused(field, value, says):
 def test_what_is_taken_or_has_no_effect_is_said():
     hashed = load(fleet({**DEFAULT, "oversubscription": 4, "balance": "ecmp", "planes": 1}))
     said = "\n".join(hashed.assumptions)
-    for words in ("1 flow of an adapter's transfer", "all wait for the most loaded uplink", "256 links fails every", "flaps"):
+    for words in (
+        "1 flow of an adapter's transfer",
+        "all wait for the most loaded uplink",
+        "256 links fails every",
+        "flaps",
+    ):
         assert words in said
     planes = load(fleet({**DEFAULT, "oversubscription": 4, "balance": "spray", "planes": 8, "flows": 2}))
     assert "2,048 links in 8 planes" in "\n".join(planes.assumptions)
@@ -105,7 +110,9 @@ def test_a_send_has_its_own_window():
 def test_tiers_lose_what_hashing_takes():
     def inside(**tier: Any) -> Any:
         given = fleet({})
-        given["fleet"] = {"islands": [{"gpus": "512xH100-SXM5-80GB", "fabric": "ib-ndr400", "tiers": [{"nodes": 16, **tier}]}]}
+        given["fleet"] = {
+            "islands": [{"gpus": "512xH100-SXM5-80GB", "fabric": "ib-ndr400", "tiers": [{"nodes": 16, **tier}]}]
+        }
         return load(given).fleet.islands[0].tiers[-1].bandwidth
 
     plain = inside(oversubscription=2)
@@ -115,7 +122,12 @@ def test_tiers_lose_what_hashing_takes():
 
 
 def test_presets_leave_open_what_a_scenario_says():
-    made = load(fleet({"preset": "nccl-default", "oversubscription": 4, "distance": "100 km"}, sites={"b": {"preset": "spray-site"}}))
+    made = load(
+        fleet(
+            {"preset": "nccl-default", "oversubscription": 4, "distance": "100 km"},
+            sites={"b": {"preset": "spray-site"}},
+        )
+    )
     wan: Any = made.fleet.wan
     assert (wan.window[0, 1], wan.streams[0, 1], wan.sends[0, 1], wan.hold[0, 1]) == (4 * 2**20, 2.0, 4 * 2**20, 35e-6)
     assert wan.balance == ("spray", "spray")
@@ -123,17 +135,35 @@ def test_presets_leave_open_what_a_scenario_says():
 
 
 def test_numbers_of_uplinks_can_be_swept_and_moved():
-    for field in ("default.oversubscription", "sites.b.flows", "default.sends", "links.0.hold", "sites.b-1.buffer", "assumed.spray"):
+    for field in (
+        "default.oversubscription",
+        "sites.b.flows",
+        "default.sends",
+        "links.0.hold",
+        "sites.b-1.buffer",
+        "assumed.spray",
+    ):
         assert is_number_of_network(f"fleet.wan.{field}"), field
-    names = {one.name for one in levers(load(fleet({**DEFAULT, "oversubscription": 4, "balance": "ecmp", "sends": "4 MiB"})))}
+    names = {
+        one.name for one in levers(load(fleet({**DEFAULT, "oversubscription": 4, "balance": "ecmp", "sends": "4 MiB"})))
+    }
     assert {"fleet.wan.flows", "fleet.wan.sends"} <= names
-    assert not {"fleet.wan.flows", "fleet.wan.hold"} & {one.name for one in levers(load(fleet({**DEFAULT, "bandwidth": "1 Tbps"})))}
+    assert not {"fleet.wan.flows", "fleet.wan.hold"} & {
+        one.name for one in levers(load(fleet({**DEFAULT, "bandwidth": "1 Tbps"})))
+    }
 
 
 def test_networks_made_in_python_are_checked():
     made = load(fleet({**DEFAULT, "oversubscription": 4}))
     wan: Any = made.fleet.wan
-    wrong = changed(wan, balance=("ecmp", "hash"), slowest=2.0, buffer=np.zeros(2), hold=-1.0, assumed=changed(wan.assumed, drops=-1.0))
+    wrong = changed(
+        wan,
+        balance=("ecmp", "hash"),
+        slowest=2.0,
+        buffer=np.zeros(2),
+        hold=-1.0,
+        assumed=changed(wan.assumed, drops=-1.0),
+    )
     with pytest.raises(BadScenario) as error:
         predict(changed(made, fleet=changed(made.fleet, wan=wrong)))
     for words in ("balance 'hash'", "wan.slowest", "wan.buffer", "wan.hold", "assumed.drops"):

@@ -28,7 +28,8 @@ UPLINKS = ("oversubscription", "balance", "flows", "uplink", "slowest", "buffer"
 _UNSAID = {"flows": 1.0, "uplink": np.inf, "slowest": 1.0, "buffer": np.inf, "planes": 1.0}
 _HASHED = ("flows", "slowest")
 """Numbers that only hashing reads."""
-WAN: Path = ("fleet", "wan")
+OWN = {"sends": np.inf, "hold": 0.0, "redundancy": 0.1}
+"""Numbers of a pair that sites do not say, with what they are where nobody says them."""
 
 
 def reach_of(island: Island | None) -> float:
@@ -83,6 +84,12 @@ def said_of(sites: Mapping[str, Row], found: Findings) -> dict[str, Any]:
         if said[name].any():
             made[name] = np.where(said[name], sites[name], unsaid)
     return made
+
+
+def of_pairs(pairs: Mapping[str, Row]) -> dict[str, Any]:
+    """What pairs say of themselves alone, where any does."""
+    said = {name: ~np.isnan(pairs[name]) for name in OWN}
+    return {name: np.where(said[name], pairs[name], unsaid) for name, unsaid in OWN.items() if said[name].any()}
 
 
 def assumed_of(asked: AssumedInput | None) -> Assumed:

@@ -13,6 +13,7 @@ from shardmeter.scenario.parts import Findings
 from shardmeter.scenario.wan import unknown_island
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Wan
+from shardmeter.specs.wan import PAIRS, SITES
 
 USE: Path = ("fleet", "use")
 
@@ -59,11 +60,9 @@ def among(wan: Wan, names: Sequence[str]) -> Wan:
             value if numbers.ndim == 0 else numbers[np.ix_(at, at)] if numbers.shape == (every, every) else numbers[at]
         )
 
-    pairs = ("bandwidth", "rtt", "loss", "window", "streams", "lanes", "egress", "up", "down",
-             "flows", "uplink", "slowest", "buffer", "planes", "sends", "hold", "redundancy")  # fmt: skip
     return changed(
         wan, islands=tuple(names), transport=tuple(wan.transport[one] for one in at),
         balance=tuple(wan.balance[one] for one in at if wan.balance),
         **{kind: tuple(row for row in getattr(wan, kind) if row[0] in names and row[1] in names) for kind in ("basis", "prices")},
-        **{name: part(getattr(wan, name)) for name in pairs},
+        **{name: part(getattr(wan, name)) for name in (*PAIRS, "egress", *SITES)},
     )  # fmt: skip

@@ -30,12 +30,8 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = npt.NDArray[np.float64]
 NUMBERS = ("bandwidth", "rtt", "loss", "streams", "window", "egress")
-OWN = ("sends", "hold", "redundancy")
-"""Numbers of a pair that sites do not say."""
 WINDOW, STREAMS = 4.0 * 2**20, 64.0
 """Of a stream where nothing is known: what NCCL has under way over one connection; as many as the catalog was measured with (1 to 64 are met)."""
-REDUNDANT = 0.1
-"""Of a coded transport, as of `specs.Wan`."""
 WAN: Path = ("fleet", "wan")
 MOST_SAID = 12
 """Pairs of regions that assumptions say one by one."""
@@ -58,7 +54,7 @@ class _Tables:
     def __init__(self, sites: Sequence[_Site]) -> None:
         count = len(sites)
         shape = (count, count)
-        self.pairs = {name: np.full(shape, np.nan) for name in (*NUMBERS, *OWN, "shared", "transport")}
+        self.pairs = {name: np.full(shape, np.nan) for name in (*NUMBERS, *uplinks.OWN, "shared", "transport")}
         self.sites = {
             name: np.full(count, np.nan)
             for name in ("up", "down", "rtt", "loss", "streams", "window", "egress", "shared", "transport", *UPLINKS)
@@ -481,20 +477,10 @@ def _made(sites: Sequence[_Site], tables: _Tables, transport: tuple[str, ...]) -
         up=up,
         down=down,
         transport=transport,
-        **_own(pairs),
+        **uplinks.of_pairs(pairs),
         basis=_texts(sites, tables.basis),
         prices=_texts(sites, tables.prices),
     )
-
-
-def _own(pairs: dict[str, Array]) -> dict[str, Any]:
-    """What pairs say of themselves alone, where any does."""
-    unsaid = {"sends": np.inf, "hold": 0.0, "redundancy": REDUNDANT}
-    return {
-        name: np.where(np.isnan(pairs[name]), value, pairs[name])
-        for name, value in unsaid.items()
-        if not np.isnan(pairs[name]).all()
-    }
 
 
 def _texts(sites: Sequence[_Site], found: dict[tuple[int, int], str]) -> tuple[tuple[str, str, str], ...]:

@@ -35,8 +35,8 @@ class Assumed:
     """Round trips of buffer more for each adapter's rate that an uplink is short of: 1 + incast·(o − 1) at o:1."""
     failures: PerSecond = 5.7e-4 / MONTH
     """Lasting failures of one link between an adapter and its switch."""
-    repair: Seconds = 86400.0
-    """Until such a link is back."""
+    repair: Seconds = 4.0 * 3600.0
+    """Until such a link is back, or its node replaced by another."""
     flaps: PerSecond = 1e-3 / 86400.0
     """Short losses of one such link."""
     flap_stall: Seconds = 9.0
@@ -44,8 +44,8 @@ class Assumed:
 
 
 RANGES: dict[str, tuple[float, float, str]] = {
-    "hashing": (0.7, 1.0, "simulations of 2-tier networks, 64 to 2,048 adapters; 1 is the textbook bound (Raab, Steger 1998)"),
-    "collisions": (0.25, 0.45, "the same simulations; +40 % from 1 to 16 flows (Meta, SIGCOMM 2024)"),
+    "hashing": (0.7, 1.2, "simulations of 2-tier networks, 64 to 2,048 adapters, 1 to 256 flows each; 1 is the textbook's"),
+    "collisions": (0.2, 0.6, "flows that take over what others leave, and flows of fixed bytes; +40 % from 1 to 16 (Meta, SIGCOMM 2024)"),
     "spray": (0.90, 0.98, "0.92 at 42,000 GPUs and 0.96 point to point (MRC 2026), 0.98 (Spectrum-X 2026)"),
     "planned": (0.95, 1.0, "no hash; 0.97 where headers and gaps are not in the rate"),
     "go_back": (1.0, 10.0, "1 % of loss leaves 0 to 60 % (error recovery of RDMA), unusable (MRC 2026)"),
@@ -53,7 +53,7 @@ RANGES: dict[str, tuple[float, float, str]] = {
     "drops": (1e-4, 1e-3, "judgement; marking early instead leaves 96 to 98 % (HPE 2026)"),
     "incast": (0.0, 0.5, "2.5 round trips suffice at 4:1 (HPE 2026), about 1 up to 2:1"),
     "failures": (2.85e-4 / MONTH, 1.71e-3 / MONTH, "0.057 % a month (HPN 2024); Llama 3: 1.2e-3 a GPU and month with switches"),
-    "repair": (3600.0, 604800.0, "judgement: an hour to a week"),
+    "repair": (3600.0, 604800.0, "judgement: a node replaced within the hour, a link that nobody misses for a week"),
     "flaps": (0.3e-3 / 86400.0, 4e-3 / 86400.0, "5,000 to 60,000 a day in a fleet of unknown size (HPN 2024): a guess"),
     "flap_stall": (1.0, 60.0, "more than 9 s with one port (HPN 2024)"),
 }  # fmt: skip

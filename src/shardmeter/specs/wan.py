@@ -17,6 +17,11 @@ coded: redundant packets make up for losses (FEC); lossless: neither window nor 
 BALANCES = ("ecmp", "planned", "spray")
 """How a site's flows find its uplinks: hashed, each flow to one; laid out so that none is shared; packet by packet over all."""
 
+PAIRS = ("bandwidth", "rtt", "loss", "window", "streams", "lanes", "sends", "hold", "redundancy")
+"""Numbers of every pair of islands; egress, which changes no time, is one too."""
+SITES = ("up", "down", "flows", "uplink", "slowest", "buffer", "planes")
+"""Numbers of every site."""
+
 
 @record
 class Wan:
@@ -72,3 +77,8 @@ class Wan:
     """(islands,): what a site's adapters can send over what its uplinks carry, 1 at least."""
     adapter: BytesPerS = math.inf
     """(islands,): what one accelerator gets through the adapters."""
+
+    def sends_alike(self, one: int, other: int) -> bool:
+        """Whether two islands have the same words: how they send, how flows find their uplinks."""
+        words = (self.transport, self.balance or ("",) * len(self.islands))
+        return all(word[one] == word[other] for word in words)

@@ -45,6 +45,8 @@ def _named(change: Change) -> Iterator[Change]:
         yield from _of_island(change, ".".join(steps[:3]), ".".join(steps[3:]))
     elif change.field.startswith((KEPT, BROUGHT)):
         yield changed(change, field=_of_store(change.field))
+    elif change.field.startswith("fleet.wan.assumed."):
+        yield change
     elif change.field.startswith("fleet.wan.") and not isinstance(change.a, list) and not isinstance(change.b, list):
         yield changed(change, field=f"fleet.wan.default.{steps[-1]}")
     else:

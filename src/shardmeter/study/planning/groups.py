@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from shardmeter.specs import Scenario
+from shardmeter.specs.wan import PAIRS, SITES
 from shardmeter.study.planning.pipelines import Choice
-
-FIELDS = ("bandwidth", "rtt", "loss", "window", "streams", "lanes")
 
 
 def classes(scenario: Scenario) -> tuple[int, ...]:
@@ -39,12 +38,12 @@ def _twins(scenario: Scenario, one: int, other: int) -> bool:
     places = np.arange(count)
     places[[one, other]] = other, one
     apart = ~np.eye(count, dtype=bool)
-    for name in FIELDS:
+    for name in PAIRS:
         table = np.broadcast_to(np.asarray(getattr(wan, name), dtype=float), (count, count))
         if not np.array_equal(table[np.ix_(places, places)][apart], table[apart]):
             return False
-    sites = (np.broadcast_to(np.asarray(one, dtype=float), (count,)) for one in (wan.up, wan.down))
-    return all(np.array_equal(row[places], row) for row in sites) and wan.transport[one] == wan.transport[other]
+    sites = (np.broadcast_to(np.asarray(getattr(wan, name), dtype=float), (count,)) for name in SITES)
+    return all(np.array_equal(row[places], row) for row in sites) and wan.sends_alike(one, other)
 
 
 def partitions(steps: Sequence[int], pp: int, alike: Sequence[int]) -> Iterator[Choice]:

@@ -281,6 +281,7 @@ class Lines:
         made = {name: pick(np.broadcast_to(np.asarray(getattr(wan, name), dtype=float), apart.shape)[apart])
                 for name, pick in (("bandwidth", np.max), ("rtt", np.min), ("loss", np.min), ("window", np.max), ("streams", np.max),
                                    ("lanes", np.max))}  # fmt: skip
+        made |= {"hold": np.min(wan.hold), "redundancy": 0.0, "buffer": math.inf, "planes": 1.0, "balance": ()}
         made |= {name: np.full(len(wan.islands), np.max(getattr(wan, name))) for name in ("up", "down")}
         mixed = len(set(wan.transport)) > 1
         return changed(wan, **made, transport=("lossless",) * len(wan.islands) if mixed else wan.transport)

@@ -10,7 +10,7 @@ import numpy as np
 
 from shardmeter.core.record import record
 from shardmeter.specs import Island, Run, Scenario
-from shardmeter.specs.wan import Wan
+from shardmeter.specs.wan import PAIRS, SITES, Wan
 
 MOST = 512
 """Teams up to which every one is tried; of more, those that are met by leaving out one class after the other, or taking one in."""
@@ -51,9 +51,9 @@ def _swap(wan: Wan | None, one: int, other: int) -> bool:
         return True
     order = np.arange(len(wan.islands))
     order[[one, other]] = order[[other, one]]
-    if wan.transport[one] != wan.transport[other]:
+    if not wan.sends_alike(one, other):
         return False
-    for name in ("bandwidth", "rtt", "loss", "window", "streams", "lanes", "egress", "up", "down"):
+    for name in (*PAIRS, "egress", *SITES):
         numbers = np.asarray(getattr(wan, name), dtype=float)
         moved = numbers if numbers.ndim == 0 else numbers[np.ix_(*[order] * numbers.ndim)]
         if not np.array_equal(numbers, moved, equal_nan=True):

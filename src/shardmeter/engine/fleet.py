@@ -241,7 +241,15 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
     priced = []
     for one in asked.crossings:
         with under(term_of(one)):
-            charge = crossing.price(one, wan, cells, plan.sync, own=own, accelerators=gpus)
+            charge = crossing.price(
+                one,
+                wan,
+                cells,
+                plan.sync,
+                own=own,
+                accelerators=gpus,
+                weights=weights_of(cells, [p.estimate.ends.stages for p in parts]),
+            )
             priced.append(spread_inside(charge, one, parts))
     pace = pace_of(parts, asked, float(np.min(wan.lanes)) if plan.sync.hierarchical else 1.0, plan.sync.release)
     folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace)
@@ -258,6 +266,15 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         wan=said,
         critical=_critical(parts, folded),
     )
+
+
+def weights_of(cells: Sequence[Sequence[int]], stages: Sequence[int]) -> list[float]:
+    """What every island holds of its cell's parameters, over an even part: of a pipeline its stages."""
+    weights = [1.0] * len(stages)
+    for cell in cells:
+        for at in cell:
+            weights[at] = stages[at] * len(cell) / sum(stages[one] for one in cell)
+    return weights
 
 
 def _moved(

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Count, Seconds
+from shardmeter.core.units import Count, Number, Seconds
 from shardmeter.schedules._long import Hop
 from shardmeter.schedules._routes import Spot, previous
 from shardmeter.schedules._slots import Op, Slot, stages
@@ -63,8 +63,8 @@ def leaving(
     own = [parts[id(slot)] for slot in held]
     found: tuple[Last, ...] = ()
     if _is_swept(module, pp, virtual_stages):
-        found, few = _swept(own, np.maximum(micro_batches, 1.0), hop), ()
-    for count in np.unique(few):
+        found = _swept(own, np.maximum(micro_batches, 1.0), hop)
+    for count in () if found else np.unique(few):
         drain = _drain(module, pp, int(count), virtual_stages)
         here = _lasts(drain, own, more, hop, blocking=blocking, own_clock=module.TRAITS.own_clock)
         here_too = np.equal(few, count)
@@ -91,11 +91,14 @@ def _swept(slots: Sequence[Sequence[Slot]], micro_batches: Count, hop: Hop) -> t
     last: Seconds = 0.0
     free: dict[tuple[int, bool], Seconds] = {}
     ends: dict[Spot, Seconds] = {}
+    later = _later(
+        [micro_batches, *(one for row in slots for slot in row for one in (slot.backward, slot.ending))], hop
+    )
 
     def passed(place: tuple[int, bool], seconds: Seconds, ending: Seconds = 0.0) -> None:
         nonlocal first, last
-        first = np.maximum(first, free.get(place, 0.0)) + seconds
-        last = np.maximum(last + seconds, first + (micro_batches - 1.0) * seconds) + ending
+        first = later(first, free.get(place, 0.0)) + seconds
+        last = later(last + seconds, first + (micro_batches - 1.0) * seconds) + ending
         free[place] = last
 
     for chunk in reversed(range(len(slots[0]))):
@@ -208,7 +211,7 @@ def _lasts(
     windows = [[_window(mark, slots, hop, blocking=blocking) for mark in row] for row in drain.rows]
     after = [[_seconds(mark, slots, more, hop, blocking=blocking) for mark in row] for row in drain.rows]
     numbers = [one for some in (*windows, *after) for one in some]
-    later: Callable[[Seconds, Seconds], Seconds] = max if all(isinstance(one, float) for one in numbers) else np.maximum
+    later = _later(numbers, hop)
     places: list[list[Seconds]] = [[0.0] * len(row) for row in drain.rows]
     known: dict[Spot, tuple[int, int]] = {}
     for device, at in drain.way:
@@ -281,6 +284,12 @@ def _way(hop: Hop, device: int, other: int) -> Seconds:
     """From one device to another, over the boundary behind the earlier of two neighbours or behind the last stage."""
     wire, delay = _link(hop, device, other)
     return wire + delay
+
+
+def _later(numbers: Sequence[Number], hop: Hop) -> Callable[[Seconds, Seconds], Seconds]:
+    """The later of two moments; plain numbers skip the array's way."""
+    links = [one for link in hop for one in (link.wire, link.delay)] if isinstance(hop, tuple) else [hop]
+    return max if all(isinstance(one, float) for one in (*numbers, *links)) else np.maximum
 
 
 def _link(hop: Hop, device: int, other: int) -> tuple[Seconds, Seconds]:

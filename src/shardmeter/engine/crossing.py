@@ -97,12 +97,12 @@ def price(
 ) -> Crossed:
     """What one message takes, by the topology of `sync` or the collective's own.
 
-    `own`: seconds of every cell, else of the slowest. `accelerators` of every island: hierarchical messages pass in as many rings
-    side by side as the smallest island has; without it as many as the link has lanes. `weights` of every island: what it holds of its
-    cell's message, over an even part (stages of a pipeline). Raises UnknownName for a topology that is
-    none. One cell: nothing. Messages that are gathered, not averaged, pass whole by every topology: with a server all of the others'
-    come back, and a ring, a tree and servers of parts carry M/2 times what they carry of a mean. Leaves out: messages of other crossings on the
-    wire, those of other groups where they share a line."""
+    `own`: seconds of every cell, else of the slowest. `accelerators` of every island: hierarchical messages pass in as
+    many rings side by side as the smallest island has; without it as many as the link has lanes. `weights` of every
+    island: what it holds of its cell's message, over an even part (stages of a pipeline). Raises UnknownName for a
+    topology that is none. One cell: nothing. Messages that are gathered, not averaged, pass whole by every topology:
+    with a server all of the others' come back, and a ring, a tree and servers of parts carry M/2 times what they carry
+    of a mean. Leaves out: messages of other crossings on the wire, those of other groups where they share a line."""
     if one.groups:
         return _apart(one, wan, cells, sync, own=own, accelerators=accelerators, weights=weights, segment=segment)
     topology = topology_of(one, sync)

@@ -150,8 +150,8 @@ def with_outer_state(one: Estimate, asked: Round) -> Estimate:
 
 
 def pace_of(parts: Sequence[Part], asked: Round, lanes: Count, release: str = "layers") -> Pace:
-    """The pace of the cells. Stages that share one of so many `lanes` send one after the other, each as its gradients become whole; a
-    stage with lanes of its own cannot use those of the others. `release` as in `specs.Sync`."""
+    """The pace of the cells. Stages that share one of so many `lanes` send one after the other, each as its gradients
+    become whole; a stage with lanes of its own cannot use those of the others. `release` as in `specs.Sync`."""
     cells = [[part for part in parts if part.cell == at] for at in range(1 + max(part.cell for part in parts))]
 
     def over(value: Callable[[Part], Number], join: Callable[[Sequence[Number]], Number]) -> Number:
@@ -170,8 +170,8 @@ def pace_of(parts: Sequence[Part], asked: Round, lanes: Count, release: str = "l
 
 
 def lines_of(ends: Ends, lanes: Count) -> list[tuple[Leaving, ...]]:
-    """The gradients of an island's stages by the line that they leave over: neighbouring stages share one where there are fewer than
-    stages. The gradients of a line are all of those that pass it, over its part of the lanes."""
+    """The gradients of an island's stages by the line that they leave over: neighbouring stages share one where there
+    are fewer than stages. The gradients of a line are all of those that pass it, over its part of the lanes."""
     each = math.ceil(ends.stages / min(float(lanes), ends.stages))
     made: list[tuple[Leaving, ...]] = []
     for first in range(0, ends.stages, each):

@@ -91,12 +91,12 @@ def stall(work: Seconds, period: Seconds, pieces: int) -> tuple[Seconds, Seconds
 
 
 def tail(work: Seconds, trains: Sequence[tuple[Seconds, Seconds, Count, Fraction, Seconds]]) -> Seconds:
-    """Exposed seconds of `work` that leaves in trains before an end: of each train (seconds from the release of its last piece to the
-    end, window over which its equal pieces are released one by one, how many, share of the work, seconds from the end to when it is
-    due), in the order of their release.
+    """Exposed seconds of `work` that leaves in trains before an end: of each train (seconds from the release of its
+    last piece to the end, window over which its equal pieces are released one by one, how many, share of the work,
+    seconds from the end to when it is due), in the order of their release.
 
-    Exact where no train begins before the one ahead of it is released: as in `chain`, a channel is done with a train of equals after
-    the first of them and all that follow, or after the last."""
+    Exact where no train begins before the one ahead of it is released: as in `chain`, a channel is done with a train of
+    equals after the first of them and all that follow, or after the last."""
     shown: Seconds = 0.0
     done: Seconds = -np.inf
     for left, window, pieces, share, due in trains:

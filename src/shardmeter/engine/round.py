@@ -104,8 +104,9 @@ def exposure(crossing: Crossing, steps: Count, pace: Pace, seconds: Seconds) -> 
 
 
 def released(seconds: Seconds, pace: Pace) -> Seconds:
-    """What shows of gradients that leave as they become whole, beyond what the cell's own reduction shows: as `hide.tail`, on the
-    line that is done last, with the last piece leaving only when that reduction is done. Nothing for nothing."""
+    """What shows of gradients that leave as they become whole, beyond what the cell's own reduction shows: as
+    `hide.tail`, on the line that is done last, with the last piece leaving only when that reduction is done. Nothing
+    for nothing."""
     shown: Seconds = 0.0
     for line in pace.leaving:
         last = line[-1]
@@ -211,8 +212,8 @@ def _each_number(pace: Pace, made: Callable[[Number], Number]) -> Pace:
 
 
 def beside(cells: Sequence[Sequence[Sequence[Leaving]]]) -> tuple[tuple[Leaving, ...], ...]:
-    """The lines of several cells as lines with the cells as the last axis: the shorter ones are filled up with trains of nothing, and
-    cells of fewer lines have their last one again."""
+    """The lines of several cells as lines with the cells as the last axis: the shorter ones are filled up with trains
+    of nothing, and cells of fewer lines have their last one again."""
     count = max(map(len, cells))
     lines = []
     for at in range(count):
@@ -230,8 +231,8 @@ def _together(trains: Sequence[Leaving]) -> Leaving:
 
 
 def in_order(line: Sequence[Leaving]) -> tuple[Leaving, ...]:
-    """The trains of a line in the order of their release: where all stages wait for one end they are. Stages with clocks of their own
-    release gradients side by side: these are put in order one by one, each a train."""
+    """The trains of a line in the order of their release: where all stages wait for one end they are. Stages with
+    clocks of their own release gradients side by side: these are put in order one by one, each a train."""
     if len({one.stage for one in line}) == 1 or not any(np.any(one.due) for one in line):
         return tuple(line)
     apart = [
@@ -256,8 +257,8 @@ NO_TRAIN = Leaving(left=np.inf, share=0.0)
 
 
 def shortest(windows: Sequence[Leaving], longest: Seconds) -> tuple[tuple[Leaving, ...], ...]:
-    """Lines on which gradients show no more than by any of some trains, of which none has a piece that is whole `longest` before the
-    end: all but the smallest piece leaves then."""
+    """Lines on which gradients show no more than by any of some trains, of which none has a piece that is whole
+    `longest` before the end: all but the smallest piece leaves then."""
     least = min(float(np.min(one.share / one.pieces)) for one in windows)
     return ((Leaving(left=longest, share=1.0 - least), Leaving(share=least)),)
 

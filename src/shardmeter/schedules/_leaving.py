@@ -1,8 +1,8 @@
 """When gradients are whole: how long before a step ends every stage has done the last backward of each of its chunks.
 
-Only the drain is looked at, from its end: a stage does the turns that its order has after that backward, and the micro-batch goes on
-through the stages before it; the longer of both is what is left of the step. How many turns lie between is counted in the schedule's
-own order, once for every structure; their seconds may be arrays.
+Only the drain is looked at, from its end: a stage does the turns that its order has after that backward, and the
+micro-batch goes on through the stages before it; the longer of both is what is left of the step. How many turns lie
+between is counted in the schedule's own order, once for every structure; their seconds may be arrays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from shardmeter.schedules._slots import Op, Slot, stages
 BACK = ("backward", "input_grad")
 """Kinds of turns whose result the stage before waits for."""
 GROUPS = 2
-"""Rounds of pp micro-batches after which a drain only grows evenly, if at all (breadth first: by turns of the chunks in between)."""
+"""Rounds of pp micro-batches after which a drain only grows evenly, if at all (breadth first: by turns of the chunks in
+between)."""
 
 
 @record
@@ -39,20 +40,20 @@ class Last:
     window: Seconds
     """What it lasts."""
     due: Seconds = 0.0
-    """From that end to when the stage has to have begun its next step, where devices keep their own clocks: it begins as much later
-    than the first one in every step."""
+    """From that end to when the stage has to have begun its next step, where devices keep their own clocks: it begins
+    as much later than the first one in every step."""
 
 
 def leaving(
     module: ModuleType, slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Hop, *, blocking: bool
 ) -> tuple[Last, ...]:
-    """The last turn of every chunk of every stage, in the order in which they end where all turns last equally long. `hop` as for a
-    makespan, or of all pp boundaries; `blocking` sends are part of the turn before them. Micro-batches may be an array: each number
-    below GROUPS·pp is looked at by itself.
+    """The last turn of every chunk of every stage, in the order in which they end where all turns last equally long.
+    `hop` as for a makespan, or of all pp boundaries; `blocking` sends are part of the turn before them. Micro-batches
+    may be an array: each number below GROUPS·pp is looked at by itself.
 
-    Exact where all forwards come before all backwards, and for equal stages of other schedules; of those that part the backward but
-    for their waits (1 % of a step). Leaves out, for these others: that a stage ends still earlier which waits for a slower one
-    before it; sends that queue. Not for two copies of a model."""
+    Exact where all forwards come before all backwards, and for equal stages of other schedules; of those that part the
+    backward but for their waits (1 % of a step). Leaves out, for these others: that a stage ends still earlier which
+    waits for a slower one before it; sends that queue. Not for two copies of a model."""
     held = stages(slots)
     pp, least = len(held), len(held) if module.TRAITS.groups else 1
     few = np.clip(np.floor(micro_batches), least, GROUPS * pp)
@@ -85,8 +86,8 @@ def _is_swept(module: ModuleType, pp: int, virtual_stages: int) -> bool:
 
 
 def _swept(slots: Sequence[Sequence[Slot]], micro_batches: Count, hop: Hop) -> tuple[Last, ...]:
-    """All micro-batches back through one chunk on every device, then through the next: as the makespan of such schedules, when the
-    first is done at a place and when the last, from where the backwards begin."""
+    """All micro-batches back through one chunk on every device, then through the next: as the makespan of such
+    schedules, when the first is done at a place and when the last, from where the backwards begin."""
     first: Seconds = 0.0
     last: Seconds = 0.0
     free: dict[tuple[int, bool], Seconds] = {}
@@ -144,7 +145,8 @@ class Drain(NamedTuple):
     rows: tuple[tuple[Mark, ...], ...]
     """The marks of every device in the order of its turns."""
     way: tuple[tuple[int, int], ...]
-    """(device, place in its row) of the last backward of every chunk, each after those that it waits for on the way to the end."""
+    """(device, place in its row) of the last backward of every chunk, each after those that it waits for on the way to
+    the end."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -195,8 +197,9 @@ def _target(module: ModuleType, spot: Spot, kind: str, pp: int) -> Spot | None:
 
 @functools.lru_cache(maxsize=256)
 def _order(module: ModuleType, pp: int, virtual_stages: int) -> tuple[int, ...]:
-    """The places of the last turns in the order in which they end where all turns last equally long; of several at once, the stage last
-    that begins its next step first: gradients that leave together over one line are through together."""
+    """The places of the last turns in the order in which they end where all turns last equally long; of several at
+    once, the stage last that begins its next step first: gradients that leave together over one line are through
+    together."""
     even = Slot(first=0, count=pp, forward=1.0, input_grad=1.0, weight_grad=1.0)
     lasts = _lasts(
         _drain(module, pp, GROUPS * pp, virtual_stages), [[even] * virtual_stages] * pp, 0.0, 0.0, blocking=False
@@ -250,8 +253,8 @@ def _lasts(
 
 
 def _around(row: Sequence[Mark], place: list[Seconds], window: Sequence[Seconds], after: Sequence[Seconds]) -> None:
-    """Put the weight gradients of a device around its backwards, each as late as what follows it lets it. Those after the last one
-    lie behind the end of the way back: below nothing."""
+    """Put the weight gradients of a device around its backwards, each as late as what follows it lets it. Those after
+    the last one lie behind the end of the way back: below nothing."""
     last = max(at for at, mark in enumerate(row) if mark.kind in BACK)
     for at in reversed(range(last)):
         if row[at].kind not in BACK:

@@ -28,8 +28,8 @@ class MemoryTerm:
 
 @record
 class Leaving:
-    """Gradients that become whole in one turn, the last backward of a stage or of one of its chunks: `pieces` equal ones, one after the
-    other while it lasts."""
+    """Gradients that become whole in one turn, the last backward of a stage or of one of its chunks: `pieces` equal
+    ones, one after the other while it lasts."""
 
     left: Seconds = 0.0
     """From the end of that turn to the end of all backwards of a step."""

@@ -190,9 +190,9 @@ class _Made:
 
 
 def pieces(pace: Pace, seconds: float) -> list[tuple[float, float]]:
-    """(share of the step at which a piece of a cell's gradients is whole, share of the gradients that it is), in order, on the line that
-    shows most of so many `seconds`. What of the cell's own reduction is late comes after the backward, and only the last piece waits for
-    it, at the end of the step."""
+    """(share of the step at which a piece of a cell's gradients is whole, share of the gradients that it is), in order,
+    on the line that shows most of so many `seconds`. What of the cell's own reduction is late comes after the backward,
+    and only the last piece waits for it, at the end of the step."""
     line = max(pace.leaving, key=lambda one: float(alone(seconds, one)))
     found: list[tuple[float, float]] = []
     for train in line:

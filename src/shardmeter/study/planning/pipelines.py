@@ -196,8 +196,8 @@ class Lines:
         return low
 
     def joined(self, step: Floats, cells: Choice) -> Floats:
-        """The same with the messages between cells, each as small as the least of an island's; the order of the islands in a cell
-        does not matter to these."""
+        """The same with the messages between cells, each as small as the least of an island's; the order of the islands
+        in a cell does not matter to these."""
         if len(cells) < 2:
             return step
         fleet = self.scenario.fleet

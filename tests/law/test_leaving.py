@@ -7,6 +7,7 @@ import copy
 import itertools
 import random
 import statistics
+from typing import Any
 
 import numpy as np
 import pytest
@@ -173,7 +174,7 @@ def test_numbers_broadcast() -> None:
                     assert getattr(one, field) == np.broadcast_to(getattr(many, field), 4)[at]
 
 
-TWO = {
+TWO: dict[str, Any] = {
     "model": "llama-3.2-1b",
     "fleet": {
         "islands": [{"name": name, "gpus": "8xH100-SXM5-80GB"} for name in "abcd"],
@@ -193,7 +194,7 @@ def asked(**plan):
 
 def exposed(**plan) -> float:
     """What shows of the gradients between them."""
-    return shardmeter.predict(asked(**plan)).to_dict()["sync"]["exposed_s"]
+    return float(shardmeter.predict(asked(**plan)).to_dict()["sync"]["exposed_s"])
 
 
 def test_breadth_first_hides_what_the_last_backward_does_not() -> None:
@@ -236,9 +237,10 @@ def test_every_island_of_a_pipeline_sends_its_own_stages() -> None:
         made["fleet"]["islands"][at]["gpus"] = "16xH100-SXM5-80GB"
     made["run"]["global_batch"] = 240
     found = shardmeter.predict(made).whole
-    at = [part.estimate.ends for part in found.parts]
-    assert [one.stages for one in at] == [2, 1, 2, 1]
-    assert [sum(train.share for train in one.leaving) for one in at] == pytest.approx([1.0] * 4)
-    assert min(train.left for train in at[0].leaving) == 0.0 < min(train.left for train in at[1].leaving)
-    caused = [float(np.sum(found.priced[0].caused[..., island])) for island in range(4)]
+    own = [part.estimate.ends for part in found.parts]
+    assert [one.stages for one in own] == [2, 1, 2, 1]
+    assert [sum(float(train.share) for train in one.leaving) for one in own] == pytest.approx([1.0] * 4)
+    first, second = (min(float(train.left) for train in one.leaving) for one in own[:2])
+    assert first == 0.0 < second
+    caused = [float(np.sum(np.asarray(found.priced[0].caused)[..., island])) for island in range(4)]
     assert caused[0] == caused[2] == pytest.approx(2.0 * caused[1])

@@ -80,7 +80,7 @@ def _messages(demands: Round, gradients: Bytes) -> tuple[str, ...]:
     often = sum(one.messages for one in demands.crossings)
     bits = held * 8.0 / SHOWN.parameters
     size = f"{bits:.5g}" if bits > LEAST else f"{held:g} bytes in all"
-    behind = "the last backward" if first.behind else _steps(first.window) if first.window else "nothing"
+    behind = "the backwards left" if first.behind else _steps(first.window) if first.window else "nothing"
     return f"{first.collective}, {size}", f"{gradients * demands.steps / held:,.0f} ×", f"{often:g}", behind
 
 

@@ -83,8 +83,8 @@ def assembled(
     held: Work | None = None,
     links: tuple[Boundary, ...] = (),
 ) -> Estimate:
-    """The estimate of a priced and timed step. `held`: the stages whose memory is asked, where that is not all; `links` as for
-    `timed`."""
+    """The estimate of a priced and timed step. `held`: the stages whose memory is asked, where that is not all; `links`
+    as for `timed`."""
     terms, busy, beside = time
     work = ready[0]
     resident = () if beside is None else (beside.memory,)
@@ -112,7 +112,8 @@ def assembled(
 def ends(
     model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan, held: Work, links: tuple[Boundary, ...] = ()
 ) -> Ends:
-    """How a step ends; `held`: the stages of the island, `links`: what the pipeline's stages send over, where that is not alike."""
+    """How a step ends; `held`: the stages of the island, `links`: what the pipeline's stages send over, where that is
+    not alike."""
     work = ready[0]
     shown: Seconds = 0.0
     for term in terms:
@@ -121,7 +122,6 @@ def ends(
     return Ends(
         leaving=_leaving(ready, plan, held, links),
         stages=sum(count for _, _, count in held.runs),
-        own_clock=plan.pp > 1 and traits(plan.schedule).own_clock,
         late=shown / (work.micro_batches if fsdp.applies(plan) else 1.0),
         shard=updated(held, plan),
         trained=_trained(model, work, plan),
@@ -130,8 +130,8 @@ def ends(
 
 
 def _leaving(ready: Priced, plan: Plan, held: Work, links: tuple[Boundary, ...]) -> tuple[Leaving, ...]:
-    """When the gradients of an island's stages are whole: those of a layer with the last of its micro-batches, wherever they are
-    reduced inside the island before. Two copies of a model first add theirs up, at the end.
+    """When the gradients of an island's stages are whole: those of a layer with the last of its micro-batches, wherever
+    they are reduced inside the island before. Two copies of a model first add theirs up, at the end.
 
     Leaves out: the embedding and the head, which leave as part of the layers beside them."""
     work, price, _, kinds = ready
@@ -157,7 +157,14 @@ def _leaving(ready: Priced, plan: Plan, held: Work, links: tuple[Boundary, ...])
     layers = {at: [float(max(sum(n for _, n in row), 1)) for row in rows[at]] for at in own}
     whole = sum(map(sum, layers.values()))
     return tuple(
-        Leaving(left=one.left, window=one.window, pieces=number, share=number / whole, stage=own.index(one.position))
+        Leaving(
+            left=one.left,
+            window=one.window,
+            pieces=number,
+            share=number / whole,
+            due=one.due,
+            stage=own.index(one.position),
+        )
         for one in lasts
         if one.position in layers
         for number in (layers[one.position][one.chunk],)

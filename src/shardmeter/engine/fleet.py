@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -172,8 +171,8 @@ def with_outer_state(one: Estimate, asked: Round) -> Estimate:
 
 
 def pace_of(parts: Sequence[Part], asked: Round, lanes: Count, release: str = "layers") -> Pace:
-    """The pace of the cells. Stages that share one of so many `lanes` send one after the other, each as its gradients become whole; a
-    stage with lanes of its own cannot use those of the others. `release` as in `specs.Sync`."""
+    """The pace of the cells. Stages that share one of so many `lanes` send one after the other, each as its gradients
+    become whole; a stage with lanes of its own cannot use those of the others. `release` as in `specs.Sync`."""
     cells = [[part for part in parts if part.cell == at] for at in range(1 + max(part.cell for part in parts))]
 
     def over(value: Callable[[Part], Number], join: Callable[[Sequence[Number]], Number]) -> Number:
@@ -192,8 +191,8 @@ def pace_of(parts: Sequence[Part], asked: Round, lanes: Count, release: str = "l
 
 
 def lines_of(ends: Ends, lanes: Count) -> list[tuple[Leaving, ...]]:
-    """The gradients of an island's stages by the line that they leave over: neighbouring stages share one where there are fewer than
-    stages. The gradients of a line are all of those that pass it, over its part of the lanes. Stages with clocks of their own wait for their own alone."""
+    """The gradients of an island's stages by the line that they leave over: neighbouring stages share one where there
+    are fewer than stages. The gradients of a line are all of those that pass it, over its part of the lanes."""
     each = math.ceil(ends.stages / min(float(lanes), ends.stages))
     made: list[tuple[Leaving, ...]] = []
     for first in range(0, ends.stages, each):
@@ -201,8 +200,7 @@ def lines_of(ends: Ends, lanes: Count) -> list[tuple[Leaving, ...]]:
         if not line:
             continue
         whole = sum(float(one.share) for one in line)
-        end = functools.reduce(np.minimum, [one.left for one in line]) if ends.own_clock else 0.0
-        made.append(tuple(changed(one, left=one.left - end, share=one.share / whole) for one in line))
+        made.append(rounds.in_order([changed(one, share=one.share / whole) for one in line]))
     return made
 
 
@@ -212,9 +210,7 @@ def refolded(whole: Whole, plan: Plan, inner: Number, across: Number) -> Folded 
         return None
     pace = whole.pace
     scaled = {name: getattr(pace, name) * inner for name in ("step", "late", "update")}
-    lines = tuple(
-        tuple(changed(one, left=one.left * inner, window=one.window * inner) for one in line) for line in pace.leaving
-    )
+    lines = tuple(tuple(rounds.scaled(one, inner) for one in line) for line in pace.leaving)
     seconds = tuple(one.seconds * across for one in whole.priced)
     return rounds.fold(whole.round, changed(pace, leaving=lines, **scaled), seconds, plan.sync.grace)
 
@@ -314,6 +310,15 @@ def _pace(parts: Sequence[Part], asked: Round, networks: Networks, plan: Plan) -
     if len(paces) > 1:
         raise ValueError("networks of unlike lanes: ask for those of equal ones together")
     return paces[lanes[0]]
+
+
+def weights_of(cells: Sequence[Sequence[int]], stages: Sequence[int]) -> list[float]:
+    """What every island holds of its cell's parameters, over an even part: of a pipeline its stages."""
+    weights = [1.0] * len(stages)
+    for cell in cells:
+        for at in cell:
+            weights[at] = stages[at] * len(cell) / sum(stages[one] for one in cell)
+    return weights
 
 
 def _moved(

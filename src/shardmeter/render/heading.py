@@ -43,7 +43,7 @@ def islands_of(islands: Sequence[Island]) -> str:
 def sync_text(sync: Sync) -> str:
     """`diloco, every 100 steps, 8 bits`: the method, and what of it is not as in every step."""
     if sync.method == "every_step":
-        return sync.method
+        return sync.method + (", gradients at the end" if sync.release == "end" else "")
     read = method(sync.method).FIELDS
     words = {
         "blocks": f"{sync.blocks} blocks",

@@ -35,7 +35,7 @@ class Crossing:
     lead: Fraction = 0.0
     """Share of the inner step behind which it may pass before that step ends."""
     behind: str = ""
-    """"backward": released layer by layer behind the last backward of the step."""
+    """"backward": released layer by layer as the gradients of the step become whole."""
     calls: Count = 1.0
     """Collectives that a message is cut into, one after the other (tensor by tensor, shard by shard)."""
     groups: tuple[tuple[int, ...], ...] = ()

@@ -1,7 +1,8 @@
-"""One step of cells whose gradients cross the network, turn by turn: the oracle that `hide.tail` and `schedules.leaving` are held to.
+"""One step of cells whose gradients cross the network, turn by turn: the oracle that `hide.tail` and
+`schedules.leaving` are held to.
 
-Every cell runs its pipeline; each layer's gradients are whole when its part of the last backward of its chunk is done, and pass one
-after the other over the line of its stage once every cell has them.
+Every cell runs its pipeline; each layer's gradients are whole when its part of the last backward of its chunk is done,
+and pass one after the other over the line of its stage once every cell has them.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class Step:
 
 
 def run(cells: Sequence[Step], seconds: float, lines: int) -> tuple[float, float]:
-    """(seconds of a step of all cells, the same without the network) where all gradients take so many `seconds` over one line. Cells
-    have as many stages, chunks and layers; neighbouring stages share a line where there are fewer `lines` than stages, and the
-    gradients of every line take that long. Where devices keep their own clocks, the longest span of one, up to
-    the end of its own gradients."""
+    """(seconds of a step of all cells, the same without the network) where all gradients take so many `seconds` over
+    one line. Cells have as many stages, chunks and layers; neighbouring stages share a line where there are fewer
+    `lines` than stages, and the gradients of every line take that long. Where devices keep their own clocks, the
+    longest span of one, up to the end of its own gradients."""
     program = Program()
     made = [_Cell(program, cell, number) for number, cell in enumerate(cells)]
     stages = made[0].stages
@@ -44,7 +45,9 @@ def run(cells: Sequence[Step], seconds: float, lines: int) -> tuple[float, float
         size = seconds / (sharing * cells[0].layers)
         for layer in range(cells[0].layers):
             after = [one.whole[device, chunk][layer] for one in made]
-            sent[device].append(program.add(f"gradients {device}.{chunk}", networks[device // each], size, after, "gradients"))
+            sent[device].append(
+                program.add(f"gradients {device}.{chunk}", networks[device // each], size, after, "gradients")
+            )
     timeline = simulate(program)
     with_it, without = 0.0, 0.0
     for one in made:

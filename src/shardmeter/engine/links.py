@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.quantity import show
-from shardmeter.core.record import changed, record
+from shardmeter.core.record import changed, field_names, record
 from shardmeter.core.units import Bytes, Count
 from shardmeter.physics import wan as link
 from shardmeter.specs.fleet import Island
@@ -56,6 +56,12 @@ class Links:
             limit=self.limit[grid], delay=self.delay[grid], rtt=self.rtt[grid], first=self.first[grid], up=self.up[row],
             down=self.down[row], lanes=self.lanes[grid], streams=self.streams[grid], egress=self.egress[grid],
         )  # fmt: skip
+
+    @property
+    def tables(self) -> tuple[bytes, ...]:
+        """Equal for members that see equal links of one another, whatever their names."""
+        kind: Any = type(self)
+        return tuple(getattr(self, name).tobytes() for name in field_names(kind) if name != "names")
 
     def parted(self, times: Array) -> Links:
         """One part of each pair and site of which several messages use as many at once: `times` (islands, islands) how many a pair

@@ -50,17 +50,18 @@ class Networks:
 
     def links(self, sending: Sequence[Count]) -> Links:
         """The price list's matrices where so many accelerators of every island send at once. Raises ValueError without a network."""
-        counts = tuple(float(np.max(one)) for one in sending)
+        counts = _counts(sending)
         return self._once(("links", counts), lambda: self._side_by_side(self._each(counts)))
 
     def among(self, sending: Sequence[Count], members: Sequence[int]) -> tuple[bytes, ...]:
         """Equal for islands that see equal links of one another."""
-        part = self.links(sending).among(list(members))
-        return tuple(getattr(part, name).tobytes() for name in TABLES)
+        return self._once(
+            ("among", _counts(sending), tuple(members)), lambda: self.links(sending).among(list(members)).tables
+        )
 
     def tour(self, sending: Sequence[Count], members: Sequence[int]) -> Tour:
         """The ring over some islands. Raises ValueError without a network."""
-        counts = tuple(float(np.max(one)) for one in sending)
+        counts = _counts(sending)
 
         def made() -> Tour:
             each = [_tour(links.among(list(members))) for links in self._each(counts)]
@@ -95,7 +96,7 @@ class Networks:
         return self._once("lanes", lambda: tuple(float(np.min(wan.lanes)) for wan in self._given()))
 
     def _prices(self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool) -> list[Crossed]:
-        sending = tuple(float(np.max(one)) for one in self.gpus) if sync.hierarchical else ()
+        sending = _counts(self.gpus) if sync.hierarchical else ()
         return [
             crossing.price(one, wan, cells, sync, own=own, accelerators=self.gpus) for wan in self._bounded(sending)
         ]
@@ -132,6 +133,11 @@ def _asked(one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bo
     """All that the price of a message depends on, beside the network."""
     message = one.collective, float(one.size), float(one.calls), one.groups
     return (*message, tuple(map(tuple, cells)), sync.topology, sync.hierarchical, own)
+
+
+def _counts(sending: Sequence[Count]) -> tuple[float, ...]:
+    """How many accelerators of every island send, as what is remembered is found by."""
+    return tuple(float(np.max(one)) for one in sending)
 
 
 def _tour(links: Links) -> Tour:

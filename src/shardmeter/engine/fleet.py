@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from shardmeter.core.formula import under
-from shardmeter.core.record import changed, field_names, record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Number, Seconds, Usd
 from shardmeter.engine import add
 from shardmeter.engine import round as rounds
@@ -238,7 +238,8 @@ def _most(values: Sequence[Number]) -> Number:
 
 def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) -> Whole:
     """The round of the cells."""
-    met = meet(parts, asked, Networks([part.island for part in parts], wan), plan)
+    networks = Networks([part.island for part in parts], wan)
+    met = meet(parts, asked, networks, plan, networks.lanes(plan.sync)[0])
     critical = first_of(parts, int(np.asarray(met.folded.critical).flat[0]))
     return Whole(
         parts=parts,
@@ -268,14 +269,15 @@ class Met:
     paid: tuple[Usd, ...]
 
 
-def meet(parts: tuple[Part, ...], asked: Round, networks: Networks, plan: Plan) -> Met:
-    """Islands whose inner steps are known, joined by networks, and by a method. Raises ValueError without a network."""
+def meet(parts: tuple[Part, ...], asked: Round, networks: Networks, plan: Plan, lanes: Count) -> Met:
+    """Islands whose inner steps are known, joined by networks whose pairs have so many `lanes`, and by a method. Raises ValueError
+    without a network."""
     cells, priced = grouped(parts), []
     for one in asked.crossings:
         with under(term_of(one)):
             charge = networks.crossed(one, cells, plan.sync, own=asked.pace != "barrier")
             priced.append(spread_inside(charge, one, parts))
-    pace = _pace(parts, asked, networks, plan)
+    pace = pace_of(parts, asked, lanes)
     folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace, apart=networks.many)
     sent, paid = _moved(parts, asked, folded, priced)
     return Met(parts=parts, round=asked, pace=pace, folded=folded, priced=tuple(priced), sent=sent, paid=paid)
@@ -286,24 +288,6 @@ def grouped(parts: Sequence[Part]) -> list[list[int]]:
     return [
         [at for at, part in enumerate(parts) if part.cell == cell] for cell in range(1 + max(p.cell for p in parts))
     ]
-
-
-def _pace(parts: Sequence[Part], asked: Round, networks: Networks, plan: Plan) -> Pace:
-    """The pace of the cells; on networks side by side, by the lanes of each, (networks, cells)."""
-    lanes = networks.lanes() if plan.sync.hierarchical else (1.0,) * len(networks)
-    paces = {count: pace_of(parts, asked, count) for count in dict.fromkeys(lanes)}
-    if not networks.many:
-        return paces[lanes[0]]
-    owner = np.array([list(paces).index(count) for count in lanes])
-
-    def of_each(name: str) -> Number:
-        every = [
-            np.broadcast_to(getattr(one, name), (len(lanes), getattr(one, name).shape[-1])) for one in paces.values()
-        ]
-        picked: Number = np.stack(every)[owner, np.arange(len(lanes))]
-        return picked
-
-    return Pace(**{name: of_each(name) for name in field_names(Pace)})
 
 
 def _moved(

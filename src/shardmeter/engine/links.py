@@ -60,8 +60,7 @@ class Links:
     @property
     def tables(self) -> tuple[bytes, ...]:
         """Equal for members that see equal links of one another, whatever their names."""
-        kind: Any = type(self)
-        return tuple(getattr(self, name).tobytes() for name in field_names(kind) if name != "names")
+        return tuple(getattr(self, name).tobytes() for name in TABLES)
 
     def parted(self, times: Array) -> Links:
         """One part of each pair and site of which several messages use as many at once: `times` (islands, islands) how many a pair
@@ -83,6 +82,8 @@ class Links:
         return f"{self.names[source]} → {self.names[target]} at {rate}, {why}"
 
 
+TABLES = tuple(name for name in field_names(Links) if name != "names")
+"""The fields of `Links` that are numbers."""
 LIMITS = ("the link", "what leaves the site", "what comes into the site", "window of {streams}", "loss on {streams}")
 """What can set the rate of a pair."""
 

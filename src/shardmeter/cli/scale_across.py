@@ -30,7 +30,9 @@ def refuse_misplaced(scale_across: bool) -> None:
     context = click.get_current_context()
     refused = OTHERS if scale_across else OURS
     found = [
-        Violation(field="", says=f"--{name}: {why}", way_out="leave it out" if scale_across else "say --scale-across too")
+        Violation(
+            field="", says=f"--{name}: {why}", way_out="leave it out" if scale_across else "say --scale-across too"
+        )
         for name, why in refused.items()
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
     ]

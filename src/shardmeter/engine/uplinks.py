@@ -124,7 +124,9 @@ def buffered(wan: Wan, rtt: Array, loss: Array, under_way: Array, weaker: Array)
     beyond a round trip (`under_way`: bytes of all windows of a pair). `wan` has its uplinks counted; `weaker` are places in TRANSPORTS.
     Streams of TCP are left alone. Leaves out: uplinks onto which more flows were hashed than onto others."""
     count = len(wan.islands)
-    buffer, up, down = (np.broadcast_to(np.asarray(one, dtype=float), (count,)) for one in (wan.buffer, wan.up, wan.down))
+    buffer, up, down = (
+        np.broadcast_to(np.asarray(one, dtype=float), (count,)) for one in (wan.buffer, wan.up, wan.down)
+    )
     bandwidth = np.broadcast_to(np.asarray(wan.bandwidth, dtype=float), (count, count))
     allowed = np.full((count, count), np.inf)
     if (weaker == LOSSLESS).any():

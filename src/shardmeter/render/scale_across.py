@@ -153,15 +153,27 @@ def _given(label: str, choice: Answer, point: Answer, key: str) -> Row:
 def _facts(case: Answer, point: Answer) -> Facts:
     """Degrees, what holds the step, what is removed, elasticities."""
     degrees, removed = case["degrees"], point["removed"]
-    shape = ", ".join(f"{name} {degrees[name]:g}" for name in ("tp", "cp", "pp", "ep", "dp") if degrees[name] not in (None, 1))
+    shape = ", ".join(
+        f"{name} {degrees[name]:g}" for name in ("tp", "cp", "pp", "ep", "dp") if degrees[name] not in (None, 1)
+    )
     whose = "the scenario's" if degrees["pinned"] else "the best of the production default"
     facts = [Fact(label="degrees", value=shape, note=f"{whose}, the same in all")]
     opened = case["open_degrees"]
     if opened is not None:
-        other = ", ".join(f"{name} {value:g}" for name, value in opened["degrees"].items() if isinstance(value, int | float) and value != 1)
+        other = ", ".join(
+            f"{name} {value:g}"
+            for name, value in opened["degrees"].items()
+            if isinstance(value, int | float) and value != 1
+        )
         facts.append(Fact(label="degrees open too", value=faster(opened["speedup"]), note=other))
     if removed is not None:
-        facts.append(Fact(label="what goes", value=removed["term"], note=f"{cells.text(removed['seconds'], 's')} less of it a step"))
+        facts.append(
+            Fact(
+                label="what goes",
+                value=removed["term"],
+                note=f"{cells.text(removed['seconds'], 's')} less of it a step",
+            )
+        )
     left = point["bottleneck"]["joint"]
     facts.append(Fact(label="what stays", value=left["term"], note=f"{100 * left['share']:.0f} % of the joint step"))
     for name, label in (("rtt", "twice the round trip"), ("oversubscription", "twice the oversubscription")):
@@ -284,7 +296,9 @@ def _refused(cases: Sequence[Answer]) -> Notes:
 
 def _again(command: str) -> tuple[str, ...]:
     asked = f"{command} " if command else ""
-    return (f"{asked}--format json > joint.json; its cases[0].plans[0].scenario in a file of its own: shardmeter predict FILE.json",)
+    return (
+        f"{asked}--format json > joint.json; its cases[0].plans[0].scenario in a file of its own: shardmeter predict FILE.json",
+    )
 
 
 # ---- CSV -------------------------------------------------------------------------------------------------------------------------
@@ -299,7 +313,12 @@ COLUMNS = (
 def _flat(answer: Answer) -> Iterator[Row]:
     for case in answer["cases"]:
         for point in case["points"]:
-            choices = {"nothing": point["default"], **point["one"], **point["two"], "placement+schedule+network": point["joint"]}
+            choices = {
+                "nothing": point["default"],
+                **point["one"],
+                **point["two"],
+                "placement+schedule+network": point["joint"],
+            }
             for name, choice in choices.items():
                 key = "joint" if choice is point["joint"] else name
                 ratio = point["speedup"].get(key, {"value": 1.0, "low": 1.0, "high": 1.0})

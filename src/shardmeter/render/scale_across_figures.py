@@ -64,7 +64,9 @@ def _grid(case: Answer) -> dict[tuple[float, float], Answer]:
 
 def _across(distances: Sequence[float]) -> tuple[Scale, tuple[float, ...]]:
     """The axis of distances, and where they lie."""
-    return Scale(title="distance between buildings", unit="km", log=True), tuple(max(far, LEAST_KM) for far in distances)
+    return Scale(title="distance between buildings", unit="km", log=True), tuple(
+        max(far, LEAST_KM) for far in distances
+    )
 
 
 # ---- one cluster -----------------------------------------------------------------------------------------------------------------
@@ -155,7 +157,9 @@ def _of_model(answer: Answer, cases: Sequence[Answer]) -> tuple[Figure, ...]:
     y = tuple(float(at) for at in range(len(rows)))
     what = f"{cases[0]['model']} on {gpus:,} GPUs"
     won = tuple(tuple(_place(point, words) for point in row) for row in points)
-    gains = tuple(tuple(None if point is None else point["speedup"]["joint"]["value"] - 1.0 for point in row) for row in points)
+    gains = tuple(
+        tuple(None if point is None else point["speedup"]["joint"]["value"] - 1.0 for point in row) for row in points
+    )
     held = [point for row in points for point in row if point is not None]
     most = max(held, key=lambda point: point["speedup"]["joint"]["value"])
     slug = re.sub(r"[^a-z0-9]+", "-", str(cases[0]["model"]).lower()).strip("-")

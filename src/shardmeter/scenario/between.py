@@ -111,7 +111,9 @@ class SyncInput(Input):
     topology: str | None = said("How messages pass.", words=TOPOLOGIES)
     hierarchical: bool | None = said("Reduce inside islands first; false = one ring through all accelerators.")
     grace: Duration | None = said("What a deadline method waits for late islands after a round.")
-    release: str | None = said("When gradients of a step leave: each as it is whole, or all at its end.", words=RELEASES)
+    release: str | None = said(
+        "When gradients of a step leave: each as it is whole, or all at its end.", words=RELEASES
+    )
     split: str | None = said("How the batch is shared among unlike islands.", words=SPLITS)
     blocks: Fragments | None = said("Equal parts that the layers are cut into; every island trains one.")
     levels: Fragments | None = said("Rows of modules that a path goes through, one module of each.")
@@ -164,7 +166,9 @@ class LinkInput(LineInput):
 class UplinkInput(Input):
     """How the flows of a site find its uplinks, and what these are."""
 
-    oversubscription: OverSubscription | None = said("All that the adapters send over all that the uplinks carry; gives up and down.")
+    oversubscription: OverSubscription | None = said(
+        "All that the adapters send over all that the uplinks carry; gives up and down."
+    )
     balance: str | None = said("How flows find uplinks: hashed, laid out, packet by packet.", words=BALANCES)
     flows: Streams | None = said("Flows (queue pairs) that a hash sees of one adapter's transfer.")
     uplink: Bandwidth | None = said("Rate of one uplink; that of an adapter if left out.")

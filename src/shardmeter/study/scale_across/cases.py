@@ -24,7 +24,9 @@ def divided(document: Document, buildings: int) -> Document:
     islands = _islands(data)
     if len(islands) > 1 or str(islands[0].get("count") or 1) != "1":
         says = "divides one island, and the fleet names its buildings already"
-        raise BadScenario("scale-across: 1 problem", [Violation(field="--buildings", says=says, way_out="leave it out")])
+        raise BadScenario(
+            "scale-across: 1 problem", [Violation(field="--buildings", says=says, way_out="leave it out")]
+        )
     fleet = data.get("fleet") or {}
     notes = list(document.notes)
     if not fleet.get("wan"):

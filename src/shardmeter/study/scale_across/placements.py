@@ -98,7 +98,10 @@ def placed(scenario: Scenario, placement: Placement) -> Scenario:
         steps = some or (int(plan.pp) // placement.together,) * len(islands)
         own = dict(zip(names, steps, strict=True))
         cells = tuple(tuple(name for name in group for _ in range(own[name])) for group in groups)
-        each = [changed(one, pp=step, dp_shard=one.dp_shard * plan.pp / step) for one, step in zip(scenario.plans, steps, strict=True)]
+        each = [
+            changed(one, pp=step, dp_shard=one.dp_shard * plan.pp / step)
+            for one, step in zip(scenario.plans, steps, strict=True)
+        ]
         whole |= {"dp_shard": each[0].dp_shard}
     else:
         cells = groups

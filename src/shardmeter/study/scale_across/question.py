@@ -110,7 +110,9 @@ def own_of(document: Document, rows: Rows) -> Own:
         wan = resolve_wan(read.given.fleet.wan if read.given.fleet else None, read.everyone, rows, found)
     found.stop()
     if wan is None:
-        raise BadScenario("scale-across asks about several buildings, and the fleet is one island", [_one(entries[0][0])])
+        raise BadScenario(
+            "scale-across asks about several buildings, and the fleet is one island", [_one(entries[0][0])]
+        )
     gpus = sum(int(float(island.gpus)) for island, _ in entries)
     return Own(buildings=len(entries), gpus=gpus, island=entries[0][0], network=network_of(wan, entries[0][0]))
 
@@ -164,7 +166,9 @@ def _said(over: Over, rows: Rows, found: list[Violation]) -> dict[str, tuple[Any
             way_out = f"the nearest are {close}; axes are {', '.join(AXES)}"
             found.append(Violation(field="--over", says=f"{shown(axis)} is no axis of scale-across", way_out=way_out))
         elif count > 1:
-            found.append(Violation(field=f"--over {axis}", says="is given twice", way_out=f"--over {axis}={AS_IN[axis]}"))
+            found.append(
+                Violation(field=f"--over {axis}", says="is given twice", way_out=f"--over {axis}={AS_IN[axis]}")
+            )
     for axis, text in pairs:
         if axis in AXES:
             made[axis] = _values(axis, text, rows, found)
@@ -215,7 +219,9 @@ def _distance(value: Any) -> float:
 def _ratio(value: Any) -> Ratio:
     """4, 4:1 and 1:4 are one."""
     text = re.sub(r"^1:(?=[^:]*$)|(?<=[^:]):1$", "", str(value).replace(" ", "")) or "1"
-    return _within(quantity(text, "ratio"), value, LEAST_OVER, MOST_OVER, f"lies within {LEAST_OVER:g} and {MOST_OVER:,g}")
+    return _within(
+        quantity(text, "ratio"), value, LEAST_OVER, MOST_OVER, f"lies within {LEAST_OVER:g} and {MOST_OVER:,g}"
+    )
 
 
 def _within(number: float, value: Any, low: float, high: float, rule: str) -> float:
@@ -262,4 +268,3 @@ def _undivided(made: Question, own: Own) -> list[Violation]:
                 rule = f"{gpus:,} = {buildings} × {gpus / buildings:,.2f}"
                 found.append(Violation(field="gpus", says=says, rule=rule, way_out=f"{close} are"))
     return found
-

@@ -233,7 +233,11 @@ class Search:
 def changes_of(network: Network) -> int:
     """Fields of a network that production has otherwise: balance, transport and windows."""
     balance = (network.balance, network.flows) != (PRODUCTION.balance, PRODUCTION.flows)
-    window = (network.streams, network.window, network.sends) != (PRODUCTION.streams, PRODUCTION.window, PRODUCTION.sends)
+    window = (network.streams, network.window, network.sends) != (
+        PRODUCTION.streams,
+        PRODUCTION.window,
+        PRODUCTION.sends,
+    )
     return balance + (network.transport != PRODUCTION.transport) + window
 
 

@@ -56,11 +56,10 @@ class Networks:
         counts, wide = _counts(sending), float(turns)
         return self._once(("links", counts, wide), lambda: self._stacked(self._each(counts, wide), TABLES))
 
-    def among(self, sending: Sequence[Count], members: Sequence[int]) -> tuple[bytes, ...]:
-        """Equal for islands that see equal links of one another."""
-        return self._once(
-            ("among", _counts(sending), tuple(members)), lambda: self.links(sending).among(list(members)).tables
-        )
+    def among(self, sending: Sequence[Count], members: Sequence[int], turns: Count = 1.0) -> tuple[bytes, ...]:
+        """Equal for islands that see equal `links` of one another."""
+        key = ("among", _counts(sending), tuple(members), float(turns))
+        return self._once(key, lambda: self.links(sending, turns).among(list(members)).tables)
 
     def tour(self, sending: Sequence[Count], members: Sequence[int]) -> Tour:
         """The ring over some islands. Raises ValueError without a network."""

@@ -11,8 +11,9 @@ import shardmeter
 from shardmeter.core.record import changed
 from shardmeter.engine import crossing, fleet, piped
 from shardmeter.engine.chosen import FIGURES
-from shardmeter.engine.networks import Networks, Overall, over_networks
+from shardmeter.engine.networks import Overall, over_networks
 from shardmeter.engine.sharing import IndivisibleBatch
+from shardmeter.engine.wans import Networks
 from shardmeter.specs import Scenario, Wan
 from shardmeter.specs.wan import BALANCES, TRANSPORTS
 from shardmeter.sync import names
@@ -36,8 +37,10 @@ def fleet_of(kinds: str, plan: dict[str, Any], **said: Any) -> Scenario:
     })  # fmt: skip
 
 
-def drawn(wan: Wan, seed: int, *, alike: bool) -> list[Wan]:
+def drawn(scenario: Scenario, seed: int, *, alike: bool) -> list[Wan]:
     """Networks that differ in every field, with links alike or each its own."""
+    wan = scenario.fleet.wan
+    assert wan is not None
     rng, count = np.random.default_rng(seed), len(wan.islands)
 
     def numbers(low: float, high: float, *shape: int) -> Any:
@@ -68,20 +71,21 @@ def assert_equal(scenario: Scenario, wans: list[Wan]) -> Overall:
     for at, wan in enumerate(wans):
         one = fleet.evaluate_fleet(model, changed(scenario.fleet, wan=wan), plan, run, stack, plans)
         ours, theirs = every.estimate, one.estimate
+        assert one.folded is not None
         pairs = {name: (getattr(ours, name)[at], getattr(theirs, name)) for name in ("step_time", *FIGURES)}
-        pairs |= {"round": (every.round[at], one.folded.seconds)}
-        pairs |= {f"sent {to}": (every.sent[at, to], sent) for to, sent in enumerate(one.sent)}
-        pairs |= {f"paid {to}": (every.paid[at, to], paid) for to, paid in enumerate(one.paid)}
+        pairs |= {"round": (np.asarray(every.round)[at], one.folded.seconds)}
+        pairs |= {f"sent {to}": (np.asarray(every.sent)[at, to], sent) for to, sent in enumerate(one.sent)}
+        pairs |= {f"paid {to}": (np.asarray(every.paid)[at, to], paid) for to, paid in enumerate(one.paid)}
         for which in ("seconds", "hidden"):
             ledgers = ({t.label: getattr(t, which) for t in some.terms} for some in (ours, theirs))
             mine, its = ledgers
             assert its.keys() <= mine.keys()
             pairs |= {f"{label} {which}": (mine[label][at], its.get(label, 0.0)) for label in mine}
         held = {term.label: term.size for term in theirs.memory}
-        pairs |= {f"{term.label} held": (term.size[at], held.get(term.label, 0.0)) for term in ours.memory}
+        pairs |= {f"{term.label} held": (np.asarray(term.size)[at], held.get(term.label, 0.0)) for term in ours.memory}
         for name, (mine, its) in pairs.items():
             assert mine == pytest.approx(float(its), rel=1e-12, nan_ok=True), (name, at)
-        assert every.critical[at] == one.critical
+        assert np.asarray(every.critical)[at] == one.critical
         assert every.narrowest[at] == tuple(charge.narrowest for charge in one.priced)
         assert every.batches[at] == tuple({part.cell: part.run.global_batch for part in one.parts}.values())
     return every
@@ -111,19 +115,19 @@ PLACED: dict[str, tuple[str, dict[str, Any]]] = {
 def test_each_network_is_answered_as_if_it_were_the_only_one(name):
     kinds, plan = PLACED[name]
     scenario = fleet_of(kinds, plan)
-    assert_equal(scenario, drawn(scenario.fleet.wan, 1, alike=True) + drawn(scenario.fleet.wan, 2, alike=False))
+    assert_equal(scenario, drawn(scenario, 1, alike=True) + drawn(scenario, 2, alike=False))
 
 
 @pytest.mark.parametrize("method", names())
 def test_every_method_is_answered_as_on_one_network(method):
     more = {"perturbations": 384} if method == "eggroll" else {}
     scenario = fleet_of("haha", {"sharding": "fsdp", "tp": 1, "sync": {"method": method} | more})
-    assert_equal(scenario, drawn(scenario.fleet.wan, 3, alike=False)[:2])
+    assert_equal(scenario, drawn(scenario, 3, alike=False)[:2])
 
 
 def test_another_cell_may_be_critical_on_another_network():
     scenario = fleet_of("hhhh", {"placement": PAIRS})
-    (wan,) = drawn(scenario.fleet.wan, 4, alike=True)[:1]
+    (wan,) = drawn(scenario, 4, alike=True)[:1]
     slow = np.full_like(wan.rtt, 1e-3)
     wans = []
     for pair in ((0, 1), (2, 3)):
@@ -131,7 +135,7 @@ def test_another_cell_may_be_critical_on_another_network():
         rtt[pair], rtt[pair[::-1]] = 0.5, 0.5
         wans.append(changed(wan, rtt=rtt, bandwidth=np.full_like(rtt, 1e11), transport=("lossless",) * 4))
     every = assert_equal(scenario, wans)
-    assert sorted(every.critical.tolist()) == [0, 2]
+    assert sorted(np.asarray(every.critical).tolist()) == [0, 2]
     assert every.batches[0] == every.batches[1][::-1] != every.batches[1]
 
 
@@ -151,7 +155,7 @@ def test_what_no_network_changes_is_evaluated_once(monkeypatch):
     counted(piped, "timed")
     counted(crossing, "price")
     scenario = fleet_of("hhhh", {"placement": PAIRS, "schedule": "interleaved", "virtual_stages": 2})
-    networks = Networks(scenario.fleet.islands, drawn(scenario.fleet.wan, 5, alike=True))
+    networks = Networks(scenario.fleet.islands, drawn(scenario, 5, alike=True))
     for micro_batch in (1.0, 2.0):
         plan, *plans = (changed(one, micro_batch=micro_batch) for one in (scenario.plan, *scenario.plans))
         over_networks(scenario.model, scenario.fleet, plan, scenario.run, scenario.stack, networks, plans)
@@ -160,7 +164,7 @@ def test_what_no_network_changes_is_evaluated_once(monkeypatch):
 
 def test_what_cannot_be_answered_is_refused():
     scenario = fleet_of("hh", {})
-    wans = drawn(scenario.fleet.wan, 6, alike=True)
+    wans = drawn(scenario, 6, alike=True)
 
     def ask(networks: Any = wans, **said: Any) -> None:
         asked = changed(scenario, **said)

@@ -92,13 +92,20 @@ def key_of(fleet: Fleet, cell: Cell, plans: Sequence[Plan], networks: Networks) 
     equal links."""
     members = tuple(_key(fleet.islands[at], plans[at]) for at in cell.islands)
     steps = tuple(cell.islands.index(at) for at in cell.steps)
-    return cell.axis, members, steps, networks.among(_sending(fleet, cell), cell.islands)
+    sending, turns = _sending(fleet, cell), _turns(plans[cell.islands[0]])
+    seen = [networks.among(sending, cell.islands, count) for count in (1.0, turns)]
+    return cell.axis, members, steps, *seen
 
 
 def _sending(fleet: Fleet, cell: Cell) -> list[Count]:
     """Accelerators of every island that send at once: of a pipeline, those of one stage."""
     steps = {at: max(cell.steps.count(at), 1) if cell.axis == "pp" else 1 for at in range(len(fleet.islands))}
     return [island.gpus / steps[at] for at, island in enumerate(fleet.islands)]
+
+
+def _turns(plan: Plan) -> Count:
+    """Pipelines that send over a line one after the other; 1 where all send at once."""
+    return side_by_side(plan) if plan.stagger else 1.0
 
 
 def together(
@@ -118,7 +125,7 @@ def together(
     if cell.axis == "pp":
         of = dict(zip(cell.islands, members, strict=True))
         own = {at: plans[at] for at in cell.islands}
-        turns = side_by_side(own[cell.islands[0]]) if own[cell.islands[0]].stagger else 1.0
+        turns = _turns(own[cell.islands[0]])
         lines = Lines(together=networks.links(sending), in_turn=networks.links(sending, turns))
         one = piped(model, of, own, cell, lines, run, stack, prices)
     else:

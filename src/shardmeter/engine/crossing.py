@@ -124,22 +124,24 @@ def price(
     groups = [[cell[place * len(cell) // positions] for cell in cells] for place in range(positions)]
     if positions > 1:
         links = links.parted(np.sum([_together(members, islands) for members in groups], axis=0))
-    caused, charged, passages = np.zeros((len(cells), islands)), np.zeros((len(cells), islands)), []
+    caused, charged = np.zeros((len(cells), islands)), np.zeros((len(cells), islands))
+    passages: dict[Any, Passage] = {}
     with np.errstate(divide="ignore", invalid="ignore"):
         for members in groups:
             weight = max(weights[at] for at in members) if weights else 1.0
             message = _message(one, weight * size, links.among(members), sync, [*accelerators], members)
-            passage = passing(changed(message, back=len(cells) - 1.0) if gathers else message)
-            passages.append(passage)
+            seen = weight, message.links.tables, message.rings, message.ranks
+            if seen not in passages:
+                passages[seen] = passing(changed(message, back=len(cells) - 1.0) if gathers else message)
+            passage = passages[seen]
             source, target = np.nonzero(passage.shares)
             owner, gone = np.where(source == passage.server, target, source), weight * passage.shares[source, target]
             at, to = np.array(members)[source], np.array(members)[target]
             np.add.at(caused, (owner, at), gone)
             np.add.at(charged, (owner, at), gone * links.egress[at, to])
-    seconds = np.maximum.reduce([passage.seconds for passage in passages]) + _last(
-        one.calls * links.waited(size / one.calls)
-    )
-    slowest = max(passages, key=lambda passage: float(np.max(passage.seconds)))
+    seconds = np.maximum.reduce([passage.seconds for passage in passages.values()])
+    seconds = seconds + _last(one.calls * links.waited(size / one.calls))
+    slowest = max(passages.values(), key=lambda passage: float(np.max(passage.seconds)))
     return Crossed(
         seconds=seconds if own else np.max(seconds, axis=-1),
         caused=np.multiply.outer(size, caused),

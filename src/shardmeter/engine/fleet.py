@@ -253,7 +253,8 @@ def _most(values: Sequence[Number]) -> Number:
 
 def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) -> Whole:
     """The round of the cells."""
-    met = meet(parts, asked, Networks([part.island for part in parts], wan), plan)
+    networks = Networks([part.island for part in parts], wan)
+    met = meet(parts, asked, networks, plan, networks.lanes(plan.sync)[0])
     critical = first_of(parts, int(np.asarray(met.folded.critical).flat[0]))
     return Whole(
         parts=parts,
@@ -283,14 +284,15 @@ class Met:
     paid: tuple[Usd, ...]
 
 
-def meet(parts: tuple[Part, ...], asked: Round, networks: Networks, plan: Plan) -> Met:
-    """Islands whose inner steps are known, joined by networks, and by a method. Raises ValueError without a network."""
-    cells, priced = grouped(parts), []
+def meet(parts: tuple[Part, ...], asked: Round, networks: Networks, plan: Plan, lanes: Count) -> Met:
+    """Islands whose inner steps are known, joined by networks whose pairs have so many `lanes`, and by a method. Raises ValueError
+    without a network."""
+    cells, weights, priced = grouped(parts), held_by(parts), []
     for one in asked.crossings:
         with under(term_of(one)):
-            charge = networks.crossed(one, cells, plan.sync, own=asked.pace != "barrier")
+            charge = networks.crossed(one, cells, plan.sync, own=asked.pace != "barrier", weights=weights)
             priced.append(spread_inside(charge, one, parts))
-    pace = _pace(parts, asked, networks, plan)
+    pace = pace_of(parts, asked, lanes, plan.sync.release)
     folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace, apart=networks.many)
     sent, paid = _moved(parts, asked, folded, priced)
     return Met(parts=parts, round=asked, pace=pace, folded=folded, priced=tuple(priced), sent=sent, paid=paid)
@@ -303,17 +305,13 @@ def grouped(parts: Sequence[Part]) -> list[list[int]]:
     ]
 
 
-def _pace(parts: Sequence[Part], asked: Round, networks: Networks, plan: Plan) -> Pace:
-    """The pace of the cells; on networks side by side, by the lanes of each, (networks, cells)."""
-    lanes = networks.lanes() if plan.sync.hierarchical else (1.0,) * len(networks)
-    paces = {count: pace_of(parts, asked, count, plan.sync.release) for count in dict.fromkeys(lanes)}
-    if len(paces) > 1:
-        raise ValueError("networks of unlike lanes: ask for those of equal ones together")
-    return paces[lanes[0]]
+def held_by(parts: Sequence[Part]) -> list[float]:
+    """What every island holds of its cell's parameters, over an even part: of a pipeline its stages."""
+    return weights_of(grouped(parts), [part.estimate.ends.stages for part in parts])
 
 
 def weights_of(cells: Sequence[Sequence[int]], stages: Sequence[int]) -> list[float]:
-    """What every island holds of its cell's parameters, over an even part: of a pipeline its stages."""
+    """The same of cells whose islands have so many stages each."""
     weights = [1.0] * len(stages)
     for cell in cells:
         for at in cell:

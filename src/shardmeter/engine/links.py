@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.quantity import show
-from shardmeter.core.record import changed, record
+from shardmeter.core.record import changed, field_names, record
 from shardmeter.core.units import Bytes, Count, Seconds
 from shardmeter.engine import uplinks
 from shardmeter.engine.uplinks import CODED, LOSSLESS, RDMA, SELECTIVE, TCP
@@ -72,6 +72,11 @@ class Links:
             adapter=self.adapter[row], buffer=self.buffer[row], words=tuple(self.words[at] for at in islands if self.words),
         )  # fmt: skip
 
+    @property
+    def tables(self) -> tuple[bytes, ...]:
+        """Equal for members that see equal links of one another, whatever their names."""
+        return tuple(getattr(self, name).tobytes() for name in TABLES)
+
     def parted(self, times: Array) -> Links:
         """One part of each pair and site of which several messages use as many at once: `times` (islands, islands) how many a pair
         carries, on its diagonal how many a site."""
@@ -112,6 +117,8 @@ class Links:
         return f"{self.names[source]} → {self.names[target]} at {rate}, {why}{at_once}"
 
 
+TABLES = tuple(name for name in field_names(Links) if name not in ("names", "words"))
+"""The fields of `Links` that are numbers."""
 LIMITS = ("the link", "what leaves the site", "what comes into the site", "window of {streams}", "loss on {streams}",
           "buffers of {buffer}")  # fmt: skip
 """What can set the rate of a pair."""

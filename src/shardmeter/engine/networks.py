@@ -13,7 +13,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Number, Seconds, Usd
 from shardmeter.engine.cells import cells_of
 from shardmeter.engine.chosen import FIGURES, chosen
-from shardmeter.engine.fleet import Met, critical_step, first_of, grouped, holding, meet, parts_of, told_of
+from shardmeter.engine.fleet import Met, critical_step, first_of, grouped, held_by, holding, meet, parts_of, told_of
 from shardmeter.engine.links import Array
 from shardmeter.engine.sharing import shared_by_part
 from shardmeter.engine.wans import Networks, along
@@ -53,14 +53,18 @@ def over_networks(
     networks = networks if isinstance(networks, Networks) else Networks(fleet.islands, networks)
     own, cells = tuple(plans) or (plan,) * len(fleet.islands), cells_of(plan, fleet.islands)
     _refuse(fleet, networks, (plan, plan.sync, run, stack, *own))
-    ways, owner = shared_by_part(model, fleet, cells, own, run, stack, networks)
-    found = []
-    for runs in ways:
+    ways, way = shared_by_part(model, fleet, cells, own, run, stack, networks)
+    kinds = list(zip(way, networks.lanes(plan.sync), strict=True))
+    found: dict[tuple[int, float], Met] = {}
+    for at, runs in enumerate(ways):
         parts = parts_of(model, fleet, cells, own, runs, stack, networks)
         asked = round_of(told_of(model, parts), plan.sync)
-        found.append(meet(holding(parts, asked), asked, networks, plan))
+        held = holding(parts, asked)
+        lanes = dict.fromkeys(lanes for one, lanes in kinds if one == at)
+        found |= {(at, count): meet(held, asked, networks, plan, count) for count in lanes}
+    owner = np.array([list(found).index(kind) for kind in kinds])
     batches = [tuple(float(one.global_batch) for one in runs) for runs in ways]
-    return changed(_united(found, np.array(owner), networks, plan), batches=tuple(batches[at] for at in owner))
+    return changed(_united([*found.values()], owner, networks, plan), batches=tuple(batches[at] for at in way))
 
 
 def _refuse(fleet: Fleet, networks: Networks, said: Sequence[Any]) -> None:
@@ -79,7 +83,8 @@ def _refuse(fleet: Fleet, networks: Networks, said: Sequence[Any]) -> None:
 
 
 def _united(some: Sequence[Met], owner: Array, networks: Networks, plan: Plan) -> Overall:
-    """The answer of every network from rounds whose batch is shared in several ways; `owner` (networks,) says which of them it has."""
+    """The answer of every network from rounds whose batch is shared in several ways, or whose lanes are several; `owner` (networks,)
+    says which of them it has."""
     count, islands = len(networks), len(networks.islands)
 
     def of_each(numbers: Sequence[Number], *shape: int) -> Array:
@@ -109,7 +114,8 @@ def _critical(met: Met) -> Array:
 def _narrowest(met: Met, networks: Networks, plan: Plan) -> list[tuple[str, ...]]:
     """Of every network, for every crossing."""
     cells, own = grouped(met.parts), met.round.pace != "barrier"
-    said = [networks.narrowest(one, cells, plan.sync, own=own) for one in met.round.crossings]
+    weights = held_by(met.parts)
+    said = [networks.narrowest(one, cells, plan.sync, own=own, weights=weights) for one in met.round.crossings]
     return [tuple(one[network] for one in said) for network in range(len(networks))]
 
 

@@ -163,7 +163,7 @@ def _own(round_: Round, pace: Pace, across: Sequence[Seconds], *, apart: bool) -
     return Folded(
         seconds=total, inner=rounds * steps * pace.step, steps=rounds * steps, counted=np.ones_like(lasts),
         tokens=seen_by_all(rounds * steps * pace.tokens, round_.parts), exposed=exposed, hidden=hidden,
-        update=_at(pace, critical).update,
+        update=_pick(np.broadcast_to(pace.update, lasts.shape), critical),
         wait=np.zeros_like(lasts), critical=critical, exchanges=rounds,
     )  # fmt: skip
 

@@ -11,14 +11,12 @@ from shardmeter.core.record import changed, field_names, record
 from shardmeter.core.units import BytesPerS, Count, Number, Seconds, UsdPerByte
 from shardmeter.engine import crossing
 from shardmeter.engine.crossing import Crossed
-from shardmeter.engine.links import Links, bounded, links_of
+from shardmeter.engine.links import TABLES, Links, bounded, links_of
 from shardmeter.engine.ring import ring_order
 from shardmeter.specs import Crossing, Island, Wan
 from shardmeter.specs.plan import Sync
 
 T = TypeVar("T")
-TABLES = tuple(name for name in field_names(Links) if name not in ("names", "words"))
-"""The fields of `Links` that are numbers."""
 
 
 @record
@@ -31,6 +29,10 @@ class Tour:
     """One way, on the average of its links."""
     egress: UsdPerByte
     """The same of what they cost; NaN where a price is not known."""
+
+
+TOUR, CROSSED = field_names(Tour), ("seconds", "caused", "charged")
+"""Fields of what is answered that are numbers."""
 
 
 class Networks:
@@ -51,54 +53,66 @@ class Networks:
     def links(self, sending: Sequence[Count], turns: Count = 1.0) -> Links:
         """The price list's matrices where so many accelerators of every island send at once, of networks `widened` by `turns`. Raises
         ValueError without a network."""
-        counts, wide = tuple(float(np.max(one)) for one in sending), float(turns)
-        return self._once(("links", counts, wide), lambda: self._side_by_side(self._each(counts, wide)))
+        counts, wide = _counts(sending), float(turns)
+        return self._once(("links", counts, wide), lambda: self._stacked(self._each(counts, wide), TABLES))
 
-    def among(self, sending: Sequence[Count], members: Sequence[int]) -> tuple[bytes, ...]:
-        """Equal for islands that see equal links of one another."""
-        part = self.links(sending).among(list(members))
-        return tuple(getattr(part, name).tobytes() for name in TABLES)
+    def among(self, sending: Sequence[Count], members: Sequence[int], turns: Count = 1.0) -> tuple[bytes, ...]:
+        """Equal for islands that see equal `links` of one another."""
+        key = ("among", _counts(sending), tuple(members), float(turns))
+        return self._once(key, lambda: self.links(sending, turns).among(list(members)).tables)
 
     def tour(self, sending: Sequence[Count], members: Sequence[int]) -> Tour:
         """The ring over some islands. Raises ValueError without a network."""
-        counts = tuple(float(np.max(one)) for one in sending)
+        counts = _counts(sending)
 
         def made() -> Tour:
             each = [_tour(links.among(list(members))) for links in self._each(counts)]
-            return self._stacked(each, field_names(Tour))
+            return self._stacked(each, TOUR)
 
         return self._once(("tour", counts, tuple(members)), made)
 
-    def crossed(self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool) -> Crossed:
+    def crossed(
+        self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = ()
+    ) -> Crossed:
         """One message between cells, as `crossing.price` has it; of many networks `narrowest` is left empty (`narrowest` has them).
 
         Sizes may be arrays for one network only; raises ValueError otherwise, and without a network."""
         if not self.many:
-            return self._prices(one, cells, sync, own=own)[0]
+            return self._prices(one, cells, sync, own=own, weights=weights)[0]
         if np.ndim(one.size) or np.ndim(one.calls):
             raise ValueError(
                 "numbers of the synchronisation may be arrays where one network joins the islands, not many"
             )
         found = self._once(
-            ("crossed", *_asked(one, cells, sync, own=own)), lambda: self._prices(one, cells, sync, own=own)
+            ("crossed", *_asked(one, cells, sync, own=own), *weights),
+            lambda: self._prices(one, cells, sync, own=own, weights=weights),
         )
-        made = ("seconds", "caused", "charged")
-        key = ("stacked", *_asked(one, cells, sync, own=own))
-        return self._once(key, lambda: changed(self._stacked(found, made), narrowest=""))
+        key = ("stacked", *_asked(one, cells, sync, own=own), *weights)
+        return self._once(key, lambda: changed(self._stacked(found, CROSSED), narrowest=""))
 
-    def narrowest(self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool) -> tuple[str, ...]:
+    def narrowest(
+        self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = ()
+    ) -> tuple[str, ...]:
         """The pair that is slowest, and why, of every network."""
-        key = ("crossed", *_asked(one, cells, sync, own=own))
-        return tuple(found.narrowest for found in self._once(key, lambda: self._prices(one, cells, sync, own=own)))
+        key = ("crossed", *_asked(one, cells, sync, own=own), *weights)
+        return tuple(
+            found.narrowest
+            for found in self._once(key, lambda: self._prices(one, cells, sync, own=own, weights=weights))
+        )
 
-    def lanes(self) -> tuple[float, ...]:
-        """The fewest lanes of a pair, of every network."""
-        return self._once("lanes", lambda: tuple(float(np.min(wan.lanes)) for wan in self._given()))
+    def lanes(self, sync: Sync) -> tuple[float, ...]:
+        """Lanes that the stages of a pipeline leave by at once, on every network: the fewest of a pair, or one where a single ring
+        passes through all. Raises ValueError without a network."""
+        found = self._once("lanes", lambda: tuple(float(np.min(wan.lanes)) for wan in self._given()))
+        return found if sync.hierarchical else (1.0,) * len(found)
 
-    def _prices(self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool) -> list[Crossed]:
-        sending = tuple(float(np.max(one)) for one in self.gpus) if sync.hierarchical else ()
+    def _prices(
+        self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = ()
+    ) -> list[Crossed]:
+        sending = _counts(self.gpus) if sync.hierarchical else ()
         return [
-            crossing.price(one, wan, cells, sync, own=own, accelerators=self.gpus) for wan in self._bounded(sending)
+            crossing.price(one, wan, cells, sync, own=own, accelerators=self.gpus, weights=weights)
+            for wan in self._bounded(sending)
         ]
 
     def _each(self, sending: tuple[float, ...], turns: float = 1.0) -> list[Links]:
@@ -112,9 +126,6 @@ class Networks:
         if not self.wans:
             raise ValueError("several islands and no network between them")
         return self.wans
-
-    def _side_by_side(self, each: Sequence[Links]) -> Links:
-        return self._stacked(each, TABLES)
 
     def _stacked(self, each: Sequence[T], names: Sequence[str]) -> T:
         """The first with these fields of all, where there are many networks."""
@@ -141,6 +152,11 @@ def _asked(one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bo
     """All that the price of a message depends on, beside the network."""
     message = one.collective, float(one.size), float(one.calls), one.groups
     return (*message, tuple(map(tuple, cells)), sync.topology, sync.hierarchical, own)
+
+
+def _counts(sending: Sequence[Count]) -> tuple[float, ...]:
+    """How many accelerators of every island send, as what is remembered is found by."""
+    return tuple(float(np.max(one)) for one in sending)
 
 
 def _tour(links: Links) -> Tour:

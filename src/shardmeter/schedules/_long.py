@@ -40,7 +40,6 @@ Hop = Seconds | tuple[Boundary, ...]
 """One send to a neighbour: the same everywhere and all of it on the wire, or for each of the pp − 1 boundaries its own."""
 
 
-
 def ahead_of(hop: Hop, pp: int) -> tuple[int, ...]:
     """Micro-batches ahead of the boundary behind every one of pp stages; empty where there are none. The boundary that leads back to
     the first stage may be left out. Arrays of networks are held ahead of alike: the most of them."""

@@ -74,11 +74,6 @@ def holds_all(name: str) -> bool:
     return name in ("gpipe", "interleaved-bf")
 
 
-def runs_long(name: str) -> bool:
-    """Whether `long_makespan` knows the schedule: its turns are of one model laid in a ring, and do not follow from the seconds."""
-    return name in MODULES and traits(name).copies == 1.0
-
-
 def long_makespan(
     name: str,
     slots: Sequence[Slot],
@@ -94,9 +89,7 @@ def long_makespan(
     gpipe, 1f1b and interleaved-bf have forms of their own; the turns of the others are run as they come, `beside` (sends pass beside them whatever the
     code that introduced the schedule does) or blocking. Of more than LONG fillings of the pipe the last ones repeat
     what the steady state does there. An order that depends on the seconds is found for every network by itself. Leaves out, for the others: a last backward that is longer (its part is in all of them), buffers that sends
-    overflow. Raises KeyError for schedules of which `runs_long` is not true."""
-    if not runs_long(name):
-        raise KeyError(name)
+    overflow. Raises UnknownName."""
     module, pp = schedule(name), len(links)
     links, later = in_turn(links, virtual_stages)
     if name in ("gpipe", "1f1b", "interleaved-bf"):
@@ -127,18 +120,26 @@ def _replayed(
     first, unit = max(LONG * max(filled, int(own.rounds * pp)), FEW), 1
     if own.groups:
         first, unit = module.alike(first, pp, micro_batches, virtual_stages, ahead)
-    least: Seconds = 0.0
-    for slot in stages(slots):
-        least = np.maximum(least, slot.whole)
-    for link in links[:-1]:
-        least = np.maximum(least, virtual_stages * link.wire)
+    copies = int(own.copies)  # that take micro-batches in turn
 
     def run(count: int) -> Replayed:
         if hasattr(module, "orders"):
             return replayed_rows(module.orders(slots, count, links), own, slots, virtual_stages, links)
-        return replayed(module.order, own, slots, count, virtual_stages, links)
+        return replayed(module.order, own, slots, copies * count, virtual_stages, links)
 
-    return prolonged(run, micro_batches, first, unit, least)
+    least = copies * _least(own, stages(slots), virtual_stages, links)
+    return prolonged(run, micro_batches // copies, first // copies, unit, least)
+
+
+def _least(own: Traits, held: Sequence[Slot], virtual_stages: int, links: tuple[Boundary, ...]) -> Seconds:
+    """What a micro-batch keeps the slowest device or wire busy; of two copies each device has half of both its stages' micro-batches."""
+    longest: Seconds = 0.0
+    for slot, mirrored in zip(held, held[::-1], strict=True):
+        both = slot if own.copies == 1.0 else mirrored
+        longest = np.maximum(longest, (slot.whole + both.whole - slot.joined - mirrored.joined) / 2.0)
+    for link in links[:-1]:
+        longest = np.maximum(longest, virtual_stages * link.wire)
+    return longest
 
 
 LONG, FEW = 4, 32
@@ -183,7 +184,6 @@ __all__ = [
     "names",
     "needs",
     "owed",
-    "runs_long",
     "schedule",
     "traits",
     "turns_of",

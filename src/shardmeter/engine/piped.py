@@ -17,6 +17,7 @@ from shardmeter.engine.links import Links, links_of
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.schedules import Boundary, traits
 from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack, Wan
+from shardmeter.strategies import fsdp
 from shardmeter.strategies.pipeline import side_by_side
 
 if TYPE_CHECKING:
@@ -159,12 +160,12 @@ def crossings(ready: Mapping[int, Priced], cell: Cell, lines: Lines, plan: Plan)
         for way in ((source, target), (target, source)):
             moved[way] += float(passes * work.micro_batches * size)
     meeting, copied = _meeting(ready, cell, links, plan)
-    lines = (moved / links.capacity, moved.sum(axis=1) / links.up, moved.sum(axis=0) / links.down)
+    used = (moved / links.capacity, moved.sum(axis=1) / links.up, moved.sum(axis=0) / links.down)
     moved = moved + copied
     paid = np.where(moved > 0.0, moved * links.egress, 0.0).sum(axis=1)
     return Sends(
         links=tuple(made),
-        busiest=max(float(np.max(one)) for one in lines),
+        busiest=max(float(np.max(one)) for one in used),
         meeting=meeting,
         sent={at: float(moved[at].sum()) for at in cell.islands},
         egress={at: float(paid[at]) for at in cell.islands},
@@ -175,17 +176,20 @@ def _meeting(
     ready: Mapping[int, Priced], cell: Cell, links: Links, plan: Plan
 ) -> tuple[Seconds, npt.NDArray[np.float64]]:
     """Of two copies of the model on one pipeline, whose mirrored stages sum their gradients once a step: the seconds of the slowest
-    pair, all at once, and the bytes between islands. Leaves out: devices that have less to sum than the fullest."""
+    pair, all at once, and the bytes between islands. What replicas hold alike they reduce first and send once, each its part, or
+    each of them all of it (`sync.hierarchical`). Leaves out: devices that have less to sum than the fullest."""
     work, price, _, _ = ready[cell.steps[0]]
     moved, longest = np.zeros_like(links.rate), 0.0
     copied = copies_reduction(work, plan)
     if copied is None:
         return longest, moved
+    alike = plan.dp_replicate if fsdp.applies(plan) else plan.cp * plan.dp
+    senders = plan.tp * plan.cp * plan.dp / (alike if plan.sync.hierarchical else 1.0)
     for pair in zip(cell.steps, cell.steps[::-1], strict=True):
         if pair[0] == pair[1]:
             longest = max(longest, float(price.transfer(copied).seconds))
         else:
-            moved[pair] += float(copied.size * plan.tp * plan.cp * plan.dp)
+            moved[pair] += float(copied.size * senders)
     for pair in zip(*np.nonzero(moved), strict=True):
         longest = max(longest, float(moved[pair] / links.rate[pair] + links.delay[pair]))
     return longest, moved

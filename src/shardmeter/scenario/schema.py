@@ -131,7 +131,9 @@ class PlanInput(Input):
         words=("gpipe", "1f1b", "interleaved", "interleaved-bf", "zb-h1", "zb-h2", "zb-2p", "zb-v", "dualpipe"),
     )
     virtual_stages: Stages | None = said("Chunks of layers per pipeline stage (interleaved, zb-v).")
-    ahead: Ahead | None = said("Micro-batches more in flight for every boundary between islands, to fill its round trip.")
+    ahead: Ahead | None = said(
+        "Micro-batches more in flight for every boundary between islands, to fill its round trip."
+    )
     stagger: bool | None = said("Pipelines side by side send over the line between islands in turn, not all at once.")
     recompute: Recompute | None = said(
         "Activation recomputation: none, selective, full, every-K, N-of-M, or a list of operations."

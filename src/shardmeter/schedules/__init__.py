@@ -23,7 +23,8 @@ import numpy as np
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
-from shardmeter.schedules._long import SETTLED, Boundary, Hop, ahead_of, in_turn, told
+from shardmeter.schedules._links import Boundary, Hop, ahead_of, in_turn, told
+from shardmeter.schedules._long import SETTLED
 from shardmeter.schedules._prolonged import apart, prolonged
 from shardmeter.schedules._replay import Replayed, replayed, replayed_rows
 from shardmeter.schedules._routes import Key, Traits, content, crossed, needs
@@ -90,7 +91,7 @@ def long_makespan(
     code that introduced the schedule does) or blocking. Of more than LONG fillings of the pipe the last ones repeat
     what the steady state does there. An order that depends on the seconds is found for every network by itself. Leaves out, for the others: a last backward that is longer (its part is in all of them), buffers that sends
     overflow. Raises UnknownName."""
-    module, pp = schedule(name), len(links)
+    module = schedule(name)
     links, later = in_turn(links, virtual_stages)
     if name in ("gpipe", "1f1b", "interleaved-bf"):
         used = links if virtual_stages > 1 else links[:-1]

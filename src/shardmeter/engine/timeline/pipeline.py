@@ -11,7 +11,6 @@ from shardmeter.engine.timeline.turns import last_turns
 from shardmeter.schedules import Boundary, Hop, Key, Op, Slot, Traits, content, crossed, needs, schedule, turns_of
 from shardmeter.schedules import traits as traits_of
 
-
 Wire: TypeAlias = tuple[int, int, bool]
 """(from, to, whether forward)."""
 

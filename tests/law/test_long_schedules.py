@@ -85,7 +85,9 @@ def test_long_steps_go_on_as_their_first_micro_batches_did(name: str) -> None:
     for _ in range(3):
         slots, _, chunks, links = drawn(r, name)
         passes = 20 * len(slots)
-        found.append(run(name, (slots, passes, chunks, links)) / duration(name, slots, passes, chunks, links, beside=True))
+        found.append(
+            run(name, (slots, passes, chunks, links)) / duration(name, slots, passes, chunks, links, beside=True)
+        )
     assert found == pytest.approx([1.0] * 3, rel=0.03)
 
 
@@ -112,7 +114,12 @@ def test_many_networks_are_each_by_itself(name: str) -> None:
     slots, passes, chunks, links = drawn(r, name, rounds=8)
     delays, wires = np.array([0.0, 0.5, 3.0, 9.0]), np.array([0.1, 0.0, 1.0, 3.0])
     together = long_makespan(
-        name, slots, passes, chunks, tuple(changed(link, wire=link.wire * wires, delay=delays) for link in links), beside=True
+        name,
+        slots,
+        passes,
+        chunks,
+        tuple(changed(link, wire=link.wire * wires, delay=delays) for link in links),
+        beside=True,
     )
     for at in range(4):
         alone = tuple(changed(one, wire=one.wire * float(wires[at]), delay=float(delays[at])) for one in links)

@@ -65,7 +65,6 @@ def test_random_plans_agree_with_the_timeline(name: str) -> None:
     """Exact turn by turn; within 3 % where the steady state of the first micro-batches stands for all."""
     r = random.Random(name)
     found = errors(name, (drawn(r, name) for _ in range(PLANS)))
-    print(f"{name}: {len(found)} plans, worst {max(map(abs, found)):.2%}, mean {np.mean(np.abs(found)):.3%}")
     assert max(map(abs, found)) <= 0.03
     assert np.mean(np.abs(found)) <= 0.003
 
@@ -74,7 +73,6 @@ def test_random_plans_agree_with_the_timeline(name: str) -> None:
 def test_pipelines_in_turn_agree_with_a_timeline_of_all_of_them(name: str) -> None:
     r = random.Random(name)
     found = errors(name, (drawn(r, name, pipelines=r.randint(2, 4), rounds=2) for _ in range(IN_TURN)))
-    print(f"{name}: {len(found)} plans in turn, worst {max(map(abs, found)):.2%}, mean {np.mean(np.abs(found)):.3%}")
     assert max(map(abs, found)) <= 0.03
 
 

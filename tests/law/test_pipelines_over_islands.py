@@ -52,7 +52,7 @@ def test_fields_that_change_nothing_are_said(said: str) -> None:
 
 
 def test_a_schedule_without_room_refuses_micro_batches_ahead() -> None:
-    with pytest.raises(shardmeter.BadScenario, match="ahead = 2 with schedule zb-v .*one of 1f1b, interleaved, zb-h1"):
+    with pytest.raises(shardmeter.BadScenario, match=r"ahead = 2 with schedule zb-v .*one of 1f1b, interleaved, zb-h1"):
         load(scenario(schedule="zb-v", virtual_stages=2, ahead=2))
 
 

@@ -77,7 +77,7 @@ def apart(
 
 def _names(one: Any) -> tuple[str, ...]:
     """Its fields that may be arrays."""
-    return tuple(name for name in field_names(type(one)) if name not in ("first", "count", "chunks"))
+    return tuple(name for name in field_names(type(one)) if name not in ("first", "count", "chunks"))  # type: ignore[arg-type]
 
 
 def _taken(one: T, shape: tuple[int, ...], at: tuple[int, ...]) -> T:

@@ -138,14 +138,15 @@ class Sends:
 def crossings(ready: Mapping[int, Priced], cell: Cell, lines: Lines, plan: Plan) -> Sends:
     """Every boundary's wire and way. Between islands all ranks of a stage send at once over the lanes that they have of the pair's
     link; inside one, as its own network has it. What several boundaries use, a link or a site, is busy with all of them. The boundary
-    behind the last stage leads back to the first: schedules of v chunks pass it v − 1 times a micro-batch, the others v times.
+    behind the last stage leads back to the first: schedules that lay v chunks in a ring pass it v − 1 times a micro-batch, the others v
+    times.
 
     Leaves out: boundaries that wait for one another on a line which is not busy all the time (up to a quarter of a step);
     gradients of other cells on the same link at the end of a step."""
     steps, links = cell.steps, lines.together
     pairs, ahead = _pairs(steps), _ahead(steps, plan)
     rounds = float(plan.virtual_stages)
-    often = [rounds] * (len(pairs) - 1) + [rounds - 1.0]
+    often = [rounds] * (len(pairs) - 1) + [rounds - 1.0 if traits(plan.schedule).route == "ring" else 0.0]
     made: list[Boundary] = []
     moved = np.zeros_like(links.rate)
     for (source, target), passes, more in zip(pairs, often, ahead, strict=True):

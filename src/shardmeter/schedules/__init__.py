@@ -1,9 +1,10 @@
 """Pipeline schedules: one file each, found by name. A schedule knows order, not speed: it is given seconds and adds them up.
 
 Each module offers `makespan(slots, micro_batches, virtual_stages, hop)` — the duration of one step's micro-batches, `hop` the
-seconds of a send or, for gpipe and 1f1b, a tuple of pp − 1 `Boundary` (wire and delay of each) — and
-`in_flight(position, pp, micro_batches, virtual_stages)`, the micro-batches whose activations a stage holds at its peak;
-`order(position, pp, micro_batches, virtual_stages)` lists a stage's turns for the timeline. `TRAITS` says what is true of it
+seconds of a send or, where a closed form knows them, a tuple with the `Boundary` behind each stage (`long_makespan` knows them
+for all) — and `in_flight(position, pp, micro_batches, virtual_stages)`, the micro-batches whose activations a stage holds at its
+peak; `order(position, pp, micro_batches, virtual_stages)` lists a stage's turns for the timeline. Both take what is held ahead of
+every boundary besides, where the schedule may (`Traits.ahead`). `TRAITS` says what is true of it
 whatever the numbers: whether backward is split, how chunks are laid over devices, how many copies of the parameters are held,
 what it needs of pp, micro-batches and virtual stages. Where weight gradients wait, `owed(...)` counts them at the peak; where
 the order depends on the seconds, `orders(slots, micro_batches, hop)` lists the turns of all stages for those.
@@ -85,12 +86,12 @@ def long_makespan(
     beside: bool,
 ) -> Seconds:
     """Duration of one step's micro-batches over unlike, long links: `links` are those behind every stage, the last one's leading back to
-    the first. The schedule's own turns: none is moved because a link is long.
+    the first. The schedule's own turns: none is moved because a link is long, but for what is held ahead of it.
 
-    gpipe, 1f1b and interleaved-bf have forms of their own; the turns of the others are run as they come, `beside` (sends pass beside them whatever the
-    code that introduced the schedule does) or blocking. Of more than LONG fillings of the pipe the last ones repeat
-    what the steady state does there. An order that depends on the seconds is found for every network by itself. Leaves out, for the others: a last backward that is longer (its part is in all of them), buffers that sends
-    overflow. Raises UnknownName."""
+    gpipe, 1f1b and interleaved-bf have forms of their own; the turns of the others are run as they come, `beside` (sends pass beside
+    them whatever the code that introduced the schedule does) or blocking. Of more than LONG fillings of the pipe the last ones repeat
+    what the steady state does there. An order that depends on the seconds is found for every network by itself. Leaves out, for the
+    others: a last backward that is longer (its part is in all of them), buffers that sends overflow. Raises UnknownName."""
     module = schedule(name)
     links, later = in_turn(links, virtual_stages)
     if name in ("gpipe", "1f1b", "interleaved-bf"):
@@ -135,9 +136,12 @@ def _replayed(
 def _least(own: Traits, held: Sequence[Slot], virtual_stages: int, links: tuple[Boundary, ...]) -> Seconds:
     """What a micro-batch keeps the slowest device or wire busy; of two copies each device has half of both its stages' micro-batches."""
     longest: Seconds = 0.0
-    for slot, mirrored in zip(held, held[::-1], strict=True):
-        both = slot if own.copies == 1.0 else mirrored
-        longest = np.maximum(longest, (slot.whole + both.whole - slot.joined - mirrored.joined) / 2.0)
+    wholes: list[Seconds] = [0.0] * len(held)
+    for chunk in range(virtual_stages):
+        wholes = [whole + slot.chunk(chunk, virtual_stages).whole for whole, slot in zip(wholes, held, strict=True)]
+    for at, slot in enumerate(held):
+        both = at if own.copies == 1.0 else -1 - at
+        longest = np.maximum(longest, (wholes[at] + wholes[both] - slot.joined - held[both].joined) / 2.0)
     for link in links[:-1]:
         longest = np.maximum(longest, virtual_stages * link.wire)
     return longest

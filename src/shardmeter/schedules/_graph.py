@@ -71,7 +71,7 @@ def graph_of(
     return _Made(traits, rows, wired, delayed).run()
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=32)
 def known(
     order: Callable[..., tuple[Op, ...]],
     traits: Traits,

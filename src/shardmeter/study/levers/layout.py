@@ -66,8 +66,8 @@ def levers(scenario: Scenario) -> Iterator[Lever]:
     """Of the plan (every island's), of the synchronisation where there is one, of the run."""
     plan, islands = scenario.plan, scenario.fleet.islands
     for name, title, unit, whole in _PLAN:
-        value, needs = getattr(plan, name), _NEEDS.get(name, lambda _: True)
-        if (scenario.model.experts or name not in _ROUTED) and needs(plan):
+        value, needs = getattr(plan, name), _NEEDS.get(name)
+        if (scenario.model.experts or name not in _ROUTED) and (needs is None or needs(plan)):
             yield _lever(f"plan.{name}", title, unit, "plan", value, _of_plans(scenario, name), whole=whole)
     for axis in () if plan.placement else _DEGREES:
         yield _lever(f"plan.{axis}", axis, "", "plan", plan.degree(axis), _of_degree(scenario, axis))

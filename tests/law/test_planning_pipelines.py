@@ -47,6 +47,7 @@ def drawn(seed: int) -> dict[str, Any]:
             "sharding": "fsdp", "tp": 1, "cp": 1, "dp_shard": 8, "dp_replicate": 1, "micro_batch": rng.choice((1, 2)), "recompute": "none",
             "reshard": True, "schedule": rng.choice(("1f1b", "1f1b", "gpipe")), "placement": {"pp": "auto"},
             "sync": {"method": rng.choice(("every_step", "diloco", "streaming_diloco"))},
+            "ahead": [seed % 3],
         },
     }  # fmt: skip
 

@@ -7,16 +7,18 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, Usd
-from shardmeter.engine.demand import Work
+from shardmeter.engine.demand import Work, copies_reduction
 from shardmeter.engine.evaluate import Priced, assembled, priced, timed
 from shardmeter.engine.links import Links
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.engine.wans import entry
-from shardmeter.schedules import Boundary
+from shardmeter.schedules import Boundary, traits
 from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack
+from shardmeter.strategies import fsdp
 
 if TYPE_CHECKING:
     from shardmeter.engine.cells import Cell
@@ -36,7 +38,8 @@ def piped(
 
     `islands` and `plans` by place in the fleet; the plans agree in all degrees but pp. `lines` with links of networks side by side give times of
     shape (networks,). `known` keeps what islands of equal prices, plans and batches have in common.
-    Leaves out: reductions and optimizer steps that are slower on an island whose stages are not the slowest."""
+    Leaves out: reductions and optimizer steps that are slower on an island whose stages are not the slowest; of two copies of the model,
+    which islands hold less than the fullest."""
     whole = len(cell.steps)
     laid = {at: changed(plans[at], pp=whole) for at in cell.islands}
     known = {} if known is None else known
@@ -51,10 +54,10 @@ def piped(
     slowest = owners[int(np.argmax([float(one.slot.whole) for one in stages]))]
     joined: Priced = (work, ready[slowest][1], ready[slowest][2], stages)
     sends = crossings(ready, cell, lines, laid[slowest])
-    time = timed(joined, laid[slowest], run, stack, sends.links, sends.busiest)
+    time = timed(joined, laid[slowest], run, stack, sends.links, sends.busiest, sends.meeting)
     found = []
     for at in cell.islands:
-        held = _held(work, owners, at)
+        held = _held(work, owners, at) if traits(laid[at].schedule).copies == 1.0 else None
         one = assembled(model, islands[at], laid[at], run, stack, joined, time, held, sends.links)
         found.append(changed(one, ends=changed(one.ends, sent=sends.sent[at], egress=sends.egress[at])))
     return tuple(found)
@@ -115,6 +118,8 @@ class Sends:
     links: tuple[Boundary, ...]
     busiest: Seconds
     """Seconds of a step that the line is busy which most boundaries share: no step is shorter."""
+    meeting: Seconds
+    """How long two copies of the model take to sum their gradients, once a step."""
     sent: Mapping[int, Bytes]
     """What leaves each island in a step."""
     egress: Mapping[int, Usd]
@@ -123,14 +128,15 @@ class Sends:
 def crossings(ready: Mapping[int, Priced], cell: Cell, lines: Lines, plan: Plan) -> Sends:
     """Every boundary's wire and way. Between islands all ranks of a stage send at once over the lanes that they have of the pair's
     link; inside one, as its own network has it. What several boundaries use, a link or a site, is busy with all of them. The boundary
-    behind the last stage leads back to the first: schedules of v chunks pass it v − 1 times a micro-batch, the others v times.
+    behind the last stage leads back to the first: schedules that lay v chunks in a ring pass it v − 1 times a micro-batch, the others v
+    times.
 
     Leaves out: boundaries that wait for one another on a line which is not busy all the time (up to a quarter of a step);
     gradients of other cells on the same link at the end of a step."""
     steps, links = cell.steps, lines.together
     pairs, ahead = _pairs(steps), _ahead(steps, plan)
     rounds = float(plan.virtual_stages)
-    often = [rounds] * (len(pairs) - 1) + [rounds - 1.0]
+    often = [rounds] * (len(pairs) - 1) + [rounds - 1.0 if traits(plan.schedule).route == "ring" else 0.0]
     made: list[Boundary] = []
     moved = np.zeros(links.rate.shape[-2:])
     for (source, target), passes, more in zip(pairs, often, ahead, strict=True):
@@ -145,15 +151,42 @@ def crossings(ready: Mapping[int, Priced], cell: Cell, lines: Lines, plan: Plan)
         made.append(Boundary(wire=own, delay=delay, ahead=more, others=whole - own))
         for way in ((source, target), (target, source)):
             moved[way] += float(passes * work.micro_batches * size)
+    meeting, copied = _meeting(ready, cell, links, plan)
     pairs_busy = np.max(moved / links.capacity, axis=(-2, -1))
     sites_busy = np.maximum(moved.sum(axis=1) / links.up, moved.sum(axis=0) / links.down)
+    moved = moved + copied
     paid = np.where(moved > 0.0, moved * links.egress, 0.0).sum(axis=-1)
     return Sends(
         links=tuple(made),
         busiest=entry(np.maximum(pairs_busy, np.max(sites_busy, axis=-1))),
+        meeting=meeting,
         sent={at: float(moved[at].sum()) for at in cell.islands},
         egress={at: entry(paid, at) for at in cell.islands},
     )
+
+
+def _meeting(
+    ready: Mapping[int, Priced], cell: Cell, links: Links, plan: Plan
+) -> tuple[Seconds, npt.NDArray[np.float64]]:
+    """Of two copies of the model on one pipeline, whose mirrored stages sum their gradients once a step: the seconds of the slowest
+    pair, all at once, and the bytes between islands. What replicas hold alike they reduce first and send once, each its part, or
+    each of them all of it (`sync.hierarchical`). Leaves out: devices that have less to sum than the fullest."""
+    work, price, _, _ = ready[cell.steps[0]]
+    moved = np.zeros(links.rate.shape[-2:])
+    longest: Seconds = 0.0
+    copied = copies_reduction(work, plan)
+    if copied is None:
+        return longest, moved
+    alike = plan.dp_replicate if fsdp.applies(plan) else plan.cp * plan.dp
+    senders = plan.tp * plan.cp * plan.dp / (alike if plan.sync.hierarchical else 1.0)
+    for pair in zip(cell.steps, cell.steps[::-1], strict=True):
+        if pair[0] == pair[1]:
+            longest = np.maximum(longest, price.transfer(copied).seconds)
+        else:
+            moved[pair] += float(copied.size * senders)
+    for pair in zip(*np.nonzero(moved), strict=True):
+        longest = np.maximum(longest, moved[pair] / entry(links.rate, *pair) + entry(links.delay, *pair))
+    return longest, moved
 
 
 def _rate(links: Links, source: int, target: int, stages: int, ranks: Count) -> BytesPerS:

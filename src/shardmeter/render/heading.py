@@ -67,6 +67,9 @@ def plan_text(plan: Plan) -> str:
         rest.append(f"recompute {plan.recompute}")
     if plan.pp > 1:
         rest.append(plan.schedule + (f" of {plan.virtual_stages}" if plan.virtual_stages > 1 else ""))
+    if plan.placement:
+        rest += [f"{_count(plan.ahead)} ahead"] if not _is_zero(plan.ahead) else []
+        rest += ["sends in turn"] if plan.stagger else []
     if plan.probes is not None and plan.probes.of != USUAL["trainable"]:
         rest.append(f"perturbed {plan.probes.of}")
     for name, usual in USUAL.items():

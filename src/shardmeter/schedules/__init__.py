@@ -1,9 +1,10 @@
 """Pipeline schedules: one file each, found by name. A schedule knows order, not speed: it is given seconds and adds them up.
 
 Each module offers `makespan(slots, micro_batches, virtual_stages, hop)` — the duration of one step's micro-batches, `hop` the
-seconds of a send or, for gpipe and 1f1b, a tuple of pp − 1 `Boundary` (wire and delay of each) — and
-`in_flight(position, pp, micro_batches, virtual_stages)`, the micro-batches whose activations a stage holds at its peak;
-`order(position, pp, micro_batches, virtual_stages)` lists a stage's turns for the timeline. `TRAITS` says what is true of it
+seconds of a send or, where a closed form knows them, a tuple with the `Boundary` behind each stage (`long_makespan` knows them
+for all) — and `in_flight(position, pp, micro_batches, virtual_stages)`, the micro-batches whose activations a stage holds at its
+peak; `order(position, pp, micro_batches, virtual_stages)` lists a stage's turns for the timeline. Both take what is held ahead of
+every boundary besides, where the schedule may (`Traits.ahead`). `TRAITS` says what is true of it
 whatever the numbers: whether backward is split, how chunks are laid over devices, how many copies of the parameters are held,
 what it needs of pp, micro-batches and virtual stages. Where weight gradients wait, `owed(...)` counts them at the peak; where
 the order depends on the seconds, `orders(slots, micro_batches, hop)` lists the turns of all stages for those.
@@ -24,7 +25,8 @@ from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._leaving import Last, leaving
-from shardmeter.schedules._long import SETTLED, Boundary, Hop, ahead_of, in_turn, told
+from shardmeter.schedules._links import Boundary, Hop, ahead_of, in_turn, told
+from shardmeter.schedules._long import SETTLED
 from shardmeter.schedules._prolonged import apart, prolonged
 from shardmeter.schedules._replay import Replayed, replayed, replayed_rows
 from shardmeter.schedules._routes import Key, Traits, content, crossed, needs
@@ -75,11 +77,6 @@ def holds_all(name: str) -> bool:
     return name in ("gpipe", "interleaved-bf")
 
 
-def runs_long(name: str) -> bool:
-    """Whether `long_makespan` knows the schedule: its turns are of one model laid in a ring, and do not follow from the seconds."""
-    return name in MODULES and traits(name).copies == 1.0
-
-
 def long_makespan(
     name: str,
     slots: Sequence[Slot],
@@ -90,15 +87,13 @@ def long_makespan(
     beside: bool,
 ) -> Seconds:
     """Duration of one step's micro-batches over unlike, long links: `links` are those behind every stage, the last one's leading back to
-    the first. The schedule's own turns: none is moved because a link is long.
+    the first. The schedule's own turns: none is moved because a link is long, but for what is held ahead of it.
 
-    gpipe, 1f1b and interleaved-bf have forms of their own; the turns of the others are run as they come, `beside` (sends pass beside them whatever the
-    code that introduced the schedule does) or blocking. Of more than LONG fillings of the pipe the last ones repeat
-    what the steady state does there. An order that depends on the seconds is found for every network by itself. Leaves out, for the others: a last backward that is longer (its part is in all of them), buffers that sends
-    overflow. Raises KeyError for schedules of which `runs_long` is not true."""
-    if not runs_long(name):
-        raise KeyError(name)
-    module, pp = schedule(name), len(links)
+    gpipe, 1f1b and interleaved-bf have forms of their own; the turns of the others are run as they come, `beside` (sends pass beside
+    them whatever the code that introduced the schedule does) or blocking. Of more than LONG fillings of the pipe the last ones repeat
+    what the steady state does there. An order that depends on the seconds is found for every network by itself. Leaves out, for the
+    others: a last backward that is longer (its part is in all of them), buffers that sends overflow. Raises UnknownName."""
+    module = schedule(name)
     links, later = in_turn(links, virtual_stages)
     if name in ("gpipe", "1f1b", "interleaved-bf"):
         used = links if virtual_stages > 1 else links[:-1]
@@ -128,18 +123,29 @@ def _replayed(
     first, unit = max(LONG * max(filled, int(own.rounds * pp)), FEW), 1
     if own.groups:
         first, unit = module.alike(first, pp, micro_batches, virtual_stages, ahead)
-    least: Seconds = 0.0
-    for slot in stages(slots):
-        least = np.maximum(least, slot.whole)
-    for link in links[:-1]:
-        least = np.maximum(least, virtual_stages * link.wire)
+    copies = int(own.copies)  # that take micro-batches in turn
 
     def run(count: int) -> Replayed:
         if hasattr(module, "orders"):
             return replayed_rows(module.orders(slots, count, links), own, slots, virtual_stages, links)
-        return replayed(module.order, own, slots, count, virtual_stages, links)
+        return replayed(module.order, own, slots, copies * count, virtual_stages, links)
 
-    return prolonged(run, micro_batches, first, unit, least)
+    least = copies * _least(own, stages(slots), virtual_stages, links)
+    return prolonged(run, micro_batches // copies, first // copies, unit, least)
+
+
+def _least(own: Traits, held: Sequence[Slot], virtual_stages: int, links: tuple[Boundary, ...]) -> Seconds:
+    """What a micro-batch keeps the slowest device or wire busy; of two copies each device has half of both its stages' micro-batches."""
+    longest: Seconds = 0.0
+    wholes: list[Seconds] = [0.0] * len(held)
+    for chunk in range(virtual_stages):
+        wholes = [whole + slot.chunk(chunk, virtual_stages).whole for whole, slot in zip(wholes, held, strict=True)]
+    for at, slot in enumerate(held):
+        both = at if own.copies == 1.0 else -1 - at
+        longest = np.maximum(longest, (wholes[at] + wholes[both] - slot.joined - held[both].joined) / 2.0)
+    for link in links[:-1]:
+        longest = np.maximum(longest, virtual_stages * link.wire)
+    return longest
 
 
 LONG, FEW = 4, 32
@@ -186,7 +192,6 @@ __all__ = [
     "names",
     "needs",
     "owed",
-    "runs_long",
     "schedule",
     "traits",
     "turns_of",

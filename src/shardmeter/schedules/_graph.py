@@ -71,7 +71,7 @@ def graph_of(
     return _Made(traits, rows, wired, delayed).run()
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=32)
 def known(
     order: Callable[..., tuple[Op, ...]],
     traits: Traits,
@@ -226,8 +226,7 @@ def _levels(graph: Graph) -> Levels:
     """Nodes sorted by how many lie on the longest way to them, and for each a row of a store that is written round and round."""
     depth = [0]
     for one, other in zip(*graph.nodes[1:], strict=True):
-        left, right = depth[one], depth[other]
-        depth.append(1 + (left if left > right else right))
+        depth.append(1 + max(depth[one], depth[other]))
     of = np.array(depth, dtype=np.intp)
     order = np.argsort(of, kind="stable")
     begins = np.searchsorted(of[order], np.arange(1, of.max() + 2))

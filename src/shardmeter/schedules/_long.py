@@ -7,67 +7,20 @@ for what it sent to come back, part of a round trip a micro-batch.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Seconds
-from shardmeter.schedules._slots import Slot, stages
+from shardmeter.schedules._links import Boundary, ahead_of
+from shardmeter.schedules._replay import replayed
+from shardmeter.schedules._routes import Traits, further
+from shardmeter.schedules._slots import Op, Slot, stages
 
-
-@record
-class Boundary:
-    """The way between a stage and the next, the same in both directions."""
-
-    wire: Seconds
-    """How long one micro-batch's message occupies the wire."""
-    delay: Seconds = 0.0
-    """How long it is on its way after that: propagation, and what else a message waits for without occupying anything."""
-    buffered: Seconds = math.inf
-    """How much of the wire's time lies in buffers when a send returns: inf = sends never hold the stage up; 0 = it stands still
-    until its message has left."""
-    ahead: Count = 0.0
-    """Micro-batches more that every stage before it holds because of it."""
-    others: Seconds = 0.0
-    """How long the wire is busy with the same message of other pipelines, which send in turn: the last of them begins so much later."""
-
-
-Hop = Seconds | tuple[Boundary, ...]
-"""One send to a neighbour: the same everywhere and all of it on the wire, or for each of the pp − 1 boundaries its own."""
-
-
-def ahead_of(hop: Hop, pp: int) -> tuple[int, ...]:
-    """Micro-batches ahead of the boundary behind every one of pp stages; empty where there are none. The boundary that leads back to
-    the first stage may be left out. Arrays of networks are held ahead of alike: the most of them."""
-    if not isinstance(hop, tuple) or not any(np.any(np.greater(link.ahead, 0.0)) for link in hop):
-        return ()
-    found = [int(np.max(link.ahead)) for link in hop]
-    return (*found, *[0] * (pp - len(found)))
-
-
-def told(ahead: tuple[Count, ...]) -> tuple[tuple[Count, ...], ...]:
-    """What a schedule is told of them: nothing where there are none, as not all schedules may hold more."""
-    return (ahead,) if any(np.any(np.greater(more, 0.0)) for more in ahead) else ()
-
-
-def in_turn(links: tuple[Boundary, ...], virtual_stages: int) -> tuple[tuple[Boundary, ...], Seconds]:
-    """The boundaries as the first of several pipelines finds them that send over a line in turn, and how much later the last one
-    ends (Atlas 2024, temporal sharing). A message has the line for itself, then the same messages of the others keep it busy; all that
-    one pipeline does the next does a turn later. Leaves out: turns that other orders than the first message's would take."""
-    later: Seconds = 0.0
-    for link in links if virtual_stages > 1 else links[:-1]:
-        later = np.maximum(later, link.others)
-    if not np.any(np.greater(later, 0.0)):
-        return links, 0.0
-    return tuple(
-        changed(link, wire=link.wire + link.others, delay=link.delay - link.others, others=0.0) for link in links
-    ), later
-
-
+TRAITS = Traits(ending=True, ahead=True)
+"""Of 1F1B."""
 PERIOD = 60
 """Micro-batches after which the steady state of a few stages repeats: a multiple of what 1 to 6 stages hold."""
 SETTLED = 2 * PERIOD
@@ -178,10 +131,35 @@ def _steady(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ...
     return trip + slowest
 
 
+def order(
+    position: int, pp: int, micro_batches: int, virtual_stages: int, ahead: tuple[int, ...] = ()
+) -> tuple[Op, ...]:  # fmt: skip
+    """1F1B's turns of the stage at `position`; micro-batches ahead make the warm-up longer (Zhuang 2022 §4, eager 1F1B)."""
+    warm = min(pp - 1 - position + int(further(ahead, position)), micro_batches)
+    turns = [Op(kind="forward", micro_batch=k) for k in range(warm)]
+    for k in range(micro_batches - warm):
+        turns += [Op(kind="forward", micro_batch=warm + k), Op(kind="backward", micro_batch=k)]
+    turns += [Op(kind="backward", micro_batch=k) for k in range(micro_batches - warm, micro_batches)]
+    return tuple(turns)
+
+
 def _run(
     held: Sequence[Slot], micro_batches: int, hop: tuple[Boundary, ...], serial: bool
+) -> tuple[Seconds, Sequence[Seconds]]:
+    """The whole, and when the first stage ends each backward: of many networks whose sends hold nobody up those before its last
+    forward."""
+    numbers = [*(slot.whole + slot.ending for slot in held), *(link.wire + link.delay for link in hop)]
+    waits = serial or any(np.any(np.isfinite(link.buffered)) for link in hop)
+    if waits or not any(np.ndim(one) for one in numbers):
+        return _by_beats(held, micro_batches, hop, serial)
+    done = replayed(order, TRAITS, held, micro_batches, 1, hop)
+    return done.seconds, list(done.returns)
+
+
+def _by_beats(
+    held: Sequence[Slot], micro_batches: int, hop: tuple[Boundary, ...], serial: bool
 ) -> tuple[Seconds, list[Seconds]]:
-    """The whole, and when the first stage ends each backward. All turns go by beats: the stage at place i has forward k at beat
+    """The same turn by turn. All turns go by beats: the stage at place i has forward k at beat
     2·k + i and backward k at beat 2·(k + places) − 1 − i, which is 1F1B's order on every stage and puts a turn after all it waits
     for. (In a beat the forwards come first: a serial gradient waits for one.) A micro-batch ahead of a boundary is a place without
     a stage there."""
@@ -260,4 +238,4 @@ class _Line:
         self.free[stage] = self.later(self.free[stage], left - buffered)
 
 
-__all__ = ["SETTLED", "Boundary", "Hop", "boundaries", "gpipe", "one_f_one_b"]
+__all__ = ["SETTLED", "boundaries", "gpipe", "one_f_one_b", "order"]

@@ -8,14 +8,14 @@ back, and the run that is prolonged is as long as the step but for whole repetit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import changed, field_names
 from shardmeter.core.units import Seconds
-from shardmeter.schedules._long import Boundary
+from shardmeter.schedules._links import Boundary
 from shardmeter.schedules._replay import Replayed
 from shardmeter.schedules._slots import Slot
 
@@ -66,7 +66,8 @@ def apart(
     run: Callable[[Sequence[Slot], tuple[Boundary, ...]], Seconds], slots: Sequence[Slot], links: tuple[Boundary, ...]
 ) -> Seconds:
     """A run for each of many networks by itself, with plain numbers."""
-    numbers = [getattr(one, name) for one in (*slots, *links) for name in _names(one)]
+    numbers = [getattr(slot, name) for slot in slots for name in _names(slot)]
+    numbers += [getattr(link, name) for link in links for name in _names(link)]
     shape = np.broadcast_shapes(*(np.shape(value) for value in numbers))
     found = np.empty(shape)
     for at in np.ndindex(shape):
@@ -74,9 +75,9 @@ def apart(
     return found if shape else float(found)
 
 
-def _names(one: Slot | Boundary) -> tuple[str, ...]:
+def _names(one: Any) -> tuple[str, ...]:
     """Its fields that may be arrays."""
-    return tuple(name for name in field_names(type(one)) if name not in ("first", "count", "chunks"))
+    return tuple(name for name in field_names(type(one)) if name not in ("first", "count", "chunks"))  # type: ignore[arg-type]
 
 
 def _taken(one: T, shape: tuple[int, ...], at: tuple[int, ...]) -> T:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from shardmeter.core.units import Seconds
 from shardmeter.schedules._graph import JOINED, LAST, NONE, Graph, Part, graph_of, known
-from shardmeter.schedules._long import Hop, ahead_of, told
+from shardmeter.schedules._links import Hop, ahead_of, told
 from shardmeter.schedules._routes import Traits
 from shardmeter.schedules._slots import Op, Slot, stages
 

@@ -8,13 +8,14 @@ import numpy as np
 
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules import _long
+from shardmeter.schedules._links import Hop
 from shardmeter.schedules._routes import Traits
 from shardmeter.schedules._slots import Op, Slot
 
 TRAITS = Traits(ending=True)
 
 
-def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: _long.Hop) -> Seconds:
+def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Hop) -> Seconds:
     """Two passes of equal jobs through a line of stages and the wires between them: each takes the sum of all, and m − 1 times
     the slowest stage or wire. Of the backwards the last one may be longer (`Slot.ending`): its path leaves a stage with it
     and passes those before.

@@ -68,7 +68,7 @@ def in_flight(
 def grouped(pp: int, micro_batches: Count, virtual_stages: int, ahead: Sequence[Count]) -> tuple[Count, Count]:
     """(micro-batches of the largest group, groups). A group passes through one chunk, then the next: it is as many larger than pp as
     hide the way round all devices, half of what is ahead of its boundaries (the other half is the way back), in chunks."""
-    wanted = float(pp)
+    wanted: Count = float(pp)
     for more in ahead:
         wanted = wanted + more * virtual_stages / 2.0
     groups = np.maximum(np.floor(micro_batches / np.ceil(wanted)), 1.0)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shardmeter.core.units import Count, Seconds
-from shardmeter.schedules._long import Boundary, Hop
+from shardmeter.schedules._links import Boundary, Hop
 from shardmeter.schedules._routes import Traits
 from shardmeter.schedules._slots import Op, Slot, stages
 

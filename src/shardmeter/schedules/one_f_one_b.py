@@ -8,13 +8,14 @@ import numpy as np
 
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules import _long
-from shardmeter.schedules._routes import Traits, further
-from shardmeter.schedules._slots import Op, Place, Slot, places
+from shardmeter.schedules._links import Hop
+from shardmeter.schedules._routes import further
+from shardmeter.schedules._slots import Place, Slot, places
 
-TRAITS = Traits(ending=True, ahead=True)
+TRAITS, order = _long.TRAITS, _long.order
 
 
-def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: _long.Hop) -> Seconds:
+def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Hop) -> Seconds:
     """Duration of one step: the longest of the paths through its turns and sends that stay at one run of stages.
 
     Let stage j be w = pp − 1 − j stages from the end. Its first w + 1 forwards fill the round trip R of the first micro-batch
@@ -114,15 +115,3 @@ def in_flight(
     """A stage holds one micro-batch for every stage from itself to the end, and what is held ahead of the boundaries between; at
     most all of them."""
     return np.minimum(micro_batches, float(pp - position) + further(ahead, position))
-
-
-def order(
-    position: int, pp: int, micro_batches: int, virtual_stages: int, ahead: tuple[int, ...] = ()
-) -> tuple[Op, ...]:
-    """Turns of the stage at `position`; micro-batches ahead make the warm-up longer (Zhuang 2022 §4, eager 1F1B)."""
-    warm = min(pp - 1 - position + int(further(ahead, position)), micro_batches)
-    turns = [Op(kind="forward", micro_batch=k) for k in range(warm)]
-    for k in range(micro_batches - warm):
-        turns += [Op(kind="forward", micro_batch=warm + k), Op(kind="backward", micro_batch=k)]
-    turns += [Op(kind="backward", micro_batch=k) for k in range(micro_batches - warm, micro_batches)]
-    return tuple(turns)

@@ -12,7 +12,7 @@ import numpy as np
 
 from shardmeter.core.units import Count, Ratio, Seconds
 from shardmeter.schedules import _greedy, _parted
-from shardmeter.schedules._long import Hop, ahead_of
+from shardmeter.schedules._links import Hop, ahead_of
 from shardmeter.schedules._routes import Traits, further
 from shardmeter.schedules._slots import Op, Place, Slot
 

@@ -22,6 +22,7 @@ from shardmeter.physics.wan import shared_rate
 from shardmeter.schedules import SETTLED
 from shardmeter.specs import Leaving, Plan, Replica, Round, Scenario, Wan
 from shardmeter.strategies import fsdp
+from shardmeter.strategies.pipeline import side_by_side
 from shardmeter.strategies.precision import WIDTH
 from shardmeter.study.planning.tally import Floats
 from shardmeter.sync import round_of
@@ -139,8 +140,9 @@ class Lines:
         Stage s computes m micro-batches after the first has come through the stages before it, and its last gradient has still to go back:
         Σ_{i<s}(t + 2(w + d)) + m·t_s. (Beyond what `schedules._long` runs turn by turn it counts no more.)
         A wire passes m messages, of which the first comes after a way there and the last has one back: R + (m − 1)·w.
-        Stages f…l, n of them, hold n micro-batches (1F1B): between gradient k and k + n of stage l lies one loop of Σt + 2Σ(w + d) from f
-        to l and back; the loops fit ⌊(m − pp + f)/n⌋ times behind the first round trip (GPipe has no such limit).
+        Stages f…l hold n micro-batches, as many as they are and what is ahead of the boundaries between (1F1B): between gradient k and
+        k + n of stage l lies one loop of Σt + 2Σ(w + d) from f to l and back; the loops fit ⌊(m − pp − e + f)/n⌋ times behind the first
+        round trip, e being all that is ahead (GPipe has no such limit). In turn a message takes no less than its part of the wire.
         What is done once a step only comes on top: the optimizer of the quickest of the islands."""
         owners = np.array([[at for at in order for _ in range(self.steps[at])] for order in orders])
         count, pp = len(orders), self.pp
@@ -150,8 +152,13 @@ class Lines:
                            for row, order in zip(owners, orders, strict=True)])  # fmt: skip
         wire = np.where(here == there, self.hop[here], self.wire[middle[:, :-1], middle[:, 1:], here, there])
         delay = np.where(here == there, 0.0, self.delay[here, there])
+        turns = side_by_side(self.plan) if self.plan.stagger else 1.0
+        own = np.where(here == there, wire, wire / turns)
         passed = np.concatenate(
-            [np.zeros((count, 1)), np.cumsum(seconds[:, :-1] + 2.0 * (wire + delay), axis=1)], axis=1
+            [np.zeros((count, 1)), np.cumsum(seconds[:, :-1] + 2.0 * (own + delay), axis=1)], axis=1
+        )
+        ahead = np.concatenate(
+            [np.zeros((count, 1)), np.cumsum(np.where(here == there, 0.0, self.plan.ahead), axis=1)], axis=1
         )
         trip = passed[:, -1] + seconds[:, -1]
         exact = self.passes <= SETTLED + 2 * pp
@@ -165,8 +172,8 @@ class Lines:
             for first in range(pp - 1):
                 for last in range(first + 1, pp):
                     loop = passed[:, last] - passed[:, first] + seconds[:, last]
-                    n = last - first + 1
-                    terms.append((trip + (first - pp - n + 1) / n * loop, loop / n))
+                    n = last - first + 1 + ahead[:, last] - ahead[:, first]
+                    terms.append((trip + (first - pp - ahead[:, -1] - n + 1) / n * loop, loop / n))
         after = np.array([min(self.ends[at, 0] for at in order) for order in orders])
         return np.stack([one for one, _ in terms], axis=1) + after[:, None], np.stack([one for _, one in terms], axis=1)
 

@@ -15,6 +15,7 @@ from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.engine.sharing import IndivisibleBatch
 from shardmeter.scenario.sync import method_named
+from shardmeter.schedules import holds_all
 from shardmeter.specs import Plan, Replica, Scenario
 from shardmeter.study.legal import checked
 from shardmeter.study.planning import groups
@@ -91,9 +92,15 @@ def inner_plans(scenario: Scenario, answer: Answer) -> tuple[Plan, ...]:
         if own.ep > 1:
             continue
         words = pins.get("schedule", (own.schedule if own.pp > 1 and own.schedule in SCHEDULES else SCHEDULES[0],))
-        for shard, word in itertools.product(shards, words):
+        more = [
+            (float(ahead), bool(turns))
+            for ahead in pins.get("ahead", (0.0,))
+            for turns in pins.get("stagger", (False,))
+        ]
+        for shard, word, (ahead, turns) in itertools.product(shards, words, more):
             if shard >= 1.0 and shard == int(shard) and not common % (others * shard * copies):
-                one = changed(own, pp=1, dp_shard=shard, dp_replicate=copies, virtual_stages=1, schedule=str(word))
+                one = changed(own, pp=1, dp_shard=shard, dp_replicate=copies, virtual_stages=1, schedule=str(word),
+                              ahead=0.0 if holds_all(str(word)) else ahead, stagger=turns)  # fmt: skip
                 made[one] = None
     return tuple(made)[:PLANS]
 

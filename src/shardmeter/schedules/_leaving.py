@@ -18,7 +18,7 @@ import numpy as np
 
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Number, Seconds
-from shardmeter.schedules._long import Hop
+from shardmeter.schedules._links import Hop
 from shardmeter.schedules._routes import Spot, previous
 from shardmeter.schedules._slots import Op, Slot, stages
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from shardmeter.core.record import changed, record
 from shardmeter.schedules import names as built
-from shardmeter.schedules import runs_long
+from shardmeter.schedules import traits
 from shardmeter.specs import Plan, Scenario
 from shardmeter.study.planning.words import chunk_counts
 from shardmeter.study.scale_across.placements import PP, Placement
@@ -55,14 +55,9 @@ def crossings(one: Schedule, placement: Placement) -> Iterator[Schedule]:
 
     Leaves out: gradients that leave at the end of a step, which is never sooner than as they become whole."""
     pipes = placement.axis == PP
-    for ahead in AHEAD if pipes and one.word != "interleaved-bf" else (0.0,):
+    for ahead in AHEAD if pipes and traits(one.word).ahead else (0.0,):
         for stagger in (False, True) if pipes else (False,):
             yield changed(one, ahead=ahead, stagger=stagger)
-
-
-def crosses(one: Schedule, placement: Placement) -> bool:
-    """Whether a schedule's pipeline may cross buildings, where it has to."""
-    return placement.axis != PP or runs_long(one.word)
 
 
 def scheduled(scenario: Scenario, one: Schedule) -> Scenario:

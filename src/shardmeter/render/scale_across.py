@@ -8,6 +8,7 @@ from typing import Any
 
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
+from shardmeter.render.figure import Figure
 from shardmeter.render.heading import islands_of
 from shardmeter.render.scale_across_figures import figures
 from shardmeter.render.scale_across_words import changes, faster, first, gain, network_text, placed
@@ -47,7 +48,7 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
         sections += _of_case(answer, cases[0])
     if len(cases) > 1:
         sections.append(_cases(cases))
-    sections += drawn[: 2 if len(cases) == 1 else 1]
+    sections += [figure for figure in drawn if _tells(figure)][: 2 if len(cases) == 1 else 1]
     if cases:
         if len(cases) == 1 and len(cases[0]["points"]) > 1:
             sections.append(_points(cases[0]))
@@ -61,6 +62,11 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
         sections=tuple(sections), data={**answer, "figures": [figure.to_dict() for figure in drawn]}, flat=tuple(_flat(answer)),
         columns=COLUMNS,
     )  # fmt: skip
+
+
+def _tells(figure: Figure) -> bool:
+    """Whether a page shows a figure: not the map of a single winner, which its title says."""
+    return figure.field is None or len(figure.field.scale.labels) > 1
 
 
 # ---- what to do ------------------------------------------------------------------------------------------------------------------
@@ -88,7 +94,8 @@ def _headline(point: Answer) -> str:
     best = point["best_single"]
     alone = point["speedup"][best]["value"]
     rest = f"{best} alone gives {gain(alone)}" if alone >= WORTH else "none of the three alone gives 1 %"
-    return f"{first(_doing(point))}: {faster(ratio)} than the production default; {rest}."
+    doubt = "" if ratio["low"] >= 1.0 else " Measured runs leave open whether it is faster."
+    return f"{first(_doing(point))}: {faster(ratio)} than the production default; {rest}.{doubt}"
 
 
 def _doing(point: Answer) -> str:
@@ -145,36 +152,22 @@ def _given(label: str, choice: Answer, point: Answer, key: str) -> Row:
     return {
         "may": label, "step_s": choice["step_s"], "mfu": choice["mfu"], "with": ", ".join(changes(choice, point["default"])),
         "faster": "" if ratio is None else gain(ratio["value"]),
-        "between": "" if ratio is None else f"{gain(ratio['low'])} … {gain(ratio['high'])}",
+        "between": "" if ratio is None or ratio["low"] == ratio["high"] else f"{gain(ratio['low'])} … {gain(ratio['high'])}",
     }  # fmt: skip
 
 
 def _facts(case: Answer, point: Answer) -> Facts:
-    """Degrees, what holds the step, what is removed, elasticities."""
-    degrees, removed = case["degrees"], point["removed"]
-    shape = ", ".join(
-        f"{name} {degrees[name]:g}" for name in ("tp", "cp", "pp", "ep", "dp") if degrees[name] not in (None, 1)
-    )
+    """Degrees, what goes and what stays of the step, what lines do to it, how much was searched."""
+    degrees, removed, left = case["degrees"], point["removed"], point["bottleneck"]["joint"]
     whose = "the scenario's" if degrees["pinned"] else "the best of the production default"
-    facts = [Fact(label="degrees", value=shape, note=f"{whose}, the same in all")]
-    opened = case["open_degrees"]
-    if opened is not None:
-        other = ", ".join(
-            f"{name} {value:g}"
-            for name, value in opened["degrees"].items()
-            if isinstance(value, int | float) and value != 1
-        )
-        facts.append(Fact(label="degrees open too", value=faster(opened["speedup"]), note=other))
+    facts = [Fact(label="degrees", value=_shape(degrees), note=f"{whose}, the same in all"), *_open(case)]
     if removed["term"] is not None:
+        less = f"{cells.text(removed['seconds'], 's')} less of it a step"
+        facts.append(Fact(label="what goes", value=removed["term"], note=less))
+    if left["term"]:
         facts.append(
-            Fact(
-                label="what goes",
-                value=removed["term"],
-                note=f"{cells.text(removed['seconds'], 's')} less of it a step",
-            )
+            Fact(label="what stays", value=left["term"], note=f"{100 * left['share']:.0f} % of the joint step")
         )
-    left = point["bottleneck"]["joint"]
-    facts.append(Fact(label="what stays", value=left["term"], note=f"{100 * left['share']:.0f} % of the joint step"))
     for name, label in (("rtt", "twice the round trip"), ("oversubscription", "twice the oversubscription")):
         slopes = point["sensitivity"][name]
         facts.append(
@@ -183,16 +176,41 @@ def _facts(case: Answer, point: Answer) -> Facts:
                 note=f"of the step; elasticities {_slope(slopes['default'])} and {_slope(slopes['joint'])}",
             )
         )  # fmt: skip
-    space = case["space"]
-    found = "" if space["optimal"] else "; the best so far"
-    facts.append(
-        Fact(
-            label="compared",
-            value=f"{space['evaluated']:,} plans",
-            note=f"{space['feasible']:,} fit, in {space['seconds']:.1f} s{found}",
+    return Facts(title="What it hangs on", facts=(*facts, _searched(case["space"])))
+
+
+def _shape(degrees: Answer) -> str:
+    return ", ".join(f"{name} {degrees[name]:g}" for name in DEGREES if degrees[name] not in (None, 1)) or "1 of each"
+
+
+DEGREES = ("tp", "cp", "pp", "ep", "dp")
+
+
+def _open(case: Answer) -> list[Fact]:
+    """What other degrees would do; nothing where they were not asked."""
+    other, label = case["open_degrees"], "degrees open too"
+    if other is None:
+        return []
+    if _shape(other["degrees"]) == _shape(case["degrees"]):
+        return (
+            []
+            if case["degrees"]["pinned"]
+            else [Fact(label=label, value="the same", note="the next best sets are no faster")]
         )
-    )
-    return Facts(title="What it hangs on", facts=tuple(facts))
+    return [
+        Fact(
+            label=label,
+            value=faster(other["speedup"]),
+            note=f"than the production default, with {_shape(other['degrees'])}",
+        )
+    ]
+
+
+def _searched(space: Answer) -> Fact:
+    """How many choices there were, and how many had to be priced."""
+    rest = "no other can be faster" if space["optimal"] else "stopped there"
+    note = f"{space['plans']:,} plans on {space['networks']:,} networks; {space['evaluated']:,} priced in {space['seconds']:.1f} s, {rest}"
+    return Fact(label="choices", value=f"{space['feasible']:,}", note=note)
 
 
 def _doubled(slope: float | None) -> str:
@@ -273,14 +291,20 @@ def _points(case: Answer) -> Table:
     return Table(title="Networks", columns=columns, rows=tuple(rows))
 
 
-def _purchases(case: Answer) -> Table:
-    """What could be bought, or set for nothing, at the own network: the plan found anew with it."""
+def _purchases(case: Answer) -> Table | Notes:
+    """What could be bought, or set for nothing, at the own network: the plan found anew with it; what gains next to nothing is named."""
+    ordered = sorted(case["purchases"], key=lambda one: -one["speedup"]["value"])
+    pays = [one for one in ordered if one["speedup"]["value"] >= PAYS]
+    rest = ", ".join(one["says"].partition(":")[0] for one in ordered if one not in pays)
+    caption = f"Less than {gain(PAYS)} each: {rest}." if rest else ""
+    if not pays:
+        return Notes(title=BUY, lines=(caption,) if rest else ())
     rows = tuple(
         {
             "says": one["says"], "from": one["from"], "to": one["to"], "faster": faster(one["speedup"]).removesuffix(" faster"),
             "worth": _worth(one),
         }
-        for one in sorted(case["purchases"], key=lambda one: -one["speedup"]["value"])
+        for one in pays
     )  # fmt: skip
     columns = (
         Column(key="says", title="", wide=True),
@@ -289,8 +313,13 @@ def _purchases(case: Answer) -> Table:
         Column(key="faster", title="faster than the joint plan"),
         Column(key="worth", title="worth a GPU-hour", drop=1),
     )
-    caption = "Each by itself, the plan chosen anew; worth: the rent that the GPUs save at most."
-    return Table(title="What to buy", columns=columns, rows=rows, caption=caption)
+    told = "Each by itself, the plan chosen anew; worth: the rent that the GPUs save at most."
+    return Table(title=BUY, columns=columns, rows=rows, caption=f"{told} {caption}".rstrip())
+
+
+BUY = "What to buy"
+PAYS = 1.005
+"""Speed-up from which a purchase is a row."""
 
 
 def _worth(one: Answer) -> str:

@@ -15,7 +15,6 @@ from shardmeter.study.scale_across.placements import PP, Placement
 MICRO_BATCHES = (1.0, 2.0, 4.0)
 AHEAD = (0.0, 1.0, 2.0, 4.0)
 """Micro-batches more before a boundary between buildings."""
-RELEASES = ("layers", "end")
 WORDS = ("1f1b", "interleaved", "interleaved-bf", "zb-h1", "zb-h2", "zb-v", "dualpipe")
 """Schedules that are tried; gpipe and zb-2p are no faster than one of them and keep more."""
 
@@ -52,13 +51,13 @@ def orders(plan: Plan, layers: float) -> Iterator[Schedule]:
 
 
 def crossings(one: Schedule, placement: Placement) -> Iterator[Schedule]:
-    """An order with every way in which what crosses may leave: those of a pipeline only where one crosses, those of gradients only
-    where these do."""
-    pipes, gradients = placement.axis == PP, placement.axis != "dp_shard" and placement.together < placement.buildings
-    for ahead in AHEAD if pipes and one.word not in ("interleaved-bf",) else (0.0,):
+    """An order with every way in which what a pipeline sends across may leave, where one crosses.
+
+    Leaves out: gradients that leave at the end of a step, which is never sooner than as they become whole."""
+    pipes = placement.axis == PP
+    for ahead in AHEAD if pipes and one.word != "interleaved-bf" else (0.0,):
         for stagger in (False, True) if pipes else (False,):
-            for release in RELEASES if gradients else RELEASES[:1]:
-                yield changed(one, ahead=ahead, stagger=stagger, release=release)
+            yield changed(one, ahead=ahead, stagger=stagger)
 
 
 def crosses(one: Schedule, placement: Placement) -> bool:

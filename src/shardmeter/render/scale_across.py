@@ -11,7 +11,7 @@ from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row
 from shardmeter.render.figure import Figure
 from shardmeter.render.heading import islands_of
 from shardmeter.render.scale_across_figures import figures
-from shardmeter.render.scale_across_words import changes, faster, first, gain, network_text, placed
+from shardmeter.render.scale_across_words import WORTH, changes, faster, first, gain, network_text, placed
 from shardmeter.specs import Scenario
 
 __all__ = ["document", "figures", "title"]
@@ -19,8 +19,6 @@ __all__ = ["document", "figures", "title"]
 Answer = Mapping[str, Any]
 CLUSTERS = "Clusters"
 """Title of the table of several."""
-WORTH = 1.01
-"""Speed-up below which nothing is worth a change."""
 DIMENSIONS = ("placement", "schedule", "network")
 ALONE = {"placement": "placement alone", "schedule": "schedule alone", "network": "network alone"}
 TOGETHER = {

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.render.figure import Field, Figure, Line, Mark, Scale
-from shardmeter.render.scale_across_words import first, gain, network_text, placed
+from shardmeter.render.scale_across_words import WORTH, first, gain, network_text, placed
 
 Answer = Mapping[str, Any]
 LEAST_KM = 1.0
@@ -109,6 +109,7 @@ def _speedups(answer: Answer, case: Answer) -> Figure:
 
 
 ALONE = ("placement", "schedule", "network")
+SINGLE = "no more than the best single change"
 
 
 def _dimensions(answer: Answer, case: Answer) -> Figure:
@@ -120,14 +121,11 @@ def _dimensions(answer: Answer, case: Answer) -> Figure:
     scale, x = _across([point["distance_km"] for point in points])
     lines = [_gained("all three", "joint", x, points, band=True)]
     lines += [_gained(f"{name} alone", name, x, points, band=False) for name in ALONE]
-    best = max(points, key=lambda point: point["over_best_single"], default=None)
-    found = (
-        ""
-        if best is None
-        else f": up to {gain(best['over_best_single'])} more than the best single change, at {best['distance_km']:,.0f} km"
-    )
+    best = max(points, key=lambda point: point["over_best_single"], default=case["points"][case["own"]])
+    more = best["over_best_single"]
+    found = f"up to {gain(more)} more than the best single change, at {best['distance_km']:,.0f} km"
     return Figure(
-        slug="dimensions", title=f"Together beside alone, {rate:g}:1 oversubscribed{found}", x=scale,
+        slug="dimensions", title=f"At {rate:.3g}:1 together: {found if more >= WORTH else SINGLE}", x=scale,
         y=Scale(title="faster than the production default", unit="%"), lines=tuple(lines), caption=(_what(case), BANDS),
     )  # fmt: skip
 

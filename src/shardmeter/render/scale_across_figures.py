@@ -21,8 +21,8 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
     if not cases or len(distances) < 2:
         return ()
     if len(cases) == 1:
-        maps = (_winners(answer, cases[0]),) if len(rates) > 1 else ()
-        return (*maps, _speedups(answer, cases[0]), _dimensions(answer, cases[0]))
+        maps = (_winners(answer, cases[0]), _speedups(answer, cases[0])) if len(rates) > 1 else ()
+        return (*maps, _dimensions(answer, cases[0]))
     models = list(dict.fromkeys(case["model"] for case in cases))
     made: list[Figure] = []
     for model in models:

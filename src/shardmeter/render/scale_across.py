@@ -9,7 +9,6 @@ from typing import Any
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
 from shardmeter.render.figure import Figure
-from shardmeter.render.heading import islands_of
 from shardmeter.render.scale_across_figures import figures
 from shardmeter.render.scale_across_words import WORTH, changes, faster, first, gain, network_text, placed
 from shardmeter.specs import Scenario
@@ -32,9 +31,12 @@ def says(dimension: str) -> str:
     return f"{dimension}_says"
 
 
-def title(scenario: Scenario) -> str:
-    """The question in one line."""
-    return f"{scenario.model.name} on {islands_of(scenario.fleet.islands)} · {scenario.stack.name}"
+def title(scenario: Scenario | None, asked: Answer) -> str:
+    """What is asked in one line, from the scenario of the first cluster (None where none has a plan that fits) and the `question`."""
+    of = {name: ", ".join(f"{one:,}" for one in asked[name]) for name in ("gpus", "buildings")}
+    made = "" if scenario is None else f" × {scenario.fleet.islands[0].accelerator.name}"
+    stack = "" if scenario is None else f" · {scenario.stack.name}"
+    return f"{', '.join(asked['models'])} on {of['gpus']}{made or ' GPUs'} in {of['buildings']} buildings{stack}"
 
 
 def document(answer: Answer, heading: str = "", *, command: str = "", short: bool = False) -> Document:

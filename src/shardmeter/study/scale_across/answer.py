@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation
@@ -13,21 +12,27 @@ from shardmeter.scenario.parts import Rows
 from shardmeter.scenario.read import Document
 from shardmeter.specs import Scenario
 from shardmeter.study import intervals as measured
-from shardmeter.study.planning.search import Progress, Stop
+from shardmeter.study.planning.search import Done, Progress, Stop
 from shardmeter.study.scale_across.cases import case as document_of_case
 from shardmeter.study.scale_across.cluster import Case, Cluster
 from shardmeter.study.scale_across.published import published
 from shardmeter.study.scale_across.question import Question, own_of
+from shardmeter.study.scale_across.search import Report
 
 ASSUMED = (
-    "production: replicas cross buildings, interleaved 1F1B with the chunks and the micro-batch that suit it best (1F1B where its layers do "
-    "not divide), 16 flows hashed, go-back-N, NCCL's window of 2 × 4 MiB and 4 MiB a send",  # noqa: RUF001
-    "degrees are the best of production's way among powers of two, and the same in every comparison",
+    (
+        "production: replicas cross buildings, interleaved 1F1B with the chunks and the micro-batch that suit it best (1F1B where no number "
+        "of chunks is legal), 16 flows hashed, go-back-N, NCCL's window of 2 × 4 MiB and 4 MiB a send"
+    ),
+    "degrees are the best of production's way among powers of two where the scenario says none, and the same in every comparison",
     "uplinks: the most loaded one weighs 0.3 (bulk all-reduces of many rings); a healthy line loses 1e-8 of its packets",
     "windows beyond NCCL's own are of registered memory and take none of the accelerator's",
+    "gradients leave as they become whole: at the end of a step is never sooner, and is not tried",
     "oversubscription on the map is of a line between two buildings and of all that leaves one together",
-    "a speed-up's interval: both plans in the same worlds (networks at the ends of what is not known of them, messages at 0.77 to 2.0 times), "
-    "and the spread of measured ratios of good plans where the plans differ",
+    (
+        "a speed-up's interval: both plans in the same worlds (networks at the ends of what is not known of them, messages at 0.77 to 2.0 "
+        "times), and the spread of measured ratios of good plans where the plans differ"
+    ),
 )
 
 
@@ -62,15 +67,6 @@ class ScaleAcross:
         return {**self.answer, "stopped": self.stopped, "fits": self.fits}
 
 
-@dataclass(slots=True)
-class Counted:
-    """How far the study is. Not frozen: who shows it asks for no more than attributes."""
-
-    rows: int
-    total: int
-    rate: float
-
-
 def scale_across(
     document: Document, rows: Rows, question: Question, *, progress: Progress | None = None, stop: Stop | None = None
 ) -> ScaleAcross:
@@ -78,24 +74,37 @@ def scale_across(
     point.
 
     Raises BadScenario where no case can be resolved, UnknownName. Leaves out: other methods of synchronisation than every step."""
-    begun, done = time.monotonic(), 0
+    begun = time.monotonic()
     found: list[Cluster] = []
     total = question.cases * len(question.network)
     for one in _cases(document, rows, question):
         if stop is not None and stop():
             break
-        cluster = Cluster(one, rows, stop)
+        cluster = Cluster(one, rows, stop, _report(progress, begun, len(found), len(one.network), total))
         cluster.run()
         found.append(cluster)
-        done += len(one.network)
-        if progress is not None:
-            progress(Counted(done, total, done / max(time.monotonic() - begun, 1e-9)))  # type: ignore[arg-type]
     scenario = next((one.scenario for one in found if one.scenario is not None), None)
     if scenario is None:
         why = [Violation(field="plan", says=one.why or "nothing was searched") for one in found[:1]]
         raise BadScenario("scale-across: no case has a plan that fits", why)
-    stopped = stop is not None and (len(found) < question.cases or any(one.search is not None and not one.search.optimal for one in found))
-    return ScaleAcross(scenario=scenario, answer=_answer(found, question, scenario, time.monotonic() - begun), stopped=stopped)
+    stopped = stop is not None and (
+        len(found) < question.cases or any(one.search is not None and not one.search.optimal for one in found)
+    )
+    return ScaleAcross(
+        scenario=scenario, answer=_answer(found, question, scenario, time.monotonic() - begun), stopped=stopped
+    )
+
+
+def _report(progress: Progress | None, begun: float, before: int, points: int, total: int) -> Report | None:
+    """What tells how far the study is, from the share of a case that is done; `before` cases of so many points are."""
+    if progress is None:
+        return None
+
+    def report(share: float) -> None:
+        done = int((before + share) * points)
+        progress(Done(rows=done, total=total, rate=done / max(time.monotonic() - begun, 1e-9)))
+
+    return report
 
 
 def _cases(document: Document, rows: Rows, question: Question) -> Iterator[Case]:

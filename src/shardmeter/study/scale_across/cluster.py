@@ -22,7 +22,7 @@ from shardmeter.study.scale_across.degrees import Degrees, degrees_of
 from shardmeter.study.scale_across.documents import document_of
 from shardmeter.study.scale_across.networks import Network, lined, networks
 from shardmeter.study.scale_across.question import line
-from shardmeter.study.scale_across.search import JOINT, PAIRS, SINGLES, USUAL, Key, Row, Search, Stop
+from shardmeter.study.scale_across.search import JOINT, PAIRS, SINGLES, USUAL, Key, Report, Row, Search, Stop
 from shardmeter.study.scale_across.steps import between, over
 
 BUSY = ("compute", "memory bandwidth", "optimizer", "software", "launch")
@@ -57,6 +57,7 @@ class Cluster:
     case: Case
     rows: Rows
     stop: Stop | None = None
+    report: Report | None = None
     why: str = ""
     sets: tuple[Degrees, ...] = ()
     search: Search | None = None
@@ -86,20 +87,28 @@ class Cluster:
         over_, far = self.case.network[self.own]
         own = self.case.own == (over_, far)
         self.sets, self.why = degrees_of(
-            self.case.document, self.rows, lambda wan, island: wan if own else wan_of(wan, island, over_, far), self.stop
+            self.case.document,
+            self.rows,
+            lambda wan, island: wan if own else wan_of(wan, island, over_, far),
+            self.stop,
         )
         if not self.sets:
             return
         scenario = self.sets[0].scenario
         points = [Row(wan=self.point(scenario, at), networks=networks()) for at in range(len(self.case.network))]
         self.bought = purchases.purchases(points[self.own].wan, over_)
-        self.search = Search(self.sets[0], (*points, *(one.row for one in self.bought)), self.stop)
+        self.search = Search(self.sets[0], (*points, *(one.row for one in self.bought)), self.stop, self.report)
         self.search.run()
         if not self.search.optimal:
             return
         found = []
         for one in self.sets[1 : 1 + OTHER_SETS]:
-            other = Search(one, (changed(points[self.own], whole=False),), self.stop, most=float(self.search.best[JOINT].step[self.own]))
+            other = Search(
+                one,
+                (changed(points[self.own], whole=False),),
+                self.stop,
+                most=float(self.search.best[JOINT].step[self.own]),
+            )
             other.run()
             found.append((one, other))
         self.beside = tuple(found)
@@ -109,9 +118,15 @@ class Cluster:
     def to_dict(self) -> dict[str, Any]:
         """Its entry of the JSON."""
         case, search = self.case, self.search
-        head = {"model": case.model, "buildings": case.buildings, "gpus": case.gpus, "feasible": bool(self.sets), "why": self.why or None}
+        head = {
+            "model": case.model,
+            "buildings": case.buildings,
+            "gpus": case.gpus,
+            "feasible": bool(self.sets),
+            "why": self.why or None,
+        }
         if search is None or not search.answered:
-            empty: dict[str, Any] = {name: None for name in ("degrees", "default", "own", "open_degrees")}
+            empty: dict[str, Any] = dict.fromkeys(("degrees", "default", "own", "open_degrees"))
             empty |= {name: [] for name in ("points", "crossings", "purchases", "plans")}
             return {**head, **empty, "sensitivity": None, "space": _space(None)}
         points = _points(self, search)
@@ -140,7 +155,8 @@ class Cluster:
     def _purchases(self, search: Search, own: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What may be had, at the own point."""
         best, first = search.best[JOINT], len(self.case.network)
-        price = self.sets[0].scenario.fleet.islands[0].price
+        paid = self.sets[0].scenario.fleet.islands[0].price
+        price = None if paid is None else float(paid)
         joint, found = float(own["joint"]["step_s"]), []
         for number, one in enumerate(self.bought, first):
             step = float(best.step[number])
@@ -148,7 +164,7 @@ class Cluster:
             old, new = pairs if not one.backwards else pairs[::-1]
             interval = _ratio(search, old, new)
             choice = choice_of(search, number, JOINT) if not one.backwards else own["joint"]
-            found.append(purchases.bought(one, joint if one.backwards else step, joint, choice, interval, price))
+            found.append(purchases.bought(one, joint if one.backwards else step, choice, interval, price))
         return found
 
     def _open(self, own: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -157,14 +173,28 @@ class Cluster:
         least = min(found, key=lambda one: one[0], default=None)
         if least is None or least[0] >= float(own["joint"]["step_s"]):
             same = float(own["speedup"]["joint"]["value"])
-            return {"degrees": self.sets[0].to_dict(), "choice": own["joint"], "speedup": {**own["speedup"]["joint"], "value": same}}
+            return {
+                "degrees": self.sets[0].to_dict(),
+                "choice": own["joint"],
+                "speedup": {**own["speedup"]["joint"], "value": same},
+            }
         step, one, search = least
         value = float(own["default"]["step_s"]) / step
         interval = intervals.ratio(value, np.array([value]), unlike=True)
         return {"degrees": one.to_dict(), "choice": choice_of(search, 0, JOINT), "speedup": interval}
 
 
-SAID = ("placement", "placement_says", "axis", "groups", "rank_order", "schedule", "schedule_says", "network", "network_says")
+SAID = (
+    "placement",
+    "placement_says",
+    "axis",
+    "groups",
+    "rank_order",
+    "schedule",
+    "schedule_says",
+    "network",
+    "network_says",
+)
 
 
 def choice_of(search: Search, row: int, key: Key) -> dict[str, Any]:
@@ -274,7 +304,9 @@ def _point(cluster: Cluster, search: Search, told: _Told, row: int) -> dict[str,
     one = {key[0]: choice_of(search, row, key) for key in SINGLES}
     two = {"+".join(key): choice_of(search, row, key) for key in PAIRS}
     usual, joint = choice_of(search, row, USUAL), choice_of(search, row, JOINT)
-    ratios = {"joint": _told_ratio(told, row, JOINT)} | {"+".join(key): _told_ratio(told, row, key) for key in (*SINGLES, *PAIRS)}
+    ratios = {"joint": _told_ratio(told, row, JOINT)} | {
+        "+".join(key): _told_ratio(told, row, key) for key in (*SINGLES, *PAIRS)
+    }
     single = min(one, key=lambda name: one[name]["step_s"])
     ledgers = [told.ledger(row, key) for key in (USUAL, JOINT)]
     return {
@@ -291,7 +323,10 @@ def _point(cluster: Cluster, search: Search, told: _Told, row: int) -> dict[str,
 
 def _sensitivity(told: _Told, row: int) -> dict[str, Any]:
     """Elasticities of production's step and of the best one."""
-    each = {name: intervals.elasticities(told.steps(row, key)[1 + CORNERS :]) for name, key in (("default", USUAL), ("joint", JOINT))}
+    each = {
+        name: intervals.elasticities(told.steps(row, key)[1 + CORNERS :])
+        for name, key in (("default", USUAL), ("joint", JOINT))
+    }
     return {axis: {name: each[name][axis] for name in each} for axis in ("rtt", "oversubscription")}
 
 
@@ -326,7 +361,9 @@ def _or_none(step: float) -> float | None:
 def _binds(ledger: Sequence[tuple[str, str, float]]) -> dict[str, Any]:
     """The largest term that is no work, and its share of the step."""
     step = sum(seconds for _, _, seconds in ledger)
-    label, cause, seconds = max((one for one in ledger if one[1] not in BUSY), key=lambda one: one[2], default=("", "", 0.0))
+    label, cause, seconds = max(
+        (one for one in ledger if one[1] not in BUSY), key=lambda one: one[2], default=("", "", 0.0)
+    )
     return {"term": label, "cause": cause, "share": seconds / step}
 
 
@@ -335,4 +372,3 @@ def _removed(usual: Sequence[tuple[str, str, float]], joint: Sequence[tuple[str,
     left = {label: seconds for label, _, seconds in joint}
     label, gone = max(((label, seconds - left.get(label, 0.0)) for label, _, seconds in usual), key=lambda one: one[1])
     return {"term": label if gone > 0.0 else None, "seconds": max(gone, 0.0)}
-

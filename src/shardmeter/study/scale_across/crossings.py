@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ def crossings(points: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _along(points: Sequence[Mapping[str, Any]], axis: str, other: str) -> Iterator[dict[str, Any]]:
     for fixed in sorted({one[other] for one in points}):
         line = sorted((one for one in points if one[other] == fixed), key=lambda one: one[axis])
-        for one, following in zip(line, line[1:], strict=False):
+        for one, following in itertools.pairwise(line):
             if one["winner"] != following["winner"] and one[axis] < following[axis]:
                 at = _place(one, following, axis)
                 yield {"along": axis, other: fixed, "at": at, "from": one["winner"], "to": following["winner"]}

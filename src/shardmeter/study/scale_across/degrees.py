@@ -53,15 +53,17 @@ class Degrees:
         }  # fmt: skip
 
 
-def degrees_of(document: Document, rows: Rows, wan_of: WanOf, stop: Stop | None = None) -> tuple[tuple[Degrees, ...], str]:
+def degrees_of(
+    document: Document, rows: Rows, wan_of: WanOf, stop: Stop | None = None
+) -> tuple[tuple[Degrees, ...], str]:
     """The sets of degrees of a case that fit, the fastest in production's way first, and why there is none.
 
     `wan_of` makes the network of the case's own point from that of the document."""
     said = plan_said(document.data.get("plan"))
     found: list[tuple[float, Scenario]] = []
     why, pinned = "no set of degrees fits", True
-    model, island, count = _sizes(document, rows)
-    for some in sets(said, model, island, count):
+    model, island = _sizes(document, rows)
+    for some in sets(said, model, island):
         if stop is not None and stop():
             raise Stopped
         pinned = pinned and len(some) == 0
@@ -87,7 +89,7 @@ def plan_said(given: Any) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if name not in chosen and value != "auto"}
 
 
-def sets(said: Mapping[str, Any], model: Model, island: Island, buildings: int) -> Iterator[dict[str, Any]]:
+def sets(said: Mapping[str, Any], model: Model, island: Island) -> Iterator[dict[str, Any]]:
     """What is open of a plan, as powers of two: tp inside the scale-up domain, stages that the layers and a building hold, experts over
     8 ranks or more. Sets whose weights and gradients alone are beyond the memory are left out.
 
@@ -114,7 +116,7 @@ def _powers(least: int, most: float) -> list[int]:
     return [2**n for n in range(20) if least <= 2**n <= most]
 
 
-def _sizes(document: Document, rows: Rows) -> tuple[Model, Island, int]:
+def _sizes(document: Document, rows: Rows) -> tuple[Model, Island]:
     """What a case is made of."""
     from shardmeter.scenario.parts import Findings
     from shardmeter.scenario.resolve import read_parts
@@ -124,7 +126,7 @@ def _sizes(document: Document, rows: Rows) -> tuple[Model, Island, int]:
     found.stop()
     if read.model is None:  # pragma: no cover  (a scenario without a model has violations)
         raise AssertionError
-    return read.assembled or read.model, read.island, sum(len(one.names) for one in read.entries)
+    return read.assembled or read.model, read.island
 
 
 def _fitting(document: Document, rows: Rows, said: Mapping[str, Any]) -> tuple[float, Scenario] | None:
@@ -137,7 +139,11 @@ def _fitting(document: Document, rows: Rows, said: Mapping[str, Any]) -> tuple[f
         scenario = resolve(made, rows)
         share = scenario.run.global_batch / len(scenario.fleet.islands)
         one = evaluate(
-            scenario.model, scenario.fleet.islands[0], scenario.plans[0], changed(scenario.run, global_batch=share), scenario.stack
+            scenario.model,
+            scenario.fleet.islands[0],
+            scenario.plans[0],
+            changed(scenario.run, global_batch=share),
+            scenario.stack,
         )
         if fits(one):
             return float(one.step_time), scenario
@@ -165,4 +171,3 @@ def _refined(scenario: Scenario, wan_of: WanOf, pinned: bool) -> Degrees | None:
         if legal:
             return min(legal, key=lambda one: one.step)
     return None
-

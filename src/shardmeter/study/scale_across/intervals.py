@@ -32,7 +32,9 @@ def worlds(wan: Wan) -> list[Wan]:
 
 
 def _ends(wan: Wan, bad: int) -> Wan:
-    numbers = {name: RANGES[name][bad] for name in GOOD_IF_LESS} | {name: RANGES[name][1 - bad] for name in GOOD_IF_MORE}
+    numbers = {name: RANGES[name][bad] for name in GOOD_IF_LESS} | {
+        name: RANGES[name][1 - bad] for name in GOOD_IF_MORE
+    }
     loss = np.maximum(wan.loss, LOSS[1]) if bad else wan.loss
     return changed(wan, assumed=changed(wan.assumed, **numbers), slowest=SLOWEST[bad], loss=loss)
 
@@ -46,7 +48,8 @@ def elasticities(steps: Sequence[Seconds]) -> dict[str, float]:
     """Of a step in round trips and oversubscription, from its seconds on `moved` networks."""
     twice = 2.0 * math.log(MOVED)
     return {
-        name: math.log(float(steps[at]) / float(steps[at + 1])) / twice for at, name in ((0, "rtt"), (2, "oversubscription"))
+        name: math.log(float(steps[at]) / float(steps[at + 1])) / twice
+        for at, name in ((0, "rtt"), (2, "oversubscription"))
     }
 
 

@@ -30,9 +30,13 @@ class Network:
     @property
     def says(self) -> str:
         """It in words."""
-        hashed = f"{self.flows:g} flow{'s' * (self.flows != 1)} by {self.balance}" if self.balance == "ecmp" else self.balance
-        window = f"{self.streams:g} × {show(self.window, 'B')}"  # noqa: RUF001  (as windows are written)
-        return f"{hashed}, {SAYS[self.transport]}, {window} under way, {show(self.sends, 'B')} a send"
+        hashed = (
+            f"{self.flows:g} flow{'s' * (self.flows != 1)} by {self.balance}"
+            if self.balance == "ecmp"
+            else self.balance
+        )
+        window = f"{self.streams:g} × {show(float(self.window), 'B')}"
+        return f"{hashed}, {SAYS[self.transport]}, {window} under way, {show(float(self.sends), 'B')} a send"
 
 
 SAYS = {
@@ -94,7 +98,9 @@ FASTEST = 1e18
 
 def widened(wan: Wan, times: Ratio) -> Wan:
     """The network with every line so many times as wide."""
-    return changed(wan, bandwidth=wan.bandwidth * times, up=wan.up * times, down=wan.down * times, uplink=wan.uplink * times)
+    return changed(
+        wan, bandwidth=wan.bandwidth * times, up=wan.up * times, down=wan.down * times, uplink=wan.uplink * times
+    )
 
 
 def slowed(wan: Wan, times: Ratio) -> Wan:
@@ -105,4 +111,3 @@ def slowed(wan: Wan, times: Ratio) -> Wan:
 def farther(wan: Wan, times: Ratio) -> Wan:
     """The network with round trips so many times as long."""
     return changed(wan, rtt=wan.rtt * times)
-

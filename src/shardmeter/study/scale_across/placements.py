@@ -30,7 +30,7 @@ class Placement:
     def word(self) -> str:
         """Its short name."""
         whole = self.together == self.buildings
-        word = self.axis if self.axis != PP or whole else f"{PP}{self.together}×{DP}"  # noqa: RUF001  (as plans are written)
+        word = self.axis if self.axis != PP or whole else f"{PP}{self.together}×{DP}"
         return f"{word} turned" if self.turned else word
 
     @property
@@ -98,7 +98,10 @@ def placed(scenario: Scenario, placement: Placement) -> Scenario:
         steps = some or (int(plan.pp) // placement.together,) * len(islands)
         own = dict(zip(names, steps, strict=True))
         cells = tuple(tuple(name for name in group for _ in range(own[name])) for group in groups)
-        each = [changed(one, pp=step, dp_shard=one.dp_shard * plan.pp / step) for one, step in zip(scenario.plans, steps, strict=True)]
+        each = [
+            changed(one, pp=step, dp_shard=one.dp_shard * plan.pp / step)
+            for one, step in zip(scenario.plans, steps, strict=True)
+        ]
         whole |= {"dp_shard": each[0].dp_shard}
     else:
         cells = groups

@@ -14,7 +14,12 @@ def published(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
     The published baselines are not public: the best that one dimension alone reaches stands for them here."""
     every = [(number, at, point) for number, case in enumerate(cases) for at, point in enumerate(case["points"])]
-    told: dict[str, Any] = {"over_production": OVER_PRODUCTION, "over_best_baseline": OVER_BASELINE, "ours": None, "says": []}
+    told: dict[str, Any] = {
+        "over_production": OVER_PRODUCTION,
+        "over_best_baseline": OVER_BASELINE,
+        "ours": None,
+        "says": [],
+    }
     if not every:
         return told
     first = max(every, key=lambda one: one[2]["speedup"]["joint"]["value"])
@@ -29,7 +34,12 @@ def published(cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "over_best_single": {"value": second[2]["over_best_single"], "case": second[0], "point": second[1]},
         "reached": reached,
     }
-    told["says"] = [_over_production(cases, first, reached), _over_single(cases, second, reached), _why(first[2]), _where_little(cases, every)]
+    told["says"] = [
+        _over_production(cases, first, reached),
+        _over_single(cases, second, reached),
+        _why(first[2]),
+        _where_little(cases, every),
+    ]
     return told
 
 
@@ -41,14 +51,22 @@ def _where(cases: Sequence[Mapping[str, Any]], one: tuple[int, int, Mapping[str,
     )
 
 
-def _over_production(cases: Sequence[Mapping[str, Any]], first: tuple[int, int, Mapping[str, Any]], reached: Mapping[str, int]) -> str:
+def _over_production(
+    cases: Sequence[Mapping[str, Any]], first: tuple[int, int, Mapping[str, Any]], reached: Mapping[str, int]
+) -> str:
     value = first[2]["speedup"]["joint"]["value"] - 1.0
     head = f"{OVER_PRODUCTION:.2%} over production is reached at {reached['over_production']} of {reached['points']} points"
-    head = head if reached["over_production"] else f"{OVER_PRODUCTION:.2%} over production is reached at none of {reached['points']} points"
+    head = (
+        head
+        if reached["over_production"]
+        else f"{OVER_PRODUCTION:.2%} over production is reached at none of {reached['points']} points"
+    )
     return f"{head}; the most here is {value:.1%}, with {_where(cases, first)}"
 
 
-def _over_single(cases: Sequence[Mapping[str, Any]], second: tuple[int, int, Mapping[str, Any]], reached: Mapping[str, int]) -> str:
+def _over_single(
+    cases: Sequence[Mapping[str, Any]], second: tuple[int, int, Mapping[str, Any]], reached: Mapping[str, int]
+) -> str:
     value = second[2]["over_best_single"] - 1.0
     count = reached["over_best_baseline"] or "none"
     return (

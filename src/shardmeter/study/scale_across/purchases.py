@@ -41,7 +41,7 @@ def purchases(wan: Wan, over: Ratio) -> tuple[Purchase, ...]:
 def _purchases(wan: Wan, over: Ratio) -> Iterator[Purchase]:
     usual = tuple(one for one in networks() if (one.streams, one.window, one.sends) == WINDOWS[0])
     yield Purchase(
-        what="windows", says="windows that fill the line", before="2 × 4 MiB", after="up to 16 × 128 MiB", free=True,  # noqa: RUF001
+        what="windows", says="windows that fill the line", before="2 × 4 MiB", after="up to 16 × 128 MiB", free=True,
         backwards=True, row=Row(wan=wan, networks=usual, whole=False),
     )  # fmt: skip
     yield Purchase(
@@ -74,16 +74,20 @@ def _purchases(wan: Wan, over: Ratio) -> Iterator[Purchase]:
 def _sprayed() -> Iterator[Network]:
     """Every window with packets on all paths, and those that are lost sent again alone."""
     for streams, window, sends in WINDOWS:
-        yield Network(balance="spray", flows=PRODUCTION.flows, transport="selective", streams=streams, window=window, sends=sends)
+        yield Network(
+            balance="spray", flows=PRODUCTION.flows, transport="selective", streams=streams, window=window, sends=sends
+        )
     yield from (one for one in networks() if one != PRODUCTION)
 
 
 def worth(speedup: Ratio, price: float | None) -> float | None:
     """USD a GPU-hour that so much more work in it is worth; `price` in USD a GPU and second."""
-    return None if price is None else 3600.0 * float(price) * (speedup - 1.0)
+    return None if price is None else 3600.0 * price * float(speedup - 1.0)
 
 
-def bought(one: Purchase, step: float, joint: float, choice: Mapping[str, Any], interval: Mapping[str, float], price: float | None) -> dict[str, Any]:
+def bought(
+    one: Purchase, step: float, choice: Mapping[str, Any], interval: Mapping[str, float], price: float | None
+) -> dict[str, Any]:
     """Its entry of the JSON."""
     return {
         "what": one.what, "says": one.says, "from": one.before, "to": one.after, "free": one.free, "step_s": step, "choice": dict(choice),

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shardmeter.core.record import changed, record
-from shardmeter.schedules import runs_long
 from shardmeter.schedules import names as built
+from shardmeter.schedules import runs_long
 from shardmeter.specs import Plan, Scenario
 from shardmeter.study.planning.words import chunk_counts
 from shardmeter.study.scale_across.placements import PP, Placement

@@ -24,6 +24,8 @@ from shardmeter.study.scale_across.schedules import Schedule, crosses, crossings
 from shardmeter.study.scale_across.steps import Stopped, at_best, fits, legal, over
 
 Stop: TypeAlias = Callable[[], bool]
+Report: TypeAlias = Callable[[float], None]
+"""Is told the share of a search that is done."""
 Places: TypeAlias = npt.NDArray[np.int_]
 Key: TypeAlias = tuple[str, ...]
 """A part of the space: which of DIMENSIONS are free, or ("in", placement) for all of one placement."""
@@ -130,12 +132,11 @@ class Search:
     degrees: Degrees
     rows: tuple[Row, ...]
     stop: Stop | None = None
+    report: Report | None = None
     most: float = np.inf
     """Seconds of a joint step beyond which nothing is asked for."""
     best: dict[Key, Best] = field(default_factory=dict)
     candidates: list[Candidate] = field(default_factory=list)
-    looked: int = 0
-    """Plans that were asked for, legal or not."""
     evaluated: int = 0
     """Plans on networks that were priced."""
     optimal: bool = False
@@ -148,6 +149,8 @@ class Search:
             self._gather()
             self._go()
             self.optimal = True
+            if self.report is not None:
+                self.report(1.0)
         except Stopped:
             pass
         self.seconds = time.monotonic() - begun
@@ -180,7 +183,6 @@ class Search:
                 if not crosses(order, placement):
                     continue
                 self._ask()
-                self.looked += 1
                 least = at_best(scheduled(there, order))
                 if least is None or not fits(least):
                     continue
@@ -193,8 +195,8 @@ class Search:
         """Fields that production has otherwise."""
         usual = self.degrees.schedule
         names = ("word", "virtual_stages", "micro_batch", "ahead", "stagger", "release")
-        own = sum(getattr(schedule, name) != getattr(usual, name) for name in names)
-        return own + (placement.axis != "dp") + placement.turned
+        own = [getattr(schedule, name) != getattr(usual, name) for name in names]
+        return sum([*own, placement.axis != "dp", placement.turned])
 
     def keys(self, one: Candidate) -> tuple[list[Key], list[Key]]:
         """Parts of the space that a plan belongs to: with production's network, and with any."""
@@ -217,7 +219,7 @@ class Search:
         usual = _Pairs.of(self, [pair for pair in pairs if self.rows[pair[0]].whole and pair[1] == 0])
         whole = np.array([own.whole for own in self.rows])
         for number, one in enumerate(self.candidates):
-            self._ask()
+            self._ask(number / len(self.candidates))
             fixed, free = self.keys(one)
             if self._wanted(one, free, whole):
                 self._price(number, every, fixed, free)
@@ -234,7 +236,9 @@ class Search:
         if one.schedule.ahead and not bool(np.all(found.memory_peak <= found.memory_limit)):
             return
         step = np.broadcast_to(found.step_time, pairs.row.shape)
-        asked = _Asked(row=pairs.row, network=pairs.network, step=step, changes=pairs.changes + one.changes, candidate=number)
+        asked = _Asked(
+            row=pairs.row, network=pairs.network, step=step, changes=pairs.changes + one.changes, candidate=number
+        )
         for key in free:
             self._best(key).offer(asked.on(pairs.whole | (key == JOINT)))
         for key in fixed:
@@ -254,7 +258,10 @@ class Search:
         known = [self._best(key).step[slice(None) if key == JOINT else whole] for key in keys]
         return min(float(np.max(np.concatenate(known), initial=-np.inf)), self.most) >= bound
 
-    def _ask(self) -> None:
+    def _ask(self, done: float = 0.0) -> None:
+        """Say how far the search is, and end it where that is asked. Raises Stopped."""
+        if self.report is not None:
+            self.report(done)
         if self.stop is not None and self.stop():
             raise Stopped
 
@@ -262,5 +269,9 @@ class Search:
 def changes_of(network: Network) -> int:
     """Fields of a network that production has otherwise: balance, transport and windows."""
     balance = (network.balance, network.flows) != (PRODUCTION.balance, PRODUCTION.flows)
-    window = (network.streams, network.window, network.sends) != (PRODUCTION.streams, PRODUCTION.window, PRODUCTION.sends)
+    window = (network.streams, network.window, network.sends) != (
+        PRODUCTION.streams,
+        PRODUCTION.window,
+        PRODUCTION.sends,
+    )
     return balance + (network.transport != PRODUCTION.transport) + window

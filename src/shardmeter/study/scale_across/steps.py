@@ -5,8 +5,8 @@ from __future__ import annotations
 from shardmeter.core.errors import BadScenario
 from shardmeter.core.record import changed
 from shardmeter.engine.fleet import Whole, evaluate_fleet
-from shardmeter.engine.wans import Networks
 from shardmeter.engine.networks import Overall, over_networks
+from shardmeter.engine.wans import Networks
 from shardmeter.specs import Estimate, Scenario, Wan
 from shardmeter.study.legal import checked
 from shardmeter.study.scale_across.networks import ideal

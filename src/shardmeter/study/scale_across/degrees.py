@@ -61,7 +61,7 @@ def degrees_of(
     `wan_of` makes the network of the case's own point from that of the document."""
     said = plan_said(document.data.get("plan"))
     found: list[tuple[float, Scenario]] = []
-    why, pinned = "no set of degrees fits", True
+    why, pinned = "", True
     model, island = _sizes(document, rows)
     for some in sets(said, model, island):
         if stop is not None and stop():
@@ -72,13 +72,15 @@ def degrees_of(
         except UnknownName:
             raise
         except BadScenario as error:
-            why = error.violations[0].says if error.violations else error.message
+            why = why or (error.violations[0].says if error.violations else error.message)
             continue
-        if one is not None:
+        if one is None:
+            why = NONE_FITS
+        else:
             found.append(one)
     ranked = sorted(found, key=lambda one: one[0])[:REFINED]
     refined = [_refined(scenario, wan_of, pinned) for _, scenario in ranked]
-    return tuple(sorted((one for one in refined if one is not None), key=lambda one: one.step)), "" if refined else why
+    return tuple(sorted((one for one in refined if one is not None), key=lambda one: one.step)), "" if refined else why or NONE_FITS
 
 
 def plan_said(given: Any) -> dict[str, Any]:

@@ -92,7 +92,9 @@ def scale_across(
         len(found) < question.cases or any(one.search is not None and not one.search.optimal for one in found)
     )
     if scenario is None and not stopped and question.cases == 1:
-        resolve(next(_cases(document, rows, question)).document, rows)  # says what is wrong with it, if it is not memory alone
+        resolve(
+            next(_cases(document, rows, question)).document, rows
+        )  # says what is wrong with it, if it is not memory alone
     return ScaleAcross(
         scenario=scenario, answer=_answer(found, question, scenario, time.monotonic() - begun), stopped=stopped
     )

@@ -28,6 +28,7 @@ SHARDING = "zero1"
 RECOMPUTES = ("none", "selective", "full")
 STATE = 6.0
 """Bytes that a parameter takes at least: the weights and their gradients, before the optimizer."""
+NONE_FITS = "no set of degrees is legal and fits into memory"
 REFINED = 3
 """Sets of degrees whose schedules are all tried."""
 
@@ -61,7 +62,7 @@ def degrees_of(
     `wan_of` makes the network of the case's own point from that of the document."""
     said = plan_said(document.data.get("plan"))
     found: list[tuple[float, Scenario]] = []
-    why, pinned = "", True
+    why, pinned = NONE_FITS, True
     model, island = _sizes(document, rows)
     for some in sets(said, model, island):
         if stop is not None and stop():
@@ -72,15 +73,14 @@ def degrees_of(
         except UnknownName:
             raise
         except BadScenario as error:
-            why = why or (error.violations[0].says if error.violations else error.message)
+            if not some:
+                why = error.violations[0].says if error.violations else error.message
             continue
-        if one is None:
-            why = NONE_FITS
-        else:
+        if one is not None:
             found.append(one)
     ranked = sorted(found, key=lambda one: one[0])[:REFINED]
     refined = [_refined(scenario, wan_of, pinned) for _, scenario in ranked]
-    return tuple(sorted((one for one in refined if one is not None), key=lambda one: one.step)), "" if refined else why or NONE_FITS
+    return tuple(sorted((one for one in refined if one is not None), key=lambda one: one.step)), "" if refined else why
 
 
 def plan_said(given: Any) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
         sections.append(Notes(title="To predict the joint plan", lines=_again(command)))
     sections.append(remarks(answer, short=short))
     return Document(
-        title=heading, verdict=_verdict(cases), good=bool(cases), sure=bool(answer["space"]["optimal"]),
+        title=heading, verdict=_verdict(cases, answer["stopped"]), good=bool(cases), sure=bool(answer["space"]["optimal"]),
         sections=tuple(sections), data={**answer, "figures": [figure.to_dict() for figure in drawn]}, flat=tuple(_flat(answer)),
         columns=COLUMNS,
     )  # fmt: skip
@@ -72,9 +72,9 @@ def _tells(figure: Figure) -> bool:
 # ---- what to do ------------------------------------------------------------------------------------------------------------------
 
 
-def _verdict(cases: Sequence[Answer]) -> str:
+def _verdict(cases: Sequence[Answer], stopped: bool) -> str:
     if not cases:
-        return "No plan fits."
+        return "Stopped before a cluster was searched." if stopped else "No plan fits."
     if len(cases) == 1:
         return _headline(cases[0]["points"][cases[0]["own"]])
     points = [point for case in cases for point in case["points"]]

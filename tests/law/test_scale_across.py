@@ -74,6 +74,7 @@ def test_search_equals_every_combination_predicted_alone(monkeypatch: pytest.Mon
     """The joint optimum and every part of the space, on a far line."""
     monkeypatch.setattr(schedules, "MICRO_BATCHES", (1.0, 2.0))
     monkeypatch.setattr(schedules, "WORDS", ("1f1b", "interleaved"))
+    monkeypatch.setattr(networks, "BALANCES", (("ecmp", 16.0),))
     said, rows = opened(document())
     own, _ = degrees_of(said, rows, lambda wan, _: wan)
     wan = own[0].scenario.fleet.wan

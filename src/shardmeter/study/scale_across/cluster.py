@@ -23,7 +23,7 @@ from shardmeter.study.scale_across.documents import document_of
 from shardmeter.study.scale_across.networks import Network, lined, networks
 from shardmeter.study.scale_across.question import line
 from shardmeter.study.scale_across.search import JOINT, PAIRS, SINGLES, USUAL, Key, Report, Row, Search, Stop
-from shardmeter.study.scale_across.steps import between, over
+from shardmeter.study.scale_across.steps import Stopped, between, over
 
 BUSY = ("compute", "memory bandwidth", "optimizer", "software", "launch")
 """Causes of terms that are work; the largest of the others is what binds."""
@@ -83,15 +83,12 @@ class Cluster:
         return said if own else wan_of(said, scenario.fleet.islands[0], over_, far)
 
     def run(self) -> None:
-        """Degrees, then everything else."""
-        over_, far = self.case.network[self.own]
-        own = self.case.own == (over_, far)
-        self.sets, self.why = degrees_of(
-            self.case.document,
-            self.rows,
-            lambda wan, island: wan if own else wan_of(wan, island, over_, far),
-            self.stop,
-        )
+        """Degrees, then everything else. Ends early where it is asked to."""
+        over_, _ = self.case.network[self.own]
+        try:
+            self.sets, self.why = degrees_of(self.case.document, self.rows, self._network, self.stop)
+        except Stopped:
+            self.why = "stopped before any degrees were known"
         if not self.sets:
             return
         scenario = self.sets[0].scenario
@@ -101,17 +98,15 @@ class Cluster:
         self.search.run()
         if not self.search.optimal:
             return
-        found = []
-        for one in self.sets[1 : 1 + OTHER_SETS]:
-            other = Search(
-                one,
-                (changed(points[self.own], whole=False),),
-                self.stop,
-                most=float(self.search.best[JOINT].step[self.own]),
-            )
+        row, most = changed(points[self.own], whole=False), float(self.search.best[JOINT].step[self.own])
+        self.beside = tuple((one, Search(one, (row,), self.stop, most=most)) for one in self.sets[1 : 1 + OTHER_SETS])
+        for _, other in self.beside:
             other.run()
-            found.append((one, other))
-        self.beside = tuple(found)
+
+    def _network(self, wan: Wan, island: Island) -> Wan:
+        """That of the own point, from a document's."""
+        over_, far = self.case.network[self.own]
+        return wan if self.case.own == (over_, far) else wan_of(wan, island, over_, far)
 
     # ---- the answer --------------------------------------------------------------------------------------------------------------
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import copy
+import itertools
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from shardmeter.specs import Plan, Scenario, Wan
+from shardmeter.specs import Island, Plan, Scenario, Wan
 from shardmeter.specs.plan import AXES
 from shardmeter.study.planning.scenarios import plan_document
 from shardmeter.study.scale_across.networks import Network
 
 
 def document_of(said: Mapping[str, Any], scenario: Scenario, wan: Wan, network: Network) -> dict[str, Any]:
-    """The document of a case with a plan and a network; of lines that are not all alike those that it says stay."""
+    """The document of a case with a plan and a network."""
     made: dict[str, Any] = copy.deepcopy(dict(said))
     made["plan"] = _plan(scenario)
     made["fleet"] = {**made["fleet"], "wan": _wan(made["fleet"].get("wan") or {}, scenario, wan, network)}
@@ -43,24 +45,72 @@ def _plan(scenario: Scenario) -> dict[str, Any]:
 
 
 def _wan(said: Mapping[str, Any], scenario: Scenario, wan: Wan, network: Network) -> dict[str, Any]:
-    """The lines between buildings, all alike, used as a network says."""
-    gpus = float(scenario.fleet.islands[0].gpus)
-    count = len(wan.islands)
-    apart = ~np.eye(count, dtype=bool)
-
-    def one(numbers: Any) -> float:
-        return float(np.broadcast_to(np.asarray(numbers, dtype=float), (count, count))[apart].max())
-
-    line = {
-        "bandwidth": f"{one(wan.bandwidth) / gpus:.17g} B/s", "shared": "gpu", "rtt": f"{one(wan.rtt):.17g} s", "loss": float(one(wan.loss)),
-        "transport": network.transport, "streams": network.streams, "window": f"{network.window:.17g} B", "sends": f"{network.sends:.17g} B",
-        "balance": network.balance, "flows": network.flows, "slowest": float(np.max(wan.slowest)),
+    """The lines between buildings, pair by pair where they are not all alike, used as a network says."""
+    used: dict[str, Any] = {
+        "transport": network.transport, "streams": float(network.streams), "window": _exactly(network.window, "B"),
+        "sends": _exactly(network.sends, "B"), "balance": network.balance, "flows": float(network.flows), "slowest": float(np.max(wan.slowest)),
     }  # fmt: skip
-    made: dict[str, Any] = {"default": line}
-    if np.all(np.isfinite(wan.up)):
-        names = [island.name for island in scenario.fleet.islands]
-        made["sites"] = {name: {"up": f"{float(np.max(wan.up)) / gpus:.17g} B/s", "down": f"{float(np.max(wan.down)) / gpus:.17g} B/s", "shared": "gpu"}
-                         for name in names}  # fmt: skip
-    if "assumed" in said:
-        made["assumed"] = said["assumed"]
-    return made
+    lines = _lines(scenario, wan)
+    pairs = list(itertools.permutations([island.name for island in scenario.fleet.islands], 2))
+    alike = all(one == lines[0] for one in lines)
+    made: dict[str, Any] = {"default": lines[0] | used if alike else used}
+    if not alike:
+        made["links"] = [{"from": one, "to": other} | line for (one, other), line in zip(pairs, lines, strict=True)]
+    sites = _sites(scenario, wan)
+    made |= {"sites": sites} if sites else {}
+    return made | ({"assumed": said["assumed"]} if "assumed" in said else {})
+
+
+def _lines(scenario: Scenario, wan: Wan) -> list[dict[str, Any]]:
+    """The line of every pair of buildings, one direction."""
+    islands = scenario.fleet.islands
+    shape = (len(islands), len(islands))
+    names = ("bandwidth", "rtt", "loss", "lanes", "egress")
+    tables = {name: np.broadcast_to(np.asarray(getattr(wan, name), dtype=float), shape) for name in names}
+    found = []
+    for one, other in itertools.permutations(range(len(islands)), 2):
+        own = {name: float(table[one, other]) for name, table in tables.items()}
+        word = _shared(own["lanes"], islands[one], islands[other])
+        line = {
+            "bandwidth": _exactly(own["bandwidth"] / _sizes(islands[one], islands[other])[word], "B/s"), "shared": word,
+            "rtt": _exactly(own["rtt"], "s"), "loss": own["loss"],
+        }  # fmt: skip
+        held = float(np.broadcast_to(np.asarray(wan.hold, dtype=float), shape)[one, other])
+        line |= {"hold": _exactly(held, "s")} if held else {}
+        found.append(line if math.isnan(own["egress"]) else line | {"egress": f"${own['egress'] * 1e9:.17g}/GB"})
+    return found
+
+
+def _sites(scenario: Scenario, wan: Wan) -> dict[str, dict[str, Any]]:
+    """What leaves and enters every building, where that has a limit of its own, and what is said of its uplinks."""
+    count = len(scenario.fleet.islands)
+    names = ("up", "down", "uplink", "buffer", "planes")
+    rows = {name: np.broadcast_to(np.asarray(getattr(wan, name), dtype=float), (count,)) for name in names}
+    made: dict[str, dict[str, Any]] = {}
+    for at, island in enumerate(scenario.fleet.islands):
+        own = {name: float(row[at]) for name, row in rows.items()}
+        word = _shared(float(np.max(wan.lanes)), island, island)
+        size = _sizes(island, island)[word]
+        said = {name: _exactly(own[name] / size, "B/s") for name in names[:2] if math.isfinite(own[name])}
+        said |= {"shared": word} if said else {}
+        said |= {"uplink": _exactly(own["uplink"], "B/s")} if math.isfinite(own["uplink"]) else {}
+        said |= {"buffer": _exactly(own["buffer"], "B")} if math.isfinite(own["buffer"]) else {}
+        made[island.name] = said | ({"planes": int(own["planes"])} if own["planes"] > 1.0 else {})
+    return {name: said for name, said in made.items() if said}
+
+
+def _sizes(one: Island, other: Island) -> dict[str, float]:
+    """Parts of a rate by whom it belongs to."""
+    return {
+        "island": 1.0, "node": float(min(one.nodes, other.nodes)), "gpu": float(min(one.gpus, other.gpus)),
+    }  # fmt: skip
+
+
+def _shared(lanes: float, one: Island, other: Island) -> str:
+    """Whose a rate is that has so many lanes."""
+    return next((word for word, size in _sizes(one, other).items() if size == lanes), "island")
+
+
+def _exactly(number: Any, unit: str) -> str:
+    """A quantity with all its digits."""
+    return f"{float(number):.17g} {unit}"

@@ -18,6 +18,8 @@ __all__ = ["document", "figures", "title"]
 Answer = Mapping[str, Any]
 CLUSTERS = "Clusters"
 """Title of the table of several."""
+LITTLE = 1.02
+"""Speed-up below which a network gains little."""
 DIMENSIONS = ("placement", "schedule", "network")
 ALONE = {"placement": "placement alone", "schedule": "schedule alone", "network": "network alone"}
 TOGETHER = {
@@ -44,15 +46,23 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
     cases = [case for case in answer["cases"] if case["points"]]
     drawn = figures(answer)
     sections: list[Section] = []
-    if cases:
-        sections += _of_case(answer, cases[0])
     if len(cases) > 1:
-        sections.append(_cases(cases))
+        case, point = max(
+            ((case, point) for case in cases for point in case["points"]),
+            key=lambda one: one[1]["speedup"]["joint"]["value"],
+        )
+        sections += [
+            _cases(cases),
+            *_of_case(case, point, f"Where it gains most: {_cluster(case)}, {network_text(point)}"),
+        ]
+    elif cases:
+        point = cases[0]["points"][cases[0]["own"]]
+        sections += _of_case(cases[0], point, f"What to change: {network_text(point)}")
     sections += [figure for figure in drawn if _tells(figure)][: 2 if len(cases) == 1 else 1]
     if cases:
         if len(cases) == 1 and len(cases[0]["points"]) > 1:
             sections.append(_points(cases[0]))
-        sections += [_purchases(cases[0]), _published(answer)]
+        sections += [*([_purchases(cases[0])] if len(cases) == 1 else ()), _published(answer)]
     sections.append(_refused(answer["cases"]))
     if cases and cases[0]["plans"] and not short:
         sections.append(Notes(title="To predict the joint plan", lines=_again(command)))
@@ -80,9 +90,10 @@ def _verdict(cases: Sequence[Answer], stopped: bool) -> str:
     points = [point for case in cases for point in case["points"]]
     gains = sorted(point["speedup"]["joint"]["value"] for point in points)
     most = max(points, key=lambda point: point["speedup"]["joint"]["value"])
+    little = sum(one < LITTLE for one in gains)
     return (
-        f"Over {len(cases)} clusters and {len(points)} networks the joint choice is {gain(gains[0])} to {gain(gains[-1])} faster than the "
-        f"production default, {gain(statistics.median(gains))} at the median. Most: {network_text(most)}, {_doing(most)}."
+        f"Over {len(cases)} clusters and {len(points)} networks the joint choice is up to {gain(gains[-1])} faster than the production default, "
+        f"{gain(statistics.median(gains))} at the median, less than {gain(LITTLE)} at {little}. Most: {network_text(most)}, {_doing(most)}."
     )
 
 
@@ -103,11 +114,9 @@ def _doing(point: Answer) -> str:
     return ", ".join(changes(point["joint"], point["default"])) or "the production default"
 
 
-def _of_case(answer: Answer, case: Answer) -> list[Section]:
-    """The own network of the first case: what the joint choice changes, and what every dimension gives alone and with others."""
-    point = case["points"][case["own"]]
+def _of_case(case: Answer, point: Answer, heading: str) -> list[Section]:
+    """One network of a cluster: what the joint choice changes, and what every dimension gives alone and with others."""
     joint, default = point["joint"], point["default"]
-    whose = network_text(point) if len(answer["cases"]) == 1 else f"{_cluster(case)}, {network_text(point)}"
     changes = tuple(
         {
             "dimension": name, "default": default[says(name)],
@@ -121,7 +130,7 @@ def _of_case(answer: Answer, case: Answer) -> list[Section]:
         Column(key="joint", title="joint choice", wide=True),
     )
     return [
-        Table(title=f"What to change: {whose}", columns=columns, rows=changes),
+        Table(title=heading, columns=columns, rows=changes),
         _gives(point),
         _facts(case, point),
     ]
@@ -160,7 +169,8 @@ def _facts(case: Answer, point: Answer) -> Facts:
     """Degrees, what goes and what stays of the step, what lines do to it, how much was searched."""
     degrees, removed, left = case["degrees"], point["removed"], point["bottleneck"]["joint"]
     whose = "the scenario's" if degrees["pinned"] else "the best of the production default"
-    facts = [Fact(label="degrees", value=_shape(degrees), note=f"{whose}, the same in all"), *_open(case)]
+    facts = [Fact(label="degrees", value=_shape(degrees), note=f"{whose}, the same in all")]
+    facts += _open(case) if point is case["points"][case["own"]] else []
     if removed["term"] is not None:
         less = f"{cells.text(removed['seconds'], 's')} less of it a step"
         facts.append(Fact(label="what goes", value=removed["term"], note=less))

@@ -53,7 +53,7 @@ def _winners(answer: Answer, case: Answer) -> Figure:
     scale, x = _across(far)
     values = tuple(tuple(_place(grid.get((rate, one)), words) for one in far) for rate in over)
     return Figure(
-        slug="winners", title=_won(case["points"], words), x=scale, y=Scale(title="oversubscription between buildings", log=True),
+        slug="winners", title=first(_won(case["points"], words)), x=scale, y=Scale(title="oversubscription between buildings", log=True),
         field=Field(x=x, y=tuple(over), values=values, scale=Scale(title="what crosses buildings", labels=tuple(map(placed, words)))),
         marks=_yours(case), caption=(_what(case), CROSSES),
     )  # fmt: skip
@@ -74,12 +74,29 @@ def _place(point: Answer | None, words: Sequence[str]) -> float | None:
 
 
 def _won(points: Sequence[Answer], words: Sequence[str]) -> str:
-    """Which placement wins how often, in a sentence."""
+    """Up to where gradients should cross and from where on pipelines, where that is so; else which placement wins how often."""
     if len(words) == 1:
-        return f"{first(placed(words[0]))} across buildings wins everywhere on this map"
+        return f"{placed(words[0])} across buildings wins everywhere on this map"
+    far = sorted({point["distance_km"] for point in points})
+    most = [
+        2 * sum(point["winner"].startswith(DP) for point in points if point["distance_km"] == one) > _count(points, one)
+        for one in far
+    ]
+    turn = most.index(False) if False in most else len(far)
+    sharded = any(word.startswith(SHARDS) for word in words)
+    if 0 < turn < len(far) and not any(most[turn:]) and not sharded:
+        return f"data parallel wins most places up to {far[turn - 1]:,.0f} km, pipelines from {far[turn]:,.0f} km on"
     won = [point["winner"] for point in points]
     rest = ", ".join(f"{placed(word)} {won.count(word)}" for word in words[1:4])
-    return f"{first(placed(words[0]))} across buildings wins {won.count(words[0])} of {len(won)} networks, {rest}"
+    return f"{placed(words[0])} across buildings wins {won.count(words[0])} of {len(won)} networks; {rest}"
+
+
+DP, SHARDS = "dp", "dp_shard"
+"""What words of placements begin with by which no pipeline crosses, and of these by which shards do."""
+
+
+def _count(points: Sequence[Answer], far: float) -> int:
+    return sum(point["distance_km"] == far for point in points)
 
 
 def _what(case: Answer) -> str:

@@ -18,7 +18,6 @@ from shardmeter.study.scale_across.cluster import Case, Cluster
 from shardmeter.study.scale_across.published import published
 from shardmeter.study.scale_across.question import Question, own_of
 from shardmeter.study.scale_across.search import Report
-from shardmeter.study.scale_across.steps import Stopped
 
 ASSUMED = (
     (
@@ -74,30 +73,25 @@ def scale_across(
     """Search every case of a question. `stop` ends early: a case that is not searched to its end is left out if nothing is known of a
     point.
 
-    Where nothing fits that is an answer. Raises BadScenario where no case can be resolved, UnknownName. Leaves out: other methods of synchronisation than every step."""
+    Where nothing fits that is an answer. Raises BadScenario where no case can be resolved, UnknownName. Leaves out: other methods of
+    synchronisation than every step."""
     begun = time.monotonic()
     found: list[Cluster] = []
+    told: list[dict[str, Any]] = []
     total = question.cases * len(question.network)
     for one in _cases(document, rows, question):
         if stop is not None and stop():
             break
         cluster = Cluster(one, rows, stop, _report(progress, begun, len(found), len(one.network), total))
-        try:
-            cluster.run()
-        except Stopped:
-            break
+        cluster.run()
         found.append(cluster)
+        told.append(cluster.to_dict())
     scenario = next((one.scenario for one in found if one.scenario is not None), None)
-    stopped = stop is not None and (
-        len(found) < question.cases or any(one.search is not None and not one.search.optimal for one in found)
-    )
-    if scenario is None and not stopped and question.cases == 1:
-        resolve(
-            next(_cases(document, rows, question)).document, rows
-        )  # says what is wrong with it, if it is not memory alone
-    return ScaleAcross(
-        scenario=scenario, answer=_answer(found, question, scenario, time.monotonic() - begun), stopped=stopped
-    )
+    stopped = len(found) < question.cases or any(one.stopped for one in found)
+    if scenario is None and not stopped and question.cases == 1:  # what is wrong with it, if it is not memory alone
+        resolve(next(_cases(document, rows, question)).document, rows)
+    answer = _answer(told, question, scenario, time.monotonic() - begun)
+    return ScaleAcross(scenario=scenario, answer=answer, stopped=stopped)
 
 
 def _report(progress: Progress | None, begun: float, before: int, points: int, total: int) -> Report | None:
@@ -124,8 +118,9 @@ def _cases(document: Document, rows: Rows, question: Question) -> Iterator[Case]
                 )  # fmt: skip
 
 
-def _answer(found: list[Cluster], question: Question, scenario: Scenario | None, seconds: float) -> dict[str, Any]:
-    cases = [one.to_dict() for one in found]
+def _answer(
+    cases: list[dict[str, Any]], question: Question, scenario: Scenario | None, seconds: float
+) -> dict[str, Any]:
     return {
         "question": {
             "models": [str(one) for one in question.models], "buildings": list(question.buildings), "gpus": list(question.gpus),

@@ -27,6 +27,7 @@ from shardmeter.study.scale_across.steps import Stopped, between, over
 
 BUSY = ("compute", "memory bandwidth", "optimizer", "software", "launch")
 """Causes of terms that are work; the largest of the others is what binds."""
+STOPPED = "stopped before any degrees were known"
 OTHER_SETS = 1
 """Sets of degrees beside the best one whose joint optimum is looked for."""
 
@@ -63,7 +64,6 @@ class Cluster:
     search: Search | None = None
     bought: tuple[purchases.Purchase, ...] = ()
     beside: tuple[tuple[Degrees, Search], ...] = ()
-    known: dict[tuple[int, int, int], dict[str, Any]] = field(default_factory=dict)
 
     @property
     def own(self) -> int:
@@ -75,6 +75,11 @@ class Cluster:
     def scenario(self) -> Scenario | None:
         """Production's; None where no degrees fit."""
         return self.sets[0].scenario if self.sets else None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was asked to end before it was done."""
+        return bool(self.search is not None and not self.search.optimal) or self.why == STOPPED
 
     def point(self, scenario: Scenario, at: int) -> Wan:
         """The network of a point; the document's own as it is."""
@@ -88,7 +93,7 @@ class Cluster:
         try:
             self.sets, self.why = degrees_of(self.case.document, self.rows, self._network, self.stop)
         except Stopped:
-            self.why = "stopped before any degrees were known"
+            self.why = STOPPED
         if not self.sets:
             return
         scenario = self.sets[0].scenario
@@ -128,7 +133,7 @@ class Cluster:
         own = points[self.own]
         return {
             **head,
-            "degrees": self.sets[0].to_dict(),
+            "degrees": self.sets[0].to_dict() | {"pinned": self.sets[0].pinned},
             "default": {name: value for name, value in own["default"].items() if name in SAID},
             "points": points,
             "crossings": crossings(points),
@@ -167,12 +172,7 @@ class Cluster:
         found = [(float(search.best[JOINT].step[0]), one, search) for one, search in self.beside if search.answered]
         least = min(found, key=lambda one: one[0], default=None)
         if least is None or least[0] >= float(own["joint"]["step_s"]):
-            same = float(own["speedup"]["joint"]["value"])
-            return {
-                "degrees": self.sets[0].to_dict(),
-                "choice": own["joint"],
-                "speedup": {**own["speedup"]["joint"], "value": same},
-            }
+            return {"degrees": self.sets[0].to_dict(), "choice": own["joint"], "speedup": own["speedup"]["joint"]}
         step, one, search = least
         value = float(own["default"]["step_s"]) / step
         interval = intervals.ratio(value, np.array([value]), unlike=True)

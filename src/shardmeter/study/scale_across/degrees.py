@@ -50,7 +50,7 @@ class Degrees:
         plan, count = self.scenario.plan, len(self.scenario.fleet.islands)
         return {
             "tp": int(plan.tp), "cp": int(plan.cp), "pp": int(plan.pp), "ep": int(plan.ep), "dp": int(plan.dp * count),
-            "sharding": plan.sharding, "recompute": plan.recompute, "micro_batch": int(self.schedule.micro_batch), "pinned": self.pinned,
+            "sharding": plan.sharding, "recompute": plan.recompute, "micro_batch": int(self.schedule.micro_batch),
         }  # fmt: skip
 
 

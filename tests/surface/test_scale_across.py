@@ -96,7 +96,8 @@ def test_the_page_says_what_to_do_and_what_it_gains(found, answer):
 def test_the_map_is_what_wins(answer):
     winners, speedup, dimensions = page.figures(answer)
     points = answer["cases"][0]["points"]
-    names = [winners.field.scale.labels[int(value)] for row in winners.field.values for value in row]
+    field = winners.to_dict()["field"]
+    names = [field["scale"]["labels"][int(value)] for row in field["values"] for value in row]
     assert names == [placed(point["winner"]) for point in points]
     assert winners.marks[0].says == "yours"
     assert [line.label for line in speedup.lines] == ["4:1 oversubscribed", "8:1 oversubscribed"]
@@ -124,6 +125,15 @@ def test_a_search_that_is_stopped_at_once_has_nothing_to_show():
     document, rows = opened(SCENARIO)
     stopped = study.scale_across(document, rows, question(document, rows), stop=lambda: True)
     assert (stopped.stopped, stopped.fits) == (True, False)
+    assert "Stopped before a cluster was searched" in str(stopped)
+
+
+def test_nothing_that_fits_is_a_no(capsys):
+    asked = ("--gpus", "32xH100-SXM5-80GB", "--buildings", "2", "--global-batch", "64", "--over", "distance=80 km")
+    assert main(["plan", "--scale-across", "--model", "llama-3.1-405b", *asked]) == 1
+    out = capsys.readouterr().out
+    assert "No plan fits" in out
+    assert "no set of degrees is legal and fits into memory" in out
 
 
 @pytest.mark.parametrize(("arguments", "says"), [

@@ -64,7 +64,7 @@ def plan_across(asked: dict[str, Any]) -> int:
     warn(answer["warnings"])
     if found.stopped:
         say(f"interrupted: {answer['space']['evaluated']:,} plans were compared")
-    write(page.document(answer, page.title(found.scenario), command=_again(asked)), asked["output"])
+    write(page.document(answer, page.title(found.scenario, answer["question"]), command=_again(asked)), asked["output"])
     return INTERRUPTED if found.stopped else 0 if found.fits else 1
 
 

@@ -41,7 +41,7 @@ PAGES: Mapping[str, tuple[str, Callable[[ModuleType, Any], Any]]] = {
     "Inference": ("inference", lambda module, answer: module.title(answer.scenario, answer.asked.how)),
     "Difference": ("difference", lambda _, answer: (heading(answer.a.scenario), heading(answer.b.scenario))),
     "Returns": ("returns", _headed),
-    "ScaleAcross": ("scale_across", _titled),
+    "ScaleAcross": ("scale_across", lambda module, answer: module.title(answer.scenario, answer.answer["question"])),
     "Sensitivity": ("sensitivity", _headed),
     "Tradeoffs": ("tradeoffs", _headed),
     "Transitions": ("transitions", _headed),

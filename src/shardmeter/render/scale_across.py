@@ -8,9 +8,9 @@ from typing import Any
 
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, remarks
-from shardmeter.render.heading import islands_of
+from shardmeter.render.figure import Figure
 from shardmeter.render.scale_across_figures import figures
-from shardmeter.render.scale_across_words import changes, faster, first, gain, network_text, placed
+from shardmeter.render.scale_across_words import WORTH, changes, faster, first, gain, network_text, placed
 from shardmeter.specs import Scenario
 
 __all__ = ["document", "figures", "title"]
@@ -18,8 +18,8 @@ __all__ = ["document", "figures", "title"]
 Answer = Mapping[str, Any]
 CLUSTERS = "Clusters"
 """Title of the table of several."""
-WORTH = 1.01
-"""Speed-up below which nothing is worth a change."""
+LITTLE = 1.02
+"""Speed-up below which a network gains little."""
 DIMENSIONS = ("placement", "schedule", "network")
 ALONE = {"placement": "placement alone", "schedule": "schedule alone", "network": "network alone"}
 TOGETHER = {
@@ -33,9 +33,12 @@ def says(dimension: str) -> str:
     return f"{dimension}_says"
 
 
-def title(scenario: Scenario) -> str:
-    """The question in one line."""
-    return f"{scenario.model.name} on {islands_of(scenario.fleet.islands)} · {scenario.stack.name}"
+def title(scenario: Scenario | None, asked: Answer) -> str:
+    """What is asked in one line, from the scenario of the first cluster (None where none has a plan that fits) and the `question`."""
+    of = {name: ", ".join(f"{one:,}" for one in asked[name]) for name in ("gpus", "buildings")}
+    made = "" if scenario is None else f" × {scenario.fleet.islands[0].accelerator.name}"
+    stack = "" if scenario is None else f" · {scenario.stack.name}"
+    return f"{', '.join(asked['models'])} on {of['gpus']}{made or ' GPUs'} in {of['buildings']} buildings{stack}"
 
 
 def document(answer: Answer, heading: str = "", *, command: str = "", short: bool = False) -> Document:
@@ -43,40 +46,54 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
     cases = [case for case in answer["cases"] if case["points"]]
     drawn = figures(answer)
     sections: list[Section] = []
-    if cases:
-        sections += _of_case(answer, cases[0])
     if len(cases) > 1:
-        sections.append(_cases(cases))
-    sections += drawn[: 2 if len(cases) == 1 else 1]
+        case, point = max(
+            ((case, point) for case in cases for point in case["points"]),
+            key=lambda one: one[1]["speedup"]["joint"]["value"],
+        )
+        sections += [
+            _cases(cases),
+            *_of_case(case, point, f"Where it gains most: {_cluster(case)}, {network_text(point)}"),
+        ]
+    elif cases:
+        point = cases[0]["points"][cases[0]["own"]]
+        sections += _of_case(cases[0], point, f"What to change: {network_text(point)}")
+    sections += [figure for figure in drawn if _tells(figure)][: 2 if len(cases) == 1 else 1]
     if cases:
         if len(cases) == 1 and len(cases[0]["points"]) > 1:
             sections.append(_points(cases[0]))
-        sections += [_purchases(cases[0]), _published(answer)]
+        sections += [*([_purchases(cases[0])] if len(cases) == 1 else ()), _published(answer)]
     sections.append(_refused(answer["cases"]))
     if cases and cases[0]["plans"] and not short:
         sections.append(Notes(title="To predict the joint plan", lines=_again(command)))
     sections.append(remarks(answer, short=short))
     return Document(
-        title=heading, verdict=_verdict(cases), good=bool(cases), sure=bool(answer["space"]["optimal"]),
+        title=heading, verdict=_verdict(cases, answer["stopped"]), good=bool(cases), sure=bool(answer["space"]["optimal"]),
         sections=tuple(sections), data={**answer, "figures": [figure.to_dict() for figure in drawn]}, flat=tuple(_flat(answer)),
         columns=COLUMNS,
     )  # fmt: skip
 
 
+def _tells(figure: Figure) -> bool:
+    """Whether a page shows a figure: not the map of a single winner, which its title says."""
+    return figure.field is None or len(figure.field.scale.labels) > 1
+
+
 # ---- what to do ------------------------------------------------------------------------------------------------------------------
 
 
-def _verdict(cases: Sequence[Answer]) -> str:
+def _verdict(cases: Sequence[Answer], stopped: bool) -> str:
     if not cases:
-        return "No plan fits."
+        return "Stopped before a cluster was searched." if stopped else "No plan fits."
     if len(cases) == 1:
         return _headline(cases[0]["points"][cases[0]["own"]])
     points = [point for case in cases for point in case["points"]]
     gains = sorted(point["speedup"]["joint"]["value"] for point in points)
     most = max(points, key=lambda point: point["speedup"]["joint"]["value"])
+    little = sum(one < LITTLE for one in gains)
     return (
-        f"Over {len(cases)} clusters and {len(points)} networks the joint choice is {gain(gains[0])} to {gain(gains[-1])} faster than the "
-        f"production default, {gain(statistics.median(gains))} at the median. Most: {network_text(most)}, {_doing(most)}."
+        f"Over {len(cases)} clusters and {len(points)} networks the joint choice is up to {gain(gains[-1])} faster than the production default, "
+        f"{gain(statistics.median(gains))} at the median, less than {gain(LITTLE)} at {little}. Most: {network_text(most)}, {_doing(most)}."
     )
 
 
@@ -88,7 +105,8 @@ def _headline(point: Answer) -> str:
     best = point["best_single"]
     alone = point["speedup"][best]["value"]
     rest = f"{best} alone gives {gain(alone)}" if alone >= WORTH else "none of the three alone gives 1 %"
-    return f"{first(_doing(point))}: {faster(ratio)} than the production default; {rest}."
+    doubt = "" if ratio["low"] >= 1.0 else " Measured runs leave open whether it is faster."
+    return f"{first(_doing(point))}: {faster(ratio)} than the production default; {rest}.{doubt}"
 
 
 def _doing(point: Answer) -> str:
@@ -96,11 +114,9 @@ def _doing(point: Answer) -> str:
     return ", ".join(changes(point["joint"], point["default"])) or "the production default"
 
 
-def _of_case(answer: Answer, case: Answer) -> list[Section]:
-    """The own network of the first case: what the joint choice changes, and what every dimension gives alone and with others."""
-    point = case["points"][case["own"]]
+def _of_case(case: Answer, point: Answer, heading: str) -> list[Section]:
+    """One network of a cluster: what the joint choice changes, and what every dimension gives alone and with others."""
     joint, default = point["joint"], point["default"]
-    whose = network_text(point) if len(answer["cases"]) == 1 else f"{_cluster(case)}, {network_text(point)}"
     changes = tuple(
         {
             "dimension": name, "default": default[says(name)],
@@ -114,7 +130,7 @@ def _of_case(answer: Answer, case: Answer) -> list[Section]:
         Column(key="joint", title="joint choice", wide=True),
     )
     return [
-        Table(title=f"What to change: {whose}", columns=columns, rows=changes),
+        Table(title=heading, columns=columns, rows=changes),
         _gives(point),
         _facts(case, point),
     ]
@@ -145,36 +161,23 @@ def _given(label: str, choice: Answer, point: Answer, key: str) -> Row:
     return {
         "may": label, "step_s": choice["step_s"], "mfu": choice["mfu"], "with": ", ".join(changes(choice, point["default"])),
         "faster": "" if ratio is None else gain(ratio["value"]),
-        "between": "" if ratio is None else f"{gain(ratio['low'])} … {gain(ratio['high'])}",
+        "between": "" if ratio is None or ratio["low"] == ratio["high"] else f"{gain(ratio['low'])} … {gain(ratio['high'])}",
     }  # fmt: skip
 
 
 def _facts(case: Answer, point: Answer) -> Facts:
-    """Degrees, what holds the step, what is removed, elasticities."""
-    degrees, removed = case["degrees"], point["removed"]
-    shape = ", ".join(
-        f"{name} {degrees[name]:g}" for name in ("tp", "cp", "pp", "ep", "dp") if degrees[name] not in (None, 1)
-    )
+    """Degrees, what goes and what stays of the step, what lines do to it, how much was searched."""
+    degrees, removed, left = case["degrees"], point["removed"], point["bottleneck"]["joint"]
     whose = "the scenario's" if degrees["pinned"] else "the best of the production default"
-    facts = [Fact(label="degrees", value=shape, note=f"{whose}, the same in all")]
-    opened = case["open_degrees"]
-    if opened is not None:
-        other = ", ".join(
-            f"{name} {value:g}"
-            for name, value in opened["degrees"].items()
-            if isinstance(value, int | float) and value != 1
-        )
-        facts.append(Fact(label="degrees open too", value=faster(opened["speedup"]), note=other))
+    facts = [Fact(label="degrees", value=_shape(degrees), note=f"{whose}, the same in all")]
+    facts += _open(case) if point is case["points"][case["own"]] else []
     if removed["term"] is not None:
+        less = f"{cells.text(removed['seconds'], 's')} less of it a step"
+        facts.append(Fact(label="what goes", value=removed["term"], note=less))
+    if left["term"]:
         facts.append(
-            Fact(
-                label="what goes",
-                value=removed["term"],
-                note=f"{cells.text(removed['seconds'], 's')} less of it a step",
-            )
+            Fact(label="what stays", value=left["term"], note=f"{100 * left['share']:.0f} % of the joint step")
         )
-    left = point["bottleneck"]["joint"]
-    facts.append(Fact(label="what stays", value=left["term"], note=f"{100 * left['share']:.0f} % of the joint step"))
     for name, label in (("rtt", "twice the round trip"), ("oversubscription", "twice the oversubscription")):
         slopes = point["sensitivity"][name]
         facts.append(
@@ -183,16 +186,41 @@ def _facts(case: Answer, point: Answer) -> Facts:
                 note=f"of the step; elasticities {_slope(slopes['default'])} and {_slope(slopes['joint'])}",
             )
         )  # fmt: skip
-    space = case["space"]
-    found = "" if space["optimal"] else "; the best so far"
-    facts.append(
-        Fact(
-            label="compared",
-            value=f"{space['evaluated']:,} plans",
-            note=f"{space['feasible']:,} fit, in {space['seconds']:.1f} s{found}",
+    return Facts(title="What it hangs on", facts=(*facts, _searched(case["space"])))
+
+
+def _shape(degrees: Answer) -> str:
+    return ", ".join(f"{name} {degrees[name]:g}" for name in DEGREES if degrees[name] not in (None, 1)) or "1 of each"
+
+
+DEGREES = ("tp", "cp", "pp", "ep", "dp")
+
+
+def _open(case: Answer) -> list[Fact]:
+    """What other degrees would do; nothing where they were not asked."""
+    other, label = case["open_degrees"], "degrees open too"
+    if other is None:
+        return []
+    if _shape(other["degrees"]) == _shape(case["degrees"]):
+        return (
+            []
+            if case["degrees"]["pinned"]
+            else [Fact(label=label, value="the same", note="the next best sets are no faster")]
         )
-    )
-    return Facts(title="What it hangs on", facts=tuple(facts))
+    return [
+        Fact(
+            label=label,
+            value=faster(other["speedup"]),
+            note=f"than the production default, with {_shape(other['degrees'])}",
+        )
+    ]
+
+
+def _searched(space: Answer) -> Fact:
+    """How many choices there were, and how many had to be priced."""
+    rest = "no other can be faster" if space["optimal"] else "stopped there"
+    note = f"{space['plans']:,} plans on {space['networks']:,} networks; {space['evaluated']:,} priced in {space['seconds']:.1f} s, {rest}"
+    return Fact(label="choices", value=f"{space['feasible']:,}", note=note)
 
 
 def _doubled(slope: float | None) -> str:
@@ -273,14 +301,20 @@ def _points(case: Answer) -> Table:
     return Table(title="Networks", columns=columns, rows=tuple(rows))
 
 
-def _purchases(case: Answer) -> Table:
-    """What could be bought, or set for nothing, at the own network: the plan found anew with it."""
+def _purchases(case: Answer) -> Table | Notes:
+    """What could be bought, or set for nothing, at the own network: the plan found anew with it; what gains next to nothing is named."""
+    ordered = sorted(case["purchases"], key=lambda one: -one["speedup"]["value"])
+    pays = [one for one in ordered if one["speedup"]["value"] >= PAYS]
+    rest = ", ".join(one["says"].partition(":")[0] for one in ordered if one not in pays)
+    caption = f"Less than {gain(PAYS)} each: {rest}." if rest else ""
+    if not pays:
+        return Notes(title=BUY, lines=(caption,) if rest else ())
     rows = tuple(
         {
             "says": one["says"], "from": one["from"], "to": one["to"], "faster": faster(one["speedup"]).removesuffix(" faster"),
             "worth": _worth(one),
         }
-        for one in sorted(case["purchases"], key=lambda one: -one["speedup"]["value"])
+        for one in pays
     )  # fmt: skip
     columns = (
         Column(key="says", title="", wide=True),
@@ -289,8 +323,13 @@ def _purchases(case: Answer) -> Table:
         Column(key="faster", title="faster than the joint plan"),
         Column(key="worth", title="worth a GPU-hour", drop=1),
     )
-    caption = "Each by itself, the plan chosen anew; worth: the rent that the GPUs save at most."
-    return Table(title="What to buy", columns=columns, rows=rows, caption=caption)
+    told = "Each by itself, the plan chosen anew; worth: the rent that the GPUs save at most."
+    return Table(title=BUY, columns=columns, rows=rows, caption=f"{told} {caption}".rstrip())
+
+
+BUY = "What to buy"
+PAYS = 1.005
+"""Speed-up from which a purchase is a row."""
 
 
 def _worth(one: Answer) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.render.figure import Field, Figure, Line, Mark, Scale
-from shardmeter.render.scale_across_words import first, gain, network_text, placed
+from shardmeter.render.scale_across_words import WORTH, first, gain, network_text, placed
 
 Answer = Mapping[str, Any]
 LEAST_KM = 1.0
@@ -21,8 +21,8 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
     if not cases or len(distances) < 2:
         return ()
     if len(cases) == 1:
-        maps = (_winners(answer, cases[0]),) if len(rates) > 1 else ()
-        return (*maps, _speedups(answer, cases[0]), _dimensions(answer, cases[0]))
+        maps = (_winners(answer, cases[0]), _speedups(answer, cases[0])) if len(rates) > 1 else ()
+        return (*maps, _dimensions(answer, cases[0]))
     models = list(dict.fromkeys(case["model"] for case in cases))
     made: list[Figure] = []
     for model in models:
@@ -49,11 +49,11 @@ def _winners(answer: Answer, case: Answer) -> Figure:
     """The placement of the joint choice over distance and oversubscription."""
     far, over = answer["question"]["distance_km"], answer["question"]["oversubscription"]
     grid = _grid(case)
-    words = _words([case])
+    words = _words(case["points"])
     scale, x = _across(far)
     values = tuple(tuple(_place(grid.get((rate, one)), words) for one in far) for rate in over)
     return Figure(
-        slug="winners", title=_won(case["points"], words), x=scale, y=Scale(title="oversubscription between buildings", log=True),
+        slug="winners", title=first(_won(case["points"], words)), x=scale, y=Scale(title="oversubscription between buildings", log=True),
         field=Field(x=x, y=tuple(over), values=values, scale=Scale(title="what crosses buildings", labels=tuple(map(placed, words)))),
         marks=_yours(case), caption=(_what(case), CROSSES),
     )  # fmt: skip
@@ -63,9 +63,9 @@ BANDS = "The bands are 90 % intervals of the ratio of two plans."
 CROSSES = "What crosses buildings in the fastest choice of placement, schedule and network."
 
 
-def _words(cases: Sequence[Answer]) -> list[str]:
+def _words(points: Sequence[Answer]) -> list[str]:
     """Placements that win somewhere, the most frequent first."""
-    won = [point["winner"] for case in cases for point in case["points"]]
+    won = [point["winner"] for point in points]
     return sorted(dict.fromkeys(won), key=lambda word: (-won.count(word), word))
 
 
@@ -74,12 +74,29 @@ def _place(point: Answer | None, words: Sequence[str]) -> float | None:
 
 
 def _won(points: Sequence[Answer], words: Sequence[str]) -> str:
-    """Which placement wins how often, in a sentence."""
+    """Up to where gradients should cross and from where on pipelines, where that is so; else which placement wins how often."""
     if len(words) == 1:
-        return f"{first(placed(words[0]))} across buildings wins everywhere on this map"
+        return f"{placed(words[0])} across buildings wins everywhere on this map"
+    far = sorted({point["distance_km"] for point in points})
+    most = [
+        2 * sum(point["winner"].startswith(DP) for point in points if point["distance_km"] == one) > _count(points, one)
+        for one in far
+    ]
+    turn = most.index(False) if False in most else len(far)
+    sharded = any(word.startswith(SHARDS) for word in words)
+    if 0 < turn < len(far) and not any(most[turn:]) and not sharded:
+        return f"data parallel wins most places up to {far[turn - 1]:,.0f} km, pipelines from {far[turn]:,.0f} km on"
     won = [point["winner"] for point in points]
     rest = ", ".join(f"{placed(word)} {won.count(word)}" for word in words[1:4])
-    return f"{first(placed(words[0]))} across buildings wins {won.count(words[0])} of {len(won)} networks, {rest}"
+    return f"{placed(words[0])} across buildings wins {won.count(words[0])} of {len(won)} networks; {rest}"
+
+
+DP, SHARDS = "dp", "dp_shard"
+"""What words of placements begin with by which no pipeline crosses, and of these by which shards do."""
+
+
+def _count(points: Sequence[Answer], far: float) -> int:
+    return sum(point["distance_km"] == far for point in points)
 
 
 def _what(case: Answer) -> str:
@@ -109,6 +126,7 @@ def _speedups(answer: Answer, case: Answer) -> Figure:
 
 
 ALONE = ("placement", "schedule", "network")
+SINGLE = "no more than the best single change"
 
 
 def _dimensions(answer: Answer, case: Answer) -> Figure:
@@ -120,14 +138,11 @@ def _dimensions(answer: Answer, case: Answer) -> Figure:
     scale, x = _across([point["distance_km"] for point in points])
     lines = [_gained("all three", "joint", x, points, band=True)]
     lines += [_gained(f"{name} alone", name, x, points, band=False) for name in ALONE]
-    best = max(points, key=lambda point: point["over_best_single"], default=None)
-    found = (
-        ""
-        if best is None
-        else f": up to {gain(best['over_best_single'])} more than the best single change, at {best['distance_km']:,.0f} km"
-    )
+    best = max(points, key=lambda point: point["over_best_single"], default=case["points"][case["own"]])
+    more = best["over_best_single"]
+    found = f"up to {gain(more)} more than the best single change, at {best['distance_km']:,.0f} km"
     return Figure(
-        slug="dimensions", title=f"Together beside alone, {rate:g}:1 oversubscribed{found}", x=scale,
+        slug="dimensions", title=f"At {rate:.3g}:1 together: {found if more >= WORTH else SINGLE}", x=scale,
         y=Scale(title="faster than the production default", unit="%"), lines=tuple(lines), caption=(_what(case), BANDS),
     )  # fmt: skip
 
@@ -145,35 +160,52 @@ def _gained(label: str, key: str, x: tuple[float, ...], points: Sequence[Answer 
 
 
 def _of_model(answer: Answer, cases: Sequence[Answer]) -> tuple[Figure, ...]:
-    """The map of placements and the field of gains of one model on its largest clusters: rows are buildings and oversubscriptions."""
-    gpus = max(case["gpus"] for case in cases)
-    largest = sorted((case for case in cases if case["gpus"] == gpus), key=lambda case: -case["buildings"])
-    over, far = sorted(answer["question"]["oversubscription"], reverse=True), answer["question"]["distance_km"]
-    rows = [(case, rate) for case in largest for rate in over]
-    names = tuple(f"{case['buildings']} buildings, {rate:g}:1" for case, rate in rows)
-    grids = [_grid(case) for case in largest for _ in over]
-    points = [[grid.get((rate, one)) for one in far] for grid, (_, rate) in zip(grids, rows, strict=True)]
-    words = _words(largest)
-    scale, x = _across(far)
-    upright = Scale(title="buildings, oversubscription", labels=names)
-    y = tuple(float(at) for at in range(len(rows)))
-    what = f"{cases[0]['model']} on {gpus:,} GPUs"
-    won = tuple(tuple(_place(point, words) for point in row) for row in points)
-    gains = tuple(
-        tuple(None if point is None else point["speedup"]["joint"]["value"] - 1.0 for point in row) for row in points
-    )
+    """The map of placements and the field of gains of one model, a row a cluster, at the oversubscription nearest to the scenario's."""
+    first_own = cases[0]["points"][cases[0]["own"]]["oversubscription"]
+    rates, far = answer["question"]["oversubscription"], answer["question"]["distance_km"]
+    rate = min(rates, key=lambda one: abs(one - first_own))
+    rows = sorted(cases, key=lambda case: (-case["buildings"], -case["gpus"]))
+    names = tuple(f"{case['buildings']} × {case['gpus'] // case['buildings']:,}" for case in rows)
+    grids = [_grid(case) for case in rows]
+    points = [[grid.get((rate, one)) for one in far] for grid in grids]
     held = [point for row in points for point in row if point is not None]
-    most = max(held, key=lambda point: point["speedup"]["joint"]["value"])
-    slug = re.sub(r"[^a-z0-9]+", "-", str(cases[0]["model"]).lower()).strip("-")
+    words = _words(held)
+    scale, x = _across(far)
+    upright, y = Scale(title="buildings × GPUs of each", labels=names), tuple(float(at) for at in range(len(rows)))
+    won = tuple(tuple(_place(point, words) for point in row) for row in points)
+    ratios = tuple(
+        tuple(None if point is None else point["speedup"]["joint"]["value"] for point in row) for row in points
+    )
+    most = max((point["speedup"]["joint"]["value"] for point in held), default=1.0)
+    model = str(cases[0]["model"])
+    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")
     return (
         Figure(
-            slug=f"winners-{slug}", title=f"{what}: {_won(held, words).lower()}", x=scale, y=upright,
+            slug=f"winners-{slug}", title=f"{model}: {_won(held, words)}", x=scale, y=upright,
             field=Field(x=x, y=y, values=won, scale=Scale(title="what crosses buildings", labels=tuple(map(placed, words)))),
-            caption=(CROSSES,),
+            caption=(CROSSES, _moved(grids, rates, far, rate)[0]),
         ),
         Figure(
-            slug=f"speedup-{slug}", title=f"{what}: up to {gain(most['speedup']['joint']['value'])} faster than the production default",
-            x=scale, y=upright, field=Field(x=x, y=y, values=gains, scale=Scale(title="faster than the production default", unit="%")),
-            caption=("Placement, schedule and network chosen together.",),
+            slug=f"speedup-{slug}", title=f"{model}: together up to {most:.2f} times as fast as the production default", x=scale, y=upright,
+            field=Field(x=x, y=y, values=ratios, scale=Scale(title="speed over the production default's", unit="×", log=True)),
+            caption=("Placement, schedule and network chosen together.", _moved(grids, rates, far, rate)[1]),
         ),
     )  # fmt: skip
+
+
+def _moved(
+    grids: Sequence[Mapping[Any, Answer]], rates: Sequence[float], far: Sequence[float], rate: float
+) -> tuple[str, str]:
+    """What another oversubscription changes, in a sentence about winners and one about gains."""
+    at = f"At {rate:.3g}:1 oversubscribed"
+    if len(rates) < 2:
+        return f"{at}.", f"{at}."
+    columns = [[grid[one, way] for one in rates if (one, way) in grid] for grid in grids for way in far]
+    others = sum(len({point["winner"] for point in column}) > 1 for column in columns)
+    spans = [[point["speedup"]["joint"]["value"] for point in column] for column in columns if column]
+    most = max((max(span) - min(span) for span in spans), default=0.0)
+    ends = f"{min(rates):.3g}:1 to {max(rates):.3g}:1"
+    return (
+        f"{at}; from {ends} the winner changes at {others} of {len(columns)} places.",
+        f"{at}; from {ends} no place changes by more than {most:.2f}×.",
+    )

@@ -9,6 +9,8 @@ from typing import Any
 from shardmeter.core.quantity import show
 
 Answer = Mapping[str, Any]
+WORTH = 1.01
+"""Speed-up below which nothing is worth a change."""
 SHORT = {"dp": "data parallel", "pp": "one pipeline", "dp_shard": "sharded parameters"}
 """By the word of a placement: the axis that crosses buildings, for people."""
 LONG = {

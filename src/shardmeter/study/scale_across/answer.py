@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import record
 from shardmeter.scenario.parts import Rows
 from shardmeter.scenario.read import Document
+from shardmeter.scenario.resolve import resolve
 from shardmeter.specs import Scenario
 from shardmeter.study import intervals as measured
 from shardmeter.study.planning.search import Done, Progress, Stop
@@ -40,8 +40,8 @@ ASSUMED = (
 class ScaleAcross:
     """The answer. `print` shows it as a page; `to_dict` is the JSON."""
 
-    scenario: Scenario
-    """Of the first case, in production's way."""
+    scenario: Scenario | None
+    """Of the first case that has a plan that fits, in production's way; None where none has."""
     answer: Mapping[str, Any]
     stopped: bool = False
 
@@ -49,7 +49,7 @@ class ScaleAcross:
         """One line."""
         points = [point for case in self.answer["cases"] for point in case["points"]]
         most = max((float(point["speedup"]["joint"]["value"]) for point in points), default=1.0)
-        return f"<ScaleAcross {self.scenario.model.name}: {len(points)} points, up to {most - 1.0:.0%} over production>"
+        return f"<ScaleAcross {', '.join(self.answer['question']['models'])}: {len(points)} points, up to {most - 1.0:.0%} over production>"
 
     def __str__(self) -> str:
         """The page that the command prints, without what was assumed."""
@@ -73,7 +73,8 @@ def scale_across(
     """Search every case of a question. `stop` ends early: a case that is not searched to its end is left out if nothing is known of a
     point.
 
-    Raises BadScenario where no case can be resolved, UnknownName. Leaves out: other methods of synchronisation than every step."""
+    Where nothing fits that is an answer. Raises BadScenario where no case can be resolved, UnknownName. Leaves out: other methods of
+    synchronisation than every step."""
     begun = time.monotonic()
     found: list[Cluster] = []
     told: list[dict[str, Any]] = []
@@ -86,10 +87,9 @@ def scale_across(
         found.append(cluster)
         told.append(cluster.to_dict())
     scenario = next((one.scenario for one in found if one.scenario is not None), None)
-    if scenario is None:
-        why = [Violation(field="plan", says=one.why or "nothing was searched") for one in found[:1]]
-        raise BadScenario("scale-across: no case has a plan that fits", why)
     stopped = len(found) < question.cases or any(one.stopped for one in found)
+    if scenario is None and not stopped and question.cases == 1:  # what is wrong with it, if it is not memory alone
+        resolve(next(_cases(document, rows, question)).document, rows)
     answer = _answer(told, question, scenario, time.monotonic() - begun)
     return ScaleAcross(scenario=scenario, answer=answer, stopped=stopped)
 
@@ -118,7 +118,9 @@ def _cases(document: Document, rows: Rows, question: Question) -> Iterator[Case]
                 )  # fmt: skip
 
 
-def _answer(cases: list[dict[str, Any]], question: Question, scenario: Scenario, seconds: float) -> dict[str, Any]:
+def _answer(
+    cases: list[dict[str, Any]], question: Question, scenario: Scenario | None, seconds: float
+) -> dict[str, Any]:
     return {
         "question": {
             "models": [str(one) for one in question.models], "buildings": list(question.buildings), "gpus": list(question.gpus),
@@ -132,6 +134,6 @@ def _answer(cases: list[dict[str, Any]], question: Question, scenario: Scenario,
             "seconds": seconds, "optimal": all(case["space"]["optimal"] for case in cases if case["feasible"]),
         },
         "says": [],
-        "assumptions": [*scenario.assumptions, *ASSUMED],
-        "warnings": list(scenario.warnings),
+        "assumptions": [*(scenario.assumptions if scenario else ()), *ASSUMED],
+        "warnings": list(scenario.warnings) if scenario else [],
     }  # fmt: skip

@@ -27,6 +27,7 @@ SHARDING = "zero1"
 RECOMPUTES = ("none", "selective", "full")
 STATE = 6.0
 """Bytes that a parameter takes at least: the weights and their gradients, before the optimizer."""
+NONE_FITS = "no set of degrees is legal and fits into memory"
 REFINED = 3
 """Sets of degrees whose schedules are all tried."""
 
@@ -60,7 +61,7 @@ def degrees_of(
     `wan_of` makes the network of the case's own point from that of the document."""
     said = plan_said(document.data.get("plan"))
     found: list[tuple[float, Scenario]] = []
-    why, pinned = "no set of degrees fits", True
+    why, pinned = NONE_FITS, True
     model, island = _sizes(document, rows)
     for some in sets(said, model, island):
         if stop is not None and stop():
@@ -71,7 +72,8 @@ def degrees_of(
         except UnknownName:
             raise
         except BadScenario as error:
-            why = error.violations[0].says if error.violations else error.message
+            if not some:
+                why = error.violations[0].says if error.violations else error.message
             continue
         if one is not None:
             found.append(one)

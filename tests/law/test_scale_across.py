@@ -60,7 +60,7 @@ def combinations(found: search.Search, row: int) -> Iterator[tuple[Any, Any, Any
     islands = base.fleet.islands
     for placement in placements(islands, base.plan, steps_of(islands, int(base.plan.pp))):
         for order in schedules.orders(base.plan, float(base.model.layers)):
-            for one in schedules.crossings(order, placement) if schedules.crosses(order, placement) else ():
+            for one in schedules.crossings(order, placement):
                 made = schedules.scheduled(placed(base, placement), one)
                 if not legal(made):
                     continue

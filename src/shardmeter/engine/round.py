@@ -247,7 +247,8 @@ def in_order(line: Sequence[Leaving]) -> tuple[Leaving, ...]:
         for one in line
         for at in range(1, round(float(one.pieces)) + 1)
     ]
-    columns = {name: np.stack(np.broadcast_arrays(*(getattr(one, name) for one in apart))) for name in _TRAIN}
+    rows = np.broadcast_arrays(*(getattr(one, name) for name in _TRAIN for one in apart))
+    columns = {name: np.stack(rows[at * len(apart) :][: len(apart)]) for at, name in enumerate(_TRAIN)}
     order = np.argsort(-columns["left"], axis=0, kind="stable")
     moved = {name: np.take_along_axis(column, order, axis=0) for name, column in columns.items()}
     return tuple(changed(one, **{name: moved[name][at] for name in _TRAIN}) for at, one in enumerate(apart))

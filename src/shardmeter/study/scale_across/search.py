@@ -20,7 +20,7 @@ from shardmeter.study.planning.tally import Floats
 from shardmeter.study.scale_across.degrees import Degrees
 from shardmeter.study.scale_across.networks import PRODUCTION, Network, networked
 from shardmeter.study.scale_across.placements import Placement, placed, placements, steps_of
-from shardmeter.study.scale_across.schedules import Schedule, crosses, crossings, orders, scheduled
+from shardmeter.study.scale_across.schedules import Schedule, crossings, orders, scheduled
 from shardmeter.study.scale_across.steps import Stopped, at_best, fits, legal, over
 
 Stop: TypeAlias = Callable[[], bool]
@@ -180,8 +180,6 @@ class Search:
         for placement in placements(islands, base.plan, steps):
             there = placed(base, placement)
             for order in orders(base.plan, float(base.model.layers)):
-                if not crosses(order, placement):
-                    continue
                 self._ask()
                 least = at_best(scheduled(there, order))
                 if least is None or not fits(least):

@@ -1,0 +1,175 @@
+"""How efficient the worlds of a trial are over its line, where its figure lies among them, and what line it would take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from shardmeter.core.record import changed, record
+from shardmeter.core.units import BytesPerS, Fraction, Ratio, Seconds
+from shardmeter.engine.fleet import Whole, evaluate_fleet, joined, refolded
+from shardmeter.specs import Scenario
+from shardmeter.study.roots import zero
+from shardmeter.study.trust import ACROSS
+from shardmeter.study.validate.cross_site.trials import EACH_ALONE, Trial
+from shardmeter.study.validate.cross_site.worlds import LINES, OVERSUBSCRIPTIONS, Line, World, across, together, worlds
+
+NARROWEST = 4096.0
+"""Oversubscription at which no figure is looked for any more."""
+NEAR = 1.5
+"""An iteration of so many times the published one, or one part of that, may be the one that was meant."""
+
+
+@record
+class Case:
+    """One world over one line."""
+
+    world: World
+    line: Line
+    rtt: Seconds
+    oversubscription: Ratio
+    step: Seconds
+    efficiency: Fraction
+    low: Fraction
+    """With all messages as slow as messages between sites were seen to be; pipelines: as predicted."""
+    high: Fraction
+
+
+@record
+class Verdict:
+    """A trial beside the cases of one plan and line."""
+
+    trial: Trial
+    plan: str
+    line: Line
+    cases: tuple[Case, ...]
+    least: tuple[BytesPerS, BytesPerS] | None
+    """B/s a GPU from which on the figure is reached: of the easiest world and of the hardest that can; None where none can."""
+    reaching: Fraction
+    """Share of worlds that reach it on some line."""
+
+    @property
+    def span(self) -> tuple[Fraction, Fraction]:
+        """Lowest and highest efficiency of all cases, messages spread."""
+        return min(one.low for one in self.cases), max(one.high for one in self.cases)
+
+    @property
+    def inside(self) -> bool:
+        """Whether some case is as efficient as published."""
+        return self.off == 0.0
+
+    @property
+    def off(self) -> Fraction:
+        """How far the figure lies above the span (positive) or below it."""
+        low, high = self.span
+        return max(self.trial.low - high, 0.0) + min(self.trial.high - low, 0.0)
+
+
+def plan_of(world: World) -> str:
+    """What crosses, in words."""
+    return f"dp, {world.format}" if world.placement == "dp" else f"pp, {world.layout.schedule}"
+
+
+def verdicts(trial: Trial) -> list[Verdict]:
+    """A trial against every plan and line."""
+    found = []
+    groups: dict[str, list[World]] = {}
+    for world in worlds(trial):
+        groups.setdefault(plan_of(world), []).append(world)
+    for plan, some in groups.items():
+        for line in LINES:
+            cases = tuple(case for world in some for case in _cases(trial, world, line))
+            rates = [_least(trial, world, line) for world in some] if plan.startswith("dp") else []
+            reached = [rate for rate in rates if rate is not None]
+            if cases:
+                least = (min(reached), max(reached)) if reached else None
+                share = len(reached) / len(rates) if rates else np.nan
+                found.append(Verdict(trial=trial, plan=plan, line=line, cases=cases, least=least, reaching=share))
+    return found
+
+
+def _cases(trial: Trial, world: World, line: Line) -> list[Case]:
+    said = trial.oversubscription
+    cases = [
+        _case(trial, world, line, rtt, each)
+        for rtt in trial.rtts
+        for each in ((said,) if said is not None else OVERSUBSCRIPTIONS)
+    ]
+    if trial.step is None:
+        return cases
+    return [one for one in cases if trial.step / NEAR <= one.step <= trial.step * NEAR]
+
+
+def _case(trial: Trial, world: World, line: Line, rtt: Seconds, oversubscription: Ratio) -> Case:
+    scenario, whole = crossed(world, line, rtt, oversubscription)
+    reference = _reference(trial, world)
+    rate = _rate(whole)
+    ends = [rate, rate]
+    if whole.round is not None and world.placement == "dp":
+        folded = [refolded(whole, scenario.plan, 1.0, factor) for factor in reversed(ACROSS)]
+        ends = [float(one.tokens / one.seconds) for one in folded if one is not None]
+    return Case(
+        world=world, line=line, rtt=rtt, oversubscription=oversubscription, step=float(whole.estimate.step_time),
+        efficiency=rate / reference, low=ends[0] / reference, high=ends[1] / reference,
+    )  # fmt: skip
+
+
+def crossed(world: World, line: Line, rtt: Seconds, oversubscription: Ratio) -> tuple[Scenario, Whole]:
+    """A world over a line. Where gradients cross, what happens inside the sites is evaluated once for all lines."""
+    scenario = across(world, line, rtt, oversubscription)
+    if world.placement == "dp":
+        return scenario, joined(scenario.model, inner(world).parts, scenario.fleet.wan, scenario.plan, inner(world))
+    return scenario, _whole(scenario)
+
+
+@cache
+def inner(world: World) -> Whole:
+    """A world over some line."""
+    return _whole(across(changed(world, placement="dp"), LINES[0], 1e-3, 1.0))
+
+
+@cache
+def _alone(world: World) -> float:
+    return _rate(_whole(together(world)))
+
+
+def _reference(trial: Trial, world: World) -> float:
+    """Tokens a second of what the trial is held against."""
+    if trial.against == EACH_ALONE:
+        return sum(float(one.tokens / one.step_time) for one in inner(world).inner)
+    return _alone(changed(world, placement=""))
+
+
+def _whole(scenario: Scenario) -> Whole:
+    return evaluate_fleet(scenario.model, scenario.fleet, scenario.plan, scenario.run, scenario.stack, scenario.plans)
+
+
+def _rate(whole: Whole) -> float:
+    return float(whole.estimate.tokens / whole.estimate.step_time)
+
+
+def _least(trial: Trial, world: World, line: Line) -> BytesPerS | None:
+    """B/s a GPU at which the figure is just reached over the shorter round trip; None where it is not at the adapters' own rate."""
+
+    def short(log: float) -> float:
+        return _case(trial, world, line, trial.rtts[0], float(np.exp(log))).efficiency - trial.low
+
+    ends = 0.0, float(np.log(NARROWEST))
+    at = short(ends[0]), short(ends[1])
+    if at[0] < 0.0:
+        return None
+    place = ends[1] if at[1] >= 0.0 else zero(short, *ends, *at, tolerance=0.05)
+    return _per_gpu(world, float(np.exp(place)))
+
+
+def _per_gpu(world: World, oversubscription: Ratio) -> BytesPerS:
+    from shardmeter.study.validate.cross_site.worlds import pool
+
+    return pool(world, oversubscription) / (world.gpus / 2)
+
+
+def best(cases: Sequence[Case]) -> Case:
+    """The most efficient of some cases."""
+    return max(cases, key=lambda one: one.efficiency)

@@ -1,0 +1,149 @@
+"""What may have been run: scenarios that span what a published efficiency does not say, and the same GPUs in one building."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+from shardmeter.core.record import record
+from shardmeter.core.units import BytesPerS, Count, Ratio, Seconds
+from shardmeter.scenario import load
+from shardmeter.specs import Scenario
+from shardmeter.study.validate.cross_site.trials import Trial
+
+STACK = "mcore-2024"
+TOKENS = (4e6, 16e6)
+"""Of a step, least and most."""
+FORMATS = ("bf16", "fp32")
+"""Of the gradients that cross."""
+OVERSUBSCRIPTIONS = (1.0, 4.0, 16.0)
+"""Where nothing is said of the line."""
+SITES = ("north", "south")
+NODE = 8
+
+
+@record
+class Layout:
+    """Degrees by which a model is usually trained, and what its pipeline does."""
+
+    tp: int
+    pp: int
+    chunks: int
+    seq_len: int
+
+    @property
+    def schedule(self) -> str:
+        """The word of it."""
+        return "interleaved" if self.chunks > 1 else "1f1b"
+
+
+LAYOUTS: Mapping[str, tuple[Layout, ...]] = {
+    "nemotron-340b": (Layout(tp=8, pp=12, chunks=1, seq_len=4096), Layout(tp=8, pp=12, chunks=4, seq_len=4096)),
+    "gpt3-175b": (Layout(tp=8, pp=8, chunks=1, seq_len=2048), Layout(tp=8, pp=8, chunks=3, seq_len=2048)),
+    "mistral-large-2": (Layout(tp=8, pp=8, chunks=1, seq_len=4096), Layout(tp=8, pp=4, chunks=2, seq_len=4096)),
+    "llama-2-70b": (Layout(tp=8, pp=4, chunks=1, seq_len=4096), Layout(tp=8, pp=4, chunks=4, seq_len=4096)),
+}
+"""Without and with chunks of a stage."""
+
+
+@record
+class Line:
+    """What joins the sites."""
+
+    word: str
+    says: str
+    fields: Mapping[str, Any]
+
+
+LINES = (
+    Line(word="default", says="NCCL as it comes", fields={"transport": "rdma", "streams": 2, "window": "4 MiB"}),
+    Line(word="tuned", says="windows that fill the line", fields={"transport": "lossless"}),
+)
+
+
+@record
+class World:
+    """One thing that may have been run."""
+
+    model: str
+    accelerators: str
+    gpus: int
+    tokens: Count
+    format: str
+    placement: str
+    layout: Layout
+
+    @property
+    def batch(self) -> int:
+        """Sequences of a step: near the tokens, a multiple of what the schedule's turns are laid out for in both cases."""
+        unit = self.gpus // self.layout.tp
+        return max(round(self.tokens / self.layout.seq_len / unit), 1) * unit
+
+    @property
+    def kinds(self) -> list[str]:
+        """Accelerators of both sites."""
+        kinds = self.accelerators.split("+")
+        return [kinds[0], kinds[-1]]
+
+
+def worlds(trial: Trial) -> list[World]:
+    """All that is plausible: gradients that cross in either format over pipelines with chunks, pipelines that cross with either
+    schedule. Pipelines take the most GPUs alone: their efficiency hardly depends on how many there are."""
+    made = []
+    for model, kind, tokens in product(trial.models, trial.accelerators, TOKENS):
+        plain, chunked = LAYOUTS[model]
+        ways = [("dp", gpus, word, chunked) for gpus, word in product(trial.gpus, FORMATS)]
+        ways += [("pp", trial.gpus[-1], FORMATS[0], one) for one in (plain, chunked)]
+        made += [
+            World(model=model, accelerators=kind, gpus=gpus, tokens=tokens, format=word, placement=placement, layout=one)
+            for placement, gpus, word, one in ways
+        ]
+    return made
+
+
+def across(world: World, line: Line, rtt: Seconds, oversubscription: Ratio) -> Scenario:
+    """A world over two sites. The line is a pool of both sites' GPUs, as an oversubscribed uplink is: stages at a boundary may fill
+    it as far as their own adapters go."""
+    islands = [
+        {"name": name, "accelerator": kind, "nodes": world.gpus // 2 // NODE}
+        for name, kind in zip(SITES, world.kinds, strict=True)
+    ]
+    wan = {"default": {"bandwidth": f"{pool(world, oversubscription) * 8.0 / 1e9} Gbps", "rtt": f"{rtt} s", **line.fields}}
+    plan = _plan(world)
+    if world.placement == "pp":
+        plan["placement"] = {"pp": [name for name in SITES for _ in range(world.layout.pp // 2)]}
+    return _loaded(world, {"islands": islands, "wan": wan}, plan)
+
+
+def pool(world: World, oversubscription: Ratio) -> BytesPerS:
+    """B/s between the sites: what all adapters of the smaller one carry over the oversubscription, at most those that send."""
+    adapter = min(ADAPTERS[kind] for kind in world.kinds)
+    half = world.gpus / 2
+    sending = half / (world.layout.pp // 2) if world.placement == "pp" else half
+    return adapter * min(half / oversubscription, sending)
+
+
+ADAPTERS: Mapping[str, BytesPerS] = {
+    "H100-SXM5-80GB": 50e9, "H800-SXM5": 50e9, "H20": 50e9, "A100-SXM4-80GB": 25e9,
+}  # fmt: skip
+"""B/s of each GPU out of its node."""
+
+
+def together(world: World) -> Scenario:
+    """The same GPUs, all of the first kind, in one building."""
+    island = {"name": "one", "accelerator": world.kinds[0], "nodes": world.gpus // NODE}
+    return _loaded(world, {"islands": [island]}, _plan(world))
+
+
+def _plan(world: World) -> dict[str, Any]:
+    one = world.layout
+    return {
+        "sharding": "zero1", "tp": one.tp, "pp": one.pp, "micro_batch": 1, "schedule": one.schedule, "virtual_stages": one.chunks,
+        "recompute": "selective", "reduce_dtype": world.format,
+    }  # fmt: skip
+
+
+def _loaded(world: World, fleet: Mapping[str, Any], plan: Mapping[str, Any]) -> Scenario:
+    run = {"seq_len": world.layout.seq_len, "global_batch": world.batch}
+    return load({"model": world.model, "stack": STACK, "fleet": dict(fleet), "plan": dict(plan), "run": run})

@@ -14,7 +14,7 @@ from shardmeter.specs import Scenario
 from shardmeter.study.roots import zero
 from shardmeter.study.trust import ACROSS
 from shardmeter.study.validate.cross_site.trials import EACH_ALONE, Trial
-from shardmeter.study.validate.cross_site.worlds import LINES, OVERSUBSCRIPTIONS, Line, World, across, together, worlds
+from shardmeter.study.validate.cross_site.worlds import LINES, OVERSUBSCRIPTIONS, Line, World, across, laid, pool, together, worlds
 
 NARROWEST = 4096.0
 """Oversubscription at which no figure is looked for any more."""
@@ -79,7 +79,7 @@ def verdicts(trial: Trial) -> list[Verdict]:
     for world in worlds(trial):
         groups.setdefault(plan_of(world), []).append(world)
     for plan, some in groups.items():
-        for line in LINES:
+        for line in map(LINES.__getitem__, trial.lines):
             cases = tuple(case for world in some for case in _cases(trial, world, line))
             rates = [_least(trial, world, line) for world in some] if plan.startswith("dp") else []
             reached = [rate for rate in rates if rate is not None]
@@ -118,16 +118,21 @@ def _case(trial: Trial, world: World, line: Line, rtt: Seconds, oversubscription
 
 def crossed(world: World, line: Line, rtt: Seconds, oversubscription: Ratio) -> tuple[Scenario, Whole]:
     """A world over a line. Where gradients cross, what happens inside the sites is evaluated once for all lines."""
-    scenario = across(world, line, rtt, oversubscription)
+    scenario = laid(_over(world, line.word), pool(world, oversubscription), rtt)
     if world.placement == "dp":
-        return scenario, joined(scenario.model, inner(world).parts, scenario.fleet.wan, scenario.plan, inner(world))
+        return scenario, joined(scenario.model, (), scenario.fleet.wan, scenario.plan, inner(world))
     return scenario, _whole(scenario)
+
+
+@cache
+def _over(world: World, line: str) -> Scenario:
+    return across(world, LINES[line])
 
 
 @cache
 def inner(world: World) -> Whole:
     """A world over some line."""
-    return _whole(across(changed(world, placement="dp"), LINES[0], 1e-3, 1.0))
+    return _whole(across(changed(world, placement="dp"), LINES["default"]))
 
 
 @cache
@@ -165,8 +170,6 @@ def _least(trial: Trial, world: World, line: Line) -> BytesPerS | None:
 
 
 def _per_gpu(world: World, oversubscription: Ratio) -> BytesPerS:
-    from shardmeter.study.validate.cross_site.worlds import pool
-
     return pool(world, oversubscription) / (world.gpus / 2)
 
 

@@ -29,7 +29,7 @@ class Trial:
     """claimed or measured."""
     low: Fraction
     high: Fraction
-    """What the figure leaves open: its rounding, or 1 where it says at least."""
+    """What the figure leaves open: its rounding, or anything where it says at least."""
     against: str
     models: tuple[str, ...]
     accelerators: tuple[str, ...]
@@ -37,6 +37,8 @@ class Trial:
     gpus: tuple[int, ...]
     """Of both sites together."""
     rtts: tuple[Seconds, ...]
+    lines: tuple[str, ...]
+    """Words of `worlds.LINES`."""
     oversubscription: Ratio | None
     step: Seconds | None
     """Seconds of an iteration across, where they were published."""
@@ -55,9 +57,10 @@ def _trial(line: dict[str, str]) -> Trial:
     return Trial(
         **{name: line[name] for name in words},
         low=float(line["low"]),
-        high=float(line["high"]),
+        high=float(line["high"] or "inf"),
         models=tuple(line["models"].split("|")),
         accelerators=tuple(line["accelerators"].split("|")),
+        lines=tuple(line["lines"].split("|")),
         gpus=tuple(int(one) for one in line["gpus"].split("|")),
         rtts=tuple(quantity(one, "time") for one in line["rtts"].split("|")),
         oversubscription=float(line["oversubscription"]) if line["oversubscription"] else None,

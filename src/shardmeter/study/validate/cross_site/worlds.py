@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import BytesPerS, Count, Ratio, Seconds
 from shardmeter.scenario import load
 from shardmeter.specs import Scenario
@@ -17,8 +17,8 @@ TOKENS = (4e6, 16e6)
 """Of a step, least and most."""
 FORMATS = ("bf16", "fp32")
 """Of the gradients that cross."""
-OVERSUBSCRIPTIONS = (1.0, 4.0, 16.0)
-"""Where nothing is said of the line."""
+OVERSUBSCRIPTIONS = (1.0, 128.0)
+"""Where nothing is said of the line: from all that the adapters carry to some waves of 400 Gbit/s for a thousand GPUs."""
 SITES = ("north", "south")
 NODE = 8
 
@@ -49,17 +49,30 @@ LAYOUTS: Mapping[str, tuple[Layout, ...]] = {
 
 @record
 class Line:
-    """What joins the sites."""
+    """How what crosses is sent."""
 
     word: str
     says: str
     fields: Mapping[str, Any]
+    topology: str = "auto"
 
 
-LINES = (
-    Line(word="default", says="NCCL as it comes", fields={"transport": "rdma", "streams": 2, "window": "4 MiB"}),
-    Line(word="tuned", says="windows that fill the line", fields={"transport": "lossless"}),
-)
+LINES: Mapping[str, Line] = {
+    one.word: one
+    for one in (
+        Line(
+            word="default", says="go-back-N and NCCL's window, 2 × 4 MiB of an adapter",
+            fields={"transport": "rdma", "streams": 2, "window": "4 MiB"},
+        ),
+        Line(word="tuned", says="windows that fill the line", fields={"transport": "lossless"}, topology="sharded_star"),
+        Line(
+            word="ordinary", says="TCP, two streams of an adapter, 1 of 100,000 packets lost",
+            fields={"transport": "tcp", "streams": 2, "window": "4 MiB", "loss": 1e-5},
+        ),
+    )
+}  # fmt: skip
+"""A ring between sites has NCCL's window built in; where it is to have none, each site serves half of what crosses, at 1.3 times the
+bytes that a ring passes."""
 
 
 @record
@@ -89,12 +102,12 @@ class World:
 
 def worlds(trial: Trial) -> list[World]:
     """All that is plausible: gradients that cross in either format over pipelines with chunks, pipelines that cross with either
-    schedule. Pipelines take the most GPUs alone: their efficiency hardly depends on how many there are."""
+    schedule. Pipelines take the most GPUs and the fewest tokens alone: both leave them the fewest micro-batches to hide behind."""
     made = []
     for model, kind, tokens in product(trial.models, trial.accelerators, TOKENS):
         plain, chunked = LAYOUTS[model]
         ways = [("dp", gpus, word, chunked) for gpus, word in product(trial.gpus, FORMATS)]
-        ways += [("pp", trial.gpus[-1], FORMATS[0], one) for one in (plain, chunked)]
+        ways += [("pp", trial.gpus[-1], FORMATS[0], one) for one in (plain, chunked) if tokens == TOKENS[0]]
         made += [
             World(model=model, accelerators=kind, gpus=gpus, tokens=tokens, format=word, placement=placement, layout=one)
             for placement, gpus, word, one in ways
@@ -102,22 +115,30 @@ def worlds(trial: Trial) -> list[World]:
     return made
 
 
-def across(world: World, line: Line, rtt: Seconds, oversubscription: Ratio) -> Scenario:
-    """A world over two sites. The line is a pool of both sites' GPUs, as an oversubscribed uplink is: stages at a boundary may fill
-    it as far as their own adapters go."""
+def across(world: World, line: Line) -> Scenario:
+    """A world over two sites on some line."""
     islands = [
         {"name": name, "accelerator": kind, "nodes": world.gpus // 2 // NODE}
         for name, kind in zip(SITES, world.kinds, strict=True)
     ]
-    wan = {"default": {"bandwidth": f"{pool(world, oversubscription) * 8.0 / 1e9} Gbps", "rtt": f"{rtt} s", **line.fields}}
-    plan = _plan(world)
+    plan = _plan(world) | {"sync": {"topology": line.topology}}
     if world.placement == "pp":
         plan["placement"] = {"pp": [name for name in SITES for _ in range(world.layout.pp // 2)]}
+    wan = {"default": {"bandwidth": "1 Tbps", "rtt": "1 ms", **line.fields}}
     return _loaded(world, {"islands": islands, "wan": wan}, plan)
 
 
+def laid(scenario: Scenario, bandwidth: BytesPerS, rtt: Seconds) -> Scenario:
+    """The same over a line of so many bytes a second and so long a round trip."""
+    wan = scenario.fleet.wan
+    if wan is None:
+        raise ValueError("one site and no line")
+    return changed(scenario, fleet=changed(scenario.fleet, wan=changed(wan, bandwidth=bandwidth, rtt=rtt)))
+
+
 def pool(world: World, oversubscription: Ratio) -> BytesPerS:
-    """B/s between the sites: what all adapters of the smaller one carry over the oversubscription, at most those that send."""
+    """B/s between the sites: what all adapters of one carry over the oversubscription, at most those that send. An oversubscribed
+    uplink is a pool: stages at a boundary may fill it as far as their own adapters go."""
     adapter = min(ADAPTERS[kind] for kind in world.kinds)
     half = world.gpus / 2
     sending = half / (world.layout.pp // 2) if world.placement == "pp" else half

@@ -1,0 +1,121 @@
+"""Writes docs/cross-site.md: published efficiencies over several sites beside what is predicted; `--check` only compares."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pages import kept
+from shardmeter.core.quantity import show
+from shardmeter.study.validate.cross_site.efficiency import Verdict, verdicts
+from shardmeter.study.validate.cross_site.gains import Gain, gains
+from shardmeter.study.validate.cross_site.rates import CHANNELS, DISTANCES, channel_rates
+from shardmeter.study.validate.cross_site.trials import EACH_ALONE, Trial, trials
+from shardmeter.study.validate.cross_site.worlds import LINES, OVERSUBSCRIPTIONS, TOKENS
+
+PAGE = Path(__file__).parent.parent / "docs" / "cross-site.md"
+HEAD = f"""# Published efficiencies over several sites
+
+Written by `make docs` (`scripts/cross_site_page.py`); do not edit. What has been published of training over data centres are percentages:
+press and posts of vendors and carriers, hardly ever with model, batch and line. So each is held against *all that may have been run*: what
+is said is kept, what is not said is spanned. It asks whether the percentage can be what we predict, and what it takes; it fits
+nothing.
+
+*Efficiency* is tokens a second across over those of the same accelerators in one building (N144: over the sum of both sites by themselves).
+Spanned, where nothing is said: models of the class, {TOKENS[0] / 1e6:g} and {TOKENS[1] / 1e6:g} million tokens a step, gradients that cross in bf16 or fp32 (dp),
+pipelines that cross with 1F1B or with chunks of a stage (pp), lines from {OVERSUBSCRIPTIONS[0]:g}:1 to {OVERSUBSCRIPTIONS[1]:g}:1 of what the adapters carry; all with tp 8, a pipeline
+inside or across, Megatron-Core. A range is that of all of these, for dp with messages that take 0.77 to 2.0 times as long, as those between
+islands were seen to do. A published efficiency is *inside* where a range has it. Ascend is not in the catalog; A100 stands for it (its peak is near).
+
+Lines: {"; ".join(f"*{one.word}*: {one.says}" for one in LINES.values())}.
+"""
+GAINS = """
+## Gains
+
+Largest published gains against the largest found here over what was not said.
+"""
+RATES = """
+## Rates over distance
+
+GB/s of an adapter of 400 Gbit/s by its channels (queue pairs) of NCCL's 4 MiB, round trip 20 µs and 10 µs a kilometre: as the line
+of a scenario gives them.
+"""
+
+
+def main() -> int:
+    """Write the page, or check it."""
+    return kept(PAGE, page())
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD, table(("", "who", "said", "not said", "published", "kind", "source"), map(row, trials()))]
+    for trial in trials():
+        found = verdicts(trial)
+        parts += [f"\n## {trial.id}: {trial.figure}\n", *map(" ".join, sentences(trial, found)), ""]
+        parts.append(table(("crosses", "line", "efficiency", "published is", "line it takes", "window it takes"), map(cells, found)))
+    parts += [GAINS, table(("", "who", "published", "compared here", "found", "where", "published is"), map(gain, gains()))]
+    parts += [RATES, table(("channels", *(f"{at:,g} km" for at in DISTANCES)), map(rates, CHANNELS))]
+    return "\n".join(parts) + "\n"
+
+
+def row(one: Trial) -> Sequence[str]:
+    """What was published."""
+    return one.id, one.who, one.said, one.unsaid, one.figure, one.kind, one.source
+
+
+def sentences(trial: Trial, found: Sequence[Verdict]) -> Iterable[Sequence[str]]:
+    """For which plans it is inside, for which it is not and by how much."""
+    inside = [f"{one.plan} over a {one.line.word} line" for one in found if one.inside]
+    above = [f"{one.plan}, {one.line.word} ({100.0 * one.off:+.1f})" for one in found if not one.inside]
+    against = "the sum of both sites by themselves" if trial.against == EACH_ALONE else "one building"
+    yield (f"Against {against}.", f"Inside for {'; '.join(inside)}." if inside else "Inside for nothing.")
+    if above:
+        yield (f"Outside, in points by which the published one is above (+) or below (−) all: {'; '.join(above)}.",)
+
+
+def cells(one: Verdict) -> Sequence[str]:
+    """One plan and line."""
+    low, high = one.span
+    where = "inside" if one.inside else f"{100.0 * abs(one.off):.1f} points {'above' if one.off > 0.0 else 'below'}"
+    return one.plan, one.line.word, f"{low:.1%} to {high:.1%}", where, _rate(one), _window(one)
+
+
+def _rate(one: Verdict) -> str:
+    if one.least is None:
+        return "" if np.isnan(one.reaching) else "none"
+    low, high = (rate * 8.0 / 1e9 for rate in one.least)
+    some = "" if one.reaching == 1.0 else f" ({one.reaching:.0%} of the cases)"
+    return f"{low:.2g} to {high:.2g} Gbit/s a GPU{some}"
+
+
+def _window(one: Verdict) -> str:
+    if one.least is None:
+        return ""
+    return " to ".join(show(rate * one.trial.rtts[0], "B") for rate in one.least)
+
+
+def gain(one: Gain) -> Sequence[str]:
+    """A published gain."""
+    most = one.pairs[0]
+    enough = [pair.says for pair in one.pairs if pair.gain >= one.factor]
+    where = f"reached at {'; '.join(enough)}" if enough else "more than is found"
+    return one.id, one.who, one.figure, one.compared, f"{one.pairs[-1].gain:.2f} to {most.gain:.2f} times as fast", most.says, where
+
+
+def rates(channels: int) -> Sequence[str]:
+    """One row of the table of rates."""
+    return str(channels), *(f"{rate / 1e9:.2g}" for rate in channel_rates(channels))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(line) + " |" for line in (head, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

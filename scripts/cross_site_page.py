@@ -6,8 +6,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from pages import kept
 from shardmeter.core.quantity import show
 from shardmeter.study.validate.cross_site.efficiency import Verdict, verdicts
@@ -81,21 +79,21 @@ def cells(one: Verdict) -> Sequence[str]:
     """One plan and line."""
     low, high = one.span
     where = "inside" if one.inside else f"{100.0 * abs(one.off):.1f} points {'above' if one.off > 0.0 else 'below'}"
-    return one.plan, one.line.word, f"{low:.1%} to {high:.1%}", where, _rate(one), _window(one)
+    return one.plan, one.line.word, f"{low:.1%} to {high:.1%}", where, *needs(one)
 
 
-def _rate(one: Verdict) -> str:
-    if one.least is None:
-        return "" if np.isnan(one.reaching) else "none"
-    low, high = (rate * 8.0 / 1e9 for rate in one.least)
-    some = "" if one.reaching == 1.0 else f" ({one.reaching:.0%} of the cases)"
-    return f"{low:.2g} to {high:.2g} Gbit/s a GPU{some}"
-
-
-def _window(one: Verdict) -> str:
-    if one.least is None:
-        return ""
-    return " to ".join(show(rate * one.trial.rtts[0], "B") for rate in one.least)
+def needs(one: Verdict) -> tuple[str, str]:
+    """The line and the window from which on gradients that cross allow what was published."""
+    if not one.plan.startswith("dp") or one.trial.low == 0.0:
+        return "", ""
+    rates = one.least()
+    enough = [rate for rate in rates if rate is not None]
+    if not enough:
+        return "none", ""
+    some = "" if len(enough) == len(rates) else f" ({len(enough)} of {len(rates)} cases)"
+    low, high = min(enough), max(enough)
+    windows = [show(rate * one.trial.rtts[0], "B") for rate in (low, high)]
+    return f"{low * 8.0 / 1e9:.2g} to {high * 8.0 / 1e9:.2g} Gbit/s a GPU{some}", " to ".join(windows)
 
 
 def gain(one: Gain) -> Sequence[str]:

@@ -54,7 +54,8 @@ class Line:
     word: str
     says: str
     fields: Mapping[str, Any]
-    topology: str = "auto"
+    topologies: tuple[str, ...] = ("ring",)
+    """By which gradients may cross."""
 
 
 LINES: Mapping[str, Line] = {
@@ -64,15 +65,15 @@ LINES: Mapping[str, Line] = {
             word="default", says="go-back-N and NCCL's window, 2 × 4 MiB of an adapter",
             fields={"transport": "rdma", "streams": 2, "window": "4 MiB"},
         ),
-        Line(word="tuned", says="windows that fill the line", fields={"transport": "lossless"}, topology="sharded_star"),
+        Line(word="tuned", says="windows that fill the line", fields={"transport": "lossless"}, topologies=("ring", "sharded_star")),
         Line(
             word="ordinary", says="TCP, two streams of an adapter, 1 of 100,000 packets lost",
             fields={"transport": "tcp", "streams": 2, "window": "4 MiB", "loss": 1e-5},
         ),
     )
 }  # fmt: skip
-"""A ring between sites has NCCL's window built in; where it is to have none, each site serves half of what crosses, at 1.3 times the
-bytes that a ring passes."""
+"""A ring between sites has NCCL's window built in; where windows are tuned, each site may serve half of what crosses instead, which takes
+1.3 times as long as a ring that waits for nothing."""
 
 
 @record
@@ -115,13 +116,13 @@ def worlds(trial: Trial) -> list[World]:
     return made
 
 
-def across(world: World, line: Line) -> Scenario:
+def across(world: World, line: Line, topology: str) -> Scenario:
     """A world over two sites on some line."""
     islands = [
         {"name": name, "accelerator": kind, "nodes": world.gpus // 2 // NODE}
         for name, kind in zip(SITES, world.kinds, strict=True)
     ]
-    plan = _plan(world) | {"sync": {"topology": line.topology}}
+    plan = _plan(world) | {"sync": {"topology": topology}}
     if world.placement == "pp":
         plan["placement"] = {"pp": [name for name in SITES for _ in range(world.layout.pp // 2)]}
     wan = {"default": {"bandwidth": "1 Tbps", "rtt": "1 ms", **line.fields}}

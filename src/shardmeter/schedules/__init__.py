@@ -20,6 +20,7 @@ from types import ModuleType
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
+from shardmeter.schedules._leaving import Last, leaving
 from shardmeter.schedules._long import SETTLED, Boundary, Hop
 from shardmeter.schedules._replay import replay
 from shardmeter.schedules._routes import Key, Traits, content, needs
@@ -123,10 +124,12 @@ __all__ = [
     "Boundary",
     "Hop",
     "Key",
+    "Last",
     "Op",
     "Slot",
     "Traits",
     "content",
+    "leaving",
     "long_makespan",
     "names",
     "needs",

@@ -1,0 +1,236 @@
+"""When gradients are whole: how long before a step ends every stage has done the last backward of each of its chunks.
+
+Only the drain is looked at, from its end: a stage does the turns that its order has after that backward, and the micro-batch goes on
+through the stages before it; the longer of both is what is left of the step. How many turns lie between is counted in the schedule's
+own order, once for every structure; their seconds may be arrays.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+
+from shardmeter.core.record import changed, record
+from shardmeter.core.units import Count, Seconds
+from shardmeter.schedules._long import Hop
+from shardmeter.schedules._routes import Spot, previous
+from shardmeter.schedules._slots import Op, Slot, stages
+
+BACK = ("backward", "input_grad")
+"""Kinds of turns whose result the stage before waits for."""
+GROUPS = 2
+"""Rounds of pp micro-batches after which a drain only grows evenly, if at all (breadth first: by turns of the chunks in between)."""
+
+
+@record
+class Last:
+    """The turn after which the gradients of one chunk of a stage are whole."""
+
+    position: int
+    chunk: int
+    left: Seconds
+    """From its end to that of the step, the last of all stages."""
+    window: Seconds
+    """What it lasts."""
+
+
+def leaving(
+    module: ModuleType, slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Hop, *, blocking: bool
+) -> tuple[Last, ...]:
+    """The last turn of every chunk of every stage, in the order in which they end where all turns last equally long. `hop` as for a
+    makespan, or of all pp boundaries; `blocking` sends are part of the turn before them. Micro-batches may be an array: each number
+    below GROUPS·pp is looked at by itself.
+
+    Exact for equal stages; of schedules that part the backward, but for their waits (1 % of a step). Leaves out: that stages end
+    still earlier where one before them is slower (gpipe and breadth first: by a micro-batch's difference for each); sends that
+    queue. Not for two copies of a model."""
+    held = stages(slots)
+    pp, least = len(held), len(held) if module.TRAITS.groups else 1
+    few = np.clip(np.floor(micro_batches), least, GROUPS * pp)
+    few = np.floor(few / least) * least
+    more = np.maximum(micro_batches - float(GROUPS * pp), 0.0) / float(pp)
+    parts = {id(slot): [slot.chunk(at, virtual_stages) for at in range(virtual_stages)] for slot in slots}
+    found: tuple[Last, ...] = ()
+    for count in np.unique(few):
+        drain = _drain(module, pp, int(count), virtual_stages)
+        here = _lasts(drain, [parts[id(slot)] for slot in held], more, hop, blocking=blocking)
+        found = here if not found else tuple(
+            changed(one, left=np.where(np.equal(few, count), one.left, other.left))
+            for one, other in zip(here, found, strict=True)
+        )  # fmt: skip
+    return tuple(found[at] for at in _order(module, pp, virtual_stages))
+
+
+class Turns(NamedTuple):
+    """So many equal turns of a device, and how many more for every pp micro-batches more."""
+
+    kind: str
+    chunk: int
+    count: float
+    each: float
+
+
+class Mark(NamedTuple):
+    """The last turn of a kind and chunk on a device."""
+
+    device: int
+    kind: str
+    chunk: int
+    after: tuple[Turns, ...]
+    """Turns of the device between it and its next mark, both without."""
+    target: Spot | None
+    """Where its result goes, if it goes anywhere."""
+
+
+class Drain(NamedTuple):
+    """The end of a schedule's order."""
+
+    rows: tuple[tuple[Mark, ...], ...]
+    """The marks of every device in the order of its turns."""
+    way: tuple[tuple[int, int], ...]
+    """(device, place in its row) of the last backward of every chunk, each after those that it waits for on the way to the end."""
+
+
+@functools.lru_cache(maxsize=256)
+def _drain(module: ModuleType, pp: int, micro_batches: int, virtual_stages: int) -> Drain:
+    """The marks of a step of so many micro-batches."""
+    rows = [_row(ops) for ops in _orders(module, pp, micro_batches, virtual_stages)]
+    longer: list[list[tuple[str, int, Counter[tuple[str, int]]]]] = rows
+    if micro_batches == GROUPS * pp:
+        longer = [_row(ops) for ops in _orders(module, pp, micro_batches + pp, virtual_stages)]
+    made = tuple(
+        tuple(
+            Mark(device, kind, chunk, _grown(between, after), _target(module, (device, chunk), kind, pp))
+            for (kind, chunk, between), (_, _, after) in zip(row, other, strict=True)
+        )
+        for device, (row, other) in enumerate(zip(rows, longer, strict=True))
+    )
+    vee = module.TRAITS.route == "vee"
+    spots = [(pp - 1 - d if vee and c % 2 else d, c) for c in range(virtual_stages) for d in range(pp)]
+    places = {
+        (m.device, m.chunk): (m.device, at) for row in made for at, m in enumerate(row) if m.kind in BACK
+    }
+    return Drain(made, tuple(places[spot] for spot in spots))
+
+
+def _orders(module: ModuleType, pp: int, micro_batches: int, virtual_stages: int) -> Sequence[Sequence[Op]]:
+    """The turns of all devices; of an order that follows from the seconds, where all turns last equally long."""
+    if hasattr(module, "orders"):
+        even = [Slot(first=0, count=pp, forward=1.0, input_grad=1.0, weight_grad=1.0)]
+        found: Sequence[Sequence[Op]] = module.orders(even, micro_batches, 0.0)
+        return found
+    return [module.order(position, pp, micro_batches, virtual_stages) for position in range(pp)]
+
+
+def _row(ops: Sequence[Op]) -> list[tuple[str, int, Counter[tuple[str, int]]]]:
+    """(kind, chunk, turns until the next one) of the last turn of every kind and chunk."""
+    places = sorted({(op.kind, op.chunk): at for at, op in enumerate(ops) if op.kind != "forward"}.values())
+    return [
+        (ops[at].kind, ops[at].chunk, Counter((op.kind, op.chunk) for op in ops[at + 1 : following]))
+        for at, following in zip(places, (*places[1:], len(ops)), strict=True)
+    ]
+
+
+def _grown(between: Counter[tuple[str, int]], after: Counter[tuple[str, int]]) -> tuple[Turns, ...]:
+    return tuple(Turns(*key, float(count), float(after[key] - count)) for key, count in between.items())
+
+
+def _target(module: ModuleType, spot: Spot, kind: str, pp: int) -> Spot | None:
+    return previous(module.TRAITS.route, spot, pp) if kind in BACK else None
+
+
+@functools.lru_cache(maxsize=256)
+def _order(module: ModuleType, pp: int, virtual_stages: int) -> tuple[int, ...]:
+    """The places of the last turns in the order in which they end where all turns last equally long."""
+    even = Slot(first=0, count=pp, forward=1.0, input_grad=1.0, weight_grad=1.0)
+    lasts = _lasts(
+        _drain(module, pp, GROUPS * pp, virtual_stages), [[even] * virtual_stages] * pp, 0.0, 0.0, blocking=False
+    )
+    return tuple(sorted(range(len(lasts)), key=lambda at: (-lasts[at].left, at)))
+
+
+def _lasts(drain: Drain, slots: Sequence[Sequence[Slot]], more: Count, hop: Hop, *, blocking: bool) -> tuple[Last, ...]:
+    """What is left after each last turn; `slots` by device and chunk."""
+    windows = [[_window(mark, slots, hop, blocking=blocking) for mark in row] for row in drain.rows]
+    after = [[_seconds(mark, slots, more, hop, blocking=blocking) for mark in row] for row in drain.rows]
+    numbers = [one for some in (*windows, *after) for one in some]
+    later: Callable[[Seconds, Seconds], Seconds] = max if all(type(one) is float for one in numbers) else np.maximum
+    places: list[list[Seconds]] = [[0.0] * len(row) for row in drain.rows]
+    known: dict[Spot, tuple[int, int]] = {}
+    for device, at in drain.way:
+        row = drain.rows[device]
+        left: Seconds = 0.0
+        if row[at].target is not None:
+            to = known[row[at].target]  # type: ignore[index]
+            left = (0.0 if blocking else _way(hop, device, to[0])) + windows[to[0]][to[1]] + places[to[0]][to[1]]
+        own: Seconds = 0.0
+        for following in range(at + 1, len(row)):
+            own = own + after[device][following - 1] + windows[device][following]
+            if row[following].kind in BACK:
+                left = later(left, own + places[device][following])
+                break
+        places[device][at] = left
+        known[device, row[at].chunk] = device, at
+    end: Seconds | None = None
+    for row, place, window, between in zip(drain.rows, places, windows, after, strict=True):
+        _around(row, place, window, between)
+        done = place[-1] - between[-1]
+        end = done if end is None else -later(-end, -done)
+    return tuple(
+        Last(position=mark.device, chunk=mark.chunk, left=left - end, window=window)  # type: ignore[operator]
+        for row, place, some in zip(drain.rows, places, windows, strict=True)
+        for mark, left, window in zip(row, place, some, strict=True)
+        if mark.kind != "input_grad"
+    )
+
+
+def _around(row: Sequence[Mark], place: list[Seconds], window: Sequence[Seconds], after: Sequence[Seconds]) -> None:
+    """Put the weight gradients of a device around its backwards, each as late as what follows it lets it. Those after the last one
+    lie behind the end of the way back: below nothing."""
+    last = max(at for at, mark in enumerate(row) if mark.kind in BACK)
+    for at in reversed(range(last)):
+        if row[at].kind not in BACK:
+            place[at] = place[at + 1] + window[at + 1] + after[at]
+    for at in range(last + 1, len(row)):
+        place[at] = place[at - 1] - after[at - 1] - window[at]
+
+
+def _window(mark: Mark, slots: Sequence[Sequence[Slot]], hop: Hop, *, blocking: bool) -> Seconds:
+    """The last turn of a kind: gradients that only it reduces make it longer."""
+    slot = slots[mark.device][mark.chunk]
+    seconds: Seconds = getattr(slot, mark.kind)
+    if blocking and mark.target is not None:
+        seconds = seconds + _way(hop, mark.device, mark.target[0])
+    return seconds if mark.kind == "input_grad" else seconds + slot.ending
+
+
+def _seconds(
+    mark: Mark, slots: Sequence[Sequence[Slot]], more: Count, hop: Hop, *, blocking: bool
+) -> Seconds:
+    """What a device does between a mark and its next one."""
+    total: Seconds = 0.0
+    for kind, chunk, count, each in mark.after:
+        seconds: Seconds = getattr(slots[mark.device][chunk], kind)
+        if blocking and mark.target is not None and kind in BACK and (mark.device or chunk):
+            seconds = seconds + _way(hop, mark.device, mark.target[0])
+        total = total + (count + each * more if each else count) * seconds
+    return total
+
+
+def _way(hop: Hop, device: int, other: int) -> Seconds:
+    """From one device to another, over the boundary behind the earlier of two neighbours or behind the last stage."""
+    if device == other:
+        return 0.0
+    if not isinstance(hop, tuple):
+        return hop
+    low, high = sorted((device, other))
+    link = hop[low if high == low + 1 else high]
+    return link.wire + link.delay
+
+
+__all__ = ["Last", "leaving"]

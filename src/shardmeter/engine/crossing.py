@@ -133,7 +133,7 @@ def price(
             at, to = np.array(members)[source], np.array(members)[target]
             np.add.at(caused, (owner, at), gone)
             np.add.at(charged, (owner, at), gone * links.egress[at, to])
-    seconds = np.maximum.reduce([passage.seconds for passage in passages])
+    seconds = np.maximum.reduce([passage.seconds for passage in passages]) + _last(one.calls * links.waited(size / one.calls))
     slowest = max(passages, key=lambda passage: float(np.max(passage.seconds)))
     return Crossed(
         seconds=seconds if own else np.max(seconds, axis=-1),
@@ -216,6 +216,7 @@ def _around(message: Message, ring: Ring) -> Array:
     flat = message.ranks > 0.0
     ranks, rings = (message.ranks, 1.0) if flat else (float(message.cells), message.rings)
     rate = ring.narrowest / (np.max(message.links.lanes) if flat else 1.0)
+    rate = np.minimum(rate, np.min(message.links.adapter)) if flat else rate
     whole = collective.RING_CHUNK * rings
     loops = collective.ring_loops(message.size / message.calls, ranks, whole)
     part = message.size / (message.calls * ranks * loops)

@@ -11,7 +11,10 @@ import numpy.typing as npt
 
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Bytes, Count
+from shardmeter.core.units import Bytes, Count, Seconds
+from shardmeter.engine import uplinks
+from shardmeter.engine.uplinks import CODED, LOSSLESS, RDMA, SELECTIVE, TCP
+from shardmeter.physics import network
 from shardmeter.physics import wan as link
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.wan import TRANSPORTS, Wan
@@ -45,6 +48,14 @@ class Links:
     lanes: Array
     streams: Array
     egress: Array
+    sending: Array
+    """What the sends of a pipeline's stage get, all ranks of the site at once: `rate`, or less where their own windows are smaller."""
+    adapter: Array
+    """(islands,): what one accelerator gets through the adapters of a site whose uplinks all share; inf = not said."""
+    late: Array
+    """Share of packets that are sent again alone, which a message waits for; 0 = of none."""
+    words: tuple[str, ...] = ()
+    """What takes from the uplinks of each site, where anything does."""
 
     def among(self, islands: list[int]) -> Links:
         """The part of these islands, in this order."""
@@ -53,6 +64,8 @@ class Links:
             names=tuple(self.names[at] for at in islands), rate=self.rate[grid], capacity=self.capacity[grid],
             limit=self.limit[grid], delay=self.delay[grid], rtt=self.rtt[grid], first=self.first[grid], up=self.up[row],
             down=self.down[row], lanes=self.lanes[grid], streams=self.streams[grid], egress=self.egress[grid],
+            sending=self.sending[grid], late=self.late[grid],
+            adapter=self.adapter[row], words=tuple(self.words[at] for at in islands if self.words),
         )  # fmt: skip
 
     def parted(self, times: Array) -> Links:
@@ -61,21 +74,37 @@ class Links:
         sites = np.maximum(np.diagonal(times), 1.0)
         up, down, capacity = self.up / sites, self.down / sites, self.capacity / np.maximum(times, 1.0)
         rate = np.minimum(np.minimum(self.rate, capacity), np.minimum(up[:, None], down[None, :]))
-        return changed(self, rate=rate, capacity=capacity, up=up, down=down)
+        return changed(self, rate=rate, sending=np.minimum(self.sending, rate), capacity=capacity, up=up, down=down)
+
+    def waited(self, size: Bytes, at: Any = np.s_[:, :]) -> Seconds:
+        """What a message of `size` waits at its end for packets that are sent again alone: that of the pair `at`, or the longest of all."""
+        if not self.late.any():
+            return 0.0
+        trip, late = self.rtt[at][self.late[at] > 0.0], np.max(self.late[at])
+        waited: Seconds = np.max(trip, initial=0.0) * network.extra_rounds(late, size / link.PACKET)
+        return waited
 
     def said(self, source: int, target: int, leaving: float = 1.0, coming: float = 1.0) -> str:
         """A pair, what a transfer gets of it that is one of so many `leaving` the source and `coming` to the target, and why."""
         own = float(self.rate[source, target])
         up, down = float(self.up[source]) / leaving, float(self.down[target]) / coming
-        streams = float(self.streams[source, target])
-        why = LIMITS[int(self.limit[source, target])].format(streams=f"{streams:g} stream{'s' * (streams != 1)}")
+        limit = int(self.limit[source, target])
         if min(up, down) < own:
-            why = f"{LIMITS[1]}, {leaving:g} at once" if up <= down else f"{LIMITS[2]}, {coming:g} at once"
+            limit = 1 if up <= down else 2
+            at_once = f", {leaving if limit == 1 else coming:g} at once"
+        else:
+            at_once = ""
+        streams = float(self.streams[source, target])
+        why = LIMITS[limit].format(streams=f"{streams:g} stream{'s' * (streams != 1)}")
+        if self.words and limit <= 2:
+            taken = self.words[target if limit == 2 else source]
+            why += f" ({taken})" * bool(taken)
         rate = show(min(own, up, down) * 8.0, "bit/s")
-        return f"{self.names[source]} → {self.names[target]} at {rate}, {why}"
+        return f"{self.names[source]} → {self.names[target]} at {rate}, {why}{at_once}"
 
 
-LIMITS = ("the link", "what leaves the site", "what comes into the site", "window of {streams}", "loss on {streams}")
+LIMITS = ("the link", "what leaves the site", "what comes into the site", "window of {streams}", "loss on {streams}",
+          "buffers where the line ends")  # fmt: skip
 """What can set the rate of a pair."""
 
 
@@ -84,12 +113,15 @@ def bounded(wan: Wan, islands: Sequence[Island], transfers: Sequence[Count] = ()
     not cut), and with the streams of all transfers that an island has at once: one for every accelerator that sends its part of a
     message, each with streams of its own. Without `transfers`, one a lane."""
     ports = np.array([_ports(island) for island in islands])
+    if uplinks.asked(wan):
+        wan, ports = uplinks.shared(wan, islands, ports)
     cut = changed(wan, up=np.minimum(wan.up, ports), down=np.minimum(wan.down, ports))
     if not transfers:
         return cut
     counts = np.array([float(np.max(one)) for one in transfers])
     both = np.minimum(counts[:, None], counts[None, :])
-    return changed(cut, streams=wan.streams * np.maximum(both / wan.lanes, 1.0))
+    each = np.maximum(both / wan.lanes, 1.0)
+    return changed(cut, streams=wan.streams * each, sends=wan.sends * each)
 
 
 def _ports(island: Island) -> float:
@@ -107,8 +139,10 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     """The price list's matrices. TCP packets carry `segment` bytes.
 
     Every lane of a pair has streams of its own. The diagonal means nothing."""
-    islands = len(wan.islands)
+    islands, asked = len(wan.islands), uplinks.asked(wan)
     shape = (islands, islands)
+    if asked:
+        wan, _ = uplinks.shared(wan)
 
     def matrix(numbers: object) -> Array:
         return np.broadcast_to(np.asarray(numbers, dtype=float), shape)
@@ -116,23 +150,52 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     rtt = np.maximum(matrix(wan.rtt), LEAST_RTT)
     bandwidth, loss, window, lanes = (matrix(x) for x in (wan.bandwidth, wan.loss, wan.window, wan.lanes))
     streams = matrix(wan.streams)
+    flows = lanes * streams
     up, down = (np.broadcast_to(np.asarray(x, dtype=float), (islands,)) for x in (wan.up, wan.down))
     sends = np.array([TRANSPORTS.index(word) for word in wan.transport])
     weaker = np.minimum(sends[:, None], sends[None, :])
-    tcp, rdma = weaker == 0, weaker == 1
-    windowed = np.where(tcp | rdma, link.window_rate(window, rtt), np.inf)
+    tcp = weaker == TCP
+    buffers = np.broadcast_to(np.inf, shape)
+    if asked:
+        buffers, loss = uplinks.buffered(wan, rtt, loss, flows * window, weaker)
+    windowed = np.where(weaker == LOSSLESS, np.inf, _windowed(wan, window, rtt, tcp))
     stream = np.where(tcp, link.stream_rate(window, rtt, segment, loss), windowed)
-    flows = lanes * streams
-    rate = link.pair_rate(bandwidth, up[:, None], down[None, :], flows, stream)
-    limits = (bandwidth, matrix(up[:, None]), matrix(down), flows * windowed, flows * stream)
+    capacity = np.minimum(bandwidth, buffers)
+    rate = link.pair_rate(capacity, up[:, None], down[None, :], flows, stream)
+    limits = (bandwidth, matrix(up[:, None]), matrix(down), flows * windowed, flows * stream, buffers)
     limit = np.argmin(np.stack(limits), axis=0)
-    under_way = link.packets_under_way(rate / flows, rtt, window, link.PACKET)
-    rate = rate * np.where(rdma, link.go_back_n(loss, under_way), 1.0)
+    kept = _kept(wan, weaker, loss, link.packets_under_way(rate / flows, rtt, window, link.PACKET))
+    rate = rate * kept
+    sending = rate
+    if np.any(np.isfinite(wan.sends)):
+        own = np.where(weaker == LOSSLESS, np.inf, lanes * kept * _windowed(wan, matrix(wan.sends), rtt, tcp))
+        sending = np.minimum(rate, own)
     first = np.where(tcp, link.FIRST * segment * flows, AT_ONCE)
     return Links(
-        names=wan.islands, rate=rate, capacity=bandwidth, limit=limit, delay=rtt / 2.0, rtt=rtt, first=first, up=up, down=down,
-        lanes=lanes, streams=streams, egress=matrix(wan.egress),
+        names=wan.islands, rate=rate, capacity=capacity, limit=limit, delay=rtt / 2.0, rtt=rtt, first=first, up=up, down=down,
+        lanes=lanes, streams=streams, egress=matrix(wan.egress), sending=sending, late=np.where(weaker == SELECTIVE, loss, 0.0),
+        adapter=np.broadcast_to(np.asarray(wan.adapter, dtype=float), (islands,)),
+        words=uplinks.words(wan) if asked else (),
     )  # fmt: skip
+
+
+def _windowed(wan: Wan, window: Array, rtt: Array, tcp: Array) -> Array:
+    """What one stream carries by its window alone; those of RDMA's kinds wait until a buffer is free."""
+    if not np.any(wan.hold):
+        return np.asarray(link.window_rate(window, rtt))
+    return np.asarray(network.held_rate(window, rtt, np.where(tcp, 0.0, wan.hold)))
+
+
+def _kept(wan: Wan, weaker: Array, loss: Array, under_way: Array) -> Array:
+    """Share of its rate that a pair's transport keeps at its loss."""
+    again, selective = weaker == RDMA, weaker == SELECTIVE
+    if selective.any() or wan.assumed.go_back != 1.0:
+        stall = np.where(selective, wan.assumed.selective, wan.assumed.go_back)
+        under_way = network.resent(under_way, stall)
+    kept = np.where(again | selective, link.go_back_n(loss, under_way), 1.0)
+    if (weaker == CODED).any():
+        kept = np.where(weaker == CODED, network.coded_share(loss, wan.redundancy), kept)
+    return kept
 
 
 def rates(wan: Wan) -> Array:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Bytes, BytesPerS, Seconds, Usd
+from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, Usd
 from shardmeter.engine.demand import Work
 from shardmeter.engine.evaluate import Priced, assembled, priced, timed
 from shardmeter.engine.links import Links, links_of
@@ -116,8 +116,9 @@ def crossings(ready: Mapping[int, Priced], cell: Cell, wan: Wan, plan: Plan) -> 
             made.append(Boundary(wire=price.transfer(work.send).seconds))
             continue
         size = work.send.size * plan.tp * plan.cp * plan.dp
-        rate = _rate(links, source, target, max(steps.count(source), steps.count(target)))
-        made.append(Boundary(wire=size / rate, delay=links.delay[source, target]))
+        stages, ranks = max(steps.count(source), steps.count(target)), plan.tp * plan.cp * plan.dp
+        rate = _rate(links, source, target, stages, ranks)
+        made.append(Boundary(wire=size / rate, delay=links.delay[source, target] + links.waited(size, (source, target))))
         for way in ((source, target), (target, source)):
             moved[way] += float(passes * work.micro_batches * size)
     lines = (moved / links.capacity, moved.sum(axis=1) / links.up, moved.sum(axis=0) / links.down)
@@ -130,9 +131,9 @@ def crossings(ready: Mapping[int, Priced], cell: Cell, wan: Wan, plan: Plan) -> 
     )
 
 
-def _rate(links: Links, source: int, target: int, stages: int) -> BytesPerS:
-    """B/s of a boundary with one stage's part of the lanes where an island holds several; the slower of both directions, as a
-    boundary has one wire time."""
-    used = links.rate / np.minimum(links.lanes, float(stages))
+def _rate(links: Links, source: int, target: int, stages: int, ranks: Count) -> BytesPerS:
+    """B/s of a boundary with one stage's part of the lanes where an island holds several, and no more than the adapters of its `ranks`
+    carry; the slower of both directions, as a boundary has one wire time."""
+    used = links.sending / np.minimum(links.lanes, float(stages))
     slower: BytesPerS = np.minimum(used[source, target], used[target, source])
-    return slower
+    return np.minimum(slower, ranks * np.minimum(links.adapter[source], links.adapter[target]))

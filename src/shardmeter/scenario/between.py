@@ -15,6 +15,7 @@ from shardmeter.scenario.values import (
     Duration,
     Input,
     Name,
+    OverSubscription,
     Size,
     Traffic,
     int_field,
@@ -24,7 +25,7 @@ from shardmeter.scenario.values import (
 )
 from shardmeter.specs.geography import SHARED
 from shardmeter.specs.plan import OUTER_STATES, SPLITS, TOPOLOGIES
-from shardmeter.specs.wan import TRANSPORTS
+from shardmeter.specs.wan import BALANCES, TRANSPORTS
 
 ROUND = 1e9
 """Inner steps of the longest round."""
@@ -41,11 +42,14 @@ if TYPE_CHECKING:
     Probed: TypeAlias = float
     Bits: TypeAlias = float
     Fragments: TypeAlias = int
+    Hashing: TypeAlias = float
+    Planes: TypeAlias = float
 else:
     Loss, Share, PartOfAll = number("fraction", 0.0, 0.9), number("fraction", 0.0, 1.0), number("fraction", 1e-9, 1.0)
     Streams, Inner = number("count", 1, 1e6, whole=True), number("count", 1, ROUND, whole=True)
     Delay, Bits = number("count", 0, ROUND, whole=True), number("count", 1, 32)
     Fragments = int_field(Bound(1, STAGES, True))
+    Hashing, Planes = number("ratio", 0.0, 100.0), number("count", 1, 64, whole=True)
     Rank, Probed = number("count", 1, 65_536, whole=True), number("count", 1, MEMBERS, whole=True)
 
 
@@ -127,6 +131,9 @@ class LineInput(Input):
     streams: Streams | None = said("Streams that one transfer opens, the part of a message of one accelerator.")
     window: Size | None = said("Bytes that one stream has under way.")
     transport: str | None = said("How it is sent: lossless = neither window nor loss bind.", words=TRANSPORTS)
+    sends: Size | None = said("Bytes that one accelerator's send to the next stage has under way.")
+    hold: Duration | None = said("From the arrival of data until its buffer is free for more (RDMA's kinds).")
+    redundancy: Loss | None = said("Share of the packets that make up for lost ones (transport coded).")
     egress: Traffic | None = said("Paid by the sender.")
     shared: str | None = said("Whose the bandwidth is: the island's, each node's, each GPU's.", words=SHARED)
 
@@ -153,7 +160,19 @@ class LinkInput(LineInput):
     to: Name | None = said("The receiver, where the link has one direction.")
 
 
-class SiteInput(Input):
+class UplinkInput(Input):
+    """How the flows of a site find its uplinks, and what these are."""
+
+    oversubscription: OverSubscription | None = said("All that the adapters send over all that the uplinks carry; gives up and down.")
+    balance: str | None = said("How flows find uplinks: hashed, laid out, packet by packet.", words=BALANCES)
+    flows: Streams | None = said("Flows (queue pairs) that a hash sees of one adapter's transfer.")
+    uplink: Bandwidth | None = said("Rate of one uplink; that of an adapter if left out.")
+    slowest: Share | None = said("Weight of the most loaded uplink beside the mean: 1 = all wait for it.")
+    buffer: Size | None = said("Of one uplink port.")
+    planes: Planes | None = said("Ports of an adapter, each into a network of its own.")
+
+
+class SiteInput(UplinkInput):
     """An island's own connection to everything else."""
 
     preset: Name | None = said("A kind of line that fills what is left out: shardmeter catalog links.")
@@ -163,10 +182,32 @@ class SiteInput(Input):
     transport: str | None = said("How the island sends.", words=TRANSPORTS)
 
 
+class DefaultInput(LineInput, UplinkInput):
+    """Every pair, and every site, of which nothing else is said."""
+
+
+class AssumedInput(Input):
+    """How networks behave, where it is known better than by the defaults."""
+
+    hashing: Hashing | None = said("Spread of hashed flows over uplinks: 1 + hashing·√(2·ln M/k) for the most loaded.")
+    collisions: Share | None = said("What hashing one flow takes from the mean adapter.")
+    spray: PartOfAll | None = said("Of the uplinks' rate where packets are sprayed.")
+    planned: PartOfAll | None = said("The same where flows are laid out.")
+    go_back: Hashing | None = said("Windows that a loss costs go-back-N.")
+    selective: Hashing | None = said("The same of selective repeat.")
+    drops: Loss | None = said("Packets lost where an uplink has no buffer.")
+    incast: Hashing | None = said("Round trips of buffer more for each adapter's rate that an uplink is short of.")
+    failures: Loss | None = said("Lasting failures of a link of an adapter, a month.")
+    repair: Duration | None = said("Until such a link is back.")
+    flaps: Hashing | None = said("Short losses of such a link, a day.")
+    flap_stall: Duration | None = said("What a flap stops a job whose adapters have one port.")
+
+
 class WanInput(Input):
     """What joins the islands."""
 
-    default: LineInput | None = said("Every pair, where no link says otherwise.")
+    default: DefaultInput | None = said("Every pair, where no link says otherwise.")
     links: tuple[LinkInput, ...] | None = said("Pairs that differ.")
     sites: dict[Name, SiteInput] | None = said("Connections that an island's transfers share, by its name.")
     self: LineInput | None = said("Between the islands of one `count`.")
+    assumed: AssumedInput | None = said("How networks behave: defaults of docs/network.md, with ranges.")

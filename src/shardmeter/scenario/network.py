@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from shardmeter.scenario.fleet import Entry
 
 _FIELD = re.compile(
-    r"fleet\.wan\.(?:(?:default|self|links\.[^.]+)\.(?:bandwidth|rtt|distance|loss|streams|window|egress)"
-    r"|sites\.[^.]+\.(?:up|down|rtt|loss|streams|window|egress))"
+    r"fleet\.wan\.(?:(?:default|self|links\.[^.]+)\.(?:bandwidth|rtt|distance|loss|streams|window|egress|sends|hold|redundancy)"
+    r"|sites\.[^.]+\.(?:up|down|rtt|loss|streams|window|egress)"
+    r"|(?:default|sites\.[^.]+)\.(?:oversubscription|balance|flows|uplink|slowest|buffer|planes)"
+    r"|(?:default|sites\.[^.]+|links\.[^.]+)\.transport|assumed\.[^.]+)"
 )
 
 

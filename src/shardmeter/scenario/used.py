@@ -59,9 +59,11 @@ def among(wan: Wan, names: Sequence[str]) -> Wan:
             value if numbers.ndim == 0 else numbers[np.ix_(at, at)] if numbers.shape == (every, every) else numbers[at]
         )
 
-    pairs = ("bandwidth", "rtt", "loss", "window", "streams", "lanes", "egress", "up", "down")
+    pairs = ("bandwidth", "rtt", "loss", "window", "streams", "lanes", "egress", "up", "down",
+             "flows", "uplink", "slowest", "buffer", "planes", "sends", "hold", "redundancy")  # fmt: skip
     return changed(
         wan, islands=tuple(names), transport=tuple(wan.transport[one] for one in at),
+        balance=tuple(wan.balance[one] for one in at if wan.balance),
         **{kind: tuple(row for row in getattr(wan, kind) if row[0] in names and row[1] in names) for kind in ("basis", "prices")},
         **{name: part(getattr(wan, name)) for name in pairs},
     )  # fmt: skip

@@ -15,22 +15,27 @@ import numpy.typing as npt
 
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.quantity import show
-from shardmeter.core.record import record
-from shardmeter.scenario import geography
+from shardmeter.core.record import changed, record
+from shardmeter.scenario import geography, uplinks
 from shardmeter.scenario.between import LineInput, LinkInput, SiteInput, WanInput
 from shardmeter.scenario.parts import Findings, Rows, listed_names, lookup
+from shardmeter.scenario.uplinks import UPLINKS
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.specs import Line, Region, Wan
+from shardmeter.specs import Island, Line, Region, Wan
 from shardmeter.specs.geography import SHARED
-from shardmeter.specs.wan import TRANSPORTS
+from shardmeter.specs.wan import BALANCES, TRANSPORTS
 
 if TYPE_CHECKING:
     from shardmeter.scenario.fleet import Entry
 
 Array: TypeAlias = npt.NDArray[np.float64]
 NUMBERS = ("bandwidth", "rtt", "loss", "streams", "window", "egress")
+OWN = ("sends", "hold", "redundancy")
+"""Numbers of a pair that sites do not say."""
 WINDOW, STREAMS = 4.0 * 2**20, 64.0
 """Of a stream where nothing is known: what NCCL has under way over one connection; as many as the catalog was measured with (1 to 64 are met)."""
+REDUNDANT = 0.1
+"""Of a coded transport, as of `specs.Wan`."""
 WAN: Path = ("fleet", "wan")
 MOST_SAID = 12
 """Pairs of regions that assumptions say one by one."""
@@ -44,18 +49,21 @@ class _Site:
     nodes: float
     gpus: float
     region: Region | None
+    island: Island | None
 
 
 class _Tables:
     """The numbers of all pairs while they are gathered: NaN is not said yet, words are positions in their vocabulary."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, sites: Sequence[_Site]) -> None:
+        count = len(sites)
         shape = (count, count)
-        self.pairs = {name: np.full(shape, np.nan) for name in (*NUMBERS, "shared", "transport")}
+        self.pairs = {name: np.full(shape, np.nan) for name in (*NUMBERS, *OWN, "shared", "transport")}
         self.sites = {
             name: np.full(count, np.nan)
-            for name in ("up", "down", "rtt", "loss", "streams", "window", "egress", "shared", "transport")
+            for name in ("up", "down", "rtt", "loss", "streams", "window", "egress", "shared", "transport", *UPLINKS)
         }
+        self.reach = np.array([uplinks.reach_of(site.island) for site in sites])
         self.basis: dict[tuple[int, int], str] = {}
         self.prices: dict[tuple[int, int], str] = {}
 
@@ -70,7 +78,7 @@ def resolve_wan(asked: WanInput | None, entries: Sequence[Entry], rows: Rows, fo
     """The network between all islands of the entries, after noting what is wrong with it and which pairs lack a link."""
     given = asked or WanInput()
     sites = _sites_of(entries, rows)
-    tables = _Tables(len(sites))
+    tables = _Tables(sites)
     groups = _groups(entries)
     _say_sites(given, groups, tables, rows, found)
     _say_links(given, entries, groups, tables, rows, found)
@@ -78,7 +86,11 @@ def resolve_wan(asked: WanInput | None, entries: Sequence[Entry], rows: Rows, fo
     _ask_catalog(sites, tables, rows, found)
     _check_all(given, groups, sites, tables, found)
     _fill_defaults(tables, found)
-    return _made(sites, tables, _transports([site.name for site in sites], tables, found))
+    made = _made(sites, tables, _transports([site.name for site in sites], tables, found))
+    made = changed(made, assumed=uplinks.assumed_of(given.assumed), **uplinks.said_of(tables.sites, found))
+    told = bool((~np.isnan(tables.sites["planes"])).any())
+    uplinks.say_failures(made, [site.island for site in sites], told, found)
+    return made
 
 
 def _sites_of(entries: Sequence[Entry], rows: Rows) -> list[_Site]:
@@ -88,7 +100,7 @@ def _sites_of(entries: Sequence[Entry], rows: Rows) -> list[_Site]:
         written = said or ("" if island is None else island.region)
         region = geography.known_region(written, rows) if written else None
         nodes, gpus = (1.0, 1.0) if island is None else (float(island.nodes), float(island.gpus))
-        made += [_Site(name=name, nodes=nodes, gpus=gpus, region=region) for name in entry.names]
+        made += [_Site(name=name, nodes=nodes, gpus=gpus, region=region, island=island) for name in entry.names]
     return made
 
 
@@ -134,16 +146,24 @@ def _say_sites(
         if line is not None and line.of != "site":
             found.refuse((*path, "preset"), f"{line.name} joins two islands", f"say it of a link: preset: {line.name}")
             line = None
-        _set_site(tables, groups[name], site, line)
-    if given.default is not None and given.default.preset is not None:
-        line = lookup(Line, given.default.preset, rows, (*WAN, "default", "preset"), found.apart())
-        if line is not None and line.of == "site":
-            _set_site(tables, everyone, SiteInput(), line)
+        uplinks.refuse_two_rates(site, path, found)
+        _set_site(tables, groups[name], site.model_dump(), line, path, found)
+    if given.default is not None:
+        path, line = (*WAN, "default"), None
+        if given.default.preset is not None:
+            line = lookup(Line, given.default.preset, rows, (*path, "preset"), found.apart())
+        own = {name: value for name, value in given.default.model_dump().items() if name in UPLINKS}
+        _set_site(tables, everyone, own, line if line is not None and line.of == "site" else None, path, found)
 
 
-def _set_site(tables: _Tables, members: Sequence[int], site: SiteInput, line: Line | None) -> None:
-    """Set what is not said yet of some sites."""
-    own: dict[str, Any] = site.model_dump()
+def _set_site(
+    tables: _Tables, members: Sequence[int], own: dict[str, Any], line: Line | None, path: Path, found: Findings
+) -> None:
+    """Set what is not said yet of some sites; rates that follow from an oversubscription before those of a preset."""
+    if own.get("oversubscription") is not None:
+        for at in uplinks.follow(tables.sites, members, tables.reach, own["oversubscription"]):
+            says = "is said of an island whose adapters are not known"
+            found.refuse((*path, "oversubscription"), says, f"name a fabric of island {at + 1}, or say up and down")
     for name, table in tables.sites.items():
         value = own.get(name)
         value = getattr(line, name) if value is None and line is not None else value
@@ -153,7 +173,7 @@ def _set_site(tables: _Tables, members: Sequence[int], site: SiteInput, line: Li
 
 
 def _coded(name: str, value: Any) -> float:
-    words = {"shared": SHARED, "transport": TRANSPORTS}.get(name)
+    words = {"shared": SHARED, "transport": TRANSPORTS, "balance": BALANCES}.get(name)
     return float(words.index(value)) if words else float(value)
 
 
@@ -459,9 +479,20 @@ def _made(sites: Sequence[_Site], tables: _Tables, transport: tuple[str, ...]) -
         up=up,
         down=down,
         transport=transport,
+        **_own(pairs),
         basis=_texts(sites, tables.basis),
         prices=_texts(sites, tables.prices),
     )
+
+
+def _own(pairs: dict[str, Array]) -> dict[str, Array]:
+    """What pairs say of themselves alone, where any does."""
+    unsaid = {"sends": np.inf, "hold": 0.0, "redundancy": REDUNDANT}
+    return {
+        name: np.where(np.isnan(pairs[name]), value, pairs[name])
+        for name, value in unsaid.items()
+        if not np.isnan(pairs[name]).all()
+    }
 
 
 def _texts(sites: Sequence[_Site], found: dict[tuple[int, int], str]) -> tuple[tuple[str, str, str], ...]:

@@ -15,11 +15,13 @@ from shardmeter.core.units import (
     UsdPerByte,
     UsdPerByteS,
 )
-from shardmeter.specs.wan import TRANSPORTS
+from shardmeter.specs.wan import BALANCES, TRANSPORTS
 
 SHARED = ("island", "node", "gpu")
 """Whose a rate is: the whole island's, every node's, every accelerator's."""
-WORDS: dict[str, tuple[str, ...]] = {"of": ("site", "link"), "transport": TRANSPORTS, "shared": SHARED}
+WORDS: dict[str, tuple[str, ...]] = {
+    "of": ("site", "link"), "transport": TRANSPORTS, "shared": SHARED, "balance": BALANCES,
+}  # fmt: skip
 """Vocabularies of a line."""
 
 
@@ -107,5 +109,15 @@ class Line:
     transport: str | None = None
     shared: str | None = None
     egress: UsdPerByte | None = None
+    sends: Bytes | None = None
+    hold: Seconds | None = None
+    redundancy: Fraction | None = None
+    oversubscription: Ratio | None = None
+    balance: str | None = None
+    flows: Count | None = None
+    uplink: BytesPerS | None = None
+    slowest: Fraction | None = None
+    buffer: Bytes | None = None
+    planes: Count | None = None
     notes: str = ""
     source: str = ""

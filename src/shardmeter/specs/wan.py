@@ -6,7 +6,8 @@ import math
 from typing import Any, TypeAlias
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, BytesPerS, Count, Fraction, Seconds, UsdPerByte
+from shardmeter.core.units import Bytes, BytesPerS, Count, Fraction, Ratio, Seconds, UsdPerByte
+from shardmeter.specs.assumed import Assumed
 
 Matrix: TypeAlias = Any
 """A float, or an array of shape (islands, islands): row = from, column = to. The diagonal is not read."""
@@ -59,3 +60,15 @@ class Wan:
     """(islands,): ports of an adapter, each into a network of its own."""
     sends: Bytes = math.inf
     """(islands, islands): bytes that one accelerator's send to the next stage has under way; inf = as its streams."""
+    hold: Seconds = 0.0
+    """(islands, islands): from the arrival of data until its buffer is free for more; of RDMA's kinds alone."""
+    redundancy: Fraction = 0.1
+    """(islands, islands): share of the packets that make up for lost ones; of `coded` alone."""
+    assumed: Assumed = Assumed()
+    """What nobody said of how networks behave; read where `balance` or a transport asks for it."""
+    uplinks: Count = math.inf
+    """(islands,): how many they are. This and the two below are filled in where the islands are known (`engine.links.bounded`)."""
+    incast: Ratio = 1.0
+    """(islands,): what a site's adapters can send over what its uplinks carry, 1 at least."""
+    adapter: BytesPerS = math.inf
+    """(islands,): what one accelerator gets through the adapters."""

@@ -15,7 +15,7 @@ from shardmeter.core.record import changed, record, stacked, structure
 from shardmeter.core.units import Number
 from shardmeter.engine.evaluate import evaluate, step_time
 from shardmeter.engine.links import bounded
-from shardmeter.engine.piped import piped
+from shardmeter.engine.piped import piped, widened
 from shardmeter.engine.placed import placed
 from shardmeter.specs import Estimate, Fleet, Island, Model, Plan, Run, Stack, bare
 
@@ -84,7 +84,10 @@ def together(
     wan = None if fleet.wan is None else bounded(fleet.wan, fleet.islands, sending)
     if cell.axis == "pp":
         of = dict(zip(cell.islands, members, strict=True))
-        one = piped(model, of, {at: plans[at] for at in cell.islands}, cell, wan, run, stack)
+        own = {at: plans[at] for at in cell.islands}
+        wide = None if fleet.wan is None else widened(fleet.wan, own[cell.islands[0]])
+        wide = wan if wide is fleet.wan or wide is None else bounded(wide, fleet.islands, sending)
+        one = piped(model, of, own, cell, wan, run, stack, wide)
     else:
         one = placed(model, members, cell, [plans[at] for at in cell.islands], wan, run, stack)
     return _parts(one, members)

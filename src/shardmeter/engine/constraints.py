@@ -141,6 +141,12 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         says=rules.chunks_says,
     ),
     Constraint(
+        name="ahead",
+        rule="a schedule holds more micro-batches ahead if its turns leave room for them, whole ones",
+        slack=rules.ahead_slack,
+        says=rules.ahead_says,
+    ),
+    Constraint(
         name="even_stages",
         rule="two directions meet in the middle: pp is even",
         slack=lambda c: rules.rest(c.plan.pp, 2.0) if traits(c.plan.schedule).even else 0.0,

@@ -116,6 +116,8 @@ class Work:
     """Recomputed FLOPs of one step over the whole island."""
     owed: Ratio = 1.0
     """What a weight gradient that waits keeps, as a part of what a layer keeps for its backward."""
+    ahead: tuple[Count, ...] = ()
+    """Micro-batches more in flight because of the boundary behind every stage, the last one's leading back; empty: none."""
 
 
 def collect(model: Model, plan: Plan, run: Run, stack: Stack) -> Work:

@@ -12,7 +12,7 @@ from shardmeter.engine.demand import BlockWork, Held, Work
 from shardmeter.engine.joined import MERGED
 from shardmeter.families import family, sized
 from shardmeter.families.operations import is_layer
-from shardmeter.schedules import owed, schedule, traits
+from shardmeter.schedules import flying, owed, schedule, traits
 from shardmeter.specs.estimate import MemoryTerm
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
@@ -231,8 +231,8 @@ def _held(work: Work, stage: Stage, plan: Plan, stack: Stack, own: Bytes, late: 
     module, passes, chunks = schedule(plan.schedule), work.micro_batches, plan.virtual_stages
     held: Bytes = 0.0
     for position in (stage.first, stage.first + stage.count - 1):
-        flying = module.in_flight(position, plan.pp, passes, chunks) + ahead
-        held = np.maximum(held, flying * own + owed(module, position, plan.pp, passes, chunks) * late)
+        most = flying(module, position, plan.pp, passes, chunks, work.ahead) + ahead
+        held = np.maximum(held, most * own + owed(module, position, plan.pp, passes, chunks) * late)
     return held
 
 

@@ -16,6 +16,7 @@ from shardmeter.engine.links import Links, links_of
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.schedules import Boundary
 from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack, Wan
+from shardmeter.strategies.pipeline import side_by_side
 
 if TYPE_CHECKING:
     from shardmeter.engine.cells import Cell
@@ -29,10 +30,12 @@ def piped(
     wan: Wan | None,
     run: Run,
     stack: Stack,
+    wide: Wan | None = None,
 ) -> tuple[Estimate, ...]:
     """The step of a pipeline over islands, once per island of the cell: the time is that of all, memory the island's own.
 
-    `islands` and `plans` by place in the fleet; the plans agree in all degrees but pp. Raises ValueError without a network.
+    `islands` and `plans` by place in the fleet; the plans agree in all degrees but pp. `wide` as `widened` has it, for pipelines that
+    send in turn. Raises ValueError without a network.
     Leaves out: reductions and optimizer steps that are slower on an island whose stages are not the slowest."""
     if wan is None:
         raise ValueError("a pipeline crosses islands and no network joins them")
@@ -44,9 +47,11 @@ def piped(
             known[_prices(islands[at], laid[at])] = priced(model, islands[at], laid[at], run, stack)
     ready = {at: known[_prices(islands[at], laid[at])] for at in cell.islands}
     work, stages, owners = mixed(ready, cell.steps)
+    work = changed(work, ahead=_ahead(cell.steps, plans[cell.steps[0]]))
     slowest = owners[int(np.argmax([float(one.slot.whole) for one in stages]))]
     joined: Priced = (work, ready[slowest][1], ready[slowest][2], stages)
-    sends = crossings(ready, cell, wan, laid[slowest])
+    lines = Lines(together=links_of(wan), in_turn=links_of(wan if wide is None else wide))
+    sends = crossings(ready, cell, lines, laid[slowest])
     time = timed(joined, laid[slowest], run, stack, sends.links, sends.busiest)
     found = []
     for at in cell.islands:
@@ -79,10 +84,38 @@ def mixed(ready: Mapping[int, Priced], steps: Sequence[int]) -> tuple[Work, list
 
 
 def _held(work: Work, owners: Sequence[int], at: int) -> Work:
-    """The stages of one island."""
-    own = [kind for kind, owner in enumerate(owners) if owner == at]
-    runs = tuple((own.index(kind), first, count) for kind, first, count in work.runs if kind in own)
-    return changed(work, stages=tuple(work.stages[kind] for kind in own), runs=runs)
+    """The stages of one island, where they are in the whole pipeline."""
+    own = [run for run in work.runs if owners[run[0]] == at]
+    stages = tuple(changed(work.stages[kind], first=first, count=count) for kind, first, count in own)
+    return changed(work, stages=stages, runs=tuple((i, first, count) for i, (_, first, count) in enumerate(own)))
+
+
+def _pairs(steps: Sequence[int]) -> list[tuple[int, int]]:
+    """The islands before and behind every boundary, the last one's leading back to the first."""
+    return list(zip(steps, (*steps[1:], steps[0]), strict=True))
+
+
+def _ahead(steps: Sequence[int], plan: Plan) -> tuple[Count, ...]:
+    """Micro-batches ahead of every boundary: of those between islands."""
+    return tuple(plan.ahead if source != target else 0.0 for source, target in _pairs(steps))
+
+
+@record
+class Lines:
+    """What joins the islands: as all pipelines that send at once have it, and, where they send in turn, as those do whose turn it is."""
+
+    together: Links
+    in_turn: Links
+    """Of the network `widened`."""
+
+
+def widened(wan: Wan, plan: Plan) -> Wan:
+    """The network as many times as wide as pipelines of a plan send over it in turn. One of K in turn has a Kth of all flows and
+    adapters: what it gets is a Kth of what all would get of a network K times as wide through the same adapters."""
+    turns = side_by_side(plan) if plan.stagger else 1.0
+    if turns == 1.0:
+        return wan
+    return changed(wan, **{name: np.asarray(getattr(wan, name)) * turns for name in ("bandwidth", "up", "down")})
 
 
 @record
@@ -97,28 +130,29 @@ class Sends:
     egress: Mapping[int, Usd]
 
 
-def crossings(ready: Mapping[int, Priced], cell: Cell, wan: Wan, plan: Plan) -> Sends:
+def crossings(ready: Mapping[int, Priced], cell: Cell, lines: Lines, plan: Plan) -> Sends:
     """Every boundary's wire and way. Between islands all ranks of a stage send at once over the lanes that they have of the pair's
     link; inside one, as its own network has it. What several boundaries use, a link or a site, is busy with all of them. The boundary
     behind the last stage leads back to the first: schedules of v chunks pass it v − 1 times a micro-batch, the others v times.
 
     Leaves out: boundaries that wait for one another on a line which is not busy all the time (up to a quarter of a step);
     gradients of other cells on the same link at the end of a step."""
-    steps, links = cell.steps, links_of(wan)
-    pairs = list(zip(steps, (*steps[1:], steps[0]), strict=True))
+    steps, links = cell.steps, lines.together
+    pairs, ahead = _pairs(steps), _ahead(steps, plan)
     rounds = float(plan.virtual_stages)
     often = [rounds] * (len(pairs) - 1) + [rounds - 1.0]
     made: list[Boundary] = []
     moved = np.zeros_like(links.rate)
-    for (source, target), passes in zip(pairs, often, strict=True):
+    for (source, target), passes, more in zip(pairs, often, ahead, strict=True):
         work, price, _, _ = ready[source]
         if source == target:
             made.append(Boundary(wire=price.transfer(work.send).seconds))
             continue
         size = work.send.size * plan.tp * plan.cp * plan.dp
         stages, ranks = max(steps.count(source), steps.count(target)), plan.tp * plan.cp * plan.dp
-        rate = _rate(links, source, target, stages, ranks)
-        made.append(Boundary(wire=size / rate, delay=links.delay[source, target] + links.waited(size, (source, target))))
+        whole, own = (size / _rate(one, source, target, stages, ranks) for one in (links, lines.in_turn))
+        delay = links.delay[source, target] + links.waited(size, (source, target))
+        made.append(Boundary(wire=own, delay=delay, ahead=more, others=whole - own))
         for way in ((source, target), (target, source)):
             moved[way] += float(passes * work.micro_batches * size)
     lines = (moved / links.capacity, moved.sum(axis=1) / links.up, moved.sum(axis=0) / links.down)

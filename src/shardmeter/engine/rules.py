@@ -11,7 +11,7 @@ import numpy as np
 from shardmeter.core.errors import quoted
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Number
-from shardmeter.schedules import traits
+from shardmeter.schedules import holds_all, names, traits
 from shardmeter.specs import Island, Model, Plan, Run, Stack
 from shardmeter.strategies import adapters, precision
 
@@ -158,6 +158,20 @@ def chunks_says(case: Case) -> tuple[str, str, str]:
         return "plan.virtual_stages", says, f"virtual_stages: {least}, or schedule: 1f1b"
     says = f"virtual_stages = {case.plan.virtual_stages} with schedule {name}"
     return "plan.virtual_stages", says, "schedule: interleaved, or virtual_stages: 1"
+
+
+def ahead_slack(case: Case) -> Any:
+    ahead, kind = np.asarray(case.plan.ahead, dtype=float), traits(case.plan.schedule)
+    able = kind.ahead or holds_all(case.plan.schedule)
+    return np.minimum(np.minimum(ahead, rest(ahead, 1.0)), 0.0 if able else -ahead)
+
+
+def ahead_says(case: Case) -> tuple[str, str, str]:
+    ahead, name = case.plan.ahead, case.plan.schedule
+    if traits(name).ahead or holds_all(name):
+        return "plan.ahead", f"ahead = {ahead:g}", "0 or a whole number of micro-batches"
+    able = ", ".join(one for one in names() if traits(one).ahead)
+    return "plan.ahead", f"ahead = {ahead:g} with schedule {name}", f"ahead: 0, or schedule: one of {able}"
 
 
 def rounds_slack(case: Case) -> Any:

@@ -124,7 +124,7 @@ def _along(
 ) -> tuple[Seconds, Seconds]:
     """Seconds of the micro-batches over unlike links, (without sends, with them)."""
     slots = slots_of(work, stages, plan)
-    none = (Boundary(wire=0.0),) * len(links)
+    none = tuple(Boundary(wire=0.0, ahead=link.ahead) for link in links)
     passes = round(float(work.micro_batches))
     still, moving = (
         long_makespan(plan.schedule, slots, passes, plan.virtual_stages, one, beside=stack.pipeline_overlap)

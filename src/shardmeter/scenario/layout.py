@@ -21,9 +21,11 @@ from shardmeter.scenario.fleet import Entry
 from shardmeter.scenario.parts import ISLANDS, Findings, Rows
 from shardmeter.scenario.schema import RunInput, ScenarioInput
 from shardmeter.scenario.yaml_reader import Path
+from shardmeter.schedules import holds_all
 from shardmeter.specs import Island, Model, Plan, Run, Stack, Sync
 from shardmeter.specs.plan import AXES
 from shardmeter.strategies import adapters
+from shardmeter.strategies.pipeline import side_by_side
 from shardmeter.strategies.precision import recipe
 from shardmeter.sync import laid as under_method
 from shardmeter.sync import optimizer_of
@@ -78,6 +80,7 @@ LOOKS_AT: dict[str, tuple[Path, ...]] = {
     "ffn": (("plan", "tp"), ("model",)),
     "stages": (("plan", "pp"), ("plan", "virtual_stages"), ("model",), ("stack",)),
     "virtual_stages": (("plan", "schedule"), ("plan", "virtual_stages")),
+    "ahead": (("plan", "schedule"), ("plan", "ahead")),
     "global_batch": BATCH,
     "interleaved_rounds": (*BATCH, ("plan", "schedule")),
     "sequence": (
@@ -238,15 +241,25 @@ def _say_what_is_ignored(said: dict[str, Any], plan: Plan, found: Findings) -> N
         if sharded or plan.sharding in ("zero1", "zero2")
         else f"sharding {plan.sharding} gathers none",
         "schedule": "" if plan.pp > 1 else "pp = 1 has no pipeline",
+        **_idle_inside(plan),
         "cp_kind": "cp = 1 cuts no sequence" if plan.cp == 1 else "",
         "sequence_parallel": "tp = 1 cuts no activations" if plan.tp == 1 else "",
         "offload_layers": "" if "activations" in plan.offload else "no activations are offloaded",
         **_idle_without_backward(plan),
     }
-    usual = {"schedule": "1f1b", "recompute": "none"}
+    usual = {"schedule": "1f1b", "recompute": "none", "ahead": 0.0, "stagger": False}
     for name, why in idle.items():
         if why and name in said and said[name] != usual.get(name):
             found.warnings.append(f"plan.{name} changes nothing: {why}")
+
+
+def _idle_inside(plan: Plan) -> dict[str, str]:
+    """Fields of pipelines that cross islands, where none does or where they add nothing."""
+    if all(axis != "pp" for axis, _ in plan.placement):
+        return dict.fromkeys(("ahead", "stagger"), "no pipeline crosses islands")
+    alone = "" if side_by_side(plan) > 1.0 else "pipelines that meet in every micro-batch cannot send in turn"
+    held = f"{plan.schedule} holds every micro-batch" if holds_all(plan.schedule) else ""
+    return {"ahead": held, "stagger": alone if plan.dp > 1.0 else "there is one pipeline"}
 
 
 def _idle_without_backward(plan: Plan) -> dict[str, str]:

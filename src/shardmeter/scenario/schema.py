@@ -27,6 +27,7 @@ from shardmeter.scenario.interruptions import CheckpointInput, EvaluationInput
 from shardmeter.scenario.money import Carbon, DatasetInput, Hall, OwnedInput, Reserved, StorageInput
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.values import (
+    Ahead,
     AutoWhole,
     Batch,
     Copies,
@@ -130,6 +131,8 @@ class PlanInput(Input):
         words=("gpipe", "1f1b", "interleaved", "interleaved-bf", "zb-h1", "zb-h2", "zb-2p", "zb-v", "dualpipe"),
     )
     virtual_stages: Stages | None = said("Chunks of layers per pipeline stage (interleaved, zb-v).")
+    ahead: Ahead | None = said("Micro-batches more in flight for every boundary between islands, to fill its round trip.")
+    stagger: bool | None = said("Pipelines side by side send over the line between islands in turn, not all at once.")
     recompute: Recompute | None = said(
         "Activation recomputation: none, selective, full, every-K, N-of-M, or a list of operations."
     )

@@ -200,7 +200,8 @@ def _check_met(plans: Mapping[str, Plan], sync: Sync, found: Findings) -> None:
 
 
 SHAPES = (
-    "tp", "cp", "dp_shard", "dp_replicate", "pp", "micro_batch", "sharding", "schedule", "virtual_stages", "sequence_parallel",
+    "tp", "cp", "dp_shard", "dp_replicate", "pp", "micro_batch", "sharding", "schedule", "virtual_stages", "ahead", "stagger",
+    "sequence_parallel",
 )  # fmt: skip
 """What the islands of a cell have alike."""
 

@@ -89,7 +89,11 @@ def int_field(limits: Bound) -> Any:
     return Annotated[int, BeforeValidator(lambda value: int(read(value))), WithJsonSchema(schema)]
 
 
+MOST_AHEAD = 1000.0
+"""Micro-batches that may be held ahead of one boundary."""
+
 if TYPE_CHECKING:
+    Ahead: TypeAlias = float
     Degree: TypeAlias = float
     Nodes: TypeAlias = float
     PerNode: TypeAlias = float
@@ -103,6 +107,7 @@ else:
     Sequences, SeqLen = _whole(1e9, "sequences"), _whole(1e9, "tokens")
     Stages, Copies = int_field(Bound(1, STAGES, True)), int_field(Bound(1, ISLANDS, True))
     Loss = number_field("ratio", Bound(0.01, 100.0))
+    Ahead = number_field("count", Bound(0.0, MOST_AHEAD, True))
 Duration: TypeAlias = Annotated[
     float,
     BeforeValidator(_number("time", Bound(0.0, BOUNDS["time"][1]))),

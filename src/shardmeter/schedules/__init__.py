@@ -21,9 +21,9 @@ from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._leaving import Last, leaving
-from shardmeter.schedules._long import SETTLED, Boundary, Hop
+from shardmeter.schedules._long import SETTLED, Boundary, Hop, ahead_of, in_turn, told
 from shardmeter.schedules._replay import replay
-from shardmeter.schedules._routes import Key, Traits, content, needs
+from shardmeter.schedules._routes import Key, Traits, content, crossed, needs
 from shardmeter.schedules._slots import Op, Slot, stages
 
 MODULES = {
@@ -66,9 +66,14 @@ def owed(module: ModuleType, position: int, pp: int, micro_batches: Count, virtu
     return counted
 
 
+def holds_all(name: str) -> bool:
+    """Whether every stage holds all micro-batches at once, so that nothing could be held ahead."""
+    return name in ("gpipe", "interleaved-bf")
+
+
 def runs_long(name: str) -> bool:
     """Whether `long_makespan` knows the schedule: its turns are of one model laid in a ring, and do not follow from the seconds."""
-    return name in MODULES and traits(name).route == "ring" and not hasattr(schedule(name), "orders")
+    return name in MODULES and traits(name).copies == 1.0
 
 
 def long_makespan(
@@ -90,10 +95,25 @@ def long_makespan(
     if not runs_long(name):
         raise KeyError(name)
     module, pp = schedule(name), len(links)
+    links, later = in_turn(links, virtual_stages)
     if name in ("gpipe", "1f1b"):
-        found: Seconds = module.makespan(slots, float(micro_batches), virtual_stages, links[:-1])
-        return found
-    own = changed(traits(name), blocking=traits(name).blocking and not beside)
+        alone: Seconds = module.makespan(slots, float(micro_batches), virtual_stages, links[:-1])
+    else:
+        own = changed(traits(name), blocking=traits(name).blocking and not beside)
+        alone = _replayed(module, own, slots, micro_batches, virtual_stages, links)
+    return alone + later
+
+
+def _replayed(
+    module: ModuleType,
+    own: Traits,
+    slots: Sequence[Slot],
+    micro_batches: int,
+    virtual_stages: int,
+    links: tuple[Boundary, ...],
+) -> Seconds:
+    """The turns of the first rounds, and for each further round what the last of them took."""
+    pp = len(links)
     rounds, rest = divmod(micro_batches, pp)
     first = min(rounds, LONG) * pp + rest
     seconds = replay(module.order, own, slots, first, virtual_stages, links)
@@ -115,7 +135,17 @@ def turns_of(
         found: list[tuple[Op, ...]] = module.orders(slots, micro_batches, hop)
         return found
     pp = len(stages(slots))
-    return [module.order(position, pp, micro_batches, virtual_stages) for position in range(pp)]
+    more = told(ahead_of(hop, pp)) if module.TRAITS.ahead else ()
+    return [module.order(position, pp, micro_batches, virtual_stages, *more) for position in range(pp)]
+
+
+def flying(
+    module: ModuleType, position: int, pp: int, micro_batches: Count, virtual_stages: int, ahead: tuple[Count, ...]
+) -> Count:
+    """Micro-batches in flight at a stage's peak, with those ahead of the boundaries behind every stage (empty: none)."""
+    more = told(ahead) if module.TRAITS.ahead else ()
+    found: Count = module.in_flight(position, pp, micro_batches, virtual_stages, *more)
+    return found
 
 
 __all__ = [
@@ -129,6 +159,9 @@ __all__ = [
     "Slot",
     "Traits",
     "content",
+    "crossed",
+    "flying",
+    "holds_all",
     "leaving",
     "long_makespan",
     "names",

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._slots import Slot, stages
 
@@ -32,10 +32,42 @@ class Boundary:
     until its message has left."""
     ahead: Count = 0.0
     """Micro-batches more that every stage before it holds because of it."""
+    others: Seconds = 0.0
+    """How long the wire is busy with the same message of other pipelines, which send in turn: the last of them begins so much later."""
 
 
 Hop = Seconds | tuple[Boundary, ...]
 """One send to a neighbour: the same everywhere and all of it on the wire, or for each of the pp − 1 boundaries its own."""
+
+
+
+def ahead_of(hop: Hop, pp: int) -> tuple[int, ...]:
+    """Micro-batches ahead of the boundary behind every one of pp stages; empty where there are none. The boundary that leads back to
+    the first stage may be left out. Arrays of networks are held ahead of alike: the most of them."""
+    if not isinstance(hop, tuple) or not any(np.any(np.greater(link.ahead, 0.0)) for link in hop):
+        return ()
+    found = [int(np.max(link.ahead)) for link in hop]
+    return (*found, *[0] * (pp - len(found)))
+
+
+def told(ahead: tuple[Count, ...]) -> tuple[tuple[Count, ...], ...]:
+    """What a schedule is told of them: nothing where there are none, as not all schedules may hold more."""
+    return (ahead,) if any(np.any(np.greater(more, 0.0)) for more in ahead) else ()
+
+
+def in_turn(links: tuple[Boundary, ...], virtual_stages: int) -> tuple[tuple[Boundary, ...], Seconds]:
+    """The boundaries as the first of several pipelines finds them that send over a line in turn, and how much later the last one
+    ends (Atlas 2024, temporal sharing). A message has the line for itself, then the same messages of the others keep it busy; all that
+    one pipeline does the next does a turn later. Leaves out: turns that other orders than the first message's would take."""
+    later: Seconds = 0.0
+    for link in links if virtual_stages > 1 else links[:-1]:
+        later = np.maximum(later, link.others)
+    if not np.any(np.greater(later, 0.0)):
+        return links, 0.0
+    return tuple(
+        changed(link, wire=link.wire + link.others, delay=link.delay - link.others, others=0.0) for link in links
+    ), later
+
 
 PERIOD = 60
 """Micro-batches after which the steady state of a few stages repeats: a multiple of what 1 to 6 stages hold."""
@@ -94,8 +126,8 @@ def one_f_one_b(
 
     Exact for up to SETTLED + 2·pp micro-batches: the turns in their order as a max-plus recurrence; each further one adds what
     the last PERIOD did on average, or what the slowest window does (within 0.3 %). In the steady state n neighbouring stages
-    hold n micro-batches, so that one takes (Σ compute + 2·Σ(wire + delay)) / n of the worst window, or the slowest wire; with
-    serial exchanges compute + 2·(wire + delay) at the worst boundary."""
+    with e ahead of their boundaries hold n + e micro-batches, so that one takes (Σ compute + 2·Σ(wire + delay)) / (n + e) of the worst
+    window, or the slowest stage or wire; with serial exchanges compute + 2·(wire + delay) at the worst boundary."""
     held = boundaries(slots, hop)
     if np.ndim(micro_batches) == 0:
         return _counted(held, float(micro_batches), hop, serial)
@@ -108,10 +140,11 @@ def one_f_one_b(
 
 def _counted(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ...], serial: bool) -> Seconds:
     pp, whole = len(held), int(micro_batches)
-    settled = SETTLED + 2 * pp
+    filled = pp + sum(ahead_of(hop, pp))
+    settled = SETTLED + 2 * filled
     if micro_batches > settled:
         seconds, ends = _run(held, settled, hop, serial)
-        period = ends[SETTLED + pp] - ends[SETTLED + pp - PERIOD]
+        period = ends[SETTLED + filled] - ends[SETTLED + filled - PERIOD]
         return np.maximum(
             seconds + (micro_batches - settled) / PERIOD * period, _steady(held, micro_batches, hop, serial)
         )
@@ -126,17 +159,18 @@ def _steady(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ...
     late, because its path begins later but is steeper, rules a long step before the turns show it."""
     trip: Seconds = 0.0
     slowest: Seconds = 0.0
+    ahead = (*ahead_of(hop, len(held)), *[0] * len(held))
     for slot in held:
         trip = trip + slot.whole
     for link in hop:
         trip = trip + 2.0 * (link.wire + link.delay)
         slowest = np.maximum(slowest, (micro_batches - 1.0) * link.wire)
     for first in range(len(held)):
-        window = held[first].whole
+        window, length = held[first].whole, 1.0
         for last in range(first + 1, len(held)):
             link = hop[last - 1]
             window = window + held[last].whole + 2.0 * (link.wire + link.delay)
-            length = last + 1.0 - first
+            length = length + 1.0 + ahead[last - 1]
             slowest = np.maximum(slowest, (micro_batches - length) / length * window)
     if serial:
         for at, link in enumerate(hop):
@@ -148,17 +182,22 @@ def _steady(held: Sequence[Slot], micro_batches: float, hop: tuple[Boundary, ...
 def _run(
     held: Sequence[Slot], micro_batches: int, hop: tuple[Boundary, ...], serial: bool
 ) -> tuple[Seconds, list[Seconds]]:
-    """The whole, and when the first stage ends each backward. All turns go by beats: stage i has forward k at beat 2·k + i and
-    backward k at beat 2·(k + pp) − 1 − i, which is 1F1B's order on every stage and puts a turn after all it waits for. (In a
-    beat the forwards come first: a serial gradient waits for one.)"""
+    """The whole, and when the first stage ends each backward. All turns go by beats: the stage at place i has forward k at beat
+    2·k + i and backward k at beat 2·(k + places) − 1 − i, which is 1F1B's order on every stage and puts a turn after all it waits
+    for. (In a beat the forwards come first: a serial gradient waits for one.) A micro-batch ahead of a boundary is a place without
+    a stage there."""
     pp, last = len(held), micro_batches - 1
+    ahead = (*ahead_of(hop, pp), *[0] * pp)
+    places = [at + sum(ahead[:at]) for at in range(pp)]
+    filled = places[-1] + 1
+    of_beat = [[at for at in range(pp) if places[at] % 2 == parity] for parity in (0, 1)]
     line = _Line(held, hop, serial)
-    for beat in range(2 * (micro_batches + pp - 1)):
-        for stage in range(beat % 2, pp, 2):
-            if 0 <= beat - stage <= 2 * last:
+    for beat in range(2 * (micro_batches + filled - 1)):
+        for stage in of_beat[beat % 2]:
+            if 0 <= beat - places[stage] <= 2 * last:
                 line.forward(stage)
-        for stage in range((beat + 1) % 2, pp, 2):
-            twice = beat + stage + 1 - 2 * pp
+        for stage in of_beat[(beat + 1) % 2]:
+            twice = beat + places[stage] + 1 - 2 * filled
             if 0 <= twice <= 2 * last:
                 line.backward(stage, last=twice == 2 * last)
     longest: Seconds = 0.0

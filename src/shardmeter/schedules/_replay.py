@@ -2,43 +2,27 @@
 
 A turn begins when the turn before it on its device has ended and what it waits for has come. A send occupies the wire to its
 neighbour, one at a time in the order of the turns or, where sending blocks, the device that sends. Over long links (`Boundary`) what was
-sent comes later than the wire is free again.
+sent comes later than the wire is free again. Numbers are run turn by turn; of many networks at once, all turns that wait for none of one
+another are run together.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from shardmeter.core.units import Seconds
-from shardmeter.schedules._long import Hop
-from shardmeter.schedules._routes import Key, Traits, content, needs
+from shardmeter.schedules._graph import JOINED, LAST, NONE, Graph, Part, graph_of
+from shardmeter.schedules._long import Hop, ahead_of, told
+from shardmeter.schedules._routes import Traits
 from shardmeter.schedules._slots import Op, Slot, stages
 
-Order = Callable[[int, int, int, int], tuple[Op, ...]]
-Part = tuple[str, int, int, int]
-"""What a node lasts: (kind, owner's position, chunk, boundary of the send that is in it or NONE); kind "send" is a send alone, "delay" its
-way."""
-NONE = -1
-JOINED = "joined backward"
-"""Kind of a backward that is done together with the forward before it."""
-BLOCK = 4096
-"""Elements run at a time: what is still needed of a run then stays near the processor."""
-
-
-class Graph(NamedTuple):
-    """A schedule's turns and sends, each after what it needs. Node 0 is the beginning."""
-
-    parts: tuple[Part, ...]
-    nodes: tuple[tuple[int, int, int], ...]
-    """(index of the part, two nodes that must have ended) of node 1, 2, …"""
-    spent: tuple[tuple[int, ...], ...]
-    """The nodes that nothing needs any more after node 1, 2, …"""
-    devices: tuple[tuple[int, int], ...]
-    """(what the first turn waits for, last turn) of every device."""
+Order = Callable[..., tuple[Op, ...]]
+HELD = 2**20
+"""Moments that are kept at a time: what is still needed of a run then stays near the processor."""
 
 
 def replay(
@@ -48,20 +32,34 @@ def replay(
 
     Exact: what the timeline of the same turns takes."""
     held = stages(slots)
-    long = isinstance(hop, tuple)
-    wired = not traits.blocking and (isinstance(hop, tuple) or not (np.ndim(hop) == 0 and float(hop) == 0.0))
-    graph = _graph(order, traits, len(held), micro_batches, virtual_stages, wired, long)
+    pp = len(held)
+    more = told(ahead_of(hop, pp)) if traits.ahead else ()
+    graph = graph_of(order, traits, pp, micro_batches, virtual_stages, *_takes(traits, pp, hop), *more)
     parts = [_seconds(held, part, virtual_stages, hop) for part in graph.parts]
     shape = np.broadcast_shapes(*(np.shape(part) for part in parts))
     if not shape:
-        return _longest(traits, graph, _scalar(graph, [float(part) for part in parts]))
+        end = _scalar(graph, [float(part) for part in parts])
+        return _longest(traits, [(end[first], end[last]) for first, last in graph.devices])
     size = int(np.prod(shape))
     flat: list[Any] = [np.broadcast_to(part, shape).reshape(-1) if np.ndim(part) else part for part in parts]
     result = np.empty(size)
-    for begin in range(0, size, BLOCK):
-        some = [part[begin : begin + BLOCK] if np.ndim(part) else part for part in flat]
-        result[begin : begin + BLOCK] = _longest(traits, graph, _vector(graph, some))
+    block = max(HELD // graph.levels.rows, 1)
+    for begin in range(0, size, block):
+        some = [part[begin : begin + block] if np.ndim(part) else part for part in flat]
+        result[begin : begin + block] = _longest(traits, _vector(graph, some, min(block, size - begin)))
     return result.reshape(shape)
+
+
+def _takes(traits: Traits, pp: int, hop: Hop) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """Which boundaries have a wire that takes time, and which a delay: the others are no part of the graph."""
+
+    def some(value: Seconds) -> bool:
+        return np.ndim(value) > 0 or float(value) != 0.0
+
+    if isinstance(hop, tuple):
+        wires = (False,) * pp if traits.blocking else tuple(some(link.wire) for link in hop)
+        return wires, tuple(some(link.delay) for link in hop)
+    return (not traits.blocking and some(hop),) * pp, ()
 
 
 def _seconds(held: Sequence[Slot], part: Part, virtual_stages: int, hop: Hop) -> Seconds:
@@ -72,7 +70,10 @@ def _seconds(held: Sequence[Slot], part: Part, virtual_stages: int, hop: Hop) ->
     if kind == "send":
         return sent
     slot = held[owner].chunk(chunk, virtual_stages)
-    seconds: Seconds = slot.backward - slot.joined if kind == JOINED else getattr(slot, kind)
+    if kind in (JOINED, LAST):
+        seconds: Seconds = slot.backward - slot.joined if kind == JOINED else slot.backward + slot.ending
+    else:
+        seconds = getattr(slot, kind)
     return seconds if boundary == NONE else seconds + sent
 
 
@@ -86,145 +87,33 @@ def _scalar(graph: Graph, parts: Sequence[float]) -> list[float]:
     return end
 
 
-def _vector(graph: Graph, parts: Sequence[Seconds]) -> list[Seconds]:
-    """The same, element by element."""
-    end: list[Seconds] = [0.0]
-    for (part, one, other), spent in zip(graph.nodes, graph.spent, strict=True):
-        ready = np.maximum(end[one], end[other]) if one and other else end[one or other]
-        end.append(ready + parts[part])
-        for node in spent:
-            end[node] = 0.0
-    return end
+def _vector(graph: Graph, parts: Sequence[Seconds], size: int) -> list[tuple[Seconds, Seconds]]:
+    """When the first turn of every device could begin and when its last ended, element by element: level by level, each in rows of a
+    store in which what nothing needs any more is written over."""
+    levels = graph.levels
+    seconds = np.empty((len(parts), size))
+    for at, part in enumerate(parts):
+        seconds[at] = part
+    end, other = np.zeros((levels.rows, size)), np.empty((levels.widest, size))
+    kept = {0: end[0]}
+    take, maximum, add = functools.partial(np.take, axis=0, mode="clip"), np.maximum, np.add
+    for level in levels.each:
+        own, beside = end[level.begin : level.end], other[: level.end - level.begin]
+        take(end, level.one, out=own)
+        take(end, level.other, out=beside)
+        maximum(own, beside, out=own)
+        take(seconds, level.parts, out=beside)
+        add(own, beside, out=own)
+        for node, row in level.kept:
+            kept[node] = end[row].copy()
+    return [(kept[first], kept[last]) for first, last in graph.devices]
 
 
-def _longest(traits: Traits, graph: Graph, end: Sequence[Seconds]) -> Seconds:
+def _longest(traits: Traits, spans: Sequence[tuple[Seconds, Seconds]]) -> Seconds:
     longest: Seconds = 0.0
-    for first, last in graph.devices:
-        longest = np.maximum(longest, end[last] - end[first] if traits.own_clock else end[last])
+    for first, last in spans:
+        longest = np.maximum(longest, last - first if traits.own_clock else last)
     return longest
-
-
-@functools.lru_cache(maxsize=256)
-def _graph(
-    order: Order, traits: Traits, pp: int, micro_batches: int, virtual_stages: int, wired: bool, long: bool
-) -> Graph:
-    """All turns and, where wired, sends. Raises ValueError if turns wait for each other in a circle."""
-    rows = [order(device, pp, micro_batches, virtual_stages) for device in range(pp)]
-    keys = [[(device, op.kind, op.micro_batch, op.chunk) for op in row] for device, row in enumerate(rows)]
-    comes = _sources(traits.route, pp, keys)
-    made = _Made(
-        traits,
-        pp,
-        max(virtual_stages, 2),
-        wired=wired,
-        long=long,
-        goes={source: key[0] for key, source in comes.items() if source is not None},
-    )
-    moved = True
-    at = [0] * pp
-    while moved:
-        moved = False
-        for device, own in enumerate(keys):
-            while at[device] < len(own):
-                key, source = own[at[device]], comes[own[at[device]]]
-                if source is not None and source not in made.arrived:
-                    break
-                made.turn(key, source, joined=rows[device][at[device]].joined)
-                at[device] += 1
-                moved = True
-    left = sum(len(own) for own in keys) - sum(at)
-    if left:
-        raise ValueError(f"{left} turns wait for each other in a circle")
-    return made.graph()
-
-
-def _sources(route: str, pp: int, keys: Sequence[Sequence[Key]]) -> dict[Key, Key | None]:
-    """For each turn the one on another device whose result it needs, if there is one."""
-    turns = {key for own in keys for key in own}
-    of = needs(route, pp, turns)
-    if any(kind in ("input_grad", "weight_grad") for _, kind, _, _ in turns):
-        return {key: next((one for one in of(key) if one[0] != key[0]), None) for key in turns}
-    # alike for every micro-batch
-    alike: dict[tuple[int, str, int], Key | None] = {}
-    found: dict[Key, Key | None] = {}
-    for key in turns:
-        device, kind, micro_batch, chunk = key
-        same = device, kind, chunk
-        if same not in alike:
-            alike[same] = next((one for one in of(key) if one[0] != device), None)
-        one = alike[same]
-        found[key] = None if one is None else (one[0], one[1], micro_batch, one[3])
-    return found
-
-
-class _Made:
-    """A graph under construction."""
-
-    def __init__(self, traits: Traits, pp: int, chunks: int, *, wired: bool, long: bool, goes: dict[Key, int]) -> None:
-        self.traits, self.pp, self.wired, self.long, self.goes = traits, pp, wired, long, goes
-        self.owners = {
-            (at, chunk): content(traits.route, (at, chunk), pp) for at in range(pp) for chunk in range(chunks)
-        }
-        self.parts: dict[Part, int] = {}
-        self.nodes: list[tuple[int, int, int]] = []
-        self.arrived: dict[Key, int] = {}
-        """The node after which a turn's result is where it is needed."""
-        self.first: dict[int, int] = {}
-        self.last: dict[int, int] = {}
-        self.wires: dict[tuple[int, int, bool], int] = {}
-        """The last send on the wire from a device to another, forward or back."""
-        self.waiting: dict[int, list[Key]] = {}
-        """Turns of a device whose results are sent together with the next one's."""
-
-    def node(self, part: Part, one: int, other: int) -> int:
-        """A node after two others."""
-        self.nodes.append((self.parts.setdefault(part, len(self.parts)), one, other))
-        return len(self.nodes)
-
-    def turn(self, key: Key, source: Key | None, *, joined: bool) -> None:
-        """The next turn of a device, and the sends that follow it. What it needs of its own device is an earlier turn."""
-        device, kind, _, chunk = key
-        come = self.arrived[source] if source else 0
-        if device not in self.last:
-            self.first[device], self.last[device] = come, 0
-        together = JOINED if device in self.waiting else kind
-        blocks = self.traits.blocking and key in self.goes
-        part = together, self.owners[device, chunk], chunk, self.boundary(device, key) if blocks else NONE
-        done = self.last[device] = self.node(part, self.last[device], come)
-        if joined:
-            self.waiting.setdefault(device, []).append(key)
-            return
-        for one in (*self.waiting.pop(device, ()), key):
-            self.arrived[one] = done
-            if one not in self.goes:
-                continue
-            boundary = self.boundary(device, one)
-            if self.wired:
-                wire = (device, self.goes[one], one[1] == "forward")
-                self.arrived[one] = self.wires[wire] = self.node(
-                    ("send", 0, 0, boundary), done, self.wires.get(wire, 0)
-                )
-            if self.long:
-                self.arrived[one] = self.node(("delay", 0, 0, boundary), self.arrived[one], 0)
-
-    def boundary(self, device: int, key: Key) -> int:
-        """What a turn's result crosses: the boundary behind the earlier of two neighbours, or behind the last stage; 0 where all
-        are alike."""
-        if not self.long:
-            return 0
-        low, high = sorted((device, self.goes[key]))
-        return low if high == low + 1 else high
-
-    def graph(self) -> Graph:
-        """All of it."""
-        devices = tuple((self.first[device], self.last[device]) for device in range(self.pp))
-        uses = {node: at for at, (_, *two) in enumerate(self.nodes) for node in two}
-        kept = {0, *(node for pair in devices for node in pair)}
-        spent: list[list[int]] = [[] for _ in self.nodes]
-        for node, at in uses.items():
-            if node not in kept:
-                spent[at].append(node)
-        return Graph(tuple(self.parts), tuple(self.nodes), tuple(map(tuple, spent)), devices)
 
 
 __all__ = ["replay"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from shardmeter.core.record import record
 from shardmeter.core.units import Count, Ratio
@@ -41,6 +41,9 @@ class Traits:
     afterwards (Qi 2024 §4). A step then takes the longest span of one device, from its first turn to its last."""
     blocking: bool = False
     """The code that introduced it sends and receives between turns, not beside them."""
+    ahead: bool = False
+    """It may hold more micro-batches than its own so that long links are filled (`order` and `in_flight` are then told how many
+    more because of each boundary)."""
 
 
 def previous(route: str, spot: Spot, pp: int) -> Spot | None:
@@ -61,6 +64,21 @@ def content(route: str, spot: Spot, pp: int) -> int:
     """Which stage of the model a chunk belongs to: its own device's, or the mirrored one of the second copy."""
     device, chunk = spot
     return pp - 1 - device if route == "crossing" and _reversed(route, chunk) else device
+
+
+def crossed(one: int, other: int) -> int:
+    """The boundary between two devices: that behind the earlier of two neighbours, or that behind the last device."""
+    low, high = sorted((one, other))
+    return low if high == low + 1 else high
+
+
+def further(ahead: Sequence[Count], position: int) -> Count:
+    """Micro-batches more that the stage at `position` holds because of the boundaries from it to the end; `ahead` has those of
+    every boundary, the last one's leading back to the first."""
+    held: Count = 0.0
+    for more in ahead[position:-1]:
+        held = held + more
+    return held
 
 
 def needs(route: str, pp: int, turns: Collection[Key]) -> Callable[[Key], Iterator[Key]]:

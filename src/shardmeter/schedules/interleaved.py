@@ -8,12 +8,12 @@ import numpy as np
 
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._replay import replay
-from shardmeter.schedules._routes import Traits
+from shardmeter.schedules._routes import Traits, further
 from shardmeter.schedules._slots import Op, Slot, stages
 
 GROUPS = 4
 """Groups of micro-batches that are run turn by turn: a step is then periodic."""
-TRAITS = Traits(least_chunks=2, most_chunks=None, groups=True, blocking=True)
+TRAITS = Traits(least_chunks=2, most_chunks=None, groups=True, blocking=True, ahead=True)
 
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
@@ -55,26 +55,46 @@ def _busiest(slots: Sequence[Slot], virtual_stages: int, hop: Seconds) -> Second
     return longest
 
 
-def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:
-    """Warm-up chunks 2(pp − position − 1) + (v − 1)·pp + 1, in units of whole stages."""
-    chunks = 2.0 * (pp - position - 1) + (virtual_stages - 1.0) * pp + 1.0
-    return np.minimum(micro_batches, chunks / virtual_stages)
+def in_flight(
+    position: int, pp: int, micro_batches: Count, virtual_stages: int, ahead: tuple[Count, ...] = ()
+) -> Count:  # fmt: skip
+    """Warm-up chunks 2(pp − position − 1) + (v − 1)·pp + 1, in units of whole stages; pp is as many more as a group has, and every
+    virtual stage holds what is ahead of the boundaries between it and the end."""
+    size, _ = grouped(pp, micro_batches, virtual_stages, ahead)
+    chunks = 2.0 * (pp - position - 1) + (virtual_stages - 1.0) * size + 1.0
+    return np.minimum(micro_batches, chunks / virtual_stages + further(ahead, position))
 
 
-def order(position: int, pp: int, micro_batches: int, virtual_stages: int) -> tuple[Op, ...]:
-    """Turns of the stage at `position`: micro-batches go in groups of pp through every chunk (depth first)."""
+def grouped(pp: int, micro_batches: Count, virtual_stages: int, ahead: Sequence[Count]) -> tuple[Count, Count]:
+    """(micro-batches of the largest group, groups). A group passes through one chunk, then the next: it is as many larger than pp as
+    hide the way round all devices, half of what is ahead of its boundaries (the other half is the way back), in chunks."""
+    wanted = float(pp)
+    for more in ahead:
+        wanted = wanted + more * virtual_stages / 2.0
+    groups = np.maximum(np.floor(micro_batches / np.ceil(wanted)), 1.0)
+    return np.ceil(micro_batches / groups), groups
+
+
+def order(
+    position: int, pp: int, micro_batches: int, virtual_stages: int, ahead: tuple[int, ...] = ()
+) -> tuple[Op, ...]:
+    """Turns of the stage at `position`: micro-batches go in groups of pp through every chunk (depth first). Micro-batches ahead make
+    groups larger, as even as they come, and the warm-up longer (as Megatron-LM does with a group size beyond pp)."""
     total = micro_batches * virtual_stages
-    warm = min(2 * (pp - position - 1) + (virtual_stages - 1) * pp, total)
-
-    def turn(kind: str, k: int) -> Op:
-        group, rest = divmod(k, pp * virtual_stages)
-        chunk, offset = divmod(rest, pp)
-        if kind == "backward":
-            chunk = virtual_stages - 1 - chunk
-        return Op(kind=kind, micro_batch=group * pp + offset, chunk=chunk)
-
-    turns = [turn("forward", k) for k in range(warm)]
+    size, groups = (int(one) for one in grouped(pp, micro_batches, virtual_stages, ahead))
+    more = virtual_stages * int(further(ahead, position))
+    warm = min(2 * (pp - position - 1) + (virtual_stages - 1) * size + more, total)
+    line: dict[str, list[Op]] = {}
+    for kind in ("forward", "backward"):
+        rounds = range(virtual_stages) if kind == "forward" else range(virtual_stages - 1, -1, -1)
+        line[kind] = [
+            Op(kind=kind, micro_batch=k, chunk=chunk)
+            for at in range(groups)
+            for chunk in rounds
+            for k in range(at * micro_batches // groups, (at + 1) * micro_batches // groups)
+        ]
+    there, back = line.values()
+    turns = there[:warm]
     for k in range(total - warm):
-        turns += [turn("forward", warm + k), turn("backward", k)]
-    turns += [turn("backward", k) for k in range(total - warm, total)]
-    return tuple(turns)
+        turns += [there[warm + k], back[k]]
+    return (*turns, *back[total - warm :])

@@ -8,10 +8,10 @@ import numpy as np
 
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules import _long
-from shardmeter.schedules._routes import Traits
+from shardmeter.schedules._routes import Traits, further
 from shardmeter.schedules._slots import Op, Place, Slot, places
 
-TRAITS = Traits(ending=True)
+TRAITS = Traits(ending=True, ahead=True)
 
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: _long.Hop) -> Seconds:
@@ -108,14 +108,19 @@ def _trips(slots: Sequence[Slot], count: Count) -> Seconds:
     return total
 
 
-def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:
-    """A stage holds one micro-batch for every stage from itself to the end, at most all of them."""
-    return np.minimum(micro_batches, float(pp - position))
+def in_flight(
+    position: int, pp: int, micro_batches: Count, virtual_stages: int, ahead: tuple[Count, ...] = ()
+) -> Count:  # fmt: skip
+    """A stage holds one micro-batch for every stage from itself to the end, and what is held ahead of the boundaries between; at
+    most all of them."""
+    return np.minimum(micro_batches, float(pp - position) + further(ahead, position))
 
 
-def order(position: int, pp: int, micro_batches: int, virtual_stages: int) -> tuple[Op, ...]:
-    """Turns of the stage at `position`."""
-    warm = min(pp - 1 - position, micro_batches)
+def order(
+    position: int, pp: int, micro_batches: int, virtual_stages: int, ahead: tuple[int, ...] = ()
+) -> tuple[Op, ...]:
+    """Turns of the stage at `position`; micro-batches ahead make the warm-up longer (Zhuang 2022 §4, eager 1F1B)."""
+    warm = min(pp - 1 - position + int(further(ahead, position)), micro_batches)
     turns = [Op(kind="forward", micro_batch=k) for k in range(warm)]
     for k in range(micro_batches - warm):
         turns += [Op(kind="forward", micro_batch=warm + k), Op(kind="backward", micro_batch=k)]

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules import _parted
-from shardmeter.schedules._routes import Traits
+from shardmeter.schedules._routes import Traits, further
 from shardmeter.schedules._slots import Op, Place, Slot
 
-TRAITS = Traits(split=True, own_clock=True, rounds=1.0)
+TRAITS = Traits(split=True, own_clock=True, ahead=True, rounds=1.0)
 
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
@@ -29,9 +29,11 @@ def _behind(place: Place) -> Count:
     return float(place.position)
 
 
-def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:
-    """As 1F1B: one micro-batch for every stage from this one to the end."""
-    return _parted.held(float(pp - position), micro_batches)
+def in_flight(
+    position: int, pp: int, micro_batches: Count, virtual_stages: int, ahead: tuple[Count, ...] = ()
+) -> Count:
+    """As 1F1B: one micro-batch for every stage from this one to the end, and what is held ahead."""
+    return _parted.held(float(pp - position) + further(ahead, position), micro_batches)
 
 
 def owed(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:
@@ -39,6 +41,8 @@ def owed(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> C
     return _parted.held(float(pp), micro_batches) - in_flight(position, pp, micro_batches, virtual_stages)
 
 
-def order(position: int, pp: int, micro_batches: int, virtual_stages: int) -> tuple[Op, ...]:
+def order(
+    position: int, pp: int, micro_batches: int, virtual_stages: int, ahead: tuple[int, ...] = ()
+) -> tuple[Op, ...]:
     """Turns of the stage at `position`."""
-    return _parted.order(pp - 1 - position, position, micro_batches)
+    return _parted.order(pp - 1 - position + int(further(ahead, position)), position, micro_batches)

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules import _parted
-from shardmeter.schedules._routes import Traits
+from shardmeter.schedules._routes import Traits, further
 from shardmeter.schedules._slots import Op, Slot
 
-TRAITS = Traits(split=True, own_clock=True, rounds=2.0)
+TRAITS = Traits(split=True, own_clock=True, ahead=True, rounds=2.0)
 
 
 def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Seconds) -> Seconds:
@@ -27,9 +27,11 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
     )
 
 
-def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:
-    """Twice as many as 1F1B, less one."""
-    return _parted.held(2.0 * float(pp - position) - 1.0, micro_batches)
+def in_flight(
+    position: int, pp: int, micro_batches: Count, virtual_stages: int, ahead: tuple[Count, ...] = ()
+) -> Count:
+    """Twice as many as 1F1B, less one, and what is held ahead."""
+    return _parted.held(2.0 * float(pp - position) - 1.0 + further(ahead, position), micro_batches)
 
 
 def owed(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:
@@ -37,6 +39,8 @@ def owed(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> C
     return _parted.held(2.0 * float(pp) - 1.0, micro_batches) - in_flight(position, pp, micro_batches, virtual_stages)
 
 
-def order(position: int, pp: int, micro_batches: int, virtual_stages: int) -> tuple[Op, ...]:
+def order(
+    position: int, pp: int, micro_batches: int, virtual_stages: int, ahead: tuple[int, ...] = ()
+) -> tuple[Op, ...]:
     """Turns of the stage at `position`."""
-    return _parted.order(2 * (pp - 1 - position), 2 * position, micro_batches)
+    return _parted.order(2 * (pp - 1 - position) + int(further(ahead, position)), 2 * position, micro_batches)

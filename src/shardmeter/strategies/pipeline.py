@@ -54,6 +54,18 @@ def folded(layers: int, pp: int, rule: str, layer_cost: float, head_cost: float)
     return tuple(chunks[i] + chunks[-1 - i] for i in range(pp))
 
 
+def side_by_side(plan: Plan) -> Count:
+    """Pipelines that wait for none of one another before the step ends: all replicas but those that gather sharded parameters
+    together, reduce gradients after every micro-batch, or send each other's tokens to experts. Leaves out: software that reduces
+    after every micro-batch without need."""
+    if plan.sharding == "zero2":
+        return 1.0
+    if plan.sharding in ("zero3", "fsdp"):
+        return plan.dp_replicate
+    order = [axis for axis in plan.rank_order if axis in ("tp", "cp", "dp_shard")]
+    return plan.dp / plan.spans("ep")[order.index("dp_shard")][0]
+
+
 Blocks = tuple[tuple[str, int], ...]
 """Blocks in order, each with how many pieces of it."""
 

@@ -1,0 +1,246 @@
+"""A schedule's turns and sends as a graph: each after the two that it needs, in an order in which it may be run.
+
+For many networks at once the graph is cut into levels: the nodes of one wait for none of one another.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shardmeter.schedules._routes import Spot, Traits, content, crossed, previous
+from shardmeter.schedules._slots import Op
+
+Part = tuple[str, int, int, int]
+"""What a node lasts: (kind, owner's position, chunk, boundary of the send that is in it or NONE); kind "send" is a send alone, "delay" its
+way."""
+NONE = -1
+JOINED = "joined backward"
+"""Kind of a backward that is done together with the forward before it."""
+LAST = "last backward"
+"""Kind of the backward after which a stage's gradients are whole."""
+Node = tuple[int, int, int]
+"""(index of the part, two nodes that must have ended)."""
+Rows = npt.NDArray[np.intp]
+
+
+class Level(NamedTuple):
+    """Nodes that are run together: rows `begin` to `end` of the store, and of each the rows of what it needs."""
+
+    begin: int
+    end: int
+    one: Rows
+    other: Rows
+    parts: Rows
+    kept: tuple[tuple[int, int], ...]
+    """(node, row) of those that the answer is made of."""
+
+
+class Levels(NamedTuple):
+    """All of a graph, and the store that it needs."""
+
+    each: tuple[Level, ...]
+    rows: int
+    widest: int
+
+
+class Graph:
+    """Node 0 is the beginning; of node 1, 2, … `nodes` has what it lasts and needs. `devices`: what the first turn of each waits for,
+    and its last turn."""
+
+    def __init__(self, parts: tuple[Part, ...], nodes: list[Node], devices: tuple[tuple[int, int], ...]) -> None:
+        self.parts, self.nodes, self.devices = parts, nodes, devices
+
+    @functools.cached_property
+    def levels(self) -> Levels:
+        """The nodes level by level."""
+        return _levels(self)
+
+
+@functools.lru_cache(maxsize=64)
+def graph_of(
+    order: Callable[..., tuple[Op, ...]],
+    traits: Traits,
+    pp: int,
+    micro_batches: int,
+    virtual_stages: int,
+    wired: tuple[bool, ...],
+    delayed: tuple[bool, ...],
+    *ahead: tuple[int, ...],
+) -> Graph:
+    """All turns and, at boundaries whose wire takes time, sends; `delayed` says the same of delays and is empty where all boundaries are
+    alike. Raises ValueError if turns wait for each other in a circle."""
+    rows = [order(device, pp, micro_batches, virtual_stages, *ahead) for device in range(pp)]
+    return _Made(traits, rows, wired, delayed).run()
+
+
+class _Way(NamedTuple):
+    """What is alike for every micro-batch of a device's chunk, forward or back."""
+
+    needs: tuple[int, bool, int] | None
+    """The way of another device whose result it needs: (device, whether forward, chunk)."""
+    boundary: int
+    """What its own result crosses; NONE where it stays."""
+    wire: tuple[int, int, bool]
+    """Which wire that occupies."""
+
+
+class _Made:
+    """A graph under construction."""
+
+    def __init__(
+        self, traits: Traits, rows: Sequence[Sequence[Op]], wired: Sequence[bool], delayed: Sequence[bool]
+    ) -> None:
+        self.traits, self.rows, self.wired, self.delayed = traits, rows, wired, delayed
+        self.pp = len(rows)
+        self.parts: dict[Part, int] = {}
+        self.nodes: list[Node] = []
+        spots = {(device, op.chunk) for device, row in enumerate(rows) for op in row}
+        before = {spot: previous(traits.route, spot, self.pp) for spot in spots}
+        after = {source: spot for spot, source in before.items() if source is not None}
+        self.ways = {
+            (*spot, forward): self._way(spot, forward, source.get(spot), target.get(spot))
+            for forward, source, target in ((True, before, after), (False, after, before))
+            for spot in spots
+        }
+        self.arrived: dict[tuple[int, bool, int, int], int] = {}
+        """(device, whether forward, chunk, micro-batch) → the node after which a turn's result is where it is needed."""
+        self.wires: dict[tuple[int, int, bool], int] = {}
+        """The last send on a wire."""
+
+    def _way(self, spot: Spot, forward: bool, source: Spot | None, target: Spot | None) -> _Way:
+        device = spot[0]
+        needs = None if source is None or source[0] == device else (source[0], forward, source[1])
+        if target is None or target[0] == device:
+            return _Way(needs, NONE, (device, device, forward))
+        boundary = crossed(device, target[0]) if self.delayed else 0
+        # of a line that is crossed both ways by either kind there is one wire each way
+        alone = bool(self.delayed) and self.traits.route != "ring"
+        return _Way(needs, boundary, (device, target[0], forward or alone))
+
+    def run(self) -> Graph:
+        """All turns, each device's in order as soon as what they wait for is there."""
+        made = [_Device(self, device, row) for device, row in enumerate(self.rows)]
+        moved = True
+        while moved:
+            moved = False
+            for device in made:
+                done = device.at
+                device.run()
+                moved = moved or device.at > done
+        left = sum(len(device.turns) - device.at for device in made)
+        if left:
+            raise ValueError(f"{left} turns wait for each other in a circle")
+        return Graph(tuple(self.parts), self.nodes, tuple((device.first or 0, device.last) for device in made))
+
+    def node(self, part: Part, one: int, other: int) -> int:
+        """A node after two others."""
+        self.nodes.append((self.parts.setdefault(part, len(self.parts)), one, other))
+        return len(self.nodes)
+
+    def sent(self, way: _Way, done: int) -> int:
+        """The node after which a result that is done has crossed its boundary."""
+        if self.wired[way.boundary]:
+            done = self.wires[way.wire] = self.node(("send", 0, 0, way.boundary), done, self.wires.get(way.wire, 0))
+        if self.delayed and self.delayed[way.boundary]:
+            done = self.node(("delay", 0, 0, way.boundary), done, 0)
+        return done
+
+
+class _Device:
+    """One device's turns, those done so far, and results that are sent together with the next one's."""
+
+    def __init__(self, made: _Made, position: int, turns: Sequence[Op]) -> None:
+        self.made, self.position, self.turns = made, position, turns
+        self.at, self.last = 0, 0
+        self.first: int | None = None
+        self.waiting: list[Op] = []
+        chunks = {op.chunk for op in turns}
+        self.owners = {chunk: content(made.traits.route, (position, chunk), made.pp) for chunk in chunks}
+        last = {op.chunk: at for at, op in enumerate(turns) if op.kind == "backward"} if made.traits.ending else {}
+        self.endings = frozenset(last.values())
+
+    def run(self) -> None:
+        """All turns up to one that waits for what is not there yet. What a turn needs of its own device is an earlier turn."""
+        made, position, arrived = self.made, self.position, self.made.arrived
+        while self.at < len(self.turns):
+            op = self.turns[self.at]
+            forward, come = op.kind == "forward", 0
+            way = made.ways[position, op.chunk, forward]
+            if way.needs is not None and op.kind != "weight_grad":
+                found = arrived.get((*way.needs, op.micro_batch))
+                if found is None:
+                    return
+                come = found
+            self._turn(op, way, come)
+            self.at += 1
+
+    def _turn(self, op: Op, way: _Way, come: int) -> None:
+        """One turn, and the sends that follow it."""
+        made = self.made
+        if self.first is None:
+            self.first = come
+        goes = way.boundary != NONE and op.kind != "weight_grad"
+        kind = JOINED if self.waiting else LAST if self.at in self.endings else op.kind
+        inside = way.boundary if goes and made.traits.blocking else NONE
+        self.last = made.node((kind, self.owners[op.chunk], op.chunk, inside), self.last, come)
+        if op.joined:
+            self.waiting.append(op)
+            return
+        for one in (*self.waiting, op) if self.waiting else (op,):
+            if one.kind == "weight_grad":
+                continue
+            forward = one.kind == "forward"
+            own = made.ways[self.position, one.chunk, forward]
+            done = self.last if own.boundary == NONE else made.sent(own, self.last)
+            made.arrived[self.position, forward, one.chunk, one.micro_batch] = done
+        self.waiting = []
+
+
+def _levels(graph: Graph) -> Levels:
+    """Nodes sorted by how many lie on the longest way to them, and for each a row of a store that is written round and round."""
+    depth = [0]
+    for _, one, other in graph.nodes:
+        depth.append(1 + max(depth[one], depth[other]))
+    of = np.array(depth, dtype=np.intp)
+    order = np.argsort(of, kind="stable")
+    begins = np.searchsorted(of[order], np.arange(1, of.max() + 2))
+    table = np.array([(0, 0, 0), *graph.nodes], dtype=np.intp)
+    rows, size = _rows(order, begins, of, table)
+    kept = np.zeros(len(of), dtype=bool)
+    kept[[node for pair in graph.devices for node in pair]] = True
+    kept[0] = False
+    each = []
+    for begin, end in zip(begins, begins[1:], strict=False):
+        nodes = order[begin:end]
+        parts, one, other = table[nodes].T.copy()
+        asked = tuple((int(node), int(rows[node])) for node in nodes[kept[nodes]])
+        first = int(rows[nodes[0]])
+        each.append(Level(first, first + len(nodes), rows[one], rows[other], parts, asked))
+    return Levels(tuple(each), size, int(np.max(np.diff(begins))))
+
+
+def _rows(order: Rows, begins: Rows, of: Rows, table: Rows) -> tuple[Rows, int]:
+    """The row of every node, and how many there are. Row 0 is the beginning. A level lies in one piece: rows are given in a ring as long
+    as what is needed later, and begin anew where a level would not fit."""
+    until = np.zeros(len(of), dtype=np.intp)
+    for needed in (1, 2):
+        np.maximum.at(until, table[1:, needed], of[1:])
+    widths = np.diff(begins)
+    # the first place of a level in order, and of the level that needs a node last
+    alive = [int(begins[level]) - int(at) for at, level in enumerate(until[order]) if at and level]
+    ring = max(alive, default=0) + 2 * int(widths.max()) + 1
+    rows, free = np.zeros(len(of), dtype=np.intp), 1
+    for begin, width in zip(begins, widths, strict=False):
+        if free + width > ring + 1:
+            free = 1
+        rows[order[begin : begin + width]] = np.arange(free, free + width)
+        free += int(width)
+    return rows, ring + 1
+
+
+__all__: Any = ["JOINED", "LAST", "NONE", "Graph", "Part", "graph_of"]

@@ -13,7 +13,7 @@ from shardmeter.specs import Scenario
 from shardmeter.study.roots import zero
 from shardmeter.study.trust import ACROSS
 from shardmeter.study.validate.cross_site.trials import EACH_ALONE, Trial
-from shardmeter.study.validate.cross_site.worlds import LINES, OVERSUBSCRIPTIONS, Line, World, across, laid, pool, together, worlds
+from shardmeter.study.validate.cross_site.worlds import LINES, OVERSUBSCRIPTIONS, Line, World, across, laid, together, worlds
 
 NARROWEST = 4096.0
 """Oversubscription at which no figure is looked for any more."""
@@ -68,7 +68,7 @@ class Verdict:
 
 def plan_of(world: World) -> str:
     """What crosses, in words."""
-    return f"dp, {world.format}" if world.placement == "dp" else f"pp, {world.layout.schedule}"
+    return f"dp, {world.format}" if world.placement == "dp" else f"pp, {world.layout.says}"
 
 
 def verdicts(trial: Trial) -> tuple[Verdict, ...]:
@@ -116,7 +116,7 @@ def crossed(world: World, line: Line, rtt: Seconds, oversubscription: Ratio) -> 
     for all lines."""
     found = []
     for topology in line.topologies if world.placement == "dp" else line.topologies[:1]:
-        scenario = laid(_over(world, line.word, topology), pool(world, oversubscription), rtt)
+        scenario = laid(_over(world, line.word, topology), oversubscription, rtt)
         known = inner(world) if world.placement == "dp" else None
         found.append((scenario, _whole(scenario) if known is None else _joined(scenario, known)))
     return min(found, key=lambda one: float(one[1].estimate.step_time))
@@ -168,8 +168,5 @@ def _least(trial: Trial, world: World, line: Line) -> BytesPerS | None:
     if at[0] < 0.0:
         return None
     place = ends[1] if at[1] >= 0.0 else zero(short, *ends, *at, tolerance=0.05)
-    return _per_gpu(world, float(np.exp(place)))
-
-
-def _per_gpu(world: World, oversubscription: Ratio) -> BytesPerS:
-    return pool(world, oversubscription) / (world.gpus / 2)
+    wan = _over(world, line.word, line.topologies[0]).fleet.wan
+    return None if wan is None else float(np.min(wan.up) / np.exp(place) / (world.gpus / 2))

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import BytesPerS, Count, Ratio, Seconds
+from shardmeter.core.units import Count, Ratio, Seconds
 from shardmeter.scenario import load
 from shardmeter.specs import Scenario
 from shardmeter.study.validate.cross_site.trials import Trial
@@ -19,6 +19,8 @@ FORMATS = ("bf16", "fp32")
 """Of the gradients that cross."""
 OVERSUBSCRIPTIONS = (1.0, 128.0)
 """Where nothing is said of the line: from all that the adapters carry to some waves of 400 Gbit/s for a thousand GPUs."""
+AHEAD = 2
+"""Micro-batches in flight beyond those of 1F1B, where it says so."""
 SITES = ("north", "south")
 NODE = 8
 
@@ -31,11 +33,18 @@ class Layout:
     pp: int
     chunks: int
     seq_len: int
+    ahead: int = 0
+    """Micro-batches more in flight where stages are on unlike sites."""
 
     @property
     def schedule(self) -> str:
         """The word of it."""
         return "interleaved" if self.chunks > 1 else "1f1b"
+
+    @property
+    def says(self) -> str:
+        """With what is ahead."""
+        return f"{self.schedule}, {self.ahead} ahead" if self.ahead else self.schedule
 
 
 LAYOUTS: Mapping[str, tuple[Layout, ...]] = {
@@ -54,26 +63,44 @@ class Line:
     word: str
     says: str
     fields: Mapping[str, Any]
+    """Of `fleet.wan.default`."""
     topologies: tuple[str, ...] = ("ring",)
     """By which gradients may cross."""
 
 
+NCCL = {"transport": "rdma", "streams": 2, "window": "4 MiB"}
+WIDE = {"transport": "selective", "streams": 16, "window": "128 MiB", "loss": 1e-8}
+SERVED = ("ring", "sharded_star")
+"""A ring between sites has NCCL's window built in; where windows are tuned, each site may serve half of what crosses instead, which takes
+1.3 times as long as a ring that waits for nothing."""
 LINES: Mapping[str, Line] = {
     one.word: one
     for one in (
+        Line(word="rate", says="the rate of the line, and nothing that takes from it", fields={"transport": "lossless"}, topologies=SERVED),
         Line(
-            word="default", says="go-back-N and NCCL's window, 2 × 4 MiB of an adapter",
-            fields={"transport": "rdma", "streams": 2, "window": "4 MiB"},
+            word="default", says="flows hashed to uplinks, two an adapter; go-back-N; NCCL's window of 2 × 4 MiB an adapter, sends of 4 MiB",
+            fields={**NCCL, "balance": "ecmp", "flows": 2, "sends": "4 MiB", "loss": 1e-8},
         ),
-        Line(word="tuned", says="windows that fill the line", fields={"transport": "lossless"}, topologies=("ring", "sharded_star")),
         Line(
-            word="ordinary", says="TCP, two streams of an adapter, 1 of 100,000 packets lost",
+            word="tuned", says="packets sprayed; selective repeat; windows of 2 GiB an adapter, which fill any line here",
+            fields={**WIDE, "balance": "spray"}, topologies=SERVED,
+        ),
+        Line(
+            word="ordinary", says="TCP, two streams an adapter, 1 of 100,000 packets lost",
             fields={"transport": "tcp", "streams": 2, "window": "4 MiB", "loss": 1e-5},
         ),
+        Line(word="one flow", says="flows hashed, one an adapter", fields={**WIDE, "balance": "ecmp", "flows": 1}, topologies=SERVED),
+        Line(word="16 flows", says="flows hashed, 16 an adapter", fields={**WIDE, "balance": "ecmp", "flows": 16}, topologies=SERVED),
+        Line(word="window", says="NCCL's window of 2 × 4 MiB", fields={**NCCL, "transport": "rdma"}),
+        Line(word="sends", says="the same, and sends of 1 MiB", fields={**NCCL, "sends": "1 MiB"}),
+        Line(
+            word="go-back-N", says="1 of 100,000 packets lost, go-back-N with windows that fill the line",
+            fields={**WIDE, "transport": "rdma", "loss": 1e-5}, topologies=SERVED,
+        ),
+        Line(word="selective", says="the same, selective repeat", fields={**WIDE, "loss": 1e-5}, topologies=SERVED),
     )
 }  # fmt: skip
-"""A ring between sites has NCCL's window built in; where windows are tuned, each site may serve half of what crosses instead, which takes
-1.3 times as long as a ring that waits for nothing."""
+"""What rows name, and below `ordinary` one thing at a time beside `rate`."""
 
 
 @record
@@ -108,7 +135,7 @@ def worlds(trial: Trial) -> list[World]:
     for model, kind, tokens in product(trial.models, trial.accelerators, TOKENS):
         plain, chunked = LAYOUTS[model]
         ways = [("dp", gpus, word, chunked) for gpus, word in product(trial.gpus, FORMATS)]
-        ways += [("pp", trial.gpus[-1], FORMATS[0], one) for one in (plain, chunked) if tokens == TOKENS[0]]
+        ways += [("pp", trial.gpus[-1], FORMATS[0], one) for one in (plain, changed(plain, ahead=AHEAD), chunked) if tokens == TOKENS[0]]
         made += [
             World(model=model, accelerators=kind, gpus=gpus, tokens=tokens, format=word, placement=placement, layout=one)
             for placement, gpus, word, one in ways
@@ -117,7 +144,7 @@ def worlds(trial: Trial) -> list[World]:
 
 
 def across(world: World, line: Line, topology: str) -> Scenario:
-    """A world over two sites on some line."""
+    """A world over two sites on some line: their uplinks carry all that their adapters send, and pass into a line as wide."""
     islands = [
         {"name": name, "accelerator": kind, "nodes": world.gpus // 2 // NODE}
         for name, kind in zip(SITES, world.kinds, strict=True)
@@ -125,31 +152,18 @@ def across(world: World, line: Line, topology: str) -> Scenario:
     plan = _plan(world) | {"sync": {"topology": topology}}
     if world.placement == "pp":
         plan["placement"] = {"pp": [name for name in SITES for _ in range(world.layout.pp // 2)]}
-    wan = {"default": {"bandwidth": "1 Tbps", "rtt": "1 ms", **line.fields}}
+        plan["ahead"] = world.layout.ahead
+    wan = {"default": {"bandwidth": "1 Pbps", "rtt": "1 ms", "oversubscription": 1, "balance": "planned", **line.fields}}
     return _loaded(world, {"islands": islands, "wan": wan}, plan)
 
 
-def laid(scenario: Scenario, bandwidth: BytesPerS, rtt: Seconds) -> Scenario:
-    """The same over a line of so many bytes a second and so long a round trip."""
+def laid(scenario: Scenario, oversubscription: Ratio, rtt: Seconds) -> Scenario:
+    """The same with uplinks that carry so much less than the adapters, and so long a round trip."""
     wan = scenario.fleet.wan
     if wan is None:
         raise ValueError("one site and no line")
-    return changed(scenario, fleet=changed(scenario.fleet, wan=changed(wan, bandwidth=bandwidth, rtt=rtt)))
-
-
-def pool(world: World, oversubscription: Ratio) -> BytesPerS:
-    """B/s between the sites: what all adapters of one carry over the oversubscription, at most those that send. An oversubscribed
-    uplink is a pool: stages at a boundary may fill it as far as their own adapters go."""
-    adapter = min(ADAPTERS[kind] for kind in world.kinds)
-    half = world.gpus / 2
-    sending = half / (world.layout.pp // 2) if world.placement == "pp" else half
-    return adapter * min(half / oversubscription, sending)
-
-
-ADAPTERS: Mapping[str, BytesPerS] = {
-    "H100-SXM5-80GB": 50e9, "H800-SXM5": 50e9, "H20": 50e9, "A100-SXM4-80GB": 25e9,
-}  # fmt: skip
-"""B/s of each GPU out of its node."""
+    own = changed(wan, up=wan.up / oversubscription, down=wan.down / oversubscription, rtt=rtt)
+    return changed(scenario, fleet=changed(scenario.fleet, wan=own))
 
 
 def together(world: World) -> Scenario:

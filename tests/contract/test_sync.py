@@ -32,11 +32,11 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "sync_every": (30.0, 100.0), "num_fragments": (2, 8), "fragment_sync_delay": (1.0, 3.0),
     "fragment_update_alpha": (0.0, 0.5), "bits": (16.0, 8.0), "top_k": (1.0, 0.01), "lead": (0.0, 0.55),
     "outer_state": ("device", "host"), "topology": ("ring", "star"), "hierarchical": (True, False),
-    "grace": (0.0, 9.0), "split": ("speed", "equal"), "blocks": (2, 4), "levels": (1, 2), "rank": (4.0, 64.0),
+    "grace": (0.0, 9.0), "split": ("speed", "equal"), "release": ("layers", "end"), "blocks": (2, 4), "levels": (1, 2), "rank": (4.0, 64.0),
     "perturbations": (1.0, 8.0), "together": (1.0, 8.0), "experts": (0.0, 4.0),
 }  # fmt: skip
 """Two values of every field of `Sync`, the method apart."""
-OF_THE_ENGINE = {"topology", "hierarchical", "split", "grace", "fragment_update_alpha", "experts"}
+OF_THE_ENGINE = {"topology", "hierarchical", "release", "split", "grace", "fragment_update_alpha", "experts"}
 """Fields that change how messages pass, who computes what, how many there may be, or the loss; never the demands."""
 PERIODIC = tuple(name for name in sync.names() if "sync_every" in sync.method(name).FIELDS)
 every_method = pytest.mark.parametrize("name", sync.names())

@@ -217,7 +217,8 @@ def test_gradients_of_a_pipeline_leave_while_its_last_micro_batch_passes_back(pa
         found = shardmeter.predict(made)
         message = found.to_dict()["sync"]["crossings"][0]["seconds"]
         shown[whose] = found.to_dict()["sync"]["exposed_s"]
-        turns = [(float(seconds), float(layers)) for seconds, layers in found.whole.parts[0].estimate.ends.stages]
+        leaving = found.whole.parts[0].estimate.ends.leaving
+        turns = [(float(one.window), float(one.pieces)) for one in reversed(leaving)]
     assert sum(layers for _, layers in turns) == 32.0
     whole, first = sum(seconds for seconds, _ in turns), turns[0][0]
     assert shown["island"] == pytest.approx(max(message / 32.0, message - whole * 31.0 / 32.0))

@@ -10,20 +10,21 @@ from hypothesis import strategies as st
 
 from shardmeter import sync
 from shardmeter.core.record import changed
-from shardmeter.engine.round import Pace, exposure, fold, released
+from shardmeter.engine.round import Pace, beside, exposure, fold, released
 from shardmeter.engine.timeline.islands import gaps, run
-from shardmeter.specs import Crossing, Replica, Round
+from shardmeter.specs import Crossing, Leaving, Replica, Round
 
 STEP = st.floats(0.1, 30.0)
 
 
 def paces(step: tuple[float, ...], backward: float = 0.0, pieces: float = 1.0) -> list[Pace]:
-    return [Pace(step=one, tokens=1.0, backward=backward * one, pieces=pieces) for one in step]
+    return [Pace(step=one, tokens=1.0, leaving=((Leaving(window=backward * one, pieces=pieces),),)) for one in step]
 
 
 def together(rows: list[Pace]) -> Pace:
-    fields = ("step", "tokens", "backward", "pieces", "late", "update")
-    return Pace(**{name: np.array([float(getattr(one, name)) for one in rows]) for name in fields})
+    fields = ("step", "tokens", "late", "update")
+    numbers = {name: np.array([float(getattr(one, name)) for one in rows]) for name in fields}
+    return Pace(leaving=beside([one.leaving for one in rows]), **numbers)
 
 
 @settings(max_examples=80)
@@ -57,7 +58,7 @@ def test_gradients_behind_a_backward_take_what_the_timeline_takes(step, seconds,
 def test_the_published_form_of_gradients_behind_a_backward():
     """max(T + C/L, T/3 + 2T/(3L) + C), with a backward of two thirds of the step (Douillard 2025, simulator)."""
     for work in (0.0, 0.01, 0.4, 0.9, 5.0):
-        pace = Pace(step=1.0, tokens=1.0, backward=2.0 / 3.0, pieces=24.0)
+        pace = Pace(step=1.0, tokens=1.0, leaving=((Leaving(window=2.0 / 3.0, pieces=24.0),),))
         longer = max(1.0 + work / 24, 1 / 3 + 2 / 3 / 24 + work)
         assert 1.0 + float(released(work, pace)) == pytest.approx(longer)
 

@@ -7,6 +7,7 @@ import pytest
 from shardmeter import data
 from shardmeter.engine.round import Pace
 from shardmeter.engine.timeline.islands import run
+from shardmeter.specs import Leaving
 from shardmeter.study.validate.geo import bandwidth
 from shardmeter.study.validate.geo.vocabulary import GBIT
 from shardmeter.study.validate.rows import Row
@@ -26,7 +27,8 @@ def test_the_timeline_agrees(cells):
     for row in cells:
         asked = bandwidth.simulated(Row(line=0, cells=row))
         rate = float(row["value"]) * GBIT
-        pace = Pace(step=asked.step_time, tokens=1.0, backward=2.0 / 3.0 * asked.step_time, pieces=asked.layers)
+        behind = Leaving(window=2.0 / 3.0 * asked.step_time, pieces=asked.layers)
+        pace = Pace(step=asked.step_time, tokens=1.0, leaving=((behind,),))
         round_ = bandwidth.round_of(asked)
         across = [float(asked.share * one.size / rate) for one in round_.crossings]
         rounds = 8 if asked.steps == 1.0 else 4

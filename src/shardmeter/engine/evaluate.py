@@ -16,16 +16,16 @@ from shardmeter.core.units import Bytes, Count, Seconds
 from shardmeter.engine import add, demand, host, memory
 from shardmeter.engine.demand import Work
 from shardmeter.engine.layer import Piece, piece
-from shardmeter.engine.micro_batch import MicroBatch, micro_batch
+from shardmeter.engine.micro_batch import MicroBatch, chunks, micro_batch
 from shardmeter.engine.price import Prices, prices
 from shardmeter.engine.reference import LABEL, Reference, reference
 from shardmeter.engine.reference import resident as reference_memory
 from shardmeter.engine.step import least, step
 from shardmeter.families import parameters, sized
 from shardmeter.families.operations import is_layer
-from shardmeter.schedules import Boundary, traits
+from shardmeter.schedules import Boundary, Hop, leaving, schedule, traits
 from shardmeter.specs.demands import OPTIMIZER, Transfer
-from shardmeter.specs.estimate import Ends, Estimate, Term
+from shardmeter.specs.estimate import Ends, Estimate, Leaving, Term
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.model import Model
 from shardmeter.specs.plan import Plan
@@ -81,8 +81,10 @@ def assembled(
     ready: Priced,
     time: Timed,
     held: Work | None = None,
+    links: tuple[Boundary, ...] = (),
 ) -> Estimate:
-    """The estimate of a priced and timed step. `held`: the stages whose memory is asked, where that is not all."""
+    """The estimate of a priced and timed step. `held`: the stages whose memory is asked, where that is not all; `links` as for
+    `timed`."""
     terms, busy, beside = time
     work = ready[0]
     resident = () if beside is None else (beside.memory,)
@@ -103,29 +105,62 @@ def assembled(
         compute_seconds=busy,
         gpus=island.gpus,
         peak_flops=island.gpus * device.peak.get("bf16", device.peak.get("fp16", math.nan)),
-        ends=ends(model, ready, terms, plan, held or work),
+        ends=ends(model, ready, terms, plan, held or work, links),
     )
 
 
-def ends(model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan, held: Work) -> Ends:
-    """How a step ends; `held`: the stages of the island. Leaves out: how much earlier the last of an island ends whose stages are not
-    the pipeline's first; sends between the last backwards."""
-    work, _, _, stages = ready
-    line = [stages[kind] for kind, _, count in work.runs for _ in range(count)]
-    own = [line[first + at] for _, first, count in held.runs for at in range(count)]
-    kind = traits(plan.schedule)
-    if kind.split or kind.own_clock or kind.copies != 1.0:
-        own = line[:1]
+def ends(
+    model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan, held: Work, links: tuple[Boundary, ...] = ()
+) -> Ends:
+    """How a step ends; `held`: the stages of the island, `links`: what the pipeline's stages send over, where that is not alike."""
+    work = ready[0]
     shown: Seconds = 0.0
     for term in terms:
         if term.label == "gradient reduction":
             shown = shown + term.seconds
     return Ends(
-        stages=tuple((one.slot.backward + one.slot.ending, float(max(one.stage.layers, 1))) for one in own),
+        leaving=_leaving(ready, plan, held, links),
+        stages=sum(count for _, _, count in held.runs),
+        own_clock=plan.pp > 1 and traits(plan.schedule).own_clock,
         late=shown / (work.micro_batches if fsdp.applies(plan) else 1.0),
         shard=updated(held, plan),
         trained=_trained(model, work, plan),
         spread=_spread(ready, plan),
+    )
+
+
+def _leaving(ready: Priced, plan: Plan, held: Work, links: tuple[Boundary, ...]) -> tuple[Leaving, ...]:
+    """When the gradients of an island's stages are whole: those of a layer with the last of its micro-batches, wherever they are
+    reduced inside the island before. Two copies of a model first add theirs up, at the end.
+
+    Leaves out: the embedding and the head, which leave as part of the layers beside them."""
+    work, price, _, kinds = ready
+    kind = traits(plan.schedule)
+    own = [at for _, first, count in held.runs for at in range(first, first + count)]
+    if plan.pp > 1 and kind.copies != 1.0:
+        return (Leaving(),)
+    if plan.pp == 1:
+        one = kinds[0]
+        return (Leaving(window=one.slot.backward + one.slot.ending, pieces=float(max(one.stage.layers, 1))),)
+    beside = price.stack.pipeline_overlap
+    hop: Hop = links or (0.0 if beside else price.transfer(work.send).seconds)
+    slots = [changed(kinds[at].slot, first=first, count=count) for at, first, count in work.runs]
+    lasts = leaving(
+        schedule(plan.schedule),
+        slots,
+        work.micro_batches,
+        plan.virtual_stages,
+        hop,
+        blocking=kind.blocking and not beside,
+    )
+    rows = {at: chunks(kinds[one].stage, plan) for one, first, count in work.runs for at in range(first, first + count)}
+    layers = {at: [float(max(sum(n for _, n in row), 1)) for row in rows[at]] for at in own}
+    whole = sum(map(sum, layers.values()))
+    return tuple(
+        Leaving(left=one.left, window=one.window, pieces=number, share=number / whole, stage=own.index(one.position))
+        for one in lasts
+        if one.position in layers
+        for number in (layers[one.position][one.chunk],)
     )
 
 

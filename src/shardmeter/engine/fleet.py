@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -28,6 +29,7 @@ from shardmeter.specs import (
     Estimate,
     Fleet,
     Island,
+    Leaving,
     MemoryTerm,
     Model,
     Plan,
@@ -37,6 +39,7 @@ from shardmeter.specs import (
     Stack,
     Wan,
 )
+from shardmeter.specs.estimate import Ends
 from shardmeter.strategies.precision import WIDTH
 from shardmeter.sync import effect, round_of
 
@@ -147,26 +150,37 @@ def with_outer_state(one: Estimate, asked: Round) -> Estimate:
     )  # fmt: skip
 
 
-def pace_of(parts: Sequence[Part], asked: Round, lanes: Count) -> Pace:
-    """The pace of the cells. Stages that share one of so many `lanes` send one after the other what each has last; a stage with lanes
-    of its own cannot use those of the stages that ended before it."""
+def pace_of(parts: Sequence[Part], asked: Round, lanes: Count, release: str = "layers") -> Pace:
+    """The pace of the cells. Stages that share one of so many `lanes` send one after the other, each as its gradients become whole; a
+    stage with lanes of its own cannot use those of the others. `release` as in `specs.Sync`."""
     cells = [[part for part in parts if part.cell == at] for at in range(1 + max(part.cell for part in parts))]
 
     def over(value: Callable[[Part], Number], join: Callable[[Sequence[Number]], Number]) -> Number:
         return np.stack([np.asarray(join([value(part) for part in cell]), dtype=float) for cell in cells], axis=-1)
 
-    def last(part: Part) -> Sequence[tuple[Seconds, Count]]:
-        stages = part.estimate.ends.stages
-        return stages[: math.ceil(len(stages) / min(float(lanes), len(stages)))]
-
+    lines: list[list[tuple[Leaving, ...]]] = [[(Leaving(),)] for _ in cells]
+    if release == "layers":
+        lines = [[line for part in cell for line in lines_of(part.estimate.ends, lanes)] for cell in cells]
     return Pace(
         step=over(lambda part: part.estimate.step_time, _most),
         tokens=over(lambda part: part.estimate.tokens, add.folded),
-        backward=over(lambda part: add.folded(seconds for seconds, _ in last(part)), _most),
-        pieces=over(lambda part: add.folded(layers for _, layers in last(part)), _most),
+        leaving=rounds.beside(lines),
         late=over(lambda part: part.estimate.ends.late, _most),
         update=over(lambda part: outer_update(asked, part.estimate, part.island), _most),
     )
+
+
+def lines_of(ends: Ends, lanes: Count) -> list[tuple[Leaving, ...]]:
+    """The gradients of an island's stages by the line that they leave over: neighbouring stages share one where there are fewer than
+    stages. The gradients of a line are all of those that pass it, over its part of the lanes. Stages with clocks of their own wait for their own alone."""
+    each = math.ceil(ends.stages / min(float(lanes), ends.stages))
+    made: list[tuple[Leaving, ...]] = []
+    for first in range(0, ends.stages, each):
+        line = [one for one in ends.leaving if first <= one.stage < first + each]
+        whole = sum(float(one.share) for one in line)
+        end = functools.reduce(np.minimum, [one.left for one in line]) if ends.own_clock else 0.0
+        made.append(tuple(changed(one, left=one.left - end, share=one.share / whole) for one in line))
+    return made
 
 
 def refolded(whole: Whole, plan: Plan, inner: Number, across: Number) -> Folded | None:
@@ -174,9 +188,12 @@ def refolded(whole: Whole, plan: Plan, inner: Number, across: Number) -> Folded 
     if whole.round is None or whole.pace is None:
         return None
     pace = whole.pace
-    scaled = {name: getattr(pace, name) * inner for name in ("step", "backward", "late", "update")}
+    scaled = {name: getattr(pace, name) * inner for name in ("step", "late", "update")}
+    lines = tuple(
+        tuple(changed(one, left=one.left * inner, window=one.window * inner) for one in line) for line in pace.leaving
+    )
     seconds = tuple(one.seconds * across for one in whole.priced)
-    return rounds.fold(whole.round, changed(pace, **scaled), seconds, plan.sync.grace)
+    return rounds.fold(whole.round, changed(pace, leaving=lines, **scaled), seconds, plan.sync.grace)
 
 
 def stretched(whole: Whole, plan: Plan, inner: Number, across: Number) -> Whole:
@@ -230,7 +247,7 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         with under(term_of(one)):
             charge = crossing.price(one, wan, cells, plan.sync, own=own, accelerators=gpus)
             priced.append(spread_inside(charge, one, parts))
-    pace = pace_of(parts, asked, float(np.min(wan.lanes)) if plan.sync.hierarchical else 1.0)
+    pace = pace_of(parts, asked, float(np.min(wan.lanes)) if plan.sync.hierarchical else 1.0, plan.sync.release)
     folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace)
     sent, paid = _moved(parts, asked, folded, priced)
     return Whole(

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Count, Number, Ratio, Seconds
+from shardmeter.core.units import Count, Fraction, Number, Ratio, Seconds
 
 
 @record
@@ -90,12 +90,20 @@ def stall(work: Seconds, period: Seconds, pieces: int) -> tuple[Seconds, Seconds
     return shown, float(pieces) * work - shown
 
 
-def tail(work: Seconds, period: Seconds, pieces: Count) -> Seconds:
-    """Exposed seconds of `work`, cut into `pieces` equal transfers released one per `period` and all due at the end.
+def tail(work: Seconds, trains: Sequence[tuple[Seconds, Seconds, Count, Fraction]]) -> Seconds:
+    """Exposed seconds of `work` that leaves in trains, all of it due at the end: of each train (seconds left when its last piece is
+    released, window over which its equal pieces are released one by one, how many, share of the work), in the order of their release.
 
-    Exact: the channel ends at max over j of (j·period + (pieces − j + 1)·w), which is at the first or at the last."""
-    each = work / pieces
-    return np.maximum(each, work - (pieces - 1.0) * period)
+    Exact where no train begins before the one ahead of it is released: as in `chain`, the channel ends at the largest, over every
+    piece, of its release and all work from it on, and in a train of equals that is at the first or at the last."""
+    shown: Seconds = 0.0
+    after: Seconds = 0.0
+    for left, window, pieces, share in reversed(trains):
+        whole = share * work
+        each = whole / pieces
+        shown = np.maximum(shown, after + np.maximum(each, whole - (pieces - 1.0) * (window / pieces)) - left)
+        after = after + whole
+    return shown
 
 
 def chain(groups: Sequence[tuple[Seconds, Seconds, int]]) -> Seconds:

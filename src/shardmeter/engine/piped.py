@@ -56,7 +56,7 @@ def piped(
     found = []
     for at in cell.islands:
         held = _held(work, owners, at)
-        one = assembled(model, islands[at], laid[at], run, stack, joined, time, held)
+        one = assembled(model, islands[at], laid[at], run, stack, joined, time, held, sends.links)
         found.append(changed(one, ends=changed(one.ends, sent=sends.sent[at], egress=sends.egress[at])))
     return tuple(found)
 

@@ -6,13 +6,14 @@ last axis; numbers of the plan broadcast against the axes before it. The seconds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Fraction, Number, Seconds
 from shardmeter.engine import hide
+from shardmeter.specs.estimate import Leaving
 from shardmeter.specs.round import Crossing, Round
 from shardmeter.sync import parts_of
 
@@ -23,11 +24,10 @@ class Pace:
 
     step: Seconds
     tokens: Count
-    backward: Seconds = 0.0
-    """Of the last micro-batch: what gradients pass behind on their way out, `pieces` layers one by one."""
-    pieces: Count = 1.0
+    leaving: tuple[tuple[Leaving, ...], ...] = ((Leaving(),),)
+    """Of every line: when the gradients that pass over it are whole, in the order in which they are."""
     late: Seconds = 0.0
-    """What of a cell's own reduction shows after that backward: the last piece leaves so much later."""
+    """What of a cell's own reduction shows after the last backward: the last piece leaves so much later."""
     update: Seconds = 0.0
     """The outer update of the cell's parameters, once a round."""
 
@@ -104,10 +104,14 @@ def exposure(crossing: Crossing, steps: Count, pace: Pace, seconds: Seconds) -> 
 
 
 def released(seconds: Seconds, pace: Pace) -> Seconds:
-    """What shows of gradients that leave layer by layer behind the last backward, beyond what the cell's own reduction shows:
-    as `hide.tail`, with the last piece leaving only when that is done. Nothing for nothing."""
-    alone = hide.tail(seconds, pace.backward / pace.pieces, pace.pieces)
-    return np.maximum(seconds / pace.pieces, alone - pace.late)
+    """What shows of gradients that leave as they become whole, beyond what the cell's own reduction shows: as `hide.tail`, on the
+    line that is done last, with the last piece leaving only when that reduction is done. Nothing for nothing."""
+    shown: Seconds = 0.0
+    for line in pace.leaving:
+        alone = hide.tail(seconds, [(one.left, one.window, one.pieces, one.share) for one in line])
+        last = line[-1]
+        shown = np.maximum(shown, np.maximum(last.share * seconds / last.pieces, alone - pace.late))
+    return shown
 
 
 def _deadline(round_: Round, pace: Pace, across: Sequence[Seconds], grace: Seconds) -> Folded:
@@ -177,16 +181,63 @@ ROUNDING = 1e-9
 
 def _spread(pace: Pace) -> Pace:
     """Every field with the cells as its last axis."""
-    shape = np.broadcast_shapes(*(np.shape(getattr(pace, name)) for name in _FIELDS))
-    return Pace(**{name: np.broadcast_to(np.asarray(getattr(pace, name), dtype=float), shape) for name in _FIELDS})
+    numbers = [getattr(pace, name) for name in _FIELDS]
+    numbers += [getattr(one, name) for line in pace.leaving for one in line for name in _TRAIN]
+    shape = np.broadcast_shapes(*map(np.shape, numbers))
+    return _each_number(pace, lambda one: np.broadcast_to(np.asarray(one, dtype=float), shape))
 
 
-_FIELDS = ("step", "tokens", "backward", "pieces", "late", "update")
+_FIELDS = ("step", "tokens", "late", "update")
+_TRAIN = ("left", "window", "pieces", "share")
+
+
+def _each_number(pace: Pace, made: Callable[[Number], Number]) -> Pace:
+    """A pace with something made of every number."""
+    lines = tuple(
+        tuple(changed(one, **{name: made(getattr(one, name)) for name in _TRAIN}) for one in line)
+        for line in pace.leaving
+    )
+    return Pace(leaving=lines, **{name: made(getattr(pace, name)) for name in _FIELDS})
+
+
+def beside(cells: Sequence[Sequence[Sequence[Leaving]]]) -> tuple[tuple[Leaving, ...], ...]:
+    """The lines of several cells as lines with the cells as the last axis: the shorter ones are filled up with trains of nothing, and
+    cells of fewer lines have their last one again."""
+    count = max(map(len, cells))
+    lines = []
+    for at in range(count):
+        own = [cell[min(at, len(cell) - 1)] for cell in cells]
+        length = max(map(len, own))
+        rows = [(*(NO_TRAIN,) * (length - len(line)), *line) for line in own]
+        lines.append(tuple(_together(trains) for trains in zip(*rows, strict=True)))
+    return tuple(lines)
+
+
+def _together(trains: Sequence[Leaving]) -> Leaving:
+    """One train of every cell."""
+    columns = {name: np.broadcast_arrays(*(getattr(one, name) for one in trains)) for name in _TRAIN}
+    return changed(trains[0], **{name: np.stack(column, axis=-1) for name, column in columns.items()})
+
+
+NO_TRAIN = Leaving(left=np.inf, share=0.0)
+"""Nothing, long before."""
+
+
+def shortest(windows: Sequence[Leaving], longest: Seconds) -> tuple[tuple[Leaving, ...], ...]:
+    """Lines on which gradients show no more than by any of some trains, of which none has a piece that is whole `longest` before the
+    end: all but the smallest piece leaves then."""
+    least = min(float(np.min(one.share / one.pieces)) for one in windows)
+    return ((Leaving(left=longest, share=1.0 - least), Leaving(share=least)),)
+
+
+def of_cell(pace: Pace, cell: int) -> Pace:
+    """The pace of the cell at a place."""
+    return _each_number(pace, lambda one: np.asarray(one)[..., cell])
 
 
 def _at(pace: Pace, index: Number) -> Pace:
     """The pace of one cell, without the axis."""
-    return Pace(**{name: _pick(getattr(pace, name), index) for name in _FIELDS})
+    return _each_number(pace, lambda one: _pick(one, index))
 
 
 def _pick(values: Number, index: Number) -> Number:

@@ -11,7 +11,7 @@ from shardmeter.scenario.ranges import is_range, values
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.yaml_reader import Path
 
-SYNC_WORDS = ("method", "outer_state", "topology", "hierarchical", "split")
+SYNC_WORDS = ("method", "outer_state", "topology", "hierarchical", "release", "split")
 """Fields of the synchronisation of which every word can be asked for with `any`."""
 
 

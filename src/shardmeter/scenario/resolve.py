@@ -130,7 +130,7 @@ def _warn_of_one_island(parts: Parts) -> None:
     if changes_steps(parts) and parts.of_sync is not None:
         found.assumptions += parts.of_sync.assumptions
         usual = defaults(parts.sync.method)
-        for field in ("topology", "hierarchical", "split"):
+        for field in ("topology", "hierarchical", "release", "split"):
             if getattr(parts.sync, field) != getattr(usual, field):
                 found.warnings.append(f"plan.sync.{field} changes nothing: there is one island")
     if parts.sync != Sync() and not changes_steps(parts):

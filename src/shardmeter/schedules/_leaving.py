@@ -53,7 +53,8 @@ def leaving(
     pp, least = len(held), len(held) if module.TRAITS.groups else 1
     few = np.clip(np.floor(micro_batches), least, GROUPS * pp)
     few = np.floor(few / least) * least
-    more = np.maximum(micro_batches - float(GROUPS * pp), 0.0) / float(pp)
+    more: Count = np.maximum(micro_batches - float(GROUPS * pp), 0.0) / float(pp)
+    more = more if np.ndim(more) else float(more)
     parts = {id(slot): [slot.chunk(at, virtual_stages) for at in range(virtual_stages)] for slot in slots}
     found: tuple[Last, ...] = ()
     for count in np.unique(few):
@@ -71,7 +72,7 @@ class Turns(NamedTuple):
 
     kind: str
     chunk: int
-    count: float
+    number: float
     each: float
 
 
@@ -112,9 +113,7 @@ def _drain(module: ModuleType, pp: int, micro_batches: int, virtual_stages: int)
     )
     vee = module.TRAITS.route == "vee"
     spots = [(pp - 1 - d if vee and c % 2 else d, c) for c in range(virtual_stages) for d in range(pp)]
-    places = {
-        (m.device, m.chunk): (m.device, at) for row in made for at, m in enumerate(row) if m.kind in BACK
-    }
+    places = {(m.device, m.chunk): (m.device, at) for row in made for at, m in enumerate(row) if m.kind in BACK}
     return Drain(made, tuple(places[spot] for spot in spots))
 
 
@@ -159,7 +158,7 @@ def _lasts(drain: Drain, slots: Sequence[Sequence[Slot]], more: Count, hop: Hop,
     windows = [[_window(mark, slots, hop, blocking=blocking) for mark in row] for row in drain.rows]
     after = [[_seconds(mark, slots, more, hop, blocking=blocking) for mark in row] for row in drain.rows]
     numbers = [one for some in (*windows, *after) for one in some]
-    later: Callable[[Seconds, Seconds], Seconds] = max if all(type(one) is float for one in numbers) else np.maximum
+    later: Callable[[Seconds, Seconds], Seconds] = max if all(isinstance(one, float) for one in numbers) else np.maximum
     places: list[list[Seconds]] = [[0.0] * len(row) for row in drain.rows]
     known: dict[Spot, tuple[int, int]] = {}
     for device, at in drain.way:
@@ -209,9 +208,7 @@ def _window(mark: Mark, slots: Sequence[Sequence[Slot]], hop: Hop, *, blocking: 
     return seconds if mark.kind == "input_grad" else seconds + slot.ending
 
 
-def _seconds(
-    mark: Mark, slots: Sequence[Sequence[Slot]], more: Count, hop: Hop, *, blocking: bool
-) -> Seconds:
+def _seconds(mark: Mark, slots: Sequence[Sequence[Slot]], more: Count, hop: Hop, *, blocking: bool) -> Seconds:
     """What a device does between a mark and its next one."""
     total: Seconds = 0.0
     for kind, chunk, count, each in mark.after:

@@ -18,7 +18,7 @@ from shardmeter.specs.course import (
     Tariff,
 )
 from shardmeter.specs.demands import Compute, Progress, Resident, Transfer
-from shardmeter.specs.estimate import Estimate, MemoryTerm, Term
+from shardmeter.specs.estimate import Estimate, Leaving, MemoryTerm, Term
 from shardmeter.specs.fleet import Fabric, Fleet, Instance, Island, Tier, TorusAxis, bare
 from shardmeter.specs.geography import Egress, Grid, Line, Pair, Region, Storage
 from shardmeter.specs.model import Model
@@ -49,6 +49,7 @@ __all__ = [
     "Instance",
     "Island",
     "Joint",
+    "Leaving",
     "Line",
     "LossLaw",
     "MemoryTerm",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, Count, Flop, Number, Seconds, Usd
+from shardmeter.core.units import Bytes, Count, Flop, Fraction, Number, Seconds, Usd
 
 
 @record
@@ -27,15 +27,33 @@ class MemoryTerm:
 
 
 @record
+class Leaving:
+    """Gradients that become whole in one turn, the last backward of a stage or of one of its chunks: `pieces` equal ones, one after the
+    other while it lasts."""
+
+    left: Seconds = 0.0
+    """From the end of that turn to the end of all backwards of a step."""
+    window: Seconds = 0.0
+    """What the turn lasts."""
+    pieces: Count = 1.0
+    share: Fraction = 1.0
+    """Of all gradients that leave."""
+    stage: int = 0
+    """Which of an island's stages has them."""
+
+
+@record
 class Ends:
     """The end of a step: what gradients on their way to other islands pass behind."""
 
-    stages: tuple[tuple[Seconds, Count], ...] = ()
-    """Of every pipeline stage of the island that works its last micro-batch after the next one's, the first, which ends last, first:
-    seconds of that backward, and layers, in which the stage's gradients leave one by one. Only the first stage where all end at
-    once."""
+    leaving: tuple[Leaving, ...] = (Leaving(),)
+    """When its gradients are whole, in the order in which they are; layers have equal shares."""
+    stages: int = 1
+    """Of the pipeline, that the island holds."""
+    own_clock: bool = False
+    """Every stage begins its next step when its own is done."""
     late: Seconds = 0.0
-    """What of the island's own reduction of that backward shows after it."""
+    """What of the island's own reduction shows after the last backward."""
     shard: Count = 0.0
     """Trained parameters that the fullest rank updates."""
     trained: Count = 0.0

@@ -16,7 +16,7 @@ from shardmeter.engine.sharing import unshared
 from shardmeter.scenario.bounds import heads
 from shardmeter.scenario.placement import ALONE
 from shardmeter.specs import Fleet, Model, Plan, Scenario, Sync, Wan
-from shardmeter.specs.plan import AXES, OUTER_STATES, SPLITS, TOPOLOGIES
+from shardmeter.specs.plan import AXES, OUTER_STATES, RELEASES, SPLITS, TOPOLOGIES
 from shardmeter.specs.wan import TRANSPORTS
 from shardmeter.sync import defaults, faults, inner_of, method, names
 
@@ -37,7 +37,7 @@ SYNC: dict[str, tuple[float, float]] = {
     "grace": (0.0, math.inf), "blocks": (1.0, math.inf), "levels": (1.0, math.inf), "rank": (0.0, math.inf),
     "perturbations": (1.0, math.inf), "together": (1.0, math.inf),
 }  # fmt: skip
-WORDS = {"outer_state": OUTER_STATES, "topology": TOPOLOGIES, "split": SPLITS}
+WORDS = {"outer_state": OUTER_STATES, "topology": TOPOLOGIES, "release": RELEASES, "split": SPLITS}
 
 
 def checked(scenario: Scenario, begins: Collection[str] = ()) -> Scenario:

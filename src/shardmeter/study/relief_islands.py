@@ -89,7 +89,7 @@ def _method(scenario: Scenario, whole: Whole, move: SyncMove) -> Outcome | None:
 
 
 def _with(sync: Sync, fields: Mapping[str, str]) -> Sync:
-    words = {"method", "outer_state", "topology", "split"}
+    words = {"method", "outer_state", "topology", "release", "split"}
     numbers = {
         name: value if name in words
         else value == "true" if name == "hierarchical"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, UnknownName, nearest
-from shardmeter.core.record import changed, field_names, record
+from shardmeter.core.record import changed, record
 from shardmeter.engine.fleet import Whole, evaluate_fleet
-from shardmeter.engine.round import Pace
+from shardmeter.engine.round import of_cell
 from shardmeter.engine.timeline import account, islands
 from shardmeter.engine.timeline.simulate import Timeline
 from shardmeter.specs import Fleet, Scenario, Sync
@@ -138,12 +138,9 @@ def trace_rounds(scenario: Scenario, *, rounds: int = 4) -> TracedRounds:
     together = whole.pace
     if together is None:  # pragma: no cover  (a fleet with a round has a pace)
         raise AssertionError
-    paces = [
-        Pace(**{name: np.asarray(getattr(together, name))[..., cell] for name in field_names(Pace)})
-        for cell in range(1 + max(part.cell for part in whole.parts))
-    ]
+    paces = [of_cell(together, cell) for cell in range(1 + max(part.cell for part in whole.parts))]
     cuts = sum(
-        float(max(np.max(one.pieces) for one in paces)) if one.behind else float(one.messages)
+        float(max(len(islands.pieces(pace, 0.0)) for pace in paces)) if one.behind else float(one.messages)
         for one in round_.crossings
     )
     tasks = rounds * (len(paces) * (float(round_.steps) + cuts) + cuts)

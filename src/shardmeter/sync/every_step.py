@@ -5,7 +5,8 @@ the other cells.
 
 Bytes: the gradients, `gradient_bytes` each; an all-reduce, so that a cell sends and receives 2·(M − 1)/M of them.
 Period: one step. `topology` and `hierarchical` say how the all-reduce passes, `split` how the batch is shared among cells.
-Window: layer by layer behind the last backward of the step; the next step waits for the last layer.
+Window: each layer when its gradients are whole, behind the backwards of the step that are left then (`release: layers`), or all of
+them after the last (`release: end`); the next step waits for the last layer.
 Memory: nothing beside inner training.
 Compute: nothing beside inner training.
 Convergence: replicas 1, period 1, delay 0, bits those of a gradient: one step of the whole batch.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from shardmeter.specs import Crossing, Effect, Progress, Replica, Round, Sync
 
-FIELDS = ("topology", "hierarchical", "split")
+FIELDS = ("topology", "hierarchical", "release", "split")
 DEFAULTS: dict[str, object] = {}
 SOURCE = "li2020"
 

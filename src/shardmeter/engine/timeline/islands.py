@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from shardmeter.core.record import record
+from shardmeter.engine import hide
 from shardmeter.engine.round import Pace
 from shardmeter.engine.timeline.account import Gap
 from shardmeter.engine.timeline.simulate import Program, Timeline, simulate
@@ -106,6 +107,8 @@ class _Made:
         """Of every cell the message before."""
         self.due: dict[int, list[tuple[Group, int]]] = {}
         """Messages and whose they are, by the step that waits for them."""
+        behind = [float(np.max(s)) for one, s in zip(round_.crossings, across, strict=True) if one.behind]
+        self.pieces = [pieces(pace, max(behind, default=0.0)) for pace in paces]
 
     def step(self, at: int) -> list[int]:
         """An inner step of every cell, and the messages released in it; returns what ends it: the cells' outer updates where it
@@ -152,7 +155,7 @@ class _Made:
         cuts = {1.0}
         for crossing in outs:
             if crossing.behind == "backward":
-                cuts |= set(self._pieces(pace))
+                cuts |= {moment for moment, _ in self.pieces[cell]}
             else:
                 cuts.add(1.0 - float(crossing.lead))
         found: dict[float, int] = {}
@@ -163,22 +166,16 @@ class _Made:
             )
         return found
 
-    def _pieces(self, pace: Pace) -> list[float]:
-        """Shares of the step at which layers' gradients are ready: what of the cell's own reduction is late comes after the
-        backward, and only the last piece waits for it, at the end of the step."""
-        count, share = round(float(pace.pieces)), float(pace.backward / pace.step)
-        done = 1.0 - float(pace.late / pace.step)
-        return [*(max(done - share * (1.0 - layer / count), ROUNDING) for layer in range(1, count)), 1.0]
-
     def _message(
         self, crossing: Crossing, seconds: float, group: Group, parts: Sequence[dict[float, int]], at: int
     ) -> None:
         """One message among some cells, layer by layer where it follows a backward, and the step that waits for it."""
         if crossing.behind == "backward":
-            ready = {cell: self._pieces(self.paces[cell]) for cell in group}
-            for piece in range(len(ready[group[0]])):
-                after = [parts[cell][row[piece]] for cell, row in ready.items()]
-                last = self._passed(crossing, seconds / len(ready[group[0]]), group, after, at)
+            whole = 0.0
+            for _, share in self.pieces[group[0]]:
+                whole += share
+                after = [parts[cell][when_whole(self.pieces[cell], whole)] for cell in group]
+                last = self._passed(crossing, share * seconds, group, after, at)
             self.due.setdefault(at + 1, []).append((group, last))
             return
         after = [parts[cell][1.0 - float(crossing.lead)] for cell in group]
@@ -191,6 +188,33 @@ class _Made:
         task = self.program.add(crossing.label, self.networks[group], seconds, [*after, *before], MESSAGE, turn=at)
         self.before |= dict.fromkeys(group, task)
         return task
+
+
+def pieces(pace: Pace, seconds: float) -> list[tuple[float, float]]:
+    """(share of the step at which a piece of a cell's gradients is whole, share of the gradients that it is), in order, on the line that
+    shows most of so many `seconds`. What of the cell's own reduction is late comes after the backward, and only the last piece waits for
+    it, at the end of the step."""
+    line = max(
+        pace.leaving, key=lambda one: float(hide.tail(seconds, [(t.left, t.window, t.pieces, t.share) for t in one]))
+    )
+    found: list[tuple[float, float]] = []
+    for train in line:
+        count = round(float(train.pieces))
+        for piece in range(1, count + 1):
+            before = float(pace.late + train.left + train.window * (1.0 - piece / count))
+            found.append((max(1.0 - before / float(pace.step), ROUNDING), float(train.share) / count))
+    found.sort()
+    return [*found[:-1], (1.0, found[-1][1])]
+
+
+def when_whole(row: Sequence[tuple[float, float]], share: float) -> float:
+    """The moment at which so large a share of a cell's gradients is whole."""
+    total = 0.0
+    for moment, own in row:
+        total += own
+        if total >= share - ROUNDING:
+            return moment
+    return 1.0
 
 
 ROUNDING = 1e-12

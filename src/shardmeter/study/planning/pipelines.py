@@ -19,7 +19,7 @@ from shardmeter.engine.update import update
 from shardmeter.families import matrices
 from shardmeter.physics.wan import shared_rate
 from shardmeter.schedules import SETTLED
-from shardmeter.specs import Plan, Replica, Round, Scenario, Wan
+from shardmeter.specs import Leaving, Plan, Replica, Round, Scenario, Wan
 from shardmeter.strategies import fsdp
 from shardmeter.strategies.precision import WIDTH
 from shardmeter.study.planning.tally import Floats
@@ -50,7 +50,9 @@ class Lines:
     """(island,): of the slowest of its own stages, where it is a cell by itself."""
     ends: Floats = field(init=False)
     """(island, two): optimizer and what a step takes besides, in a pipeline and alone."""
-    hides: dict[str, float] = field(init=False)
+    windows: tuple[Leaving, ...] = field(init=False)
+    """How the gradients of every island leave."""
+    late: float = field(init=False)
     trained: float = field(init=False)
     wire: Floats = field(init=False)
     """(neighbours of the one, of the other, island, island): seconds that a micro-batch occupies a link."""
@@ -67,7 +69,7 @@ class Lines:
                 known[key] = self._island(at)
         rows = [known[id(i.accelerator), i.nodes, i.gpus_per_node, i.tiers] for i in islands]
         self.stage, self.alone, self.ends, self.hop = (np.array([row[n] for row in rows]) for n in range(4))
-        self.hides = {name: max(row[4][name] for row in rows) for name in rows[0][4]}
+        self.windows, self.late = tuple(one for row in rows for one in row[4][0]), max(row[4][1] for row in rows)
         self.trained = rows[0][5]
         self._links(rows[0][6])
 
@@ -79,20 +81,25 @@ class Lines:
     def _island(self, at: int) -> tuple[Any, ...]:
         """What one island makes of the stages of a pipeline, and of its own; what hides messages; parameters; bytes of a send."""
         line, own = self._least(at, self.pp), self._least(at, self.steps[at])
-        found: dict[str, float] = {}
+        windows: list[Leaving] = []
+        late = 0.0
         for ready, plan in ((line[0], changed(self.plan, pp=self.pp)), (own[0], changed(self.plan, pp=self.steps[at]))):
-            last, own_steps = ends(self.scenario.model, ready, (), plan, ready[0]), self.steps[at]
-            late = max(float(one.exposed.get("gradient reduction", 0.0)) for one in ready[3])
-            told = {
-                "backward": own_steps * max(float(seconds) for seconds, _ in last.stages),
-                "pieces": own_steps * max(float(layers) for _, layers in last.stages),
-                "late": late if fsdp.applies(plan) else np.inf,
-            }
-            found = {name: max(float(value), found.get(name, 0.0)) for name, value in told.items()}
+            last = ends(self.scenario.model, ready, (), plan, ready[0])
+            windows += last.leaving
+            shown = max(float(one.exposed.get("gradient reduction", 0.0)) for one in ready[3])
+            late = max(late, shown if fsdp.applies(plan) else np.inf)
         work, price, _, _ = line[0]
         size = float(work.send.size) * float(self.plan.tp * self.plan.cp * self.plan.dp)
         hop = float(price.transfer(work.send).seconds)
-        return line[1], float(own[1].max()), np.array([line[2], own[2]]), hop, found, float(last.trained), size
+        return (
+            line[1],
+            float(own[1].max()),
+            np.array([line[2], own[2]]),
+            hop,
+            (windows, late),
+            float(last.trained),
+            size,
+        )
 
     def _least(self, at: int, pp: int) -> tuple[Priced, Floats, float]:
         """An island's stages at the most and at the fewest micro-batches, the shorter of both: what is done once a step is spread over
@@ -206,9 +213,11 @@ class Lines:
         return round_of(told, self.scenario.plan.sync)
 
     def _folded(self, step: Floats, asked: Round, across: Sequence[Any]) -> Floats:
-        """Seconds a step: messages hide behind no more than the longest last backward."""
+        """Seconds a step: messages hide behind no more than the step."""
         every = np.repeat(step[:, None], 2, axis=1)
-        pace = Pace(step=every, tokens=np.ones_like(every), **self.hides)
+        pace = Pace(
+            step=every, tokens=np.ones_like(every), leaving=rounds.shortest(self.windows, every), late=self.late
+        )
         return np.asarray(rounds.fold(asked, pace, across).seconds / asked.steps)
 
     def _wan(self) -> Wan:

@@ -15,7 +15,7 @@ from shardmeter.scenario.choices import ANY
 from shardmeter.scenario.open_fleet import SYNC_WORDS
 from shardmeter.scenario.sync import fitting, method_named
 from shardmeter.specs import Replica, Sync
-from shardmeter.specs.plan import OUTER_STATES, SPLITS, TOPOLOGIES
+from shardmeter.specs.plan import OUTER_STATES, RELEASES, SPLITS, TOPOLOGIES
 from shardmeter.sync import alike, defaults, method, names, round_of
 
 NAMED = ("num_fragments", "blocks", "levels", "rank", "perturbations", "together", *SYNC_WORDS[1:])
@@ -29,7 +29,8 @@ OTHERS = tuple(name for name in names() if not alike(name))
 TOO_LATE = "what is sent is applied before it is sent again"
 TOO_MANY = "a fragment is whole layers"
 EVERYTHING: dict[str, tuple[Any, ...]] = {
-    "outer_state": OUTER_STATES, "topology": TOPOLOGIES, "hierarchical": (True, False), "split": SPLITS,
+    "outer_state": OUTER_STATES, "topology": TOPOLOGIES, "hierarchical": (True, False), "release": RELEASES,
+    "split": SPLITS,
 }  # fmt: skip
 
 

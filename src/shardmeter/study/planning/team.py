@@ -12,7 +12,7 @@ import numpy as np
 
 from shardmeter.core.record import changed
 from shardmeter.core.units import Number, Seconds
-from shardmeter.engine import add, crossing
+from shardmeter.engine import crossing
 from shardmeter.engine import round as rounds
 from shardmeter.engine.fleet import Part, Whole, alone, joined, outer_update
 from shardmeter.engine.links import bounded
@@ -185,8 +185,8 @@ class Bound:
     across: tuple[Any, ...] = ()
     egress: Number = 0.0
     """USD of an inner step."""
-    hides: dict[str, float] = field(default_factory=dict)
-    """Of the plan that hides most: its last backward, its layers, what of its own reduction shows."""
+    hides: dict[str, Any] = field(default_factory=dict)
+    """Of the plan that hides most: when its gradients leave, what of its own reduction shows."""
     update: Number = 0.0
     """(…, islands): the least that an outer update takes."""
     length: Length = field(init=False)
@@ -216,9 +216,9 @@ class Bound:
             for inside in team.insides
         ]
         self.update = np.stack([least[number] for number in team.kind], axis=-1)
+        trains = [train for one in ends for train in one.leaving]
         self.hides = {
-            "backward": max(float(np.max(add.folded(seconds for seconds, _ in one.stages))) for one in ends),
-            "pieces": max(float(np.max(add.folded(layers for _, layers in one.stages))) for one in ends),
+            "leaving": rounds.shortest(trains, max(float(np.max(one.left + one.window)) for one in trains)),
             "late": max(float(np.max(one.late)) for one in ends),
         }
         gpus = [island.gpus for island in team.islands]

@@ -13,7 +13,7 @@ from shardmeter import sync
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import BytesPerS, Fraction, Seconds
 from shardmeter.engine.round import Pace, exposure
-from shardmeter.specs import Replica, Round, Sync
+from shardmeter.specs import Leaving, Replica, Round, Sync
 from shardmeter.study.validate.geo.cells import delay, first, link, number
 from shardmeter.study.validate.geo.vocabulary import GBIT, kind_of_row, method_of, plain
 from shardmeter.study.validate.rows import NotModelled, Row
@@ -130,7 +130,8 @@ def round_of(run: Simulated, lead: Fraction = LEAD) -> Round:
 def stall(run: Simulated, bandwidth: BytesPerS, lead: Fraction = LEAD) -> Seconds:
     """Seconds of a round in which an island waits for the link; `bandwidth` may be an array."""
     asked = round_of(run, lead)
-    pace = Pace(step=run.step_time, tokens=0.0, backward=2.0 / 3.0 * run.step_time, pieces=run.layers)
+    behind = Leaving(window=2.0 / 3.0 * run.step_time, pieces=run.layers)
+    pace = Pace(step=run.step_time, tokens=0.0, leaving=((behind,),))
     waits: Seconds = 0.0
     for crossing in asked.crossings:
         waits = waits + exposure(crossing, asked.steps, pace, run.share * crossing.size / bandwidth)

@@ -133,7 +133,9 @@ def price(
             at, to = np.array(members)[source], np.array(members)[target]
             np.add.at(caused, (owner, at), gone)
             np.add.at(charged, (owner, at), gone * links.egress[at, to])
-    seconds = np.maximum.reduce([passage.seconds for passage in passages]) + _last(one.calls * links.waited(size / one.calls))
+    seconds = np.maximum.reduce([passage.seconds for passage in passages]) + _last(
+        one.calls * links.waited(size / one.calls)
+    )
     slowest = max(passages, key=lambda passage: float(np.max(passage.seconds)))
     return Crossed(
         seconds=seconds if own else np.max(seconds, axis=-1),

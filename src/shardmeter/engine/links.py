@@ -121,7 +121,8 @@ def bounded(wan: Wan, islands: Sequence[Island], transfers: Sequence[Count] = ()
     counts = np.array([float(np.max(one)) for one in transfers])
     both = np.minimum(counts[:, None], counts[None, :])
     each = np.maximum(both / wan.lanes, 1.0)
-    return changed(cut, streams=wan.streams * each, sends=wan.sends * each)
+    sends = {} if uplinks.is_left(wan.sends, math.inf) else {"sends": wan.sends * each}
+    return changed(cut, streams=wan.streams * each, **sends)
 
 
 def _ports(island: Island) -> float:
@@ -155,25 +156,25 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     sends = np.array([TRANSPORTS.index(word) for word in wan.transport])
     weaker = np.minimum(sends[:, None], sends[None, :])
     tcp = weaker == TCP
-    buffers = np.broadcast_to(np.inf, shape)
+    capacity, buffers = bandwidth, ()
     if asked:
-        buffers, loss = uplinks.buffered(wan, rtt, loss, flows * window, weaker)
+        headroom, loss = uplinks.buffered(wan, rtt, loss, flows * window, weaker)
+        capacity, buffers = np.minimum(bandwidth, headroom), (headroom,)
     windowed = np.where(weaker == LOSSLESS, np.inf, _windowed(wan, window, rtt, tcp))
     stream = np.where(tcp, link.stream_rate(window, rtt, segment, loss), windowed)
-    capacity = np.minimum(bandwidth, buffers)
     rate = link.pair_rate(capacity, up[:, None], down[None, :], flows, stream)
-    limits = (bandwidth, matrix(up[:, None]), matrix(down), flows * windowed, flows * stream, buffers)
+    limits = (bandwidth, matrix(up[:, None]), matrix(down), flows * windowed, flows * stream, *buffers)
     limit = np.argmin(np.stack(limits), axis=0)
     kept = _kept(wan, weaker, loss, link.packets_under_way(rate / flows, rtt, window, link.PACKET))
     rate = rate * kept
     sending = rate
-    if np.any(np.isfinite(wan.sends)):
+    if not uplinks.is_left(wan.sends, math.inf):
         own = np.where(weaker == LOSSLESS, np.inf, lanes * kept * _windowed(wan, matrix(wan.sends), rtt, tcp))
         sending = np.minimum(rate, own)
     first = np.where(tcp, link.FIRST * segment * flows, AT_ONCE)
     return Links(
         names=wan.islands, rate=rate, capacity=capacity, limit=limit, delay=rtt / 2.0, rtt=rtt, first=first, up=up, down=down,
-        lanes=lanes, streams=streams, egress=matrix(wan.egress), sending=sending, late=np.where(weaker == SELECTIVE, loss, 0.0),
+        lanes=lanes, streams=streams, egress=matrix(wan.egress), sending=sending, late=np.where(weaker == SELECTIVE, loss, 0.0) if "selective" in wan.transport else np.zeros(shape),
         adapter=np.broadcast_to(np.asarray(wan.adapter, dtype=float), (islands,)),
         words=uplinks.words(wan) if asked else (),
     )  # fmt: skip
@@ -181,19 +182,20 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
 
 def _windowed(wan: Wan, window: Array, rtt: Array, tcp: Array) -> Array:
     """What one stream carries by its window alone; those of RDMA's kinds wait until a buffer is free."""
-    if not np.any(wan.hold):
+    if uplinks.is_left(wan.hold, 0.0):
         return np.asarray(link.window_rate(window, rtt))
     return np.asarray(network.held_rate(window, rtt, np.where(tcp, 0.0, wan.hold)))
 
 
 def _kept(wan: Wan, weaker: Array, loss: Array, under_way: Array) -> Array:
     """Share of its rate that a pair's transport keeps at its loss."""
-    again, selective = weaker == RDMA, weaker == SELECTIVE
-    if selective.any() or wan.assumed.go_back != 1.0:
-        stall = np.where(selective, wan.assumed.selective, wan.assumed.go_back)
-        under_way = network.resent(under_way, stall)
-    kept = np.where(again | selective, link.go_back_n(loss, under_way), 1.0)
-    if (weaker == CODED).any():
+    again = weaker == RDMA
+    if "selective" in wan.transport or wan.assumed.go_back != 1.0:
+        selective = weaker == SELECTIVE
+        under_way = network.resent(under_way, np.where(selective, wan.assumed.selective, wan.assumed.go_back))
+        again = again | selective
+    kept = np.where(again, link.go_back_n(loss, under_way), 1.0)
+    if "coded" in wan.transport:
         kept = np.where(weaker == CODED, network.coded_share(loss, wan.redundancy), kept)
     return kept
 

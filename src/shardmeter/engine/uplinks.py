@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import changed
-from shardmeter.core.units import BytesPerS, Count
+from shardmeter.core.units import BytesPerS, Count, Fraction, Ratio
 from shardmeter.physics import network
 from shardmeter.physics.wan import PACKET
+from shardmeter.specs.assumed import Assumed
 from shardmeter.specs.fleet import Island
-from shardmeter.specs.wan import BALANCES, TRANSPORTS, Wan
+from shardmeter.specs.wan import TRANSPORTS, Wan
 
 Array: TypeAlias = npt.NDArray[Any]
 TCP, RDMA, SELECTIVE, CODED, LOSSLESS = range(len(TRANSPORTS))
@@ -28,7 +29,12 @@ ENOUGH = 1e30
 
 def asked(wan: Wan) -> bool:
     """Whether anything is said of uplinks."""
-    return bool(wan.balance) or bool(np.any(np.isfinite(wan.buffer))) or bool(np.any(np.greater(wan.planes, 1.0)))
+    return bool(wan.balance) or not (is_left(wan.buffer, np.inf) and is_left(wan.planes, 1.0))
+
+
+def is_left(value: Any, unsaid: float) -> bool:
+    """Whether a field of a network has the value that says nothing."""
+    return isinstance(value, float) and value == unsaid
 
 
 def shared(wan: Wan, islands: Sequence[Island] = (), ports: Array | float = np.inf) -> tuple[Wan, Array | float]:
@@ -91,19 +97,28 @@ def adapters_of(island: Island) -> tuple[Count, BytesPerS]:
 
 def _share(wan: Wan, adapters: Array, uplinks: Array) -> Array:
     """What the balance of each site leaves of its uplinks."""
-    assumed = wan.assumed
-    words = np.array([BALANCES.index(word) for word in wan.balance] or [1] * len(wan.islands))
-    share = np.full(len(wan.islands), assumed.planned)
-    if (words == 0).any():
-        flows = wan.flows * adapters / uplinks
-        slowest = network.hashed_slowest(flows, 2.0 * uplinks, assumed.hashing)
-        mean = network.hashed_mean(np.maximum(flows, wan.flows), assumed.collisions)
-        alone = np.where(uplinks > 1.0, network.hashed_share(slowest, mean, wan.slowest), 1.0)
-        share = np.where(words == 0, alone, share)
-    if (words == 2).any():
-        down = network.down_share(assumed.failures, assumed.repair)
-        share = np.where(words == 2, network.spray_share(assumed.spray, down), share)
+    count = len(wan.islands)
+    flows, slowest = (np.broadcast_to(np.asarray(one, dtype=float), (count,)) for one in (wan.flows, wan.slowest))
+    share = np.full(count, wan.assumed.planned)
+    words, crowd = np.array(wan.balance), adapters / uplinks
+    for word in dict.fromkeys(wan.balance):
+        there = words == word
+        share[there] = hashed(word, flows[there], crowd[there], uplinks[there], slowest[there], wan.assumed)
     return share
+
+
+def hashed(word: str, flows: Count, crowd: Ratio, uplinks: Count, slowest: Fraction, assumed: Assumed) -> Fraction:
+    """What a word of BALANCES leaves of the rate of `uplinks` that share the `flows` of `crowd` adapters each.
+
+    A single uplink is shared by all and loses nothing to a hash."""
+    if word == "spray":
+        down = network.down_share(assumed.failures, assumed.repair)
+        return network.spray_share(assumed.spray, down)
+    if word != "ecmp":
+        return assumed.planned
+    most = network.hashed_slowest(flows * crowd, 2.0 * uplinks, assumed.hashing)
+    mean = network.hashed_mean(flows * np.maximum(crowd, 1.0), assumed.collisions)
+    return np.where(np.greater(uplinks, 1.0), network.hashed_share(most, mean, slowest), 1.0)
 
 
 def _planes(wan: Wan, adapters: Array) -> Array:
@@ -124,7 +139,9 @@ def buffered(wan: Wan, rtt: Array, loss: Array, under_way: Array, weaker: Array)
     beyond a round trip (`under_way`: bytes of all windows of a pair). `wan` has its uplinks counted; `weaker` are places in TRANSPORTS.
     Streams of TCP are left alone. Leaves out: uplinks onto which more flows were hashed than onto others."""
     count = len(wan.islands)
-    buffer, up, down = (np.broadcast_to(np.asarray(one, dtype=float), (count,)) for one in (wan.buffer, wan.up, wan.down))
+    buffer, up, down = (
+        np.broadcast_to(np.asarray(one, dtype=float), (count,)) for one in (wan.buffer, wan.up, wan.down)
+    )
     bandwidth = np.broadcast_to(np.asarray(wan.bandwidth, dtype=float), (count, count))
     allowed = np.full((count, count), np.inf)
     if (weaker == LOSSLESS).any():

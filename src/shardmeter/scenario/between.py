@@ -164,7 +164,9 @@ class LinkInput(LineInput):
 class UplinkInput(Input):
     """How the flows of a site find its uplinks, and what these are."""
 
-    oversubscription: OverSubscription | None = said("All that the adapters send over all that the uplinks carry; gives up and down.")
+    oversubscription: OverSubscription | None = said(
+        "All that the adapters send over all that the uplinks carry; gives up and down."
+    )
     balance: str | None = said("How flows find uplinks: hashed, laid out, packet by packet.", words=BALANCES)
     flows: Streams | None = said("Flows (queue pairs) that a hash sees of one adapter's transfer.")
     uplink: Bandwidth | None = said("Rate of one uplink; that of an adapter if left out.")

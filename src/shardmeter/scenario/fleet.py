@@ -270,6 +270,9 @@ def upper_tiers(asked: IslandInput, path: Path, found: Findings) -> tuple[TierIn
                 nodes=tier.nodes,
                 oversubscription=tier.oversubscription or 1.0,
                 latency=tier.latency,
+                balance=tier.balance or "planned",
+                flows=tier.flows or 1.0,
+                slowest=1.0 if tier.slowest is None else tier.slowest,
             )
         )
     return tuple(made)

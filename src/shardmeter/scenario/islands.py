@@ -7,7 +7,9 @@ import math
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import record
 from shardmeter.core.units import BytesPerS, Count, UsdPerS
+from shardmeter.engine.uplinks import hashed
 from shardmeter.specs import Accelerator, Fabric, Island, Power, Tariff, Tier, TorusAxis
+from shardmeter.specs.assumed import Assumed
 
 
 @record
@@ -19,6 +21,12 @@ class TierInput:
     oversubscription: float = 1.0
     latency: float | None = None
     """Seconds; the fabric's where it is None."""
+    balance: str = "planned"
+    """How flows find the uplinks of a unit, one for an adapter's rate each."""
+    flows: float = 1.0
+    """Flows of one adapter that a hash sees."""
+    slowest: float = 1.0
+    """Weight of the most loaded uplink beside the mean."""
 
 
 def build_island(
@@ -128,11 +136,14 @@ def _fabric_tiers(
     island: str,
 ) -> list[Tier]:
     _check_nesting(tiers, domain / gpus_per_node, gpus / gpus_per_node, island)
-    tiers = tuple(tier for tier in tiers if tier.oversubscription != 1.0 or tier.latency is not None)
+    tiers = tuple(
+        tier for tier in tiers if tier.oversubscription != 1.0 or tier.latency is not None or tier.balance != "planned"
+    )
     rate, latency, name = fabric_rate(fabric, gpus_per_node, nics), fabric.latency, fabric.name
     count = fabric.nics_per_node if nics is None else nics
     is_shared = count is not None and bool(count < gpus_per_node)
     levels: list[Tier] = []
+    uplinks = gpus if count is None else count * gpus / gpus_per_node
     for unit in (*tiers, None):
         size = gpus if unit is None else min(unit.nodes * gpus_per_node, gpus)
         levels.append(
@@ -149,7 +160,9 @@ def _fabric_tiers(
         )
         if unit is None or size >= gpus:
             return levels
-        rate, name = rate / unit.oversubscription, f"between {unit.name} units"
+        uplinks = uplinks / unit.oversubscription
+        kept = hashed(unit.balance, unit.flows, unit.oversubscription, uplinks, unit.slowest, Assumed())
+        rate, name = rate / unit.oversubscription * kept, f"between {unit.name} units"
         latency = latency if unit.latency is None else unit.latency
     return levels
 

@@ -20,7 +20,7 @@ from pydantic import (
 from pydantic_core import core_schema
 
 from shardmeter.core.errors import Violation, cut, nearest, shown
-from shardmeter.scenario.between import SyncInput, Use, WanInput
+from shardmeter.scenario.between import Share, Streams, SyncInput, Use, WanInput
 from shardmeter.scenario.grammar import parse_plan
 from shardmeter.scenario.inline import inline
 from shardmeter.scenario.interruptions import CheckpointInput, EvaluationInput
@@ -61,6 +61,7 @@ from shardmeter.scenario.values import (
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Accelerator, Fabric, Failures, Model, Stack
 from shardmeter.specs.plan import SHARDINGS
+from shardmeter.specs.wan import BALANCES
 from shardmeter.strategies.optimizer import OPTIMIZERS
 from shardmeter.strategies.precision import RECIPES as _RECIPES
 
@@ -173,6 +174,9 @@ class TierUnit(Input):
     nodes: Nodes | None = said("Nodes in one unit.")
     oversubscription: OverSubscription | None = said("Rate inside the unit over the rate out of it; 1 = none.")
     latency: Duration | None = said("Start of an all-reduce between units, per doubling; the fabric's if left out.")
+    balance: str | None = said("How flows find the unit's uplinks, one for an adapter's rate each.", words=BALANCES)
+    flows: Streams | None = said("Flows (queue pairs) that a hash sees of one adapter.")
+    slowest: Share | None = said("Weight of the most loaded uplink beside the mean: 1 = all wait for it.")
 
 
 class IslandInput(Input):

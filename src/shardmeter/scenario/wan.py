@@ -160,8 +160,10 @@ def _set_site(
     tables: _Tables, members: Sequence[int], own: dict[str, Any], line: Line | None, path: Path, found: Findings
 ) -> None:
     """Set what is not said yet of some sites; rates that follow from an oversubscription before those of a preset."""
-    if own.get("oversubscription") is not None:
-        for at in uplinks.follow(tables.sites, members, tables.reach, own["oversubscription"]):
+    over = own.get("oversubscription")
+    over = line.oversubscription if over is None and line is not None else over
+    if over is not None:
+        for at in uplinks.follow(tables.sites, members, tables.reach, float(over)):
             says = "is said of an island whose adapters are not known"
             found.refuse((*path, "oversubscription"), says, f"name a fabric of island {at + 1}, or say up and down")
     for name, table in tables.sites.items():

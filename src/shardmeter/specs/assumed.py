@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from shardmeter.core.record import record
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import Fraction, PerSecond, Ratio, Seconds
 
 MONTH = 365.25 * 86400.0 / 12.0
@@ -59,3 +64,34 @@ REDUNDANCY = (0.02, 0.25)
 """Share of the packets that make up for lost ones, where a transport codes (judgement; the default is 0.1)."""
 HEADER = (0.93, 0.98)
 """Payload of what an adapter sends: packets of 1 to 9 KiB; the default 0.975 is that of RoCE packets of 4 KiB."""
+
+_READ = {
+    "hashing": ("balance", "ecmp"), "collisions": ("balance", "ecmp"), "spray": ("balance", "spray"), "planned": ("balance", "planned"),
+    "go_back": ("transport", "rdma"), "selective": ("transport", "selective"),
+}  # fmt: skip
+"""The word of a network without which nothing reads a number."""
+
+
+def ends(wan: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Of every assumed number that a network (a `specs.Wan`) may be read with, its name and the network with the least and with the
+    largest value of its range: an answer lies between those of the two, as far as this number goes. Lines that hold buffers, and coded
+    ones, have ends too.
+
+    Leaves out: HEADER, which is in the rates of an oversubscription already (1.005 to 0.954 times); numbers that move together."""
+    for name, (least, most, _) in RANGES.items():
+        field, word = _READ.get(name, ("", ""))
+        said = getattr(wan, field) if field else ()
+        used = word in said if field else _used(wan, name)
+        if used:
+            yield name, *(changed(wan, assumed=changed(wan.assumed, **{name: one})) for one in (least, most))
+    if np.any(np.greater(wan.hold, 0.0)):
+        yield "hold", *(changed(wan, hold=np.where(np.greater(wan.hold, 0.0), one, wan.hold)) for one in HOLD)
+    if "coded" in wan.transport:
+        yield "redundancy", *(changed(wan, redundancy=one) for one in REDUNDANCY)
+
+
+def _used(wan: Any, name: str) -> bool:
+    """Whether buffers or planes read a number."""
+    if name in ("drops", "incast"):
+        return bool(np.any(np.isfinite(wan.buffer)))
+    return name in ("failures", "repair") and bool(np.any(np.greater(wan.planes, 1.0)))

@@ -16,17 +16,23 @@ from shardmeter.engine.sharing import unshared
 from shardmeter.scenario.bounds import heads
 from shardmeter.scenario.placement import ALONE
 from shardmeter.specs import Fleet, Model, Plan, Scenario, Sync, Wan
+from shardmeter.specs.assumed import RANGES
 from shardmeter.specs.plan import AXES, OUTER_STATES, RELEASES, SPLITS, TOPOLOGIES
-from shardmeter.specs.wan import TRANSPORTS
+from shardmeter.specs.wan import BALANCES, TRANSPORTS
 from shardmeter.sync import defaults, faults, inner_of, method, names
 
 SIZES = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")
 PAIRS: dict[str, tuple[float, float, bool]] = {
     "bandwidth": (1e-9, 1e30, True), "rtt": (0.0, 1e12, False), "loss": (0.0, 0.9, False),
     "window": (1e-9, 1e30, True), "streams": (1.0, 1e30, False), "lanes": (1.0, 1e30, False),
+    "sends": (1e-9, math.inf, True), "hold": (0.0, 1e12, False), "redundancy": (0.0, 0.9, False),
 }  # fmt: skip
 """Matrices of a network: least, largest, whether the least itself is too little. The largest are beyond all reason: what is more
 only overflows."""
+UPLINKS: dict[str, tuple[float, float]] = {
+    "flows": (1.0, 1e30), "uplink": (1e-9, math.inf), "slowest": (0.0, 1.0), "buffer": (1e-9, math.inf), "planes": (1.0, 1e6),
+}  # fmt: skip
+"""Of every site: least and largest."""
 MOST_EGRESS = 1e12
 """USD a byte, in the same sense."""
 WHOLE = ("sync_every", "num_fragments", "fragment_sync_delay", "blocks", "levels", "rank", "perturbations", "together")
@@ -249,9 +255,9 @@ def _network(wan: Wan | None, fleet: Fleet) -> Iterator[Violation]:
         if table is None:
             yield _shape(name, getattr(wan, name), (count, count))
             continue
-        good = np.isfinite(table) & ((table > least) if above else (table >= least)) & (table <= most)
+        good = ((table > least) if above else (table >= least)) & (table <= most)
         wanted = f"more than {least:g}" if above else f"{least:g} or more"
-        yield from _pairs(name, table, ~good, known, f"{wanted}, at most {most:g}")
+        yield from _pairs(name, table, ~good, known, wanted if math.isinf(most) else f"{wanted}, at most {most:g}")
     table = _table(wan.egress, (count, count))
     if table is None:
         yield _shape("egress", wan.egress, (count, count))
@@ -271,11 +277,30 @@ def _sites(wan: Wan, known: Sequence[str]) -> Iterator[Violation]:
         for at in np.flatnonzero(~(row > 0.0)).tolist():
             says, way_out = f"{known[at]}: {row[at]:g} is no rate", "more than 0; inf = no limit of its own"
             yield Violation(field=f"fleet.wan.{name}", says=says, way_out=way_out)
-    if len(wan.transport) != len(known):
-        yield _shape("transport", wan.transport, (len(known),))
-    for word in dict.fromkeys(word for word in wan.transport if word not in TRANSPORTS):
-        says = str(UnknownName("transport", word, TRANSPORTS))
-        yield Violation(field="fleet.wan.transport", says=says, way_out=f"one of {', '.join(TRANSPORTS)}")
+    for name, (least, most) in UPLINKS.items():
+        row = _table(getattr(wan, name), (len(known),))
+        if row is None:
+            yield _shape(name, getattr(wan, name), (len(known),))
+            continue
+        for at in np.flatnonzero(~((row >= least) & (row <= most))).tolist():
+            says = f"{known[at]}: {row[at]:g}"
+            way_out = f"{least:g} or more" if math.isinf(most) else f"{least:g} to {most:g}"
+            yield Violation(field=f"fleet.wan.{name}", says=says, way_out=way_out)
+    words = (
+        ("transport", wan.transport, TRANSPORTS),
+        ("balance", wan.balance or (BALANCES[1],) * len(known), BALANCES),
+    )
+    for name, said, vocabulary in words:
+        if len(said) != len(known):
+            yield _shape(name, said, (len(known),))
+        for word in dict.fromkeys(word for word in said if word not in vocabulary):
+            says = str(UnknownName(name, word, vocabulary))
+            yield Violation(field=f"fleet.wan.{name}", says=says, way_out=f"one of {', '.join(vocabulary)}")
+    for name, (least, most, _) in RANGES.items():
+        value = getattr(wan.assumed, name)
+        if not 0.0 <= value <= 1e12:
+            says, way_out = f"{value:g}", f"{least:g} to {most:g} is what is known"
+            yield Violation(field=f"fleet.wan.assumed.{name}", says=says, way_out=way_out)
 
 
 def _table(value: Any, shape: tuple[int, ...]) -> Any:

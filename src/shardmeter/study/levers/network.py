@@ -17,8 +17,10 @@ MOST = 4
 """Islands up to which every pair is moved by itself too."""
 MOST_SITES = 8
 """The same of sites."""
-COUNTS = ("streams", "lanes")
+COUNTS = ("streams", "lanes", "flows")
 _SITE = ("up", "down")
+_ROWS = (*_SITE, "flows", "uplink", "buffer")
+"""Fields of one number a site."""
 Places: TypeAlias = Sequence[tuple[int, int]]
 """(from, to) of links; (site, site) of sites; empty = all."""
 
@@ -30,6 +32,11 @@ _NUMBERS = (
     ("streams", "streams of a transfer", "", ("streams",), True, math.inf),
     ("window", "window of a stream", "B", ("window",), True, math.inf),
     ("lanes", "lanes of a link", "", ("lanes",), False, math.inf),
+    ("sends", "bytes of a send under way", "B", ("sends",), True, math.inf),
+    ("hold", "time until a buffer is free", "s", ("hold",), False, math.inf),
+    ("flows", "flows of an adapter's transfer", "", ("flows",), True, math.inf),
+    ("uplink", "rate of an uplink", "B/s", ("uplink",), True, math.inf),
+    ("buffer", "buffer of an uplink", "B", ("buffer",), True, math.inf),
     ("egress", "price of traffic", "USD/B", ("egress",), False, math.inf),
 )
 """(name, title, unit, fields of the network that it moves, whether the least of them binds, largest value)."""
@@ -42,7 +49,7 @@ def levers(scenario: Scenario) -> Iterator[Lever]:
         return
     for name, title, unit, fields, least, most in _NUMBERS:
         numbers = np.concatenate([_numbers(wan, field) for field in fields])
-        if numbers.size:
+        if numbers.size and _is_read(wan, name):
             value = float(np.min(numbers) if least else np.max(numbers))
             yield _lever(scenario, name, title, unit, fields, value, most=most)
     yield from _of_sites(scenario, wan)
@@ -84,16 +91,23 @@ def _of_pairs(scenario: Scenario, wan: Wan) -> Iterator[Lever]:
                 yield _lever(scenario, f"links.{'-'.join(names)}.bandwidth", title, "B/s", ("bandwidth",), value, ways)
 
 
+def _is_read(wan: Wan, name: str) -> bool:
+    """Whether the network reads a number that has a value also where nothing is said of it."""
+    if name == "flows":
+        return "ecmp" in wan.balance
+    return name != "hold" or bool(np.any(np.greater(wan.hold, 0.0)))
+
+
 def _table(wan: Wan, field: str) -> Any:
     islands = len(wan.islands)
-    shape = (islands,) if field in _SITE else (islands, islands)
+    shape = (islands,) if field in _ROWS else (islands, islands)
     return np.broadcast_to(np.asarray(getattr(wan, field), dtype=float), shape)
 
 
 def _numbers(wan: Wan, field: str) -> Any:
     """The finite numbers of a field, those of an island to itself left out."""
     table = _table(wan, field)
-    found = table if field in _SITE else table[~np.eye(len(wan.islands), dtype=bool)]
+    found = table if field in _ROWS else table[~np.eye(len(wan.islands), dtype=bool)]
     return found[np.isfinite(found)]
 
 
@@ -106,6 +120,6 @@ def _scaled(scenario: Scenario, fields: tuple[str, ...], places: Places, factor:
             continue
         table = np.array(_table(wan, field))
         for place in places:
-            table[place[:1] if field in _SITE else place] *= factor
+            table[place[:1] if field in _ROWS else place] *= factor
         moved[field] = table
     return changed(scenario, fleet=changed(scenario.fleet, wan=changed(wan, **moved)))

@@ -13,16 +13,20 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import pkgutil
 from collections.abc import Sequence
 from types import ModuleType
+
+import numpy as np
 
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._leaving import Last, leaving
 from shardmeter.schedules._long import SETTLED, Boundary, Hop, ahead_of, in_turn, told
-from shardmeter.schedules._replay import replay
+from shardmeter.schedules._prolonged import prolonged
+from shardmeter.schedules._replay import Replayed, replayed
 from shardmeter.schedules._routes import Key, Traits, content, crossed, needs
 from shardmeter.schedules._slots import Op, Slot, stages
 
@@ -89,8 +93,8 @@ def long_makespan(
     the first. The schedule's own turns: none is moved because a link is long.
 
     gpipe and 1f1b have forms of their own; the turns of the others are run as they come, `beside` (sends pass beside them whatever the
-    code that introduced the schedule does) or blocking. Of more than LONG·pp micro-batches the last ones are taken to last what one
-    round of pp does there. Leaves out, for the others: a last backward that is longer (its part is in all of them), buffers that sends
+    code that introduced the schedule does) or blocking. Of more than LONG fillings of the pipe the last ones repeat
+    what the steady state does there. Leaves out, for the others: a last backward that is longer (its part is in all of them), buffers that sends
     overflow. Raises KeyError for schedules of which `runs_long` is not true."""
     if not runs_long(name):
         raise KeyError(name)
@@ -112,19 +116,30 @@ def _replayed(
     virtual_stages: int,
     links: tuple[Boundary, ...],
 ) -> Seconds:
-    """The turns of the first rounds, and for each further round what the last of them took."""
-    pp = len(links)
-    rounds, rest = divmod(micro_batches, pp)
-    first = min(rounds, LONG) * pp + rest
-    seconds = replay(module.order, own, slots, first, virtual_stages, links)
-    if rounds <= LONG:
-        return seconds
-    longer = replay(module.order, own, slots, first + pp, virtual_stages, links)
-    return seconds + float(rounds - LONG) * (longer - seconds)
+    """The turns as they come, and what the steady state repeats of them."""
+    pp, ahead = len(links), ahead_of(links, len(links))
+    many = float(micro_batches)
+    filled = math.ceil(float(flying(module, 0, pp, many, virtual_stages, ahead)))
+    unit = 1
+    if own.groups:
+        size, _ = module.grouped(pp, many, virtual_stages, ahead)
+        unit = int(size)
+    least: Seconds = 0.0
+    for slot in stages(slots):
+        least = np.maximum(least, slot.whole)
+    for link in links[:-1]:
+        least = np.maximum(least, virtual_stages * link.wire)
+
+    def run(count: int) -> Replayed:
+        return replayed(module.order, own, slots, count, virtual_stages, links)
+
+    first = LONG * max(filled, pp)
+    first += (micro_batches - first) % unit
+    return prolonged(run, micro_batches, first, unit, least)
 
 
-LONG = 8
-"""Rounds of pp micro-batches that are run turn by turn."""
+LONG = 5
+"""Fillings of the pipe that are run turn by turn."""
 
 
 def turns_of(

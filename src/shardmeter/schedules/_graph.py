@@ -50,10 +50,12 @@ class Levels(NamedTuple):
 
 class Graph:
     """Node 0 is the beginning; of node 1, 2, … `nodes` has what it lasts and needs. `devices`: what the first turn of each waits for,
-    and its last turn."""
+    and its last turn. `returns`: the turns with which micro-batches come back to the first device before it runs out of new ones."""
 
-    def __init__(self, parts: tuple[Part, ...], nodes: list[Node], devices: tuple[tuple[int, int], ...]) -> None:
-        self.parts, self.nodes, self.devices = parts, nodes, devices
+    def __init__(
+        self, parts: tuple[Part, ...], nodes: list[Node], devices: tuple[tuple[int, int], ...], returns: tuple[int, ...]
+    ) -> None:
+        self.parts, self.nodes, self.devices, self.returns = parts, nodes, devices, returns
 
     @functools.cached_property
     def levels(self) -> Levels:
@@ -61,8 +63,16 @@ class Graph:
         return _levels(self)
 
 
-@functools.lru_cache(maxsize=64)
 def graph_of(
+    rows: Sequence[Sequence[Op]], traits: Traits, wired: tuple[bool, ...], delayed: tuple[bool, ...]
+) -> Graph:  # fmt: skip
+    """All turns of every device and, at boundaries whose wire takes time, sends; `delayed` says the same of delays and is empty where all
+    boundaries are alike. Raises ValueError if turns wait for each other in a circle."""
+    return _Made(traits, rows, wired, delayed).run()
+
+
+@functools.lru_cache(maxsize=64)
+def known(
     order: Callable[..., tuple[Op, ...]],
     traits: Traits,
     pp: int,
@@ -72,10 +82,9 @@ def graph_of(
     delayed: tuple[bool, ...],
     *ahead: tuple[int, ...],
 ) -> Graph:
-    """All turns and, at boundaries whose wire takes time, sends; `delayed` says the same of delays and is empty where all boundaries are
-    alike. Raises ValueError if turns wait for each other in a circle."""
+    """The same of an order that is known by its function."""
     rows = [order(device, pp, micro_batches, virtual_stages, *ahead) for device in range(pp)]
-    return _Made(traits, rows, wired, delayed).run()
+    return graph_of(rows, traits, wired, delayed)
 
 
 class _Way(NamedTuple):
@@ -135,7 +144,8 @@ class _Made:
         left = sum(len(device.turns) - device.at for device in made)
         if left:
             raise ValueError(f"{left} turns wait for each other in a circle")
-        return Graph(tuple(self.parts), self.nodes, tuple((device.first or 0, device.last) for device in made))
+        devices = tuple((device.first or 0, device.last) for device in made)
+        return Graph(tuple(self.parts), self.nodes, devices, tuple(made[0].returns))
 
     def node(self, part: Part, one: int, other: int) -> int:
         """A node after two others."""
@@ -159,6 +169,8 @@ class _Device:
         self.at, self.last = 0, 0
         self.first: int | None = None
         self.waiting: list[Op] = []
+        self.returns: list[int] = []
+        self.newest = max(at for at, op in enumerate(turns) if op.kind == "forward")
         chunks = {op.chunk for op in turns}
         self.owners = {chunk: content(made.traits.route, (position, chunk), made.pp) for chunk in chunks}
         last = {op.chunk: at for at, op in enumerate(turns) if op.kind == "backward"} if made.traits.ending else {}
@@ -188,6 +200,8 @@ class _Device:
         kind = JOINED if self.waiting else LAST if self.at in self.endings else op.kind
         inside = way.boundary if goes and made.traits.blocking else NONE
         self.last = made.node((kind, self.owners[op.chunk], op.chunk, inside), self.last, come)
+        if op.chunk == 0 and op.kind in ("backward", "input_grad") and self.at < self.newest:
+            self.returns.append(self.last)
         if op.joined:
             self.waiting.append(op)
             return
@@ -212,7 +226,7 @@ def _levels(graph: Graph) -> Levels:
     table = np.array([(0, 0, 0), *graph.nodes], dtype=np.intp)
     rows, size = _rows(order, begins, of, table)
     kept = np.zeros(len(of), dtype=bool)
-    kept[[node for pair in graph.devices for node in pair]] = True
+    kept[[*(node for pair in graph.devices for node in pair), *graph.returns]] = True
     kept[0] = False
     each = []
     for begin, end in zip(begins, begins[1:], strict=False):
@@ -243,4 +257,4 @@ def _rows(order: Rows, begins: Rows, of: Rows, table: Rows) -> tuple[Rows, int]:
     return rows, ring + 1
 
 
-__all__: Any = ["JOINED", "LAST", "NONE", "Graph", "Part", "graph_of"]
+__all__: Any = ["JOINED", "LAST", "NONE", "Graph", "Part", "graph_of", "known"]

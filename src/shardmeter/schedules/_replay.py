@@ -10,17 +10,27 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from shardmeter.core.units import Seconds
-from shardmeter.schedules._graph import JOINED, LAST, NONE, Graph, Part, graph_of
+from shardmeter.schedules._graph import JOINED, LAST, NONE, Graph, Part, graph_of, known
 from shardmeter.schedules._long import Hop, ahead_of, told
 from shardmeter.schedules._routes import Traits
 from shardmeter.schedules._slots import Op, Slot, stages
 
 Order = Callable[..., tuple[Op, ...]]
+
+
+class Replayed(NamedTuple):
+    """What a run took, and when each micro-batch came back to the first device, as long as that had new ones."""
+
+    seconds: Seconds
+    returns: npt.NDArray[np.float64]
+
+
 HELD = 2**20
 """Moments that are kept at a time: what is still needed of a run then stays near the processor."""
 
@@ -31,23 +41,45 @@ def replay(
     """Duration of a step of so many micro-batches: the longest span of a device on its own clock, else the whole.
 
     Exact: what the timeline of the same turns takes."""
-    held = stages(slots)
-    pp = len(held)
+    return replayed(order, traits, slots, micro_batches, virtual_stages, hop).seconds
+
+
+def replayed(
+    order: Order, traits: Traits, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Hop
+) -> Replayed:
+    """The same, with when micro-batches came back."""
+    pp = len(stages(slots))
     more = told(ahead_of(hop, pp)) if traits.ahead else ()
-    graph = graph_of(order, traits, pp, micro_batches, virtual_stages, *_takes(traits, pp, hop), *more)
+    graph = known(order, traits, pp, micro_batches, virtual_stages, *_takes(traits, pp, hop), *more)
+    return _run(graph, traits, slots, virtual_stages, hop)
+
+
+def replayed_rows(
+    rows: Sequence[Sequence[Op]], traits: Traits, slots: Sequence[Slot], virtual_stages: int, hop: Hop
+) -> Replayed:
+    """The same of turns that are given."""
+    graph = graph_of(rows, traits, *_takes(traits, len(rows), hop))
+    return _run(graph, traits, slots, virtual_stages, hop)
+
+
+def _run(graph: Graph, traits: Traits, slots: Sequence[Slot], virtual_stages: int, hop: Hop) -> Replayed:
+    held = stages(slots)
     parts = [_seconds(held, part, virtual_stages, hop) for part in graph.parts]
     shape = np.broadcast_shapes(*(np.shape(part) for part in parts))
     if not shape:
         end = _scalar(graph, [float(part) for part in parts])
-        return _longest(traits, [(end[first], end[last]) for first, last in graph.devices])
+        return Replayed(_longest(traits, graph, end), np.array([end[node] for node in graph.returns]))
     size = int(np.prod(shape))
     flat: list[Any] = [np.broadcast_to(part, shape).reshape(-1) if np.ndim(part) else part for part in parts]
-    result = np.empty(size)
+    result, returns = np.empty(size), np.empty((len(graph.returns), size))
     block = max(HELD // graph.levels.rows, 1)
     for begin in range(0, size, block):
         some = [part[begin : begin + block] if np.ndim(part) else part for part in flat]
-        result[begin : begin + block] = _longest(traits, _vector(graph, some, min(block, size - begin)))
-    return result.reshape(shape)
+        moments = _vector(graph, some, min(block, size - begin))
+        result[begin : begin + block] = _longest(traits, graph, moments)
+        for at, node in enumerate(graph.returns):
+            returns[at, begin : begin + block] = moments[node]
+    return Replayed(result.reshape(shape), returns.reshape(-1, *shape))
 
 
 def _takes(traits: Traits, pp: int, hop: Hop) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
@@ -87,15 +119,15 @@ def _scalar(graph: Graph, parts: Sequence[float]) -> list[float]:
     return end
 
 
-def _vector(graph: Graph, parts: Sequence[Seconds], size: int) -> list[tuple[Seconds, Seconds]]:
-    """When the first turn of every device could begin and when its last ended, element by element: level by level, each in rows of a
-    store in which what nothing needs any more is written over."""
+def _vector(graph: Graph, parts: Sequence[Seconds], size: int) -> dict[int, Seconds]:
+    """When the nodes end that the answer is made of, element by element: level by level, each in rows of a store in which what nothing
+    needs any more is written over."""
     levels = graph.levels
     seconds = np.empty((len(parts), size))
     for at, part in enumerate(parts):
         seconds[at] = part
     end, other = np.zeros((levels.rows, size)), np.empty((levels.widest, size))
-    kept = {0: end[0]}
+    kept: dict[int, Seconds] = {0: 0.0}
     take, maximum, add = functools.partial(np.take, axis=0, mode="clip"), np.maximum, np.add
     for level in levels.each:
         own, beside = end[level.begin : level.end], other[: level.end - level.begin]
@@ -106,14 +138,14 @@ def _vector(graph: Graph, parts: Sequence[Seconds], size: int) -> list[tuple[Sec
         add(own, beside, out=own)
         for node, row in level.kept:
             kept[node] = end[row].copy()
-    return [(kept[first], kept[last]) for first, last in graph.devices]
+    return kept
 
 
-def _longest(traits: Traits, spans: Sequence[tuple[Seconds, Seconds]]) -> Seconds:
+def _longest(traits: Traits, graph: Graph, end: Any) -> Seconds:
     longest: Seconds = 0.0
-    for first, last in spans:
-        longest = np.maximum(longest, last - first if traits.own_clock else last)
+    for first, last in graph.devices:
+        longest = np.maximum(longest, end[last] - end[first] if traits.own_clock else end[last])
     return longest
 
 
-__all__ = ["replay"]
+__all__ = ["Replayed", "replay", "replayed", "replayed_rows"]

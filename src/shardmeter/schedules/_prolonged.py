@@ -1,0 +1,60 @@
+"""Long steps from short runs: the first micro-batches turn by turn, all others as the steady state repeats.
+
+Neighbours that hold n micro-batches between them, far apart, pass n of them a round trip: the steady state repeats every n, not every
+one, and a step of another number ends in another part of it. So what repeats is looked for in the times at which micro-batches come
+back, and the run that is prolonged is as long as the step but for whole repetitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from shardmeter.core.units import Seconds
+from shardmeter.schedules._replay import Replayed
+
+ALIKE = 1e-9
+"""What two times may differ by, as a part of a step, and be the same."""
+Array = npt.NDArray[np.float64]
+
+
+def prolonged(run: Callable[[int], Replayed], micro_batches: int, first: int, unit: int, least: Seconds) -> Seconds:
+    """Duration of a step of so many micro-batches, of which not many more than `first` are run. `run` is asked for whole multiples
+    of `unit` beyond `first`; no micro-batch takes less than `least` in the long run.
+
+    Exact once the steady state has set in. Leaves out: paths that begin so late, or rise so little more steeply than what rules the run,
+    that it does not show them."""
+    if micro_batches <= first + unit:
+        return run(micro_batches).seconds
+    begun = run(first)
+    period, each = _repeats(begun.returns, unit)
+    each = np.maximum(each, least)
+    found: Seconds = begun.seconds
+    for own in np.unique(period):
+        more = (micro_batches - first) % int(own)
+        start = run(first + more).seconds if more else begun.seconds
+        found = np.where(period == own, start + (micro_batches - first - more) * each, found)
+    return found if np.ndim(found) else float(found)
+
+
+def _repeats(returns: Array, unit: int) -> tuple[Array, Array]:
+    """(after how many micro-batches the steady state repeats, seconds of each); where nothing has repeated, the mean of the later
+    half of a run, as if every `unit` did the same."""
+    count = len(returns)
+    half = max((count // 2) // unit * unit, 1)
+    period = np.full(returns.shape[1:], float(unit))
+    each = (returns[-1] - returns[-1 - half]) / half
+    open_ = np.ones(returns.shape[1:], dtype=bool)
+    for own in range(unit, count // 2 + 1, unit):
+        grown = returns[own:] - returns[:-own]
+        same = np.all(np.abs(grown[-max(own, count // 3) :] - grown[-1]) <= ALIKE * returns[-1], axis=0) & open_
+        period, each = np.where(same, float(own), period), np.where(same, grown[-1] / own, each)
+        open_ = open_ & ~same
+        if not np.any(open_):
+            break
+    return period, each
+
+
+__all__ = ["prolonged"]

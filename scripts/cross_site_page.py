@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 
 from pages import kept
 from shardmeter.core.quantity import show
-from shardmeter.study.validate.cross_site.efficiency import Verdict, verdicts
+from shardmeter.study.validate.cross_site.efficiency import ALIKE, Verdict, alike, verdict, verdicts
 from shardmeter.study.validate.cross_site.gains import Gain, gains
 from shardmeter.study.validate.cross_site.rates import CHANNELS, DISTANCES, channel_rates
 from shardmeter.study.validate.cross_site.trials import EACH_ALONE, Trial, trials
@@ -28,7 +29,15 @@ pipelines that cross with 1F1B or with chunks of a stage (pp), lines from {OVERS
 inside or across, Megatron-Core. A range is that of all of these, for dp with messages that take 0.77 to 2.0 times as long, as those between
 islands were seen to do. A published efficiency is *inside* where a range has it. Ascend is not in the catalog; A100 stands for it (its peak is near).
 
-Lines: {"; ".join(f"*{one.word}*: {one.says}" for one in LINES.values())}.
+Lines: {"; ".join(f"*{LINES[word].word}*: {LINES[word].says}" for word in ("default", "tuned", "ordinary"))}.
+"""
+PLACES = {"N141": "500 km (N141)", "N145": "2,000 km (N145)"}
+ONES = ("dp, bf16", "dp, bf16, at the end", "pp, 1f1b", "pp, 1f1b, 2 ahead", "pp, interleaved")
+PIECES = f"""
+## What each piece of the network does
+
+Efficiencies of the worlds of two rows at {ALIKE:g}:1, their least round trip and messages as predicted, one thing at a time:
+{"; ".join(f"*{one.word}*: {one.says}" for one in LINES.values())}.
 """
 GAINS = """
 ## Gains
@@ -55,6 +64,8 @@ def page() -> str:
         found = verdicts(trial)
         parts += [f"\n## {trial.id}: {trial.figure}\n", *map(" ".join, sentences(trial, found)), ""]
         parts.append(table(("crosses", "line", "efficiency", "published is", "line it takes", "window it takes"), map(cells, found)))
+    some = [alike(one) for one in trials() if one.id in PLACES]
+    parts += [PIECES, table(("crosses", "line", *PLACES.values()), (piece(some, *one) for one in product(ONES, LINES)))]
     parts += [GAINS, table(("", "who", "published", "compared here", "found", "where", "published is"), map(gain, gains()))]
     parts += [RATES, table(("channels", *(f"{at:,g} km" for at in DISTANCES)), map(rates, CHANNELS))]
     return "\n".join(parts) + "\n"
@@ -94,6 +105,12 @@ def needs(one: Verdict) -> tuple[str, str]:
     low, high = min(enough), max(enough)
     windows = [show(rate * one.trial.rtts[0], "B") for rate in (low, high)]
     return f"{low * 8.0 / 1e9:.2g} to {high * 8.0 / 1e9:.2g} Gbit/s a GPU{some}", " to ".join(windows)
+
+
+def piece(some: Sequence[Trial], plan: str, line: str) -> Sequence[str]:
+    """One plan and line at the places."""
+    spans = [verdict(one, plan, line).nominal for one in some]
+    return plan, line, *(f"{low:.1%} to {high:.1%}" for low, high in spans)
 
 
 def gain(one: Gain) -> Sequence[str]:

@@ -17,6 +17,8 @@ from shardmeter.study.validate.cross_site.worlds import LINES, OVERSUBSCRIPTIONS
 
 NARROWEST = 4096.0
 """Oversubscription at which no figure is looked for any more."""
+ALIKE = 32.0
+"""Oversubscription at which lines are compared."""
 NEAR = 1.5
 """An iteration of so many times the published one, or one part of that, may be the one that was meant."""
 
@@ -51,6 +53,11 @@ class Verdict:
         return min(one.low for one in self.cases), max(one.high for one in self.cases)
 
     @property
+    def nominal(self) -> tuple[Fraction, Fraction]:
+        """The same with messages as predicted."""
+        return min(one.efficiency for one in self.cases), max(one.efficiency for one in self.cases)
+
+    @property
     def inside(self) -> bool:
         """Whether some case is as efficient as published."""
         return self.off == 0.0
@@ -68,7 +75,8 @@ class Verdict:
 
 def plan_of(world: World) -> str:
     """What crosses, in words."""
-    return f"dp, {world.format}" if world.placement == "dp" else f"pp, {world.layout.says}"
+    late = "" if world.release == "layers" else ", at the end"
+    return f"dp, {world.format}{late}" if world.placement == "dp" else f"pp, {world.layout.says}"
 
 
 def verdicts(trial: Trial) -> tuple[Verdict, ...]:
@@ -83,6 +91,11 @@ def verdict(trial: Trial, plan: str, line: str) -> Verdict:
     some = [world for world in worlds(trial) if plan_of(world) == plan]
     cases = tuple(case for world in some for case in _cases(trial, world, LINES[line]))
     return Verdict(trial=trial, plan=plan, line=LINES[line], cases=cases)
+
+
+def alike(trial: Trial) -> Trial:
+    """A trial over its shorter round trip and one line, whatever an iteration took: what one piece of the network does is seen there."""
+    return changed(trial, oversubscription=trial.oversubscription or ALIKE, rtts=trial.rtts[:1], step=None)
 
 
 def _cases(trial: Trial, world: World, line: Line) -> list[Case]:
@@ -146,7 +159,7 @@ def _reference(trial: Trial, world: World) -> float:
     """Tokens a second of what the trial is held against."""
     if trial.against == EACH_ALONE:
         return sum(float(one.tokens / one.step_time) for one in inner(world).inner)
-    return _alone(changed(world, placement=""))
+    return _alone(changed(world, placement="", release="layers", layout=changed(world.layout, ahead=0)))
 
 
 def _whole(scenario: Scenario) -> Whole:

@@ -114,6 +114,8 @@ class World:
     format: str
     placement: str
     layout: Layout
+    release: str = "layers"
+    """When gradients that cross leave: layer by layer behind the backward, or all at its end."""
 
     @property
     def batch(self) -> int:
@@ -135,10 +137,14 @@ def worlds(trial: Trial) -> list[World]:
     for model, kind, tokens in product(trial.models, trial.accelerators, TOKENS):
         plain, chunked = LAYOUTS[model]
         ways = [("dp", gpus, word, chunked) for gpus, word in product(trial.gpus, FORMATS)]
+        ways += [("dp, at the end", gpus, FORMATS[0], chunked) for gpus in trial.gpus]
         ways += [("pp", trial.gpus[-1], FORMATS[0], one) for one in (plain, changed(plain, ahead=AHEAD), chunked) if tokens == TOKENS[0]]
         made += [
-            World(model=model, accelerators=kind, gpus=gpus, tokens=tokens, format=word, placement=placement, layout=one)
-            for placement, gpus, word, one in ways
+            World(
+                model=model, accelerators=kind, gpus=gpus, tokens=tokens, format=word, placement=way[:2], layout=one,
+                release="end" if way[2:] else "layers",
+            )
+            for way, gpus, word, one in ways
         ]
     return made
 
@@ -149,7 +155,7 @@ def across(world: World, line: Line, topology: str) -> Scenario:
         {"name": name, "accelerator": kind, "nodes": world.gpus // 2 // NODE}
         for name, kind in zip(SITES, world.kinds, strict=True)
     ]
-    plan = _plan(world) | {"sync": {"topology": topology}}
+    plan = _plan(world) | {"sync": {"topology": topology, "release": world.release}}
     if world.placement == "pp":
         plan["placement"] = {"pp": [name for name in SITES for _ in range(world.layout.pp // 2)]}
         plan["ahead"] = world.layout.ahead

@@ -36,7 +36,7 @@ ONES = ("dp, bf16", "dp, bf16, at the end", "pp, 1f1b", "pp, 1f1b, 2 ahead", "pp
 PIECES = f"""
 ## What each piece of the network does
 
-Efficiencies of the worlds of two rows at {ALIKE:g}:1, their least round trip and messages as predicted, one thing at a time:
+Efficiencies of Mistral Large 2 in the worlds of two rows at {ALIKE:g}:1 and their least round trip, messages as predicted, one thing at a time:
 {"; ".join(f"*{one.word}*: {one.says}" for one in LINES.values())}.
 """
 GAINS = """

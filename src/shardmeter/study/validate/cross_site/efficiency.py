@@ -70,7 +70,7 @@ class Verdict:
 
     def least(self) -> tuple[BytesPerS | None, ...]:
         """B/s a GPU from which on each world reaches the figure over the shorter round trip; None where its own adapters do not."""
-        return tuple(_least(self.trial, world, self.line) for world in dict.fromkeys(one.world for one in self.cases))
+        return tuple(least_rate(self.trial, world, self.line) for world in dict.fromkeys(one.world for one in self.cases))
 
 
 def plan_of(world: World) -> str:
@@ -94,8 +94,10 @@ def verdict(trial: Trial, plan: str, line: str) -> Verdict:
 
 
 def alike(trial: Trial) -> Trial:
-    """A trial over its shorter round trip and one line, whatever an iteration took: what one piece of the network does is seen there."""
-    return changed(trial, oversubscription=trial.oversubscription or ALIKE, rtts=trial.rtts[:1], step=None)
+    """A trial of its first model over its shorter round trip and one line, whatever an iteration took: there it is seen what one piece
+    of the network does."""
+    over = trial.oversubscription or ALIKE
+    return changed(trial, models=trial.models[:1], oversubscription=over, rtts=trial.rtts[:1], step=None)
 
 
 def _cases(trial: Trial, world: World, line: Line) -> list[Case]:
@@ -170,7 +172,7 @@ def _rate(whole: Whole) -> float:
     return float(whole.estimate.tokens / whole.estimate.step_time)
 
 
-def _least(trial: Trial, world: World, line: Line) -> BytesPerS | None:
+def least_rate(trial: Trial, world: World, line: Line) -> BytesPerS | None:
     """B/s a GPU at which the figure is just reached over the shorter round trip; None where it is not at the adapters' own rate."""
 
     def short(log: float) -> float:

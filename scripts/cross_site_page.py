@@ -33,11 +33,13 @@ Lines: {"; ".join(f"*{LINES[word].word}*: {LINES[word].says}" for word in ("defa
 """
 PLACES = {"N141": "500 km (N141)", "N145": "2,000 km (N145)"}
 ONES = ("dp, bf16", "dp, bf16, at the end", "pp, 1f1b", "pp, 1f1b, 2 ahead", "pp, interleaved")
+DP = ONES[0]
+SHOWN = [word for word in LINES if word not in ("ordinary",)]
 PIECES = f"""
 ## What each piece of the network does
 
 Efficiencies of Mistral Large 2 in the worlds of two rows at {ALIKE:g}:1 and their least round trip, messages as predicted, one thing at a time:
-{"; ".join(f"*{one.word}*: {one.says}" for one in LINES.values())}.
+{"; ".join(f"*{word}*: {LINES[word].says}" for word in SHOWN if word not in ("default", "tuned"))}.
 """
 GAINS = """
 ## Gains
@@ -61,11 +63,9 @@ def page() -> str:
     """The whole page."""
     parts = [HEAD, table(("", "who", "said", "not said", "published", "kind", "source"), map(row, trials()))]
     for trial in trials():
-        found = verdicts(trial)
-        parts += [f"\n## {trial.id}: {trial.figure}\n", *map(" ".join, sentences(trial, found)), ""]
-        parts.append(table(("crosses", "line", "efficiency", "published is", "line it takes", "window it takes"), map(cells, found)))
+        parts += section(trial)
     some = [alike(one) for one in trials() if one.id in PLACES]
-    parts += [PIECES, table(("crosses", "line", *PLACES.values()), (piece(some, *one) for one in product(ONES, LINES)))]
+    parts += [PIECES, table(("crosses", "line", *PLACES.values()), (piece(some, *one) for one in product(ONES, SHOWN)))]
     parts += [GAINS, table(("", "who", "published", "compared here", "found", "where", "published is"), map(gain, gains()))]
     parts += [RATES, table(("channels", *(f"{at:,g} km" for at in DISTANCES)), map(rates, CHANNELS))]
     return "\n".join(parts) + "\n"
@@ -76,21 +76,48 @@ def row(one: Trial) -> Sequence[str]:
     return one.id, one.who, one.said, one.unsaid, one.figure, one.kind, one.source
 
 
-def sentences(trial: Trial, found: Sequence[Verdict]) -> Iterable[Sequence[str]]:
+def section(trial: Trial) -> Iterable[str]:
+    """A row's verdicts: in words, and plan by plan."""
+    found = verdicts(trial)
+    taken = [needs(one) for one in found]
+    yield f"\n## {trial.id}: {trial.figure}\n"
+    yield " ".join((*sentences(trial, found), *takes(trial, found, taken)))
+    rows = (cells(one, *need) for one, need in zip(found, taken, strict=True))
+    yield ""
+    yield table(("crosses", "line", "efficiency", "published is", "line it takes", "window it takes"), rows)
+
+
+def sentences(trial: Trial, found: Sequence[Verdict]) -> Iterable[str]:
     """For which plans it is inside, for which it is not and by how much."""
-    inside = [f"{one.plan} over a {one.line.word} line" for one in found if one.inside]
-    above = [f"{one.plan}, {one.line.word} ({100.0 * one.off:+.1f})" for one in found if not one.inside]
+    inside = [f"{one.plan} ({one.line.word})" for one in found if one.inside]
+    outside = [f"{one.plan} ({one.line.word}: {100.0 * one.off:+.1f})" for one in found if not one.inside]
     against = "the sum of both sites by themselves" if trial.against == EACH_ALONE else "one building"
-    yield (f"Against {against}.", f"Inside for {'; '.join(inside)}." if inside else "Inside for nothing.")
-    if above:
-        yield (f"Outside, in points by which the published one is above (+) or below (−) all: {'; '.join(above)}.",)
+    yield f"Against {against}."
+    yield "Inside for all that is spanned." if not outside else f"Inside for {'; '.join(inside) or 'nothing'}."
+    if outside:
+        yield f"Outside, by so many points above (+) or below (−) all of them: {'; '.join(outside)}."
 
 
-def cells(one: Verdict) -> Sequence[str]:
-    """One plan and line."""
+def takes(trial: Trial, found: Sequence[Verdict], taken: Sequence[tuple[str, str]]) -> Iterable[str]:
+    """The assumptions under which it is reached, as far as gradients and NCCL's windows go."""
+    by = {(one.plan, one.line.word): (one, need) for one, need in zip(found, taken, strict=True)}
+    wide, narrow = by.get((DP, "tuned")), by.get((DP, "default"))
+    if trial.low == 0.0 or wide is None:
+        return
+    (_, (rate, window)) = wide
+    yield f"Gradients in bf16 must have {rate}, under way {window} an adapter"
+    late = by.get((f"{DP}, at the end", "tuned"))
+    left = [] if late is None else [f"all sent at the end of the backward {late[1][0]}"]
+    if narrow is not None:
+        left.append(f"NCCL's window leaves {narrow[0].nominal[1]:.1%} at best")
+    yield f"({'; '.join(left)})." if left else "."
+
+
+def cells(one: Verdict, rate: str, window: str) -> Sequence[str]:
+    """One plan and line, and what it takes."""
     low, high = one.span
     where = "inside" if one.inside else f"{100.0 * abs(one.off):.1f} points {'above' if one.off > 0.0 else 'below'}"
-    return one.plan, one.line.word, f"{low:.1%} to {high:.1%}", where, *needs(one)
+    return one.plan, one.line.word, f"{low:.1%} to {high:.1%}", where, rate, window
 
 
 def needs(one: Verdict) -> tuple[str, str]:

@@ -23,7 +23,7 @@ def test_tail_is_the_scan_of_equal_transfers_due_at_the_end(work: float, period:
     end = pieces * period
     release = [period * (j + 1) for j in range(pieces)]
     exposed = sum(scan(release, [end] * pieces, [work / pieces] * pieces, ["nic"] * pieces))
-    assert tail(work, [(0.0, end, float(pieces), 1.0)]) == pytest.approx(exposed, abs=1e-9)
+    assert tail(work, [(0.0, end, float(pieces), 1.0, 0.0)]) == pytest.approx(exposed, abs=1e-9)
 
 
 @given(gather=seconds, scatter=seconds, period=st.floats(0.01, 10.0))

@@ -92,17 +92,19 @@ def price(
     *,
     own: bool = False,
     accelerators: Sequence[Count] = (),
+    weights: Sequence[float] = (),
     segment: Bytes = link.SEGMENT,
 ) -> Crossed:
     """What one message takes, by the topology of `sync` or the collective's own.
 
     `own`: seconds of every cell, else of the slowest. `accelerators` of every island: hierarchical messages pass in as many rings
-    side by side as the smallest island has; without it as many as the link has lanes. Raises UnknownName for a topology that is
+    side by side as the smallest island has; without it as many as the link has lanes. `weights` of every island: what it holds of its
+    cell's message, over an even part (stages of a pipeline). Raises UnknownName for a topology that is
     none. One cell: nothing. Messages that are gathered, not averaged, pass whole by every topology: with a server all of the others'
     come back, and a ring, a tree and servers of parts carry M/2 times what they carry of a mean. Leaves out: messages of other crossings on the
     wire, those of other groups where they share a line."""
     if one.groups:
-        return _apart(one, wan, cells, sync, own=own, accelerators=accelerators, segment=segment)
+        return _apart(one, wan, cells, sync, own=own, accelerators=accelerators, weights=weights, segment=segment)
     topology = topology_of(one, sync)
     passing, gathers = TOPOLOGIES[topology], one.collective == "all_gather" and topology != "all_gather"
     islands = len(wan.islands)
@@ -125,11 +127,12 @@ def price(
     caused, charged, passages = np.zeros((len(cells), islands)), np.zeros((len(cells), islands)), []
     with np.errstate(divide="ignore", invalid="ignore"):
         for members in groups:
-            message = _message(one, size, links.among(members), sync, [*accelerators], members)
+            weight = max(weights[at] for at in members) if weights else 1.0
+            message = _message(one, weight * size, links.among(members), sync, [*accelerators], members)
             passage = passing(changed(message, back=len(cells) - 1.0) if gathers else message)
             passages.append(passage)
             source, target = np.nonzero(passage.shares)
-            owner, gone = np.where(source == passage.server, target, source), passage.shares[source, target]
+            owner, gone = np.where(source == passage.server, target, source), weight * passage.shares[source, target]
             at, to = np.array(members)[source], np.array(members)[target]
             np.add.at(caused, (owner, at), gone)
             np.add.at(charged, (owner, at), gone * links.egress[at, to])

@@ -121,7 +121,6 @@ def ends(
     return Ends(
         leaving=_leaving(ready, plan, held, links),
         stages=sum(count for _, _, count in held.runs),
-        own_clock=plan.pp > 1 and traits(plan.schedule).own_clock,
         late=shown / (work.micro_batches if fsdp.applies(plan) else 1.0),
         shard=updated(held, plan),
         trained=_trained(model, work, plan),
@@ -157,7 +156,14 @@ def _leaving(ready: Priced, plan: Plan, held: Work, links: tuple[Boundary, ...])
     layers = {at: [float(max(sum(n for _, n in row), 1)) for row in rows[at]] for at in own}
     whole = sum(map(sum, layers.values()))
     return tuple(
-        Leaving(left=one.left, window=one.window, pieces=number, share=number / whole, stage=own.index(one.position))
+        Leaving(
+            left=one.left,
+            window=one.window,
+            pieces=number,
+            share=number / whole,
+            due=one.due,
+            stage=own.index(one.position),
+        )
         for one in lasts
         if one.position in layers
         for number in (layers[one.position][one.chunk],)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -172,14 +171,13 @@ def pace_of(parts: Sequence[Part], asked: Round, lanes: Count, release: str = "l
 
 def lines_of(ends: Ends, lanes: Count) -> list[tuple[Leaving, ...]]:
     """The gradients of an island's stages by the line that they leave over: neighbouring stages share one where there are fewer than
-    stages. The gradients of a line are all of those that pass it, over its part of the lanes. Stages with clocks of their own wait for their own alone."""
+    stages. The gradients of a line are all of those that pass it, over its part of the lanes."""
     each = math.ceil(ends.stages / min(float(lanes), ends.stages))
     made: list[tuple[Leaving, ...]] = []
     for first in range(0, ends.stages, each):
         line = [one for one in ends.leaving if first <= one.stage < first + each]
         whole = sum(float(one.share) for one in line)
-        end = functools.reduce(np.minimum, [one.left for one in line]) if ends.own_clock else 0.0
-        made.append(tuple(changed(one, left=one.left - end, share=one.share / whole) for one in line))
+        made.append(rounds.in_order([changed(one, share=one.share / whole) for one in line]))
     return made
 
 
@@ -189,9 +187,7 @@ def refolded(whole: Whole, plan: Plan, inner: Number, across: Number) -> Folded 
         return None
     pace = whole.pace
     scaled = {name: getattr(pace, name) * inner for name in ("step", "late", "update")}
-    lines = tuple(
-        tuple(changed(one, left=one.left * inner, window=one.window * inner) for one in line) for line in pace.leaving
-    )
+    lines = tuple(tuple(rounds.scaled(one, inner) for one in line) for line in pace.leaving)
     seconds = tuple(one.seconds * across for one in whole.priced)
     return rounds.fold(whole.round, changed(pace, leaving=lines, **scaled), seconds, plan.sync.grace)
 
@@ -245,7 +241,15 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
     priced = []
     for one in asked.crossings:
         with under(term_of(one)):
-            charge = crossing.price(one, wan, cells, plan.sync, own=own, accelerators=gpus)
+            charge = crossing.price(
+                one,
+                wan,
+                cells,
+                plan.sync,
+                own=own,
+                accelerators=gpus,
+                weights=weights_of(cells, [p.estimate.ends.stages for p in parts]),
+            )
             priced.append(spread_inside(charge, one, parts))
     pace = pace_of(parts, asked, float(np.min(wan.lanes)) if plan.sync.hierarchical else 1.0, plan.sync.release)
     folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace)
@@ -262,6 +266,15 @@ def _joined(parts: tuple[Part, ...], asked: Round, wan: Wan | None, plan: Plan) 
         wan=said,
         critical=_critical(parts, folded),
     )
+
+
+def weights_of(cells: Sequence[Sequence[int]], stages: Sequence[int]) -> list[float]:
+    """What every island holds of its cell's parameters, over an even part: of a pipeline its stages."""
+    weights = [1.0] * len(stages)
+    for cell in cells:
+        for at in cell:
+            weights[at] = stages[at] * len(cell) / sum(stages[one] for one in cell)
+    return weights
 
 
 def _moved(

@@ -90,19 +90,20 @@ def stall(work: Seconds, period: Seconds, pieces: int) -> tuple[Seconds, Seconds
     return shown, float(pieces) * work - shown
 
 
-def tail(work: Seconds, trains: Sequence[tuple[Seconds, Seconds, Count, Fraction]]) -> Seconds:
-    """Exposed seconds of `work` that leaves in trains, all of it due at the end: of each train (seconds left when its last piece is
-    released, window over which its equal pieces are released one by one, how many, share of the work), in the order of their release.
+def tail(work: Seconds, trains: Sequence[tuple[Seconds, Seconds, Count, Fraction, Seconds]]) -> Seconds:
+    """Exposed seconds of `work` that leaves in trains before an end: of each train (seconds from the release of its last piece to the
+    end, window over which its equal pieces are released one by one, how many, share of the work, seconds from the end to when it is
+    due), in the order of their release.
 
-    Exact where no train begins before the one ahead of it is released: as in `chain`, the channel ends at the largest, over every
-    piece, of its release and all work from it on, and in a train of equals that is at the first or at the last."""
+    Exact where no train begins before the one ahead of it is released: as in `chain`, a channel is done with a train of equals after
+    the first of them and all that follow, or after the last."""
     shown: Seconds = 0.0
-    after: Seconds = 0.0
-    for left, window, pieces, share in reversed(trains):
+    done: Seconds = -np.inf
+    for left, window, pieces, share, due in trains:
         whole = share * work
-        each = whole / pieces
-        shown = np.maximum(shown, after + np.maximum(each, whole - (pieces - 1.0) * (window / pieces)) - left)
-        after = after + whole
+        first = np.maximum(done, -left - (pieces - 1.0) * (window / pieces)) + whole
+        done = np.maximum(first, whole / pieces - left)
+        shown = np.maximum(shown, done - due)
     return shown
 
 

@@ -108,9 +108,9 @@ def released(seconds: Seconds, pace: Pace) -> Seconds:
     line that is done last, with the last piece leaving only when that reduction is done. Nothing for nothing."""
     shown: Seconds = 0.0
     for line in pace.leaving:
-        alone = hide.tail(seconds, [(one.left, one.window, one.pieces, one.share) for one in line])
         last = line[-1]
-        shown = np.maximum(shown, np.maximum(last.share * seconds / last.pieces, alone - pace.late))
+        piece = last.share * seconds / last.pieces - last.left - last.due
+        shown = np.maximum(shown, np.maximum(piece, alone(seconds, line) - pace.late))
     return shown
 
 
@@ -188,7 +188,17 @@ def _spread(pace: Pace) -> Pace:
 
 
 _FIELDS = ("step", "tokens", "late", "update")
-_TRAIN = ("left", "window", "pieces", "share")
+_TRAIN = ("left", "window", "pieces", "share", "due")
+
+
+def alone(seconds: Seconds, line: Sequence[Leaving]) -> Seconds:
+    """What shows of gradients that leave over one line, so many seconds, after the last backward."""
+    return hide.tail(seconds, [(one.left, one.window, one.pieces, one.share, one.due) for one in line])
+
+
+def scaled(one: Leaving, times: Number) -> Leaving:
+    """Gradients of a step that lasts so many times as long."""
+    return changed(one, left=one.left * times, window=one.window * times, due=one.due * times)
 
 
 def _each_number(pace: Pace, made: Callable[[Number], Number]) -> Pace:
@@ -217,6 +227,28 @@ def _together(trains: Sequence[Leaving]) -> Leaving:
     """One train of every cell."""
     columns = {name: np.broadcast_arrays(*(getattr(one, name) for one in trains)) for name in _TRAIN}
     return changed(trains[0], **{name: np.stack(column, axis=-1) for name, column in columns.items()})
+
+
+def in_order(line: Sequence[Leaving]) -> tuple[Leaving, ...]:
+    """The trains of a line in the order of their release: where all stages wait for one end they are. Stages with clocks of their own
+    release gradients side by side: these are put in order one by one, each a train."""
+    if len({one.stage for one in line}) == 1 or not any(np.any(one.due) for one in line):
+        return tuple(line)
+    apart = [
+        changed(
+            one,
+            left=one.left + one.window * (1.0 - at / one.pieces),
+            window=0.0,
+            pieces=1.0,
+            share=one.share / one.pieces,
+        )
+        for one in line
+        for at in range(1, round(float(one.pieces)) + 1)
+    ]
+    columns = {name: np.stack(np.broadcast_arrays(*(getattr(one, name) for one in apart))) for name in _TRAIN}
+    order = np.argsort(-columns["left"], axis=0, kind="stable")
+    moved = {name: np.take_along_axis(column, order, axis=0) for name, column in columns.items()}
+    return tuple(changed(one, **{name: moved[name][at] for name in _TRAIN}) for at, one in enumerate(apart))
 
 
 NO_TRAIN = Leaving(left=np.inf, share=0.0)

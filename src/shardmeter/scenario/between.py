@@ -111,7 +111,9 @@ class SyncInput(Input):
     topology: str | None = said("How messages pass.", words=TOPOLOGIES)
     hierarchical: bool | None = said("Reduce inside islands first; false = one ring through all accelerators.")
     grace: Duration | None = said("What a deadline method waits for late islands after a round.")
-    release: str | None = said("When gradients of a step leave: each as it is whole, or all at its end.", words=RELEASES)
+    release: str | None = said(
+        "When gradients of a step leave: each as it is whole, or all at its end.", words=RELEASES
+    )
     split: str | None = said("How the batch is shared among unlike islands.", words=SPLITS)
     blocks: Fragments | None = said("Equal parts that the layers are cut into; every island trains one.")
     levels: Fragments | None = said("Rows of modules that a path goes through, one module of each.")

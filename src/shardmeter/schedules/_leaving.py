@@ -8,6 +8,7 @@ own order, once for every structure; their seconds may be arrays.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -16,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Count, Seconds
+from shardmeter.core.units import Count, Number, Seconds
 from shardmeter.schedules._long import Hop
 from shardmeter.schedules._routes import Spot, previous
 from shardmeter.schedules._slots import Op, Slot, stages
@@ -34,9 +35,12 @@ class Last:
     position: int
     chunk: int
     left: Seconds
-    """From its end to that of the step, the last of all stages."""
+    """From its end to that of the last stage's last turn."""
     window: Seconds
     """What it lasts."""
+    due: Seconds = 0.0
+    """From that end to when the stage has to have begun its next step, where devices keep their own clocks: it begins as much later
+    than the first one in every step."""
 
 
 def leaving(
@@ -46,9 +50,9 @@ def leaving(
     makespan, or of all pp boundaries; `blocking` sends are part of the turn before them. Micro-batches may be an array: each number
     below GROUPS·pp is looked at by itself.
 
-    Exact for equal stages; of schedules that part the backward, but for their waits (1 % of a step). Leaves out: that stages end
-    still earlier where one before them is slower (gpipe and breadth first: by a micro-batch's difference for each); sends that
-    queue. Not for two copies of a model."""
+    Exact where all forwards come before all backwards, and for equal stages of other schedules; of those that part the backward but
+    for their waits (1 % of a step). Leaves out, for these others: that a stage ends still earlier which waits for a slower one
+    before it; sends that queue. Not for two copies of a model."""
     held = stages(slots)
     pp, least = len(held), len(held) if module.TRAITS.groups else 1
     few = np.clip(np.floor(micro_batches), least, GROUPS * pp)
@@ -56,15 +60,61 @@ def leaving(
     more: Count = np.maximum(micro_batches - float(GROUPS * pp), 0.0) / float(pp)
     more = more if np.ndim(more) else float(more)
     parts = {id(slot): [slot.chunk(at, virtual_stages) for at in range(virtual_stages)] for slot in slots}
+    own = [parts[id(slot)] for slot in held]
     found: tuple[Last, ...] = ()
-    for count in np.unique(few):
+    if _is_swept(module, pp, virtual_stages):
+        found = _swept(own, np.maximum(micro_batches, 1.0), hop)
+    for count in () if found else np.unique(few):
         drain = _drain(module, pp, int(count), virtual_stages)
-        here = _lasts(drain, [parts[id(slot)] for slot in held], more, hop, blocking=blocking)
+        here = _lasts(drain, own, more, hop, blocking=blocking, own_clock=module.TRAITS.own_clock)
+        here_too = np.equal(few, count)
         found = here if not found else tuple(
-            changed(one, left=np.where(np.equal(few, count), one.left, other.left))
+            changed(one, left=np.where(here_too, one.left, other.left), due=np.where(here_too, one.due, other.due))
             for one, other in zip(here, found, strict=True)
         )  # fmt: skip
     return tuple(found[at] for at in _order(module, pp, virtual_stages))
+
+
+@functools.lru_cache(maxsize=256)
+def _is_swept(module: ModuleType, pp: int, virtual_stages: int) -> bool:
+    """Whether every device has all forwards before all backwards."""
+    if module.TRAITS.split or module.TRAITS.route != "ring":
+        return False
+    kinds = [[op.kind for op in ops] for ops in _orders(module, pp, GROUPS * pp, virtual_stages)]
+    return all(row == sorted(row, reverse=True) for row in kinds)
+
+
+def _swept(slots: Sequence[Sequence[Slot]], micro_batches: Count, hop: Hop) -> tuple[Last, ...]:
+    """All micro-batches back through one chunk on every device, then through the next: as the makespan of such schedules, when the
+    first is done at a place and when the last, from where the backwards begin."""
+    first: Seconds = 0.0
+    last: Seconds = 0.0
+    free: dict[tuple[int, bool], Seconds] = {}
+    ends: dict[Spot, Seconds] = {}
+    later = _later(
+        [micro_batches, *(one for row in slots for slot in row for one in (slot.backward, slot.ending))], hop
+    )
+
+    def passed(place: tuple[int, bool], seconds: Seconds, ending: Seconds = 0.0) -> None:
+        nonlocal first, last
+        first = later(first, free.get(place, 0.0)) + seconds
+        last = later(last + seconds, first + (micro_batches - 1.0) * seconds) + ending
+        free[place] = last
+
+    for chunk in reversed(range(len(slots[0]))):
+        for device in reversed(range(len(slots))):
+            own = slots[device][chunk]
+            passed((device, False), own.backward, own.ending)
+            ends[device, chunk] = last
+            if device or chunk:
+                wire, delay = _link(hop, device, (device or len(slots)) - 1)
+                passed((device, True), wire)
+                first, last = first + delay, last + delay
+    return tuple(
+        Last(position=device, chunk=chunk, left=last - ends[device, chunk],
+             window=slots[device][chunk].backward + slots[device][chunk].ending)
+        for device in range(len(slots)) for chunk in reversed(range(len(slots[0])))
+    )  # fmt: skip
 
 
 class Turns(NamedTuple):
@@ -145,20 +195,23 @@ def _target(module: ModuleType, spot: Spot, kind: str, pp: int) -> Spot | None:
 
 @functools.lru_cache(maxsize=256)
 def _order(module: ModuleType, pp: int, virtual_stages: int) -> tuple[int, ...]:
-    """The places of the last turns in the order in which they end where all turns last equally long."""
+    """The places of the last turns in the order in which they end where all turns last equally long; of several at once, the stage last
+    that begins its next step first: gradients that leave together over one line are through together."""
     even = Slot(first=0, count=pp, forward=1.0, input_grad=1.0, weight_grad=1.0)
     lasts = _lasts(
         _drain(module, pp, GROUPS * pp, virtual_stages), [[even] * virtual_stages] * pp, 0.0, 0.0, blocking=False
     )
-    return tuple(sorted(range(len(lasts)), key=lambda at: (-lasts[at].left, at)))
+    return tuple(sorted(range(len(lasts)), key=lambda at: (-lasts[at].left, -at)))
 
 
-def _lasts(drain: Drain, slots: Sequence[Sequence[Slot]], more: Count, hop: Hop, *, blocking: bool) -> tuple[Last, ...]:
+def _lasts(
+    drain: Drain, slots: Sequence[Sequence[Slot]], more: Count, hop: Hop, *, blocking: bool, own_clock: bool = False
+) -> tuple[Last, ...]:
     """What is left after each last turn; `slots` by device and chunk."""
     windows = [[_window(mark, slots, hop, blocking=blocking) for mark in row] for row in drain.rows]
     after = [[_seconds(mark, slots, more, hop, blocking=blocking) for mark in row] for row in drain.rows]
     numbers = [one for some in (*windows, *after) for one in some]
-    later: Callable[[Seconds, Seconds], Seconds] = max if all(isinstance(one, float) for one in numbers) else np.maximum
+    later = _later(numbers, hop)
     places: list[list[Seconds]] = [[0.0] * len(row) for row in drain.rows]
     known: dict[Spot, tuple[int, int]] = {}
     for device, at in drain.way:
@@ -175,13 +228,21 @@ def _lasts(drain: Drain, slots: Sequence[Sequence[Slot]], more: Count, hop: Hop,
                 break
         places[device][at] = left
         known[device, row[at].chunk] = device, at
-    end: Seconds | None = None
     for row, place, window, between in zip(drain.rows, places, windows, after, strict=True):
         _around(row, place, window, between)
-        done = place[-1] - between[-1]
-        end = done if end is None else -later(-end, -done)
+    ends = [between[-1] - place[-1] for place, between in zip(places, after, strict=True)]
+    end = functools.reduce(later, ends)
+    dues: list[Seconds] = [0.0] * len(ends)
+    if own_clock:
+        begins = list(
+            itertools.accumulate(
+                (row[0].forward + _way(hop, at, at + 1) for at, row in enumerate(slots[:-1])), initial=0.0
+            )
+        )
+        span = functools.reduce(later, [done - begin for done, begin in zip(ends, begins, strict=True)])
+        dues = [begin + span - end for begin in begins]
     return tuple(
-        Last(position=mark.device, chunk=mark.chunk, left=left - end, window=window)  # type: ignore[operator]
+        Last(position=mark.device, chunk=mark.chunk, left=left + end, window=window, due=dues[mark.device])
         for row, place, some in zip(drain.rows, places, windows, strict=True)
         for mark, left, window in zip(row, place, some, strict=True)
         if mark.kind != "input_grad"
@@ -221,13 +282,25 @@ def _seconds(mark: Mark, slots: Sequence[Sequence[Slot]], more: Count, hop: Hop,
 
 def _way(hop: Hop, device: int, other: int) -> Seconds:
     """From one device to another, over the boundary behind the earlier of two neighbours or behind the last stage."""
+    wire, delay = _link(hop, device, other)
+    return wire + delay
+
+
+def _later(numbers: Sequence[Number], hop: Hop) -> Callable[[Seconds, Seconds], Seconds]:
+    """The later of two moments; plain numbers skip the array's way."""
+    links = [one for link in hop for one in (link.wire, link.delay)] if isinstance(hop, tuple) else [hop]
+    return max if all(isinstance(one, float) for one in (*numbers, *links)) else np.maximum
+
+
+def _link(hop: Hop, device: int, other: int) -> tuple[Seconds, Seconds]:
+    """(seconds on the wire, on the way after that) between two devices."""
     if device == other:
-        return 0.0
+        return 0.0, 0.0
     if not isinstance(hop, tuple):
-        return hop
+        return hop, 0.0
     low, high = sorted((device, other))
     link = hop[low if high == low + 1 else high]
-    return link.wire + link.delay
+    return link.wire, link.delay
 
 
 __all__ = ["Last", "leaving"]

@@ -33,6 +33,8 @@ class Leaving:
 
     left: Seconds = 0.0
     """From the end of that turn to the end of all backwards of a step."""
+    due: Seconds = 0.0
+    """From that end to when the stage waits for them; later where its devices keep their own clocks."""
     window: Seconds = 0.0
     """What the turn lasts."""
     pieces: Count = 1.0
@@ -50,8 +52,6 @@ class Ends:
     """When its gradients are whole, in the order in which they are; layers have equal shares."""
     stages: int = 1
     """Of the pipeline, that the island holds."""
-    own_clock: bool = False
-    """Every stage begins its next step when its own is done."""
     late: Seconds = 0.0
     """What of the island's own reduction shows after the last backward."""
     shard: Count = 0.0

@@ -4,9 +4,10 @@ Whatever shards the parameters inside a cell (DDP, FSDP, HSDP) is not touched: e
 the other cells.
 
 Bytes: the gradients, `gradient_bytes` each; an all-reduce, so that a cell sends and receives 2·(M − 1)/M of them.
-Period: one step. `topology` and `hierarchical` say how the all-reduce passes, `split` how the batch is shared among cells.
-Window: each layer when its gradients are whole, behind the backwards of the step that are left then (`release: layers`), or all of
-them after the last (`release: end`); the next step waits for the last layer.
+Period: one step. `topology` and `hierarchical` say how the all-reduce passes, `release` when it begins, `split` how the batch is
+shared among cells.
+Window: a layer leaves when its gradients are whole, behind the backwards of the step that are left then (`release: layers`), or with
+all others after the last backward (`release: end`); the next step waits for the last layer.
 Memory: nothing beside inner training.
 Compute: nothing beside inner training.
 Convergence: replicas 1, period 1, delay 0, bits those of a gradient: one step of the whole batch.

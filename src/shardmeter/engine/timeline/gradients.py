@@ -44,7 +44,9 @@ def run(cells: Sequence[Step], seconds: float, lines: int) -> tuple[float, float
         size = seconds / (sharing * cells[0].layers)
         for layer in range(cells[0].layers):
             after = [one.whole[device, chunk][layer] for one in made]
-            sent[device].append(program.add(f"gradients {device}.{chunk}", networks[device // each], size, after, "gradients"))
+            sent[device].append(
+                program.add(f"gradients {device}.{chunk}", networks[device // each], size, after, "gradients")
+            )
     timeline = simulate(program)
     with_it, without = 0.0, 0.0
     for one in made:

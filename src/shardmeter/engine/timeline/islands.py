@@ -14,8 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from shardmeter.core.record import record
-from shardmeter.engine import hide
-from shardmeter.engine.round import Pace
+from shardmeter.engine.round import Pace, alone
 from shardmeter.engine.timeline.account import Gap
 from shardmeter.engine.timeline.simulate import Program, Timeline, simulate
 from shardmeter.specs.round import Crossing, Round
@@ -194,14 +193,12 @@ def pieces(pace: Pace, seconds: float) -> list[tuple[float, float]]:
     """(share of the step at which a piece of a cell's gradients is whole, share of the gradients that it is), in order, on the line that
     shows most of so many `seconds`. What of the cell's own reduction is late comes after the backward, and only the last piece waits for
     it, at the end of the step."""
-    line = max(
-        pace.leaving, key=lambda one: float(hide.tail(seconds, [(t.left, t.window, t.pieces, t.share) for t in one]))
-    )
+    line = max(pace.leaving, key=lambda one: float(alone(seconds, one)))
     found: list[tuple[float, float]] = []
     for train in line:
         count = round(float(train.pieces))
         for piece in range(1, count + 1):
-            before = float(pace.late + train.left + train.window * (1.0 - piece / count))
+            before = float(pace.late + train.left + train.due + train.window * (1.0 - piece / count))
             found.append((max(1.0 - before / float(pace.step), ROUNDING), float(train.share) / count))
     found.sort()
     return [*found[:-1], (1.0, found[-1][1])]

@@ -13,6 +13,7 @@ from shardmeter.core.record import changed
 from shardmeter.engine import crossing
 from shardmeter.engine import round as rounds
 from shardmeter.engine.evaluate import Priced, ends, priced
+from shardmeter.engine.fleet import weights_of
 from shardmeter.engine.links import bounded, links_of
 from shardmeter.engine.round import Pace
 from shardmeter.engine.update import update
@@ -195,14 +196,18 @@ class Lines:
         return low
 
     def joined(self, step: Floats, cells: Choice) -> Floats:
-        """The same with the messages between cells; the order of the islands in a cell does not matter to these."""
+        """The same with the messages between cells, each as small as the least of an island's; the order of the islands in a cell
+        does not matter to these."""
         if len(cells) < 2:
             return step
         fleet = self.scenario.fleet
         gpus, members = [island.gpus for island in fleet.islands], [sorted(cell) for cell in cells]
-        asked = self._asked(len(cells))
-        return self._folded(step, asked, [crossing.price(one, self._wan(), members, self.scenario.plan.sync, accelerators=gpus).seconds
-                                          for one in asked.crossings])  # fmt: skip
+        asked, wan, sync = self._asked(len(cells)), self._wan(), self.scenario.plan.sync
+        least = [min(weights_of(members, self.steps))] * len(gpus)
+        across = [
+            crossing.price(one, wan, members, sync, accelerators=gpus, weights=least).seconds for one in asked.crossings
+        ]
+        return self._folded(step, asked, across)
 
     def _asked(self, cells: int) -> Round:
         """What the method asks for of so many cells."""

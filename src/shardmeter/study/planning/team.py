@@ -218,7 +218,7 @@ class Bound:
         self.update = np.stack([least[number] for number in team.kind], axis=-1)
         trains = [train for one in ends for train in one.leaving]
         self.hides = {
-            "leaving": rounds.shortest(trains, max(float(np.max(one.left + one.window)) for one in trains)),
+            "leaving": rounds.shortest(trains, max(float(np.max(one.left + one.window + one.due)) for one in trains)),
             "late": max(float(np.max(one.late)) for one in ends),
         }
         gpus = [island.gpus for island in team.islands]

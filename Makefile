@@ -39,6 +39,7 @@ lint: $(VENV)/.ready-dev ## style, types, layers, spelling, generated pages
 	@$(BIN)/python scripts/methods_page.py --check
 	@$(BIN)/python scripts/condense_loss.py --check
 	@$(BIN)/python scripts/loss_page.py --check
+	@$(BIN)/python scripts/network_page.py --check
 	@$(BIN)/python scripts/threshold_figures.py --check
 	@$(BIN)/python scripts/audit_page.py --check
 
@@ -70,6 +71,7 @@ docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
 	@$(BIN)/python scripts/accuracy_page.py
 	@$(BIN)/python scripts/geo_page.py
 	@$(BIN)/python scripts/loss_page.py
+	@$(BIN)/python scripts/network_page.py
 	@$(BIN)/python scripts/threshold_figures.py
 	@$(BIN)/python scripts/audit_page.py
 	@$(BIN)/python scripts/runs_page.py

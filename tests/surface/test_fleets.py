@@ -114,7 +114,7 @@ def test_all_faults_are_said_at_once_with_their_places(tmp_path: Path) -> None:
         ("fleet.wan.default.loss", 0.95, "at most 0.9"),
         ("fleet.wan.default.streams", 0, "0 makes no sense here"),
         ("fleet.wan.default.window", "0 B", "0 makes no sense here"),
-        ("fleet.wan.default.transport", "udp", "one of tcp, rdma, lossless"),
+        ("fleet.wan.default.transport", "udp", "one of tcp, rdma, selective, coded, lossless"),
         ("fleet.wan.default.distance", "1000", "has no unit"),
         ("fleet.wan.default.preset", "home-fiber", "the nearest are: home-fibre"),
         ("fleet.wan.links.0", {"between": ["oregon", "oregon"], "bandwidth": "1 Gbps"}, "joins oregon with itself"),
@@ -230,7 +230,7 @@ def test_the_schema_names_every_field() -> None:
     assert {"between", "from", "to", "bandwidth", "rtt", "distance", "preset"} <= parts["LinkInput"][
         "properties"
     ].keys()
-    assert {"default", "links", "sites", "self"} == set(parts["WanInput"]["properties"])
+    assert {"default", "links", "sites", "self", "assumed"} == set(parts["WanInput"]["properties"])
 
 
 # ---- fuzz ------------------------------------------------------------------------------------------------------------------------

@@ -54,6 +54,8 @@ class Links:
     """(islands,): what one accelerator gets through the adapters of a site whose uplinks all share; inf = not said."""
     late: Array
     """Share of packets that are sent again alone, which a message waits for; 0 = of none."""
+    buffer: Array
+    """(islands,): of one uplink port."""
     words: tuple[str, ...] = ()
     """What takes from the uplinks of each site, where anything does."""
 
@@ -65,7 +67,7 @@ class Links:
             limit=self.limit[grid], delay=self.delay[grid], rtt=self.rtt[grid], first=self.first[grid], up=self.up[row],
             down=self.down[row], lanes=self.lanes[grid], streams=self.streams[grid], egress=self.egress[grid],
             sending=self.sending[grid], late=self.late[grid],
-            adapter=self.adapter[row], words=tuple(self.words[at] for at in islands if self.words),
+            adapter=self.adapter[row], buffer=self.buffer[row], words=tuple(self.words[at] for at in islands if self.words),
         )  # fmt: skip
 
     def parted(self, times: Array) -> Links:
@@ -95,7 +97,8 @@ class Links:
         else:
             at_once = ""
         streams = float(self.streams[source, target])
-        why = LIMITS[limit].format(streams=f"{streams:g} stream{'s' * (streams != 1)}")
+        buffer = show(float(self.buffer[target]), "B")
+        why = LIMITS[limit].format(streams=f"{streams:g} stream{'s' * (streams != 1)}", buffer=buffer)
         if self.words and limit <= 2:
             taken = self.words[target if limit == 2 else source]
             why += f" ({taken})" * bool(taken)
@@ -104,7 +107,7 @@ class Links:
 
 
 LIMITS = ("the link", "what leaves the site", "what comes into the site", "window of {streams}", "loss on {streams}",
-          "buffers where the line ends")  # fmt: skip
+          "buffers of {buffer}")  # fmt: skip
 """What can set the rate of a pair."""
 
 
@@ -152,18 +155,20 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     bandwidth, loss, window, lanes = (matrix(x) for x in (wan.bandwidth, wan.loss, wan.window, wan.lanes))
     streams = matrix(wan.streams)
     flows = lanes * streams
-    up, down = (np.broadcast_to(np.asarray(x, dtype=float), (islands,)) for x in (wan.up, wan.down))
+    up, down, adapter, buffer = (
+        np.broadcast_to(np.asarray(x, dtype=float), (islands,)) for x in (wan.up, wan.down, wan.adapter, wan.buffer)
+    )
     sends = np.array([TRANSPORTS.index(word) for word in wan.transport])
     weaker = np.minimum(sends[:, None], sends[None, :])
     tcp = weaker == TCP
-    capacity, buffers = bandwidth, ()
+    capacity, headroom = bandwidth, bandwidth
     if asked:
         headroom, loss = uplinks.buffered(wan, rtt, loss, flows * window, weaker)
-        capacity, buffers = np.minimum(bandwidth, headroom), (headroom,)
+        capacity = np.minimum(bandwidth, headroom)
     windowed = np.where(weaker == LOSSLESS, np.inf, _windowed(wan, window, rtt, tcp))
     stream = np.where(tcp, link.stream_rate(window, rtt, segment, loss), windowed)
     rate = link.pair_rate(capacity, up[:, None], down[None, :], flows, stream)
-    limits = (bandwidth, matrix(up[:, None]), matrix(down), flows * windowed, flows * stream, *buffers)
+    limits = (bandwidth, matrix(up[:, None]), matrix(down), flows * windowed, flows * stream, headroom)
     limit = np.argmin(np.stack(limits), axis=0)
     kept = _kept(wan, weaker, loss, link.packets_under_way(rate / flows, rtt, window, link.PACKET))
     rate = rate * kept
@@ -175,7 +180,7 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     return Links(
         names=wan.islands, rate=rate, capacity=capacity, limit=limit, delay=rtt / 2.0, rtt=rtt, first=first, up=up, down=down,
         lanes=lanes, streams=streams, egress=matrix(wan.egress), sending=sending, late=np.where(weaker == SELECTIVE, loss, 0.0) if "selective" in wan.transport else np.zeros(shape),
-        adapter=np.broadcast_to(np.asarray(wan.adapter, dtype=float), (islands,)),
+        adapter=adapter, buffer=buffer,
         words=uplinks.words(wan) if asked else (),
     )  # fmt: skip
 
@@ -187,7 +192,7 @@ def _windowed(wan: Wan, window: Array, rtt: Array, tcp: Array) -> Array:
     return np.asarray(network.held_rate(window, rtt, np.where(tcp, 0.0, wan.hold)))
 
 
-def _kept(wan: Wan, weaker: Array, loss: Array, under_way: Array) -> Array:
+def _kept(wan: Wan, weaker: Array, loss: Array, under_way: Count) -> Array:
     """Share of its rate that a pair's transport keeps at its loss."""
     again = weaker == RDMA
     if "selective" in wan.transport or wan.assumed.go_back != 1.0:

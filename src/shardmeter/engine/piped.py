@@ -170,4 +170,5 @@ def _rate(links: Links, source: int, target: int, stages: int, ranks: Count) -> 
     carry; the slower of both directions, as a boundary has one wire time."""
     used = links.sending / np.minimum(links.lanes, float(stages))
     slower: BytesPerS = np.minimum(used[source, target], used[target, source])
-    return np.minimum(slower, ranks * np.minimum(links.adapter[source], links.adapter[target]))
+    own: BytesPerS = np.minimum(slower, ranks * np.minimum(links.adapter[source], links.adapter[target]))
+    return own

@@ -23,6 +23,7 @@ Array: TypeAlias = npt.NDArray[Any]
 TCP, RDMA, SELECTIVE, CODED, LOSSLESS = range(len(TRANSPORTS))
 """Places in TRANSPORTS."""
 MOST_LOSS = 0.9
+NO_PORTS = np.array(np.inf)
 ENOUGH = 1e30
 """Bytes that no buffer has."""
 
@@ -37,7 +38,7 @@ def is_left(value: Any, unsaid: float) -> bool:
     return isinstance(value, float) and value == unsaid
 
 
-def shared(wan: Wan, islands: Sequence[Island] = (), ports: Array | float = np.inf) -> tuple[Wan, Array | float]:
+def shared(wan: Wan, islands: Sequence[Island] = (), ports: Array = NO_PORTS) -> tuple[Wan, Array]:
     """The network with what the balance of its sites leaves of every rate, its uplinks counted; and what is left of the sites' `ports`
     (B/s of all adapters together). A network that was counted already stays.
 
@@ -139,19 +140,18 @@ def buffered(wan: Wan, rtt: Array, loss: Array, under_way: Array, weaker: Array)
     beyond a round trip (`under_way`: bytes of all windows of a pair). `wan` has its uplinks counted; `weaker` are places in TRANSPORTS.
     Streams of TCP are left alone. Leaves out: uplinks onto which more flows were hashed than onto others."""
     count = len(wan.islands)
-    buffer, up, down = (
-        np.broadcast_to(np.asarray(one, dtype=float), (count,)) for one in (wan.buffer, wan.up, wan.down)
-    )
+    sites = (wan.buffer, wan.up, wan.down, wan.uplinks, wan.incast)
+    buffer, up, down, many, incast = (np.broadcast_to(np.asarray(one, dtype=float), (count,)) for one in sites)
     bandwidth = np.broadcast_to(np.asarray(wan.bandwidth, dtype=float), (count, count))
     allowed = np.full((count, count), np.inf)
     if (weaker == LOSSLESS).any():
-        ends = wan.uplinks * np.minimum(bandwidth / np.minimum(down, ENOUGH), 1.0)
+        ends = many * np.minimum(bandwidth / np.minimum(down, ENOUGH), 1.0)
         allowed = np.where(weaker == LOSSLESS, ends * network.lossless_rate(buffer, PACKET, rtt), allowed)
     marked = (weaker != LOSSLESS) & (weaker != TCP)
     if marked.any():
-        rate = np.minimum(np.minimum(up[:, None], bandwidth) / wan.uplinks[:, None], ENOUGH)
-        queue = np.maximum(under_way / wan.uplinks[:, None] - rate * rtt, PACKET)
-        wanted = np.minimum(network.buffer_wanted(rate, rtt, wan.incast[:, None], wan.assumed.incast), queue)
+        rate = np.minimum(np.minimum(up[:, None], bandwidth) / many[:, None], ENOUGH)
+        queue = np.maximum(under_way / many[:, None] - rate * rtt, PACKET)
+        wanted = np.minimum(network.buffer_wanted(rate, rtt, incast[:, None], wan.assumed.incast), queue)
         dropped = network.buffer_loss(buffer[:, None], wanted, wan.assumed.drops)
         loss = np.where(marked, np.minimum(loss + dropped, MOST_LOSS), loss)
     return allowed, loss

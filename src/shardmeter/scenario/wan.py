@@ -487,7 +487,7 @@ def _made(sites: Sequence[_Site], tables: _Tables, transport: tuple[str, ...]) -
     )
 
 
-def _own(pairs: dict[str, Array]) -> dict[str, Array]:
+def _own(pairs: dict[str, Array]) -> dict[str, Any]:
     """What pairs say of themselves alone, where any does."""
     unsaid = {"sends": np.inf, "hold": 0.0, "redundancy": REDUNDANT}
     return {

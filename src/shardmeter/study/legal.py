@@ -277,6 +277,12 @@ def _sites(wan: Wan, known: Sequence[str]) -> Iterator[Violation]:
         for at in np.flatnonzero(~(row > 0.0)).tolist():
             says, way_out = f"{known[at]}: {row[at]:g} is no rate", "more than 0; inf = no limit of its own"
             yield Violation(field=f"fleet.wan.{name}", says=says, way_out=way_out)
+    yield from _uplinks(wan, known)
+    yield from _vocabulary(wan, known)
+
+
+def _uplinks(wan: Wan, known: Sequence[str]) -> Iterator[Violation]:
+    """Numbers of uplinks, and what is assumed of networks."""
     for name, (least, most) in UPLINKS.items():
         row = _table(getattr(wan, name), (len(known),))
         if row is None:
@@ -286,6 +292,14 @@ def _sites(wan: Wan, known: Sequence[str]) -> Iterator[Violation]:
             says = f"{known[at]}: {row[at]:g}"
             way_out = f"{least:g} or more" if math.isinf(most) else f"{least:g} to {most:g}"
             yield Violation(field=f"fleet.wan.{name}", says=says, way_out=way_out)
+    for name, (least, most, _) in RANGES.items():
+        value = getattr(wan.assumed, name)
+        if not 0.0 <= value <= 1e12:
+            says, way_out = f"{value:g}", f"{least:g} to {most:g} is what is known"
+            yield Violation(field=f"fleet.wan.assumed.{name}", says=says, way_out=way_out)
+
+
+def _vocabulary(wan: Wan, known: Sequence[str]) -> Iterator[Violation]:
     words = (
         ("transport", wan.transport, TRANSPORTS),
         ("balance", wan.balance or (BALANCES[1],) * len(known), BALANCES),
@@ -296,11 +310,6 @@ def _sites(wan: Wan, known: Sequence[str]) -> Iterator[Violation]:
         for word in dict.fromkeys(word for word in said if word not in vocabulary):
             says = str(UnknownName(name, word, vocabulary))
             yield Violation(field=f"fleet.wan.{name}", says=says, way_out=f"one of {', '.join(vocabulary)}")
-    for name, (least, most, _) in RANGES.items():
-        value = getattr(wan.assumed, name)
-        if not 0.0 <= value <= 1e12:
-            says, way_out = f"{value:g}", f"{least:g} to {most:g} is what is known"
-            yield Violation(field=f"fleet.wan.assumed.{name}", says=says, way_out=way_out)
 
 
 def _table(value: Any, shape: tuple[int, ...]) -> Any:

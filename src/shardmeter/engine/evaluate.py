@@ -212,12 +212,18 @@ def step_time(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) 
 
 
 def timed(
-    ready: Priced, plan: Plan, run: Run, stack: Stack, links: tuple[Boundary, ...] = (), busiest: Seconds = 0.0
+    ready: Priced,
+    plan: Plan,
+    run: Run,
+    stack: Stack,
+    links: tuple[Boundary, ...] = (),
+    busiest: Seconds = 0.0,
+    meeting: Seconds = 0.0,
 ) -> Timed:
-    """The ledger of a priced step, the seconds of compute in it, and what a reference model takes, if there is one. `links` as for
-    `step.step`."""
+    """The ledger of a priced step, the seconds of compute in it, and what a reference model takes, if there is one. `links`, `busiest`
+    and `meeting` as for `step.step`."""
     work, price, pieces, stages = ready
-    exposed, hidden, _ = step(work, stages, pieces, price, plan, stack, links, busiest)
+    exposed, hidden, _ = step(work, stages, pieces, price, plan, stack, links, busiest, meeting)
     busy: Seconds = 0.0
     for label in add.BUSY:
         busy = busy + exposed.get(label, 0.0)

@@ -7,14 +7,15 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, Usd
-from shardmeter.engine.demand import Work
+from shardmeter.engine.demand import Work, copies_reduction
 from shardmeter.engine.evaluate import Priced, assembled, priced, timed
 from shardmeter.engine.links import Links, links_of
 from shardmeter.engine.micro_batch import MicroBatch
-from shardmeter.schedules import Boundary
+from shardmeter.schedules import Boundary, traits
 from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack, Wan
 from shardmeter.strategies.pipeline import side_by_side
 
@@ -36,7 +37,8 @@ def piped(
 
     `islands` and `plans` by place in the fleet; the plans agree in all degrees but pp. `wide` as `widened` has it, for pipelines that
     send in turn. Raises ValueError without a network.
-    Leaves out: reductions and optimizer steps that are slower on an island whose stages are not the slowest."""
+    Leaves out: reductions and optimizer steps that are slower on an island whose stages are not the slowest; of two copies of the model,
+    which islands hold less than the fullest."""
     if wan is None:
         raise ValueError("a pipeline crosses islands and no network joins them")
     whole = len(cell.steps)
@@ -52,10 +54,10 @@ def piped(
     joined: Priced = (work, ready[slowest][1], ready[slowest][2], stages)
     lines = Lines(together=links_of(wan), in_turn=links_of(wan if wide is None else wide))
     sends = crossings(ready, cell, lines, laid[slowest])
-    time = timed(joined, laid[slowest], run, stack, sends.links, sends.busiest)
+    time = timed(joined, laid[slowest], run, stack, sends.links, sends.busiest, sends.meeting)
     found = []
     for at in cell.islands:
-        held = _held(work, owners, at)
+        held = _held(work, owners, at) if traits(laid[at].schedule).copies == 1.0 else None
         one = assembled(model, islands[at], laid[at], run, stack, joined, time, held, sends.links)
         found.append(changed(one, ends=changed(one.ends, sent=sends.sent[at], egress=sends.egress[at])))
     return tuple(found)
@@ -125,6 +127,8 @@ class Sends:
     links: tuple[Boundary, ...]
     busiest: Seconds
     """Seconds of a step that the line is busy which most boundaries share: no step is shorter."""
+    meeting: Seconds
+    """How long two copies of the model take to sum their gradients, once a step."""
     sent: Mapping[int, Bytes]
     """What leaves each island in a step."""
     egress: Mapping[int, Usd]
@@ -155,14 +159,37 @@ def crossings(ready: Mapping[int, Priced], cell: Cell, lines: Lines, plan: Plan)
         made.append(Boundary(wire=own, delay=delay, ahead=more, others=whole - own))
         for way in ((source, target), (target, source)):
             moved[way] += float(passes * work.micro_batches * size)
+    meeting, copied = _meeting(ready, cell, links, plan)
     lines = (moved / links.capacity, moved.sum(axis=1) / links.up, moved.sum(axis=0) / links.down)
+    moved = moved + copied
     paid = np.where(moved > 0.0, moved * links.egress, 0.0).sum(axis=1)
     return Sends(
         links=tuple(made),
         busiest=max(float(np.max(one)) for one in lines),
+        meeting=meeting,
         sent={at: float(moved[at].sum()) for at in cell.islands},
         egress={at: float(paid[at]) for at in cell.islands},
     )
+
+
+def _meeting(
+    ready: Mapping[int, Priced], cell: Cell, links: Links, plan: Plan
+) -> tuple[Seconds, npt.NDArray[np.float64]]:
+    """Of two copies of the model on one pipeline, whose mirrored stages sum their gradients once a step: the seconds of the slowest
+    pair, all at once, and the bytes between islands. Leaves out: devices that have less to sum than the fullest."""
+    work, price, _, _ = ready[cell.steps[0]]
+    moved, longest = np.zeros_like(links.rate), 0.0
+    copied = copies_reduction(work, plan)
+    if copied is None:
+        return longest, moved
+    for pair in zip(cell.steps, cell.steps[::-1], strict=True):
+        if pair[0] == pair[1]:
+            longest = max(longest, float(price.transfer(copied).seconds))
+        else:
+            moved[pair] += float(copied.size * plan.tp * plan.cp * plan.dp)
+    for pair in zip(*np.nonzero(moved), strict=True):
+        longest = max(longest, float(moved[pair] / links.rate[pair] + links.delay[pair]))
+    return longest, moved
 
 
 def _rate(links: Links, source: int, target: int, stages: int, ranks: Count) -> BytesPerS:

@@ -33,9 +33,11 @@ def step(
     stack: Stack,
     links: tuple[Boundary, ...] = (),
     busiest: Seconds = 0.0,
+    meeting: Seconds = 0.0,
 ) -> tuple[Ledger, Ledger, Fold]:
     """Exposed and hidden seconds of one step by label, and the fold that the round scope will be given. `links`: what stages send
-    over, where their boundaries are not alike; `pieces` and `price` are then those of the slowest stage."""
+    over, where their boundaries are not alike; `pieces` and `price` are then those of the slowest stage, and two copies of the model
+    take `meeting` seconds to sum their gradients."""
     with under("stage sends"):
         hop = price.transfer(work.send).seconds if plan.pp > 1 else 0.0
     if not fsdp.applies(plan) and data.reduces_each(plan, stack.accumulate):
@@ -54,7 +56,7 @@ def step(
     copied = demand.copies_reduction(work, plan)
     if copied is not None:
         with under("gradient reduction"):
-            after = price.transfer(copied).seconds
+            after = meeting if links else price.transfer(copied).seconds
         add.merged(exposed, {"gradient reduction": after}, 1.0)
     waited: Seconds = 0.0
     if not fsdp.applies(plan):
@@ -99,7 +101,7 @@ def _pipeline(
     add.merged(exposed, _critical(devices, each, longest, "exposed"), work.micro_batches)
     add.merged(hidden, _critical(devices, each, longest, "hidden"), work.micro_batches)
     if links:
-        still, moving = _along(work, stages, plan, stack, links, busiest)
+        still, moving = _along(work, slots_of(work, stages, plan, joints), plan, stack, links, busiest)
         exposed["stage sends"] = moving - still
         exposed["pipeline bubble"] = still - work.micro_batches * longest
         sent = 2.0 * work.micro_batches * add.folded(link.wire for link in links) / float(len(links))
@@ -120,10 +122,9 @@ def _pipeline(
 
 
 def _along(
-    work: Work, stages: list[MicroBatch], plan: Plan, stack: Stack, links: tuple[Boundary, ...], busiest: Seconds
+    work: Work, slots: list[Slot], plan: Plan, stack: Stack, links: tuple[Boundary, ...], busiest: Seconds
 ) -> tuple[Seconds, Seconds]:
     """Seconds of the micro-batches over unlike links, (without sends, with them)."""
-    slots = slots_of(work, stages, plan)
     none = tuple(Boundary(wire=0.0, ahead=link.ahead) for link in links)
     passes = round(float(work.micro_batches))
     still, moving = (

@@ -20,8 +20,7 @@ from shardmeter.scenario.placement import PLACEMENT, Cells, Placed, check_degree
 from shardmeter.scenario.schema import RunInput
 from shardmeter.scenario.sync import check_cells
 from shardmeter.scenario.yaml_reader import Path
-from shardmeter.schedules import names as names_of_schedules
-from shardmeter.schedules import runs_long
+from shardmeter.schedules import traits
 from shardmeter.specs import Island, Plan, Run, Sync
 
 OF_ALL = ("sync", "placement")
@@ -163,10 +162,7 @@ def _check_cells(of_island: Sequence[tuple[str, _Laid]], placed: Placed | None, 
     """Islands that an axis joins hand each other whole micro-batches: what shapes these is alike on all of them."""
     plans = {name: one.plan for name, one in of_island}
     if placed is not None and placed.axis == "pp":
-        for schedule in dict.fromkeys(plans[name].schedule for name in placed.steps() if name in plans):
-            if not runs_long(schedule):
-                known = ", ".join(name for name in names_of_schedules() if runs_long(name))
-                found.refuse(("plan", "schedule"), f"{schedule} over islands is not modelled", f"one of {known}")
+        _check_copies({name: one for name, one in of_island if name in placed.steps()}, found)
     for cell in () if placed is None else placed.cells:
         names = list(dict.fromkeys(cell))
         for field in SHAPES:
@@ -176,6 +172,16 @@ def _check_cells(of_island: Sequence[tuple[str, _Laid]], placed: Placed | None, 
                 found.refuse(
                     (*PLACEMENT, placed.axis), says, f"one {field} on all of them", "stages pass micro-batches on"
                 )
+
+
+def _check_copies(laid: Mapping[str, _Laid], found: Findings) -> None:
+    """Two copies of the model on one pipeline lie on devices of one kind: each holds a stage of either."""
+    kinds = {one.island.accelerator.name for one in laid.values()}
+    for schedule in dict.fromkeys(one.plan.schedule for one in laid.values()):
+        if traits(schedule).copies != 1.0 and len(kinds) > 1:
+            says = f"{schedule} over islands of {' and '.join(sorted(kinds))}"
+            rule = "a device holds a stage of each copy of the model, one of them from the other end"
+            found.refuse(("plan", "schedule"), says, "islands of one kind, or schedule: 1f1b", rule)
 
 
 def _listed(values: Mapping[str, Any]) -> str:

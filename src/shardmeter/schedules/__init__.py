@@ -25,8 +25,8 @@ from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._leaving import Last, leaving
 from shardmeter.schedules._long import SETTLED, Boundary, Hop, ahead_of, in_turn, told
-from shardmeter.schedules._prolonged import prolonged
-from shardmeter.schedules._replay import Replayed, replayed
+from shardmeter.schedules._prolonged import apart, prolonged
+from shardmeter.schedules._replay import Replayed, replayed, replayed_rows
 from shardmeter.schedules._routes import Key, Traits, content, crossed, needs
 from shardmeter.schedules._slots import Op, Slot, stages
 
@@ -75,11 +75,6 @@ def holds_all(name: str) -> bool:
     return name in ("gpipe", "interleaved-bf")
 
 
-def runs_long(name: str) -> bool:
-    """Whether `long_makespan` knows the schedule: its turns are of one model laid in a ring, and do not follow from the seconds."""
-    return name in MODULES and traits(name).copies == 1.0
-
-
 def long_makespan(
     name: str,
     slots: Sequence[Slot],
@@ -92,19 +87,22 @@ def long_makespan(
     """Duration of one step's micro-batches over unlike, long links: `links` are those behind every stage, the last one's leading back to
     the first. The schedule's own turns: none is moved because a link is long.
 
-    gpipe and 1f1b have forms of their own; the turns of the others are run as they come, `beside` (sends pass beside them whatever the
+    gpipe, 1f1b and interleaved-bf have forms of their own; the turns of the others are run as they come, `beside` (sends pass beside them whatever the
     code that introduced the schedule does) or blocking. Of more than LONG fillings of the pipe the last ones repeat
-    what the steady state does there. Leaves out, for the others: a last backward that is longer (its part is in all of them), buffers that sends
-    overflow. Raises KeyError for schedules of which `runs_long` is not true."""
-    if not runs_long(name):
-        raise KeyError(name)
+    what the steady state does there. An order that depends on the seconds is found for every network by itself. Leaves out, for the others: a last backward that is longer (its part is in all of them), buffers that sends
+    overflow. Raises UnknownName."""
     module, pp = schedule(name), len(links)
     links, later = in_turn(links, virtual_stages)
-    if name in ("gpipe", "1f1b"):
-        alone: Seconds = module.makespan(slots, float(micro_batches), virtual_stages, links[:-1])
+    if name in ("gpipe", "1f1b", "interleaved-bf"):
+        used = links if virtual_stages > 1 else links[:-1]
+        alone: Seconds = module.makespan(slots, float(micro_batches), virtual_stages, used)
     else:
         own = changed(traits(name), blocking=traits(name).blocking and not beside)
-        alone = _replayed(module, own, slots, micro_batches, virtual_stages, links)
+
+        def of(slots: Sequence[Slot], links: tuple[Boundary, ...]) -> Seconds:
+            return _replayed(module, own, slots, micro_batches, virtual_stages, links)
+
+        alone = apart(of, slots, links) if hasattr(module, "orders") else of(slots, links)
     return alone + later
 
 
@@ -120,26 +118,33 @@ def _replayed(
     pp, ahead = len(links), ahead_of(links, len(links))
     many = float(micro_batches)
     filled = math.ceil(float(flying(module, 0, pp, many, virtual_stages, ahead)))
-    unit = 1
+    first, unit = max(LONG * max(filled, int(own.rounds * pp)), FEW), 1
     if own.groups:
-        size, _ = module.grouped(pp, many, virtual_stages, ahead)
-        unit = int(size)
-    least: Seconds = 0.0
-    for slot in stages(slots):
-        least = np.maximum(least, slot.whole)
-    for link in links[:-1]:
-        least = np.maximum(least, virtual_stages * link.wire)
+        first, unit = module.alike(first, pp, micro_batches, virtual_stages, ahead)
+    copies = int(own.copies)  # that take micro-batches in turn
 
     def run(count: int) -> Replayed:
-        return replayed(module.order, own, slots, count, virtual_stages, links)
+        if hasattr(module, "orders"):
+            return replayed_rows(module.orders(slots, count, links), own, slots, virtual_stages, links)
+        return replayed(module.order, own, slots, copies * count, virtual_stages, links)
 
-    first = LONG * max(filled, pp)
-    first += (micro_batches - first) % unit
-    return prolonged(run, micro_batches, first, unit, least)
+    least = copies * _least(own, stages(slots), virtual_stages, links)
+    return prolonged(run, micro_batches // copies, first // copies, unit, least)
 
 
-LONG = 5
-"""Fillings of the pipe that are run turn by turn."""
+def _least(own: Traits, held: Sequence[Slot], virtual_stages: int, links: tuple[Boundary, ...]) -> Seconds:
+    """What a micro-batch keeps the slowest device or wire busy; of two copies each device has half of both its stages' micro-batches."""
+    longest: Seconds = 0.0
+    for slot, mirrored in zip(held, held[::-1], strict=True):
+        both = slot if own.copies == 1.0 else mirrored
+        longest = np.maximum(longest, (slot.whole + both.whole - slot.joined - mirrored.joined) / 2.0)
+    for link in links[:-1]:
+        longest = np.maximum(longest, virtual_stages * link.wire)
+    return longest
+
+
+LONG, FEW = 4, 32
+"""Fillings of the pipe, and micro-batches, that are run turn by turn at least."""
 
 
 def turns_of(
@@ -182,7 +187,6 @@ __all__ = [
     "names",
     "needs",
     "owed",
-    "runs_long",
     "schedule",
     "traits",
     "turns_of",

@@ -23,8 +23,8 @@ JOINED = "joined backward"
 """Kind of a backward that is done together with the forward before it."""
 LAST = "last backward"
 """Kind of the backward after which a stage's gradients are whole."""
-Node = tuple[int, int, int]
-"""(index of the part, two nodes that must have ended)."""
+Nodes = tuple[list[int], list[int], list[int]]
+"""Of node 1, 2, …: index of the part, and the two nodes that must have ended."""
 Rows = npt.NDArray[np.intp]
 
 
@@ -53,7 +53,7 @@ class Graph:
     and its last turn. `returns`: the turns with which micro-batches come back to the first device before it runs out of new ones."""
 
     def __init__(
-        self, parts: tuple[Part, ...], nodes: list[Node], devices: tuple[tuple[int, int], ...], returns: tuple[int, ...]
+        self, parts: tuple[Part, ...], nodes: Nodes, devices: tuple[tuple[int, int], ...], returns: tuple[int, ...]
     ) -> None:
         self.parts, self.nodes, self.devices, self.returns = parts, nodes, devices, returns
 
@@ -107,7 +107,7 @@ class _Made:
         self.traits, self.rows, self.wired, self.delayed = traits, rows, wired, delayed
         self.pp = len(rows)
         self.parts: dict[Part, int] = {}
-        self.nodes: list[Node] = []
+        self.nodes: Nodes = ([], [], [])
         spots = {(device, op.chunk) for device, row in enumerate(rows) for op in row}
         before = {spot: previous(traits.route, spot, self.pp) for spot in spots}
         after = {source: spot for spot, source in before.items() if source is not None}
@@ -126,7 +126,7 @@ class _Made:
         needs = None if source is None or source[0] == device else (source[0], forward, source[1])
         if target is None or target[0] == device:
             return _Way(needs, NONE, (device, device, forward))
-        boundary = crossed(device, target[0]) if self.delayed else 0
+        boundary = crossed(self.traits.route, device, target[0], forward=forward) if self.delayed else 0
         # of a line that is crossed both ways by either kind there is one wire each way
         alone = bool(self.delayed) and self.traits.route != "ring"
         return _Way(needs, boundary, (device, target[0], forward or alone))
@@ -149,8 +149,11 @@ class _Made:
 
     def node(self, part: Part, one: int, other: int) -> int:
         """A node after two others."""
-        self.nodes.append((self.parts.setdefault(part, len(self.parts)), one, other))
-        return len(self.nodes)
+        parts, ones, others = self.nodes
+        parts.append(self.parts.setdefault(part, len(self.parts)))
+        ones.append(one)
+        others.append(other)
+        return len(parts)
 
     def sent(self, way: _Way, done: int) -> int:
         """The node after which a result that is done has crossed its boundary."""
@@ -172,6 +175,7 @@ class _Device:
         self.returns: list[int] = []
         self.newest = max(at for at, op in enumerate(turns) if op.kind == "forward")
         chunks = {op.chunk for op in turns}
+        self.blocks = made.traits.blocking
         self.owners = {chunk: content(made.traits.route, (position, chunk), made.pp) for chunk in chunks}
         last = {op.chunk: at for at, op in enumerate(turns) if op.kind == "backward"} if made.traits.ending else {}
         self.endings = frozenset(last.values())
@@ -193,48 +197,54 @@ class _Device:
 
     def _turn(self, op: Op, way: _Way, come: int) -> None:
         """One turn, and the sends that follow it."""
-        made = self.made
+        made, kind = self.made, op.kind
         if self.first is None:
             self.first = come
-        goes = way.boundary != NONE and op.kind != "weight_grad"
-        kind = JOINED if self.waiting else LAST if self.at in self.endings else op.kind
-        inside = way.boundary if goes and made.traits.blocking else NONE
+        inside = way.boundary if self.blocks and kind != "weight_grad" else NONE
+        if self.waiting or self.at in self.endings:
+            kind = JOINED if self.waiting else LAST
         self.last = made.node((kind, self.owners[op.chunk], op.chunk, inside), self.last, come)
         if op.chunk == 0 and op.kind in ("backward", "input_grad") and self.at < self.newest:
             self.returns.append(self.last)
         if op.joined:
             self.waiting.append(op)
             return
-        for one in (*self.waiting, op) if self.waiting else (op,):
-            if one.kind == "weight_grad":
-                continue
-            forward = one.kind == "forward"
-            own = made.ways[self.position, one.chunk, forward]
-            done = self.last if own.boundary == NONE else made.sent(own, self.last)
-            made.arrived[self.position, forward, one.chunk, one.micro_batch] = done
-        self.waiting = []
+        if self.waiting:
+            for one in self.waiting:
+                self._sent(one, made.ways[self.position, one.chunk, one.kind == "forward"])
+            self.waiting = []
+        if op.kind != "weight_grad":
+            self._sent(op, way)
+
+    def _sent(self, op: Op, way: _Way) -> None:
+        """A turn's result, on its way to where it is needed."""
+        done = self.last if way.boundary == NONE else self.made.sent(way, self.last)
+        self.made.arrived[self.position, op.kind == "forward", op.chunk, op.micro_batch] = done
 
 
 def _levels(graph: Graph) -> Levels:
     """Nodes sorted by how many lie on the longest way to them, and for each a row of a store that is written round and round."""
     depth = [0]
-    for _, one, other in graph.nodes:
-        depth.append(1 + max(depth[one], depth[other]))
+    for one, other in zip(*graph.nodes[1:], strict=True):
+        left, right = depth[one], depth[other]
+        depth.append(1 + (left if left > right else right))
     of = np.array(depth, dtype=np.intp)
     order = np.argsort(of, kind="stable")
     begins = np.searchsorted(of[order], np.arange(1, of.max() + 2))
-    table = np.array([(0, 0, 0), *graph.nodes], dtype=np.intp)
+    table = np.array([[0, *some] for some in graph.nodes], dtype=np.intp)
     rows, size = _rows(order, begins, of, table)
     kept = np.zeros(len(of), dtype=bool)
     kept[[*(node for pair in graph.devices for node in pair), *graph.returns]] = True
     kept[0] = False
     each = []
-    for begin, end in zip(begins, begins[1:], strict=False):
-        nodes = order[begin:end]
-        parts, one, other = table[nodes].T.copy()
-        asked = tuple((int(node), int(rows[node])) for node in nodes[kept[nodes]])
-        first = int(rows[nodes[0]])
-        each.append(Level(first, first + len(nodes), rows[one], rows[other], parts, asked))
+    parts, ones, others = table[0][order], rows[table[1][order]], rows[table[2][order]]
+    asked = np.flatnonzero(kept[order])
+    at = 0
+    for begin, end, until in zip(begins, begins[1:], np.searchsorted(asked, begins[1:]), strict=False):
+        first = int(rows[order[begin]])
+        some = tuple((int(order[place]), int(rows[order[place]])) for place in asked[at:until])
+        cut, at = slice(begin, end), until
+        each.append(Level(first, first + int(end - begin), ones[cut], others[cut], parts[cut], some))
     return Levels(tuple(each), size, int(np.max(np.diff(begins))))
 
 
@@ -243,11 +253,11 @@ def _rows(order: Rows, begins: Rows, of: Rows, table: Rows) -> tuple[Rows, int]:
     as what is needed later, and begin anew where a level would not fit."""
     until = np.zeros(len(of), dtype=np.intp)
     for needed in (1, 2):
-        np.maximum.at(until, table[1:, needed], of[1:])
+        np.maximum.at(until, table[needed, 1:], of[1:])
     widths = np.diff(begins)
-    # the first place of a level in order, and of the level that needs a node last
-    alive = [int(begins[level]) - int(at) for at, level in enumerate(until[order]) if at and level]
-    ring = max(alive, default=0) + 2 * int(widths.max()) + 1
+    # from a node's own place to the end of the level that needs it last
+    alive = begins[until[order]] - np.arange(len(order))
+    ring = int(alive[1:].max()) + 2 * int(widths.max()) + 1
     rows, free = np.zeros(len(of), dtype=np.intp), 1
     for begin, width in zip(begins, widths, strict=False):
         if free + width > ring + 1:

@@ -49,14 +49,15 @@ class _Stage:
 
 
 def orders(
-    slots: Sequence[Slot], micro_batches: int, hop: float, ahead: Sequence[int], limit: float
+    slots: Sequence[Slot], micro_batches: int, ways: Sequence[float], ahead: Sequence[int], limits: Sequence[float]
 ) -> list[tuple[Op, ...]]:
-    """Turns of all stages. A stage holds at most `limit` micro-batches, and at most ahead + 1 that are not back yet.
+    """Turns of all stages; `ways` are the seconds over every boundary. A stage holds at most so many micro-batches (`limits`), and at
+    most ahead + 1 that are not back yet.
 
-    Leaves out: the paper's search over its rules' switches, and its integer programme."""
+    Leaves out: the paper's search over its rules' switches, and its integer programme; messages that wait for a wire."""
     line = [
         _Stage(slot=slot, ahead=far, limit=limit, ready={kind: [] for kind in KINDS})
-        for slot, far in zip(stages(slots), ahead, strict=True)
+        for slot, far, limit in zip(stages(slots), ahead, limits, strict=True)
     ]
     line[0].ready["forward"] = [0.0] * micro_batches
     for _ in range(3 * micro_batches * len(line)):
@@ -71,7 +72,8 @@ def orders(
         stage.last = kind
         if kind == "forward":
             target = line[at + 1] if at + 1 < len(line) else stage
-            target.ready["forward" if target is not stage else "input_grad"].append(end + hop * (target is not stage))
+            way = ways[at] if target is not stage else 0.0
+            target.ready["forward" if target is not stage else "input_grad"].append(end + way)
         elif at > 0:
-            line[at - 1].ready["input_grad"].append(end + hop)
+            line[at - 1].ready["input_grad"].append(end + ways[at - 1])
     return [tuple(stage.turns) for stage in line]

@@ -7,16 +7,21 @@ back, and the run that is prolonged is as long as the step but for whole repetit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from shardmeter.core.record import changed, field_names
 from shardmeter.core.units import Seconds
+from shardmeter.schedules._long import Boundary
 from shardmeter.schedules._replay import Replayed
+from shardmeter.schedules._slots import Slot
 
 ALIKE = 1e-9
 """What two times may differ by, as a part of a step, and be the same."""
+T = TypeVar("T", Slot, Boundary)
 Array = npt.NDArray[np.float64]
 
 
@@ -41,9 +46,9 @@ def prolonged(run: Callable[[int], Replayed], micro_batches: int, first: int, un
 
 def _repeats(returns: Array, unit: int) -> tuple[Array, Array]:
     """(after how many micro-batches the steady state repeats, seconds of each); where nothing has repeated, the mean of the later
-    half of a run, as if every `unit` did the same."""
+    half of a run, as if every `unit` took that."""
     count = len(returns)
-    half = max((count // 2) // unit * unit, 1)
+    half = count // 2 // unit * unit or max(count // 2, 1)
     period = np.full(returns.shape[1:], float(unit))
     each = (returns[-1] - returns[-1 - half]) / half
     open_ = np.ones(returns.shape[1:], dtype=bool)
@@ -57,4 +62,26 @@ def _repeats(returns: Array, unit: int) -> tuple[Array, Array]:
     return period, each
 
 
-__all__ = ["prolonged"]
+def apart(
+    run: Callable[[Sequence[Slot], tuple[Boundary, ...]], Seconds], slots: Sequence[Slot], links: tuple[Boundary, ...]
+) -> Seconds:
+    """A run for each of many networks by itself, with plain numbers."""
+    numbers = [getattr(one, name) for one in (*slots, *links) for name in _names(one)]
+    shape = np.broadcast_shapes(*(np.shape(value) for value in numbers))
+    found = np.empty(shape)
+    for at in np.ndindex(shape):
+        found[at] = run([_taken(slot, shape, at) for slot in slots], tuple(_taken(link, shape, at) for link in links))
+    return found if shape else float(found)
+
+
+def _names(one: Slot | Boundary) -> tuple[str, ...]:
+    """Its fields that may be arrays."""
+    return tuple(name for name in field_names(type(one)) if name not in ("first", "count", "chunks"))
+
+
+def _taken(one: T, shape: tuple[int, ...], at: tuple[int, ...]) -> T:
+    values = {name: float(np.broadcast_to(getattr(one, name), shape)[at]) for name in _names(one)}
+    return changed(one, **values)
+
+
+__all__ = ["apart", "prolonged"]

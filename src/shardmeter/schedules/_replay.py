@@ -113,7 +113,7 @@ def _scalar(graph: Graph, parts: Sequence[float]) -> list[float]:
     """When every node ends."""
     end = [0.0]
     add = end.append
-    for part, one, other in graph.nodes:
+    for part, one, other in zip(*graph.nodes, strict=True):
         left, right = end[one], end[other]
         add((max(right, left)) + parts[part])
     return end

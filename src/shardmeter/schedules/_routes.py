@@ -66,10 +66,12 @@ def content(route: str, spot: Spot, pp: int) -> int:
     return pp - 1 - device if route == "crossing" and _reversed(route, chunk) else device
 
 
-def crossed(one: int, other: int) -> int:
-    """The boundary between two devices: that behind the earlier of two neighbours, or that behind the last device."""
-    low, high = sorted((one, other))
-    return low if high == low + 1 else high
+def crossed(route: str, source: int, target: int, *, forward: bool) -> int:
+    """The boundary that a result crosses from one device to another: each lies behind its device, in a ring the last one's leads back
+    to the first."""
+    if route == "ring":
+        return source if forward else target
+    return min(source, target)
 
 
 def further(ahead: Sequence[Count], position: int) -> Count:

@@ -75,6 +75,20 @@ def grouped(pp: int, micro_batches: Count, virtual_stages: int, ahead: Sequence[
     return np.ceil(micro_batches / groups), groups
 
 
+def alike(
+    least: int, pp: int, micro_batches: int, virtual_stages: int, ahead: tuple[int, ...]
+) -> tuple[int, int]:  # fmt: skip
+    """(micro-batches, `least` or more, whose groups are as large as those of a whole step, in how many the rest may be cut)."""
+    size, groups = (int(one) for one in grouped(pp, micro_batches, virtual_stages, ahead))
+    most = micro_batches // groups
+    begun = -(-least // size)
+    if most == size:
+        return begun * size, size
+    mean = micro_batches / groups
+    near = min(range(begun, 2 * begun), key=lambda some: abs(round(some * mean) / some - mean))
+    return round(near * mean), max(micro_batches - round(near * mean), 1)
+
+
 def order(
     position: int, pp: int, micro_batches: int, virtual_stages: int, ahead: tuple[int, ...] = ()
 ) -> tuple[Op, ...]:

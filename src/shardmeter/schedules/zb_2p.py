@@ -12,10 +12,11 @@ import numpy as np
 
 from shardmeter.core.units import Count, Ratio, Seconds
 from shardmeter.schedules import _greedy, _parted
-from shardmeter.schedules._routes import Traits
+from shardmeter.schedules._long import Hop, ahead_of
+from shardmeter.schedules._routes import Traits, further
 from shardmeter.schedules._slots import Op, Place, Slot
 
-TRAITS = Traits(split=True, own_clock=True, rounds=2.0)
+TRAITS = Traits(split=True, own_clock=True, ahead=True, rounds=2.0)
 LEAST_OWED = 1e-9
 """What keeps less than so much of its micro-batch may wait until the end: layers without weight gradients keep nothing."""
 
@@ -38,15 +39,20 @@ def makespan(slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, h
     return _parted.span(slots, micro_batches, hop, ahead, behind, at_will=True)
 
 
-def in_flight(position: int, pp: int, micro_batches: Count, virtual_stages: int) -> Count:
-    """Up to 2·pp on every stage, what waits for its weight gradient counted as the part that it keeps."""
-    return _parted.held(2.0 * float(pp), micro_batches)
+def in_flight(
+    position: int, pp: int, micro_batches: Count, virtual_stages: int, ahead: tuple[Count, ...] = ()
+) -> Count:
+    """Up to 2·pp on every stage and what is held ahead, what waits for its weight gradient counted as the part that it keeps."""
+    return _parted.held(2.0 * float(pp) + further(ahead, position), micro_batches)
 
 
-def orders(slots: Sequence[Slot], micro_batches: int, hop: Seconds) -> list[tuple[Op, ...]]:
-    """Turns of all stages by the paper's rules, for these seconds."""
+def orders(slots: Sequence[Slot], micro_batches: int, hop: Hop) -> list[tuple[Op, ...]]:
+    """Turns of all stages by the paper's rules, for these seconds, plain numbers."""
     pp = sum(slot.count for slot in slots)
-    return _greedy.orders(slots, micro_batches, float(hop), [2 * (pp - 1 - i) for i in range(pp)], 2.0 * pp)
+    more = [int(further(ahead_of(hop, pp), i)) for i in range(pp)]
+    ways = [float(link.wire + link.delay) for link in hop] if isinstance(hop, tuple) else [float(hop)] * (pp - 1)
+    far = [2 * (pp - 1 - i) + more[i] for i in range(pp)]
+    return _greedy.orders(slots, micro_batches, ways, far, [2.0 * pp + one for one in more])
 
 
 def order(position: int, pp: int, micro_batches: int, virtual_stages: int) -> tuple[Op, ...]:

@@ -110,7 +110,8 @@ def _add(
                 made.wait(index, place[source])
                 continue
             done = place[source] + (1 if source in joined else 0)
-            link = hop[crossed(source[0], key[0])] if isinstance(hop, tuple) else Boundary(wire=hop)
+            boundary = crossed(traits.route, source[0], key[0], forward=source[1] == "forward")
+            link = hop[boundary] if isinstance(hop, tuple) else Boundary(wire=hop)
             if link.wire == link.delay == 0.0:
                 made.wait(index, done)
                 continue

@@ -9,6 +9,7 @@ from typing import Any
 
 from shardmeter.core.record import changed
 from shardmeter.core.units import Number
+from shardmeter.schedules import traits
 from shardmeter.specs import Plan, Run, Scenario
 from shardmeter.study.levers.lever import Lever, product, products
 from shardmeter.study.moves import resized
@@ -18,6 +19,7 @@ from shardmeter.sync import laid, method
 _PLAN = (
     ("micro_batch", "micro-batch", "sequences", True),
     ("virtual_stages", "virtual stages of a rank", "", True),
+    ("ahead", "micro-batches ahead of a boundary between islands", "", True),
     ("ep", "expert parallelism", "", True),
     ("expert_skew", "imbalance of experts", "", False),
     ("offload_layers", "layers whose activations go to the host", "", True),
@@ -26,6 +28,11 @@ _LENGTHS = ("virtual_stages", "num_fragments", "blocks", "levels", "pp")
 """Numbers that set the length of an axis, and are whole by type."""
 _ROUTED = ("ep", "expert_skew")
 """Of models with experts."""
+_NEEDS: dict[str, Callable[[Plan], bool]] = {
+    "virtual_stages": lambda plan: plan.pp > 1,
+    "ahead": lambda plan: traits(plan.schedule).ahead and any(axis == "pp" for axis, _ in plan.placement),
+}
+"""What a plan must have for a number of it to mean something."""
 _DEGREES = ("tp", "pp", "cp", "dp_replicate")
 _SYNC = (
     ("sync_every", "inner steps of a round (H)", "steps", True),
@@ -59,8 +66,8 @@ def levers(scenario: Scenario) -> Iterator[Lever]:
     """Of the plan (every island's), of the synchronisation where there is one, of the run."""
     plan, islands = scenario.plan, scenario.fleet.islands
     for name, title, unit, whole in _PLAN:
-        value, stages = getattr(plan, name), name == "virtual_stages"
-        if (scenario.model.experts or name not in _ROUTED) and (plan.pp > 1 or not stages):
+        value, needs = getattr(plan, name), _NEEDS.get(name, lambda _: True)
+        if (scenario.model.experts or name not in _ROUTED) and needs(plan):
             yield _lever(f"plan.{name}", title, unit, "plan", value, _of_plans(scenario, name), whole=whole)
     for axis in () if plan.placement else _DEGREES:
         yield _lever(f"plan.{axis}", axis, "", "plan", plan.degree(axis), _of_degree(scenario, axis))

@@ -12,7 +12,7 @@ from shardmeter.study.planning.space import Space
 
 FIELDS = (
     "sharding", "tp", "pp", "cp", "ep", "etp", "dp_shard", "dp_replicate", "reshard", "micro_batch", "schedule",
-    "virtual_stages", "recompute", "cp_kind", "sequence_parallel", "async_tp", "offload", "precision", "gather_dtype",
+    "virtual_stages", "ahead", "stagger", "recompute", "cp_kind", "sequence_parallel", "async_tp", "offload", "precision", "gather_dtype",
     "reduce_dtype", "optimizer", "master_dtype", "trainable", "expert_skew", "rank_order",
 )  # fmt: skip
 """Fields of a plan, in the order in which it is told."""
@@ -35,7 +35,7 @@ def _idle(plan: Plan) -> set[str]:
     found |= {"cp_kind"} if plan.cp == 1 else set()
     found |= {"sequence_parallel", "async_tp"} if plan.tp == 1 else set()
     found |= {"ep", "etp", "expert_skew"} if plan.ep == 1 and plan.etp == 1 and plan.expert_skew == 1 else set()
-    usual = ("offload", "trainable", "rank_order")
+    usual = ("ahead", "stagger", "offload", "trainable", "rank_order")
     found |= {"trainable"} if plan.probes is not None and plan.probes.of == alone.trainable else set()
     return found | {name for name in usual if getattr(plan, name) == getattr(alone, name)}
 

@@ -22,7 +22,7 @@ STRONG, WEAK = "strong", "weak"
 GBIT = 1e9 / 8.0
 """Bytes a second of 1 Gbit/s: the next unit of any bandwidth."""
 WHOLE = frozenset(
-    {"tp", "pp", "cp", "ep", "etp", "dp_shard", "dp_replicate", "micro_batch", "virtual_stages", "seq_len", "global_batch", "steps"}
+    {"tp", "pp", "cp", "ep", "etp", "dp_shard", "dp_replicate", "micro_batch", "virtual_stages", "ahead", "seq_len", "global_batch", "steps"}
     | {"sync_every", "num_fragments", "fragment_sync_delay", "blocks", "levels", "rank", "perturbations", "nodes", "count", "bits"}
     | {"layers", "gpus_per_node", "nics", "streams", "experts"}
 )  # fmt: skip

@@ -34,7 +34,7 @@ Lines: {"; ".join(f"*{LINES[word].word}*: {LINES[word].says}" for word in ("defa
 PLACES = {"N141": "500 km (N141)", "N145": "2,000 km (N145)"}
 ONES = ("dp, bf16", "dp, bf16, at the end", "pp, 1f1b", "pp, 1f1b, 2 ahead", "pp, interleaved")
 DP = ONES[0]
-SHOWN = [word for word in LINES if word not in ("ordinary",)]
+SHOWN = [word for word in LINES if word != "ordinary"]
 PIECES = f"""
 ## What each piece of the network does
 
@@ -66,7 +66,8 @@ def page() -> str:
         parts += section(trial)
     some = [alike(one) for one in trials() if one.id in PLACES]
     parts += [PIECES, table(("crosses", "line", *PLACES.values()), (piece(some, *one) for one in product(ONES, SHOWN)))]
-    parts += [GAINS, table(("", "who", "published", "compared here", "found", "where", "published is"), map(gain, gains()))]
+    head = ("", "who", "published", "compared here", "found", "where", "published is")
+    parts += [GAINS, table(head, map(gain, gains()))]
     parts += [RATES, table(("channels", *(f"{at:,g} km" for at in DISTANCES)), map(rates, CHANNELS))]
     return "\n".join(parts) + "\n"
 
@@ -104,13 +105,13 @@ def takes(trial: Trial, found: Sequence[Verdict], taken: Sequence[tuple[str, str
     wide, narrow = by.get((DP, "tuned")), by.get((DP, "default"))
     if trial.low == 0.0 or wide is None:
         return
-    (_, (rate, window)) = wide
-    yield f"Gradients in bf16 must have {rate}, under way {window} an adapter"
+    _, (rate, window) = wide
     late = by.get((f"{DP}, at the end", "tuned"))
-    left = [] if late is None else [f"all sent at the end of the backward {late[1][0]}"]
+    left = [] if late is None else [f"all at the end of the backward: {late[1][0]}"]
     if narrow is not None:
         left.append(f"NCCL's window leaves {narrow[0].nominal[1]:.1%} at best")
-    yield f"({'; '.join(left)})." if left else "."
+    more = f" ({'; '.join(left)})" if left else ""
+    yield f"Gradients in bf16 must have {rate}, of it under way {window}{more}."
 
 
 def cells(one: Verdict, rate: str, window: str) -> Sequence[str]:
@@ -121,8 +122,8 @@ def cells(one: Verdict, rate: str, window: str) -> Sequence[str]:
 
 
 def needs(one: Verdict) -> tuple[str, str]:
-    """The line and the window from which on gradients that cross allow what was published."""
-    if not one.plan.startswith("dp") or one.trial.low == 0.0:
+    """The line and the window from which on gradients that cross in bf16 allow what was published; twice as much in fp32."""
+    if not one.plan.startswith(DP) or one.trial.low == 0.0:
         return "", ""
     rates = one.least()
     enough = [rate for rate in rates if rate is not None]
@@ -145,7 +146,8 @@ def gain(one: Gain) -> Sequence[str]:
     most = one.pairs[0]
     enough = [pair.says for pair in one.pairs if pair.gain >= one.factor]
     where = f"reached at {'; '.join(enough)}" if enough else "more than is found"
-    return one.id, one.who, one.figure, one.compared, f"{one.pairs[-1].gain:.2f} to {most.gain:.2f} times as fast", most.says, where
+    found = f"{one.pairs[-1].gain:.2f} to {most.gain:.2f} times as fast"
+    return one.id, one.who, one.figure, one.compared, found, most.says, where
 
 
 def rates(channels: int) -> Sequence[str]:

@@ -68,7 +68,13 @@ def test_rows_say_what_they_are() -> None:
 
 @pytest.mark.parametrize(
     ("better", "worse"),
-    [("rate", "16 flows"), ("16 flows", "one flow"), ("rate", "window"), ("selective", "ordinary"), ("window", "sends")],
+    [
+        ("rate", "16 flows"),
+        ("16 flows", "one flow"),
+        ("rate", "window"),
+        ("selective", "ordinary"),
+        ("window", "sends"),
+    ],
 )
 def test_less_of_the_network_is_never_more_efficient(better: str, worse: str) -> None:
     some = changed(alike(ROWS["N141"]), accelerators=ROWS["N141"].accelerators[:1])
@@ -95,7 +101,8 @@ def test_the_line_that_a_figure_takes_is_found() -> None:
     full = full_rate(world, 10.2e-3) / (world.gpus / 2)
     alone = changed(trial, rtts=trial.rtts[:1], gpus=(world.gpus,))
     at, short = (
-        verdict(changed(alone, oversubscription=full / part), "dp, bf16", "tuned").cases[0].efficiency for part in (rate, rate / 4.0)
+        verdict(changed(alone, oversubscription=full / part), "dp, bf16", "tuned").cases[0].efficiency
+        for part in (rate, rate / 4.0)
     )
     assert at == pytest.approx(trial.low, abs=0.003)
     assert short < trial.low - 0.01
@@ -113,10 +120,17 @@ def test_the_bytes_of_340_billion_parameters() -> None:
     world = next(one for one in worlds(ROWS["N140"]) if one.gpus == 3072 and one.format == "bf16")
     _, whole = crossed(world, LINES["rate"], 0.021, full_rate(world, 0.021) / 0.85e12)
     assert [float(one) for one in whole.sent] == pytest.approx([682e9, 682e9], rel=1e-3)
-    assert float(whole.priced[0].seconds) == pytest.approx(0.80, rel=0.35)  # 1.3 times the bytes of a ring, which would wait for its chunks
+    assert float(whole.priced[0].seconds) == pytest.approx(
+        0.80, rel=0.35
+    )  # 1.3 times the bytes of a ring, which would wait for its chunks
 
 
-CHANNELS = {1: (35, 8.1, 4.1, 0.84, 0.42), 2: (50, 16, 8.2, 1.7, 0.84), 4: (50, 32, 16, 3.3, 1.7), 16: (50, 50, 50, 13, 6.7)}
+CHANNELS = {
+    1: (35, 8.1, 4.1, 0.84, 0.42),
+    2: (50, 16, 8.2, 1.7, 0.84),
+    4: (50, 32, 16, 3.3, 1.7),
+    16: (50, 50, 50, 13, 6.7),
+}
 
 
 @pytest.mark.parametrize("channels", CHANNELS)

@@ -13,7 +13,16 @@ from shardmeter.specs import Scenario
 from shardmeter.study.roots import zero
 from shardmeter.study.trust import ACROSS
 from shardmeter.study.validate.cross_site.trials import EACH_ALONE, Trial
-from shardmeter.study.validate.cross_site.worlds import LINES, OVERSUBSCRIPTIONS, Line, World, across, laid, together, worlds
+from shardmeter.study.validate.cross_site.worlds import (
+    LINES,
+    OVERSUBSCRIPTIONS,
+    Line,
+    World,
+    across,
+    laid,
+    together,
+    worlds,
+)
 
 NARROWEST = 4096.0
 """Oversubscription at which no figure is looked for any more."""
@@ -70,7 +79,9 @@ class Verdict:
 
     def least(self) -> tuple[BytesPerS | None, ...]:
         """B/s a GPU from which on each world reaches the figure over the shorter round trip; None where its own adapters do not."""
-        return tuple(least_rate(self.trial, world, self.line) for world in dict.fromkeys(one.world for one in self.cases))
+        return tuple(
+            least_rate(self.trial, world, self.line) for world in dict.fromkeys(one.world for one in self.cases)
+        )
 
 
 def plan_of(world: World) -> str:

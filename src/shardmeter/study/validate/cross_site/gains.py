@@ -15,7 +15,7 @@ from shardmeter.core.record import record
 from shardmeter.core.units import Bytes, Ratio, Seconds
 from shardmeter.engine.fleet import evaluate_fleet
 from shardmeter.scenario import load
-from shardmeter.study.validate.cross_site.worlds import NODE, SITES, STACK
+from shardmeter.study.validate.cross_site.worlds import MEGATRON, NODE, SITES, STACK
 
 FILE = "cross_site_gains.csv"
 RTTS = (1e-3, 10e-3, 40e-3, 100e-3)
@@ -66,7 +66,9 @@ def gains() -> tuple[Gain, ...]:
     """The rows that ship."""
     words = ("id", "who", "said", "unsaid", "figure", "kind", "compared", "source")
     with data.open_text(FILE) as file:
-        return tuple(Gain(**{name: line[name] for name in words}, factor=float(line["factor"])) for line in csv.DictReader(file))
+        return tuple(
+            Gain(**{name: line[name] for name in words}, factor=float(line["factor"])) for line in csv.DictReader(file)
+        )
 
 
 @cache
@@ -89,8 +91,9 @@ def _schedules() -> Iterator[Pair]:
 def _streams() -> Iterator[Pair]:
     """A pipeline over one TCP connection between two nodes, of which each accelerator has its part, against 128 an accelerator."""
     for rtt, window in product(RTTS, (4, 1)):
-        wan = {"bandwidth": "20 Gbps", "shared": "node", "rtt": f"{rtt} s", "window": f"{window / NODE} MiB", "transport": "tcp"}
-        base, better = (_pipeline({**wan, "streams": streams})[0] for streams in (1, 128))
+        wan = {"bandwidth": "20 Gbps", "shared": "node", "rtt": f"{rtt} s", "transport": "tcp"}
+        each = f"{window / NODE} MiB"
+        base, better = (_pipeline({**wan, "streams": streams, "window": each})[0] for streams in (1, 128))
         yield Pair(says=f"window of {window} MiB, {rtt * 1e3:g} ms", base=base, better=better)
 
 
@@ -101,7 +104,7 @@ def _orders() -> Iterator[Pair]:
         island = {"name": "one", "accelerator": "H800-SXM5", "nodes": 1200, "tiers": tiers}
         steps = []
         for order in (["tp", "cp", "pp", "dp_shard", "dp_replicate"], ["tp", "cp", "dp_shard", "dp_replicate", "pp"]):
-            plan = {"sharding": "zero1", "tp": 8, "pp": 10, "micro_batch": 1, "recompute": "selective", "rank_order": order}
+            plan = {**MEGATRON, "pp": 10, "rank_order": order}
             batch = max(round(tokens / 4096 / 120), 1) * 120
             steps.append(_seconds("llama-2-70b", {"islands": [island]}, plan, batch, 4096)[0])
         yield Pair(says=f"{ratio}:1, {tokens / 1e6:g}M tokens", base=max(steps), better=min(steps))
@@ -114,11 +117,13 @@ def _pipeline(wan: Mapping[str, Any], **plan: Any) -> tuple[Seconds, Bytes]:
     """Llama 2 7B in four stages over two sites: seconds of a step, memory of the fullest accelerator."""
     islands = [{"name": name, "accelerator": "A100-SXM4-80GB", "nodes": 4} for name in SITES]
     placed = {"pp": [name for name in SITES for _ in range(2)]}
-    asked = {"sharding": "zero1", "tp": NODE, "pp": 4, "micro_batch": 1, "recompute": "selective", "placement": placed, **plan}
+    asked = {**MEGATRON, "pp": 4, "placement": placed, **plan}
     return _seconds("llama-2-7b", {"islands": islands, "wan": {"default": dict(wan)}}, asked, 2 * PASSES, 4096)
 
 
-def _seconds(model: str, fleet: Mapping[str, Any], plan: Mapping[str, Any], batch: int, length: int) -> tuple[Seconds, Bytes]:
+def _seconds(
+    model: str, fleet: Mapping[str, Any], plan: Mapping[str, Any], batch: int, length: int
+) -> tuple[Seconds, Bytes]:
     run = {"seq_len": length, "global_batch": batch}
     one = load({"model": model, "stack": STACK, "fleet": dict(fleet), "plan": dict(plan), "run": run})
     whole = evaluate_fleet(one.model, one.fleet, one.plan, one.run, one.stack, one.plans)

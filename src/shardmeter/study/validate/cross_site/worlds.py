@@ -13,6 +13,8 @@ from shardmeter.specs import Scenario
 from shardmeter.study.validate.cross_site.trials import Trial
 
 STACK = "mcore-2024"
+MEGATRON: Mapping[str, Any] = {"sharding": "zero1", "tp": 8, "micro_batch": 1, "recompute": "selective"}
+"""Of every plan."""
 TOKENS = (4e6, 16e6)
 """Of a step, least and most."""
 FORMATS = ("bf16", "fp32")
@@ -91,7 +93,7 @@ LINES: Mapping[str, Line] = {
         ),
         Line(word="one flow", says="flows hashed, one an adapter", fields={**WIDE, "balance": "ecmp", "flows": 1}, topologies=SERVED),
         Line(word="16 flows", says="flows hashed, 16 an adapter", fields={**WIDE, "balance": "ecmp", "flows": 16}, topologies=SERVED),
-        Line(word="window", says="NCCL's window of 2 × 4 MiB", fields={**NCCL, "transport": "rdma"}),
+        Line(word="window", says="NCCL's window of 2 × 4 MiB", fields=NCCL),
         Line(word="sends", says="the same, and sends of 1 MiB", fields={**NCCL, "sends": "1 MiB"}),
         Line(
             word="go-back-N", says="1 of 100,000 packets lost, go-back-N with windows that fill the line",
@@ -138,10 +140,20 @@ def worlds(trial: Trial) -> list[World]:
         plain, chunked = LAYOUTS[model]
         ways = [("dp", gpus, word, chunked) for gpus, word in product(trial.gpus, FORMATS)]
         ways += [("dp, at the end", gpus, FORMATS[0], chunked) for gpus in trial.gpus]
-        ways += [("pp", trial.gpus[-1], FORMATS[0], one) for one in (plain, changed(plain, ahead=AHEAD), chunked) if tokens == TOKENS[0]]
+        ways += [
+            ("pp", trial.gpus[-1], FORMATS[0], one)
+            for one in (plain, changed(plain, ahead=AHEAD), chunked)
+            if tokens == TOKENS[0]
+        ]
         made += [
             World(
-                model=model, accelerators=kind, gpus=gpus, tokens=tokens, format=word, placement=way[:2], layout=one,
+                model=model,
+                accelerators=kind,
+                gpus=gpus,
+                tokens=tokens,
+                format=word,
+                placement=way[:2],
+                layout=one,
                 release="end" if way[2:] else "layers",
             )
             for way, gpus, word, one in ways
@@ -159,7 +171,9 @@ def across(world: World, line: Line, topology: str) -> Scenario:
     if world.placement == "pp":
         plan["placement"] = {"pp": [name for name in SITES for _ in range(world.layout.pp // 2)]}
         plan["ahead"] = world.layout.ahead
-    wan = {"default": {"bandwidth": "1 Pbps", "rtt": "1 ms", "oversubscription": 1, "balance": "planned", **line.fields}}
+    wan = {
+        "default": {"bandwidth": "1 Pbps", "rtt": "1 ms", "oversubscription": 1, "balance": "planned", **line.fields}
+    }
     return _loaded(world, {"islands": islands, "wan": wan}, plan)
 
 
@@ -180,10 +194,8 @@ def together(world: World) -> Scenario:
 
 def _plan(world: World) -> dict[str, Any]:
     one = world.layout
-    return {
-        "sharding": "zero1", "tp": one.tp, "pp": one.pp, "micro_batch": 1, "schedule": one.schedule, "virtual_stages": one.chunks,
-        "recompute": "selective", "reduce_dtype": world.format,
-    }  # fmt: skip
+    more = {"pp": one.pp, "schedule": one.schedule, "virtual_stages": one.chunks, "reduce_dtype": world.format}
+    return {**MEGATRON, "tp": one.tp, **more}
 
 
 def _loaded(world: World, fleet: Mapping[str, Any], plan: Mapping[str, Any]) -> Scenario:

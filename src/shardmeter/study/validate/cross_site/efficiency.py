@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import BytesPerS, Fraction, Ratio, Seconds
+from shardmeter.core.units import Ratio, Seconds
 from shardmeter.engine.fleet import Whole, evaluate_fleet, joined, refolded
 from shardmeter.specs import Scenario
 from shardmeter.study.roots import zero
@@ -39,12 +39,12 @@ class Case:
     world: World
     line: Line
     rtt: Seconds
-    oversubscription: Ratio
-    step: Seconds
-    efficiency: Fraction
-    low: Fraction
+    oversubscription: float
+    step: float
+    efficiency: float
+    low: float
     """With all messages as slow as messages between sites were seen to be; pipelines: as predicted."""
-    high: Fraction
+    high: float
 
 
 @record
@@ -57,12 +57,12 @@ class Verdict:
     cases: tuple[Case, ...]
 
     @property
-    def span(self) -> tuple[Fraction, Fraction]:
+    def span(self) -> tuple[float, float]:
         """Lowest and highest efficiency of all cases, messages spread."""
         return min(one.low for one in self.cases), max(one.high for one in self.cases)
 
     @property
-    def nominal(self) -> tuple[Fraction, Fraction]:
+    def nominal(self) -> tuple[float, float]:
         """The same with messages as predicted."""
         return min(one.efficiency for one in self.cases), max(one.efficiency for one in self.cases)
 
@@ -72,12 +72,12 @@ class Verdict:
         return self.off == 0.0
 
     @property
-    def off(self) -> Fraction:
+    def off(self) -> float:
         """How far the published figure lies above all cases (positive) or below them."""
         low, high = self.span
         return max(self.trial.low - high, 0.0) + min(self.trial.high - low, 0.0)
 
-    def least(self) -> tuple[BytesPerS | None, ...]:
+    def least(self) -> tuple[float | None, ...]:
         """B/s a GPU from which on each world reaches the figure over the shorter round trip; None where its own adapters do not."""
         return tuple(
             least_rate(self.trial, world, self.line) for world in dict.fromkeys(one.world for one in self.cases)
@@ -123,7 +123,7 @@ def _cases(trial: Trial, world: World, line: Line) -> list[Case]:
     return [one for one in cases if trial.step / NEAR <= one.step <= trial.step * NEAR]
 
 
-def _case(trial: Trial, world: World, line: Line, rtt: Seconds, oversubscription: Ratio) -> Case:
+def _case(trial: Trial, world: World, line: Line, rtt: Seconds, oversubscription: float) -> Case:
     scenario, whole = crossed(world, line, rtt, oversubscription)
     reference = _reference(trial, world)
     rate = _rate(whole)
@@ -183,7 +183,7 @@ def _rate(whole: Whole) -> float:
     return float(whole.estimate.tokens / whole.estimate.step_time)
 
 
-def least_rate(trial: Trial, world: World, line: Line) -> BytesPerS | None:
+def least_rate(trial: Trial, world: World, line: Line) -> float | None:
     """B/s a GPU at which the figure is just reached over the shorter round trip; None where it is not at the adapters' own rate."""
 
     def short(log: float) -> float:

@@ -8,7 +8,6 @@ from functools import cache
 from shardmeter import data
 from shardmeter.core.quantity import quantity
 from shardmeter.core.record import record
-from shardmeter.core.units import Fraction, Ratio, Seconds
 
 FILE = "cross_site.csv"
 ONE_BUILDING, EACH_ALONE = "one building", "each alone"
@@ -27,8 +26,8 @@ class Trial:
     """As published."""
     kind: str
     """claimed or measured."""
-    low: Fraction
-    high: Fraction
+    low: float
+    high: float
     """What the figure leaves open: its rounding, or anything where it says at least."""
     against: str
     models: tuple[str, ...]
@@ -36,11 +35,12 @@ class Trial:
     """Of unlike sites `A+B`."""
     gpus: tuple[int, ...]
     """Of both sites together."""
-    rtts: tuple[Seconds, ...]
+    rtts: tuple[float, ...]
+    """Seconds."""
     lines: tuple[str, ...]
     """Words of `worlds.LINES`."""
-    oversubscription: Ratio | None
-    step: Seconds | None
+    oversubscription: float | None
+    step: float | None
     """Seconds of an iteration across, where they were published."""
     source: str
 

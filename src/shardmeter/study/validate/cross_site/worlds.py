@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Count, Ratio, Seconds
+from shardmeter.core.units import Ratio, Seconds
 from shardmeter.scenario import load
 from shardmeter.specs import Scenario
 from shardmeter.study.validate.cross_site.trials import Trial
@@ -112,7 +112,7 @@ class World:
     model: str
     accelerators: str
     gpus: int
-    tokens: Count
+    tokens: float
     format: str
     placement: str
     layout: Layout

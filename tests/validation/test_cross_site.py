@@ -95,15 +95,14 @@ def test_gradients_that_leave_at_the_end_and_stages_without_anything_ahead_cost_
 
 def test_the_line_that_a_figure_takes_is_found() -> None:
     """At the rate from which on the figure is reached, it is just reached; a quarter of it is not enough."""
-    trial, line = ROWS["N140"], LINES["tuned"]
-    world = worlds(trial)[0]
-    rate = least_rate(trial, world, line)
+    trial = changed(ROWS["N141"], models=("mistral-large-2",), accelerators=("H800-SXM5",))
+    world, full = worlds(trial)[0], full_rate(worlds(trial)[0], trial.rtts[0])
+    rate = least_rate(trial, world, LINES["default"])
     assert rate is not None
-    full = full_rate(world, 10.2e-3) / (world.gpus / 2)
-    alone = changed(trial, rtts=trial.rtts[:1], gpus=(world.gpus,))
+    over = full / (world.gpus / 2) / rate
     at, short = (
-        verdict(changed(alone, oversubscription=full / part), "dp, bf16", "tuned").cases[0].efficiency
-        for part in (rate, rate / 4.0)
+        verdict(changed(trial, oversubscription=one), "dp, bf16", "default").cases[0].efficiency
+        for one in (over, 4.0 * over)
     )
     assert at == pytest.approx(trial.low, abs=0.003)
     assert short < trial.low - 0.01

@@ -10,7 +10,7 @@ from shardmeter.core.record import changed
 from shardmeter.engine.fleet import GRADIENTS
 from shardmeter.physics.wan import EQUIPMENT, PER_KILOMETRE
 from shardmeter.study.validate.cross_site.efficiency import Verdict, alike, crossed, least_rate, verdict
-from shardmeter.study.validate.cross_site.gains import gains
+from shardmeter.study.validate.cross_site.gains import Gain, gains
 from shardmeter.study.validate.cross_site.rates import BUFFER, channel_rates, line_rate
 from shardmeter.study.validate.cross_site.trials import EACH_ALONE, trials
 from shardmeter.study.validate.cross_site.worlds import LINES, World, worlds
@@ -158,6 +158,7 @@ def test_transports_over_distance(rtt: float) -> None:
 
 
 @pytest.mark.parametrize("one", gains(), ids=lambda one: one.id)
-def test_published_gains_are_reached_somewhere_and_not_everywhere(one) -> None:
+def test_what_a_published_gain_takes_is_within_what_is_compared(one: Gain) -> None:
+    """What is compared was chosen to hold the figure; that it goes on doing so is what is tested, not that the figure was foreseen."""
     most, least = one.pairs[0].gain, one.pairs[-1].gain
     assert 1.0 <= least < one.factor <= most

@@ -77,6 +77,7 @@ docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
 	@$(BIN)/python scripts/audit_page.py
 	@$(BIN)/python scripts/runs_page.py
 	@$(BIN)/python scripts/curves_page.py
+	@$(BIN)/python scripts/cross_site_page.py
 
 clean: ## remove .venv and every cache
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks

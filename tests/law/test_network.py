@@ -11,11 +11,12 @@ import pytest
 
 import network_page
 from shardmeter.core.record import changed
+from shardmeter.engine.crossing import price
 from shardmeter.engine.links import bounded, links_of, rates
 from shardmeter.engine.uplinks import hashed
 from shardmeter.physics import network, wan
 from shardmeter.scenario import load
-from shardmeter.specs import Wan
+from shardmeter.specs import Crossing, Sync, Wan
 from shardmeter.specs.assumed import RANGES, Assumed, ends
 from shardmeter.specs.wan import BALANCES, TRANSPORTS
 
@@ -188,3 +189,30 @@ def test_words_of_what_binds():
     fleet = said(transport="lossless", buffer="8 MiB")
     assert "buffers of 8 MiB" in links_of(bounded(fleet.wan, fleet.islands)).said(0, 1)
     assert BALANCES == ("ecmp", "planned", "spray")
+
+
+def test_selective_repeat_is_never_slower_than_going_back():
+    """A message waits at its end for what was lost by either; going back sends more again."""
+    for loss in (0, 1e-8, 1e-5, 1e-3):
+        for size in (1e6, 1e9):
+            times = []
+            for word in ("rdma", "selective"):
+                fleet = said(transport=word, loss=loss)
+                found = links_of(bounded(fleet.wan, fleet.islands, [GPUS, GPUS]))
+                times.append(size / found.rate[0, 1] + found.waited(size, (0, 1), 4.0))
+            assert times[1] <= times[0]
+            assert loss == 0 or times[0] > size / rate(transport="lossless")
+
+
+def test_windows_that_are_said_are_those_of_a_ring():
+    """A ring carries half a window a step: over 2,000 km NCCL's two of 4 MiB leave the line idle that 16 of 64 MiB fill."""
+    times = []
+    for window, streams in (("4 MiB", 2), ("64 MiB", 16)):
+        fleet = said(distance="2000 km", window=window, streams=streams)
+        one = Crossing(label="gradients", collective="all_reduce", size=8e9)
+        line = bounded(fleet.wan, fleet.islands, [GPUS, GPUS])
+        times.append(float(price(one, line, [[0], [1]], Sync(), accelerators=[GPUS, GPUS]).seconds))
+    delay, line = float(fleet.wan.rtt[0, 1]) / 2.0, 8e9 / rate(distance="2000 km", window="1 GiB")
+    steps = 8e9 / (GPUS * 4 * 2**20)
+    assert (steps + 5.3) * delay < times[0] < (steps + 6.3) * delay + line
+    assert line < times[1] < line + 8.0 * delay

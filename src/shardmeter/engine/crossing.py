@@ -219,16 +219,19 @@ def _ring(message: Message) -> Passage:
 
 
 def _around(message: Message, ring: Ring) -> Array:
-    """An all-reduce in one order: as rings side by side, or one through all accelerators, of whose hops few cross."""
+    """An all-reduce in one order: as rings side by side, or one through all accelerators, of whose hops few cross. A ring passes on
+    half of what its windows hold a step, but over TCP, of whose windows NCCL uses its own."""
     flat = message.ranks > 0.0
     ranks, rings = (message.ranks, 1.0) if flat else (float(message.cells), message.rings)
     rate = ring.narrowest / (np.max(message.links.lanes) if flat else 1.0)
     rate = np.minimum(rate, np.min(message.links.adapter)) if flat else rate
-    whole = collective.RING_CHUNK * rings
+    chunk = collective.RING_CHUNK * rings
+    held = np.min(np.where(np.eye(message.cells, dtype=bool), np.inf, message.links.under_way)) / 2.0
+    whole = np.maximum(chunk, held if flat else held * np.min(message.links.lanes))
     loops = collective.ring_loops(message.size / message.calls, ranks, whole)
     part = message.size / (message.calls * ranks * loops)
     delay = ring.rtt / 2.0 / message.cells
-    hop = collective.ring_hop(part, whole, rate, delay) * (message.cells / ranks)
+    hop = collective.ring_hop(part, np.maximum(part, chunk), rate, delay) * (message.cells / ranks)
     step = collective.ring_step(part, rate, collective.ring_factor(message.calls), hop)
     return np.asarray(collective.ring_time(ranks, loops, message.calls, step, delay))
 

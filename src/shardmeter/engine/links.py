@@ -54,7 +54,9 @@ class Links:
     adapter: Array
     """(islands,): what one accelerator gets through the adapters of a site whose uplinks all share; inf = not said."""
     late: Array
-    """Share of packets that are sent again alone, which a message waits for; 0 = of none."""
+    """Share of packets that are lost and sent again, which a message waits for at its end; 0 = of none."""
+    under_way: Array
+    """Bytes that the windows of one lane's streams hold; 0 of TCP, whose collectives know their own."""
     buffer: Array
     """(islands,): of one uplink port."""
     words: tuple[str, ...] = ()
@@ -68,7 +70,7 @@ class Links:
             names=tuple(self.names[at] for at in islands), rate=self.rate[grid], capacity=self.capacity[grid],
             limit=self.limit[grid], delay=self.delay[grid], rtt=self.rtt[grid], first=self.first[grid], up=self.up[row],
             down=self.down[row], lanes=self.lanes[grid], streams=self.streams[grid], egress=self.egress[grid],
-            sending=self.sending[grid], late=self.late[grid],
+            sending=self.sending[grid], late=self.late[grid], under_way=self.under_way[grid],
             adapter=self.adapter[row], buffer=self.buffer[row], words=tuple(self.words[at] for at in islands if self.words),
         )  # fmt: skip
 
@@ -85,8 +87,9 @@ class Links:
         rate = np.minimum(np.minimum(self.rate, capacity), np.minimum(up[:, None], down[None, :]))
         return changed(self, rate=rate, sending=np.minimum(self.sending, rate), capacity=capacity, up=up, down=down)
 
-    def waited(self, size: Bytes, at: tuple[int, int] | None = None) -> Seconds:
-        """What a message of `size` waits at its end for packets that are sent again alone: that of the pair `at`, or the longest of all."""
+    def waited(self, size: Bytes, at: tuple[int, int] | None = None, parts: Count = 1.0) -> Seconds:
+        """What a message of `size` waits at its end for packets that are sent again: that of the pair `at`, or the longest of all; of
+        messages in `parts` that wait apart each for its own."""
         if not self.late.any():
             return 0.0
         trip, late = np.where(self.late > 0.0, self.rtt, 0.0), self.late
@@ -94,7 +97,7 @@ class Links:
             trip, late = np.max(trip, axis=(-2, -1)), np.max(late, axis=(-2, -1))
         else:
             trip, late = trip[(..., *at)], late[(..., *at)]
-        waited: Seconds = trip * network.extra_rounds(late, size / link.PACKET)
+        waited: Seconds = trip * network.extra_rounds(late, size / (parts * link.PACKET))
         return waited if np.ndim(waited) else float(waited)
 
     def said(self, source: int, target: int, leaving: float = 1.0, coming: float = 1.0) -> str:
@@ -192,7 +195,8 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     first = np.where(tcp, link.FIRST * segment * flows, AT_ONCE)
     return Links(
         names=wan.islands, rate=rate, capacity=capacity, limit=limit, delay=rtt / 2.0, rtt=rtt, first=first, up=up, down=down,
-        lanes=lanes, streams=streams, egress=matrix(wan.egress), sending=sending, late=np.where(weaker == SELECTIVE, loss, 0.0) if "selective" in wan.transport else np.zeros(shape),
+        lanes=lanes, streams=streams, egress=matrix(wan.egress), sending=sending,
+        late=np.where((weaker == SELECTIVE) | (weaker == RDMA), loss, 0.0), under_way=np.where(tcp, 0.0, streams * window),
         adapter=adapter, buffer=buffer,
         words=uplinks.words(wan) if asked else (),
     )  # fmt: skip

@@ -147,7 +147,7 @@ def crossings(ready: Mapping[int, Priced], cell: Cell, lines: Lines, plan: Plan)
         size = work.send.size * plan.tp * plan.cp * plan.dp
         stages, ranks = max(steps.count(source), steps.count(target)), plan.tp * plan.cp * plan.dp
         whole, own = (size / _rate(one, source, target, stages, ranks) for one in (links, lines.in_turn))
-        delay = entry(links.delay, source, target) + links.waited(size, (source, target))
+        delay = entry(links.delay, source, target) + links.waited(size, (source, target), plan.dp)
         made.append(Boundary(wire=own, delay=delay, ahead=more, others=whole - own))
         for way in ((source, target), (target, source)):
             moved[way] += float(passes * work.micro_batches * size)

@@ -133,6 +133,22 @@ def test_joint_plan_is_a_scenario_that_predict_answers_with_the_same_step() -> N
     assert told["open_degrees"]["choice"]["step_s"] <= told["points"][told["own"]]["joint"]["step_s"]
 
 
+def test_unlike_buildings_and_lines_are_said_pair_by_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two kinds of accelerators, a line that is narrower one way, buffers of its ends: `predict` answers the joint plan with the same step."""
+    monkeypatch.setattr(schedules, "WORDS", ("1f1b",))
+    said = document()
+    kinds = {"east": "H100-SXM5-80GB", "west": "H200-SXM-141GB"}
+    said["fleet"]["islands"] = [{"name": name, "accelerator": kind, "nodes": 2} for name, kind in kinds.items()]
+    line = {"rtt": "5 ms", "shared": "node"}
+    said["fleet"]["wan"] = {
+        "default": line | {"bandwidth": "20 Gbit/s", "buffer": "10 MB"},
+        "links": [line | {"from": "east", "to": "west", "bandwidth": "10 Gbit/s"}],
+    }
+    (plan,) = answer(said, {"oversubscription": [40]})["cases"][0]["plans"]
+    assert len(plan["scenario"]["fleet"]["wan"]["links"]) == 2
+    assert predict(load(plan["scenario"])).step_time == pytest.approx(plan["step_s"], rel=1e-9)
+
+
 def test_a_search_that_is_stopped_says_so() -> None:
     """It ends at the next plan, and keeps no case of which a point has no answer."""
     said, rows = opened(document())

@@ -16,10 +16,9 @@ from shardmeter.scenario.parts import Rows
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.resolve import resolve
 from shardmeter.specs import Island, Model, Scenario, Wan
-from shardmeter.study.legal import checked
 from shardmeter.study.scale_across.networks import PRODUCTION, networked
 from shardmeter.study.scale_across.schedules import Schedule, production, scheduled
-from shardmeter.study.scale_across.steps import Stopped, between, fits, whole_of
+from shardmeter.study.scale_across.steps import Stopped, between, fits, legal, whole_of
 
 WanOf: TypeAlias = Callable[[Wan, Island], Wan]
 Stop: TypeAlias = Callable[[], bool]
@@ -79,7 +78,10 @@ def degrees_of(
         if one is not None:
             found.append(one)
     ranked = sorted(found, key=lambda one: one[0])[:REFINED]
-    refined = [_refined(scenario, wan_of, pinned) for _, scenario in ranked]
+    words = tuple(said[name] for name in ("recompute",) if name in said) or RECOMPUTES
+    refined = [
+        _refined(scenario, wan_of, words[words.index(scenario.plan.recompute) :], pinned) for _, scenario in ranked
+    ]
     return tuple(sorted((one for one in refined if one is not None), key=lambda one: one.step)), "" if refined else why
 
 
@@ -157,19 +159,28 @@ def production_wan(scenario: Scenario, wan_of: WanOf) -> Wan:
     return networked(wan_of(between(scenario), scenario.fleet.islands[0]), PRODUCTION)
 
 
-def _refined(scenario: Scenario, wan_of: WanOf, pinned: bool) -> Degrees | None:
-    """The best of production's schedules under some degrees."""
+def _refined(scenario: Scenario, wan_of: WanOf, words: Sequence[str], pinned: bool) -> Degrees | None:
+    """The best of production's schedules under some degrees, each with the least recomputation of `words` with which it fits."""
     wan = production_wan(scenario, wan_of)
     for some in production(scenario.plan, float(scenario.model.layers)):
-        legal: list[Degrees] = []
-        for one in some:
-            made = scheduled(scenario, one)
-            try:
-                whole = whole_of(checked(made), wan)
-            except BadScenario:
-                continue
-            if fits(whole.estimate):
-                legal.append(Degrees(scenario=made, schedule=one, step=float(whole.estimate.step_time), pinned=pinned))
-        if legal:
-            return min(legal, key=lambda one: one.step)
+        held = [one for one in (_held(scenario, one, wan, words, pinned) for one in some) if one is not None]
+        if held:
+            return min(held, key=lambda one: one.step)
     return None
+
+
+def _held(scenario: Scenario, one: Schedule, wan: Wan, words: Sequence[str], pinned: bool) -> Degrees | None:
+    """A schedule with the least recomputation with which it fits; None for an illegal one, and where it does not fit."""
+    for word in words:
+        made = scheduled(_recomputed(scenario, word), one)
+        if not legal(made):
+            return None
+        found = whole_of(made, wan).estimate
+        if fits(found):
+            return Degrees(scenario=made, schedule=one, step=float(found.step_time), pinned=pinned)
+    return None
+
+
+def _recomputed(scenario: Scenario, word: str) -> Scenario:
+    plans = tuple(changed(one, recompute=word) for one in scenario.plans)
+    return changed(scenario, plan=changed(scenario.plan, recompute=word), plans=plans)

@@ -11,13 +11,15 @@ import shardmeter
 from shardmeter.render import markdown
 from shardmeter.render import scale_across as page
 from shardmeter.render.document import Table
-from shardmeter.render.scale_across_words import first
+from shardmeter.render.scale_across_words import first, gain
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "scale-across.md"
 FIGURES = ROOT / "docs" / "figures"
 BLOCK = re.compile(r"(<!-- study: written by .*? -->\n).*?(<!-- end of study -->)", re.DOTALL)
 STUDY = {"model": "llama-3.1-405b", "gpus": "32768xH100-SXM5-80GB", "global_batch": "2048"}
+TWICE = {**STUDY, "global_batch": "4096"}
+"""The same cluster with twice the work in a step."""
 OVER = {"model": ["llama-3.1-405b", "deepseek-v3"], "buildings": "2,4,8", "gpus": "8192,16384,32768"}
 
 
@@ -26,21 +28,36 @@ def main() -> int:
     from shardmeter.render.plot import picture
 
     answer = shardmeter.scale_across(None, OVER, buildings=4, **STUDY).to_dict()
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), answer), encoding="utf-8")
+    twice = shardmeter.scale_across(None, buildings=4, **TWICE).to_dict()
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), answer, twice), encoding="utf-8")
     for figure in page.figures(answer):
         (FIGURES / f"scale-across-{figure.slug}.svg").write_bytes(picture(figure, "svg"))
     return 0
 
 
-def written(text: str, answer: dict[str, Any]) -> str:
-    """The page with what the study says: its headline, a row a cluster, where published maxima are reached, the pictures."""
+def written(text: str, answer: dict[str, Any], twice: dict[str, Any]) -> str:
+    """The page with what the study says: its headline, a row a cluster, the pictures, where published maxima are reached, the batch."""
     made = page.document(answer)
     tables = [section for section in made.sections if isinstance(section, Table)]
     clusters = next(table for table in tables if table.title == page.CLUSTERS)
     pictures = [f"![{figure.title}](figures/scale-across-{figure.slug}.svg)" for figure in page.figures(answer)]
-    says = "\n".join(f"* {first(line)}" for line in answer["published"]["says"])
+    says = "\n".join(f"* {first(line)}" for line in (*answer["published"]["says"], batch(answer, twice)))
     block = "\n\n".join([made.verdict, markdown.table_text(clusters), *pictures, says])
     return BLOCK.sub(lambda found: f"{found[1]}\n{block}\n\n{found[2]}", text)
+
+
+def batch(answer: dict[str, Any], twice: dict[str, Any]) -> str:
+    """What twice the work in a step does to the gains of one cluster."""
+    (other,) = twice["cases"]
+    same = next(
+        case for case in answer["cases"] if all(case[name] == other[name] for name in ("model", "buildings", "gpus"))
+    )
+    most, less = (gain(max(point["speedup"]["joint"]["value"] for point in case["points"])) for case in (same, other))
+    counts = [f"{int(asked['global_batch']):,}" for asked in (STUDY, TWICE)]
+    return (
+        f"With {counts[1]} sequences in a step instead of {counts[0]}, {page.cluster(other)} gains up to {less} instead of {most}: the longer "
+        "a step computes, the more hides behind it"
+    )
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
         )
         sections += [
             _cases(cases),
-            *_of_case(case, point, f"Where it gains most: {_cluster(case)}, {network_text(point)}"),
+            *_of_case(case, point, f"Where it gains most: {cluster(case)}, {network_text(point)}"),
         ]
     elif cases:
         point = cases[0]["points"][cases[0]["own"]]
@@ -235,7 +235,8 @@ def _slope(slope: float | None) -> str:
 # ---- over networks and clusters --------------------------------------------------------------------------------------------------
 
 
-def _cluster(case: Answer) -> str:
+def cluster(case: Answer) -> str:
+    """A case in words."""
     return f"{case['model']} on {case['gpus']:,} GPUs in {case['buildings']} buildings"
 
 
@@ -343,7 +344,7 @@ def _published(answer: Answer) -> Notes:
 
 
 def _refused(cases: Sequence[Answer]) -> Notes:
-    lines = tuple(f"{_cluster(case)}: {case['why']}" for case in cases if not case["feasible"])
+    lines = tuple(f"{cluster(case)}: {case['why']}" for case in cases if not case["feasible"])
     return Notes(title="Left out", lines=lines)
 
 

@@ -6,9 +6,9 @@ import copy
 import re
 from typing import Any
 
-from shardmeter.core.errors import BadScenario, Violation
+from shardmeter.core.errors import BadScenario, Violation, shown
 from shardmeter.scenario.read import Document
-from shardmeter.study.scale_across.question import Own
+from shardmeter.study.scale_across.question import MOST_BUILDINGS, Own
 
 USUAL_LINE = "dci-4to1"
 """Between buildings of which nothing is said: a quarter of every GPU's rate, over 100 km of fibre."""
@@ -16,9 +16,13 @@ BUILDING = "building"
 _COUNTED = re.compile(r"\s*([\d_.,]+[kKM]?)\s*[x×*]\s*(.+)", re.IGNORECASE)
 
 
-def divided(document: Document, buildings: int) -> Document:
+def divided(document: Document, buildings: Any) -> Document:
     """A document of one island as so many buildings, with the usual line between them where none is said. Raises BadScenario for a fleet
     of several islands, and where the GPUs do not divide."""
+    if not isinstance(buildings, int) or isinstance(buildings, bool) or not 2 <= buildings <= MOST_BUILDINGS:
+        says = f"{shown(buildings)} is no number of buildings"
+        way_out = f"a whole number from 2 to {MOST_BUILDINGS}"
+        raise BadScenario("scale-across: 1 problem", [Violation(field="buildings", says=says, way_out=way_out)])
     data = copy.deepcopy(document.data)
     islands = _islands(data)
     if len(islands) > 1 or str(islands[0].get("count") or 1) != "1":

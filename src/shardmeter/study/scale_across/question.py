@@ -164,7 +164,11 @@ def question(document: Document, rows: Rows, over: Over = ()) -> Question:
 
 def _said(over: Over, rows: Rows, found: list[Violation]) -> dict[str, tuple[Any, ...]]:
     """Values by axis; what cannot be read is noted."""
-    pairs = list(over.items()) if isinstance(over, Mapping) else [_parted(text) for text in over]
+    if isinstance(over, str | bytes) or not isinstance(over, Iterable):
+        raise BadScenario(
+            f"{shown(over)} is no list of axes, and no mapping; as in ['distance=10 km,400 km'], or {{'gpus': [8192]}}"
+        )
+    pairs = list(over.items()) if isinstance(over, Mapping) else [_parted(str(text)) for text in over]
     made: dict[str, tuple[Any, ...]] = {}
     for axis, count in Counter(name for name, _ in pairs).items():
         if axis not in AXES:
@@ -201,7 +205,7 @@ def _values(axis: str, given: Any, rows: Rows, found: list[Violation]) -> tuple[
         return ()
     try:
         read_text = parts if axis == "model" else lambda text: values(text, field)
-        several = read_text(given) if isinstance(given, str) else given
+        several = read_text(given) if isinstance(given, str) else given if isinstance(given, list | tuple) else (given,)
     except BadScenario as error:
         found += error.violations
         return ()

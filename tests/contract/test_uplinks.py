@@ -13,6 +13,7 @@ from shardmeter.core.record import changed
 from shardmeter.physics.network import HEADER
 from shardmeter.scenario import load
 from shardmeter.scenario.network import is_number_of_network
+from shardmeter.specs import Scenario, Wan
 from shardmeter.study.levers.network import levers
 
 WIRE = 400e9 / 8
@@ -28,6 +29,12 @@ def fleet(default: dict[str, Any], islands: list[dict[str, Any]] | None = None, 
     }  # fmt: skip
 
 
+def lines(scenario: Scenario) -> Wan:
+    """The network of a scenario."""
+    assert scenario.fleet.wan is not None
+    return scenario.fleet.wan
+
+
 def refusal(given: dict[str, Any]) -> str:
     with pytest.raises(BadScenario) as error:
         load(given)
@@ -36,14 +43,14 @@ def refusal(given: dict[str, Any]) -> str:
 
 def test_an_oversubscription_gives_the_rates_of_sites_and_pairs():
     made = load(fleet({**DEFAULT, "oversubscription": 4}))
-    wan: Any = made.fleet.wan
+    wan: Any = lines(made)
     assert wan.up.tolist() == wan.down.tolist() == [128 * WIRE * HEADER / 4] * 2
     assert wan.bandwidth[0, 1] == wan.up[0]
     assert wan.balance == ("planned", "planned")
     assert any("flows find uplinks as planned" in one for one in made.assumptions)
     one = load(fleet({**DEFAULT, "oversubscription": 4}, sites={"b-1": {"oversubscription": 8, "balance": "spray"}}))
-    assert one.fleet.wan.up.tolist() == [128 * WIRE * HEADER / 8, 128 * WIRE * HEADER / 4]
-    assert one.fleet.wan.balance == ("spray", "planned")
+    assert np.asarray(lines(one).up).tolist() == [128 * WIRE * HEADER / 8, 128 * WIRE * HEADER / 4]
+    assert lines(one).balance == ("spray", "planned")
 
 
 def test_shared_adapters_are_counted():
@@ -85,12 +92,12 @@ def test_what_is_taken_or_has_no_effect_is_said():
     planes = load(fleet({**DEFAULT, "oversubscription": 4, "balance": "spray", "planes": 8, "flows": 2}))
     assert "2,048 links in 8 planes" in "\n".join(planes.assumptions)
     assert any("flows changes nothing" in one for one in planes.warnings)
-    assert load(fleet({**DEFAULT, "bandwidth": "1 Tbps"})).fleet.wan.balance == ()
+    assert lines(load(fleet({**DEFAULT, "bandwidth": "1 Tbps"}))).balance == ()
 
 
 def test_assumed_numbers_are_replaced():
     given = fleet({**DEFAULT, "oversubscription": 4}, assumed={"spray": 0.92, "failures": 1e-3, "repair": "2 h"})
-    assumed = load(given).fleet.wan.assumed
+    assumed = lines(load(given)).assumed
     assert (assumed.spray, assumed.repair) == (0.92, 7200.0)
     assert assumed.failures * 365.25 * 86400 / 12 == pytest.approx(1e-3)
 

@@ -219,21 +219,35 @@ def _ring(message: Message) -> Passage:
 
 
 def _around(message: Message, ring: Ring) -> Array:
-    """An all-reduce in one order: as rings side by side, or one through all accelerators, of whose hops few cross. A ring passes on
-    half of what its windows hold a step, but over TCP, of whose windows NCCL uses its own."""
-    flat = message.ranks > 0.0
+    """An all-reduce in one order: as rings side by side, or one through all accelerators, of whose hops few cross."""
+    flat = bool(np.max(message.ranks) > 0.0)
     ranks, rings = (message.ranks, 1.0) if flat else (float(message.cells), message.rings)
-    rate = ring.narrowest / (np.max(message.links.lanes) if flat else 1.0)
-    rate = np.minimum(rate, np.min(message.links.adapter)) if flat else rate
-    chunk = collective.RING_CHUNK * rings
-    held = np.min(np.where(np.eye(message.cells, dtype=bool), np.inf, message.links.under_way)) / 2.0
-    whole = np.maximum(chunk, held if flat else held * np.min(message.links.lanes))
+    lanes = np.max(message.links.lanes) if flat else 1.0
+    most = np.min(message.links.adapter) if flat else np.inf
+    rate = np.minimum(ring.narrowest / lanes, most)
+    chunk, held = collective.RING_CHUNK * rings, _held(message, flat=flat)
+    whole = np.maximum(chunk, held / 2.0)
     loops = collective.ring_loops(message.size / message.calls, ranks, whole)
     part = message.size / (message.calls * ranks * loops)
     delay = ring.rtt / 2.0 / message.cells
-    hop = collective.ring_hop(part, np.maximum(part, chunk), rate, delay) * (message.cells / ranks)
+    alone = np.minimum(np.maximum(_wires(message.links) / lanes, rate), most) if held > 0.0 else rate
+    hop = collective.ring_hop(part, np.maximum(part, chunk), alone, delay) * (message.cells / ranks)
     step = collective.ring_step(part, rate, collective.ring_factor(message.calls), hop)
     return np.asarray(collective.ring_time(ranks, loops, message.calls, step, delay))
+
+
+def _held(message: Message, *, flat: bool) -> Bytes:
+    """Bytes that the windows of all rings hold, of which each passes on half a step; 0 over TCP, where NCCL's own are known."""
+    links = message.links
+    held: Bytes = np.min(np.where(np.eye(message.cells, dtype=bool), np.inf, links.under_way))
+    return held if flat else np.asarray(held * np.min(links.lanes))
+
+
+def _wires(links: Links) -> BytesPerS:
+    """What the narrowest pair carries whatever its windows: a part that they hold passes at this rate."""
+    wires = np.minimum(links.capacity, np.minimum(links.up[:, None], links.down[None, :]))
+    narrowest: BytesPerS = np.min(np.where(np.eye(len(links.names), dtype=bool), np.inf, wires))
+    return narrowest
 
 
 def _tree(message: Message) -> Passage:

@@ -15,7 +15,7 @@ import pytest
 import shardmeter
 from shardmeter.core.errors import BadScenario
 from shardmeter.core.record import changed
-from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.evaluate import evaluate, evaluate_member
 from shardmeter.engine.fleet import lines_of
 from shardmeter.engine.round import Pace, released
 from shardmeter.engine.timeline.gradients import Step, run
@@ -220,7 +220,8 @@ def test_only_a_method_with_gradients_reads_when_they_leave() -> None:
 def test_one_stage_leaves_as_ever_and_two_copies_at_the_end() -> None:
     """A stage's own last backward hides all but its last layer; copies of a model add their gradients up first."""
     scenario = shardmeter.load(asked(pp=1))
-    one = evaluate(scenario.model, scenario.fleet.islands[0], scenario.plan, scenario.run, scenario.stack).ends
+    own = scenario.model, scenario.fleet.islands[0], scenario.plan, scenario.run, scenario.stack
+    one = evaluate_member(*own).ends
     train = one.leaving[0]
     assert (train.left, train.pieces, train.share, train.due) == (0.0, 16.0, 1.0, 0.0)
     for seconds in (0.001, 0.1, 3.0):
@@ -228,6 +229,14 @@ def test_one_stage_leaves_as_ever_and_two_copies_at_the_end() -> None:
         assert released(seconds, pace) == max(seconds / 16.0, seconds - 15.0 * (train.window / 16.0))
     answer = shardmeter.predict(asked(schedule="dualpipe")).to_dict()["sync"]
     assert answer["exposed_s"] == pytest.approx(answer["crossings"][0]["seconds"])
+
+
+def test_how_a_step_ends_is_not_asked_of_an_island_alone() -> None:
+    """It costs a tenth of an evaluation, and changes nothing else."""
+    scenario = shardmeter.load(asked(pp=4))
+    own = scenario.model, scenario.fleet.islands[0], scenario.plan, scenario.run, scenario.stack
+    assert evaluate(*own).ends == Ends()
+    assert changed(evaluate_member(*own), ends=Ends()) == evaluate(*own)
 
 
 def test_every_island_of_a_pipeline_sends_its_own_stages() -> None:

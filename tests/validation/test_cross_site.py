@@ -122,8 +122,8 @@ def test_the_bytes_of_340_billion_parameters() -> None:
     shown = next(float(term.seconds) for term in whole.estimate.terms if term.label == GRADIENTS)
     assert [float(one) for one in whole.sent] == pytest.approx([682e9, 682e9], rel=1e-3)
     assert shown == pytest.approx(float(whole.priced[0].seconds))
-    # two sites that serve halves take 1.3 times as long as a ring that waits for nothing
-    assert shown == pytest.approx(1.3 * 682e9 / 0.85e12, rel=0.05)
+    # a ring that passes on half of what its windows hold waits 8 % longer than one that waits for nothing
+    assert shown == pytest.approx(1.08 * 682e9 / 0.85e12, rel=0.02)
     assert shown / float(whole.estimate.step_time) == pytest.approx(0.04, abs=0.01)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from shardmeter.core.record import changed, record, stacked, structure
 from shardmeter.core.units import Count, Number
-from shardmeter.engine.evaluate import Priced, evaluate, step_time
+from shardmeter.engine.evaluate import Priced, evaluate_member, step_time
 from shardmeter.engine.piped import Lines, piped
 from shardmeter.engine.placed import placed
 from shardmeter.engine.wans import Networks
@@ -161,7 +161,7 @@ def each(
     for numbers, ats, island, plan, own in batches:
         sizes = [float(runs[at].global_batch) for at in ats]
         run = changed(runs[ats[0]], global_batch=np.array(sizes) if len(ats) > 1 else sizes[0])
-        batch = evaluate(model, island, plan, run, own)
+        batch = evaluate_member(model, island, plan, run, own)
         found |= {n: taken(batch, at) for at, n in enumerate(numbers)} if len(ats) > 1 else {numbers[0]: batch}
     return tuple(found[number] for number in place)
 

@@ -67,9 +67,16 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -
 
     Raises UnknownName for a family or schedule that is not built. Legality is the constraints' business: an illegal plan
     gives meaningless numbers here, not an error. Leaves out: data loading, evaluation; of a run with a reference model,
-    what that one computes is in the step and in no FLOP count."""
+    what that one computes is in the step and in no FLOP count; how the step ends (`evaluate_member`)."""
     ready = priced(model, island, plan, run, stack)
     return assembled(model, island, plan, run, stack, ready, timed(ready, plan, run, stack))
+
+
+def evaluate_member(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -> Estimate:
+    """`evaluate` of one of several islands: with how its step ends, which only those that meet it then ask."""
+    ready = priced(model, island, plan, run, stack)
+    one = assembled(model, island, plan, run, stack, ready, timed(ready, plan, run, stack))
+    return changed(one, ends=ends(model, ready, one.terms, plan, ready[0]))
 
 
 def assembled(
@@ -81,10 +88,8 @@ def assembled(
     ready: Priced,
     time: Timed,
     held: Work | None = None,
-    links: tuple[Boundary, ...] = (),
 ) -> Estimate:
-    """The estimate of a priced and timed step. `held`: the stages whose memory is asked, where that is not all; `links`
-    as for `timed`."""
+    """The estimate of a priced and timed step. `held`: the stages whose memory is asked, where that is not all."""
     terms, busy, beside = time
     work = ready[0]
     resident = () if beside is None else (beside.memory,)
@@ -105,7 +110,6 @@ def assembled(
         compute_seconds=busy,
         gpus=island.gpus,
         peak_flops=island.gpus * device.peak.get("bf16", device.peak.get("fp16", math.nan)),
-        ends=ends(model, ready, terms, plan, held or work, links),
     )
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, Usd
 from shardmeter.engine.demand import Work, copies_reduction
-from shardmeter.engine.evaluate import Priced, assembled, priced, timed
+from shardmeter.engine.evaluate import Priced, assembled, ends, priced, timed
 from shardmeter.engine.links import Links
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.engine.wans import entry
@@ -57,9 +57,10 @@ def piped(
     time = timed(joined, laid[slowest], run, stack, sends.links, sends.busiest, sends.meeting)
     found = []
     for at in cell.islands:
-        held = _held(work, owners, at) if traits(laid[at].schedule).copies == 1.0 else None
-        one = assembled(model, islands[at], laid[at], run, stack, joined, time, held, sends.links)
-        found.append(changed(one, ends=changed(one.ends, sent=sends.sent[at], egress=sends.egress[at])))
+        held = _held(work, owners, at) if traits(laid[at].schedule).copies == 1.0 else work
+        one = assembled(model, islands[at], laid[at], run, stack, joined, time, held)
+        last = ends(model, joined, one.terms, laid[at], held, sends.links)
+        found.append(changed(one, ends=changed(last, sent=sends.sent[at], egress=sends.egress[at])))
     return tuple(found)
 
 

@@ -57,6 +57,20 @@ class Graph:
     ) -> None:
         self.parts, self.nodes, self.devices, self.returns = parts, nodes, devices, returns
 
+    @property
+    def kept(self) -> set[int]:
+        """The nodes that the answer is made of."""
+        return {node for pair in self.devices for node in pair} | set(self.returns)
+
+    @functools.cached_property
+    def spent(self) -> list[list[int]]:
+        """The nodes that nothing needs any more after node 1, 2, …"""
+        spent: list[list[int]] = [[] for _ in self.nodes[0]]
+        last = {node: at for at, two in enumerate(zip(*self.nodes[1:], strict=True)) for node in two}
+        for node in last.keys() - self.kept - {0}:
+            spent[last[node]].append(node)
+        return spent
+
     @functools.cached_property
     def levels(self) -> Levels:
         """The nodes level by level."""
@@ -233,7 +247,7 @@ def _levels(graph: Graph) -> Levels:
     table = np.array([[0, *some] for some in graph.nodes], dtype=np.intp)
     rows, size = _rows(order, begins, of, table)
     kept = np.zeros(len(of), dtype=bool)
-    kept[[*(node for pair in graph.devices for node in pair), *graph.returns]] = True
+    kept[list(graph.kept)] = True
     kept[0] = False
     each = []
     parts, ones, others = table[0][order], rows[table[1][order]], rows[table[2][order]]

@@ -109,13 +109,7 @@ def price(
     passing, gathers = TOPOLOGIES[topology], one.collective == "all_gather" and topology != "all_gather"
     islands = len(wan.islands)
     if len(cells) < 2:
-        nothing = 0.0 * np.asarray(one.size, dtype=float)
-        return Crossed(
-            seconds=nothing[..., None] if own else nothing,
-            caused=np.multiply.outer(nothing, np.zeros((len(cells), islands))),
-            charged=np.multiply.outer(nothing, np.zeros((len(cells), islands))),
-            narrowest="",
-        )
+        return _nothing(one, (len(cells), islands), own=own)
     links = links_of(wan, segment)
     positions = max(len(cell) for cell in cells)
     size = np.asarray(one.size, dtype=float) / positions
@@ -148,6 +142,13 @@ def price(
         charged=np.multiply.outer(size, charged),
         narrowest=slowest.narrowest,
     )
+
+
+def _nothing(one: Crossing, shape: tuple[int, int], *, own: bool) -> Crossed:
+    """What one cell has to send to others, as (cells, islands)."""
+    none = 0.0 * np.asarray(one.size, dtype=float)
+    moved = np.multiply.outer(none, np.zeros(shape))
+    return Crossed(seconds=none[..., None] if own else none, caused=moved, charged=moved, narrowest="")
 
 
 def _apart(one: Crossing, wan: Wan, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, **more: Any) -> Crossed:

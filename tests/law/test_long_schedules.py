@@ -124,6 +124,26 @@ def test_many_networks_are_each_by_itself(name: str) -> None:
         assert np.asarray(together)[at] == run(name, (slots, passes, chunks, alone))
 
 
+@every_schedule
+def test_equal_neighbours_are_as_many_stages_of_one(name: str) -> None:
+    """On one network and on several, of which each is as if it were alone."""
+    r = random.Random(7)
+    pp, chunks = 6, 2 if traits(name).most_chunks is None else traits(name).least_chunks
+    run_of = [
+        Slot(first=first, count=3, forward=seconds, input_grad=1.0, weight_grad=0.5)
+        for first, seconds in ((0, 1.0), (3, 1.2))
+    ]
+    each = [changed(slot, first=slot.first + at, count=1) for slot in run_of for at in range(3)]
+    delays = np.array([0.0, 0.3, 4.0])
+    links = tuple(Boundary(wire=r.random() / 5.0, delay=delays if at in (2, pp - 1) else 0.0) for at in range(pp))
+    long = [tuple(changed(link, delay=np.asarray(link.delay) + [0.0] * 3) for link in links), links]
+    found = [long_makespan(name, slots, 4 * pp, chunks, one, beside=True) for slots in (run_of, each) for one in long]
+    assert all(np.array_equal(one, found[0]) for one in found)
+    for at, delay in enumerate(delays):
+        alone = tuple(changed(link, delay=float(np.broadcast_to(link.delay, 3)[at])) for link in links)
+        assert run(name, (run_of, 4 * pp, chunks, alone)) == np.asarray(found[0])[at]
+
+
 # ---- ahead -----------------------------------------------------------------------------------------------------------------------
 
 

@@ -20,7 +20,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Number, Seconds
 from shardmeter.schedules._links import Hop
 from shardmeter.schedules._routes import Spot, previous
-from shardmeter.schedules._slots import Op, Slot, stages
+from shardmeter.schedules._slots import Op, Slot
 
 BACK = ("backward", "input_grad")
 """Kinds of turns whose result the stage before waits for."""
@@ -54,14 +54,14 @@ def leaving(
     Exact where all forwards come before all backwards, and for equal stages of other schedules; of those that part the
     backward but for their waits (1 % of a step). Leaves out, for these others: that a stage ends still earlier which
     waits for a slower one before it; sends that queue. Not for two copies of a model."""
-    held = stages(slots)
-    pp, least = len(held), len(held) if module.TRAITS.groups else 1
+    pp = sum(slot.count for slot in slots)
+    least = pp if module.TRAITS.groups else 1
     few = np.clip(np.floor(micro_batches), least, GROUPS * pp)
     few = np.floor(few / least) * least
     more: Count = np.maximum(micro_batches - float(GROUPS * pp), 0.0) / float(pp)
     more = more if np.ndim(more) else float(more)
-    parts = {id(slot): [slot.chunk(at, virtual_stages) for at in range(virtual_stages)] for slot in slots}
-    own = [parts[id(slot)] for slot in held]
+    parts = [([slot.chunk(at, virtual_stages) for at in range(virtual_stages)], slot.count) for slot in slots]
+    own = [chunks for chunks, count in parts for _ in range(count)]
     found: tuple[Last, ...] = ()
     if _is_swept(module, pp, virtual_stages):
         found = _swept(own, np.maximum(micro_batches, 1.0), hop)

@@ -139,7 +139,7 @@ def test_equal_neighbours_are_as_many_stages_of_one(name: str) -> None:
     long = [tuple(changed(link, delay=np.asarray(link.delay) + [0.0] * 3) for link in links), links]
     found = [long_makespan(name, slots, 4 * pp, chunks, one, beside=True) for slots in (run_of, each) for one in long]
     assert all(np.array_equal(one, found[0]) for one in found)
-    for at, delay in enumerate(delays):
+    for at in range(3):
         alone = tuple(changed(link, delay=float(np.broadcast_to(link.delay, 3)[at])) for link in links)
         assert run(name, (run_of, 4 * pp, chunks, alone)) == np.asarray(found[0])[at]
 

@@ -95,6 +95,20 @@ def price(
     weights: Sequence[float] = (),
     segment: Bytes = link.SEGMENT,
 ) -> Crossed:
+    """What one message takes between cells of a network of which TCP packets carry `segment` bytes; the rest as of `crossed`."""
+    return crossed(one, links_of(wan, segment), cells, sync, own=own, accelerators=accelerators, weights=weights)
+
+
+def crossed(
+    one: Crossing,
+    links: Links,
+    cells: Sequence[Sequence[int]],
+    sync: Sync,
+    *,
+    own: bool = False,
+    accelerators: Sequence[Count] = (),
+    weights: Sequence[float] = (),
+) -> Crossed:
     """What one message takes, by the topology of `sync` or the collective's own.
 
     `own`: seconds of every cell, else of the slowest. `accelerators` of every island: hierarchical messages pass in as
@@ -104,10 +118,10 @@ def price(
     with a server all of the others' come back, and a ring, a tree and servers of parts carry M/2 times what they carry
     of a mean. Leaves out: messages of other crossings on the wire, those of other groups where they share a line."""
     if one.groups:
-        return _apart(one, wan, cells, sync, own=own, accelerators=accelerators, weights=weights, segment=segment)
+        return _apart(one, links, cells, sync, own=own, accelerators=accelerators, weights=weights)
     topology = topology_of(one, sync)
     passing, gathers = TOPOLOGIES[topology], one.collective == "all_gather" and topology != "all_gather"
-    islands = len(wan.islands)
+    islands = len(links.names)
     if len(cells) < 2:
         nothing = 0.0 * np.asarray(one.size, dtype=float)
         return Crossed(
@@ -116,7 +130,6 @@ def price(
             charged=np.multiply.outer(nothing, np.zeros((len(cells), islands))),
             narrowest="",
         )
-    links = links_of(wan, segment)
     positions = max(len(cell) for cell in cells)
     size = np.asarray(one.size, dtype=float) / positions
     if gathers and topology != "star":
@@ -150,16 +163,18 @@ def price(
     )
 
 
-def _apart(one: Crossing, wan: Wan, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, **more: Any) -> Crossed:
+def _apart(
+    one: Crossing, links: Links, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, **more: Any
+) -> Crossed:
     """A message that passes inside groups of cells at the same time: each pays its own group's, or all that of the slowest."""
     size = np.asarray(one.size, dtype=float)
     seconds = np.zeros((*size.shape, len(cells)))
-    caused = np.zeros((*size.shape, len(cells), len(wan.islands)))
+    caused = np.zeros((*size.shape, len(cells), len(links.names)))
     charged = np.zeros_like(caused)
     slowest, said = -1.0, ""
     for group in one.groups:
         members = list(group)
-        found = price(changed(one, groups=()), wan, [cells[at] for at in members], sync, own=True, **more)
+        found = crossed(changed(one, groups=()), links, [cells[at] for at in members], sync, own=True, **more)
         seconds[..., members], charged[..., members, :] = found.seconds, found.charged
         caused[..., members, :] = found.caused
         if float(np.max(found.seconds)) > slowest:

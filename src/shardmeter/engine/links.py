@@ -59,8 +59,19 @@ class Links:
     """Bytes that the windows of one lane's streams hold; 0 of TCP, whose collectives know their own."""
     buffer: Array
     """(islands,): of one uplink port."""
-    words: tuple[str, ...] = ()
-    """What takes from the uplinks of each site, where anything does."""
+    uplinks: Array
+    """(islands,): how many they are; inf where nothing is said of them."""
+    balance: tuple[str, ...] = ()
+    """How flows find them; of networks side by side left empty."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What takes from the uplinks of each site, where anything does."""
+        return uplinks.words(self.balance, self.uplinks)
+
+    def one(self, at: int, balance: tuple[str, ...] = ()) -> Links:
+        """One of networks side by side, and how its flows find uplinks."""
+        return changed(self, balance=balance, **{name: getattr(self, name)[at] for name in (*TABLES, "uplinks")})
 
     def among(self, islands: list[int]) -> Links:
         """The part of these islands, in this order."""
@@ -71,7 +82,8 @@ class Links:
             limit=self.limit[grid], delay=self.delay[grid], rtt=self.rtt[grid], first=self.first[grid], up=self.up[row],
             down=self.down[row], lanes=self.lanes[grid], streams=self.streams[grid], egress=self.egress[grid],
             sending=self.sending[grid], late=self.late[grid], under_way=self.under_way[grid],
-            adapter=self.adapter[row], buffer=self.buffer[row], words=tuple(self.words[at] for at in islands if self.words),
+            adapter=self.adapter[row], buffer=self.buffer[row], uplinks=self.uplinks[row],
+            balance=tuple(self.balance[at] for at in islands if self.balance),
         )  # fmt: skip
 
     @property
@@ -120,7 +132,7 @@ class Links:
         return f"{self.names[source]} → {self.names[target]} at {rate}, {why}{at_once}"
 
 
-TABLES = tuple(name for name in field_names(Links) if name not in ("names", "words"))
+TABLES = tuple(name for name in field_names(Links) if name not in ("names", "uplinks", "balance"))
 """The fields of `Links` that are numbers."""
 LIMITS = ("the link", "what leaves the site", "what comes into the site", "window of {streams}", "loss on {streams}",
           "buffers of {buffer}")  # fmt: skip
@@ -160,20 +172,20 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
 
     Every lane of a pair has streams of its own. The diagonal means nothing."""
     islands, asked = len(wan.islands), uplinks.asked(wan)
-    shape = (islands, islands)
     if asked:
         wan, _ = uplinks.shared(wan)
 
     def matrix(numbers: object) -> Array:
-        return np.broadcast_to(np.asarray(numbers, dtype=float), shape)
+        return uplinks.pairs(numbers, islands)
 
     rtt = np.maximum(matrix(wan.rtt), LEAST_RTT)
     bandwidth, loss, window, lanes = (matrix(x) for x in (wan.bandwidth, wan.loss, wan.window, wan.lanes))
     streams = matrix(wan.streams)
     flows = lanes * streams
-    up, down, adapter, buffer = (
-        np.broadcast_to(np.asarray(x, dtype=float), (islands,)) for x in (wan.up, wan.down, wan.adapter, wan.buffer)
+    up, down, adapter, buffer, ports = (
+        uplinks.sites(x, islands) for x in (wan.up, wan.down, wan.adapter, wan.buffer, wan.uplinks)
     )
+    leaving, coming = up[..., :, None], down[..., None, :]
     sends = np.array([TRANSPORTS.index(word) for word in wan.transport])
     weaker = np.minimum(sends[:, None], sends[None, :])
     tcp = weaker == TCP
@@ -183,9 +195,9 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
         capacity = np.minimum(bandwidth, headroom)
     windowed = np.where(weaker == LOSSLESS, np.inf, _windowed(wan, window, rtt, tcp))
     stream = np.where(tcp, link.stream_rate(window, rtt, segment, loss), windowed)
-    rate = link.pair_rate(capacity, up[:, None], down[None, :], flows, stream)
-    limits = (bandwidth, matrix(up[:, None]), matrix(down), flows * windowed, flows * stream, headroom)
-    limit = np.argmin(np.stack(limits), axis=0)
+    rate = link.pair_rate(capacity, leaving, coming, flows, stream)
+    limits = (bandwidth, leaving, coming, flows * windowed, flows * stream, headroom)
+    limit = np.argmin(np.stack(np.broadcast_arrays(*limits)), axis=0)
     kept = _kept(wan, weaker, loss, link.packets_under_way(rate / flows, rtt, window, link.PACKET))
     rate = rate * kept
     sending = rate
@@ -198,7 +210,7 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
         lanes=lanes, streams=streams, egress=matrix(wan.egress), sending=sending,
         late=np.where((weaker == SELECTIVE) | (weaker == RDMA), loss, 0.0), under_way=np.where(tcp, 0.0, streams * window),
         adapter=adapter, buffer=buffer,
-        words=uplinks.words(wan) if asked else (),
+        uplinks=ports, balance=wan.balance if asked else (),
     )  # fmt: skip
 
 

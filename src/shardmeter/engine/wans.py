@@ -9,9 +9,9 @@ import numpy as np
 
 from shardmeter.core.record import changed, field_names, record
 from shardmeter.core.units import BytesPerS, Count, Number, Seconds, UsdPerByte
-from shardmeter.engine import crossing
+from shardmeter.engine import abreast, crossing
 from shardmeter.engine.crossing import Crossed
-from shardmeter.engine.links import TABLES, Links, bounded, links_of
+from shardmeter.engine.links import Array, Links, bounded, links_of
 from shardmeter.engine.ring import ring_order
 from shardmeter.specs import Crossing, Island, Wan
 from shardmeter.specs.plan import Sync
@@ -54,7 +54,17 @@ class Networks:
         """The price list's matrices where so many accelerators of every island send at once, of networks `widened` by `turns`. Raises
         ValueError without a network."""
         counts, wide = _counts(sending), float(turns)
-        return self._once(("links", counts, wide), lambda: self._stacked(self._each(counts, wide), TABLES))
+
+        def of(wan: Wan) -> Links:
+            return links_of(bounded(widened(wan, wide), self.islands, counts))
+
+        def made() -> Links:
+            if not self.many:
+                return of(self._given()[0])
+            groups = self._once("groups", lambda: abreast.groups(self._given()))
+            return abreast.merged([(places, of(wan)) for places, wan in groups])
+
+        return self._once(("links", counts, wide), made)
 
     def among(self, sending: Sequence[Count], members: Sequence[int], turns: Count = 1.0) -> tuple[bytes, ...]:
         """Equal for islands that see equal `links` of one another."""
@@ -66,8 +76,12 @@ class Networks:
         counts = _counts(sending)
 
         def made() -> Tour:
-            each = [_tour(links.among(list(members))) for links in self._each(counts)]
-            return self._stacked(each, TOUR)
+            links = self.links(sending).among(list(members))
+            tables = links.rate, links.rtt, links.egress
+            if not self.many:
+                return _tour(*tables)
+            each = [_tour(*one) for one in zip(*tables, strict=True)]
+            return changed(each[0], **{name: np.array([getattr(one, name) for one in each]) for name in TOUR})
 
         return self._once(("tour", counts, tuple(members)), made)
 
@@ -109,18 +123,11 @@ class Networks:
     def _prices(
         self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = ()
     ) -> list[Crossed]:
-        sending = _counts(self.gpus) if sync.hierarchical else ()
+        links = self.links(self.gpus if sync.hierarchical else ())
+        each = [links.one(at, wan.balance) for at, wan in enumerate(self._given())] if self.many else [links]
         return [
-            crossing.price(one, wan, cells, sync, own=own, accelerators=self.gpus, weights=weights)
-            for wan in self._bounded(sending)
+            crossing.crossed(one, here, cells, sync, own=own, accelerators=self.gpus, weights=weights) for here in each
         ]
-
-    def _each(self, sending: tuple[float, ...], turns: float = 1.0) -> list[Links]:
-        return self._once(("each", sending, turns), lambda: [links_of(wan) for wan in self._bounded(sending, turns)])
-
-    def _bounded(self, sending: tuple[float, ...], turns: float = 1.0) -> list[Wan]:
-        key = ("bounded", sending, turns)
-        return self._once(key, lambda: [bounded(widened(wan, turns), self.islands, sending) for wan in self._given()])
 
     def _given(self) -> tuple[Wan, ...]:
         if not self.wans:
@@ -159,9 +166,8 @@ def _counts(sending: Sequence[Count]) -> tuple[float, ...]:
     return tuple(float(np.max(one)) for one in sending)
 
 
-def _tour(links: Links) -> Tour:
+def _tour(rates: Array, trips: Array, prices: Array) -> Tour:
     """Of one network."""
-    rates, trips, prices = np.asarray(links.rate), np.asarray(links.rtt), np.asarray(links.egress)
     order = ring_order(rates, trips)
     pairs = list(zip(order, (*order[1:], order[0]), strict=True))
     apart = [(a, b) for a, b in pairs if a != b]

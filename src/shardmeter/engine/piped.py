@@ -12,7 +12,7 @@ import numpy.typing as npt
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, Usd
 from shardmeter.engine.demand import Work, copies_reduction
-from shardmeter.engine.evaluate import Priced, assembled, priced, timed
+from shardmeter.engine.evaluate import Priced, assembled, ending, priced, timed
 from shardmeter.engine.links import Links
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.engine.wans import entry
@@ -55,10 +55,13 @@ def piped(
     joined: Priced = (work, ready[slowest][1], ready[slowest][2], stages)
     sends = crossings(ready, cell, lines, laid[slowest])
     time = timed(joined, laid[slowest], run, stack, sends.links, sends.busiest, sends.meeting)
-    found = []
+    found, ends = [], {}
     for at in cell.islands:
-        held = _held(work, owners, at) if traits(laid[at].schedule).copies == 1.0 else None
-        one = assembled(model, islands[at], laid[at], run, stack, joined, time, held, sends.links)
+        plan = laid[at]
+        if plan not in ends:
+            ends[plan] = ending(model, joined, time[0], plan, sends.links)
+        held = _held(work, owners, at) if traits(plan.schedule).copies == 1.0 else None
+        one = assembled(model, islands[at], plan, run, stack, joined, time, held, ends[plan])
         found.append(changed(one, ends=changed(one.ends, sent=sends.sent[at], egress=sends.egress[at])))
     return tuple(found)
 

@@ -158,8 +158,8 @@ def test_what_no_network_changes_is_evaluated_once(monkeypatch):
     networks = Networks(scenario.fleet.islands, drawn(scenario, 5, alike=True))
     for micro_batch in (1.0, 2.0):
         plan, *plans = (changed(one, micro_batch=micro_batch) for one in (scenario.plan, *scenario.plans))
-        over_networks(scenario.model, scenario.fleet, plan, scenario.run, scenario.stack, networks, plans)
-    assert counts == {"priced": 2, "timed": 2, "crossed": SEVERAL}
+        over_networks(scenario.model, scenario.fleet, plan, scenario.run, scenario.stack, networks, plans, says=False)
+    assert counts == {"priced": 2, "timed": 2, "crossed": 1}
 
 
 def test_what_cannot_be_answered_is_refused():
@@ -202,5 +202,5 @@ def test_links_of_networks_side_by_side_are_those_of_each():
             found = every.links(sending, turns)
             for at, one in enumerate(wans):
                 own = Networks(scenario.fleet.islands, one).links(sending, turns)
-                assert found.one(at, one.balance).tables == own.tables
-                assert found.one(at, own.balance).words == own.words
+                assert found.some(at, one.balance).tables == own.tables
+                assert found.some(at, own.balance).words == own.words

@@ -69,8 +69,13 @@ class Links:
         """What takes from the uplinks of each site, where anything does."""
         return uplinks.words(self.balance, self.uplinks)
 
-    def one(self, at: int, balance: tuple[str, ...] = ()) -> Links:
-        """One of networks side by side, and how its flows find uplinks."""
+    @property
+    def networks(self) -> tuple[int, ...]:
+        """How many are side by side; empty of one alone."""
+        return self.rate.shape[:-2]
+
+    def some(self, at: int | list[int], balance: tuple[str, ...] = ()) -> Links:
+        """Of networks side by side some, or one, whose flows find uplinks by `balance`."""
         return changed(self, balance=balance, **{name: getattr(self, name)[at] for name in (*TABLES, "uplinks")})
 
     def among(self, islands: list[int]) -> Links:
@@ -96,7 +101,7 @@ class Links:
         carries, on its diagonal how many a site."""
         sites = np.maximum(np.diagonal(times), 1.0)
         up, down, capacity = self.up / sites, self.down / sites, self.capacity / np.maximum(times, 1.0)
-        rate = np.minimum(np.minimum(self.rate, capacity), np.minimum(up[:, None], down[None, :]))
+        rate = np.minimum(np.minimum(self.rate, capacity), np.minimum(up[..., :, None], down[..., None, :]))
         return changed(self, rate=rate, sending=np.minimum(self.sending, rate), capacity=capacity, up=up, down=down)
 
     def waited(self, size: Bytes, at: tuple[int, int] | None = None, parts: Count = 1.0) -> Seconds:

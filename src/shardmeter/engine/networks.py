@@ -37,16 +37,18 @@ class Overall:
     paid: Usd
     """(networks, islands): what they cost each; NaN where a price is not known."""
     narrowest: tuple[tuple[str, ...], ...]
-    """Of every network, for every message between cells: the pair that is slowest, and why."""
+    """Of every network, for every message between cells: the pair that is slowest, and why. Empty where it was not asked."""
     batches: tuple[tuple[float, ...], ...] = ()
     """Of every network, the sequences that each cell takes."""
 
 
 def over_networks(
-    model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stack, networks: Sequence[Wan] | Networks, plans: Sequence[Plan] = ()
+    model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stack, networks: Sequence[Wan] | Networks, plans: Sequence[Plan] = (),
+    *, says: bool = True,
 ) -> Overall:  # fmt: skip
     """Predict one inner step of a fleet, and the round around it, on each of several networks; `fleet.wan` is not asked. A search that
-    asks the same networks of many plans makes one `Networks` of them, which remembers what it has worked out.
+    asks the same networks of many plans makes one `Networks` of them, which remembers what it has worked out; one that does not ask
+    which pair is slowest (`says` false) has the rest sooner.
 
     Raises what `evaluate_fleet` raises, and ValueError for a fleet of one island, for no network, and where numbers of the plan, the
     run or the stack are arrays. Leaves out: what the method costs in loss, which no network changes (`evaluate_fleet` has it)."""
@@ -64,7 +66,9 @@ def over_networks(
         found |= {(at, count): meet(held, asked, networks, plan, count) for count in lanes}
     owner = np.array([list(found).index(kind) for kind in kinds])
     batches = [tuple(float(one.global_batch) for one in runs) for runs in ways]
-    return changed(_united([*found.values()], owner, networks, plan), batches=tuple(batches[at] for at in way))
+    return changed(
+        _united([*found.values()], owner, networks, plan, says=says), batches=tuple(batches[at] for at in way)
+    )
 
 
 def _refuse(fleet: Fleet, networks: Networks, said: Sequence[Any]) -> None:
@@ -82,7 +86,7 @@ def _refuse(fleet: Fleet, networks: Networks, said: Sequence[Any]) -> None:
         raise ValueError(f"{', '.join(sorted(arrays))}: an array, where networks are the axis; ask once for each value")
 
 
-def _united(some: Sequence[Met], owner: Array, networks: Networks, plan: Plan) -> Overall:
+def _united(some: Sequence[Met], owner: Array, networks: Networks, plan: Plan, *, says: bool) -> Overall:
     """The answer of every network from rounds whose batch is shared in several ways, or whose lanes are several; `owner` (networks,)
     says which of them it has."""
     count, islands = len(networks), len(networks.islands)
@@ -94,14 +98,14 @@ def _united(some: Sequence[Met], owner: Array, networks: Networks, plan: Plan) -
     each = list(zip(owner.tolist(), critical.tolist(), strict=True))
     pairs = list(dict.fromkeys(each))
     steps = [critical_step(some[at], first) for at, first in pairs]
-    said = [_narrowest(one, networks, plan) for one in some]
+    said = [_narrowest(one, networks, plan) for one in some] if says else []
     return Overall(
         estimate=_over(chosen(steps, np.array([pairs.index(pair) for pair in each])), count),
         round=of_each([one.folded.seconds for one in some]),
         critical=critical,
         sent=of_each([along(one.sent) for one in some], islands),
         paid=of_each([along(one.paid) for one in some], islands),
-        narrowest=tuple(said[at][network] for network, at in enumerate(owner)),
+        narrowest=tuple(said[at][network] for network, at in enumerate(owner) if says),
     )
 
 

@@ -97,12 +97,8 @@ class Networks:
             raise ValueError(
                 "numbers of the synchronisation may be arrays where one network joins the islands, not many"
             )
-        found = self._once(
-            ("crossed", *_asked(one, cells, sync, own=own), *weights),
-            lambda: self._prices(one, cells, sync, own=own, weights=weights),
-        )
         key = ("stacked", *_asked(one, cells, sync, own=own), *weights)
-        return self._once(key, lambda: changed(self._stacked(found, CROSSED), narrowest=""))
+        return self._once(key, lambda: self._abreast(one, cells, sync, own=own, weights=weights))
 
     def narrowest(
         self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = ()
@@ -123,22 +119,31 @@ class Networks:
     def _prices(
         self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = ()
     ) -> list[Crossed]:
+        """A message on each network by itself."""
         links = self.links(self.gpus if sync.hierarchical else ())
-        each = [links.one(at, wan.balance) for at, wan in enumerate(self._given())] if self.many else [links]
+        each = [links.some(at, wan.balance) for at, wan in enumerate(self._given())] if self.many else [links]
         return [
             crossing.crossed(one, here, cells, sync, own=own, accelerators=self.gpus, weights=weights) for here in each
         ]
+
+    def _abreast(
+        self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float]
+    ) -> Crossed:
+        """The same of all networks, those that it passes alike at once."""
+        links = self.links(self.gpus if sync.hierarchical else ())
+        shape = len(self), len(cells), len(self.islands)
+        made = {name: np.empty(shape[: 1 + own] if name == "seconds" else shape) for name in CROSSED}
+        for places in crossing.ways(one, links, cells, sync):
+            here = links.some(places if len(places) > 1 else places[0])
+            found = crossing.crossed(one, here, cells, sync, own=own, accelerators=self.gpus, weights=weights)
+            for name, numbers in made.items():
+                numbers[places] = getattr(found, name)
+        return Crossed(narrowest="", **made)
 
     def _given(self) -> tuple[Wan, ...]:
         if not self.wans:
             raise ValueError("several islands and no network between them")
         return self.wans
-
-    def _stacked(self, each: Sequence[T], names: Sequence[str]) -> T:
-        """The first with these fields of all, where there are many networks."""
-        if not self.many:
-            return each[0]
-        return changed(each[0], **{name: np.stack([np.asarray(getattr(one, name)) for one in each]) for name in names})
 
     def _once(self, key: Any, made: Callable[[], T]) -> T:
         if key not in self._known:

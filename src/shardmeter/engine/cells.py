@@ -226,7 +226,7 @@ def taken(batch: Estimate, at: int) -> Estimate:
 
 
 def _taken(value: Any, at: int) -> Any:
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and value.ndim:
         return float(value[..., at]) if value.ndim == 1 else value[..., at]
     if isinstance(value, tuple):
         return tuple(_taken(one, at) for one in value)

@@ -11,9 +11,20 @@ import numpy as np
 
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Number, Seconds, Usd
-from shardmeter.engine.cells import cells_of
+from shardmeter.engine.cells import Cell, cells_of, taken
 from shardmeter.engine.chosen import FIGURES, chosen
-from shardmeter.engine.fleet import Met, critical_step, first_of, grouped, held_by, holding, meet, parts_of, told_of
+from shardmeter.engine.fleet import (
+    Met,
+    Part,
+    critical_step,
+    first_of,
+    grouped,
+    held_by,
+    holding,
+    meet,
+    parts_of,
+    told_of,
+)
 from shardmeter.engine.links import Array
 from shardmeter.engine.sharing import shared_by_part
 from shardmeter.engine.wans import Networks, along
@@ -52,9 +63,7 @@ def over_networks(
 
     Raises what `evaluate_fleet` raises, and ValueError for a fleet of one island, for no network, and where numbers of the plan, the
     run or the stack are arrays. Leaves out: what the method costs in loss, which no network changes (`evaluate_fleet` has it)."""
-    networks = networks if isinstance(networks, Networks) else Networks(fleet.islands, networks)
-    own, cells = tuple(plans) or (plan,) * len(fleet.islands), cells_of(plan, fleet.islands)
-    _refuse(fleet, networks, (plan, plan.sync, run, stack, *own))
+    networks, own, cells = _asked(fleet, plan, run, stack, networks, plans)
     ways, way = shared_by_part(model, fleet, cells, own, run, stack, networks)
     kinds = list(zip(way, networks.lanes(plan.sync), strict=True))
     found: dict[tuple[int, float], Met] = {}
@@ -69,6 +78,29 @@ def over_networks(
     return changed(
         _united([*found.values()], owner, networks, plan, says=says), batches=tuple(batches[at] for at in way)
     )
+
+
+def parts_over(
+    model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stack, networks: Sequence[Wan] | Networks, plans: Sequence[Plan] = ()
+) -> list[tuple[Part, ...]]:  # fmt: skip
+    """The islands of a fleet with their inner steps on each of several networks, before a round adds to their memory: the fleet's part
+    of `over_networks`, network by network, where a placed axis crosses islands. Raises and leaves out what that does."""
+    networks, own, cells = _asked(fleet, plan, run, stack, networks, plans)
+    ways, way = shared_by_part(model, fleet, cells, own, run, stack, networks)
+    every = [parts_of(model, fleet, cells, own, runs, stack, networks) for runs in ways]
+    return [
+        tuple(changed(part, estimate=taken(part.estimate, at)) for part in every[one]) for at, one in enumerate(way)
+    ]
+
+
+def _asked(
+    fleet: Fleet, plan: Plan, run: Run, stack: Stack, networks: Sequence[Wan] | Networks, plans: Sequence[Plan]
+) -> tuple[Networks, tuple[Plan, ...], tuple[Cell, ...]]:
+    """The networks, the plan of every island, and the cells."""
+    networks = networks if isinstance(networks, Networks) else Networks(fleet.islands, networks)
+    own = tuple(plans) or (plan,) * len(fleet.islands)
+    _refuse(fleet, networks, (plan, plan.sync, run, stack, *own))
+    return networks, own, cells_of(plan, fleet.islands)
 
 
 def _refuse(fleet: Fleet, networks: Networks, said: Sequence[Any]) -> None:

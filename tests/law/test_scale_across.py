@@ -14,6 +14,8 @@ import pytest
 
 from shardmeter.core.record import changed
 from shardmeter.scenario import load, opened
+from shardmeter.schedules import Boundary, Slot
+from shardmeter.schedules._long import one_f_one_b
 from shardmeter.study.predict import predict
 from shardmeter.study.scale_across import intervals, networks, schedules, search
 from shardmeter.study.scale_across.answer import scale_across
@@ -44,6 +46,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "WORDS", ("1f1b", "interleaved", "zb-h1"))
     monkeypatch.setattr(schedules, "MICRO_BATCHES", (1.0,))
     monkeypatch.setattr(schedules, "AHEAD", (0.0, 1.0))
+    monkeypatch.setattr(schedules, "MOST_AHEAD", 1.0)
     monkeypatch.setattr(networks, "BALANCES", (("ecmp", 16.0), ("planned", 16.0)))
     monkeypatch.setattr(networks, "TRANSPORTS", ("rdma",))
     monkeypatch.setattr(networks, "WINDOWS", (networks.WINDOWS[0], networks.WINDOWS[2]))
@@ -147,6 +150,24 @@ def test_unlike_buildings_and_lines_are_said_pair_by_pair(monkeypatch: pytest.Mo
     (plan,) = answer(said, {"oversubscription": [40]})["cases"][0]["plans"]
     assert len(plan["scenario"]["fleet"]["wan"]["links"]) == 2
     assert predict(load(plan["scenario"])).step_time == pytest.approx(plan["step_s"], rel=1e-9)
+
+
+@pytest.mark.parametrize(("wire", "delay"), [(0.1, 0.5), (0.1, 7.0), (2.5, 7.0), (6.0, 20.0)])
+def test_nothing_is_gained_by_more_ahead_than_is_tried(
+    monkeypatch: pytest.MonkeyPatch, wire: float, delay: float
+) -> None:
+    """Of two stages that compute 3 s a micro-batch, whatever their line is busy; half of it may be too little."""
+    monkeypatch.undo()
+    slot = Slot(first=0, count=2, forward=1.0, input_grad=1.0, weight_grad=1.0)
+
+    def each(ahead: float) -> float:
+        far = Boundary(wire=wire, delay=delay, ahead=ahead)
+        return (one_f_one_b([slot], 480, (far,)) - one_f_one_b([slot], 240, (far,))) / 240  # type: ignore[return-value]
+
+    most = max(schedules.aheads(2.0 * delay, 3.0))
+    assert each(most) == pytest.approx(max(3.0, wire), rel=5e-3)
+    assert each(2.0 * most) == pytest.approx(each(most), rel=5e-3)
+    assert max(schedules.aheads(0.02, 5e-3)) == 8.0
 
 
 def test_a_search_that_is_stopped_says_so() -> None:

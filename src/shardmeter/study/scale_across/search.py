@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.units import Seconds
 from shardmeter.engine.wans import Networks
 from shardmeter.specs import Estimate, Scenario, Wan
 from shardmeter.study.planning.tally import Floats
 from shardmeter.study.scale_across.degrees import Degrees
 from shardmeter.study.scale_across.networks import PRODUCTION, Network, networked
-from shardmeter.study.scale_across.placements import Placement, placed, placements, steps_of
-from shardmeter.study.scale_across.schedules import Schedule, crossings, orders, scheduled
+from shardmeter.study.scale_across.placements import PP, Placement, placed, placements, steps_of
+from shardmeter.study.scale_across.schedules import Schedule, aheads, crossings, orders, scheduled
 from shardmeter.study.scale_across.steps import Stopped, at_best, fits, legal, over
 
 Stop: TypeAlias = Callable[[], bool]
@@ -184,10 +185,16 @@ class Search:
                 least = at_best(scheduled(there, order))
                 if least is None or not fits(least):
                     continue
-                for one in crossings(order, placement):
+                ahead = aheads(self._trip, _each(there, order, least)) if placement.axis == PP else ()
+                for one in crossings(order, placement, ahead):
                     yield Candidate(
                         placement=placement, schedule=one, scenario=scheduled(there, one), least=least, changes=self._changes(placement, one),
                     )  # fmt: skip
+
+    @property
+    def _trip(self) -> Seconds:
+        """The longest round trip of any row."""
+        return max(float(np.max(row.wan.rtt)) for row in self.rows)
 
     def _changes(self, placement: Placement, schedule: Schedule) -> int:
         """Fields that production has otherwise."""
@@ -262,6 +269,13 @@ class Search:
             self.report(done)
         if self.stop is not None and self.stop():
             raise Stopped
+
+
+def _each(there: Scenario, order: Schedule, least: Estimate) -> Seconds:
+    """What a stage computes for a micro-batch at least, of a step of a plan whose pipelines cross."""
+    ((_, cells),) = there.plan.placement
+    passes = float(least.samples) / (len(cells) * float(there.plan.dp) * order.micro_batch)
+    return float(least.compute_seconds) / max(passes, 1.0)
 
 
 def changes_of(network: Network) -> int:

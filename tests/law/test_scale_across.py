@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from shardmeter.schedules._long import one_f_one_b
 from shardmeter.study.predict import predict
 from shardmeter.study.scale_across import intervals, networks, schedules, search
 from shardmeter.study.scale_across.answer import scale_across
+from shardmeter.study.scale_across.cluster import Cluster
 from shardmeter.study.scale_across.crossings import crossings
 from shardmeter.study.scale_across.degrees import degrees_of, plan_said, sets
 from shardmeter.study.scale_across.networks import networked
@@ -177,6 +179,10 @@ def test_a_search_that_is_stopped_says_so() -> None:
     found = scale_across(said, rows, question(said, rows, {"distance": ["400 km"]}), stop=lambda: next(asked, True))
     assert found.stopped
     assert not found.to_dict()["space"]["optimal"]
+    halfway: Any = SimpleNamespace(optimal=False)
+    case: Any = None
+    for search_, beside in ((halfway, ()), (SimpleNamespace(optimal=True), ((None, halfway),))):
+        assert Cluster(case, rows, search=search_, beside=beside).stopped  # type: ignore[arg-type]
 
 
 def test_open_degrees_are_powers_of_two_inside_the_domain_and_the_memory() -> None:

@@ -79,7 +79,8 @@ class Cluster:
     @property
     def stopped(self) -> bool:
         """Whether it was asked to end before it was done."""
-        return bool(self.search is not None and not self.search.optimal) or self.why == STOPPED
+        asked = [one for one in (self.search, *(other for _, other in self.beside)) if one is not None]
+        return self.why == STOPPED or not all(one.optimal for one in asked)
 
     def point(self, scenario: Scenario, at: int) -> Wan:
         """The network of a point; the document's own as it is."""

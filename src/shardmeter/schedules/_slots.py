@@ -94,6 +94,5 @@ def places(slots: Sequence[Slot], seconds: Callable[[Slot], Seconds] = lambda sl
 
 
 def stages(slots: Sequence[Slot]) -> list[Slot]:
-    """The slot of every stage, in order of position, each a run of one: what is given them again is as many stages."""
-    each = [slot if slot.count == 1 else changed(slot, count=1) for slot in slots]
-    return [one for one, slot in zip(each, slots, strict=True) for _ in range(slot.count)]
+    """The slot of every stage, in order of position."""
+    return [slot for slot in slots for _ in range(slot.count)]

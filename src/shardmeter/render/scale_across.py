@@ -116,10 +116,11 @@ def _verdict(cases: Sequence[Answer], stopped: bool) -> str:
     if gains[-1] < WORTH:
         return f"Keep the production default: on {over} nothing is more than {gain(WORTH)} faster."
     case, most = max(((case, point) for case in cases for point in case["points"]), key=lambda one: _gained(one[1]))
-    little = sum(one < LITTLE for one in gains)
+    little, more = sum(one < LITTLE for one in gains), gain(max(point["over_best_single"] for point in points))
     return (
         f"{over}: the joint choice is up to {gain(gains[-1])} faster than the production default, {gain(statistics.median(gains))} at the "
-        f"median, less than {gain(LITTLE)} on {little}. Most: {cluster(case)}, {network_text(most)}, by {_doing(most)}."
+        f"median, less than {gain(LITTLE)} on {little}, and up to {more} faster than the best "
+        f"single change. Most: {cluster(case)}, {network_text(most)}, by {_doing(most)}."
     )
 
 
@@ -376,9 +377,15 @@ def _purchases(case: Answer) -> Table:
 
 
 def _worth(one: Answer) -> str:
-    """Rent that a purchase saves, or that it is none."""
+    """Rent that a purchase saves, that it is none, or that it saves none."""
     each = one["worth_usd_per_gpu_h"]
-    return "free" if one["free"] else cells.MISSING if each is None else f"${each:.2f}"
+    if one["free"] or each is None:
+        return "free" if one["free"] else cells.MISSING
+    return f"${each:.2f}" if each >= CENT / 2.0 else "nothing"
+
+
+CENT = 0.01
+"""USD."""
 
 
 def _published(answer: Answer) -> Facts:

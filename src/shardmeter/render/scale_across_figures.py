@@ -87,8 +87,8 @@ def _won(points: Sequence[Answer], words: Sequence[str]) -> str:
     if 0 < turn < len(far) and not any(most[turn:]) and not sharded:
         return f"data parallel wins most places up to {far[turn - 1]:,.0f} km, pipelines from {far[turn]:,.0f} km on"
     won = [point["winner"] for point in points]
-    rest = ", ".join(f"{placed(word)} {won.count(word)}" for word in words[1:4])
-    return f"{placed(words[0])} across buildings wins {won.count(words[0])} of {len(won)} networks; {rest}"
+    rest = ", ".join(f"{placed(word)} in {won.count(word)}" for word in words[1:4])
+    return f"{placed(words[0])} across buildings wins in {won.count(words[0])} of {len(won)} places; {rest}"
 
 
 DP, SHARDS = "dp", "dp_shard"
@@ -191,9 +191,19 @@ def _of_model(answer: Answer, cases: Sequence[Answer]) -> tuple[Figure, ...]:
         Figure(
             slug=f"speedup-{slug}", title=f"{model}: together up to {most:.2f} times as fast as the production default", x=scale, y=upright,
             field=Field(x=x, y=y, values=ratios, scale=Scale(title="speed over the production default's", unit="×", log=True)),
-            caption=("Placement, schedule and network chosen together.", _moved(grids, rates, far, rate)[1]),
+            caption=("Placement, schedule and network chosen together.", _alone(held), _moved(grids, rates, far, rate)[1]),
         ),
     )  # fmt: skip
+
+
+def _alone(points: Sequence[Answer]) -> str:
+    """How much of the gains the best single change has, and which that is."""
+    best = [point["best_single"] for point in points if point["speedup"]["joint"]["value"] >= WORTH]
+    if not best:
+        return ""
+    word = max(ALONE, key=best.count)
+    more = gain(max(point["over_best_single"] for point in points))
+    return f"The best single change, at {best.count(word)} of {len(best)} the {word}, comes within {more} of it."
 
 
 def _moved(

@@ -305,25 +305,32 @@ def _cases(cases: Sequence[Answer]) -> Table:
         counts = {word: sum(point["winner"] == word for point in points) for word in wins}
         ordered = sorted(counts, key=lambda word: -counts[word])
         rows.append({
-            "model": case["model"], "buildings": case["buildings"], "gpus": case["gpus"], "degrees": _short(case["degrees"]),
-            "mfu": points[case["own"]]["default"]["mfu"], "median": gain(statistics.median(gains)), "most": gain(gains[-1]), "at": network_text(most),
+            "model": case["model"], "cluster": f"{case['buildings']} × {case['gpus'] // case['buildings']:,}", "degrees": _short(case["degrees"]),
+            "mfu": points[case["own"]]["default"]["mfu"], "median": gain(statistics.median(gains)), "most": gain(gains[-1]), "at": network_text(most).replace(":1 over ", ":1, "),
             "single": gain(max(point["over_best_single"] for point in points)),
             "wins": ", ".join(f"{counts[word]} {placed(word)}" for word in ordered),
         })  # fmt: skip
     columns = (
         Column(key="model", title="model"),
-        Column(key="buildings", title="buildings"),
-        Column(key="gpus", title="GPUs"),
+        Column(key="cluster", title="buildings × GPUs"),
         Column(key="degrees", title="tp·pp·ep", drop=3),
         Column(key="mfu", title="MFU", unit="%", drop=4),
         Column(key="median", title="median"),
         Column(key="most", title="most"),
         Column(key="at", title="at", drop=2),
-        Column(key="single", title="over one alone", drop=1),
+        Column(key="single", title="single", drop=1),
         Column(key="wins", title="networks won by", wide=True),
     )
-    caption = "Median and most: the joint choice over the production default, whose MFU it is; over one alone: over the best single change."
+    caption = f"Median and most: over the production default, whose MFU it is; single: over the best single change. {_pipelines(cases)}"
     return Table(title=CLUSTERS, columns=columns, rows=tuple(rows), caption=caption)
+
+
+def _pipelines(cases: Sequence[Answer]) -> str:
+    """How often pipelines across buildings beat gradients: on production's network, and on the best one."""
+    points = [point for case in cases for point in case["points"]]
+    pairs = [(point["two"]["placement+schedule"]["placement"], point["winner"]) for point in points]
+    usual, best = (sum(pair[at].startswith("pp") for pair in pairs) for at in (0, 1))
+    return f"Pipelines cross on {usual:,} of {len(points):,} with production's network, on {best:,} with the best."
 
 
 def _short(degrees: Answer) -> str:

@@ -135,6 +135,12 @@ def test_what_is_saved_is_the_plan_that_is_shown(capsys, asked, answer, tmp_path
     assert told["warnings"] == []
 
 
+def test_one_distance_is_no_picture_and_the_way_out_is_told(capsys, asked, tmp_path):
+    assert main([*asked[:-2], "--over", "distance=80 km", "--plot", str(tmp_path / "a.png")]) == 0
+    assert "two distances or more, as in --over distance='10 km,400 km'" in capsys.readouterr().err
+    assert list(tmp_path.glob("*.png")) == []
+
+
 def test_of_several_clusters_the_page_and_its_plan_are_of_the_largest_gain(answer):
     (case,) = answer["cases"]
     gains = [point["speedup"]["joint"]["value"] for point in case["points"]]

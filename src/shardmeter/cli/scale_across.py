@@ -28,6 +28,10 @@ OTHERS = {
 """Those that it does not take, each with why."""
 
 
+MAPPED = 2
+"""Distances of the smallest picture."""
+
+
 def refuse_misplaced(scale_across: bool) -> None:
     """Refuse options that do not go with what is asked. Raises BadScenario with all of them."""
     context = click.get_current_context()
@@ -62,7 +66,11 @@ def plan_across(asked: dict[str, Any]) -> int:
     with counter("points", shortens=True) as report, stoppable() as stop:
         found = scale_across(document, rows, wanted, progress=report, stop=stop)
     answer = found.to_dict()
-    if drawn:
+    if drawn and len(wanted.distance) < MAPPED:
+        say(
+            f"{asked['plot']}: not written, a picture takes two distances or more, as in --over distance='10 km,400 km'"
+        )
+    elif drawn:
         draw(page.figures(answer), asked["plot"])
     if saved:
         save(page.plan_shown(answer), asked["save"])

@@ -135,6 +135,16 @@ def test_what_is_saved_is_the_plan_that_is_shown(capsys, asked, answer, tmp_path
     assert told["warnings"] == []
 
 
+def test_a_saved_plan_is_predicted_from_any_folder(asked, tmp_path, monkeypatch):
+    """Files that the scenario names lie beside it, and not beside what is saved."""
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "sub").mkdir()
+    monkeypatch.setattr(page, "plan_shown", lambda _: {"model": "config.json"})
+    assert main([*asked, "--save", str(tmp_path / "sub" / "joint.json")]) == 0
+    saved = json.loads((tmp_path / "sub" / "joint.json").read_text(encoding="utf-8"))
+    assert saved == {"model": str(tmp_path / "config.json")}
+
+
 def test_one_distance_is_no_picture_and_the_way_out_is_told(capsys, asked, tmp_path):
     assert main([*asked[:-2], "--over", "distance=80 km", "--plot", str(tmp_path / "a.png")]) == 0
     assert "two distances or more, as in --over distance='10 km,400 km'" in capsys.readouterr().err

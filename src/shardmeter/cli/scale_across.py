@@ -55,6 +55,7 @@ def plan_across(asked: dict[str, Any]) -> int:
     drawn, saved = drawable(asked["plot"]), savable(asked["save"])
     document, rows = opened(asked)
     from shardmeter.render import scale_across as page
+    from shardmeter.scenario.named import rooted
     from shardmeter.study.scale_across import scale_across
     from shardmeter.study.scale_across.cases import divided, lined
     from shardmeter.study.scale_across.question import question
@@ -73,7 +74,8 @@ def plan_across(asked: dict[str, Any]) -> int:
     elif drawn:
         draw(page.figures(answer), asked["plot"])
     if saved:
-        save(page.plan_shown(answer), asked["save"])
+        made = page.plan_shown(answer)
+        save(None if made is None else rooted(made, document.folder.absolute(), rows), asked["save"])
     warn(answer["warnings"])
     if found.stopped:
         say(f"interrupted: {answer['space']['evaluated']:,} plans were compared")

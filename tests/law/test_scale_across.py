@@ -228,6 +228,24 @@ def test_published_maxima_are_set_beside_ours() -> None:
     }  # fmt: skip
     told = published([{"model": "m", "gpus": 64, "buildings": 2, "points": [point]}])
     assert told["ours"]["reached"] == {"over_production": 1, "over_best_baseline": 0, "points": 1}
-    assert "at 1 of 1 points; the most here is 70.0%" in told["says"][0]
-    assert "at none of 1 points" in told["says"][1]
-    assert "0.6 s of gradients across islands" in told["says"][2]
+    assert "reached at 1 of 1; most here 70 %" in told["says"][0]
+    assert "37.59 % over the best baseline: not reached; most here 20 %" in told["says"][1]
+    assert "gradients across islands; 0.6 s less of it" in told["says"][2]
+    assert "every network gains" in told["says"][3]
+
+
+def test_little_is_to_be_had_where_no_line_holds_production_up() -> None:
+    """The terms that do are counted, and that no line changes them is said only where that is so."""
+
+    def told(cause: str) -> str:
+        point = {
+            "distance_km": 10.0, "oversubscription": 1.0, "speedup": {"joint": {"value": 1.001}}, "over_best_single": 1.0,
+            "removed": {"term": "gradients across islands", "seconds": 0.1}, "joint": {"step_s": 1.0}, "default": {"step_s": 1.001},
+            "bottleneck": {"default": {"term": "pipeline bubble", "cause": cause}},
+        }  # fmt: skip
+        *_, why, little = published([{"model": "m", "gpus": 64, "buildings": 2, "points": [point, point]}])["says"]
+        assert "nothing to gain" in why
+        return str(little)
+
+    assert "2 of 2 below 2 %; production waits there most for pipeline bubble (2), which no line" in told("pipeline")
+    assert "which no line" not in told("wide-area link")

@@ -20,19 +20,15 @@ from shardmeter.study.scale_across.question import Question, own_of
 from shardmeter.study.scale_across.search import Report
 
 ASSUMED = (
-    (
-        "production: replicas cross buildings, interleaved 1F1B with the chunks and the micro-batch that suit it best (1F1B where no number "
-        "of chunks is legal), 16 flows hashed, go-back-N, NCCL's window of 2 × 4 MiB and 4 MiB a send"
-    ),
-    "degrees are the best of production's way among powers of two where the scenario says none, and the same in every comparison",
+    "production: replicas cross buildings; 16 flows hashed, go-back-N, NCCL's window of 2 × 4 MiB and 4 MiB a send",
+    "production's schedule: interleaved 1F1B with the chunks and the micro-batch that suit it best, 1F1B where none is legal",
+    "degrees: powers of two that are best for production where the scenario says none; the same in every comparison",
     "uplinks: the most loaded one weighs 0.3 (bulk all-reduces of many rings); a healthy line loses 1e-8 of its packets",
     "windows beyond NCCL's own are of registered memory and take none of the accelerator's",
     "gradients leave as they become whole: at the end of a step is never sooner, and is not tried",
     "oversubscription on the map is of a line between two buildings and of all that leaves one together",
-    (
-        "a speed-up's interval: both plans in the same worlds (networks at the ends of what is not known of them, messages at 0.77 to 2.0 "
-        "times), and the spread of measured ratios of good plans where the plans differ"
-    ),
+    "a speed-up's interval: both plans in the same worlds (networks at the ends of their ranges, messages at 0.77 to 2.0 times)",
+    "and where the plans differ the spread of measured ratios of good plans: such an interval reaches below 0 % more easily",
 )
 
 
@@ -114,7 +110,7 @@ def _cases(document: Document, rows: Rows, question: Question) -> Iterator[Case]
             for gpus in question.gpus:
                 yield Case(
                     document=document_of_case(document, own, model, buildings, gpus), model=str(model), buildings=buildings,
-                    gpus=gpus, network=question.network, own=question.own,
+                    gpus=gpus, network=question.network, own=question.own, said=question.said,
                 )  # fmt: skip
 
 

@@ -16,6 +16,12 @@ BUILDING = "building"
 _COUNTED = re.compile(r"\s*([\d_.,]+[kKM]?)\s*[x×*]\s*(.+)", re.IGNORECASE)
 
 
+def lined(document: Document) -> bool:
+    """Whether a document says what lies between its buildings."""
+    fleet = document.data.get("fleet")
+    return isinstance(fleet, dict) and bool(fleet.get("wan"))
+
+
 def divided(document: Document, buildings: Any) -> Document:
     """A document of one island as so many buildings, with the usual line between them where none is said. Raises BadScenario for a fleet
     of several islands, and where the GPUs do not divide."""

@@ -43,7 +43,9 @@ class Case:
     network: tuple[tuple[Ratio, float], ...]
     """(oversubscription, metres) of every point."""
     own: tuple[Ratio, float] | None
-    """Of the point that has the document's own network."""
+    """Of the point that has the document's own network or, where it says none, that the page is about."""
+    said: bool = True
+    """Whether the document says its network."""
 
 
 def wan_of(wan: Wan, island: Island, over: Ratio, distance: float) -> Wan:
@@ -71,6 +73,10 @@ class Cluster:
         case = self.case
         return case.network.index(case.own) if case.own in case.network else len(case.network) // 2
 
+    def owns(self, at: int) -> bool:
+        """Whether a point has the network that the document says."""
+        return self.case.said and self.case.network[at] == self.case.own
+
     @property
     def scenario(self) -> Scenario | None:
         """Production's; None where no degrees fit."""
@@ -85,8 +91,7 @@ class Cluster:
     def point(self, scenario: Scenario, at: int) -> Wan:
         """The network of a point; the document's own as it is."""
         said, (over_, far) = between(scenario), self.case.network[at]
-        own = self.case.network[at] == self.case.own
-        return said if own else wan_of(said, scenario.fleet.islands[0], over_, far)
+        return said if self.owns(at) else wan_of(said, scenario.fleet.islands[0], over_, far)
 
     def run(self) -> None:
         """Degrees, then everything else. Ends early where it is asked to."""
@@ -112,7 +117,7 @@ class Cluster:
     def _network(self, wan: Wan, island: Island) -> Wan:
         """That of the own point, from a document's."""
         over_, far = self.case.network[self.own]
-        return wan if self.case.own == (over_, far) else wan_of(wan, island, over_, far)
+        return wan if self.owns(self.own) else wan_of(wan, island, over_, far)
 
     # ---- the answer --------------------------------------------------------------------------------------------------------------
 
@@ -142,7 +147,7 @@ class Cluster:
             "purchases": self._purchases(search, own),
             "sensitivity": own["sensitivity"],
             "open_degrees": self._open(own),
-            "plans": [self._plan(search, self.own)],
+            "plans": [self._plan(search, at) for at in dict.fromkeys((self.own, _most(points)))],
             "space": _space(search),
         }
 
@@ -306,7 +311,7 @@ def _point(cluster: Cluster, search: Search, told: _Told, row: int) -> dict[str,
     single = min(one, key=lambda name: one[name]["step_s"])
     ledgers = [told.ledger(row, key) for key in (USUAL, JOINT)]
     return {
-        "oversubscription": float(over_), "distance_km": float(far) / 1e3, "rtt_s": _longest(wan), "own": cluster.case.network[row] == cluster.case.own,
+        "oversubscription": float(over_), "distance_km": float(far) / 1e3, "rtt_s": _longest(wan), "own": cluster.owns(row),
         "default": usual, "joint": joint, "one": one, "two": two, "speedup": ratios,
         "over_best_single": one[single]["step_s"] / joint["step_s"], "best_single": single,
         "placements": {key[1]: _or_none(best.step[row]) for key, best in search.best.items() if key[:1] == ("in",)},
@@ -315,6 +320,11 @@ def _point(cluster: Cluster, search: Search, told: _Told, row: int) -> dict[str,
         "removed": _removed(*ledgers),
         "sensitivity": _sensitivity(told, row),
     }  # fmt: skip
+
+
+def _most(points: Sequence[Mapping[str, Any]]) -> int:
+    """The point at which the joint choice gains most, the first of several."""
+    return max(range(len(points)), key=lambda at: float(points[at]["speedup"]["joint"]["value"]))
 
 
 def _sensitivity(told: _Told, row: int) -> dict[str, Any]:

@@ -47,9 +47,11 @@ class Degrees:
     def to_dict(self) -> dict[str, Any]:
         """Its part of the JSON."""
         plan, count = self.scenario.plan, len(self.scenario.fleet.islands)
+        replicas = float(plan.dp) * count
         return {
             "tp": int(plan.tp), "cp": int(plan.cp), "pp": int(plan.pp), "ep": int(plan.ep), "dp": int(plan.dp * count),
             "sharding": plan.sharding, "recompute": plan.recompute, "micro_batch": int(self.schedule.micro_batch),
+            "micro_batches": float(self.scenario.run.global_batch) / (replicas * float(self.schedule.micro_batch)),
         }  # fmt: skip
 
 

@@ -48,8 +48,10 @@ def _wan(said: Mapping[str, Any], scenario: Scenario, wan: Wan, network: Network
     """The lines between buildings, pair by pair where they are not all alike, used as a network says."""
     used: dict[str, Any] = {
         "transport": network.transport, "streams": float(network.streams), "window": _exactly(network.window, "B"),
-        "sends": _exactly(network.sends, "B"), "balance": network.balance, "flows": float(network.flows), "slowest": float(np.max(wan.slowest)),
+        "sends": _exactly(network.sends, "B"), "balance": network.balance,
     }  # fmt: skip
+    if network.balance == "ecmp":
+        used |= {"flows": float(network.flows), "slowest": float(np.max(wan.slowest))}
     lines = _lines(scenario, wan)
     pairs = list(itertools.permutations([island.name for island in scenario.fleet.islands], 2))
     alike = all(one == lines[0] for one in lines)

@@ -49,7 +49,9 @@ class Question:
     distance: tuple[float, ...]
     """In metres, in a straight line."""
     own: tuple[Ratio, float] | None
-    """The scenario's own network; None where no point is asked there."""
+    """The scenario's own network or, where it says none, the point that the page is about; None where no point is asked there."""
+    said: bool = True
+    """Whether the scenario says what lies between its buildings."""
 
     @property
     def cases(self) -> int:
@@ -128,38 +130,55 @@ def _one(island: Island) -> Violation:
     )
 
 
-def question(document: Document, rows: Rows, over: Over = ()) -> Question:
-    """The question of a document with several buildings: `over` holds AXIS=VALUES texts, or values by axis.
+def question(document: Document, rows: Rows, over: Over = (), *, said: bool = True) -> Question:
+    """The question of a document with several buildings: `over` holds AXIS=VALUES texts, or values by axis. `said`: whether the
+    document says the network itself, which is then always asked about.
 
     Without a network axis the scenario's own network stands beside the usual map; where one of the two is asked, the other stays the
-    scenario's.
+    scenario's. Of a network that nobody said, the point that is asked nearest to it stands for the own one.
     Raises BadScenario with everything that is wrong with the axes, and as resolving the document does."""
     found: list[Violation] = []
-    said = _said(over, rows, found)
+    asked = _said(over, rows, found)
     try:
         own = own_of(document, rows)
     except BadScenario as error:
         if found:
             raise BadScenario(error.message, [*found, *error.violations]) from None
         raise
-    if not any(axis in said for axis in NETWORK):
-        said |= USUAL
+    if not any(axis in asked for axis in NETWORK):
+        asked |= USUAL
+    rates = tuple(asked.get("oversubscription", own.network[:1]))
+    distances = tuple(asked.get("distance", own.network[1:]))
     made = Question(
-        models=tuple(said.get("model", (document.data.get("model"),))),
-        buildings=tuple(said.get("buildings", (own.buildings,))),
-        gpus=tuple(said.get("gpus", (own.gpus,))),
-        oversubscription=tuple(said.get("oversubscription", own.network[:1])),
-        distance=tuple(said.get("distance", own.network[1:])),
-        own=own.network,
+        models=tuple(asked.get("model", (document.data.get("model"),))),
+        buildings=tuple(asked.get("buildings", (own.buildings,))),
+        gpus=tuple(asked.get("gpus", (own.gpus,))),
+        oversubscription=rates,
+        distance=distances,
+        own=own.network if said else _nearest(own.network, rates, distances),
+        said=said,
     )
     found += _undivided(made, own)
     points = made.cases * len(made.network)
     if points > MOST_POINTS:
-        sizes = " × ".join(f"{len(said[axis]):,} {axis}" for axis in AXES if axis in said)
+        sizes = " × ".join(f"{len(asked[axis]):,} {axis}" for axis in AXES if axis in asked)
         found.append(Violation(field="--over", says=f"{points:,} points ({sizes})", way_out=f"at most {MOST_POINTS:,}"))
     if found:
         raise BadScenario(f"scale-across: {len(found)} problem{'s' if len(found) > 1 else ''}", found)
     return made
+
+
+def _nearest(
+    network: tuple[Ratio, float], rates: tuple[Ratio, ...], distances: tuple[float, ...]
+) -> tuple[Ratio, float] | None:
+    """The point of a map that a network lies nearest to, both in factors; None where an axis could not be read."""
+    if not rates or not distances:
+        return None
+    over, far = network
+    return (
+        min(rates, key=lambda one: abs(math.log(one / over))),
+        min(distances, key=lambda one: abs(math.log(max(one, 1.0) / max(far, 1.0)))),
+    )
 
 
 def _said(over: Over, rows: Rows, found: list[Violation]) -> dict[str, tuple[Any, ...]]:

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from shardmeter.core.record import changed
 from shardmeter.core.units import Count, Seconds
 from shardmeter.schedules._links import Boundary, ahead_of
 from shardmeter.schedules._replay import replayed
 from shardmeter.schedules._routes import Traits, further
-from shardmeter.schedules._slots import Op, Slot
+from shardmeter.schedules._slots import Op, Slot, stages
 
 TRAITS = Traits(ending=True, ahead=True)
 """Of 1F1B."""
@@ -30,7 +29,7 @@ SETTLED = 2 * PERIOD
 
 def boundaries(slots: Sequence[Slot], hop: tuple[Boundary, ...]) -> list[Slot]:
     """The slot of every stage, each a run of one. Raises ValueError unless there is one boundary less than stages."""
-    held = [one for slot in slots for one in [slot if slot.count == 1 else changed(slot, count=1)] * slot.count]
+    held = stages(slots)
     if len(hop) != len(held) - 1:
         raise ValueError(f"{len(held)} stages have {len(held) - 1} boundaries, not {len(hop)}: name one for each")
     return held

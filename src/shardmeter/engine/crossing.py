@@ -39,6 +39,8 @@ class Crossed:
     """(…, cells, islands): what each island pays for the exchange of each cell; NaN where a price is not known."""
     narrowest: str
     """The pair that is slowest, and why."""
+    start: Seconds = 0.0
+    """Of one that leaves in pieces: what its last piece takes of the seconds, however small it is."""
 
     @property
     def sent(self) -> Bytes:
@@ -126,13 +128,16 @@ def price(
         links = links.parted(np.sum([_together(members, islands) for members in groups], axis=0))
     caused, charged = np.zeros((len(cells), islands)), np.zeros((len(cells), islands))
     passages: dict[Any, Passage] = {}
+    starts: dict[Any, Array] = {}
     with np.errstate(divide="ignore", invalid="ignore"):
         for members in groups:
             weight = max(weights[at] for at in members) if weights else 1.0
             message = _message(one, weight * size, links.among(members), sync, [*accelerators], members)
             seen = weight, message.links.tables, message.rings, message.ranks
             if seen not in passages:
-                passages[seen] = passing(changed(message, back=len(cells) - 1.0) if gathers else message)
+                message = changed(message, back=len(cells) - 1.0) if gathers else message
+                passages[seen] = passing(message)
+                starts[seen] = passing(changed(message, size=0.0 * size)).seconds if one.behind else np.zeros(1)
             passage = passages[seen]
             source, target = np.nonzero(passage.shares)
             owner, gone = np.where(source == passage.server, target, source), weight * passage.shares[source, target]
@@ -147,6 +152,7 @@ def price(
         caused=np.multiply.outer(size, caused),
         charged=np.multiply.outer(size, charged),
         narrowest=slowest.narrowest,
+        start=np.max(np.maximum.reduce([*starts.values()]), axis=-1),
     )
 
 
@@ -156,16 +162,17 @@ def _apart(one: Crossing, wan: Wan, cells: Sequence[Sequence[int]], sync: Sync, 
     seconds = np.zeros((*size.shape, len(cells)))
     caused = np.zeros((*size.shape, len(cells), len(wan.islands)))
     charged = np.zeros_like(caused)
-    slowest, said = -1.0, ""
+    slowest, said, start = -1.0, "", np.zeros(())
     for group in one.groups:
         members = list(group)
         found = price(changed(one, groups=()), wan, [cells[at] for at in members], sync, own=True, **more)
         seconds[..., members], charged[..., members, :] = found.seconds, found.charged
         caused[..., members, :] = found.caused
+        start = np.maximum(start, found.start)
         if float(np.max(found.seconds)) > slowest:
             slowest, said = float(np.max(found.seconds)), found.narrowest
     whole = seconds if own else np.max(seconds, axis=-1)
-    return Crossed(seconds=whole, caused=caused, charged=charged, narrowest=said)
+    return Crossed(seconds=whole, caused=caused, charged=charged, narrowest=said, start=start)
 
 
 def _together(members: Sequence[int], islands: int) -> Array:

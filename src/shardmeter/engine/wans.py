@@ -31,7 +31,7 @@ class Tour:
     """The same of what they cost; NaN where a price is not known."""
 
 
-TOUR, CROSSED = field_names(Tour), ("seconds", "caused", "charged")
+TOUR, CROSSED = field_names(Tour), ("seconds", "caused", "charged", "start")
 """Fields of what is answered that are numbers."""
 
 
@@ -150,7 +150,7 @@ def widened(wan: Wan, turns: Count) -> Wan:
 
 def _asked(one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool) -> tuple[Any, ...]:
     """All that the price of a message depends on, beside the network."""
-    message = one.collective, float(one.size), float(one.calls), one.groups
+    message = one.collective, float(one.size), float(one.calls), one.groups, bool(one.behind)
     return (*message, tuple(map(tuple, cells)), sync.topology, sync.hierarchical, own)
 
 

@@ -252,8 +252,7 @@ def _held(message: Message, *, flat: bool) -> Bytes:
 
 def _wires(links: Links) -> BytesPerS:
     """What the narrowest pair carries whatever its windows: a part that they hold passes at this rate."""
-    wires = np.minimum(links.capacity, np.minimum(links.up[:, None], links.down[None, :]))
-    narrowest: BytesPerS = np.min(np.where(np.eye(len(links.names), dtype=bool), np.inf, wires))
+    narrowest: BytesPerS = np.min(np.where(np.eye(len(links.names), dtype=bool), np.inf, links.lines))
     return narrowest
 
 

@@ -135,6 +135,11 @@ def test_joint_plan_is_a_scenario_that_predict_answers_with_the_same_step() -> N
             2.0 * (one["speedup"]["value"] - 1.0)
         )
     assert told["sensitivity"]["rtt"]["default"] >= told["sensitivity"]["rtt"]["joint"] >= 0.0
+    (plan,) = told["plans"]
+    line = plan["scenario"]["fleet"]["wan"]["default"]
+    line["rtt"] = f"{2.0 * float(line['rtt'].split()[0])} s"
+    twice = predict(load(plan["scenario"])).step_time
+    assert twice == pytest.approx(plan["step_s"] * 2.0 ** told["sensitivity"]["rtt"]["joint"], rel=1e-9)
     assert told["open_degrees"]["choice"]["step_s"] <= told["points"][told["own"]]["joint"]["step_s"]
 
 

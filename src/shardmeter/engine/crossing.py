@@ -41,6 +41,8 @@ class Crossed:
     """(…, cells, islands): what each island pays for the exchange of each cell; NaN where a price is not known."""
     narrowest: str
     """The pair that is slowest, and why."""
+    start: Seconds = 0.0
+    """Of one that leaves in pieces: what its last piece takes of the seconds, however small it is."""
 
     @property
     def sent(self) -> Bytes:
@@ -139,13 +141,16 @@ def crossed(
         size = size * len(cells) / 2.0
     caused, charged = np.zeros((len(cells), islands)), np.zeros((*links.networks, len(cells), islands))
     passages: dict[Any, Passage] = {}
+    starts: dict[Any, Array] = {}
     with np.errstate(divide="ignore", invalid="ignore"):
         for members in groups:
             weight = max(weights[at] for at in members) if weights else 1.0
             message = _message(one, weight * size, links.among(members), sync, [*accelerators], members)
             seen = weight, message.links.tables, np.asarray(message.rings).tobytes(), message.ranks
             if seen not in passages:
-                passages[seen] = passing(changed(message, back=len(cells) - 1.0) if gathers else message)
+                message = changed(message, back=len(cells) - 1.0) if gathers else message
+                passages[seen] = passing(message)
+                starts[seen] = passing(changed(message, size=0.0 * size)).seconds if one.behind else np.zeros(1)
             passage = passages[seen]
             source, target = np.nonzero(passage.shares)
             owner, gone = np.where(source == passage.server, target, source), weight * passage.shares[source, target]
@@ -161,6 +166,7 @@ def crossed(
         caused=np.multiply.outer(size, caused),
         charged=np.multiply.outer(size, charged),
         narrowest=slowest.narrowest,
+        start=np.max(np.maximum.reduce([*starts.values()]), axis=-1),
     )
 
 
@@ -172,16 +178,17 @@ def _apart(
     seconds = np.zeros((*size.shape, len(cells)))
     caused = np.zeros((*size.shape, len(cells), len(links.names)))
     charged = np.zeros_like(caused)
-    slowest, said = -1.0, ""
+    slowest, said, start = -1.0, "", np.zeros(())
     for group in one.groups:
         members = list(group)
         found = crossed(changed(one, groups=()), links, [cells[at] for at in members], sync, own=True, **more)
         seconds[..., members], charged[..., members, :] = found.seconds, found.charged
         caused[..., members, :] = found.caused
+        start = np.maximum(start, found.start)
         if float(np.max(found.seconds)) > slowest:
             slowest, said = float(np.max(found.seconds)), found.narrowest
     whole = seconds if own else np.max(seconds, axis=-1)
-    return Crossed(seconds=whole, caused=caused, charged=charged, narrowest=said)
+    return Crossed(seconds=whole, caused=caused, charged=charged, narrowest=said, start=start)
 
 
 def ways(one: Crossing, links: Links, cells: Sequence[Sequence[int]], sync: Sync) -> list[list[int]]:
@@ -301,8 +308,7 @@ def _held(message: Message, *, flat: bool) -> Bytes:
 
 def _wires(links: Links) -> BytesPerS:
     """What the narrowest pair carries whatever its windows: a part that they hold passes at this rate."""
-    wires = np.minimum(links.capacity, np.minimum(links.up[..., :, None], links.down[..., None, :]))
-    narrowest: BytesPerS = np.min(np.where(np.eye(len(links.names), dtype=bool), np.inf, wires), axis=PAIR)
+    narrowest: BytesPerS = np.min(np.where(np.eye(len(links.names), dtype=bool), np.inf, links.lines), axis=PAIR)
     return narrowest
 
 

@@ -211,6 +211,7 @@ def refolded(whole: Whole, plan: Plan, inner: Number, across: Number) -> Folded 
     pace = whole.pace
     scaled = {name: getattr(pace, name) * inner for name in ("step", "late", "update")}
     lines = tuple(tuple(rounds.scaled(one, inner) for one in line) for line in pace.leaving)
+    scaled["start"] = pace.start * across
     seconds = tuple(one.seconds * across for one in whole.priced)
     return rounds.fold(whole.round, changed(pace, leaving=lines, **scaled), seconds, plan.sync.grace)
 
@@ -292,7 +293,9 @@ def meet(parts: tuple[Part, ...], asked: Round, networks: Networks, plan: Plan, 
         with under(term_of(one)):
             charge = networks.crossed(one, cells, plan.sync, own=asked.pace != "barrier", weights=weights)
             priced.append(spread_inside(charge, one, parts))
-    pace = pace_of(parts, asked, lanes, plan.sync.release)
+    pace = changed(
+        pace_of(parts, asked, lanes, plan.sync.release), start=_last(_most([one.start for one in priced] or [0.0]))
+    )
     folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace, apart=networks.many)
     sent, paid = _moved(parts, asked, folded, priced)
     return Met(parts=parts, round=asked, pace=pace, folded=folded, priced=tuple(priced), sent=sent, paid=paid)

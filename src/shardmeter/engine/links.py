@@ -57,6 +57,8 @@ class Links:
     """Share of packets that are lost and sent again, which a message waits for at its end; 0 = of none."""
     under_way: Array
     """Bytes that the windows of one lane's streams hold; 0 of TCP, whose collectives know their own."""
+    held: Array
+    """Bytes that the windows of one lane's sends hold; 0 of TCP, and where there are none."""
     buffer: Array
     """(islands,): of one uplink port."""
     uplinks: Array
@@ -86,10 +88,15 @@ class Links:
             names=tuple(self.names[at] for at in islands), rate=self.rate[grid], capacity=self.capacity[grid],
             limit=self.limit[grid], delay=self.delay[grid], rtt=self.rtt[grid], first=self.first[grid], up=self.up[row],
             down=self.down[row], lanes=self.lanes[grid], streams=self.streams[grid], egress=self.egress[grid],
-            sending=self.sending[grid], late=self.late[grid], under_way=self.under_way[grid],
+            sending=self.sending[grid], late=self.late[grid], under_way=self.under_way[grid], held=self.held[grid],
             adapter=self.adapter[row], buffer=self.buffer[row], uplinks=self.uplinks[row],
             balance=tuple(self.balance[at] for at in islands if self.balance),
         )  # fmt: skip
+
+    @property
+    def lines(self) -> Array:
+        """What a pair carries whatever its windows."""
+        return np.minimum(self.capacity, np.minimum(self.up[..., :, None], self.down[..., None, :]))
 
     @property
     def tables(self) -> tuple[bytes, ...]:
@@ -214,6 +221,7 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
         names=wan.islands, rate=rate, capacity=capacity, limit=limit, delay=rtt / 2.0, rtt=rtt, first=first, up=up, down=down,
         lanes=lanes, streams=streams, egress=matrix(wan.egress), sending=sending,
         late=np.where((weaker == SELECTIVE) | (weaker == RDMA), loss, 0.0), under_way=np.where(tcp, 0.0, streams * window),
+        held=np.where(tcp | (weaker == LOSSLESS), 0.0, np.minimum(streams * window, matrix(wan.sends))),
         adapter=adapter, buffer=buffer,
         uplinks=ports, balance=wan.balance if asked else (),
     )  # fmt: skip

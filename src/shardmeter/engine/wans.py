@@ -31,7 +31,7 @@ class Tour:
     """The same of what they cost; NaN where a price is not known."""
 
 
-TOUR, CROSSED = field_names(Tour), ("seconds", "caused", "charged")
+TOUR, CROSSED = field_names(Tour), ("seconds", "caused", "charged", "start")
 """Fields of what is answered that are numbers."""
 
 
@@ -132,7 +132,8 @@ class Networks:
         """The same of all networks, those that it passes alike at once."""
         links = self.links(self.gpus if sync.hierarchical else ())
         shape = len(self), len(cells), len(self.islands)
-        made = {name: np.empty(shape[: 1 + own] if name == "seconds" else shape) for name in CROSSED}
+        axes = {"seconds": 1 + own, "start": 1}
+        made = {name: np.empty(shape[: axes.get(name, len(shape))]) for name in CROSSED}
         for places in crossing.ways(one, links, cells, sync):
             here = links.some(places if len(places) > 1 else places[0])
             found = crossing.crossed(one, here, cells, sync, own=own, accelerators=self.gpus, weights=weights)
@@ -162,7 +163,7 @@ def widened(wan: Wan, turns: Count) -> Wan:
 
 def _asked(one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool) -> tuple[Any, ...]:
     """All that the price of a message depends on, beside the network."""
-    message = one.collective, float(one.size), float(one.calls), one.groups
+    message = one.collective, float(one.size), float(one.calls), one.groups, bool(one.behind)
     return (*message, tuple(map(tuple, cells)), sync.topology, sync.hierarchical, own)
 
 

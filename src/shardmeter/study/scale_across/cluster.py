@@ -285,7 +285,7 @@ class _Told:
 
 
 CORNERS = 4
-WORLDS = 1 + CORNERS + 4
+WORLDS = 1 + CORNERS + 2
 """A network as predicted, its worlds, and moved."""
 
 
@@ -329,10 +329,10 @@ def _most(points: Sequence[Mapping[str, Any]]) -> int:
 
 def _sensitivity(told: _Told, row: int) -> dict[str, Any]:
     """Elasticities of production's step and of the best one."""
-    each = {
-        name: intervals.elasticities(told.steps(row, key)[1 + CORNERS :])
-        for name, key in (("default", USUAL), ("joint", JOINT))
-    }
+    each = {}
+    for name, key in (("default", USUAL), ("joint", JOINT)):
+        steps = told.steps(row, key)
+        each[name] = intervals.elasticities(steps[0], steps[1 + CORNERS :])
     return {axis: {name: each[name][axis] for name in each} for axis in ("rtt", "oversubscription")}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from shardmeter.core.record import changed
 from shardmeter.engine import crossing
 from shardmeter.engine import round as rounds
-from shardmeter.engine.evaluate import Priced, ends, priced
+from shardmeter.engine.evaluate import Priced, ending, ends, priced
 from shardmeter.engine.fleet import weights_of
 from shardmeter.engine.links import Links, bounded, links_of
 from shardmeter.engine.round import Pace
@@ -86,7 +86,7 @@ class Lines:
         windows: list[Leaving] = []
         late = 0.0
         for ready, plan in ((line[0], changed(self.plan, pp=self.pp)), (own[0], changed(self.plan, pp=self.steps[at]))):
-            last = ends(self.scenario.model, ready, (), plan, ready[0])
+            last = ends(ready, plan, ready[0], ending(self.scenario.model, ready, (), plan))
             windows += last.leaving
             shown = max(float(one.exposed.get("gradient reduction", 0.0)) for one in ready[3])
             late = max(late, shown if fsdp.applies(plan) else np.inf)

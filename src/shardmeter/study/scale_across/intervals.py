@@ -14,20 +14,22 @@ from shardmeter.specs import Wan
 from shardmeter.specs.assumed import RANGES
 from shardmeter.study import intervals
 from shardmeter.study.planning.tally import Floats
-from shardmeter.study.scale_across.networks import farther, slowed, widened
+from shardmeter.study.scale_across.networks import PRODUCTION, farther, slowed, widened
 from shardmeter.study.trust import ACROSS
 
 GOOD_IF_LESS = ("hashing", "collisions", "go_back", "selective", "drops", "incast")
 GOOD_IF_MORE = ("spray", "planned")
 SLOWEST, LOSS = (0.0, 1.0), (0.0, 1e-6)
 """Weight of the most loaded uplink, and packets lost of healthy and of suspicious lines: (good, bad)."""
+CHANNELS = 2.0
+"""So many times NCCL's usual channels: it makes 2 to 4 for an adapter, by what it finds of the machine."""
 MOVED = 2.0
 """By which round trips and oversubscription are moved for an elasticity: what hides behind the backward today may show at twice."""
 
 
 def worlds(wan: Wan) -> list[Wan]:
-    """A network in the corners of what is not known of it: what balances and transports take at their good and their bad ends, and all
-    messages at 0.77 and at 2.0 times what is predicted (how outer all-reduces of INTELLECT-1 spread)."""
+    """A network in the corners of what is not known of it: what balances and transports take at their good and their bad ends, NCCL's
+    window twice as large at the good one, and all messages at 0.77 and at 2.0 times what is predicted (how outer all-reduces of INTELLECT-1 spread)."""
     return [slowed(_ends(wan, bad), across) for bad in (0, 1) for across in ACROSS]
 
 
@@ -36,7 +38,9 @@ def _ends(wan: Wan, bad: int) -> Wan:
         name: RANGES[name][1 - bad] for name in GOOD_IF_MORE
     }
     loss = np.maximum(wan.loss, LOSS[1]) if bad else wan.loss
-    return changed(wan, assumed=changed(wan.assumed, **numbers), slowest=SLOWEST[bad], loss=loss)
+    usual = np.equal(wan.streams, PRODUCTION.streams) & np.equal(wan.window, PRODUCTION.window)
+    streams = wan.streams if bad else np.where(usual, CHANNELS * wan.streams, wan.streams)
+    return changed(wan, assumed=changed(wan.assumed, **numbers), slowest=SLOWEST[bad], loss=loss, streams=streams)
 
 
 def moved(wan: Wan) -> list[Wan]:

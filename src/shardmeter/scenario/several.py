@@ -61,7 +61,8 @@ def laid_over_all(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
         placed = filled(
             placed, gpus, {name: overridden(parts.given.plan, one.asked.plan) for name, one in islands.items()}
         )
-        check_degree(placed, overridden(parts.given.plan, None).get(placed.axis), found)
+        if islands.keys() >= placed.steps().keys():
+            check_degree(placed, overridden(parts.given.plan, None).get(placed.axis), found)
     steps = placed.steps() if placed is not None else {}
     laid: dict[tuple[int, int | None], _Laid] = {}
     of_island: list[tuple[str, _Laid]] = []

@@ -27,6 +27,8 @@ SHARDING = "zero1"
 RECOMPUTES = ("none", "selective", "full")
 STATE = 6.0
 """Bytes that a parameter takes at least: the weights and their gradients, before the optimizer."""
+CHOSEN = ("placement", "schedule", "virtual_stages", "micro_batch", "ahead", "stagger", "rank_order")
+"""Fields of a plan that a search chooses, whatever is said of them."""
 NONE_FITS = "no set of degrees is legal and fits into memory"
 REFINED = 3
 """Sets of degrees whose schedules are all tried."""
@@ -62,7 +64,7 @@ def degrees_of(
     said = plan_said(document.data.get("plan"))
     found: list[tuple[float, Scenario]] = []
     why, pinned = NONE_FITS, True
-    model, island = _sizes(document, rows)
+    model, island = sizes(document, rows)
     for some in sets(said, model, island):
         if stop is not None and stop():
             raise Stopped
@@ -89,8 +91,16 @@ def plan_said(given: Any) -> dict[str, Any]:
     """What a document says of its plan, without what a search chooses: placement, schedule, micro-batch."""
     said = parse_plan(given) if isinstance(given, str) and given != "auto" else given
     kept = dict(said) if isinstance(said, Mapping) else {}
-    chosen = ("placement", "schedule", "virtual_stages", "micro_batch", "ahead", "stagger", "rank_order")
-    return {name: value for name, value in kept.items() if name not in chosen and value != "auto"}
+    return {name: value for name, value in kept.items() if name not in CHOSEN and value != "auto"}
+
+
+def chosen_anew(given: Any) -> tuple[str, ...]:
+    """Fields of a document's plan of which a search has its own choice."""
+    said = parse_plan(given) if isinstance(given, str) else given
+    kept = dict(said) if isinstance(said, Mapping) else {}
+    sync = kept.get("sync")
+    release = ("sync.release",) if isinstance(sync, Mapping) and "release" in sync else ()
+    return (*(name for name in CHOSEN if name in kept), *release)
 
 
 def sets(said: Mapping[str, Any], model: Model, island: Island) -> Iterator[dict[str, Any]]:
@@ -120,8 +130,8 @@ def _powers(least: int, most: float) -> list[int]:
     return [2**n for n in range(20) if least <= 2**n <= most]
 
 
-def _sizes(document: Document, rows: Rows) -> tuple[Model, Island]:
-    """What a case is made of."""
+def sizes(document: Document, rows: Rows) -> tuple[Model, Island]:
+    """What a case is made of. Raises BadScenario where its document cannot be read, UnknownName."""
     from shardmeter.scenario.parts import Findings
     from shardmeter.scenario.resolve import read_parts
 

@@ -14,6 +14,7 @@ from shardmeter.specs import Island, Plan, Scenario, Wan
 from shardmeter.specs.plan import AXES
 from shardmeter.study.planning.scenarios import plan_document
 from shardmeter.study.scale_across.networks import Network
+from shardmeter.sync import every_step
 
 
 def document_of(said: Mapping[str, Any], scenario: Scenario, wan: Wan, network: Network) -> dict[str, Any]:
@@ -32,8 +33,10 @@ def _plan(scenario: Scenario) -> dict[str, Any]:
         fields["ahead"] = int(own.ahead)
     if own.stagger:
         fields["stagger"] = True
-    if own.sync.release != Plan().sync.release:
-        fields["sync"] = {"release": own.sync.release}
+    usual = Plan().sync
+    sync = {name: getattr(own.sync, name) for name in every_step.FIELDS if getattr(own.sync, name) != getattr(usual, name)}
+    if sync:
+        fields["sync"] = sync
     for axis, cells in whole.placement:
         fields["placement"] = {axis: [list(cell) for cell in cells]}
         fields.pop(axis, None)

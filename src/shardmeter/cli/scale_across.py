@@ -50,11 +50,10 @@ def plan_across(asked: dict[str, Any]) -> int:
     document, rows = opened(asked)
     from shardmeter.render import scale_across as page
     from shardmeter.study.scale_across import scale_across
-    from shardmeter.study.scale_across.cases import divided
+    from shardmeter.study.scale_across.cases import asked as asked_about
     from shardmeter.study.scale_across.question import question
 
-    if asked["buildings"] is not None:
-        document = divided(document, asked["buildings"])
+    document = asked_about(document, asked["buildings"])
     wanted = question(document, rows, asked["over"])
     with counter("points", shortens=True) as report, stoppable() as stop:
         found = scale_across(document, rows, wanted, progress=report, stop=stop)

@@ -94,7 +94,10 @@ def scale_across(
     if scenario is None and not stopped and question.cases == 1:  # what is wrong with it, if it is not memory alone
         resolve(cases[0].document, rows)
     answer = _answer(told, question, scenario, time.monotonic() - begun)
-    answer["assumptions"] += [f"plan.{name} is chosen anew: what is said of it is not asked" for name in chosen_anew(document.data.get("plan"))]
+    answer["assumptions"] += [
+        f"plan.{name} is chosen anew: what is said of it is not asked"
+        for name in chosen_anew(document.data.get("plan"))
+    ]
     return ScaleAcross(scenario=scenario, answer=answer, stopped=stopped)
 
 

@@ -82,7 +82,8 @@ def degrees_of(
     ranked = sorted(found, key=lambda one: one[0])[:REFINED]
     words = tuple(said[name] for name in ("recompute",) if name in said) or RECOMPUTES
     refined = [
-        _refined(scenario, wan_of, words[words.index(scenario.plan.recompute) :], pinned) for _, scenario in ranked
+        _refined(scenario, wan_of, words[words.index(scenario.plan.recompute) :], pinned, stop)
+        for _, scenario in ranked
     ]
     return tuple(sorted((one for one in refined if one is not None), key=lambda one: one.step)), "" if refined else why
 
@@ -169,13 +170,21 @@ def production_wan(scenario: Scenario, wan_of: WanOf) -> Wan:
     return networked(wan_of(between(scenario), scenario.fleet.islands[0]), PRODUCTION)
 
 
-def _refined(scenario: Scenario, wan_of: WanOf, words: Sequence[str], pinned: bool) -> Degrees | None:
-    """The best of production's schedules under some degrees, each with the least recomputation of `words` with which it fits."""
+def _refined(
+    scenario: Scenario, wan_of: WanOf, words: Sequence[str], pinned: bool, stop: Stop | None
+) -> Degrees | None:
+    """The best of production's schedules under some degrees, each with the least recomputation of `words` with which it fits. Raises
+    Stopped."""
     wan = production_wan(scenario, wan_of)
     for some in production(scenario.plan, float(scenario.model.layers)):
-        held = [one for one in (_held(scenario, one, wan, words, pinned) for one in some) if one is not None]
-        if held:
-            return min(held, key=lambda one: one.step)
+        held = []
+        for one in some:
+            if stop is not None and stop():
+                raise Stopped
+            held.append(_held(scenario, one, wan, words, pinned))
+        found = [one for one in held if one is not None]
+        if found:
+            return min(found, key=lambda one: one.step)
     return None
 
 

@@ -177,7 +177,7 @@ class Search:
     def _plans(self) -> Iterator[Candidate]:
         base, islands = self.degrees.scenario, self.degrees.scenario.fleet.islands
         steps = steps_of(islands, int(base.plan.pp))
-        for placement in placements(islands, base.plan, steps):
+        for placement in placements(islands, base.plan, base.plans, steps):
             there = placed(base, placement)
             for order in orders(base.plan, float(base.model.layers)):
                 self._ask()

@@ -61,12 +61,9 @@ def resolve_placement(said: Mapping[str, Any], names: Mapping[str, Sequence[str]
 
 def filled(placed: Placed, gpus: Mapping[str, float], said: Mapping[str, Mapping[str, Any]]) -> Placed:
     """The same with islands that are listed once taking as many steps as fill them, where what their plans say of the other axes
-    leaves them more than one each. `gpus` and `said` (the plan's fields) by island; an island without them is left as it is listed."""
+    leaves them more than one each. `gpus` and `said` (the plan's fields) by island."""
     listed = placed.steps()
-    steps = {
-        name: times if times > 1 or name not in gpus else _fill(placed.axis, gpus[name], said[name])
-        for name, times in listed.items()
-    }
+    steps = {name: times if times > 1 else _fill(placed.axis, gpus[name], said[name]) for name, times in listed.items()}
     if steps == listed:
         return placed
     rows = (tuple(dict.fromkeys(cell)) if all(listed[name] == 1 for name in cell) else cell for cell in placed.cells)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -213,3 +214,12 @@ def test_in_turn_is_later_than_alone_and_no_later_than_together(name: str) -> No
         together = tuple(changed(link, wire=link.wire + link.others, others=0.0) for link in links)
         least, own, most = (run(name, (slots, passes, chunks, some)) for some in (alone, links, together))
         assert least * (1 - 1e-12) <= own <= most * (1 + 0.03)
+
+
+def test_time_of_interleaved_groups_of_unlike_size_does_not_grow_with_the_step() -> None:
+    slots = [Slot(first=at, count=1, forward=1.0, input_grad=1.0, weight_grad=1.0) for at in range(4)]
+    links = tuple(Boundary(wire=0.1, delay=4.0, ahead=2.0) for _ in range(4))
+    begun = time.process_time()
+    whole, longer = (long_makespan("interleaved", slots, count, 2, links, beside=True) for count in (4_001, 4_000_001))
+    assert time.process_time() - begun < 5.0
+    assert longer / 4_000_001 == pytest.approx(whole / 4_001, rel=1e-2)

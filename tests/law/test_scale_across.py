@@ -63,7 +63,7 @@ def combinations(found: search.Search, row: int) -> Iterator[tuple[Any, Any, Any
     """(placement, schedule, network, step) of every legal combination that fits, each predicted alone."""
     base = found.degrees.scenario
     islands = base.fleet.islands
-    for placement in placements(islands, base.plan, steps_of(islands, int(base.plan.pp))):
+    for placement in placements(islands, base.plan, base.plans, steps_of(islands, int(base.plan.pp))):
         for order in schedules.orders(base.plan, float(base.model.layers)):
             for one in schedules.crossings(order, placement):
                 made = schedules.scheduled(placed(base, placement), one)

@@ -1,20 +1,25 @@
 """`shardmeter plan --scale-across`: how it is asked, its JSON, CSV, page and figures, errors, an interrupt."""
 
+import copy
 import csv
 import io
 import json
 
+import numpy as np
 import pytest
 
 import shardmeter
 from shardmeter.cli import main
+from shardmeter.core.errors import BadScenario
 from shardmeter.core.record import changed
 from shardmeter.render import csv_text
 from shardmeter.render import scale_across as page
 from shardmeter.render.scale_across_words import placed
 from shardmeter.scenario import opened
 from shardmeter.study import scale_across as study
+from shardmeter.study.scale_across.cases import asked as asked_about
 from shardmeter.study.scale_across.cases import divided, lined
+from shardmeter.study.scale_across.cluster import Cluster
 from shardmeter.study.scale_across.question import question
 
 SCENARIO = {
@@ -218,3 +223,50 @@ def test_what_is_asked_wrongly_is_listed_with_ways_out(capsys, arguments, says):
 def test_axes_alone_are_of_another_question(capsys):
     assert main(["plan", *ONE, "--over", "gpus=64", "--plot", "a.png"]) == 2
     assert "--over, --plot go only with --scale-across" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("over", "says"), [
+    ({3: 4}, "3 is no axis"),
+    ({"distance": np.array([])}, "has no values"),
+    ({"distance": np.array([[10e3]])}, "a list is no length"),
+    ({"gpus": range(16, 100_000)}, "99,984 values; at most 5,000"),
+    (["gpus=32..4000", "buildings=2..64"], "points (4 oversubscription × 5 distance × 63 buildings × 3,969 gpus)"),
+    (["model=llama-3.2-3b,./none.json"], "none.json: no such file"),
+])  # fmt: skip
+def test_values_of_any_kind_are_told_before_anything_is_searched(monkeypatch, over, says):
+    monkeypatch.setattr(Cluster, "run", lambda _: pytest.fail("searched"))
+    with pytest.raises(BadScenario) as told:
+        shardmeter.scale_across(SCENARIO, over)
+    assert says in str(told.value)
+
+
+def test_methods_of_other_rounds_are_no_question(capsys):
+    assert main(["plan", *ONE, "--scale-across", "--buildings", "2", "--set", "plan.sync.method=mezo"]) == 2
+    assert "--set 'plan.sync={method: every_step}'" in capsys.readouterr().err
+
+
+def _asked(change):
+    data = copy.deepcopy(SCENARIO) | {
+        "model": "llama-3.2-1b",
+        "run": {"seq_len": 2048, "global_batch": 64},
+        "plan": {"sharding": "zero1", "tp": 1, "pp": 1, "recompute": "none"},
+    }
+    change(data)
+    document, rows = opened(data)
+    document = asked_about(document)
+    (found,) = study.scale_across(document, rows, question(document, rows, ["distance=80 km"])).to_dict()["cases"]
+    return found["plans"][0]
+
+
+@pytest.mark.parametrize("change", [
+    lambda data: data.update(plan="auto,tp=2,pp=1"),
+    lambda data: data["plan"].update(sync={"topology": "star"}),
+    lambda data: data["fleet"].update(islands=[{"name": "a", "gpus": "16xH100-SXM5-80GB"}, {"name": "b", "gpus": "8xH100-SXM5-80GB"}]),
+    lambda data: data["fleet"].update(islands=[
+        {"name": "a", "gpus": "8xH100-SXM5-80GB"}, {"name": "b", "gpus": "8xH100-SXM5-80GB", "plan": {"tp": 2, "micro_batch": 2}},
+    ]),
+    lambda data: data["fleet"]["wan"].update(links=[{"from": "building-1", "to": "building-2", "rtt": "20 ms"}]),
+], ids=["open", "sync", "unlike sizes", "own plan", "one way"])  # fmt: skip
+def test_a_joint_plan_of_any_scenario_is_one_that_predict_answers_alike(change):
+    plan = _asked(change)
+    assert shardmeter.predict(plan["scenario"]).to_dict()["step_time_s"] == pytest.approx(plan["step_s"], rel=1e-9)

@@ -57,12 +57,12 @@ def plan_across(asked: dict[str, Any]) -> int:
     from shardmeter.render import scale_across as page
     from shardmeter.scenario.named import rooted
     from shardmeter.study.scale_across import scale_across
-    from shardmeter.study.scale_across.cases import divided, lined
+    from shardmeter.study.scale_across.cases import asked as asked_about
+    from shardmeter.study.scale_across.cases import lined
     from shardmeter.study.scale_across.question import question
 
     said = asked["buildings"] is None or lined(document)
-    if asked["buildings"] is not None:
-        document = divided(document, asked["buildings"])
+    document = asked_about(document, asked["buildings"])
     wanted = question(document, rows, asked["over"], said=said)
     with counter("points", shortens=True) as report, stoppable() as stop:
         found = scale_across(document, rows, wanted, progress=report, stop=stop)

@@ -66,6 +66,8 @@ class Cluster:
     search: Search | None = None
     bought: tuple[purchases.Purchase, ...] = ()
     beside: tuple[tuple[Degrees, Search], ...] = ()
+    cut: bool = False
+    """Whether the own point alone is told."""
 
     @property
     def own(self) -> int:
@@ -86,7 +88,7 @@ class Cluster:
     def stopped(self) -> bool:
         """Whether it was asked to end before it was done."""
         asked = [one for one in (self.search, *(other for _, other in self.beside)) if one is not None]
-        return self.why == STOPPED or not all(one.optimal for one in asked)
+        return self.cut or self.why == STOPPED or not all(one.optimal for one in asked)
 
     def point(self, scenario: Scenario, at: int) -> Wan:
         """The network of a point; the document's own as it is."""
@@ -135,28 +137,45 @@ class Cluster:
             empty: dict[str, Any] = dict.fromkeys(("degrees", "default", "own", "open_degrees"))
             empty |= {name: [] for name in ("points", "crossings", "purchases", "plans")}
             return {**head, **empty, "sensitivity": None, "space": _space(None)}
-        points = _points(self, search)
-        own = points[self.own]
+        points = self._points(search)
+        at = 0 if self.cut else self.own
+        own = points[at]
         return {
             **head,
             "degrees": self.sets[0].to_dict() | {"pinned": self.sets[0].pinned},
             "default": {name: value for name, value in own["default"].items() if name in SAID},
             "points": points,
             "crossings": crossings(points),
-            "own": self.own,
-            "purchases": self._purchases(search, own),
+            "own": at,
+            "purchases": [] if self.cut else self._purchases(search, own),
             "sensitivity": own["sensitivity"],
             "open_degrees": self._open(own),
-            "plans": [self._plan(search, at) for at in dict.fromkeys((self.own, _most(points)))],
+            "plans": [{"point": told, **self._plan(search, asked)} for told, asked in self._saved(points)],
             "space": _space(search),
         }
+
+    def _points(self, search: Search) -> list[dict[str, Any]]:
+        """Every point; the own one alone where it was asked to end, so that an answer comes at once."""
+        if search.optimal:
+            try:
+                return _points(self, search, range(len(self.case.network)), self.stop)
+            except Stopped:
+                pass
+        self.cut = True
+        return _points(self, search, [self.own], None)
+
+    def _saved(self, points: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+        """The points whose joint plans are told as scenarios, the own one and that of most gain: their places among those told and asked."""
+        if self.cut:
+            return [(0, self.own)]
+        return [(at, at) for at in dict.fromkeys((self.own, _most(points)))]
 
     def _plan(self, search: Search, at: int) -> dict[str, Any]:
         """The joint optimum of a point as a scenario."""
         best = search.best[JOINT]
         one, network = search.candidates[best.candidate[at]], search.rows[at].networks[best.network[at]]
         said = document_of(self.case.document.data, one.scenario, search.wan(at, int(best.network[at])), network)
-        return {"point": at, "scenario": said, "step_s": float(best.step[at])}
+        return {"scenario": said, "step_s": float(best.step[at])}
 
     def _purchases(self, search: Search, own: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What may be had, at the own point."""
@@ -257,9 +276,11 @@ class _Told:
         best = self.search.best[key]
         return int(best.candidate[row]), int(best.network[row])
 
-    def ask(self) -> None:
-        """Evaluate everything that is wanted."""
+    def ask(self, stop: Stop | None = None) -> None:
+        """Evaluate everything that is wanted. Raises Stopped."""
         for number, each in self.wanted.items():
+            if stop is not None and stop():
+                raise Stopped
             one = self.search.candidates[number]
             lines = Networks(one.scenario.fleet.islands, [wan for wans in each.values() for wan in wans])
             starts = np.concatenate([[0], np.cumsum([len(wans) for wans in each.values()])]).astype(int).tolist()
@@ -289,15 +310,15 @@ WORLDS = 1 + CORNERS + 2
 """A network as predicted, its worlds, and moved."""
 
 
-def _points(cluster: Cluster, search: Search) -> list[dict[str, Any]]:
-    """Every point."""
+def _points(cluster: Cluster, search: Search, rows: Sequence[int], stop: Stop | None) -> list[dict[str, Any]]:
+    """Some points. Raises Stopped."""
     keys = (USUAL, *SINGLES, *PAIRS, JOINT)
     told = _Told(search)
-    for row in range(len(cluster.case.network)):
+    for row in rows:
         for key in keys:
             told.want(row, key, search.wan(row, told.place(row, key)[1]))
-    told.ask()
-    return [_point(cluster, search, told, row) for row in range(len(cluster.case.network))]
+    told.ask(stop)
+    return [_point(cluster, search, told, row) for row in rows]
 
 
 def _point(cluster: Cluster, search: Search, told: _Told, row: int) -> dict[str, Any]:

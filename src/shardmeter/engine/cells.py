@@ -161,7 +161,7 @@ def each(
     for numbers, ats, island, plan, own in batches:
         sizes = [float(runs[at].global_batch) for at in ats]
         run = changed(runs[ats[0]], global_batch=np.array(sizes) if len(ats) > 1 else sizes[0])
-        batch = evaluate(model, island, plan, run, own)
+        batch = evaluate(model, island, plan, run, own, meets=True)
         found |= {n: taken(batch, at) for at, n in enumerate(numbers)} if len(ats) > 1 else {numbers[0]: batch}
     return tuple(found[number] for number in place)
 

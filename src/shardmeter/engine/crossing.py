@@ -128,13 +128,7 @@ def crossed(
     passing, gathers = TOPOLOGIES[topology], one.collective == "all_gather" and topology != "all_gather"
     islands = len(links.names)
     if len(cells) < 2:
-        nothing = 0.0 * np.asarray(one.size, dtype=float)
-        return Crossed(
-            seconds=nothing[..., None] if own else nothing,
-            caused=np.multiply.outer(nothing, np.zeros((len(cells), islands))),
-            charged=np.multiply.outer(nothing, np.zeros((len(cells), islands))),
-            narrowest="",
-        )
+        return _nothing(one, len(cells), islands, own=own)
     groups, links = _positions(cells, links)
     size = np.asarray(one.size, dtype=float) / len(groups)
     if gathers and topology != "star":
@@ -168,6 +162,13 @@ def crossed(
         narrowest=slowest.narrowest,
         start=np.max(np.maximum.reduce([*starts.values()]), axis=-1),
     )
+
+
+def _nothing(one: Crossing, cells: int, islands: int, *, own: bool) -> Crossed:
+    """Of one cell, or none."""
+    nothing = 0.0 * np.asarray(one.size, dtype=float)
+    none = np.multiply.outer(nothing, np.zeros((cells, islands)))
+    return Crossed(seconds=nothing[..., None] if own else nothing, caused=none, charged=none, narrowest="")
 
 
 def _apart(

@@ -62,14 +62,17 @@ def priced(model: Model, island: Island, plan: Plan, run: Run, stack: Stack, wor
     return work, price, pieces, stages
 
 
-def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -> Estimate:
-    """Predict one optimizer step of one island. Any numeric field may be an array; results have the broadcast shape.
+def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack, *, meets: bool = False) -> Estimate:
+    """Predict one optimizer step of one island. Any numeric field may be an array; results have the broadcast shape. Of an island that
+    `meets` others `ends.leaving` says when its gradients are whole.
 
     Raises UnknownName for a family or schedule that is not built. Legality is the constraints' business: an illegal plan
     gives meaningless numbers here, not an error. Leaves out: data loading, evaluation; of a run with a reference model,
     what that one computes is in the step and in no FLOP count."""
     ready = priced(model, island, plan, run, stack)
-    return assembled(model, island, plan, run, stack, ready, timed(ready, plan, run, stack))
+    time = timed(ready, plan, run, stack)
+    whole = ending(model, ready, time[0], plan, meets=meets)
+    return assembled(model, island, plan, run, stack, ready, time, whole)
 
 
 def assembled(
@@ -80,11 +83,10 @@ def assembled(
     stack: Stack,
     ready: Priced,
     time: Timed,
+    whole: Ending,
     held: Work | None = None,
-    whole: Ending | None = None,
 ) -> Estimate:
-    """The estimate of a priced and timed step. `held`: the stages whose memory is asked, where that is not all; `whole`: how the step
-    ends, where that is known."""
+    """The estimate of a priced and timed step that ends as `whole`. `held`: the stages whose memory is asked, where that is not all."""
     terms, busy, beside = time
     work = ready[0]
     resident = () if beside is None else (beside.memory,)
@@ -105,7 +107,7 @@ def assembled(
         compute_seconds=busy,
         gpus=island.gpus,
         peak_flops=island.gpus * device.peak.get("bf16", device.peak.get("fp16", math.nan)),
-        ends=ends(ready, plan, held or work, ending(model, ready, terms, plan) if whole is None else whole),
+        ends=ends(ready, plan, held or work, whole),
     )
 
 
@@ -113,24 +115,32 @@ def assembled(
 class Ending:
     """How a step ends, as all islands of its pipeline have it."""
 
-    lasts: tuple[Last, ...]
-    """The last turns of all stages, of a pipeline that holds the model once."""
+    lasts: tuple[Last, ...] | None
+    """The last turns of all stages, of a pipeline that holds the model once; None where nobody asks when gradients are whole."""
     late: Seconds
     trained: Count
     spread: Seconds
 
 
 def ending(
-    model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan, links: tuple[Boundary, ...] = ()
+    model: Model,
+    ready: Priced,
+    terms: tuple[Term, ...],
+    plan: Plan,
+    links: tuple[Boundary, ...] = (),
+    *,
+    meets: bool = True,
 ) -> Ending:
-    """How a step ends; `links`: what the pipeline's stages send over, where that is not alike."""
+    """How a step ends, of an island that `meets` others with when its gradients are whole; `links`: what the pipeline's stages send
+    over, where that is not alike."""
     shown: Seconds = 0.0
     for term in terms:
         if term.label == "gradient reduction":
             shown = shown + term.seconds
     work = ready[0]
+    turns = plan.pp > 1 and traits(plan.schedule).copies == 1.0
     return Ending(
-        lasts=_lasts(ready, plan, links) if plan.pp > 1 and traits(plan.schedule).copies == 1.0 else (),
+        lasts=(_lasts(ready, plan, links) if turns else ()) if meets else None,
         late=shown / (work.micro_batches if fsdp.applies(plan) else 1.0),
         trained=_trained(model, work, plan),
         spread=_spread(ready, plan),
@@ -140,7 +150,7 @@ def ending(
 def ends(ready: Priced, plan: Plan, held: Work, whole: Ending) -> Ends:
     """How the stages end that an island holds."""
     return Ends(
-        leaving=_leaving(ready, plan, held, whole.lasts),
+        leaving=() if whole.lasts is None else _leaving(ready, plan, held, whole.lasts),
         stages=sum(count for _, _, count in held.runs),
         late=whole.late,
         shard=updated(held, plan),

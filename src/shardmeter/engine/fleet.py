@@ -192,7 +192,12 @@ def pace_of(parts: Sequence[Part], asked: Round, lanes: Count, release: str = "l
 
 def lines_of(ends: Ends, lanes: Count) -> list[tuple[Leaving, ...]]:
     """The gradients of an island's stages by the line that they leave over: neighbouring stages share one where there
-    are fewer than stages. The gradients of a line are all of those that pass it, over its part of the lanes."""
+    are fewer than stages. The gradients of a line are all of those that pass it, over its part of the lanes. Raises ValueError for an
+    island that was evaluated as if it met no others."""
+    if not ends.leaving:
+        raise ValueError(
+            "nobody asked when the gradients of an island are whole that meets others: evaluate(…, meets=True)"
+        )
     each = math.ceil(ends.stages / min(float(lanes), ends.stages))
     made: list[tuple[Leaving, ...]] = []
     for first in range(0, ends.stages, each):

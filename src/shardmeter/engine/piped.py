@@ -62,7 +62,7 @@ def piped(
         if plan not in ends:
             ends[plan] = ending(model, joined, time[0], plan, sends.links)
         held = _held(work, owners, at) if traits(plan.schedule).copies == 1.0 else None
-        one = assembled(model, islands[at], plan, run, stack, joined, time, held, ends[plan])
+        one = assembled(model, islands[at], plan, run, stack, joined, time, ends[plan], held)
         found.append(changed(one, ends=changed(one.ends, sent=sends.sent[at], egress=sends.egress[at])))
     return tuple(found)
 

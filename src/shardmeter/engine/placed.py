@@ -36,7 +36,9 @@ def placed(
         if key not in known:
             laid = spread(plan, cell.axis, members)
             tiers = (*island.tiers, between(island, tour, whole, stack))
-            one = evaluate(model, changed(island, nodes=whole / island.gpus_per_node, tiers=tiers), laid, run, stack)
+            one = evaluate(
+                model, changed(island, nodes=whole / island.gpus_per_node, tiers=tiers), laid, run, stack, meets=True
+            )
             sent = _sent(demands(model, laid, run, stack), laid, cell, island)
             known[key] = changed(one, ends=changed(one.ends, sent=sent, egress=sent * tour.egress))
         found.append(known[key])

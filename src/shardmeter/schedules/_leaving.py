@@ -105,7 +105,8 @@ def _run(
     counts = np.floor(counts / pp) * pp if own.groups else counts
     left: Seconds = 0.0
     for count in np.unique(np.maximum(counts, float(pp)) if own.groups else counts):
-        here = _left(module, own, slots, int(count), virtual_stages, links)
+        here = np.asarray(_left(module, own, slots, int(count), virtual_stages, links))
+        here = here.reshape(*here.shape, *(1,) * (np.ndim(counts) + 1 - here.ndim))
         left = here if np.ndim(left) == 0 else np.where(np.equal(counts, count), here, left)
     rows = [one if np.ndim(one) else float(one) for one in np.asarray(left)]
     kind = "weight_grad" if own.split else "backward"

@@ -15,7 +15,7 @@ import numpy as np
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, Usd
-from shardmeter.engine.links import Array, Links, links_of
+from shardmeter.engine.links import Array, Links, fewest, links_of, most
 from shardmeter.engine.ring import Ring, ring_front, ring_ways
 from shardmeter.physics import crossing as collective
 from shardmeter.physics import wan as link
@@ -23,8 +23,6 @@ from shardmeter.specs.plan import Sync
 from shardmeter.specs.round import COLLECTIVES, Crossing
 from shardmeter.specs.wan import Wan
 
-PAIR = (-2, -1)
-"""Axes of the islands of a pair."""
 WORDS = ("auto", "ring", "tree", "star", "sharded_star", "all_gather")
 """What `topology` may say."""
 
@@ -236,7 +234,7 @@ def _message(
     one: Crossing, size: Bytes, links: Links, sync: Sync, accelerators: list[Count], members: list[int]
 ) -> Message:
     counts = [float(np.max(accelerators[at])) for at in members] if accelerators else []
-    lanes = np.min(links.lanes, axis=PAIR)
+    lanes = fewest(links.lanes)
     return Message(
         size=size,
         calls=one.calls,
@@ -285,15 +283,15 @@ def _around(message: Message, ring: Ring) -> Array:
     """An all-reduce in one order: as rings side by side, or one through all accelerators, of whose hops few cross."""
     flat = bool(np.max(message.ranks) > 0.0)
     ranks, rings = (message.ranks, 1.0) if flat else (float(message.cells), message.rings)
-    lanes = np.max(message.links.lanes, axis=PAIR) if flat else 1.0
-    most = np.min(message.links.adapter, axis=-1) if flat else np.inf
-    rate = np.minimum(ring.narrowest / lanes, most)
+    lanes = most(message.links.lanes) if flat else 1.0
+    own = np.min(message.links.adapter, axis=-1) if flat else np.inf
+    rate = np.minimum(ring.narrowest / lanes, own)
     chunk, held = collective.RING_CHUNK * rings, _held(message, flat=flat)
     whole = np.maximum(chunk, held / 2.0)
     loops = collective.ring_loops(message.size / message.calls, ranks, whole)
     part = message.size / (message.calls * ranks * loops)
     delay = ring.rtt / 2.0 / message.cells
-    wires = np.minimum(np.maximum(_wires(message.links) / lanes, rate), most)
+    wires = np.minimum(np.maximum(_wires(message.links) / lanes, rate), own)
     alone = np.where(np.greater(held, 0.0), wires, rate)[()]
     hop = collective.ring_hop(part, np.maximum(part, chunk), alone, delay) * (message.cells / ranks)
     step = collective.ring_step(part, rate, collective.ring_factor(message.calls), hop)
@@ -303,14 +301,13 @@ def _around(message: Message, ring: Ring) -> Array:
 def _held(message: Message, *, flat: bool) -> Bytes:
     """Bytes that the windows of all rings hold, of which each passes on half a step; 0 over TCP, where NCCL's own are known."""
     links = message.links
-    held: Bytes = np.min(np.where(np.eye(message.cells, dtype=bool), np.inf, links.under_way), axis=PAIR)
-    return held if flat else np.asarray(held * np.min(links.lanes, axis=PAIR))
+    held = fewest(links.under_way)
+    return held if flat else held * fewest(links.lanes)
 
 
 def _wires(links: Links) -> BytesPerS:
     """What the narrowest pair carries whatever its windows: a part that they hold passes at this rate."""
-    narrowest: BytesPerS = np.min(np.where(np.eye(len(links.names), dtype=bool), np.inf, links.lines), axis=PAIR)
-    return narrowest
+    return fewest(links.lines)
 
 
 def _tree(message: Message) -> Passage:

@@ -118,7 +118,7 @@ class Links:
             return 0.0
         trip, late = np.where(self.late > 0.0, self.rtt, 0.0), self.late
         if at is None:
-            trip, late = np.max(trip, axis=(-2, -1)), np.max(late, axis=(-2, -1))
+            trip, late = most(trip), most(late)
         else:
             trip, late = trip[(..., *at)], late[(..., *at)]
         waited: Seconds = trip * network.extra_rounds(late, size / (parts * link.PACKET))
@@ -177,6 +177,17 @@ def _ports(island: Island) -> float:
         return math.inf
     adapters = island.gpus_per_node if fabric.nics_per_node is None else fabric.nics_per_node
     return float(fabric.bandwidth * fabric.share * adapters * island.nodes)
+
+
+def fewest(pairs: Array) -> Array:
+    """The least number of two islands, of which the diagonal means nothing; networks side by side have one each."""
+    found: Array = np.min(np.where(np.eye(pairs.shape[-1], dtype=bool), np.inf, pairs), axis=(-2, -1))
+    return found
+
+
+def most(pairs: Array) -> Array:
+    """The largest."""
+    return -fewest(-pairs)
 
 
 def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:

@@ -85,7 +85,7 @@ def _adapters(wan: Wan, islands: Sequence[Island]) -> tuple[Array, Array]:
     """Adapters of every site and the wire rate of one; inf where it is not known."""
     if not islands:
         count = len(wan.islands)
-        lanes = pairs(wan.lanes, count).max(axis=-1)
+        lanes = np.where(np.eye(count, dtype=bool), 1.0, pairs(wan.lanes, count)).max(axis=-1)
         up, uplink = sites(wan.up, count), sites(wan.uplink, count)
         with np.errstate(invalid="ignore"):
             said = np.isfinite(up) & np.isfinite(uplink)

@@ -11,8 +11,9 @@ from shardmeter.core.record import changed, field_names, record
 from shardmeter.core.units import BytesPerS, Count, Number, Seconds, UsdPerByte
 from shardmeter.engine import abreast, crossing
 from shardmeter.engine.crossing import Crossed
-from shardmeter.engine.links import Array, Links, bounded, links_of
+from shardmeter.engine.links import Array, Links, bounded, fewest, links_of
 from shardmeter.engine.ring import ring_order
+from shardmeter.engine.uplinks import pairs
 from shardmeter.specs import Crossing, Island, Wan
 from shardmeter.specs.plan import Sync
 
@@ -113,7 +114,9 @@ class Networks:
     def lanes(self, sync: Sync) -> tuple[float, ...]:
         """Lanes that the stages of a pipeline leave by at once, on every network: the fewest of a pair, or one where a single ring
         passes through all. Raises ValueError without a network."""
-        found = self._once("lanes", lambda: tuple(float(np.min(wan.lanes)) for wan in self._given()))
+        found = self._once(
+            "lanes", lambda: tuple(float(fewest(pairs(wan.lanes, len(self.islands)))) for wan in self._given())
+        )
         return found if sync.hierarchical else (1.0,) * len(found)
 
     def _prices(

@@ -48,7 +48,8 @@ GAINS = """
 
 Largest published gains against the largest found here over what was not said. What is compared was chosen after first tries that
 stayed below what was published, so that being reached is no confirmation: it says what a gain takes. First tries: N149 with Llama 2 70B and exactly the
-memory of 1F1B, nothing; N150 with Llama 2 70B 2.1 times, with 7B and a connection for each accelerator 3.2; N155 up to 15:1, 1.05.
+memory of 1F1B, nothing, with 7B and micro-batches of the same size 1.11 (*in halves*, micro-batches of one sequence for two and up to four
+ahead of the line, was added last: in the same memory twice as many are under way; how near it comes is chance); N150 with Llama 2 70B 2.1 times, with 7B and a connection for each accelerator 3.2; N155 up to 15:1, 1.05.
 """
 RATES = """
 ## Rates over distance

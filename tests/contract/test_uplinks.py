@@ -175,3 +175,10 @@ def test_networks_made_in_python_are_checked():
         predict(changed(made, fleet=changed(made.fleet, wan=wrong)))
     for words in ("balance 'hash'", "wan.slowest", "wan.buffer", "wan.hold", "assumed.drops"):
         assert words in str(error.value)
+
+
+def test_links_that_never_fail_stop_no_job() -> None:
+    islands = [{"name": name, "gpus": "8xH100-SXM5-80GB"} for name in ("a", "b")]
+    wan = {"default": {"bandwidth": "400 Gbps", "rtt": "1 ms", "planes": 1}, "assumed": {"failures": 0}}
+    scenario = load({"model": "gpt2", "fleet": {"islands": islands, "wan": wan}, "run": {"seq_len": 1024}})
+    assert any("none of 16 links fails" in said for said in scenario.assumptions)

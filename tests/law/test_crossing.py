@@ -266,3 +266,14 @@ def test_long_rings_are_near_their_bound(members):
     renamed = ring_front(wide[np.ix_(order, order)], long[np.ix_(order, order)])
     assert [one.narrowest for one in renamed] == [one.narrowest for one in front]
     assert [one.rtt for one in renamed] == pytest.approx([one.rtt for one in front])
+
+
+def test_the_diagonal_of_a_network_is_not_read():
+    rng = np.random.default_rng(5)
+    wan = network(rng)
+    for name in ("lanes", "bandwidth", "rtt", "loss", "window", "streams"):
+        table = np.broadcast_to(np.asarray(getattr(wan, name), dtype=float), (ISLANDS, ISLANDS)).copy()
+        np.fill_diagonal(table, 7.0 * table[0, 1])
+        for collective, topology in (("all_reduce", "ring"), ("all_reduce", "sharded_star")):
+            before = seconds(wan, collective, topology, 1e9)
+            assert seconds(changed(wan, **{name: table}), collective, topology, 1e9) == before, name

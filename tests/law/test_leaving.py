@@ -15,7 +15,7 @@ import pytest
 import shardmeter
 from shardmeter.core.errors import BadScenario
 from shardmeter.core.record import changed
-from shardmeter.engine.evaluate import evaluate, evaluate_member
+from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.fleet import lines_of
 from shardmeter.engine.round import Pace, released
 from shardmeter.engine.timeline.gradients import Step, run
@@ -30,13 +30,24 @@ BARS = {
     "1f1b": (1e-9, 1e-9),
     "interleaved": (0.002, 0.02),
     "interleaved-bf": (1e-9, 1e-9),
-    "zb-h1": (0.01, 0.06),
-    "zb-h2": (0.008, 0.06),
-    "zb-2p": (0.012, 0.06),
+    "zb-h1": (1e-9, 1e-9),
+    "zb-h2": (1e-9, 1e-9),
+    "zb-2p": (1e-9, 1e-9),
     "zb-v": (0.005, 0.03),
 }
-"""Held by class, over stages that differ by up to a tenth and lines of any length. Of the schedules that part the backward the closed form
-leaves out waits, and of zb-2p that its order follows the seconds."""
+"""Held by class, over stages that differ by up to a tenth and lines of any length. Of interleaved and zb-v with short sends the closed form
+leaves out waits."""
+LONG = {
+    "1f1b": 1e-9,
+    "interleaved": 0.02,
+    "interleaved-bf": 1e-9,
+    "zb-h1": 1e-9,
+    "zb-h2": 1e-9,
+    "zb-2p": 1e-9,
+    "zb-v": 0.02,
+}
+"""Largest error where every boundary is another, one way of up to three forwards (gpipe: above): what is not nothing is that pieces
+leave in another order than over like ones."""
 
 
 def draw(r: random.Random, name: str) -> Step:
@@ -101,6 +112,21 @@ def test_what_shows_is_what_the_timeline_takes(name: str) -> None:
     mean, largest = BARS[name]
     assert statistics.mean(errors) <= mean
     assert max(errors) <= largest
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_over_long_boundaries_too(name: str) -> None:
+    """Also those that lead back to the first stage, of two stages another one than that between them."""
+    r = random.Random(name)
+    for pp in (2, 2, 3, 4, 8):
+        step = draw(r, name)
+        hop = tuple(Boundary(wire=r.choice([0.0, 0.3]), delay=r.choice([0.0, 3.0])) for _ in range(pp))
+        slots = tuple(changed(step.slots[at % len(step.slots)], first=at) for at in range(pp))
+        passes = max(step.micro_batches // pp, 2) * pp
+        step = changed(step, hop=hop, slots=slots, micro_batches=passes)
+        seconds = 0.3 * work(step)
+        drawn, alone = run([step], seconds, min(2, pp))
+        assert alone + shown(step, seconds, 2) == pytest.approx(drawn, rel=LONG[name])
 
 
 def test_every_schedule_of_one_model_is_held_to_the_timeline() -> None:
@@ -221,7 +247,7 @@ def test_one_stage_leaves_as_ever_and_two_copies_at_the_end() -> None:
     """A stage's own last backward hides all but its last layer; copies of a model add their gradients up first."""
     scenario = shardmeter.load(asked(pp=1))
     own = scenario.model, scenario.fleet.islands[0], scenario.plan, scenario.run, scenario.stack
-    one = evaluate_member(*own).ends
+    one = evaluate(*own, meets=True).ends
     train = one.leaving[0]
     assert (train.left, train.pieces, train.share, train.due) == (0.0, 16.0, 1.0, 0.0)
     for seconds in (0.001, 0.1, 3.0):
@@ -231,12 +257,13 @@ def test_one_stage_leaves_as_ever_and_two_copies_at_the_end() -> None:
     assert answer["exposed_s"] == pytest.approx(answer["crossings"][0]["seconds"])
 
 
-def test_how_a_step_ends_is_not_asked_of_an_island_alone() -> None:
+def test_when_gradients_are_whole_is_not_asked_of_an_island_alone() -> None:
     """It costs a tenth of an evaluation, and changes nothing else."""
     scenario = shardmeter.load(asked(pp=4))
     own = scenario.model, scenario.fleet.islands[0], scenario.plan, scenario.run, scenario.stack
-    assert evaluate(*own).ends == Ends()
-    assert changed(evaluate_member(*own), ends=Ends()) == evaluate(*own)
+    alone, met = evaluate(*own), evaluate(*own, meets=True)
+    assert alone.ends.leaving == ()
+    assert alone == changed(met, ends=changed(met.ends, leaving=()))
 
 
 def test_every_island_of_a_pipeline_sends_its_own_stages() -> None:

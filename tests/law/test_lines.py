@@ -11,6 +11,7 @@ import pytest
 import shardmeter
 from shardmeter.core.record import changed
 from shardmeter.engine.crossing import WORDS, Crossed, price
+from shardmeter.physics.crossing import RING_START
 from shardmeter.specs import Crossing, Sync, Wan
 
 ROUNDING = 1e-9
@@ -220,9 +221,24 @@ def test_gradients_of_a_pipeline_leave_while_its_last_micro_batch_passes_back(pa
         leaving = found.whole.parts[0].estimate.ends.leaving
         turns = [(float(one.window), float(one.pieces)) for one in reversed(leaving)]
     assert sum(layers for _, layers in turns) == 32.0
-    whole, first = sum(seconds for seconds, _ in turns), turns[0][0]
-    assert shown["island"] == pytest.approx(max(message / 32.0, message - whole * 31.0 / 32.0))
-    assert shown["gpu"] == pytest.approx(max(message / turns[0][1], message - first * (1.0 - 1.0 / turns[0][1])))
+    whole, first, start = sum(seconds for seconds, _ in turns), turns[0][0], (2.0 + RING_START) * 0.1e-3 / 2.0
+    for of, layers, window in (("island", 32.0, whole), ("gpu", turns[0][1], first)):
+        least = start + (message - start) / layers
+        assert shown[of] == pytest.approx(max(least, message - window * (1.0 - 1.0 / layers)))
+
+
+def test_the_last_gradients_take_a_round_trip_at_least() -> None:
+    """However wide the line and however many layers leave before them; those of all layers together never more than at the end."""
+    made = copy.deepcopy(GOOD)
+    made["run"]["global_batch"] = 64
+    for milliseconds in (1, 20, 60):
+        line = {"bandwidth": "100 Tbps", "rtt": f"{milliseconds} ms", "transport": "lossless"}
+        made["fleet"]["wan"] = {"default": line}
+        shown = []
+        for release in ("layers", "end"):
+            made["plan"] = {"sharding": "zero1", "reduce_dtype": "bf16", "sync": {"release": release}}
+            shown.append(shardmeter.predict(made).to_dict()["sync"]["exposed_s"])
+        assert milliseconds / 1e3 <= shown[0] <= shown[1]
 
 
 def test_context_parallel_ranks_that_hold_the_same_parameters_gather_them_too() -> None:

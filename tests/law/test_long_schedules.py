@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -107,6 +108,23 @@ def test_nearer_or_wider_is_never_slower_and_nothing_beats_a_stage_or_a_wire(nam
 
 
 @every_schedule
+def test_a_run_of_equal_stages_is_those_stages(name: str) -> None:
+    """On one network and on many: nothing counts the stages of a run twice."""
+    mean = Slot(first=1, count=4, forward=1.0, input_grad=1.0, weight_grad=1.0)
+    ends = [changed(mean, first=at, count=1, forward=forward) for at, forward in ((0, 1.5), (5, 0.7))]
+    runs = [ends[0], mean, ends[1]]
+    stages = [ends[0], *(changed(mean, first=at, count=1) for at in range(1, 5)), ends[1]]
+    kind = traits(name)
+    chunks = kind.least_chunks if kind.most_chunks is not None else 2
+    for wire, delay in ((0.3, 2.0), (np.array([0.0, 0.3, 1.0]), np.array([0.0, 2.0, 5.0]))):
+        far = Boundary(wire=wire, delay=delay, ahead=2.0 * kind.ahead)
+        links = tuple(far if at in (2, 5) else Boundary(wire=0.05) for at in range(6))
+        both = [np.asarray(long_makespan(name, one, 12, chunks, links, beside=True)) for one in (runs, stages)]
+        assert both[0].shape == np.shape(wire)
+        assert both[0].tolist() == both[1].tolist()
+
+
+@every_schedule
 def test_many_networks_are_each_by_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Level by level, and node by node as for so many that each is worth a call."""
     r = random.Random(2)
@@ -120,6 +138,26 @@ def test_many_networks_are_each_by_itself(name: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(_replay, "WIDE", 1)
     monkeypatch.setattr(_replay, "BLOCK", 3)
     assert np.array_equal(together, long_makespan(name, slots, passes, chunks, far, beside=True))
+
+
+@every_schedule
+def test_equal_neighbours_are_as_many_stages_of_one(name: str) -> None:
+    """On one network and on several, of which each is as if it were alone."""
+    r = random.Random(7)
+    pp, chunks = 6, 2 if traits(name).most_chunks is None else traits(name).least_chunks
+    run_of = [
+        Slot(first=first, count=3, forward=seconds, input_grad=1.0, weight_grad=0.5)
+        for first, seconds in ((0, 1.0), (3, 1.2))
+    ]
+    each = [changed(slot, first=slot.first + at, count=1) for slot in run_of for at in range(3)]
+    delays = np.array([0.0, 0.3, 4.0])
+    links = tuple(Boundary(wire=r.random() / 5.0, delay=delays if at in (2, pp - 1) else 0.0) for at in range(pp))
+    long = [tuple(changed(link, delay=np.asarray(link.delay) + [0.0] * 3) for link in links), links]
+    found = [long_makespan(name, slots, 4 * pp, chunks, one, beside=True) for slots in (run_of, each) for one in long]
+    assert all(np.array_equal(one, found[0]) for one in found)
+    for at in range(3):
+        alone = tuple(changed(link, delay=float(np.broadcast_to(link.delay, 3)[at])) for link in links)
+        assert run(name, (run_of, 4 * pp, chunks, alone)) == np.asarray(found[0])[at]
 
 
 # ---- ahead -----------------------------------------------------------------------------------------------------------------------
@@ -174,3 +212,12 @@ def test_in_turn_is_later_than_alone_and_no_later_than_together(name: str) -> No
         together = tuple(changed(link, wire=link.wire + link.others, others=0.0) for link in links)
         least, own, most = (run(name, (slots, passes, chunks, some)) for some in (alone, links, together))
         assert least * (1 - 1e-12) <= own <= most * (1 + 0.03)
+
+
+def test_time_of_interleaved_groups_of_unlike_size_does_not_grow_with_the_step() -> None:
+    slots = [Slot(first=at, count=1, forward=1.0, input_grad=1.0, weight_grad=1.0) for at in range(4)]
+    links = tuple(Boundary(wire=0.1, delay=4.0, ahead=2.0) for _ in range(4))
+    begun = time.process_time()
+    whole, longer = (long_makespan("interleaved", slots, count, 2, links, beside=True) for count in (4_001, 4_000_001))
+    assert time.process_time() - begun < 5.0
+    assert longer / 4_000_001 == pytest.approx(whole / 4_001, rel=1e-2)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import network_page
+import shardmeter
 from shardmeter.core.record import changed
 from shardmeter.engine.crossing import price
 from shardmeter.engine.links import bounded, links_of, rates
@@ -216,3 +217,32 @@ def test_windows_that_are_said_are_those_of_a_ring():
     steps = 8e9 / (GPUS * 4 * 2**20)
     assert (steps + 5.3) * delay < times[0] < (steps + 6.3) * delay + least
     assert least < times[1] < least + 8.0 * delay
+
+
+def test_a_message_comes_when_its_last_window_has_passed_at_the_rate_of_the_line() -> None:
+    """Against a stream simulated piece by piece of 128 KiB: alone it comes so much sooner than the next one may go."""
+    trip, line, window, piece = 5.4e-3, 12.2e9, 4.0 * 2**20, 128.0 * 2**10
+    for pieces in (3, 16, 32, 40, 112, 256):
+        under_way: list[float] = []
+        free = 0.0
+        for at in range(pieces):
+            free = max(free, under_way[at - 32] if at >= 32 else 0.0) + piece / line
+            under_way.append(free + trip)
+        size = pieces * piece
+        found = size * trip / window - float(network.sooner(size, window, trip, line))
+        assert found == pytest.approx(free, rel=0.04)
+    assert float(network.sooner(1e9, 1e9, trip, line)) == float(network.sooner(1e6, 0.0, trip, line)) == 0.0
+
+
+def test_stages_wait_for_a_message_no_longer_than_its_windows_hold_it() -> None:
+    """A message that one window holds costs a stage its way, and not its part of a window a round trip."""
+    steps = []
+    for sends in ("4 MiB", "2 GiB"):
+        wan = {"default": {"bandwidth": "400 Gbps", "shared": "gpu", "rtt": "20 ms", "transport": "rdma", "streams": 16,
+               "window": "128 MiB", "sends": sends}}  # fmt: skip
+        islands = [{"name": name, "accelerator": "H100-SXM5-80GB", "nodes": 2} for name in "ab"]
+        plan = {"tp": 8, "micro_batch": 1, "placement": {"pp": ["a", "b"]}}
+        run = {"seq_len": 2048, "global_batch": 16}
+        asked = {"model": "llama-3.1-8b", "fleet": {"islands": islands, "wan": wan}, "plan": plan, "run": run}
+        steps.append(shardmeter.predict(asked).step_time)
+    assert steps[0] == pytest.approx(steps[1], rel=0.01)

@@ -140,7 +140,7 @@ def test_another_cell_may_be_critical_on_another_network():
 
 
 def test_what_no_network_changes_is_evaluated_once(monkeypatch):
-    counts = {"priced": 0, "timed": 0, "price": 0}
+    counts = {"priced": 0, "timed": 0, "crossed": 0}
 
     def counted(module: Any, name: str) -> None:
         body = getattr(module, name)
@@ -153,13 +153,13 @@ def test_what_no_network_changes_is_evaluated_once(monkeypatch):
 
     counted(piped, "priced")
     counted(piped, "timed")
-    counted(crossing, "price")
+    counted(crossing, "crossed")
     scenario = fleet_of("hhhh", {"placement": PAIRS, "schedule": "interleaved", "virtual_stages": 2})
     networks = Networks(scenario.fleet.islands, drawn(scenario, 5, alike=True))
     for micro_batch in (1.0, 2.0):
         plan, *plans = (changed(one, micro_batch=micro_batch) for one in (scenario.plan, *scenario.plans))
-        over_networks(scenario.model, scenario.fleet, plan, scenario.run, scenario.stack, networks, plans)
-    assert counts == {"priced": 2, "timed": 2, "price": SEVERAL}
+        over_networks(scenario.model, scenario.fleet, plan, scenario.run, scenario.stack, networks, plans, says=False)
+    assert counts == {"priced": 2, "timed": 2, "crossed": 1}
 
 
 def test_what_cannot_be_answered_is_refused():
@@ -182,3 +182,25 @@ def test_what_cannot_be_answered_is_refused():
         ask(plan=changed(scenario.plan, sync=changed(scenario.plan.sync, bits=np.array([8.0, 16.0]))))
     with pytest.raises(IndivisibleBatch):
         ask(run=changed(scenario.run, global_batch=97.0))
+
+
+def test_links_of_networks_side_by_side_are_those_of_each():
+    """To the last bit, whatever they have in common: words, plain numbers, what is not said."""
+    scenario = fleet_of("hah", {})
+    wan, sending = scenario.fleet.wan, (8.0, 4.0, 16.0)
+    assert wan is not None
+    plain = [
+        changed(wan, bandwidth=1e9 * times, balance=(word,) * 3, sends=sends, up=up)
+        for times in (1.0, 7.0)
+        for word in BALANCES
+        for sends, up in ((np.inf, np.inf), (4e6, 3e9))
+    ]
+    for alike in (True, False):
+        wans = [*drawn(scenario, 3, alike=alike), wan, *plain, changed(wan, rtt=0.2), *drawn(scenario, 4, alike=alike)]
+        every = Networks(scenario.fleet.islands, wans)
+        for turns in (1.0, 4.0):
+            found = every.links(sending, turns)
+            for at, one in enumerate(wans):
+                own = Networks(scenario.fleet.islands, one).links(sending, turns)
+                assert found.some(at, one.balance).tables == own.tables
+                assert found.some(at, own.balance).words == own.words

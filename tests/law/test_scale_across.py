@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,12 @@ import pytest
 
 from shardmeter.core.record import changed
 from shardmeter.scenario import load, opened
+from shardmeter.schedules import Boundary, Slot
+from shardmeter.schedules._long import one_f_one_b
 from shardmeter.study.predict import predict
 from shardmeter.study.scale_across import intervals, networks, schedules, search
 from shardmeter.study.scale_across.answer import scale_across
+from shardmeter.study.scale_across.cluster import Cluster
 from shardmeter.study.scale_across.crossings import crossings
 from shardmeter.study.scale_across.degrees import degrees_of, plan_said, sets
 from shardmeter.study.scale_across.networks import networked
@@ -44,6 +48,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "WORDS", ("1f1b", "interleaved", "zb-h1"))
     monkeypatch.setattr(schedules, "MICRO_BATCHES", (1.0,))
     monkeypatch.setattr(schedules, "AHEAD", (0.0, 1.0))
+    monkeypatch.setattr(schedules, "MOST_AHEAD", 1.0)
     monkeypatch.setattr(networks, "BALANCES", (("ecmp", 16.0), ("planned", 16.0)))
     monkeypatch.setattr(networks, "TRANSPORTS", ("rdma",))
     monkeypatch.setattr(networks, "WINDOWS", (networks.WINDOWS[0], networks.WINDOWS[2]))
@@ -58,7 +63,7 @@ def combinations(found: search.Search, row: int) -> Iterator[tuple[Any, Any, Any
     """(placement, schedule, network, step) of every legal combination that fits, each predicted alone."""
     base = found.degrees.scenario
     islands = base.fleet.islands
-    for placement in placements(islands, base.plan, steps_of(islands, int(base.plan.pp))):
+    for placement in placements(islands, base.plan, base.plans, steps_of(islands, int(base.plan.pp))):
         for order in schedules.orders(base.plan, float(base.model.layers)):
             for one in schedules.crossings(order, placement):
                 made = schedules.scheduled(placed(base, placement), one)
@@ -130,6 +135,11 @@ def test_joint_plan_is_a_scenario_that_predict_answers_with_the_same_step() -> N
             2.0 * (one["speedup"]["value"] - 1.0)
         )
     assert told["sensitivity"]["rtt"]["default"] >= told["sensitivity"]["rtt"]["joint"] >= 0.0
+    (plan,) = told["plans"]
+    line = plan["scenario"]["fleet"]["wan"]["default"]
+    line["rtt"] = f"{2.0 * float(line['rtt'].split()[0])} s"
+    twice = predict(load(plan["scenario"])).step_time
+    assert twice == pytest.approx(plan["step_s"] * 2.0 ** told["sensitivity"]["rtt"]["joint"], rel=1e-9)
     assert told["open_degrees"]["choice"]["step_s"] <= told["points"][told["own"]]["joint"]["step_s"]
 
 
@@ -149,6 +159,24 @@ def test_unlike_buildings_and_lines_are_said_pair_by_pair(monkeypatch: pytest.Mo
     assert predict(load(plan["scenario"])).step_time == pytest.approx(plan["step_s"], rel=1e-9)
 
 
+@pytest.mark.parametrize(("wire", "delay"), [(0.1, 0.5), (0.1, 7.0), (2.5, 7.0), (6.0, 20.0)])
+def test_nothing_is_gained_by_more_ahead_than_is_tried(
+    monkeypatch: pytest.MonkeyPatch, wire: float, delay: float
+) -> None:
+    """Of two stages that compute 3 s a micro-batch, whatever their line is busy; half of it may be too little."""
+    monkeypatch.undo()
+    slot = Slot(first=0, count=2, forward=1.0, input_grad=1.0, weight_grad=1.0)
+
+    def each(ahead: float) -> float:
+        far = Boundary(wire=wire, delay=delay, ahead=ahead)
+        return (one_f_one_b([slot], 480, (far,)) - one_f_one_b([slot], 240, (far,))) / 240  # type: ignore[return-value]
+
+    most = max(schedules.aheads(2.0 * delay, 3.0))
+    assert each(most) == pytest.approx(max(3.0, wire), rel=5e-3)
+    assert each(2.0 * most) == pytest.approx(each(most), rel=5e-3)
+    assert max(schedules.aheads(0.02, 5e-3)) == 8.0
+
+
 def test_a_search_that_is_stopped_says_so() -> None:
     """It ends at the next plan, and keeps no case of which a point has no answer."""
     said, rows = opened(document())
@@ -156,6 +184,10 @@ def test_a_search_that_is_stopped_says_so() -> None:
     found = scale_across(said, rows, question(said, rows, {"distance": ["400 km"]}), stop=lambda: next(asked, True))
     assert found.stopped
     assert not found.to_dict()["space"]["optimal"]
+    halfway: Any = SimpleNamespace(optimal=False)
+    case: Any = None
+    for search_, beside in ((halfway, ()), (SimpleNamespace(optimal=True), ((None, halfway),))):
+        assert Cluster(case, rows, search=search_, beside=beside).stopped  # type: ignore[arg-type]
 
 
 def test_open_degrees_are_powers_of_two_inside_the_domain_and_the_memory() -> None:
@@ -201,6 +233,24 @@ def test_published_maxima_are_set_beside_ours() -> None:
     }  # fmt: skip
     told = published([{"model": "m", "gpus": 64, "buildings": 2, "points": [point]}])
     assert told["ours"]["reached"] == {"over_production": 1, "over_best_baseline": 0, "points": 1}
-    assert "at 1 of 1 points; the most here is 70.0%" in told["says"][0]
-    assert "at none of 1 points" in told["says"][1]
-    assert "0.6 s of gradients across islands" in told["says"][2]
+    assert "reached at 1 of 1; most here 70 %" in told["says"][0]
+    assert "37.59 % over the best baseline: not reached; most here 20 %" in told["says"][1]
+    assert "gradients across islands; 0.6 s less of it" in told["says"][2]
+    assert "every network gains" in told["says"][3]
+
+
+def test_little_is_to_be_had_where_no_line_holds_production_up() -> None:
+    """The terms that do are counted, and that no line changes them is said only where that is so."""
+
+    def told(cause: str) -> str:
+        point = {
+            "distance_km": 10.0, "oversubscription": 1.0, "speedup": {"joint": {"value": 1.001}}, "over_best_single": 1.0,
+            "removed": {"term": "gradients across islands", "seconds": 0.1}, "joint": {"step_s": 1.0}, "default": {"step_s": 1.001},
+            "bottleneck": {"default": {"term": "pipeline bubble", "cause": cause}},
+        }  # fmt: skip
+        *_, why, little = published([{"model": "m", "gpus": 64, "buildings": 2, "points": [point, point]}])["says"]
+        assert "nothing to gain" in why
+        return str(little)
+
+    assert "2 of 2 below 2 %; production waits there most for pipeline bubble (2), which no line" in told("pipeline")
+    assert "which no line" not in told("wide-area link")

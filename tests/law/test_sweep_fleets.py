@@ -11,7 +11,7 @@ import pytest
 import shardmeter
 from shardmeter.scenario.together import reason
 from shardmeter.study import relief_islands
-from shardmeter.study.sweep import FIGURES, Sweep
+from shardmeter.study.sweep import FIGURES, Sweep, fleets
 
 FLEET: dict[str, Any] = {
     "model": "llama-3.1-8b",
@@ -127,6 +127,22 @@ def test_numbers_of_a_network_that_are_resolved_alone() -> None:
         {"name": name, "accelerator": "H100-SXM5-80GB", "nodes": 1} for name in ("oregon", "iowa")
     ]}, "plan": {"sharding": "fsdp", "placement": {"pp": ["oregon", "iowa"]}}, "run": {"seq_len": 4096, "global_batch": 64}}  # fmt: skip
     same({"fleet.wan.links.0.bandwidth": ["1 Gbps", "50 Gbps"], "fleet.wan.links.0.rtt": ["1 ms", "99 ms"]}, pipe)
+
+
+@pytest.mark.parametrize("plan", [
+    {"placement": {"pp": ["oregon", "oregon", "iowa", "iowa"]}, "schedule": "interleaved", "virtual_stages": 2, "sharding": "zero1"},
+    {"placement": {"dp_shard": ["oregon", "iowa"]}, "sharding": "fsdp"},
+])  # fmt: skip
+def test_networks_under_a_placed_axis_are_evaluated_at_once(
+    plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    islands = [{"name": name, "accelerator": "H100-SXM5-80GB", "nodes": 1} for name in ("oregon", "iowa")]
+    base = {**FLEET, "fleet": {**FLEET["fleet"], "islands": islands}, "plan": {"recompute": "full", **plan}}
+    base |= {"model": "llama-3.2-1b", "run": {"seq_len": 4096, "global_batch": 64}}
+    axes = {"fleet.wan.links.0.bandwidth": ["1 Gbps", "50 Gbps"], "fleet.wan.links.0.rtt": ["1 ms", "99 ms"]}
+    same(axes, base)
+    monkeypatch.setattr(fleets, "evaluate_fleet", None)
+    assert len(shardmeter.sweep(base, axes)) == 4
 
 
 def test_islands_and_batch() -> None:

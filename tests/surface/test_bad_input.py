@@ -894,3 +894,14 @@ def test_a_price_that_is_missing_names_the_option() -> None:
 def test_a_file_that_was_cut_off_is_said_to_be(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "config.json").write_text(text)
     assert f"config.json:{says}" in refused(str(tmp_path / "config.json"))
+
+
+def test_a_placement_names_an_island_that_cannot_be_built(tmp_path):
+    islands = "{name: a, gpus: 8xH100-SXM5-80GB}, {name: b, accelerator: H100-SXM5-80GB, nodes: 1, fabric: none-such}"
+    file = tmp_path / "run.yaml"
+    file.write_text(
+        f"model: gpt2\nfleet: {{islands: [{islands}], wan: {{default: {{bandwidth: 1 Gbps, rtt: 1 ms}}}}}}\n"
+        "plan: {sharding: zero1, placement: {dp_shard: [a, b]}}\n",
+        encoding="utf-8",
+    )
+    assert "none-such" in refused(file)

@@ -36,6 +36,7 @@ OPTIONS = {
         "--scale-across",
         "--over",
         "--buildings",
+        "--save",
         "--plot",
     },
     "solve": SCENARIO | {"question"},

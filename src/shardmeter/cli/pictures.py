@@ -34,13 +34,13 @@ def drawable(file: str | None) -> bool:
 
     if not file.lower().endswith(SUFFIXES):
         raise BadScenario(f"--plot {file!r}: a picture is a .png, an .svg or an .html")
-    _refuse_place(file)
+    refuse_place(file)
     if find_spec("matplotlib") is None:
         raise Unavailable("--plot needs matplotlib: pip install 'shardmeter[plot]'")
     return True
 
 
-def _refuse_place(file: str) -> None:
+def refuse_place(file: str) -> None:
     """Raises ShardMeterError where no file can be, as far as that is known before the work."""
     path = Path(file)
     with suppress(ValueError):  # a name that none can have is refused when it is written
@@ -59,7 +59,7 @@ def draw(figures: Sequence[Figure], file: str) -> None:
     with progress("drawing"):
         pictures = _pictures(figures, file)
     for name, content in pictures.items():
-        _write(name, content)
+        put(name, content)
     say(f"drawn: {', '.join(pictures)}")
 
 
@@ -77,7 +77,8 @@ def _pictures(figures: Sequence[Figure], file: str) -> dict[str, bytes]:
     return {name: picture(figure, kind) for name, figure in zip(names, figures, strict=True)}
 
 
-def _write(file: str, content: bytes) -> None:
+def put(file: str, content: bytes) -> None:
+    """Write a file. Raises ShardMeterError where none can be there, UnwritableError where it takes nothing."""
     try:
         Path(file).write_bytes(content)
     except OSError as error:

@@ -27,6 +27,7 @@ EPILOG = """Examples:
   shardmeter plan islands.yaml --set fleet.use=any --set plan.sync.method=diloco,streaming_diloco
   shardmeter plan --model llama-3.1-8b --gpus 64xH100-SXM5-80GB --tokens 1T --price '$2/gpu/h' --deadline '30 d' --budget '$100,000'
   shardmeter plan examples/scale-across.yaml --scale-across --plot map.png
+  shardmeter plan examples/scale-across.yaml --scale-across --save joint.yaml && shardmeter predict joint.yaml
   shardmeter plan --scale-across --model llama-3.1-405b --gpus 32768xH100-SXM5-80GB --buildings 4 --over distance='10 km..2000 km:log5'
 
 What is left out is chosen. A plan field pins (--set plan.tp=8), a list or a range narrows (plan.tp=1,2,4; plan.pp=1..8:x2), any
@@ -62,6 +63,9 @@ Exit code 1 when no plan fits, or none within the deadline and the budget."""
 )  # fmt: skip
 @click.option(
     "--buildings", metavar="N", type=click.IntRange(2, 64), help="With --scale-across: divide the GPUs evenly into N buildings."
+)  # fmt: skip
+@click.option(
+    "--save", metavar="FILE", help="With --scale-across: write the joint plan as a scenario, for predict FILE. A .yaml or .json."
 )  # fmt: skip
 @plot_option("With --scale-across: draw the map of placements and the speed-ups.")
 def plan(

@@ -12,10 +12,12 @@ from shardmeter.cli.options import command_line, opened
 from shardmeter.cli.output import say, warn, write
 from shardmeter.cli.pictures import draw, drawable
 from shardmeter.cli.progress import counter
+from shardmeter.cli.saving import savable, save
 from shardmeter.core.errors import BadScenario, Violation
 
 OURS = {
     "over": "an axis of several buildings", "buildings": "how the GPUs are divided", "plot": "pictures of several buildings",
+    "save": "the joint plan of several buildings",
 }  # fmt: skip
 """Options of `plan` that only a search across buildings takes, each with what it is."""
 OTHERS = {
@@ -24,6 +26,10 @@ OTHERS = {
     "processes": "the search is one process",
 }  # fmt: skip
 """Those that it does not take, each with why."""
+
+
+MAPPED = 2
+"""Distances of the smallest picture."""
 
 
 def refuse_misplaced(scale_across: bool) -> None:
@@ -46,25 +52,37 @@ def refuse_misplaced(scale_across: bool) -> None:
 
 def plan_across(asked: dict[str, Any]) -> int:
     """The answer to `plan --scale-across`, and its exit code."""
-    drawn = drawable(asked["plot"])
+    drawn, saved = drawable(asked["plot"]), savable(asked["save"])
     document, rows = opened(asked)
     from shardmeter.render import scale_across as page
+    from shardmeter.scenario.named import rooted
     from shardmeter.study.scale_across import scale_across
-    from shardmeter.study.scale_across.cases import divided
+    from shardmeter.study.scale_across.cases import asked as asked_about
+    from shardmeter.study.scale_across.cases import lined
     from shardmeter.study.scale_across.question import question
 
-    if asked["buildings"] is not None:
-        document = divided(document, asked["buildings"])
-    wanted = question(document, rows, asked["over"])
+    said = asked["buildings"] is None or lined(document)
+    document = asked_about(document, asked["buildings"])
+    wanted = question(document, rows, asked["over"], said=said)
     with counter("points", shortens=True) as report, stoppable() as stop:
         found = scale_across(document, rows, wanted, progress=report, stop=stop)
     answer = found.to_dict()
-    if drawn:
+    if drawn and len(wanted.distance) < MAPPED:
+        say(
+            f"{asked['plot']}: not written, a picture takes two distances or more, as in --over distance='10 km,400 km'"
+        )
+    elif drawn:
         draw(page.figures(answer), asked["plot"])
+    if saved:
+        made = page.plan_shown(answer)
+        save(None if made is None else rooted(made, document.folder.absolute(), rows), asked["save"])
     warn(answer["warnings"])
     if found.stopped:
         say(f"interrupted: {answer['space']['evaluated']:,} plans were compared")
-    write(page.document(answer, page.title(found.scenario, answer["question"]), command=_again(asked)), asked["output"])
+    told = page.document(
+        answer, page.title(found.scenario, answer["question"]), command=_again(asked), saved=asked["save"] or ""
+    )
+    write(told, asked["output"])
     return INTERRUPTED if found.stopped else 0 if found.fits else 1
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from shardmeter.core.record import changed, record, stacked, structure
 from shardmeter.core.units import Count, Number
-from shardmeter.engine.evaluate import Priced, evaluate_member, step_time
+from shardmeter.engine.evaluate import Priced, evaluate, step_time
 from shardmeter.engine.piped import Lines, piped
 from shardmeter.engine.placed import placed
 from shardmeter.engine.wans import Networks
@@ -159,7 +159,7 @@ def each(
     for numbers, ats, island, plan, own in batches:
         sizes = [float(runs[at].global_batch) for at in ats]
         run = changed(runs[ats[0]], global_batch=np.array(sizes) if len(ats) > 1 else sizes[0])
-        batch = evaluate_member(model, island, plan, run, own)
+        batch = evaluate(model, island, plan, run, own, meets=True)
         found |= {n: taken(batch, at) for at, n in enumerate(numbers)} if len(ats) > 1 else {numbers[0]: batch}
     return tuple(found[number] for number in place)
 
@@ -224,7 +224,7 @@ def taken(batch: Estimate, at: int) -> Estimate:
 
 
 def _taken(value: Any, at: int) -> Any:
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and value.ndim:
         return float(value[..., at]) if value.ndim == 1 else value[..., at]
     if isinstance(value, tuple):
         return tuple(_taken(one, at) for one in value)

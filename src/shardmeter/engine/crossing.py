@@ -15,8 +15,8 @@ import numpy as np
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, Usd
-from shardmeter.engine.links import Array, Links, links_of
-from shardmeter.engine.ring import Ring, ring_front
+from shardmeter.engine.links import Array, Links, fewest, links_of, most
+from shardmeter.engine.ring import Ring, ring_front, ring_ways
 from shardmeter.physics import crossing as collective
 from shardmeter.physics import wan as link
 from shardmeter.specs.plan import Sync
@@ -39,6 +39,8 @@ class Crossed:
     """(…, cells, islands): what each island pays for the exchange of each cell; NaN where a price is not known."""
     narrowest: str
     """The pair that is slowest, and why."""
+    start: Seconds = 0.0
+    """Of one that leaves in pieces: what its last piece takes of the seconds, however small it is."""
 
     @property
     def sent(self) -> Bytes:
@@ -95,7 +97,22 @@ def price(
     weights: Sequence[float] = (),
     segment: Bytes = link.SEGMENT,
 ) -> Crossed:
-    """What one message takes, by the topology of `sync` or the collective's own.
+    """What one message takes between cells of a network of which TCP packets carry `segment` bytes; the rest as of `crossed`."""
+    return crossed(one, links_of(wan, segment), cells, sync, own=own, accelerators=accelerators, weights=weights)
+
+
+def crossed(
+    one: Crossing,
+    links: Links,
+    cells: Sequence[Sequence[int]],
+    sync: Sync,
+    *,
+    own: bool = False,
+    accelerators: Sequence[Count] = (),
+    weights: Sequence[float] = (),
+) -> Crossed:
+    """What one message takes, by the topology of `sync` or the collective's own; of networks side by side that are of one of `ways`, whose
+    axis is then the first and `narrowest` empty.
 
     `own`: seconds of every cell, else of the slowest. `accelerators` of every island: hierarchical messages pass in as
     many rings side by side as the smallest island has; without it as many as the link has lanes. `weights` of every
@@ -104,35 +121,35 @@ def price(
     with a server all of the others' come back, and a ring, a tree and servers of parts carry M/2 times what they carry
     of a mean. Leaves out: messages of other crossings on the wire, those of other groups where they share a line."""
     if one.groups:
-        return _apart(one, wan, cells, sync, own=own, accelerators=accelerators, weights=weights, segment=segment)
+        return _apart(one, links, cells, sync, own=own, accelerators=accelerators, weights=weights)
     topology = topology_of(one, sync)
     passing, gathers = TOPOLOGIES[topology], one.collective == "all_gather" and topology != "all_gather"
-    islands = len(wan.islands)
+    islands = len(links.names)
     if len(cells) < 2:
-        return _nothing(one, (len(cells), islands), own=own)
-    links = links_of(wan, segment)
-    positions = max(len(cell) for cell in cells)
-    size = np.asarray(one.size, dtype=float) / positions
+        return _nothing(one, len(cells), islands, own=own)
+    groups, links = _positions(cells, links)
+    size = np.asarray(one.size, dtype=float) / len(groups)
     if gathers and topology != "star":
         size = size * len(cells) / 2.0
-    groups = [[cell[place * len(cell) // positions] for cell in cells] for place in range(positions)]
-    if positions > 1:
-        links = links.parted(np.sum([_together(members, islands) for members in groups], axis=0))
-    caused, charged = np.zeros((len(cells), islands)), np.zeros((len(cells), islands))
+    caused, charged = np.zeros((len(cells), islands)), np.zeros((*links.networks, len(cells), islands))
     passages: dict[Any, Passage] = {}
+    starts: dict[Any, Array] = {}
     with np.errstate(divide="ignore", invalid="ignore"):
         for members in groups:
             weight = max(weights[at] for at in members) if weights else 1.0
             message = _message(one, weight * size, links.among(members), sync, [*accelerators], members)
-            seen = weight, message.links.tables, message.rings, message.ranks
+            seen = weight, message.links.tables, np.asarray(message.rings).tobytes(), message.ranks
             if seen not in passages:
-                passages[seen] = passing(changed(message, back=len(cells) - 1.0) if gathers else message)
+                message = changed(message, back=len(cells) - 1.0) if gathers else message
+                passages[seen] = passing(message)
+                starts[seen] = passing(changed(message, size=0.0 * size)).seconds if one.behind else np.zeros(1)
             passage = passages[seen]
             source, target = np.nonzero(passage.shares)
             owner, gone = np.where(source == passage.server, target, source), weight * passage.shares[source, target]
             at, to = np.array(members)[source], np.array(members)[target]
             np.add.at(caused, (owner, at), gone)
-            np.add.at(charged, (owner, at), gone * links.egress[at, to])
+            where: Any = (..., owner, at)
+            np.add.at(charged, where, gone * links.egress[..., at, to])
     seconds = np.maximum.reduce([passage.seconds for passage in passages.values()])
     seconds = seconds + _last(one.calls * links.waited(size / one.calls))
     slowest = max(passages.values(), key=lambda passage: float(np.max(passage.seconds)))
@@ -141,32 +158,59 @@ def price(
         caused=np.multiply.outer(size, caused),
         charged=np.multiply.outer(size, charged),
         narrowest=slowest.narrowest,
+        start=np.max(np.maximum.reduce([*starts.values()]), axis=-1),
     )
 
 
-def _nothing(one: Crossing, shape: tuple[int, int], *, own: bool) -> Crossed:
-    """What one cell has to send to others, as (cells, islands)."""
-    none = 0.0 * np.asarray(one.size, dtype=float)
-    moved = np.multiply.outer(none, np.zeros(shape))
-    return Crossed(seconds=none[..., None] if own else none, caused=moved, charged=moved, narrowest="")
+def _nothing(one: Crossing, cells: int, islands: int, *, own: bool) -> Crossed:
+    """Of one cell, or none."""
+    nothing = 0.0 * np.asarray(one.size, dtype=float)
+    none = np.multiply.outer(nothing, np.zeros((cells, islands)))
+    return Crossed(seconds=nothing[..., None] if own else nothing, caused=none, charged=none, narrowest="")
 
 
-def _apart(one: Crossing, wan: Wan, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, **more: Any) -> Crossed:
+def _apart(
+    one: Crossing, links: Links, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, **more: Any
+) -> Crossed:
     """A message that passes inside groups of cells at the same time: each pays its own group's, or all that of the slowest."""
     size = np.asarray(one.size, dtype=float)
     seconds = np.zeros((*size.shape, len(cells)))
-    caused = np.zeros((*size.shape, len(cells), len(wan.islands)))
+    caused = np.zeros((*size.shape, len(cells), len(links.names)))
     charged = np.zeros_like(caused)
-    slowest, said = -1.0, ""
+    slowest, said, start = -1.0, "", np.zeros(())
     for group in one.groups:
         members = list(group)
-        found = price(changed(one, groups=()), wan, [cells[at] for at in members], sync, own=True, **more)
+        found = crossed(changed(one, groups=()), links, [cells[at] for at in members], sync, own=True, **more)
         seconds[..., members], charged[..., members, :] = found.seconds, found.charged
         caused[..., members, :] = found.caused
+        start = np.maximum(start, found.start)
         if float(np.max(found.seconds)) > slowest:
             slowest, said = float(np.max(found.seconds)), found.narrowest
     whole = seconds if own else np.max(seconds, axis=-1)
-    return Crossed(seconds=whole, caused=caused, charged=charged, narrowest=said)
+    return Crossed(seconds=whole, caused=caused, charged=charged, narrowest=said, start=start)
+
+
+def ways(one: Crossing, links: Links, cells: Sequence[Sequence[int]], sync: Sync) -> list[list[int]]:
+    """The places of networks side by side through which a message passes by the same rings, and which `crossed` answers at once; each
+    of the others by itself."""
+    alone = [[at] for at in range(len(links.rate))]
+    if one.groups or len(cells) < 2 or topology_of(one, sync) != "ring":
+        return alone
+    groups, links = _positions(cells, links)
+    seen = [links.among(members) for members in groups]
+    found: dict[Any, list[int]] = {}
+    for at, orders in enumerate(zip(*(ring_ways(some.rate, some.rtt) for some in seen), strict=True)):
+        found.setdefault(at if None in orders else orders, []).append(at)
+    return list(found.values())
+
+
+def _positions(cells: Sequence[Sequence[int]], links: Links) -> tuple[list[list[int]], Links]:
+    """The islands of every position, and the links as messages of all positions at once have them."""
+    most = max(len(cell) for cell in cells)
+    groups = [[cell[place * len(cell) // most] for cell in cells] for place in range(most)]
+    if most == 1:
+        return groups, links
+    return groups, links.parted(np.sum([_together(members, len(links.names)) for members in groups], axis=0))
 
 
 def _together(members: Sequence[int], islands: int) -> Array:
@@ -190,12 +234,12 @@ def _message(
     one: Crossing, size: Bytes, links: Links, sync: Sync, accelerators: list[Count], members: list[int]
 ) -> Message:
     counts = [float(np.max(accelerators[at])) for at in members] if accelerators else []
-    lanes = float(np.min(links.lanes))
+    lanes = fewest(links.lanes)
     return Message(
         size=size,
         calls=one.calls,
         links=links,
-        rings=max(min(counts), lanes) if counts else lanes,
+        rings=np.maximum(min(counts), lanes) if counts else lanes,
         ranks=0.0 if sync.hierarchical else sum(counts) or float(len(members)),
     )
 
@@ -205,33 +249,50 @@ def _message(
 
 def _ring(message: Message) -> Passage:
     """NCCL's ring, in the order that is fastest: all islands at the pace of its narrowest link, or of its round trips."""
-    front = ring_front(message.links.rate, message.links.rtt)
+    front = _front(message.links)
     times = [_around(message, ring) for ring in front]
     best = front[int(np.argmin([np.max(one) for one in times]))]
     at, to = np.array(best.order), np.roll(best.order, -1)
     ranks = message.ranks or float(message.cells)
     shares = np.zeros((message.cells, message.cells))
     shares[at, to] = 2.0 * (ranks - 1.0) / ranks
+    return _alike(np.minimum.reduce(times), shares, "" if message.links.networks else _said(message, best, times))
+
+
+def _front(links: Links) -> tuple[Ring, ...]:
+    """The rings worth trying; over networks side by side one, which goes the same way on all (`ways`)."""
+    if not links.networks:
+        return ring_front(links.rate, links.rtt)
+    first = ring_front(links.rate[0], links.rtt[0])[0]
+    at, to = np.array(first.order), np.roll(first.order, -1)
+    rates, trips = (np.ascontiguousarray(one[:, at, to]) for one in (links.rate, links.rtt))
+    return (changed(first, narrowest=rates.min(axis=-1), rtt=trips.sum(axis=-1)),)
+
+
+def _said(message: Message, best: Ring, times: Sequence[Array]) -> str:
+    """The narrowest link of a ring, and whether it is not that but the way round which sets the pace."""
+    at, to = np.array(best.order), np.roll(best.order, -1)
     worst = int(np.argmin(message.links.rate[at, to]))
     said = message.links.said(int(at[worst]), int(to[worst]))
     without = _around(message, changed(best, rtt=0.0))
     waits = np.all(np.greater(np.min(times, axis=0), 2.0 * without))
-    return _alike(np.minimum.reduce(times), shares, said + "; round trips set the pace" * bool(waits))
+    return said + "; round trips set the pace" * bool(waits)
 
 
 def _around(message: Message, ring: Ring) -> Array:
     """An all-reduce in one order: as rings side by side, or one through all accelerators, of whose hops few cross."""
     flat = bool(np.max(message.ranks) > 0.0)
     ranks, rings = (message.ranks, 1.0) if flat else (float(message.cells), message.rings)
-    lanes = np.max(message.links.lanes) if flat else 1.0
-    most = np.min(message.links.adapter) if flat else np.inf
-    rate = np.minimum(ring.narrowest / lanes, most)
+    lanes = most(message.links.lanes) if flat else 1.0
+    own = np.min(message.links.adapter, axis=-1) if flat else np.inf
+    rate = np.minimum(ring.narrowest / lanes, own)
     chunk, held = collective.RING_CHUNK * rings, _held(message, flat=flat)
     whole = np.maximum(chunk, held / 2.0)
     loops = collective.ring_loops(message.size / message.calls, ranks, whole)
     part = message.size / (message.calls * ranks * loops)
     delay = ring.rtt / 2.0 / message.cells
-    alone = np.minimum(np.maximum(_wires(message.links) / lanes, rate), most) if held > 0.0 else rate
+    wires = np.minimum(np.maximum(_wires(message.links) / lanes, rate), own)
+    alone = np.where(np.greater(held, 0.0), wires, rate)[()]
     hop = collective.ring_hop(part, np.maximum(part, chunk), alone, delay) * (message.cells / ranks)
     step = collective.ring_step(part, rate, collective.ring_factor(message.calls), hop)
     return np.asarray(collective.ring_time(ranks, loops, message.calls, step, delay))
@@ -240,15 +301,13 @@ def _around(message: Message, ring: Ring) -> Array:
 def _held(message: Message, *, flat: bool) -> Bytes:
     """Bytes that the windows of all rings hold, of which each passes on half a step; 0 over TCP, where NCCL's own are known."""
     links = message.links
-    held: Bytes = np.min(np.where(np.eye(message.cells, dtype=bool), np.inf, links.under_way))
-    return held if flat else np.asarray(held * np.min(links.lanes))
+    held = fewest(links.under_way)
+    return held if flat else held * fewest(links.lanes)
 
 
 def _wires(links: Links) -> BytesPerS:
     """What the narrowest pair carries whatever its windows: a part that they hold passes at this rate."""
-    wires = np.minimum(links.capacity, np.minimum(links.up[:, None], links.down[None, :]))
-    narrowest: BytesPerS = np.min(np.where(np.eye(len(links.names), dtype=bool), np.inf, wires))
-    return narrowest
+    return fewest(links.lines)
 
 
 def _tree(message: Message) -> Passage:

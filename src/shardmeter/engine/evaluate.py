@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 
 from shardmeter.core.formula import within
-from shardmeter.core.record import changed
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Seconds
 from shardmeter.engine import add, demand, host, memory
 from shardmeter.engine.demand import Work
@@ -23,7 +23,7 @@ from shardmeter.engine.reference import resident as reference_memory
 from shardmeter.engine.step import least, step
 from shardmeter.families import parameters, sized
 from shardmeter.families.operations import is_layer
-from shardmeter.schedules import Boundary, Hop, leaving, schedule, traits
+from shardmeter.schedules import Boundary, Hop, Last, leaving, schedule, traits
 from shardmeter.specs.demands import OPTIMIZER, Transfer
 from shardmeter.specs.estimate import Ends, Estimate, Leaving, Term
 from shardmeter.specs.fleet import Island
@@ -62,21 +62,17 @@ def priced(model: Model, island: Island, plan: Plan, run: Run, stack: Stack, wor
     return work, price, pieces, stages
 
 
-def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -> Estimate:
-    """Predict one optimizer step of one island. Any numeric field may be an array; results have the broadcast shape.
+def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack, *, meets: bool = False) -> Estimate:
+    """Predict one optimizer step of one island. Any numeric field may be an array; results have the broadcast shape. Of an island that
+    `meets` others `ends.leaving` says when its gradients are whole.
 
     Raises UnknownName for a family or schedule that is not built. Legality is the constraints' business: an illegal plan
     gives meaningless numbers here, not an error. Leaves out: data loading, evaluation; of a run with a reference model,
-    what that one computes is in the step and in no FLOP count; how the step ends (`evaluate_member`)."""
+    what that one computes is in the step and in no FLOP count."""
     ready = priced(model, island, plan, run, stack)
-    return assembled(model, island, plan, run, stack, ready, timed(ready, plan, run, stack))
-
-
-def evaluate_member(model: Model, island: Island, plan: Plan, run: Run, stack: Stack) -> Estimate:
-    """`evaluate` of one of several islands: with how its step ends, which only those that meet it then ask."""
-    ready = priced(model, island, plan, run, stack)
-    one = assembled(model, island, plan, run, stack, ready, timed(ready, plan, run, stack))
-    return changed(one, ends=ends(model, ready, one.terms, plan, ready[0]))
+    time = timed(ready, plan, run, stack)
+    whole = ending(model, ready, time[0], plan, meets=meets)
+    return assembled(model, island, plan, run, stack, ready, time, whole)
 
 
 def assembled(
@@ -87,9 +83,10 @@ def assembled(
     stack: Stack,
     ready: Priced,
     time: Timed,
+    whole: Ending,
     held: Work | None = None,
 ) -> Estimate:
-    """The estimate of a priced and timed step. `held`: the stages whose memory is asked, where that is not all."""
+    """The estimate of a priced and timed step that ends as `whole`. `held`: the stages whose memory is asked, where that is not all."""
     terms, busy, beside = time
     work = ready[0]
     resident = () if beside is None else (beside.memory,)
@@ -110,53 +107,80 @@ def assembled(
         compute_seconds=busy,
         gpus=island.gpus,
         peak_flops=island.gpus * device.peak.get("bf16", device.peak.get("fp16", math.nan)),
+        ends=ends(ready, plan, held or work, whole),
     )
 
 
-def ends(
-    model: Model, ready: Priced, terms: tuple[Term, ...], plan: Plan, held: Work, links: tuple[Boundary, ...] = ()
-) -> Ends:
-    """How a step ends; `held`: the stages of the island, `links`: what the pipeline's stages send over, where that is
-    not alike."""
-    work = ready[0]
+@record
+class Ending:
+    """How a step ends, as all islands of its pipeline have it."""
+
+    lasts: tuple[Last, ...] | None
+    """The last turns of all stages, of a pipeline that holds the model once; None where nobody asks when gradients are whole."""
+    late: Seconds
+    trained: Count
+    spread: Seconds
+
+
+def ending(
+    model: Model,
+    ready: Priced,
+    terms: tuple[Term, ...],
+    plan: Plan,
+    links: tuple[Boundary, ...] = (),
+    *,
+    meets: bool = True,
+) -> Ending:
+    """How a step ends, of an island that `meets` others with when its gradients are whole; `links`: what the pipeline's stages send
+    over, where that is not alike."""
     shown: Seconds = 0.0
     for term in terms:
         if term.label == "gradient reduction":
             shown = shown + term.seconds
-    return Ends(
-        leaving=_leaving(ready, plan, held, links),
-        stages=sum(count for _, _, count in held.runs),
+    work = ready[0]
+    turns = plan.pp > 1 and traits(plan.schedule).copies == 1.0
+    return Ending(
+        lasts=(_lasts(ready, plan, links) if turns else ()) if meets else None,
         late=shown / (work.micro_batches if fsdp.applies(plan) else 1.0),
-        shard=updated(held, plan),
         trained=_trained(model, work, plan),
         spread=_spread(ready, plan),
     )
 
 
-def _leaving(ready: Priced, plan: Plan, held: Work, links: tuple[Boundary, ...]) -> tuple[Leaving, ...]:
+def ends(ready: Priced, plan: Plan, held: Work, whole: Ending) -> Ends:
+    """How the stages end that an island holds."""
+    return Ends(
+        leaving=() if whole.lasts is None else _leaving(ready, plan, held, whole.lasts),
+        stages=sum(count for _, _, count in held.runs),
+        late=whole.late,
+        shard=updated(held, plan),
+        trained=whole.trained,
+        spread=whole.spread,
+    )
+
+
+def _lasts(ready: Priced, plan: Plan, links: tuple[Boundary, ...]) -> tuple[Last, ...]:
+    """The last turns of all stages of a pipeline."""
+    work, price, _, kinds = ready
+    beside = price.stack.pipeline_overlap
+    hop: Hop = links or (0.0 if beside else price.transfer(work.send).seconds)
+    slots = [changed(kinds[at].slot, first=first, count=count) for at, first, count in work.runs]
+    blocking = traits(plan.schedule).blocking and not beside
+    return leaving(schedule(plan.schedule), slots, work.micro_batches, plan.virtual_stages, hop, blocking=blocking)
+
+
+def _leaving(ready: Priced, plan: Plan, held: Work, lasts: tuple[Last, ...]) -> tuple[Leaving, ...]:
     """When the gradients of an island's stages are whole: those of a layer with the last of its micro-batches, wherever
     they are reduced inside the island before. Two copies of a model first add theirs up, at the end.
 
     Leaves out: the embedding and the head, which leave as part of the layers beside them."""
-    work, price, _, kinds = ready
-    kind = traits(plan.schedule)
-    own = [at for _, first, count in held.runs for at in range(first, first + count)]
-    if plan.pp > 1 and kind.copies != 1.0:
-        return (Leaving(),)
+    work, _, _, kinds = ready
     if plan.pp == 1:
         one = kinds[0]
         return (Leaving(window=one.slot.backward + one.slot.ending, pieces=float(max(one.stage.layers, 1))),)
-    beside = price.stack.pipeline_overlap
-    hop: Hop = links or (0.0 if beside else price.transfer(work.send).seconds)
-    slots = [changed(kinds[at].slot, first=first, count=count) for at, first, count in work.runs]
-    lasts = leaving(
-        schedule(plan.schedule),
-        slots,
-        work.micro_batches,
-        plan.virtual_stages,
-        hop,
-        blocking=kind.blocking and not beside,
-    )
+    if not lasts:
+        return (Leaving(),)
+    own = [at for _, first, count in held.runs for at in range(first, first + count)]
     rows = {at: chunks(kinds[one].stage, plan) for one, first, count in work.runs for at in range(first, first + count)}
     layers = {at: [float(max(sum(n for _, n in row), 1)) for row in rows[at]] for at in own}
     whole = sum(map(sum, layers.values()))

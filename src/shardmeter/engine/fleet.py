@@ -193,7 +193,12 @@ def pace_of(parts: Sequence[Part], asked: Round, lanes: Count, release: str = "l
 
 def lines_of(ends: Ends, lanes: Count) -> list[tuple[Leaving, ...]]:
     """The gradients of an island's stages by the line that they leave over: neighbouring stages share one where there
-    are fewer than stages. The gradients of a line are all of those that pass it, over its part of the lanes."""
+    are fewer than stages. The gradients of a line are all of those that pass it, over its part of the lanes. Raises ValueError for an
+    island that was evaluated as if it met no others."""
+    if not ends.leaving:
+        raise ValueError(
+            "nobody asked when the gradients of an island are whole that meets others: evaluate(…, meets=True)"
+        )
     each = math.ceil(ends.stages / min(float(lanes), ends.stages))
     made: list[tuple[Leaving, ...]] = []
     for first in range(0, ends.stages, each):
@@ -212,6 +217,7 @@ def refolded(whole: Whole, plan: Plan, inner: Number, across: Number) -> Folded 
     pace = whole.pace
     scaled = {name: getattr(pace, name) * inner for name in ("step", "late", "update")}
     lines = tuple(tuple(rounds.scaled(one, inner) for one in line) for line in pace.leaving)
+    scaled["start"] = pace.start * across
     seconds = tuple(one.seconds * across for one in whole.priced)
     return rounds.fold(whole.round, changed(pace, leaving=lines, **scaled), seconds, plan.sync.grace)
 
@@ -293,7 +299,9 @@ def meet(parts: tuple[Part, ...], asked: Round, networks: Networks, plan: Plan, 
         with under(term_of(one)):
             charge = networks.crossed(one, cells, plan.sync, own=asked.pace != "barrier", weights=weights)
             priced.append(spread_inside(charge, one, parts))
-    pace = pace_of(parts, asked, lanes, plan.sync.release)
+    pace = changed(
+        pace_of(parts, asked, lanes, plan.sync.release), start=_last(_most([one.start for one in priced] or [0.0]))
+    )
     folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace, apart=networks.many)
     sent, paid = _moved(parts, asked, folded, priced)
     return Met(parts=parts, round=asked, pace=pace, folded=folded, priced=tuple(priced), sent=sent, paid=paid)

@@ -57,10 +57,28 @@ class Links:
     """Share of packets that are lost and sent again, which a message waits for at its end; 0 = of none."""
     under_way: Array
     """Bytes that the windows of one lane's streams hold; 0 of TCP, whose collectives know their own."""
+    held: Array
+    """Bytes that the windows of one lane's sends hold; 0 of TCP, and where there are none."""
     buffer: Array
     """(islands,): of one uplink port."""
-    words: tuple[str, ...] = ()
-    """What takes from the uplinks of each site, where anything does."""
+    uplinks: Array
+    """(islands,): how many they are; inf where nothing is said of them."""
+    balance: tuple[str, ...] = ()
+    """How flows find them; of networks side by side left empty."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What takes from the uplinks of each site, where anything does."""
+        return uplinks.words(self.balance, self.uplinks)
+
+    @property
+    def networks(self) -> tuple[int, ...]:
+        """How many are side by side; empty of one alone."""
+        return self.rate.shape[:-2]
+
+    def some(self, at: int | list[int], balance: tuple[str, ...] = ()) -> Links:
+        """Of networks side by side some, or one, whose flows find uplinks by `balance`."""
+        return changed(self, balance=balance, **{name: getattr(self, name)[at] for name in (*TABLES, "uplinks")})
 
     def among(self, islands: list[int]) -> Links:
         """The part of these islands, in this order."""
@@ -70,9 +88,15 @@ class Links:
             names=tuple(self.names[at] for at in islands), rate=self.rate[grid], capacity=self.capacity[grid],
             limit=self.limit[grid], delay=self.delay[grid], rtt=self.rtt[grid], first=self.first[grid], up=self.up[row],
             down=self.down[row], lanes=self.lanes[grid], streams=self.streams[grid], egress=self.egress[grid],
-            sending=self.sending[grid], late=self.late[grid], under_way=self.under_way[grid],
-            adapter=self.adapter[row], buffer=self.buffer[row], words=tuple(self.words[at] for at in islands if self.words),
+            sending=self.sending[grid], late=self.late[grid], under_way=self.under_way[grid], held=self.held[grid],
+            adapter=self.adapter[row], buffer=self.buffer[row], uplinks=self.uplinks[row],
+            balance=tuple(self.balance[at] for at in islands if self.balance),
         )  # fmt: skip
+
+    @property
+    def lines(self) -> Array:
+        """What a pair carries whatever its windows."""
+        return np.minimum(self.capacity, np.minimum(self.up[..., :, None], self.down[..., None, :]))
 
     @property
     def tables(self) -> tuple[bytes, ...]:
@@ -84,7 +108,7 @@ class Links:
         carries, on its diagonal how many a site."""
         sites = np.maximum(np.diagonal(times), 1.0)
         up, down, capacity = self.up / sites, self.down / sites, self.capacity / np.maximum(times, 1.0)
-        rate = np.minimum(np.minimum(self.rate, capacity), np.minimum(up[:, None], down[None, :]))
+        rate = np.minimum(np.minimum(self.rate, capacity), np.minimum(up[..., :, None], down[..., None, :]))
         return changed(self, rate=rate, sending=np.minimum(self.sending, rate), capacity=capacity, up=up, down=down)
 
     def waited(self, size: Bytes, at: tuple[int, int] | None = None, parts: Count = 1.0) -> Seconds:
@@ -94,7 +118,7 @@ class Links:
             return 0.0
         trip, late = np.where(self.late > 0.0, self.rtt, 0.0), self.late
         if at is None:
-            trip, late = np.max(trip, axis=(-2, -1)), np.max(late, axis=(-2, -1))
+            trip, late = most(trip), most(late)
         else:
             trip, late = trip[(..., *at)], late[(..., *at)]
         waited: Seconds = trip * network.extra_rounds(late, size / (parts * link.PACKET))
@@ -120,7 +144,7 @@ class Links:
         return f"{self.names[source]} → {self.names[target]} at {rate}, {why}{at_once}"
 
 
-TABLES = tuple(name for name in field_names(Links) if name not in ("names", "words"))
+TABLES = tuple(name for name in field_names(Links) if name not in ("names", "uplinks", "balance"))
 """The fields of `Links` that are numbers."""
 LIMITS = ("the link", "what leaves the site", "what comes into the site", "window of {streams}", "loss on {streams}",
           "buffers of {buffer}")  # fmt: skip
@@ -155,25 +179,36 @@ def _ports(island: Island) -> float:
     return float(fabric.bandwidth * fabric.share * adapters * island.nodes)
 
 
+def fewest(pairs: Array) -> Array:
+    """The least number of two islands, of which the diagonal means nothing; networks side by side have one each."""
+    found: Array = np.min(np.where(np.eye(pairs.shape[-1], dtype=bool), np.inf, pairs), axis=(-2, -1))
+    return found
+
+
+def most(pairs: Array) -> Array:
+    """The largest."""
+    return -fewest(-pairs)
+
+
 def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     """The price list's matrices. TCP packets carry `segment` bytes.
 
     Every lane of a pair has streams of its own. The diagonal means nothing."""
     islands, asked = len(wan.islands), uplinks.asked(wan)
-    shape = (islands, islands)
     if asked:
         wan, _ = uplinks.shared(wan)
 
     def matrix(numbers: object) -> Array:
-        return np.broadcast_to(np.asarray(numbers, dtype=float), shape)
+        return uplinks.pairs(numbers, islands)
 
     rtt = np.maximum(matrix(wan.rtt), LEAST_RTT)
     bandwidth, loss, window, lanes = (matrix(x) for x in (wan.bandwidth, wan.loss, wan.window, wan.lanes))
     streams = matrix(wan.streams)
     flows = lanes * streams
-    up, down, adapter, buffer = (
-        np.broadcast_to(np.asarray(x, dtype=float), (islands,)) for x in (wan.up, wan.down, wan.adapter, wan.buffer)
+    up, down, adapter, buffer, ports = (
+        uplinks.sites(x, islands) for x in (wan.up, wan.down, wan.adapter, wan.buffer, wan.uplinks)
     )
+    leaving, coming = up[..., :, None], down[..., None, :]
     sends = np.array([TRANSPORTS.index(word) for word in wan.transport])
     weaker = np.minimum(sends[:, None], sends[None, :])
     tcp = weaker == TCP
@@ -183,9 +218,9 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
         capacity = np.minimum(bandwidth, headroom)
     windowed = np.where(weaker == LOSSLESS, np.inf, _windowed(wan, window, rtt, tcp))
     stream = np.where(tcp, link.stream_rate(window, rtt, segment, loss), windowed)
-    rate = link.pair_rate(capacity, up[:, None], down[None, :], flows, stream)
-    limits = (bandwidth, matrix(up[:, None]), matrix(down), flows * windowed, flows * stream, headroom)
-    limit = np.argmin(np.stack(limits), axis=0)
+    rate = link.pair_rate(capacity, leaving, coming, flows, stream)
+    limits = (bandwidth, leaving, coming, flows * windowed, flows * stream, headroom)
+    limit = np.argmin(np.stack(np.broadcast_arrays(*limits)), axis=0)
     kept = _kept(wan, weaker, loss, link.packets_under_way(rate / flows, rtt, window, link.PACKET))
     rate = rate * kept
     sending = rate
@@ -197,8 +232,9 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
         names=wan.islands, rate=rate, capacity=capacity, limit=limit, delay=rtt / 2.0, rtt=rtt, first=first, up=up, down=down,
         lanes=lanes, streams=streams, egress=matrix(wan.egress), sending=sending,
         late=np.where((weaker == SELECTIVE) | (weaker == RDMA), loss, 0.0), under_way=np.where(tcp, 0.0, streams * window),
+        held=np.where(tcp | (weaker == LOSSLESS), 0.0, np.minimum(streams * window, matrix(wan.sends))),
         adapter=adapter, buffer=buffer,
-        words=uplinks.words(wan) if asked else (),
+        uplinks=ports, balance=wan.balance if asked else (),
     )  # fmt: skip
 
 

@@ -11,9 +11,20 @@ import numpy as np
 
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Number, Seconds, Usd
-from shardmeter.engine.cells import cells_of
+from shardmeter.engine.cells import Cell, cells_of, taken
 from shardmeter.engine.chosen import FIGURES, chosen
-from shardmeter.engine.fleet import Met, critical_step, first_of, grouped, held_by, holding, meet, parts_of, told_of
+from shardmeter.engine.fleet import (
+    Met,
+    Part,
+    critical_step,
+    first_of,
+    grouped,
+    held_by,
+    holding,
+    meet,
+    parts_of,
+    told_of,
+)
 from shardmeter.engine.links import Array
 from shardmeter.engine.sharing import shared_by_part
 from shardmeter.engine.wans import Networks, along
@@ -37,22 +48,22 @@ class Overall:
     paid: Usd
     """(networks, islands): what they cost each; NaN where a price is not known."""
     narrowest: tuple[tuple[str, ...], ...]
-    """Of every network, for every message between cells: the pair that is slowest, and why."""
+    """Of every network, for every message between cells: the pair that is slowest, and why. Empty where it was not asked."""
     batches: tuple[tuple[float, ...], ...] = ()
     """Of every network, the sequences that each cell takes."""
 
 
 def over_networks(
-    model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stack, networks: Sequence[Wan] | Networks, plans: Sequence[Plan] = ()
+    model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stack, networks: Sequence[Wan] | Networks, plans: Sequence[Plan] = (),
+    *, says: bool = True,
 ) -> Overall:  # fmt: skip
     """Predict one inner step of a fleet, and the round around it, on each of several networks; `fleet.wan` is not asked. A search that
-    asks the same networks of many plans makes one `Networks` of them, which remembers what it has worked out.
+    asks the same networks of many plans makes one `Networks` of them, which remembers what it has worked out; one that does not ask
+    which pair is slowest (`says` false) has the rest sooner.
 
     Raises what `evaluate_fleet` raises, and ValueError for a fleet of one island, for no network, and where numbers of the plan, the
     run or the stack are arrays. Leaves out: what the method costs in loss, which no network changes (`evaluate_fleet` has it)."""
-    networks = networks if isinstance(networks, Networks) else Networks(fleet.islands, networks)
-    own, cells = tuple(plans) or (plan,) * len(fleet.islands), cells_of(plan, fleet.islands)
-    _refuse(fleet, networks, (plan, plan.sync, run, stack, *own))
+    networks, own, cells = _asked(fleet, plan, run, stack, networks, plans)
     ways, way = shared_by_part(model, fleet, cells, own, run, stack, networks)
     kinds = list(zip(way, networks.lanes(plan.sync), strict=True))
     found: dict[tuple[int, float], Met] = {}
@@ -64,7 +75,32 @@ def over_networks(
         found |= {(at, count): meet(held, asked, networks, plan, count) for count in lanes}
     owner = np.array([list(found).index(kind) for kind in kinds])
     batches = [tuple(float(one.global_batch) for one in runs) for runs in ways]
-    return changed(_united([*found.values()], owner, networks, plan), batches=tuple(batches[at] for at in way))
+    return changed(
+        _united([*found.values()], owner, networks, plan, says=says), batches=tuple(batches[at] for at in way)
+    )
+
+
+def parts_over(
+    model: Model, fleet: Fleet, plan: Plan, run: Run, stack: Stack, networks: Sequence[Wan] | Networks, plans: Sequence[Plan] = ()
+) -> list[tuple[Part, ...]]:  # fmt: skip
+    """The islands of a fleet with their inner steps on each of several networks, before a round adds to their memory: the fleet's part
+    of `over_networks`, network by network, where a placed axis crosses islands. Raises and leaves out what that does."""
+    networks, own, cells = _asked(fleet, plan, run, stack, networks, plans)
+    ways, way = shared_by_part(model, fleet, cells, own, run, stack, networks)
+    every = [parts_of(model, fleet, cells, own, runs, stack, networks) for runs in ways]
+    return [
+        tuple(changed(part, estimate=taken(part.estimate, at)) for part in every[one]) for at, one in enumerate(way)
+    ]
+
+
+def _asked(
+    fleet: Fleet, plan: Plan, run: Run, stack: Stack, networks: Sequence[Wan] | Networks, plans: Sequence[Plan]
+) -> tuple[Networks, tuple[Plan, ...], tuple[Cell, ...]]:
+    """The networks, the plan of every island, and the cells."""
+    networks = networks if isinstance(networks, Networks) else Networks(fleet.islands, networks)
+    own = tuple(plans) or (plan,) * len(fleet.islands)
+    _refuse(fleet, networks, (plan, plan.sync, run, stack, *own))
+    return networks, own, cells_of(plan, fleet.islands)
 
 
 def _refuse(fleet: Fleet, networks: Networks, said: Sequence[Any]) -> None:
@@ -82,7 +118,7 @@ def _refuse(fleet: Fleet, networks: Networks, said: Sequence[Any]) -> None:
         raise ValueError(f"{', '.join(sorted(arrays))}: an array, where networks are the axis; ask once for each value")
 
 
-def _united(some: Sequence[Met], owner: Array, networks: Networks, plan: Plan) -> Overall:
+def _united(some: Sequence[Met], owner: Array, networks: Networks, plan: Plan, *, says: bool) -> Overall:
     """The answer of every network from rounds whose batch is shared in several ways, or whose lanes are several; `owner` (networks,)
     says which of them it has."""
     count, islands = len(networks), len(networks.islands)
@@ -94,14 +130,14 @@ def _united(some: Sequence[Met], owner: Array, networks: Networks, plan: Plan) -
     each = list(zip(owner.tolist(), critical.tolist(), strict=True))
     pairs = list(dict.fromkeys(each))
     steps = [critical_step(some[at], first) for at, first in pairs]
-    said = [_narrowest(one, networks, plan) for one in some]
+    said = [_narrowest(one, networks, plan) for one in some] if says else []
     return Overall(
         estimate=_over(chosen(steps, np.array([pairs.index(pair) for pair in each])), count),
         round=of_each([one.folded.seconds for one in some]),
         critical=critical,
         sent=of_each([along(one.sent) for one in some], islands),
         paid=of_each([along(one.paid) for one in some], islands),
-        narrowest=tuple(said[at][network] for network, at in enumerate(owner)),
+        narrowest=tuple(said[at][network] for network, at in enumerate(owner) if says),
     )
 
 

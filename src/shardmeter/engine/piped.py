@@ -12,10 +12,11 @@ import numpy.typing as npt
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, Usd
 from shardmeter.engine.demand import Work, copies_reduction
-from shardmeter.engine.evaluate import Priced, assembled, ends, priced, timed
+from shardmeter.engine.evaluate import Priced, assembled, ending, priced, timed
 from shardmeter.engine.links import Links
 from shardmeter.engine.micro_batch import MicroBatch
 from shardmeter.engine.wans import entry
+from shardmeter.physics import network
 from shardmeter.schedules import Boundary, traits
 from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack
 from shardmeter.strategies import fsdp
@@ -55,12 +56,14 @@ def piped(
     joined: Priced = (work, ready[slowest][1], ready[slowest][2], stages)
     sends = crossings(ready, cell, lines, laid[slowest])
     time = timed(joined, laid[slowest], run, stack, sends.links, sends.busiest, sends.meeting)
-    found = []
+    found, ends = [], {}
     for at in cell.islands:
-        held = _held(work, owners, at) if traits(laid[at].schedule).copies == 1.0 else work
-        one = assembled(model, islands[at], laid[at], run, stack, joined, time, held)
-        last = ends(model, joined, one.terms, laid[at], held, sends.links)
-        found.append(changed(one, ends=changed(last, sent=sends.sent[at], egress=sends.egress[at])))
+        plan = laid[at]
+        if plan not in ends:
+            ends[plan] = ending(model, joined, time[0], plan, sends.links)
+        held = _held(work, owners, at) if traits(plan.schedule).copies == 1.0 else None
+        one = assembled(model, islands[at], plan, run, stack, joined, time, ends[plan], held)
+        found.append(changed(one, ends=changed(one.ends, sent=sends.sent[at], egress=sends.egress[at])))
     return tuple(found)
 
 
@@ -149,7 +152,8 @@ def crossings(ready: Mapping[int, Priced], cell: Cell, lines: Lines, plan: Plan)
         stages, ranks = max(steps.count(source), steps.count(target)), plan.tp * plan.cp * plan.dp
         whole, own = (size / _rate(one, source, target, stages, ranks) for one in (links, lines.in_turn))
         delay = entry(links.delay, source, target) + links.waited(size, (source, target), plan.dp)
-        made.append(Boundary(wire=own, delay=delay, ahead=more, others=whole - own))
+        sooner = _sooner(lines.in_turn, size, source, target, stages, ranks)
+        made.append(Boundary(wire=own, delay=delay - sooner, ahead=more, others=whole - own))
         for way in ((source, target), (target, source)):
             moved[way] += float(passes * work.micro_batches * size)
     meeting, copied = _meeting(ready, cell, links, plan)
@@ -188,6 +192,19 @@ def _meeting(
     for pair in zip(*np.nonzero(moved), strict=True):
         longest = np.maximum(longest, moved[pair] / entry(links.rate, *pair) + entry(links.delay, *pair))
     return longest, moved
+
+
+def _sooner(links: Links, size: Bytes, source: int, target: int, stages: int, ranks: Count) -> Seconds:
+    """How much sooner a message has come than windows let the next one go, the less of both directions; ranks and lanes as for `_rate`."""
+    part = np.minimum(links.lanes, float(stages))
+    held, line = links.lanes * links.held / part, links.lines / part
+    most = ranks * np.minimum(entry(links.adapter, source), entry(links.adapter, target))
+    there, back = (
+        network.sooner(size, entry(held, *way), entry(links.rtt, *way), np.minimum(entry(line, *way), most))
+        for way in ((source, target), (target, source))
+    )
+    less: Seconds = np.minimum(there, back)
+    return less if np.ndim(less) else float(less)
 
 
 def _rate(links: Links, source: int, target: int, stages: int, ranks: Count) -> BytesPerS:

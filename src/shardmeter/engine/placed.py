@@ -12,7 +12,7 @@ from shardmeter.core.record import changed
 from shardmeter.core.units import Bytes, Count
 from shardmeter.engine.chosen import slowest
 from shardmeter.engine.demand import Work
-from shardmeter.engine.evaluate import demands, evaluate_member
+from shardmeter.engine.evaluate import demands, evaluate
 from shardmeter.engine.wans import Tour
 from shardmeter.specs import Estimate, Island, Model, Plan, Run, Stack, Tier
 from shardmeter.strategies import fsdp
@@ -36,8 +36,8 @@ def placed(
         if key not in known:
             laid = spread(plan, cell.axis, members)
             tiers = (*island.tiers, between(island, tour, whole, stack))
-            one = evaluate_member(
-                model, changed(island, nodes=whole / island.gpus_per_node, tiers=tiers), laid, run, stack
+            one = evaluate(
+                model, changed(island, nodes=whole / island.gpus_per_node, tiers=tiers), laid, run, stack, meets=True
             )
             sent = _sent(demands(model, laid, run, stack), laid, cell, island)
             known[key] = changed(one, ends=changed(one.ends, sent=sent, egress=sent * tour.egress))

@@ -62,6 +62,19 @@ def ring_front(rates: Matrix, rtt: Matrix) -> tuple[Ring, ...]:
     return _kept(rates.tobytes(), rtt.tobytes(), len(rates))
 
 
+def ring_ways(rates: Matrix, rtt: Matrix) -> list[tuple[int, ...] | None]:
+    """Of networks side by side, (networks, members, members), the one order on the front of each; None where there are several."""
+    members = rates.shape[-1]
+    apart = ~np.eye(members, dtype=bool)
+    rows = [np.ascontiguousarray(one[:, apart]) for one in (rates, rtt)]
+    alike = np.all([np.all(row == row[:, :1], axis=1) for row in rows], axis=0)
+    found: list[tuple[int, ...] | None] = []
+    for at, one in enumerate(alike.tolist()):
+        front = () if one else ring_front(rates[at], rtt[at])
+        found.append(tuple(range(members)) if one else front[0].order if len(front) == 1 else None)
+    return found
+
+
 def bottleneck_bound(rates: Matrix) -> BytesPerS:
     """What the narrowest link of no order exceeds: every member needs a link in and one out, of different neighbours."""
     if len(rates) < 2:

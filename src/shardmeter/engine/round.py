@@ -30,6 +30,9 @@ class Pace:
     """What of a cell's own reduction shows after the last backward: the last piece leaves so much later."""
     update: Seconds = 0.0
     """The outer update of the cell's parameters, once a round."""
+    start: Seconds = 0.0
+    """What the last piece of its gradients takes to be through, however small it is: round trips, of which those of the pieces before
+    pass behind what follows."""
 
 
 @record
@@ -107,12 +110,14 @@ def exposure(crossing: Crossing, steps: Count, pace: Pace, seconds: Seconds) -> 
 def released(seconds: Seconds, pace: Pace) -> Seconds:
     """What shows of gradients that leave as they become whole, beyond what the cell's own reduction shows: as
     `hide.tail`, on the line that is done last, with the last piece leaving only when that reduction is done. Nothing
-    for nothing."""
+    for nothing. Leaves out: that collectives which follow one another on one communicator begin when the one before is through, so
+    that each pays for its own round trips."""
     shown: Seconds = 0.0
+    start = np.minimum(pace.start, seconds)
     for line in pace.leaving:
         last = line[-1]
-        piece = last.share * seconds / last.pieces - last.left - last.due
-        shown = np.maximum(shown, np.maximum(piece, alone(seconds, line) - pace.late))
+        piece = last.share * (seconds - start) / last.pieces + start - last.left - last.due
+        shown = np.maximum(shown, np.maximum(piece, alone(seconds, line, start) - pace.late))
     return shown
 
 
@@ -189,13 +194,15 @@ def _spread(pace: Pace) -> Pace:
     return _each_number(pace, lambda one: np.broadcast_to(np.asarray(one, dtype=float), shape))
 
 
-_FIELDS = ("step", "tokens", "late", "update")
+_FIELDS = ("step", "tokens", "late", "update", "start")
 _TRAIN = ("left", "window", "pieces", "share", "due")
 
 
-def alone(seconds: Seconds, line: Sequence[Leaving]) -> Seconds:
-    """What shows of gradients that leave over one line, so many seconds, after the last backward."""
-    return hide.tail(seconds, [(one.left, one.window, one.pieces, one.share, one.due) for one in line])
+def alone(seconds: Seconds, line: Sequence[Leaving], start: Seconds = 0.0) -> Seconds:
+    """What shows of gradients that leave over one line, so many seconds of which the last piece takes `start` whatever its size,
+    after the last backward."""
+    trains = [(one.left, one.window, one.pieces, one.share, one.due - start) for one in line]
+    return hide.tail(seconds - start, trains)
 
 
 def scaled(one: Leaving, times: Number) -> Leaving:

@@ -1,6 +1,7 @@
 """The uplinks of a site: what flows that are hashed or sprayed make of them, what their buffers allow, what planes lose.
 
-A network is read as its record says while it says nothing of uplinks (`asked`).
+A network is read as its record says while it says nothing of uplinks (`asked`). Networks side by side (`engine.abreast`) have their axis
+before those of islands.
 """
 
 from __future__ import annotations
@@ -38,6 +39,16 @@ def is_left(value: Any, unsaid: float) -> bool:
     return isinstance(value, float) and value == unsaid
 
 
+def sites(number: Any, count: int) -> Array:
+    """A number of every site: (…, islands)."""
+    return np.broadcast_to(np.asarray(number, dtype=float), np.broadcast_shapes(np.shape(number), (count,)))
+
+
+def pairs(number: Any, count: int) -> Array:
+    """A number of every pair: (…, islands, islands)."""
+    return np.broadcast_to(np.asarray(number, dtype=float), np.broadcast_shapes(np.shape(number), (count, count)))
+
+
 def shared(wan: Wan, islands: Sequence[Island] = (), ports: Array = NO_PORTS) -> tuple[Wan, Array]:
     """The network with what the balance of its sites leaves of every rate, its uplinks counted; and what is left of the sites' `ports`
     (B/s of all adapters together). A network that was counted already stays.
@@ -62,7 +73,7 @@ def shared(wan: Wan, islands: Sequence[Island] = (), ports: Array = NO_PORTS) ->
         wan,
         up=up * share,
         down=down * share,
-        bandwidth=np.multiply(wan.bandwidth, np.minimum(share[:, None], share[None, :])),
+        bandwidth=np.multiply(wan.bandwidth, np.minimum(share[..., :, None], share[..., None, :])),
         uplinks=uplinks,
         incast=incast,
         adapter=ports / gpus,
@@ -74,8 +85,8 @@ def _adapters(wan: Wan, islands: Sequence[Island]) -> tuple[Array, Array]:
     """Adapters of every site and the wire rate of one; inf where it is not known."""
     if not islands:
         count = len(wan.islands)
-        lanes = np.broadcast_to(np.asarray(wan.lanes, dtype=float), (count, count)).max(axis=1)
-        up, uplink = (np.broadcast_to(np.asarray(one, dtype=float), (count,)) for one in (wan.up, wan.uplink))
+        lanes = np.where(np.eye(count, dtype=bool), 1.0, pairs(wan.lanes, count)).max(axis=-1)
+        up, uplink = sites(wan.up, count), sites(wan.uplink, count)
         with np.errstate(invalid="ignore"):
             said = np.isfinite(up) & np.isfinite(uplink)
             return np.where(said, np.maximum(up / uplink / network.HEADER, 1.0), lanes), np.full(count, np.inf)
@@ -99,12 +110,12 @@ def adapters_of(island: Island) -> tuple[Count, BytesPerS]:
 def _share(wan: Wan, adapters: Array, uplinks: Array) -> Array:
     """What the balance of each site leaves of its uplinks."""
     count = len(wan.islands)
-    flows, slowest = (np.broadcast_to(np.asarray(one, dtype=float), (count,)) for one in (wan.flows, wan.slowest))
-    share = np.full(count, wan.assumed.planned)
-    words, crowd = np.array(wan.balance), adapters / uplinks
+    numbers = (sites(wan.flows, count), adapters / uplinks, uplinks, sites(wan.slowest, count))
+    flows, crowd, uplinks, slowest = np.broadcast_arrays(*numbers)
+    share, words = np.full(flows.shape, wan.assumed.planned), np.array(wan.balance)
     for word in dict.fromkeys(wan.balance):
-        there = words == word
-        share[there] = hashed(word, flows[there], crowd[there], uplinks[there], slowest[there], wan.assumed)
+        at: Any = (..., words == word)
+        share[at] = hashed(word, flows[at], crowd[at], uplinks[at], slowest[at], wan.assumed)
     return share
 
 
@@ -125,10 +136,10 @@ def hashed(word: str, flows: Count, crowd: Ratio, uplinks: Count, slowest: Fract
 def _planes(wan: Wan, adapters: Array) -> Array:
     """What the adapters of every site keep while links fail, one at a time anywhere: 1 where they have one port (a failed link then
     stops the job, which is a matter of its interruptions)."""
-    planes = np.broadcast_to(np.asarray(wan.planes, dtype=float), (len(wan.islands),))
+    planes = sites(wan.planes, len(wan.islands))
     if not (planes > 1.0).any():
         return np.ones(len(wan.islands))
-    links = np.sum(np.where(planes > 1.0, adapters * planes, 0.0))
+    links = np.sum(np.where(planes > 1.0, adapters * planes, 0.0), axis=-1, keepdims=True)
     down = network.down_share(wan.assumed.failures, wan.assumed.repair)
     return np.where(planes > 1.0, network.plane_share(links, planes, down), 1.0)
 
@@ -140,24 +151,25 @@ def buffered(wan: Wan, rtt: Array, loss: Array, under_way: Array, weaker: Array)
     beyond a round trip (`under_way`: bytes of all windows of a pair). `wan` has its uplinks counted; `weaker` are places in TRANSPORTS.
     Streams of TCP are left alone. Leaves out: uplinks onto which more flows were hashed than onto others."""
     count = len(wan.islands)
-    sites = (wan.buffer, wan.up, wan.down, wan.uplinks, wan.incast)
-    buffer, up, down, many, incast = (np.broadcast_to(np.asarray(one, dtype=float), (count,)) for one in sites)
-    bandwidth = np.broadcast_to(np.asarray(wan.bandwidth, dtype=float), (count, count))
+    numbers = (wan.buffer, wan.up, wan.down, wan.uplinks, wan.incast)
+    buffer, up, down, many, incast = (sites(one, count)[..., None] for one in numbers)
+    bandwidth = pairs(wan.bandwidth, count)
     allowed = np.full((count, count), np.inf)
     if (weaker == LOSSLESS).any():
-        ends = many * np.minimum(bandwidth / np.minimum(down, ENOUGH), 1.0)
-        allowed = np.where(weaker == LOSSLESS, ends * network.lossless_rate(buffer, PACKET, rtt), allowed)
+        buffers, all_of, into = (np.swapaxes(one, -1, -2) for one in (buffer, many, down))
+        ends = all_of * np.minimum(bandwidth / np.minimum(into, ENOUGH), 1.0)
+        allowed = np.where(weaker == LOSSLESS, ends * network.lossless_rate(buffers, PACKET, rtt), allowed)
     marked = (weaker != LOSSLESS) & (weaker != TCP)
     if marked.any():
-        rate = np.minimum(np.minimum(up[:, None], bandwidth) / many[:, None], ENOUGH)
-        queue = np.maximum(under_way / many[:, None] - rate * rtt, PACKET)
-        wanted = np.minimum(network.buffer_wanted(rate, rtt, incast[:, None], wan.assumed.incast), queue)
-        dropped = network.buffer_loss(buffer[:, None], wanted, wan.assumed.drops)
+        rate = np.minimum(np.minimum(up, bandwidth) / many, ENOUGH)
+        queue = np.maximum(under_way / many - rate * rtt, PACKET)
+        wanted = np.minimum(network.buffer_wanted(rate, rtt, incast, wan.assumed.incast), queue)
+        dropped = network.buffer_loss(buffer, wanted, wan.assumed.drops)
         loss = np.where(marked, np.minimum(loss + dropped, MOST_LOSS), loss)
     return allowed, loss
 
 
-def words(wan: Wan) -> tuple[str, ...]:
-    """What takes from the rates of every site; empty where nothing does."""
+def words(balance: Sequence[str], uplinks: Array) -> tuple[str, ...]:
+    """What takes from the rates of every site, whose flows find its `uplinks` by such words; empty where nothing does."""
     said = {"ecmp": "flows hashed onto {:,.0f} uplinks", "spray": "packets sprayed over {:,.0f} uplinks"}
-    return tuple(said.get(word, "").format(n) for word, n in zip(wan.balance, np.asarray(wan.uplinks), strict=False))
+    return tuple(said.get(word, "").format(n) for word, n in zip(balance, uplinks, strict=False))

@@ -9,10 +9,11 @@ import numpy as np
 
 from shardmeter.core.record import changed, field_names, record
 from shardmeter.core.units import BytesPerS, Count, Number, Seconds, UsdPerByte
-from shardmeter.engine import crossing
+from shardmeter.engine import abreast, crossing
 from shardmeter.engine.crossing import Crossed
-from shardmeter.engine.links import TABLES, Links, bounded, links_of
+from shardmeter.engine.links import Array, Links, bounded, fewest, links_of
 from shardmeter.engine.ring import ring_order
+from shardmeter.engine.uplinks import pairs
 from shardmeter.specs import Crossing, Island, Wan
 from shardmeter.specs.plan import Sync
 
@@ -31,7 +32,7 @@ class Tour:
     """The same of what they cost; NaN where a price is not known."""
 
 
-TOUR, CROSSED = field_names(Tour), ("seconds", "caused", "charged")
+TOUR, CROSSED = field_names(Tour), ("seconds", "caused", "charged", "start")
 """Fields of what is answered that are numbers."""
 
 
@@ -54,7 +55,17 @@ class Networks:
         """The price list's matrices where so many accelerators of every island send at once, of networks `widened` by `turns`. Raises
         ValueError without a network."""
         counts, wide = _counts(sending), float(turns)
-        return self._once(("links", counts, wide), lambda: self._stacked(self._each(counts, wide), TABLES))
+
+        def of(wan: Wan) -> Links:
+            return links_of(bounded(widened(wan, wide), self.islands, counts))
+
+        def made() -> Links:
+            if not self.many:
+                return of(self._given()[0])
+            groups = self._once("groups", lambda: abreast.groups(self._given()))
+            return abreast.merged([(places, of(wan)) for places, wan in groups])
+
+        return self._once(("links", counts, wide), made)
 
     def among(self, sending: Sequence[Count], members: Sequence[int], turns: Count = 1.0) -> tuple[bytes, ...]:
         """Equal for islands that see equal `links` of one another."""
@@ -66,8 +77,12 @@ class Networks:
         counts = _counts(sending)
 
         def made() -> Tour:
-            each = [_tour(links.among(list(members))) for links in self._each(counts)]
-            return self._stacked(each, TOUR)
+            links = self.links(sending).among(list(members))
+            tables = links.rate, links.rtt, links.egress
+            if not self.many:
+                return _tour(*tables)
+            each = [_tour(*one) for one in zip(*tables, strict=True)]
+            return changed(each[0], **{name: np.array([getattr(one, name) for one in each]) for name in TOUR})
 
         return self._once(("tour", counts, tuple(members)), made)
 
@@ -83,12 +98,8 @@ class Networks:
             raise ValueError(
                 "numbers of the synchronisation may be arrays where one network joins the islands, not many"
             )
-        found = self._once(
-            ("crossed", *_asked(one, cells, sync, own=own), *weights),
-            lambda: self._prices(one, cells, sync, own=own, weights=weights),
-        )
         key = ("stacked", *_asked(one, cells, sync, own=own), *weights)
-        return self._once(key, lambda: changed(self._stacked(found, CROSSED), narrowest=""))
+        return self._once(key, lambda: self._abreast(one, cells, sync, own=own, weights=weights))
 
     def narrowest(
         self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = ()
@@ -103,35 +114,40 @@ class Networks:
     def lanes(self, sync: Sync) -> tuple[float, ...]:
         """Lanes that the stages of a pipeline leave by at once, on every network: the fewest of a pair, or one where a single ring
         passes through all. Raises ValueError without a network."""
-        found = self._once("lanes", lambda: tuple(float(np.min(wan.lanes)) for wan in self._given()))
+        found = self._once(
+            "lanes", lambda: tuple(float(fewest(pairs(wan.lanes, len(self.islands)))) for wan in self._given())
+        )
         return found if sync.hierarchical else (1.0,) * len(found)
 
     def _prices(
         self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = ()
     ) -> list[Crossed]:
-        sending = _counts(self.gpus) if sync.hierarchical else ()
+        """A message on each network by itself."""
+        links = self.links(self.gpus if sync.hierarchical else ())
+        each = [links.some(at, wan.balance) for at, wan in enumerate(self._given())] if self.many else [links]
         return [
-            crossing.price(one, wan, cells, sync, own=own, accelerators=self.gpus, weights=weights)
-            for wan in self._bounded(sending)
+            crossing.crossed(one, here, cells, sync, own=own, accelerators=self.gpus, weights=weights) for here in each
         ]
 
-    def _each(self, sending: tuple[float, ...], turns: float = 1.0) -> list[Links]:
-        return self._once(("each", sending, turns), lambda: [links_of(wan) for wan in self._bounded(sending, turns)])
-
-    def _bounded(self, sending: tuple[float, ...], turns: float = 1.0) -> list[Wan]:
-        key = ("bounded", sending, turns)
-        return self._once(key, lambda: [bounded(widened(wan, turns), self.islands, sending) for wan in self._given()])
+    def _abreast(
+        self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float]
+    ) -> Crossed:
+        """The same of all networks, those that it passes alike at once."""
+        links = self.links(self.gpus if sync.hierarchical else ())
+        shape = len(self), len(cells), len(self.islands)
+        axes = {"seconds": 1 + own, "start": 1}
+        made = {name: np.empty(shape[: axes.get(name, len(shape))]) for name in CROSSED}
+        for places in crossing.ways(one, links, cells, sync):
+            here = links.some(places if len(places) > 1 else places[0])
+            found = crossing.crossed(one, here, cells, sync, own=own, accelerators=self.gpus, weights=weights)
+            for name, numbers in made.items():
+                numbers[places] = getattr(found, name)
+        return Crossed(narrowest="", **made)
 
     def _given(self) -> tuple[Wan, ...]:
         if not self.wans:
             raise ValueError("several islands and no network between them")
         return self.wans
-
-    def _stacked(self, each: Sequence[T], names: Sequence[str]) -> T:
-        """The first with these fields of all, where there are many networks."""
-        if not self.many:
-            return each[0]
-        return changed(each[0], **{name: np.stack([np.asarray(getattr(one, name)) for one in each]) for name in names})
 
     def _once(self, key: Any, made: Callable[[], T]) -> T:
         if key not in self._known:
@@ -150,7 +166,7 @@ def widened(wan: Wan, turns: Count) -> Wan:
 
 def _asked(one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool) -> tuple[Any, ...]:
     """All that the price of a message depends on, beside the network."""
-    message = one.collective, float(one.size), float(one.calls), one.groups
+    message = one.collective, float(one.size), float(one.calls), one.groups, bool(one.behind)
     return (*message, tuple(map(tuple, cells)), sync.topology, sync.hierarchical, own)
 
 
@@ -159,9 +175,8 @@ def _counts(sending: Sequence[Count]) -> tuple[float, ...]:
     return tuple(float(np.max(one)) for one in sending)
 
 
-def _tour(links: Links) -> Tour:
+def _tour(rates: Array, trips: Array, prices: Array) -> Tour:
     """Of one network."""
-    rates, trips, prices = np.asarray(links.rate), np.asarray(links.rtt), np.asarray(links.egress)
     order = ring_order(rates, trips)
     pairs = list(zip(order, (*order[1:], order[0]), strict=True))
     apart = [(a, b) for a, b in pairs if a != b]

@@ -79,6 +79,18 @@ def held_rate(window: Bytes, rtt: Seconds, hold: Seconds) -> BytesPerS:
 
 
 @formula(cite="shardmeter")
+def sooner(size: Bytes, window: Bytes, rtt: Seconds, line: BytesPerS) -> Seconds:
+    """How much sooner a message has left than `size` at the rate of its windows, a window a round trip: what the last window holds of it
+    leaves at the rate of the line. As long as windows bind; 0 where they do not.
+
+    Equal to a stream simulated piece by piece (128 KiB), as is what follows at once: a window a round trip. Leaves out: buffers that are
+    free only some time after the data came."""
+    held = np.where(np.greater(window, 0.0), window, np.inf)
+    last = np.where(np.isfinite(held), size - held * (np.ceil(size / held) - 1.0), 0.0)
+    return last * np.maximum(rtt / held - 1.0 / line, 0.0)
+
+
+@formula(cite="shardmeter")
 def resent(packets: Count, stall: Ratio) -> Count:
     """Packets' worth of time that one loss costs a stream with `packets` under way: all of them times `stall`, which is 1 for the ideal
     go-back-N, about 0.2 for selective repeat, 0 where redundancy makes up for it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -41,23 +42,45 @@ def title(scenario: Scenario | None, asked: Answer) -> str:
     return f"{', '.join(asked['models'])} on {of['gpus']}{made or ' GPUs'} in {of['buildings']} buildings{stack}"
 
 
-def document(answer: Answer, heading: str = "", *, command: str = "", short: bool = False) -> Document:
-    """A `plan --scale-across` JSON as a document. `short` leaves out what was assumed; `command` asks the same again."""
+def shown(answer: Answer) -> tuple[Answer, int] | None:
+    """The cluster and the place of the network that the page is about: the scenario's own or, of several clusters, where it gains most."""
+    cases = [case for case in answer["cases"] if case["points"]]
+    if not cases:
+        return None
+    if len(cases) == 1:
+        return cases[0], cases[0]["own"]
+    places = [(case, at) for case in cases for at in range(len(case["points"]))]
+    return max(places, key=lambda one: _gained(one[0]["points"][one[1]]))
+
+
+def plan_shown(answer: Answer) -> dict[str, Any] | None:
+    """The joint plan of that network as a scenario."""
+    found = shown(answer)
+    if found is None:
+        return None
+    case, at = found
+    plans: dict[int, dict[str, Any]] = {plan["point"]: plan["scenario"] for plan in case["plans"]}
+    return plans[at]
+
+
+def _gained(point: Answer) -> float:
+    return float(point["speedup"]["joint"]["value"])
+
+
+def document(
+    answer: Answer, heading: str = "", *, command: str = "", saved: str = "", short: bool = False
+) -> Document:  # fmt: skip
+    """A `plan --scale-across` JSON as a document. `short` leaves out what was assumed; `command` asks the same again, and `saved` is the
+    file that holds the joint plan."""
     cases = [case for case in answer["cases"] if case["points"]]
     drawn = figures(answer)
     sections: list[Section] = []
-    if len(cases) > 1:
-        case, point = max(
-            ((case, point) for case in cases for point in case["points"]),
-            key=lambda one: one[1]["speedup"]["joint"]["value"],
-        )
-        sections += [
-            _cases(cases),
-            *_of_case(case, point, f"Where it gains most: {cluster(case)}, {network_text(point)}"),
-        ]
-    elif cases:
-        point = cases[0]["points"][cases[0]["own"]]
-        sections += _of_case(cases[0], point, f"What to change: {network_text(point)}")
+    found = shown(answer)
+    if found is not None:
+        case, point = found[0], found[0]["points"][found[1]]
+        several = f"Where it gains most: {cluster(case)}, {network_text(point)}"
+        one = f"{'What to change' if _gained(point) >= WORTH else 'Fastest by less than ' + gain(WORTH)}: {network_text(point)}"
+        sections += [_cases(cases), *_of_case(case, point, several)] if len(cases) > 1 else _of_case(case, point, one)
     sections += [figure for figure in drawn if _tells(figure)][: 2 if len(cases) == 1 else 1]
     if cases:
         if len(cases) == 1 and len(cases[0]["points"]) > 1:
@@ -65,7 +88,7 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
         sections += [*([_purchases(cases[0])] if len(cases) == 1 else ()), _published(answer)]
     sections.append(_refused(answer["cases"]))
     if cases and cases[0]["plans"] and not short:
-        sections.append(Notes(title="To predict the joint plan", lines=_again(command)))
+        sections.append(Notes(title="To predict the joint plan", lines=_again(command, saved)))
     sections.append(remarks(answer, short=short))
     return Document(
         title=heading, verdict=_verdict(cases, answer["stopped"]), good=bool(cases), sure=bool(answer["space"]["optimal"]),
@@ -86,15 +109,27 @@ def _verdict(cases: Sequence[Answer], stopped: bool) -> str:
     if not cases:
         return "Stopped before a cluster was searched." if stopped else "No plan fits."
     if len(cases) == 1:
-        return _headline(cases[0]["points"][cases[0]["own"]])
+        return _headline(cases[0]["points"][cases[0]["own"]]) + _elsewhere(cases[0])
     points = [point for case in cases for point in case["points"]]
-    gains = sorted(point["speedup"]["joint"]["value"] for point in points)
-    most = max(points, key=lambda point: point["speedup"]["joint"]["value"])
-    little = sum(one < LITTLE for one in gains)
+    gains = sorted(map(_gained, points))
+    over = f"{len(cases)} clusters, {len(points)} networks"
+    if gains[-1] < WORTH:
+        return f"Keep the production default: on {over} nothing is more than {gain(WORTH)} faster."
+    case, most = max(((case, point) for case in cases for point in case["points"]), key=lambda one: _gained(one[1]))
+    little, more = sum(one < LITTLE for one in gains), gain(max(point["over_best_single"] for point in points))
     return (
-        f"Over {len(cases)} clusters and {len(points)} networks the joint choice is up to {gain(gains[-1])} faster than the production default, "
-        f"{gain(statistics.median(gains))} at the median, less than {gain(LITTLE)} at {little}. Most: {network_text(most)}, {_doing(most)}."
+        f"{over}: the joint choice is up to {gain(gains[-1])} faster than the production default, {gain(statistics.median(gains))} at the "
+        f"median, less than {gain(LITTLE)} on {little}, and up to {more} faster than the best "
+        f"single change. Most: {cluster(case)}, {network_text(most)}, by {_doing(most)}."
     )
+
+
+def _elsewhere(case: Answer) -> str:
+    """Where on a map it gains more than at the own network."""
+    most = max(case["points"], key=_gained)
+    if _gained(most) < _gained(case["points"][case["own"]]) + WORTH - 1.0:
+        return ""
+    return f" Up to {gain(_gained(most))} on other networks, at {network_text(most)}."
 
 
 def _headline(point: Answer) -> str:
@@ -170,23 +205,31 @@ def _facts(case: Answer, point: Answer) -> Facts:
     degrees, removed, left = case["degrees"], point["removed"], point["bottleneck"]["joint"]
     whose = "the scenario's" if degrees["pinned"] else "the best of the production default"
     facts = [Fact(label="degrees", value=_shape(degrees), note=f"{whose}, the same in all")]
+    facts += [_passes(degrees)] if degrees["pp"] > 1 else []
     facts += _open(case) if point is case["points"][case["own"]] else []
     if removed["term"] is not None:
-        less = f"{cells.text(removed['seconds'], 's')} less of it a step"
-        facts.append(Fact(label="what goes", value=removed["term"], note=less))
+        less = f"{cells.text(removed['seconds'], 's')} a step"
+        facts.append(Fact(label="saves most of", value=removed["term"], note=less))
     if left["term"]:
         facts.append(
-            Fact(label="what stays", value=left["term"], note=f"{100 * left['share']:.0f} % of the joint step")
+            Fact(label="still waits for", value=left["term"], note=f"{100 * left['share']:.0f} % of the joint step")
         )
+    facts.append(
+        Fact(label="memory", value=_gib(point["joint"]["memory_peak"]), note="at most on a GPU, by the joint choice")
+    )
     for name, label in (("rtt", "twice the round trip"), ("oversubscription", "twice the oversubscription")):
-        slopes = point["sensitivity"][name]
+        slopes, at = point["sensitivity"][name], f" at {cells.text(point['rtt_s'], 's')}" if name == "rtt" else ""
         facts.append(
             Fact(
                 label=label, value=f"{_doubled(slopes['default'])} default, {_doubled(slopes['joint'])} joint",
-                note=f"of the step; elasticities {_slope(slopes['default'])} and {_slope(slopes['joint'])}",
+                note=f"of the step{at}; elasticities {_slope(slopes['default'])} and {_slope(slopes['joint'])}",
             )
         )  # fmt: skip
     return Facts(title="What it hangs on", facts=(*facts, _searched(case["space"])))
+
+
+def _gib(held: float) -> str:
+    return f"{held / 2.0**30:.1f} GiB"
 
 
 def _shape(degrees: Answer) -> str:
@@ -194,6 +237,17 @@ def _shape(degrees: Answer) -> str:
 
 
 DEGREES = ("tp", "cp", "pp", "ep", "dp")
+
+
+def _passes(degrees: Answer) -> Fact:
+    """Micro-batches of a pipeline in a step, and the schedules that they are too few for."""
+    count, stages = degrees["micro_batches"], degrees["pp"]
+    rest = ""
+    if count < stages:
+        rest = ", too few for any schedule but 1F1B: a larger batch gains more than any choice here"
+    elif count < 2 * stages:
+        rest = ", too few for zb-h2, zb-v and DualPipe"
+    return Fact(label="micro-batches", value=f"{count:g} a step", note=f"through {stages:g} stages{rest}")
 
 
 def _open(case: Answer) -> list[Fact]:
@@ -251,24 +305,32 @@ def _cases(cases: Sequence[Answer]) -> Table:
         counts = {word: sum(point["winner"] == word for point in points) for word in wins}
         ordered = sorted(counts, key=lambda word: -counts[word])
         rows.append({
-            "model": case["model"], "buildings": case["buildings"], "gpus": case["gpus"], "degrees": _short(case["degrees"]),
-            "median": gain(statistics.median(gains)), "most": gain(gains[-1]), "at": network_text(most),
+            "model": case["model"], "cluster": f"{case['buildings']} × {case['gpus'] // case['buildings']:,}", "degrees": _short(case["degrees"]),
+            "mfu": points[case["own"]]["default"]["mfu"], "median": gain(statistics.median(gains)), "most": gain(gains[-1]), "at": network_text(most).replace(":1 over ", ":1, "),
             "single": gain(max(point["over_best_single"] for point in points)),
             "wins": ", ".join(f"{counts[word]} {placed(word)}" for word in ordered),
         })  # fmt: skip
     columns = (
         Column(key="model", title="model"),
-        Column(key="buildings", title="buildings"),
-        Column(key="gpus", title="GPUs"),
+        Column(key="cluster", title="buildings × GPUs"),
         Column(key="degrees", title="tp·pp·ep", drop=3),
+        Column(key="mfu", title="MFU", unit="%", drop=4),
         Column(key="median", title="median"),
         Column(key="most", title="most"),
         Column(key="at", title="at", drop=2),
-        Column(key="single", title="over one alone", drop=1),
+        Column(key="single", title="single", drop=1),
         Column(key="wins", title="networks won by", wide=True),
     )
-    caption = "Median and most: how much faster the joint choice is than the production default; over one alone: than the best single change."
+    caption = f"Median and most: over the production default, whose MFU it is; single: over the best single change. {_pipelines(cases)}"
     return Table(title=CLUSTERS, columns=columns, rows=tuple(rows), caption=caption)
+
+
+def _pipelines(cases: Sequence[Answer]) -> str:
+    """How often pipelines across buildings beat gradients: on production's network, and on the best one."""
+    points = [point for case in cases for point in case["points"]]
+    pairs = [(point["two"]["placement+schedule"]["placement"], point["winner"]) for point in points]
+    usual, best = (sum(pair[at].startswith("pp") for pair in pairs) for at in (0, 1))
+    return f"Pipelines cross on {usual:,} of {len(points):,} with production's network, on {best:,} with the best."
 
 
 def _short(degrees: Answer) -> str:
@@ -279,43 +341,36 @@ def _points(case: Answer) -> Table:
     """A row a network of one cluster."""
     rows = [
         {
-            "oversubscription": f"{point['oversubscription']:g}:1", "distance": point["distance_km"], "rtt": point["rtt_s"],
+            "oversubscription": f"{point['oversubscription']:.3g}:1", "distance": point["distance_km"],
             "default": point["default"]["step_s"], "joint": point["joint"]["step_s"], "faster": gain(point["speedup"]["joint"]["value"]),
             "one": f"{gain(point['speedup'][point['best_single']]['value'])} {point['best_single']}", "winner": placed(point["winner"]),
             "holds": f"{point['bottleneck']['joint']['term']} {100 * point['bottleneck']['joint']['share']:.0f} %",
-            "yours": "yours" if at == case["own"] else "",
+            "yours": "yours" if point["own"] else "",
         }
-        for at, point in enumerate(case["points"])
+        for point in case["points"]
     ]  # fmt: skip
     columns = (
         Column(key="oversubscription", title="oversub."),
         Column(key="distance", title="distance", unit="km"),
-        Column(key="rtt", title="rtt", unit="s", drop=3),
         Column(key="default", title="default", unit="s", drop=1),
         Column(key="joint", title="joint", unit="s"),
         Column(key="faster", title="faster"),
         Column(key="one", title="best single", drop=2),
-        Column(key="winner", title="placement"),
-        Column(key="holds", title="then holds it", drop=4),
+        Column(key="winner", title="placement", wide=True),
+        Column(key="holds", title="still waits for", wide=True, drop=4),
         Column(key="yours", title=""),
     )
     return Table(title="Networks", columns=columns, rows=tuple(rows))
 
 
-def _purchases(case: Answer) -> Table | Notes:
-    """What could be bought, or set for nothing, at the own network: the plan found anew with it; what gains next to nothing is named."""
-    ordered = sorted(case["purchases"], key=lambda one: -one["speedup"]["value"])
-    pays = [one for one in ordered if one["speedup"]["value"] >= PAYS]
-    rest = ", ".join(one["says"].partition(":")[0] for one in ordered if one not in pays)
-    caption = f"Less than {gain(PAYS)} each: {rest}." if rest else ""
-    if not pays:
-        return Notes(title=BUY, lines=(caption,) if rest else ())
+def _purchases(case: Answer) -> Table:
+    """What could be bought, or set for nothing, at the own network: the plan found anew with it."""
     rows = tuple(
         {
             "says": one["says"], "from": one["from"], "to": one["to"], "faster": faster(one["speedup"]).removesuffix(" faster"),
             "worth": _worth(one),
         }
-        for one in pays
+        for one in sorted(case["purchases"], key=lambda one: -float(one["speedup"]["value"]))
     )  # fmt: skip
     columns = (
         Column(key="says", title="", wide=True),
@@ -324,23 +379,25 @@ def _purchases(case: Answer) -> Table | Notes:
         Column(key="faster", title="faster than the joint plan"),
         Column(key="worth", title="worth a GPU-hour", drop=1),
     )
-    told = "Each by itself, the plan chosen anew; worth: the rent that the GPUs save at most."
-    return Table(title=BUY, columns=columns, rows=rows, caption=f"{told} {caption}".rstrip())
-
-
-BUY = "What to buy"
-PAYS = 1.005
-"""Speed-up from which a purchase is a row."""
+    told = "Each by itself, the plan chosen anew; worth: the rent that the GPUs save, and so the most to pay for it."
+    return Table(title="What to buy", columns=columns, rows=rows, caption=told)
 
 
 def _worth(one: Answer) -> str:
-    """Rent that a purchase saves, or that it is none."""
+    """Rent that a purchase saves, that it is none, or that it saves none."""
     each = one["worth_usd_per_gpu_h"]
-    return "free" if one["free"] else cells.MISSING if each is None else f"${each:.2f}"
+    if one["free"] or each is None:
+        return "free" if one["free"] else cells.MISSING
+    return f"${each:.2f}" if each >= CENT / 2.0 else "nothing"
 
 
-def _published(answer: Answer) -> Notes:
-    return Notes(title="Published maxima", lines=tuple(map(first, answer["published"]["says"])))
+CENT = 0.01
+"""USD."""
+
+
+def _published(answer: Answer) -> Facts:
+    """What ScaleAcross Explorer reports, and whether, where and why it is reached here."""
+    return Facts(title="Published maxima", facts=tuple(Fact(**row) for row in answer["published"]["rows"]))
 
 
 def _refused(cases: Sequence[Answer]) -> Notes:
@@ -348,11 +405,10 @@ def _refused(cases: Sequence[Answer]) -> Notes:
     return Notes(title="Left out", lines=lines)
 
 
-def _again(command: str) -> tuple[str, ...]:
-    asked = f"{command} " if command else ""
-    return (
-        f"{asked}--format json > joint.json; its cases[0].plans[0].scenario in a file of its own: shardmeter predict FILE.json",
-    )
+def _again(command: str, saved: str) -> tuple[str, ...]:
+    """What to type: the question again where nothing was saved."""
+    asked = "" if saved else f"{command} --save joint.yaml && ".lstrip()
+    return (f"{asked}shardmeter predict {shlex.quote(saved or 'joint.yaml')}",)
 
 
 # ---- CSV -------------------------------------------------------------------------------------------------------------------------

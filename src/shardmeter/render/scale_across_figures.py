@@ -59,7 +59,7 @@ def _winners(answer: Answer, case: Answer) -> Figure:
     )  # fmt: skip
 
 
-BANDS = "The bands are 90 % intervals of the ratio of two plans."
+BAND = "The band is the 90 % interval of all three, of the ratio of two plans."
 CROSSES = "What crosses buildings in the fastest choice of placement, schedule and network."
 
 
@@ -87,8 +87,8 @@ def _won(points: Sequence[Answer], words: Sequence[str]) -> str:
     if 0 < turn < len(far) and not any(most[turn:]) and not sharded:
         return f"data parallel wins most places up to {far[turn - 1]:,.0f} km, pipelines from {far[turn]:,.0f} km on"
     won = [point["winner"] for point in points]
-    rest = ", ".join(f"{placed(word)} {won.count(word)}" for word in words[1:4])
-    return f"{placed(words[0])} across buildings wins {won.count(words[0])} of {len(won)} networks; {rest}"
+    rest = ", ".join(f"{placed(word)} in {won.count(word)}" for word in words[1:4])
+    return f"{placed(words[0])} across buildings wins in {won.count(words[0])} of {len(won)} places; {rest}"
 
 
 DP, SHARDS = "dp", "dp_shard"
@@ -104,8 +104,10 @@ def _what(case: Answer) -> str:
 
 
 def _yours(case: Answer) -> tuple[Mark, ...]:
-    point = case["points"][case["own"]]
-    return (Mark(says="yours", x=max(point["distance_km"], LEAST_KM), y=point["oversubscription"]),)
+    own = [point for point in case["points"] if point["own"]]
+    return tuple(
+        Mark(says="yours", x=max(point["distance_km"], LEAST_KM), y=point["oversubscription"]) for point in own
+    )
 
 
 def _speedups(answer: Answer, case: Answer) -> Figure:
@@ -113,15 +115,16 @@ def _speedups(answer: Answer, case: Answer) -> Figure:
     far, over = answer["question"]["distance_km"], answer["question"]["oversubscription"]
     grid = _grid(case)
     scale, x = _across(far)
+    most = max(case["points"], key=lambda point: point["speedup"]["joint"]["value"])
+    banded = most["oversubscription"]  # of one line: those of all lie over one another
     lines = [
-        _gained(f"{rate:g}:1 oversubscribed", "joint", x, [grid.get((rate, one)) for one in far], band=True)
+        _gained(f"{rate:.3g}:1 oversubscribed", "joint", x, [grid.get((rate, one)) for one in far], band=rate == banded)
         for rate in over
     ]
-    most = max(case["points"], key=lambda point: point["speedup"]["joint"]["value"])
     return Figure(
         slug="speedup", title=f"All three chosen together: up to {gain(most['speedup']['joint']['value'])} faster, at {network_text(most)}",
         x=scale, y=Scale(title="faster than the production default", unit="%"), lines=tuple(lines),
-        caption=(_what(case), BANDS),
+        caption=(_what(case), f"The band is the 90 % interval at {banded:.3g}:1, of the ratio of two plans."),
     )  # fmt: skip
 
 
@@ -143,7 +146,7 @@ def _dimensions(answer: Answer, case: Answer) -> Figure:
     found = f"up to {gain(more)} more than the best single change, at {best['distance_km']:,.0f} km"
     return Figure(
         slug="dimensions", title=f"At {rate:.3g}:1 together: {found if more >= WORTH else SINGLE}", x=scale,
-        y=Scale(title="faster than the production default", unit="%"), lines=tuple(lines), caption=(_what(case), BANDS),
+        y=Scale(title="faster than the production default", unit="%"), lines=tuple(lines), caption=(_what(case), BAND),
     )  # fmt: skip
 
 
@@ -188,9 +191,19 @@ def _of_model(answer: Answer, cases: Sequence[Answer]) -> tuple[Figure, ...]:
         Figure(
             slug=f"speedup-{slug}", title=f"{model}: together up to {most:.2f} times as fast as the production default", x=scale, y=upright,
             field=Field(x=x, y=y, values=ratios, scale=Scale(title="speed over the production default's", unit="×", log=True)),
-            caption=("Placement, schedule and network chosen together.", _moved(grids, rates, far, rate)[1]),
+            caption=("Placement, schedule and network chosen together.", _alone(held), _moved(grids, rates, far, rate)[1]),
         ),
     )  # fmt: skip
+
+
+def _alone(points: Sequence[Answer]) -> str:
+    """How much of the gains the best single change has, and which that is."""
+    best = [point["best_single"] for point in points if point["speedup"]["joint"]["value"] >= WORTH]
+    if not best:
+        return ""
+    word = max(ALONE, key=best.count)
+    more = gain(max(point["over_best_single"] for point in points))
+    return f"The best single change, at {best.count(word)} of {len(best)} the {word}, comes within {more} of it."
 
 
 def _moved(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from shardmeter.core.record import changed, structure
-from shardmeter.engine.evaluate import evaluate_member
+from shardmeter.engine.evaluate import evaluate
 from shardmeter.families import given_sequence
 from shardmeter.scenario.yaml_reader import Path
 from shardmeter.specs import Island, Model, Plan, Scenario, bare
@@ -84,7 +84,7 @@ def _answer(scenario: Scenario | None) -> str:
         with np.errstate(all="ignore"):
             return repr(
                 [
-                    evaluate_member(scenario.model, island, plan, scenario.run, scenario.stack)
+                    evaluate(scenario.model, island, plan, scenario.run, scenario.stack, meets=True)
                     for island, plan in _kinds(scenario)
                 ]
             )

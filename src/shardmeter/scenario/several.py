@@ -55,8 +55,13 @@ def laid_over_all(parts: Parts) -> tuple[Plan, tuple[Plan, ...], Run]:
     sync = parts.sync
     if parts.of_sync is not None:
         found.merge(parts.of_sync)
+    islands = {name: entry for entry in entries for name in entry.names}
+    if (
+        placed is not None and not islands.keys() >= placed.steps().keys()
+    ):  # an island with a fault of its own, noted already
+        found.gone.append(PLACEMENT)
+        placed = None
     if placed is not None:
-        islands = {name: entry for entry in entries for name in entry.names}
         gpus = {name: float(one.island.gpus) for name, one in islands.items() if one.island is not None}
         placed = filled(
             placed, gpus, {name: overridden(parts.given.plan, one.asked.plan) for name, one in islands.items()}

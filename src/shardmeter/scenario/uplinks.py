@@ -117,10 +117,13 @@ def say_failures(wan: Wan, islands: Sequence[Island | None], said: bool, found: 
             kept = network.plane_share(own, many, down)
             text = f"{own:,.0f} links in {many:g} planes: while one is down its adapter has {1.0 - 1.0 / many:.1%}, {kept:.1%} on the mean"
         else:
-            often = 1.0 / network.link_interruptions(own, assumed.failures)
+            failing = float(network.link_interruptions(own, assumed.failures))
             lost = network.flap_share(own, assumed.flaps, assumed.flap_stall)
-            text = (
-                f"one port an adapter: one of {own:,.0f} links fails every {show(float(often), 's')} and stops the job, which is not in "
-                f"its time (say failures: {{mtbf: …, per: island}}); flaps hold it up {lost:.2%} of the time, not counted"
+            fails = (
+                f"one of {own:,.0f} links fails every {show(1.0 / failing, 's')} and stops the job, which is not in "
+                "its time (say failures: {mtbf: …, per: island})"
+                if failing > 0.0
+                else f"none of {own:,.0f} links fails"
             )
+            text = f"one port an adapter: {fails}; flaps hold it up {lost:.2%} of the time, not counted"
         found.assumptions.append(f"fleet.wan: {text}")

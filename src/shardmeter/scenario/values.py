@@ -89,7 +89,7 @@ def int_field(limits: Bound) -> Any:
     return Annotated[int, BeforeValidator(lambda value: int(read(value))), WithJsonSchema(schema)]
 
 
-MOST_AHEAD = 1000.0
+MOST_AHEAD = 64.0
 """Micro-batches that may be held ahead of one boundary."""
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import math
 import pkgutil
 from collections.abc import Sequence
 from types import ModuleType
@@ -28,8 +27,8 @@ from shardmeter.schedules._leaving import Last, leaving
 from shardmeter.schedules._links import Boundary, Hop, ahead_of, in_turn, told
 from shardmeter.schedules._long import SETTLED
 from shardmeter.schedules._prolonged import apart, prolonged
-from shardmeter.schedules._replay import Replayed, replayed, replayed_rows
 from shardmeter.schedules._routes import Key, Traits, content, crossed, needs
+from shardmeter.schedules._runs import flying, runs_of
 from shardmeter.schedules._slots import Op, Slot, stages
 
 MODULES = {
@@ -117,21 +116,10 @@ def _replayed(
     links: tuple[Boundary, ...],
 ) -> Seconds:
     """The turns as they come, and what the steady state repeats of them."""
-    pp, ahead = len(links), ahead_of(links, len(links))
-    many = float(micro_batches)
-    filled = math.ceil(float(flying(module, 0, pp, many, virtual_stages, ahead)))
-    first, unit = max(LONG * max(filled, int(own.rounds * pp)), FEW), 1
-    if own.groups:
-        first, unit = module.alike(first, pp, micro_batches, virtual_stages, ahead)
-    copies = int(own.copies)  # that take micro-batches in turn
-
-    def run(count: int) -> Replayed:
-        if hasattr(module, "orders"):
-            return replayed_rows(module.orders(slots, count, links), own, slots, virtual_stages, links)
-        return replayed(module.order, own, slots, copies * count, virtual_stages, links)
-
+    copies = int(own.copies)
+    runs = runs_of(module, own, slots, micro_batches, virtual_stages, links)
     least = copies * _least(own, stages(slots), virtual_stages, links)
-    return prolonged(run, micro_batches // copies, first // copies, unit, least)
+    return prolonged(runs.run, micro_batches // copies, runs.first, runs.unit, least)
 
 
 def _least(own: Traits, held: Sequence[Slot], virtual_stages: int, links: tuple[Boundary, ...]) -> Seconds:
@@ -148,10 +136,6 @@ def _least(own: Traits, held: Sequence[Slot], virtual_stages: int, links: tuple[
     return longest
 
 
-LONG, FEW = 4, 32
-"""Fillings of the pipe, and micro-batches, that are run turn by turn at least."""
-
-
 def turns_of(
     module: ModuleType, slots: Sequence[Slot], micro_batches: int, virtual_stages: int, hop: Hop
 ) -> list[tuple[Op, ...]]:
@@ -162,15 +146,6 @@ def turns_of(
     pp = len(stages(slots))
     more = told(ahead_of(hop, pp)) if module.TRAITS.ahead else ()
     return [module.order(position, pp, micro_batches, virtual_stages, *more) for position in range(pp)]
-
-
-def flying(
-    module: ModuleType, position: int, pp: int, micro_batches: Count, virtual_stages: int, ahead: tuple[Count, ...]
-) -> Count:
-    """Micro-batches in flight at a stage's peak, with those ahead of the boundaries behind every stage (empty: none)."""
-    more = told(ahead) if module.TRAITS.ahead else ()
-    found: Count = module.in_flight(position, pp, micro_batches, virtual_stages, *more)
-    return found
 
 
 __all__ = [

@@ -6,6 +6,7 @@ For many networks at once the graph is cut into levels: the nodes of one wait fo
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -50,24 +51,30 @@ class Levels(NamedTuple):
 
 class Graph:
     """Node 0 is the beginning; of node 1, 2, … `nodes` has what it lasts and needs. `devices`: what the first turn of each waits for,
-    and its last turn. `returns`: the turns with which micro-batches come back to the first device before it runs out of new ones."""
+    and its last turn. `returns`: the turns with which micro-batches come back to the first device before it runs out of new ones.
+    `whole`: of every device, the turns after which the gradients of its chunks are whole."""
 
     def __init__(
-        self, parts: tuple[Part, ...], nodes: Nodes, devices: tuple[tuple[int, int], ...], returns: tuple[int, ...]
+        self,
+        parts: tuple[Part, ...],
+        nodes: Nodes,
+        devices: tuple[tuple[int, int], ...],
+        returns: tuple[int, ...],
+        whole: tuple[tuple[int, ...], ...] = (),
     ) -> None:
-        self.parts, self.nodes, self.devices, self.returns = parts, nodes, devices, returns
+        self.parts, self.nodes, self.devices, self.returns, self.whole = parts, nodes, devices, returns, whole
 
-    @property
-    def kept(self) -> set[int]:
-        """The nodes that the answer is made of."""
-        return {node for pair in self.devices for node in pair} | set(self.returns)
+    @functools.cached_property
+    def asked(self) -> list[int]:
+        """The nodes of which the answer is made."""
+        return [*itertools.chain.from_iterable((*self.devices, self.returns, *self.whole))]
 
     @functools.cached_property
     def spent(self) -> list[list[int]]:
         """The nodes that nothing needs any more after node 1, 2, …"""
         spent: list[list[int]] = [[] for _ in self.nodes[0]]
         last = {node: at for at, two in enumerate(zip(*self.nodes[1:], strict=True)) for node in two}
-        for node in last.keys() - self.kept - {0}:
+        for node in last.keys() - {0, *self.asked}:
             spent[last[node]].append(node)
         return spent
 
@@ -159,7 +166,8 @@ class _Made:
         if left:
             raise ValueError(f"{left} turns wait for each other in a circle")
         devices = tuple((device.first or 0, device.last) for device in made)
-        return Graph(tuple(self.parts), self.nodes, devices, tuple(made[0].returns))
+        whole = tuple(tuple(device.whole[chunk] for chunk in sorted(device.whole)) for device in made)
+        return Graph(tuple(self.parts), self.nodes, devices, tuple(made[0].returns), whole)
 
     def node(self, part: Part, one: int, other: int) -> int:
         """A node after two others."""
@@ -187,6 +195,7 @@ class _Device:
         self.first: int | None = None
         self.waiting: list[Op] = []
         self.returns: list[int] = []
+        self.whole: dict[int, int] = {}
         self.newest = max(at for at, op in enumerate(turns) if op.kind == "forward")
         chunks = {op.chunk for op in turns}
         self.blocks = made.traits.blocking
@@ -218,6 +227,8 @@ class _Device:
         if self.waiting or self.at in self.endings:
             kind = JOINED if self.waiting else LAST
         self.last = made.node((kind, self.owners[op.chunk], op.chunk, inside), self.last, come)
+        if op.kind in ("backward", "weight_grad"):
+            self.whole[op.chunk] = self.last
         if op.chunk == 0 and op.kind in ("backward", "input_grad") and self.at < self.newest:
             self.returns.append(self.last)
         if op.joined:
@@ -247,7 +258,7 @@ def _levels(graph: Graph) -> Levels:
     table = np.array([[0, *some] for some in graph.nodes], dtype=np.intp)
     rows, size = _rows(order, begins, of, table)
     kept = np.zeros(len(of), dtype=bool)
-    kept[list(graph.kept)] = True
+    kept[graph.asked] = True
     kept[0] = False
     each = []
     parts, ones, others = table[0][order], rows[table[1][order]], rows[table[2][order]]

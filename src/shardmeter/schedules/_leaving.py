@@ -1,14 +1,14 @@
 """When gradients are whole: how long before a step ends every stage has done the last backward of each of its chunks.
 
-Only the drain is looked at, from its end: a stage does the turns that its order has after that backward, and the
-micro-batch goes on through the stages before it; the longer of both is what is left of the step. How many turns lie
+Steps whose stages wait for what comes back late, over long links or with weight gradients that fill the waits, are run turn by
+turn. Of the others only the drain is looked at, from its end: a stage does the turns that its order has after that backward, and
+the micro-batch goes on through the stages before it; the longer of both is what is left of the step. How many turns lie
 between is counted in the schedule's own order, once for every structure; their seconds may be arrays.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -18,8 +18,10 @@ import numpy as np
 
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Count, Number, Seconds
-from shardmeter.schedules._links import Hop
-from shardmeter.schedules._routes import Spot, previous
+from shardmeter.schedules._links import Boundary, Hop, in_turn
+from shardmeter.schedules._prolonged import apart
+from shardmeter.schedules._routes import Spot, Traits, previous
+from shardmeter.schedules._runs import runs_of
 from shardmeter.schedules._slots import Op, Slot, stages
 
 BACK = ("backward", "input_grad")
@@ -51,29 +53,84 @@ def leaving(
     `hop` as for a makespan, or of all pp boundaries; `blocking` sends are part of the turn before them. Micro-batches
     may be an array: each number below GROUPS·pp is looked at by itself.
 
-    Exact where all forwards come before all backwards, and for equal stages of other schedules; of those that part the
-    backward but for their waits (1 % of a step). Leaves out, for these others: that a stage ends still earlier which
-    waits for a slower one before it; sends that queue. Not for two copies of a model."""
+    Exact where all forwards come before all backwards, for 1F1B, and for steps that are run turn by turn: those that part the backward,
+    and interleaved over long links, up to as many micro-batches as are run until a step settles. Leaves out, of
+    interleaved over short ones: that a stage ends still earlier which waits for a slower one before it; sends that queue. Not
+    for two copies of a model."""
     held = stages(slots)
+    if _is_run(module, hop):
+        return _sorted(_run(module, slots, micro_batches, virtual_stages, hop, blocking=blocking), module)
     pp, least = len(held), len(held) if module.TRAITS.groups else 1
     few = np.clip(np.floor(micro_batches), least, GROUPS * pp)
     few = np.floor(few / least) * least
     more: Count = np.maximum(micro_batches - float(GROUPS * pp), 0.0) / float(pp)
     more = more if np.ndim(more) else float(more)
-    parts = {id(slot): [slot.chunk(at, virtual_stages) for at in range(virtual_stages)] for slot in slots}
-    own = [parts[id(slot)] for slot in held]
+    parts = [([slot.chunk(at, virtual_stages) for at in range(virtual_stages)], slot.count) for slot in slots]
+    own = [chunks for chunks, count in parts for _ in range(count)]
     found: tuple[Last, ...] = ()
     if _is_swept(module, pp, virtual_stages):
         found = _swept(own, np.maximum(micro_batches, 1.0), hop)
     for count in () if found else np.unique(few):
         drain = _drain(module, pp, int(count), virtual_stages)
-        here = _lasts(drain, own, more, hop, blocking=blocking, own_clock=module.TRAITS.own_clock)
+        here = _lasts(drain, own, more, hop, blocking=blocking)
         here_too = np.equal(few, count)
         found = here if not found else tuple(
             changed(one, left=np.where(here_too, one.left, other.left), due=np.where(here_too, one.due, other.due))
             for one, other in zip(here, found, strict=True)
         )  # fmt: skip
-    return tuple(found[at] for at in _order(module, pp, virtual_stages))
+    return _sorted(found, module)
+
+
+def _sorted(found: Sequence[Last], module: ModuleType) -> tuple[Last, ...]:
+    """In the order in which they end where all turns last equally long."""
+    by_spot = {(one.position, one.chunk): one for one in found}
+    pp, chunks = (1 + max(spot[axis] for spot in by_spot) for axis in (0, 1))
+    return tuple(by_spot[spot] for spot in _order(module, pp, chunks))
+
+
+def _is_run(module: ModuleType, hop: Hop) -> bool:
+    """Whether a step has waits that its order alone does not show."""
+    return module.TRAITS.split or (module.TRAITS.groups and isinstance(hop, tuple))
+
+
+def _run(
+    module: ModuleType, slots: Sequence[Slot], micro_batches: Count, virtual_stages: int, hop: Hop, *, blocking: bool
+) -> tuple[Last, ...]:
+    """The moments of steps turn by turn, of each number of micro-batches by itself, device by device and chunk by chunk, the last first."""
+    held, chunks = stages(slots), range(virtual_stages)
+    pp, own = len(held), changed(module.TRAITS, blocking=blocking)
+    links = hop if isinstance(hop, tuple) else (Boundary(wire=hop),) * pp
+    links, _ = in_turn((*links, *[Boundary(wire=0.0)] * (pp - len(links))), virtual_stages)
+    counts = np.maximum(np.floor(micro_batches), 1.0)
+    counts = np.floor(counts / pp) * pp if own.groups else counts
+    left: Seconds = 0.0
+    for count in np.unique(np.maximum(counts, float(pp)) if own.groups else counts):
+        here = np.asarray(_left(module, own, slots, int(count), virtual_stages, links))
+        here = here.reshape(*here.shape, *(1,) * (np.ndim(counts) + 1 - here.ndim))
+        left = here if np.ndim(left) == 0 else np.where(np.equal(counts, count), here, left)
+    rows = [one if np.ndim(one) else float(one) for one in np.asarray(left)]
+    kind = "weight_grad" if own.split else "backward"
+    parts = [[slot.chunk(chunk, virtual_stages) for chunk in chunks] for slot in held]
+    return tuple(
+        Last(position=device, chunk=chunk, left=rows[pp + device * virtual_stages + chunk], due=rows[device],
+             window=getattr(parts[device][chunk], kind) + parts[device][chunk].ending)
+        for device in range(pp) for chunk in reversed(chunks)
+    )  # fmt: skip
+
+
+def _left(
+    module: ModuleType, own: Traits, slots: Sequence[Slot], count: int, virtual_stages: int, links: tuple[Boundary, ...]
+) -> Number:
+    """Of a step of so many micro-batches: when every device is due, then what is left after each turn that makes gradients whole."""
+
+    def of(slots: Sequence[Slot], links: tuple[Boundary, ...]) -> Number:
+        runs = runs_of(module, own, slots, count, virtual_stages, links)
+        done = runs.run(count if count <= runs.first + runs.unit else runs.first)
+        end = np.max(done.ends, axis=0)
+        due = done.begins + np.max(done.ends - done.begins, axis=0) - end if own.own_clock else 0.0 * done.begins
+        return np.concatenate([due, end - done.whole])
+
+    return apart(of, slots, links) if hasattr(module, "orders") else of(slots, links)
 
 
 @functools.lru_cache(maxsize=256)
@@ -196,20 +253,19 @@ def _target(module: ModuleType, spot: Spot, kind: str, pp: int) -> Spot | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _order(module: ModuleType, pp: int, virtual_stages: int) -> tuple[int, ...]:
-    """The places of the last turns in the order in which they end where all turns last equally long; of several at
+def _order(module: ModuleType, pp: int, virtual_stages: int) -> tuple[Spot, ...]:
+    """The (device, chunk) of the last turns in the order in which they end where all turns last equally long; of several at
     once, the stage last that begins its next step first: gradients that leave together over one line are through
     together."""
     even = Slot(first=0, count=pp, forward=1.0, input_grad=1.0, weight_grad=1.0)
     lasts = _lasts(
         _drain(module, pp, GROUPS * pp, virtual_stages), [[even] * virtual_stages] * pp, 0.0, 0.0, blocking=False
     )
-    return tuple(sorted(range(len(lasts)), key=lambda at: (-lasts[at].left, -at)))
+    places = sorted(range(len(lasts)), key=lambda at: (-lasts[at].left, -at))
+    return tuple((lasts[at].position, lasts[at].chunk) for at in places)
 
 
-def _lasts(
-    drain: Drain, slots: Sequence[Sequence[Slot]], more: Count, hop: Hop, *, blocking: bool, own_clock: bool = False
-) -> tuple[Last, ...]:
+def _lasts(drain: Drain, slots: Sequence[Sequence[Slot]], more: Count, hop: Hop, *, blocking: bool) -> tuple[Last, ...]:
     """What is left after each last turn; `slots` by device and chunk."""
     windows = [[_window(mark, slots, hop, blocking=blocking) for mark in row] for row in drain.rows]
     after = [[_seconds(mark, slots, more, hop, blocking=blocking) for mark in row] for row in drain.rows]
@@ -235,17 +291,8 @@ def _lasts(
         _around(row, place, window, between)
     ends = [between[-1] - place[-1] for place, between in zip(places, after, strict=True)]
     end = functools.reduce(later, ends)
-    dues: list[Seconds] = [0.0] * len(ends)
-    if own_clock:
-        begins = list(
-            itertools.accumulate(
-                (row[0].forward + _way(hop, at, at + 1) for at, row in enumerate(slots[:-1])), initial=0.0
-            )
-        )
-        span = functools.reduce(later, [done - begin for done, begin in zip(ends, begins, strict=True)])
-        dues = [begin + span - end for begin in begins]
     return tuple(
-        Last(position=mark.device, chunk=mark.chunk, left=left + end, window=window, due=dues[mark.device])
+        Last(position=mark.device, chunk=mark.chunk, left=left + end, window=window)
         for row, place, some in zip(drain.rows, places, windows, strict=True)
         for mark, left, window in zip(row, place, some, strict=True)
         if mark.kind != "input_grad"
@@ -284,7 +331,7 @@ def _seconds(mark: Mark, slots: Sequence[Sequence[Slot]], more: Count, hop: Hop,
 
 
 def _way(hop: Hop, device: int, other: int) -> Seconds:
-    """From one device to another, over the boundary behind the earlier of two neighbours or behind the last stage."""
+    """From one device back to another."""
     wire, delay = _link(hop, device, other)
     return wire + delay
 
@@ -296,14 +343,12 @@ def _later(numbers: Sequence[Number], hop: Hop) -> Callable[[Seconds, Seconds], 
 
 
 def _link(hop: Hop, device: int, other: int) -> tuple[Seconds, Seconds]:
-    """(seconds on the wire, on the way after that) between two devices."""
+    """(seconds on the wire, on the way after that) from one device back to another, over the boundary behind that one."""
     if device == other:
         return 0.0, 0.0
     if not isinstance(hop, tuple):
         return hop, 0.0
-    low, high = sorted((device, other))
-    link = hop[low if high == low + 1 else high]
-    return link.wire, link.delay
+    return hop[other].wire, hop[other].delay
 
 
 __all__ = ["Last", "leaving"]

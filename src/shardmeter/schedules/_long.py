@@ -28,7 +28,7 @@ SETTLED = 2 * PERIOD
 
 
 def boundaries(slots: Sequence[Slot], hop: tuple[Boundary, ...]) -> list[Slot]:
-    """The slot of every stage. Raises ValueError unless there is one boundary less than stages."""
+    """The slot of every stage, each a run of one. Raises ValueError unless there is one boundary less than stages."""
     held = stages(slots)
     if len(hop) != len(held) - 1:
         raise ValueError(f"{len(held)} stages have {len(held) - 1} boundaries, not {len(hop)}: name one for each")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import changed, field_names
-from shardmeter.core.units import Seconds
+from shardmeter.core.units import Number, Seconds
 from shardmeter.schedules._links import Boundary
 from shardmeter.schedules._replay import Replayed
 from shardmeter.schedules._slots import Slot
@@ -63,16 +63,18 @@ def _repeats(returns: Array, unit: int) -> tuple[Array, Array]:
 
 
 def apart(
-    run: Callable[[Sequence[Slot], tuple[Boundary, ...]], Seconds], slots: Sequence[Slot], links: tuple[Boundary, ...]
-) -> Seconds:
-    """A run for each of many networks by itself, with plain numbers."""
+    run: Callable[[Sequence[Slot], tuple[Boundary, ...]], Number], slots: Sequence[Slot], links: tuple[Boundary, ...]
+) -> Number:
+    """A run for each of many networks by itself, with plain numbers: what it answers, a number or some, with their axis behind it."""
     numbers = [getattr(slot, name) for slot in slots for name in _names(slot)]
     numbers += [getattr(link, name) for link in links for name in _names(link)]
     shape = np.broadcast_shapes(*(np.shape(value) for value in numbers))
-    found = np.empty(shape)
-    for at in np.ndindex(shape):
-        found[at] = run([_taken(slot, shape, at) for slot in slots], tuple(_taken(link, shape, at) for link in links))
-    return found if shape else float(found)
+    each = [
+        run([_taken(slot, shape, at) for slot in slots], tuple(_taken(link, shape, at) for link in links))
+        for at in np.ndindex(shape)
+    ]
+    found = np.stack([np.asarray(one) for one in each], axis=-1)
+    return found.reshape(*found.shape[:-1], *shape) if shape else each[0]
 
 
 def _names(one: Any) -> tuple[str, ...]:

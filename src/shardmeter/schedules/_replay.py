@@ -25,10 +25,16 @@ Order = Callable[..., tuple[Op, ...]]
 
 
 class Replayed(NamedTuple):
-    """What a run took, and when each micro-batch came back to the first device, as long as that had new ones."""
+    """What a run took, and its moments: each array of shape (what it is of, …)."""
 
     seconds: Seconds
     returns: npt.NDArray[np.float64]
+    """When each micro-batch came back to the first device, as long as that had new ones."""
+    begins: npt.NDArray[np.float64]
+    """When every device began."""
+    ends: npt.NDArray[np.float64]
+    whole: npt.NDArray[np.float64]
+    """When the gradients of the chunks of every device were whole, device by device."""
 
 
 WIDE, BLOCK = 512, 4096
@@ -69,18 +75,26 @@ def _run(graph: Graph, traits: Traits, slots: Sequence[Slot], virtual_stages: in
     shape = np.broadcast_shapes(*(np.shape(part) for part in parts))
     if not shape:
         end = _scalar(graph, [float(part) for part in parts])
-        return Replayed(_longest(traits, graph, end), np.array([end[node] for node in graph.returns]))
+        return _told(traits, graph, np.array([end[node] for node in graph.asked]))
     size = int(np.prod(shape))
     flat: list[Any] = [np.broadcast_to(part, shape).reshape(-1) if np.ndim(part) else part for part in parts]
-    result, returns = np.empty(size), np.empty((len(graph.returns), size))
+    found = np.empty((len(graph.asked), size))
     block = BLOCK if size >= WIDE else size
     for begin in range(0, size, block):
         some = [part[begin : begin + block] if np.ndim(part) else part for part in flat]
         moments = _wide(graph, some) if size >= WIDE else _level_by_level(graph, some, size)
-        result[begin : begin + block] = _longest(traits, graph, moments)
-        for at, node in enumerate(graph.returns):
-            returns[at, begin : begin + block] = moments[node]
-    return Replayed(result.reshape(shape), returns.reshape(-1, *shape))
+        for at, node in enumerate(graph.asked):
+            found[at, begin : begin + block] = moments[node]
+    return _told(traits, graph, found.reshape(-1, *shape))
+
+
+def _told(traits: Traits, graph: Graph, moments: npt.NDArray[np.float64]) -> Replayed:
+    """A run from the moments of what was `asked`."""
+    pp, back = len(graph.devices), len(graph.returns)
+    begins, ends = moments[: 2 * pp : 2], moments[1 : 2 * pp : 2]
+    longest = np.max(ends - begins if traits.own_clock else ends, axis=0)
+    seconds: Seconds = longest if longest.ndim else float(longest)
+    return Replayed(seconds, moments[2 * pp : 2 * pp + back], begins, ends, moments[2 * pp + back :])
 
 
 def _takes(traits: Traits, pp: int, hop: Hop) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
@@ -151,13 +165,6 @@ def _level_by_level(graph: Graph, parts: Sequence[Seconds], size: int) -> dict[i
         for node, row in level.kept:
             kept[node] = end[row].copy()
     return kept
-
-
-def _longest(traits: Traits, graph: Graph, end: Any) -> Seconds:
-    longest: Seconds = 0.0
-    for first, last in graph.devices:
-        longest = np.maximum(longest, end[last] - end[first] if traits.own_clock else end[last])
-    return longest
 
 
 __all__ = ["Replayed", "replay", "replayed", "replayed_rows"]

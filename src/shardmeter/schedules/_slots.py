@@ -94,5 +94,9 @@ def places(slots: Sequence[Slot], seconds: Callable[[Slot], Seconds] = lambda sl
 
 
 def stages(slots: Sequence[Slot]) -> list[Slot]:
-    """The slot of every stage, in order of position."""
-    return [slot for slot in slots for _ in range(slot.count)]
+    """The slot of every stage, in order of position: each of one stage, so that theirs are themselves."""
+    return [
+        slot if slot.count == 1 else changed(slot, first=slot.first + at, count=1)
+        for slot in slots
+        for at in range(slot.count)
+    ]

@@ -13,6 +13,8 @@ from shardmeter.schedules._slots import Op, Slot, stages
 
 GROUPS = 4
 """Groups of micro-batches that are run turn by turn: a step is then periodic."""
+WHOLE = 100_000
+"""Forwards of a step up to which one of unlike groups is run to its end; in longer ones groups repeat as their mean does."""
 TRAITS = Traits(least_chunks=2, most_chunks=None, groups=True, blocking=True, ahead=True)
 
 
@@ -86,7 +88,8 @@ def alike(
         return begun * size, size
     mean = micro_batches / groups
     near = min(range(begun, 2 * begun), key=lambda some: abs(round(some * mean) / some - mean))
-    return round(near * mean), max(micro_batches - round(near * mean), 1)
+    rest = max(micro_batches - round(near * mean), 1)
+    return round(near * mean), rest if pp * virtual_stages * micro_batches <= WHOLE else round(mean)
 
 
 def order(

@@ -125,12 +125,13 @@ def scale_across(
     `shardmeter.scale_across("run.yaml", {"distance": ["10 km", "400 km"]}).to_dict()["cases"][0]`; axes of `over` are oversubscription,
     distance, buildings, gpus and model; `buildings` divides a fleet of one island. Raises BadScenario, UnknownName."""
     from shardmeter.study.scale_across import scale_across as found
-    from shardmeter.study.scale_across.cases import divided
+    from shardmeter.study.scale_across.cases import asked, lined
     from shardmeter.study.scale_across.question import question
 
     document, rows = _opened(scenario, overrides, catalog, options)
-    document = document if buildings is None else divided(document, buildings)
-    return found(document, rows, question(document, rows, over))
+    said = buildings is None or lined(document)
+    document = asked(document, buildings)
+    return found(document, rows, question(document, rows, over, said=said))
 
 
 def infer(

@@ -12,7 +12,7 @@ from shardmeter.core.formula import Step, trace, under
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB
 from shardmeter.engine.cells import cells_of, together
-from shardmeter.engine.evaluate import evaluate_member, priced
+from shardmeter.engine.evaluate import evaluate, priced
 from shardmeter.engine.fleet import CROSSING, GRADIENTS, LOSS, UPDATE, joined
 from shardmeter.engine.reference import LABEL as REFERENCE
 from shardmeter.engine.reference import reference_pieces
@@ -133,7 +133,7 @@ def _of_fleet(scenario: Scenario) -> Explanation:
             networks = Networks(fleet.islands, fleet.wan)
             together(model, fleet, cell, [one.plan for one in whole.parts], part.run, stack, networks)
         else:
-            evaluate_member(model, part.island, part.plan, part.run, stack)
+            evaluate(model, part.island, part.plan, part.run, stack, meets=True)
         joined(model, inner, fleet.wan, scenario.plan)
     counted = tuple(steps) if cell.axis else _counted(steps, scenario, part.island, part.plan, part.run)
     return Explanation(prediction=prediction, steps=counted)

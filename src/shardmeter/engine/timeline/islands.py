@@ -170,12 +170,12 @@ class _Made:
     ) -> None:
         """One message among some cells, layer by layer where it follows a backward, and the step that waits for it."""
         if crossing.behind == "backward":
-            whole = 0.0
+            whole, start = 0.0, min(max(float(self.paces[cell].start) for cell in group), seconds)
             for _, share in self.pieces[group[0]]:
                 whole += share
                 after = [parts[cell][when_whole(self.pieces[cell], whole)] for cell in group]
-                last = self._passed(crossing, share * seconds, group, after, at)
-            self.due.setdefault(at + 1, []).append((group, last))
+                last = self._passed(crossing, share * (seconds - start), group, after, at)
+            self.due.setdefault(at + 1, []).append((group, self._passed(crossing, start, group, [last], at)))
             return
         after = [parts[cell][1.0 - float(crossing.lead)] for cell in group]
         task = self._passed(crossing, seconds, group, after, at)
@@ -193,7 +193,7 @@ def pieces(pace: Pace, seconds: float) -> list[tuple[float, float]]:
     """(share of the step at which a piece of a cell's gradients is whole, share of the gradients that it is), in order,
     on the line that shows most of so many `seconds`. What of the cell's own reduction is late comes after the backward,
     and only the last piece waits for it, at the end of the step."""
-    line = max(pace.leaving, key=lambda one: float(alone(seconds, one)))
+    line = max(pace.leaving, key=lambda one: float(alone(seconds, one, min(float(pace.start), seconds))))
     found: list[tuple[float, float]] = []
     for train in line:
         count = round(float(train.pieces))

@@ -16,7 +16,7 @@ from shardmeter.core.errors import BadScenario
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count
 from shardmeter.engine.cells import taken
-from shardmeter.engine.evaluate import evaluate_member
+from shardmeter.engine.evaluate import evaluate
 from shardmeter.engine.sharing import peak, unit
 from shardmeter.specs import Estimate, Fleet, Island, Plan, Run, Scenario
 from shardmeter.study.planning import dead_ends
@@ -238,7 +238,7 @@ class Searches:
         if key not in self.sizes:
             step, least = map(float, unit(plan))
             run = changed(self.scenario.run, global_batch=max(round(part / step) * step, least))
-            one = evaluate_member(self.scenario.model, kind.island, plan, run, self.scenario.stack)
+            one = evaluate(self.scenario.model, kind.island, plan, run, self.scenario.stack, meets=True)
             self.sizes[key] = one.memory_peak, one.ends.shard, one.memory_limit
         peak_, held, limit = self.sizes[key]
         return bool(peak_ + beside * held <= limit)
@@ -255,7 +255,7 @@ def table_of(scenario: Scenario, kind: Kind, plan: Plan, most: float) -> Table:
     count = max(math.floor((most - least) / step + 1e-9), 0) + 1 + BEYOND
     batches: Floats = least + step * np.arange(count, dtype=float)
     run: Run = changed(scenario.run, global_batch=batches)
-    batch = evaluate_member(scenario.model, kind.island, plan, run, scenario.stack)
+    batch = evaluate(scenario.model, kind.island, plan, run, scenario.stack, meets=True)
     return Table(
         plan=plan, unit=step, least=least, level=int(complexity(plan)), batches=batches, batch=batch,
         steps=np.broadcast_to(np.asarray(batch.step_time, dtype=float), batches.shape).copy(),

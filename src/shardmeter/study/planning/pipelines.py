@@ -12,9 +12,9 @@ import numpy as np
 from shardmeter.core.record import changed
 from shardmeter.engine import crossing
 from shardmeter.engine import round as rounds
-from shardmeter.engine.evaluate import Priced, ends, priced
+from shardmeter.engine.evaluate import Priced, ending, ends, priced
 from shardmeter.engine.fleet import weights_of
-from shardmeter.engine.links import bounded, links_of
+from shardmeter.engine.links import Links, bounded, links_of
 from shardmeter.engine.round import Pace
 from shardmeter.engine.update import update
 from shardmeter.families import matrices
@@ -86,7 +86,7 @@ class Lines:
         windows: list[Leaving] = []
         late = 0.0
         for ready, plan in ((line[0], changed(self.plan, pp=self.pp)), (own[0], changed(self.plan, pp=self.steps[at]))):
-            last = ends(self.scenario.model, ready, (), plan, ready[0])
+            last = ends(ready, plan, ready[0], ending(self.scenario.model, ready, (), plan))
             windows += last.leaving
             shown = max(float(one.exposed.get("gradient reduction", 0.0)) for one in ready[3])
             late = max(late, shown if fsdp.applies(plan) else np.inf)
@@ -122,7 +122,7 @@ class Lines:
         wan = self._wan()
         links = links_of(wan)
         rate, up, down = (np.asarray(one) for one in (links.rate, links.up, links.down))
-        self.delay, count = np.array(links.delay), len(wan.islands)
+        self.delay, count = np.array(links.delay) - _soonest(links, size), len(wan.islands)
         self.wire = np.zeros((2, 2, count, count))
         for one in (1, 2):
             for other in (1, 2):
@@ -308,3 +308,10 @@ def tree(costs: Floats) -> float:
         total += float(inner.min())
         joined.append(left.pop(int(np.argmin(inner.min(axis=0)))))
     return total
+
+
+def _soonest(links: Links, size: float) -> Floats:
+    """How much sooner a message has come than windows let the next one go, at most (`network.sooner`)."""
+    held = np.where(np.greater(links.held, 0.0), links.held, np.inf)
+    binds = links.lines * links.rtt > links.lanes * held
+    return np.asarray(np.where(binds, links.rtt * np.minimum(size / held, 1.0), 0.0))

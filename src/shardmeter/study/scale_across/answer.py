@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from shardmeter.core.record import record
@@ -15,24 +16,21 @@ from shardmeter.study import intervals as measured
 from shardmeter.study.planning.search import Done, Progress, Stop
 from shardmeter.study.scale_across.cases import case as document_of_case
 from shardmeter.study.scale_across.cluster import Case, Cluster
+from shardmeter.study.scale_across.degrees import chosen_anew, sizes
 from shardmeter.study.scale_across.published import published
 from shardmeter.study.scale_across.question import Question, own_of
 from shardmeter.study.scale_across.search import Report
 
 ASSUMED = (
-    (
-        "production: replicas cross buildings, interleaved 1F1B with the chunks and the micro-batch that suit it best (1F1B where no number "
-        "of chunks is legal), 16 flows hashed, go-back-N, NCCL's window of 2 × 4 MiB and 4 MiB a send"
-    ),
-    "degrees are the best of production's way among powers of two where the scenario says none, and the same in every comparison",
+    "production: replicas cross buildings; 16 flows hashed, go-back-N, NCCL's window of 2 × 4 MiB and 4 MiB a send",
+    "production's schedule: interleaved 1F1B with the chunks and the micro-batch that suit it best, 1F1B where none is legal",
+    "degrees: powers of two that are best for production where the scenario says none; the same in every comparison",
     "uplinks: the most loaded one weighs 0.3 (bulk all-reduces of many rings); a healthy line loses 1e-8 of its packets",
     "windows beyond NCCL's own are of registered memory and take none of the accelerator's",
     "gradients leave as they become whole: at the end of a step is never sooner, and is not tried",
     "oversubscription on the map is of a line between two buildings and of all that leaves one together",
-    (
-        "a speed-up's interval: both plans in the same worlds (networks at the ends of what is not known of them, messages at 0.77 to 2.0 "
-        "times), and the spread of measured ratios of good plans where the plans differ"
-    ),
+    "a speed-up's interval: both plans in the same worlds (networks at the ends of their ranges, NCCL's channels 2 to 4, messages at 0.77 to 2.0 times)",
+    "and where the plans differ the spread of measured ratios of good plans: such an interval reaches below 0 % more easily",
 )
 
 
@@ -79,7 +77,8 @@ def scale_across(
     found: list[Cluster] = []
     told: list[dict[str, Any]] = []
     total = question.cases * len(question.network)
-    for one in _cases(document, rows, question):
+    cases = _cases(document, rows, question, stop)
+    for one in cases:
         if stop is not None and stop():
             break
         cluster = Cluster(one, rows, stop, _report(progress, begun, len(found), len(one.network), total))
@@ -89,8 +88,12 @@ def scale_across(
     scenario = next((one.scenario for one in found if one.scenario is not None), None)
     stopped = len(found) < question.cases or any(one.stopped for one in found)
     if scenario is None and not stopped and question.cases == 1:  # what is wrong with it, if it is not memory alone
-        resolve(next(_cases(document, rows, question)).document, rows)
+        resolve(cases[0].document, rows)
     answer = _answer(told, question, scenario, time.monotonic() - begun)
+    answer["assumptions"] += [
+        f"plan.{name} is chosen anew: what is said of it is not asked"
+        for name in chosen_anew(document.data.get("plan"))
+    ]
     return ScaleAcross(scenario=scenario, answer=answer, stopped=stopped)
 
 
@@ -106,16 +109,21 @@ def _report(progress: Progress | None, begun: float, before: int, points: int, t
     return report
 
 
-def _cases(document: Document, rows: Rows, question: Question) -> Iterator[Case]:
-    """Every case."""
-    own = own_of(document, rows)
-    for model in question.models:
-        for buildings in question.buildings:
-            for gpus in question.gpus:
-                yield Case(
-                    document=document_of_case(document, own, model, buildings, gpus), model=str(model), buildings=buildings,
-                    gpus=gpus, network=question.network, own=question.own,
-                )  # fmt: skip
+def _cases(document: Document, rows: Rows, question: Question, stop: Stop | None) -> list[Case]:
+    """Every case, each of them read before the first is searched. Raises BadScenario with what is wrong with one, UnknownName."""
+    own, found = own_of(document, rows), []
+    for model, buildings, gpus in itertools.product(question.models, question.buildings, question.gpus):
+        if stop is not None and stop():
+            break
+        made = document_of_case(document, own, model, buildings, gpus)
+        sizes(made, rows)
+        found.append(
+            Case(
+                document=made, model=str(model), buildings=buildings, gpus=gpus, network=question.network,
+                own=question.own, said=question.said,
+            )
+        )  # fmt: skip
+    return found
 
 
 def _answer(

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation, shown
+from shardmeter.scenario.grammar import AUTO, parse_plan
 from shardmeter.scenario.read import Document
 from shardmeter.study.scale_across.question import MOST_BUILDINGS, Own
 
@@ -14,6 +15,24 @@ USUAL_LINE = "dci-4to1"
 """Between buildings of which nothing is said: a quarter of every GPU's rate, over 100 km of fibre."""
 BUILDING = "building"
 _COUNTED = re.compile(r"\s*([\d_.,]+[kKM]?)\s*[x×*]\s*(.+)", re.IGNORECASE)
+
+
+def lined(document: Document) -> bool:
+    """Whether a document says what lies between its buildings."""
+    fleet = document.data.get("fleet")
+    return isinstance(fleet, dict) and bool(fleet.get("wan"))
+
+
+def asked(document: Document, buildings: Any = None) -> Document:
+    """The document that is asked about: without what its plan leaves open (`auto`), which degrees are looked for then, and divided into
+    so many buildings where that is said. Raises BadScenario as `divided`."""
+    plan = document.data.get("plan")
+    if isinstance(plan, str) and plan.partition(",")[0].strip() == AUTO:
+        plan = parse_plan(plan)
+    if isinstance(plan, dict):
+        kept = {name: value for name, value in plan.items() if value != AUTO and not (name == AUTO and value is True)}
+        document = _as(document, {**document.data, "plan": kept}, document.notes)
+    return document if buildings is None else divided(document, buildings)
 
 
 def divided(document: Document, buildings: Any) -> Document:

@@ -43,7 +43,9 @@ class Case:
     network: tuple[tuple[Ratio, float], ...]
     """(oversubscription, metres) of every point."""
     own: tuple[Ratio, float] | None
-    """Of the point that has the document's own network."""
+    """Of the point that has the document's own network or, where it says none, that the page is about."""
+    said: bool = True
+    """Whether the document says its network."""
 
 
 def wan_of(wan: Wan, island: Island, over: Ratio, distance: float) -> Wan:
@@ -64,12 +66,18 @@ class Cluster:
     search: Search | None = None
     bought: tuple[purchases.Purchase, ...] = ()
     beside: tuple[tuple[Degrees, Search], ...] = ()
+    cut: bool = False
+    """Whether the own point alone is told."""
 
     @property
     def own(self) -> int:
         """The point at which purchases and other degrees are asked."""
         case = self.case
         return case.network.index(case.own) if case.own in case.network else len(case.network) // 2
+
+    def owns(self, at: int) -> bool:
+        """Whether a point has the network that the document says."""
+        return self.case.said and self.case.network[at] == self.case.own
 
     @property
     def scenario(self) -> Scenario | None:
@@ -79,13 +87,13 @@ class Cluster:
     @property
     def stopped(self) -> bool:
         """Whether it was asked to end before it was done."""
-        return bool(self.search is not None and not self.search.optimal) or self.why == STOPPED
+        asked = [one for one in (self.search, *(other for _, other in self.beside)) if one is not None]
+        return self.cut or self.why == STOPPED or not all(one.optimal for one in asked)
 
     def point(self, scenario: Scenario, at: int) -> Wan:
         """The network of a point; the document's own as it is."""
         said, (over_, far) = between(scenario), self.case.network[at]
-        own = self.case.network[at] == self.case.own
-        return said if own else wan_of(said, scenario.fleet.islands[0], over_, far)
+        return said if self.owns(at) else wan_of(said, scenario.fleet.islands[0], over_, far)
 
     def run(self) -> None:
         """Degrees, then everything else. Ends early where it is asked to."""
@@ -111,7 +119,7 @@ class Cluster:
     def _network(self, wan: Wan, island: Island) -> Wan:
         """That of the own point, from a document's."""
         over_, far = self.case.network[self.own]
-        return wan if self.case.own == (over_, far) else wan_of(wan, island, over_, far)
+        return wan if self.owns(self.own) else wan_of(wan, island, over_, far)
 
     # ---- the answer --------------------------------------------------------------------------------------------------------------
 
@@ -129,28 +137,45 @@ class Cluster:
             empty: dict[str, Any] = dict.fromkeys(("degrees", "default", "own", "open_degrees"))
             empty |= {name: [] for name in ("points", "crossings", "purchases", "plans")}
             return {**head, **empty, "sensitivity": None, "space": _space(None)}
-        points = _points(self, search)
-        own = points[self.own]
+        points = self._points(search)
+        at = 0 if self.cut else self.own
+        own = points[at]
         return {
             **head,
             "degrees": self.sets[0].to_dict() | {"pinned": self.sets[0].pinned},
             "default": {name: value for name, value in own["default"].items() if name in SAID},
             "points": points,
             "crossings": crossings(points),
-            "own": self.own,
-            "purchases": self._purchases(search, own),
+            "own": at,
+            "purchases": [] if self.cut else self._purchases(search, own),
             "sensitivity": own["sensitivity"],
             "open_degrees": self._open(own),
-            "plans": [self._plan(search, self.own)],
+            "plans": [{"point": told, **self._plan(search, asked)} for told, asked in self._saved(points)],
             "space": _space(search),
         }
+
+    def _points(self, search: Search) -> list[dict[str, Any]]:
+        """Every point; the own one alone where it was asked to end, so that an answer comes at once."""
+        if search.optimal:
+            try:
+                return _points(self, search, range(len(self.case.network)), self.stop)
+            except Stopped:
+                pass
+        self.cut = True
+        return _points(self, search, [self.own], None)
+
+    def _saved(self, points: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+        """The points whose joint plans are told as scenarios, the own one and that of most gain: their places among those told and asked."""
+        if self.cut:
+            return [(0, self.own)]
+        return [(at, at) for at in dict.fromkeys((self.own, _most(points)))]
 
     def _plan(self, search: Search, at: int) -> dict[str, Any]:
         """The joint optimum of a point as a scenario."""
         best = search.best[JOINT]
         one, network = search.candidates[best.candidate[at]], search.rows[at].networks[best.network[at]]
         said = document_of(self.case.document.data, one.scenario, search.wan(at, int(best.network[at])), network)
-        return {"point": at, "scenario": said, "step_s": float(best.step[at])}
+        return {"scenario": said, "step_s": float(best.step[at])}
 
     def _purchases(self, search: Search, own: Mapping[str, Any]) -> list[dict[str, Any]]:
         """What may be had, at the own point."""
@@ -251,9 +276,11 @@ class _Told:
         best = self.search.best[key]
         return int(best.candidate[row]), int(best.network[row])
 
-    def ask(self) -> None:
-        """Evaluate everything that is wanted."""
+    def ask(self, stop: Stop | None = None) -> None:
+        """Evaluate everything that is wanted. Raises Stopped."""
         for number, each in self.wanted.items():
+            if stop is not None and stop():
+                raise Stopped
             one = self.search.candidates[number]
             lines = Networks(one.scenario.fleet.islands, [wan for wans in each.values() for wan in wans])
             starts = np.concatenate([[0], np.cumsum([len(wans) for wans in each.values()])]).astype(int).tolist()
@@ -279,19 +306,19 @@ class _Told:
 
 
 CORNERS = 4
-WORLDS = 1 + CORNERS + 4
+WORLDS = 1 + CORNERS + 2
 """A network as predicted, its worlds, and moved."""
 
 
-def _points(cluster: Cluster, search: Search) -> list[dict[str, Any]]:
-    """Every point."""
+def _points(cluster: Cluster, search: Search, rows: Sequence[int], stop: Stop | None) -> list[dict[str, Any]]:
+    """Some points. Raises Stopped."""
     keys = (USUAL, *SINGLES, *PAIRS, JOINT)
     told = _Told(search)
-    for row in range(len(cluster.case.network)):
+    for row in rows:
         for key in keys:
             told.want(row, key, search.wan(row, told.place(row, key)[1]))
-    told.ask()
-    return [_point(cluster, search, told, row) for row in range(len(cluster.case.network))]
+    told.ask(stop)
+    return [_point(cluster, search, told, row) for row in rows]
 
 
 def _point(cluster: Cluster, search: Search, told: _Told, row: int) -> dict[str, Any]:
@@ -305,7 +332,7 @@ def _point(cluster: Cluster, search: Search, told: _Told, row: int) -> dict[str,
     single = min(one, key=lambda name: one[name]["step_s"])
     ledgers = [told.ledger(row, key) for key in (USUAL, JOINT)]
     return {
-        "oversubscription": float(over_), "distance_km": float(far) / 1e3, "rtt_s": _longest(wan), "own": cluster.case.network[row] == cluster.case.own,
+        "oversubscription": float(over_), "distance_km": float(far) / 1e3, "rtt_s": _longest(wan), "own": cluster.owns(row),
         "default": usual, "joint": joint, "one": one, "two": two, "speedup": ratios,
         "over_best_single": one[single]["step_s"] / joint["step_s"], "best_single": single,
         "placements": {key[1]: _or_none(best.step[row]) for key, best in search.best.items() if key[:1] == ("in",)},
@@ -316,12 +343,17 @@ def _point(cluster: Cluster, search: Search, told: _Told, row: int) -> dict[str,
     }  # fmt: skip
 
 
+def _most(points: Sequence[Mapping[str, Any]]) -> int:
+    """The point at which the joint choice gains most, the first of several."""
+    return max(range(len(points)), key=lambda at: float(points[at]["speedup"]["joint"]["value"]))
+
+
 def _sensitivity(told: _Told, row: int) -> dict[str, Any]:
     """Elasticities of production's step and of the best one."""
-    each = {
-        name: intervals.elasticities(told.steps(row, key)[1 + CORNERS :])
-        for name, key in (("default", USUAL), ("joint", JOINT))
-    }
+    each = {}
+    for name, key in (("default", USUAL), ("joint", JOINT)):
+        steps = told.steps(row, key)
+        each[name] = intervals.elasticities(steps[0], steps[1 + CORNERS :])
     return {axis: {name: each[name][axis] for name in each} for axis in ("rtt", "oversubscription")}
 
 

@@ -27,6 +27,8 @@ SHARDING = "zero1"
 RECOMPUTES = ("none", "selective", "full")
 STATE = 6.0
 """Bytes that a parameter takes at least: the weights and their gradients, before the optimizer."""
+CHOSEN = ("placement", "schedule", "virtual_stages", "micro_batch", "ahead", "stagger", "rank_order")
+"""Fields of a plan that a search chooses, whatever is said of them."""
 NONE_FITS = "no set of degrees is legal and fits into memory"
 REFINED = 3
 """Sets of degrees whose schedules are all tried."""
@@ -47,9 +49,11 @@ class Degrees:
     def to_dict(self) -> dict[str, Any]:
         """Its part of the JSON."""
         plan, count = self.scenario.plan, len(self.scenario.fleet.islands)
+        replicas = float(plan.dp) * count
         return {
             "tp": int(plan.tp), "cp": int(plan.cp), "pp": int(plan.pp), "ep": int(plan.ep), "dp": int(plan.dp * count),
             "sharding": plan.sharding, "recompute": plan.recompute, "micro_batch": int(self.schedule.micro_batch),
+            "micro_batches": float(self.scenario.run.global_batch) / (replicas * float(self.schedule.micro_batch)),
         }  # fmt: skip
 
 
@@ -62,7 +66,7 @@ def degrees_of(
     said = plan_said(document.data.get("plan"))
     found: list[tuple[float, Scenario]] = []
     why, pinned = NONE_FITS, True
-    model, island = _sizes(document, rows)
+    model, island = sizes(document, rows)
     for some in sets(said, model, island):
         if stop is not None and stop():
             raise Stopped
@@ -80,7 +84,8 @@ def degrees_of(
     ranked = sorted(found, key=lambda one: one[0])[:REFINED]
     words = tuple(said[name] for name in ("recompute",) if name in said) or RECOMPUTES
     refined = [
-        _refined(scenario, wan_of, words[words.index(scenario.plan.recompute) :], pinned) for _, scenario in ranked
+        _refined(scenario, wan_of, words[words.index(scenario.plan.recompute) :], pinned, stop)
+        for _, scenario in ranked
     ]
     return tuple(sorted((one for one in refined if one is not None), key=lambda one: one.step)), "" if refined else why
 
@@ -89,8 +94,16 @@ def plan_said(given: Any) -> dict[str, Any]:
     """What a document says of its plan, without what a search chooses: placement, schedule, micro-batch."""
     said = parse_plan(given) if isinstance(given, str) and given != "auto" else given
     kept = dict(said) if isinstance(said, Mapping) else {}
-    chosen = ("placement", "schedule", "virtual_stages", "micro_batch", "ahead", "stagger", "rank_order")
-    return {name: value for name, value in kept.items() if name not in chosen and value != "auto"}
+    return {name: value for name, value in kept.items() if name not in CHOSEN and value != "auto"}
+
+
+def chosen_anew(given: Any) -> tuple[str, ...]:
+    """Fields of a document's plan of which a search has its own choice."""
+    said = parse_plan(given) if isinstance(given, str) else given
+    kept = dict(said) if isinstance(said, Mapping) else {}
+    sync = kept.get("sync")
+    release = ("sync.release",) if isinstance(sync, Mapping) and "release" in sync else ()
+    return (*(name for name in CHOSEN if name in kept), *release)
 
 
 def sets(said: Mapping[str, Any], model: Model, island: Island) -> Iterator[dict[str, Any]]:
@@ -120,8 +133,8 @@ def _powers(least: int, most: float) -> list[int]:
     return [2**n for n in range(20) if least <= 2**n <= most]
 
 
-def _sizes(document: Document, rows: Rows) -> tuple[Model, Island]:
-    """What a case is made of."""
+def sizes(document: Document, rows: Rows) -> tuple[Model, Island]:
+    """What a case is made of. Raises BadScenario where its document cannot be read, UnknownName."""
     from shardmeter.scenario.parts import Findings
     from shardmeter.scenario.resolve import read_parts
 
@@ -159,13 +172,21 @@ def production_wan(scenario: Scenario, wan_of: WanOf) -> Wan:
     return networked(wan_of(between(scenario), scenario.fleet.islands[0]), PRODUCTION)
 
 
-def _refined(scenario: Scenario, wan_of: WanOf, words: Sequence[str], pinned: bool) -> Degrees | None:
-    """The best of production's schedules under some degrees, each with the least recomputation of `words` with which it fits."""
+def _refined(
+    scenario: Scenario, wan_of: WanOf, words: Sequence[str], pinned: bool, stop: Stop | None
+) -> Degrees | None:
+    """The best of production's schedules under some degrees, each with the least recomputation of `words` with which it fits. Raises
+    Stopped."""
     wan = production_wan(scenario, wan_of)
     for some in production(scenario.plan, float(scenario.model.layers)):
-        held = [one for one in (_held(scenario, one, wan, words, pinned) for one in some) if one is not None]
-        if held:
-            return min(held, key=lambda one: one.step)
+        held = []
+        for one in some:
+            if stop is not None and stop():
+                raise Stopped
+            held.append(_held(scenario, one, wan, words, pinned))
+        found = [one for one in held if one is not None]
+        if found:
+            return min(found, key=lambda one: one.step)
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,43 @@ from shardmeter.specs import Island, Plan, Scenario, Wan
 from shardmeter.specs.plan import AXES
 from shardmeter.study.planning.scenarios import plan_document
 from shardmeter.study.scale_across.networks import Network
+from shardmeter.sync import every_step
 
 
 def document_of(said: Mapping[str, Any], scenario: Scenario, wan: Wan, network: Network) -> dict[str, Any]:
     """The document of a case with a plan and a network."""
     made: dict[str, Any] = copy.deepcopy(dict(said))
     made["plan"] = _plan(scenario)
-    made["fleet"] = {**made["fleet"], "wan": _wan(made["fleet"].get("wan") or {}, scenario, wan, network)}
+    made["fleet"] = {
+        **made["fleet"], "islands": _islands(made["fleet"]["islands"], scenario),
+        "wan": _wan(made["fleet"].get("wan") or {}, scenario, wan, network),
+    }  # fmt: skip
     return made
+
+
+def _islands(said: Sequence[Mapping[str, Any]], scenario: Scenario) -> list[dict[str, Any]]:
+    """The buildings with what the plan of each has otherwise than that of the first."""
+    plans = {island.name: plan for island, plan in zip(scenario.fleet.islands, scenario.plans, strict=True)}
+    usual, made = _fields(scenario, scenario.plans[0]), []
+    for entry in said:
+        kept = {name: value for name, value in entry.items() if name != "plan"}
+        own = plans.get(str(entry.get("name")), plans.get(f"{entry.get('name')}-1"))
+        if own is not None:
+            fields = {name: int(getattr(own, name)) for name in usual if name in EXPERT} | _fields(scenario, own)
+            other = {name: value for name, value in fields.items() if usual.get(name) != value}
+            kept |= {"plan": other} if other else {}
+        made.append(kept)
+    return made
+
+
+EXPERT = ("ep", "etp")
+"""Degrees of which a plan is silent where it has none."""
+
+
+def _fields(scenario: Scenario, own: Plan) -> dict[str, Any]:
+    """What a building's own plan says, without the axis that crosses buildings."""
+    crossing = [axis for axis, _ in scenario.plan.placement]
+    return {name: value for name, value in plan_document(own).items() if name not in crossing}
 
 
 def _plan(scenario: Scenario) -> dict[str, Any]:
@@ -32,8 +61,12 @@ def _plan(scenario: Scenario) -> dict[str, Any]:
         fields["ahead"] = int(own.ahead)
     if own.stagger:
         fields["stagger"] = True
-    if own.sync.release != Plan().sync.release:
-        fields["sync"] = {"release": own.sync.release}
+    usual = Plan().sync
+    sync = {
+        name: getattr(own.sync, name) for name in every_step.FIELDS if getattr(own.sync, name) != getattr(usual, name)
+    }
+    if sync:
+        fields["sync"] = sync
     for axis, cells in whole.placement:
         fields["placement"] = {axis: [list(cell) for cell in cells]}
         fields.pop(axis, None)
@@ -48,13 +81,19 @@ def _wan(said: Mapping[str, Any], scenario: Scenario, wan: Wan, network: Network
     """The lines between buildings, pair by pair where they are not all alike, used as a network says."""
     used: dict[str, Any] = {
         "transport": network.transport, "streams": float(network.streams), "window": _exactly(network.window, "B"),
-        "sends": _exactly(network.sends, "B"), "balance": network.balance, "flows": float(network.flows), "slowest": float(np.max(wan.slowest)),
+        "sends": _exactly(network.sends, "B"), "balance": network.balance,
     }  # fmt: skip
+    if network.balance == "ecmp":
+        used |= {"flows": float(network.flows), "slowest": float(np.max(wan.slowest))}
     lines = _lines(scenario, wan)
     pairs = list(itertools.permutations([island.name for island in scenario.fleet.islands], 2))
     alike = all(one == lines[0] for one in lines)
-    made: dict[str, Any] = {"default": lines[0] | used if alike else used}
+    made: dict[str, Any] = {"default": lines[0] | used}
     if not alike:
+        word = _shared(
+            float(np.broadcast_to(wan.lanes, (len(wan.islands),) * 2)[0, 0]), *scenario.fleet.islands[:1] * 2
+        )
+        made["default"] |= {"shared": word}
         made["links"] = [{"from": one, "to": other} | line for (one, other), line in zip(pairs, lines, strict=True)]
     sites = _sites(scenario, wan)
     made |= {"sites": sites} if sites else {}

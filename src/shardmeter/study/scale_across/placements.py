@@ -52,11 +52,20 @@ class Placement:
         return tuple(tuple(names[at : at + self.together]) for at in range(0, len(names), self.together))
 
 
-def placements(islands: Sequence[Island], plan: Plan, steps: Sequence[int]) -> tuple[Placement, ...]:
-    """The placements of a plan (with the whole degree of its axes), replicas first. `steps` as `steps_of` has them for all buildings.
+MET = ("tp", "cp", "pp", "dp_replicate", "sharding", "sequence_parallel")
+"""What buildings have alike whose pipelines or shards are one."""
+
+
+def placements(
+    islands: Sequence[Island], plan: Plan, plans: Sequence[Plan], steps: Sequence[int]
+) -> tuple[Placement, ...]:
+    """The placements of a plan (with the whole degree of its axes), replicas first; replicas alone where the buildings' own `plans` do not
+    meet. `steps` as `steps_of` has them for all buildings.
 
     Leaves out: groups of buildings that are no neighbours in the scenario's order; groups of unlike buildings."""
-    return tuple(_placements(islands, plan, steps))
+    found = tuple(_placements(islands, plan, steps))
+    meet = len({tuple(getattr(one, name) for name in MET) for one in plans}) == 1
+    return found if meet else tuple(one for one in found if one.axis == DP)
 
 
 def _placements(islands: Sequence[Island], plan: Plan, steps: Sequence[int]) -> Iterator[Placement]:

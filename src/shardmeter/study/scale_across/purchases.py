@@ -65,7 +65,7 @@ def _purchases(wan: Wan, over: Ratio) -> Iterator[Purchase]:
         )  # fmt: skip
     if bool(np.all(np.asarray(wan.planes) < PLANES)):
         yield Purchase(
-            what="planes", says=f"adapters of {PLANES:g} ports, each into a network of its own: a failed link costs a part and no restart",
+            what="planes", says=f"adapters of {PLANES:g} ports: a failed link costs a part and no restart",
             before=f"{float(np.min(wan.planes)):g}", after=f"{PLANES:g}",
             row=Row(wan=changed(wan, planes=PLANES), networks=networks(), whole=False),
         )  # fmt: skip

@@ -23,6 +23,7 @@ from shardmeter.scenario.resolve import read_parts
 from shardmeter.scenario.wan import resolve_wan
 from shardmeter.specs import Island, Wan
 
+EVERY_STEP = "every_step"
 AXES = ("oversubscription", "distance", "buildings", "gpus", "model")
 NETWORK = AXES[:2]
 USUAL: dict[str, tuple[float, ...]] = {
@@ -30,6 +31,8 @@ USUAL: dict[str, tuple[float, ...]] = {
 }  # fmt: skip
 """The map that is drawn where nothing is asked: from every GPU's rate down to an eighth, from a campus to a continent."""
 MOST_POINTS = 5_000
+SEVERAL = (str, list, tuple, range)
+"""Kinds of what may hold several values of an axis."""
 FARTHEST, MOST_BUILDINGS, MOST_GPUS = 40_000e3, 64, 10_000_000
 LEAST_OVER, MOST_OVER = 0.1, 1_000.0
 Over: TypeAlias = Iterable[str] | Mapping[str, Any]
@@ -49,7 +52,9 @@ class Question:
     distance: tuple[float, ...]
     """In metres, in a straight line."""
     own: tuple[Ratio, float] | None
-    """The scenario's own network; None where no point is asked there."""
+    """The scenario's own network or, where it says none, the point that the page is about; None where no point is asked there."""
+    said: bool = True
+    """Whether the scenario says what lies between its buildings."""
 
     @property
     def cases(self) -> int:
@@ -113,8 +118,19 @@ def own_of(document: Document, rows: Rows) -> Own:
         raise BadScenario(
             "scale-across asks about several buildings, and the fleet is one island", [_one(entries[0][0])]
         )
+    if read.sync.method != EVERY_STEP:
+        raise BadScenario("scale-across: 1 problem", [_rarely(read.sync.method)])
     gpus = sum(int(float(island.gpus)) for island, _ in entries)
     return Own(buildings=len(entries), gpus=gpus, island=entries[0][0], network=network_of(wan, entries[0][0]))
+
+
+def _rarely(method: str) -> Violation:
+    """That a method does not send the gradients of every step, which is what is placed here."""
+    return Violation(
+        field="plan.sync.method",
+        says=f"{method}: scale-across compares plans that average the gradients of every step",
+        way_out=f"--set 'plan.sync={{method: {EVERY_STEP}}}'; without --scale-across, plan compares methods",
+    )
 
 
 def _one(island: Island) -> Violation:
@@ -128,38 +144,56 @@ def _one(island: Island) -> Violation:
     )
 
 
-def question(document: Document, rows: Rows, over: Over = ()) -> Question:
-    """The question of a document with several buildings: `over` holds AXIS=VALUES texts, or values by axis.
+def question(document: Document, rows: Rows, over: Over = (), *, said: bool = True) -> Question:
+    """The question of a document with several buildings: `over` holds AXIS=VALUES texts, or values by axis. `said`: whether the
+    document says the network itself, which is then always asked about.
 
     Without a network axis the scenario's own network stands beside the usual map; where one of the two is asked, the other stays the
-    scenario's.
+    scenario's. Of a network that nobody said, the point that is asked nearest to it stands for the own one.
     Raises BadScenario with everything that is wrong with the axes, and as resolving the document does."""
     found: list[Violation] = []
-    said = _said(over, rows, found)
+    asked = _said(over, rows, found)
     try:
         own = own_of(document, rows)
     except BadScenario as error:
         if found:
             raise BadScenario(error.message, [*found, *error.violations]) from None
         raise
-    if not any(axis in said for axis in NETWORK):
-        said |= USUAL
+    if not any(axis in asked for axis in NETWORK):
+        asked |= USUAL
+    rates = tuple(asked.get("oversubscription", own.network[:1]))
+    distances = tuple(asked.get("distance", own.network[1:]))
     made = Question(
-        models=tuple(said.get("model", (document.data.get("model"),))),
-        buildings=tuple(said.get("buildings", (own.buildings,))),
-        gpus=tuple(said.get("gpus", (own.gpus,))),
-        oversubscription=tuple(said.get("oversubscription", own.network[:1])),
-        distance=tuple(said.get("distance", own.network[1:])),
-        own=own.network,
+        models=tuple(asked.get("model", (document.data.get("model"),))),
+        buildings=tuple(asked.get("buildings", (own.buildings,))),
+        gpus=tuple(asked.get("gpus", (own.gpus,))),
+        oversubscription=rates,
+        distance=distances,
+        own=own.network if said else _nearest(own.network, rates, distances),
+        said=said,
     )
-    found += _undivided(made, own)
     points = made.cases * len(made.network)
     if points > MOST_POINTS:
-        sizes = " × ".join(f"{len(said[axis]):,} {axis}" for axis in AXES if axis in said)
+        sizes = " × ".join(f"{len(asked[axis]):,} {axis}" for axis in AXES if axis in asked)
         found.append(Violation(field="--over", says=f"{points:,} points ({sizes})", way_out=f"at most {MOST_POINTS:,}"))
+    else:
+        found += _undivided(made, own)
     if found:
         raise BadScenario(f"scale-across: {len(found)} problem{'s' if len(found) > 1 else ''}", found)
     return made
+
+
+def _nearest(
+    network: tuple[Ratio, float], rates: tuple[Ratio, ...], distances: tuple[float, ...]
+) -> tuple[Ratio, float] | None:
+    """The point of a map that a network lies nearest to, both in factors; None where an axis could not be read."""
+    if not rates or not distances:
+        return None
+    over, far = network
+    return (
+        min(rates, key=lambda one: abs(math.log(one / over))),
+        min(distances, key=lambda one: abs(math.log(max(one, 1.0) / max(far, 1.0)))),
+    )
 
 
 def _said(over: Over, rows: Rows, found: list[Violation]) -> dict[str, tuple[Any, ...]]:
@@ -172,7 +206,7 @@ def _said(over: Over, rows: Rows, found: list[Violation]) -> dict[str, tuple[Any
     made: dict[str, tuple[Any, ...]] = {}
     for axis, count in Counter(name for name, _ in pairs).items():
         if axis not in AXES:
-            close = ", ".join(nearest(axis, AXES))
+            close = ", ".join(nearest(str(axis), AXES))
             way_out = f"the nearest are {close}; axes are {', '.join(AXES)}"
             found.append(Violation(field="--over", says=f"{shown(axis)} is no axis of scale-across", way_out=way_out))
         elif count > 1:
@@ -200,14 +234,18 @@ AS_IN = {
 def _values(axis: str, given: Any, rows: Rows, found: list[Violation]) -> tuple[Any, ...]:
     """The values of one axis in SI, each once, in the order given; none after noting what is wrong."""
     field, way_out = f"--over {axis}", f"as in --over {axis}={AS_IN[axis]}"
-    if given is None or given in ("", ()):
+    given = given.tolist() if isinstance(given, np.ndarray) else given
+    if given is None or (isinstance(given, SEVERAL) and not given):
         found.append(Violation(field=field, says="has no values", way_out=way_out))
         return ()
     try:
         read_text = parts if axis == "model" else lambda text: values(text, field)
-        several = read_text(given) if isinstance(given, str) else given if isinstance(given, list | tuple) else (given,)
+        several = read_text(given) if isinstance(given, str) else given if isinstance(given, SEVERAL) else (given,)
     except BadScenario as error:
         found += error.violations
+        return ()
+    if len(several) > MOST_POINTS:
+        found.append(Violation(field=field, says=f"{len(several):,} values", way_out=f"at most {MOST_POINTS:,} points"))
         return ()
     read = {"model": _model(rows), "distance": _distance, "oversubscription": _ratio}.get(axis) or _whole(axis)
     made: list[Any] = []
@@ -264,13 +302,13 @@ def _model(rows: Rows) -> Callable[[Any], Any]:
 
 
 def _undivided(made: Question, own: Own) -> list[Violation]:
-    """Sizes that buildings do not share evenly, in whole nodes, each with the nearest that they do."""
+    """Sizes that buildings do not share evenly, in whole nodes, each with the nearest that they do; the scenario's own is as it is."""
     found = []
     each = int(float(own.island.gpus_per_node))
     for gpus in made.gpus:
         for buildings in made.buildings:
             unit = buildings * each
-            if gpus % unit:
+            if gpus % unit and (buildings, gpus) != (own.buildings, own.gpus):
                 low, high = gpus // unit * unit, math.ceil(gpus / unit) * unit
                 close = " or ".join(f"{one:,}" for one in (low, high) if one)
                 node = f" of {each}" if each > 1 else ""

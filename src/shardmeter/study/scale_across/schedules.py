@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.units import Seconds
 from shardmeter.schedules import names as built
 from shardmeter.schedules import traits
 from shardmeter.specs import Plan, Scenario
@@ -14,7 +15,8 @@ from shardmeter.study.scale_across.placements import PP, Placement
 
 MICRO_BATCHES = (1.0, 2.0, 4.0)
 AHEAD = (0.0, 1.0, 2.0, 4.0)
-"""Micro-batches more before a boundary between buildings."""
+"""Micro-batches more before a boundary between buildings; twice as many again and again where these hide no round trip (`aheads`)."""
+MOST_AHEAD = 64.0
 WORDS = ("1f1b", "interleaved", "interleaved-bf", "zb-h1", "zb-h2", "zb-v", "dualpipe")
 """Schedules that are tried; gpipe and zb-2p are no faster than one of them and keep more."""
 
@@ -50,14 +52,23 @@ def orders(plan: Plan, layers: float) -> Iterator[Schedule]:
                 yield Schedule(word=word, virtual_stages=chunks, micro_batch=micro_batch)
 
 
-def crossings(one: Schedule, placement: Placement) -> Iterator[Schedule]:
-    """An order with every way in which what a pipeline sends across may leave, where one crosses.
+def aheads(trip: Seconds, each: Seconds) -> Sequence[float]:
+    """Micro-batches ahead that are tried where a round trip takes `trip` and a stage computes a micro-batch in `each`: so many that no
+    more can gain. (compute + 2·wire + trip) / (2 + e) is at e = 2 + trip/each no more than the stage, or its wire, takes."""
+    found = [*AHEAD]
+    while found[-1] < min(2.0 + trip / each, MOST_AHEAD):
+        found.append(2.0 * found[-1])
+    return found
+
+
+def crossings(one: Schedule, placement: Placement, ahead: Sequence[float] = ()) -> Iterator[Schedule]:
+    """An order with every way in which what a pipeline sends across may leave, where one crosses; `ahead` other micro-batches than usual.
 
     Leaves out: gradients that leave at the end of a step, which is never sooner than as they become whole."""
     pipes = placement.axis == PP
-    for ahead in AHEAD if pipes and traits(one.word).ahead else (0.0,):
+    for more in ahead or AHEAD if pipes and traits(one.word).ahead else (0.0,):
         for stagger in (False, True) if pipes else (False,):
-            yield changed(one, ahead=ahead, stagger=stagger)
+            yield changed(one, ahead=more, stagger=stagger)
 
 
 def scheduled(scenario: Scenario, one: Schedule) -> Scenario:

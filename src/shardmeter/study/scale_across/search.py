@@ -14,13 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.record import changed, record
+from shardmeter.core.units import Seconds
 from shardmeter.engine.wans import Networks
 from shardmeter.specs import Estimate, Scenario, Wan
 from shardmeter.study.planning.tally import Floats
 from shardmeter.study.scale_across.degrees import Degrees
 from shardmeter.study.scale_across.networks import PRODUCTION, Network, networked
-from shardmeter.study.scale_across.placements import Placement, placed, placements, steps_of
-from shardmeter.study.scale_across.schedules import Schedule, crossings, orders, scheduled
+from shardmeter.study.scale_across.placements import PP, Placement, placed, placements, steps_of
+from shardmeter.study.scale_across.schedules import Schedule, aheads, crossings, orders, scheduled
 from shardmeter.study.scale_across.steps import Stopped, at_best, fits, legal, over
 
 Stop: TypeAlias = Callable[[], bool]
@@ -35,6 +36,8 @@ PAIRS: tuple[Key, ...] = (("placement", "schedule"), ("placement", "network"), (
 JOINT: Key = DIMENSIONS
 USUAL: Key = ()
 """Nothing is free: production's choice."""
+BLOCK = 256
+"""Networks on which a plan is priced at once."""
 SAME = 1e-9
 """Share by which steps are equal: the choice with fewer changes is then the better."""
 
@@ -177,17 +180,23 @@ class Search:
     def _plans(self) -> Iterator[Candidate]:
         base, islands = self.degrees.scenario, self.degrees.scenario.fleet.islands
         steps = steps_of(islands, int(base.plan.pp))
-        for placement in placements(islands, base.plan, steps):
+        for placement in placements(islands, base.plan, base.plans, steps):
             there = placed(base, placement)
             for order in orders(base.plan, float(base.model.layers)):
                 self._ask()
                 least = at_best(scheduled(there, order))
                 if least is None or not fits(least):
                     continue
-                for one in crossings(order, placement):
+                ahead = aheads(self._trip, _each(there, order, least)) if placement.axis == PP else ()
+                for one in crossings(order, placement, ahead):
                     yield Candidate(
                         placement=placement, schedule=one, scenario=scheduled(there, one), least=least, changes=self._changes(placement, one),
                     )  # fmt: skip
+
+    @property
+    def _trip(self) -> Seconds:
+        """The longest round trip of any row."""
+        return max(float(np.max(row.wan.rtt)) for row in self.rows)
 
     def _changes(self, placement: Placement, schedule: Schedule) -> int:
         """Fields that production has otherwise."""
@@ -213,8 +222,8 @@ class Search:
 
     def _go(self) -> None:
         pairs = [(row, network) for row, own in enumerate(self.rows) for network in range(len(own.networks))]
-        every = _Pairs.of(self, pairs)
-        usual = _Pairs.of(self, [pair for pair in pairs if self.rows[pair[0]].whole and pair[1] == 0])
+        every = self._blocks(pairs)
+        usual = self._blocks([pair for pair in pairs if self.rows[pair[0]].whole and pair[1] == 0])
         whole = np.array([own.whole for own in self.rows])
         for number, one in enumerate(self.candidates):
             self._ask(number / len(self.candidates))
@@ -224,15 +233,31 @@ class Search:
             elif self._wanted(one, fixed, whole):
                 self._price(number, usual, fixed, [])
 
-    def _price(self, number: int, pairs: _Pairs, fixed: Sequence[Key], free: Sequence[Key]) -> None:
-        """Price a plan on networks, and keep where it is best and fits."""
+    def _blocks(self, pairs: Sequence[tuple[int, int]]) -> list[_Pairs]:
+        """Pairs in blocks of whole rows, after each of which the search can be ended."""
+        rows = sorted({row for row, _ in pairs})
+        each = max(1, BLOCK * len(rows) // max(len(pairs), 1))
+        groups = [set(rows[at : at + each]) for at in range(0, len(rows), each)]
+        return [_Pairs.of(self, [pair for pair in pairs if pair[0] in group]) for group in groups]
+
+    def _price(self, number: int, blocks: Sequence[_Pairs], fixed: Sequence[Key], free: Sequence[Key]) -> None:
+        """Price a plan on networks, and keep where it is best and fits. Raises Stopped."""
         one = self.candidates[number]
         if one.schedule.ahead and not legal(one.scenario):
             return
+        for pairs in blocks:
+            if self.stop is not None and self.stop():
+                raise Stopped
+            if not self._price_block(number, pairs, fixed, free):
+                return
+
+    def _price_block(self, number: int, pairs: _Pairs, fixed: Sequence[Key], free: Sequence[Key]) -> bool:
+        """Price a plan on some networks; gives whether it fits."""
+        one = self.candidates[number]
         found = over(one.scenario, pairs.networks).estimate
         self.evaluated += len(pairs.row)
         if one.schedule.ahead and not bool(np.all(found.memory_peak <= found.memory_limit)):
-            return
+            return False
         step = np.broadcast_to(found.step_time, pairs.row.shape)
         asked = _Asked(
             row=pairs.row, network=pairs.network, step=step, changes=pairs.changes + one.changes, candidate=number
@@ -241,6 +266,7 @@ class Search:
             self._best(key).offer(asked.on(pairs.whole | (key == JOINT)))
         for key in fixed:
             self._best(key).offer(asked.on(pairs.whole & (pairs.network == 0)))
+        return True
 
     def wan(self, row: int, network: int) -> Wan:
         """A row's lines as one of its networks uses them."""
@@ -262,6 +288,13 @@ class Search:
             self.report(done)
         if self.stop is not None and self.stop():
             raise Stopped
+
+
+def _each(there: Scenario, order: Schedule, least: Estimate) -> Seconds:
+    """What a stage computes for a micro-batch at least, of a step of a plan whose pipelines cross."""
+    ((_, cells),) = there.plan.placement
+    passes = float(least.samples) / (len(cells) * float(there.plan.dp) * order.micro_batch)
+    return float(least.compute_seconds) / max(passes, 1.0)
 
 
 def changes_of(network: Network) -> int:

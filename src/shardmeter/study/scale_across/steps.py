@@ -32,7 +32,7 @@ def whole_of(scenario: Scenario, wan: Wan) -> Whole:
 def over(scenario: Scenario, lines: Networks) -> Overall:
     """The fleet's answers on several networks."""
     return over_networks(
-        scenario.model, scenario.fleet, scenario.plan, scenario.run, scenario.stack, lines, scenario.plans
+        scenario.model, scenario.fleet, scenario.plan, scenario.run, scenario.stack, lines, scenario.plans, says=False
     )
 
 

@@ -1,8 +1,9 @@
 """Points of several islands: inner steps once for all that share them, the numbers of their synchronisation as arrays.
 
 What a point says of the method, its numbers and the network leaves the islands' inner steps as they are, so that a sweep over
-these evaluates them once, and resolves a network alone where its numbers are all that is new; whatever else a point says (nodes,
-batch, plan) makes a fleet of its own, resolved point by point.
+these evaluates them once, and resolves a network alone where its numbers are all that is new; where an axis of the mesh crosses
+islands the inner steps of all networks are evaluated at once. Whatever else a point says (nodes, batch, plan) makes a fleet of its own,
+resolved point by point.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pydantic import ValidationError
 from shardmeter.core.errors import ShardMeterError, UnknownName
 from shardmeter.core.record import changed, stacked, structure
 from shardmeter.engine.fleet import Part, Whole, evaluate_fleet, joined
+from shardmeter.engine.networks import parts_over
 from shardmeter.scenario.between import SyncInput
 from shardmeter.scenario.grammar import SYNC_ALIASES
 from shardmeter.scenario.network import is_number_of_network, network
@@ -25,7 +27,7 @@ from shardmeter.scenario.ranges import Axis
 from shardmeter.scenario.read import Document
 from shardmeter.scenario.sync import method_named, resolve_sync
 from shardmeter.scenario.together import reason
-from shardmeter.specs import Scenario, Sync
+from shardmeter.specs import Scenario, Sync, Wan
 from shardmeter.study import islands
 from shardmeter.study.course import legs_of
 from shardmeter.study.course.phases import Leg
@@ -66,6 +68,8 @@ class Fleets:
         """Inner steps that were evaluated, by all that they depend on."""
         self._before: tuple[Scenario, tuple[Part, ...]] | None = None
         """The last fleet and its parts: most have the same as the one before."""
+        self._placed: dict[int, tuple[Wan, tuple[Part, ...]]] = {}
+        """Of the fleets that are looked at, whose inner steps an axis across islands makes depend on the network: by that."""
         self._alike: tuple[tuple[Part, ...], Sync, Whole] | None = None
         """The last parts that were joined, by which synchronisation, and to what."""
 
@@ -88,7 +92,7 @@ class Fleets:
         fleet: Scenario | None = None
         everyone: Sequence[Entry] = ()
         known: Known = {}
-        groups: dict[Any, list[tuple[list[int], Sync]]] = {}
+        found: list[tuple[Scenario, list[tuple[int, Sync]]]] = []
         for some in networks:
             own = None
             if fleet is not None:
@@ -99,12 +103,26 @@ class Fleets:
             own, syncs = self._legal(some, base, status, illegal, own, known)
             fleet = fleet or own
             if own is not None:
-                key = tuple(id(sync) for _, sync in syncs)
-                if key not in groups:
-                    groups[key] = [(same, _together([syncs[at][1] for at in same])) for same in _alike(syncs)]
-                for same, sync in groups[key]:
-                    made += self._evaluated(own, [syncs[at] for at in same], sync)
+                found.append((own, syncs))
+        self._ask([own for own, _ in found])
+        groups: dict[Any, list[tuple[list[int], Sync]]] = {}
+        for own, syncs in found:
+            key = tuple(id(sync) for _, sync in syncs)
+            if key not in groups:
+                groups[key] = [(same, _together([syncs[at][1] for at in same])) for same in _alike(syncs)]
+            for same, sync in groups[key]:
+                made += self._evaluated(own, [syncs[at] for at in same], sync)
         return made
+
+    def _ask(self, fleets: Sequence[Scenario]) -> None:
+        """Evaluate the inner steps of fleets that differ in their network alone, where that is part of them."""
+        self._placed = {}
+        asked = [one for one in fleets if one.plan.placement and _alike_inside(one, fleets[0])]
+        wans = [one.fleet.wan for one in asked if one.fleet.wan is not None]
+        if len(wans) > 1:
+            first = asked[0]
+            every = parts_over(first.model, first.fleet, first.plan, first.run, first.stack, wans, first.plans)
+            self._placed = {id(wan): (wan, parts) for wan, parts in zip(wans, every, strict=True)}
 
     def _everyone(self, place: Place) -> Sequence[Entry]:
         """All islands that are described, whether or not they take part; none where the parts cannot be read."""
@@ -217,6 +235,9 @@ class Fleets:
 
     def parts(self, fleet: Scenario) -> tuple[Part, ...]:
         """The islands with their inner steps, evaluated once for all points that share them."""
+        placed = self._placed.get(id(fleet.fleet.wan))
+        if placed is not None:
+            return placed[1]
         before = self._before
         if before is None or fleet.plan.placement or not _alike_inside(fleet, before[0]):
             self._before = before = (fleet, self._known(fleet))

@@ -299,9 +299,8 @@ def meet(parts: tuple[Part, ...], asked: Round, networks: Networks, plan: Plan, 
         with under(term_of(one)):
             charge = networks.crossed(one, cells, plan.sync, own=asked.pace != "barrier", weights=weights)
             priced.append(spread_inside(charge, one, parts))
-    pace = changed(
-        pace_of(parts, asked, lanes, plan.sync.release), start=_last(_most([one.start for one in priced] or [0.0]))
-    )
+    start = np.repeat(_last(_most([one.start for one in priced] or [0.0])), len(cells), axis=-1)
+    pace = changed(pace_of(parts, asked, lanes, plan.sync.release), start=start)
     folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace, apart=networks.many)
     sent, paid = _moved(parts, asked, folded, priced)
     return Met(parts=parts, round=asked, pace=pace, folded=folded, priced=tuple(priced), sent=sent, paid=paid)

@@ -246,7 +246,8 @@ def test_only_a_method_with_gradients_reads_when_they_leave() -> None:
 def test_one_stage_leaves_as_ever_and_two_copies_at_the_end() -> None:
     """A stage's own last backward hides all but its last layer; copies of a model add their gradients up first."""
     scenario = shardmeter.load(asked(pp=1))
-    one = evaluate(scenario.model, scenario.fleet.islands[0], scenario.plan, scenario.run, scenario.stack).ends
+    own = scenario.model, scenario.fleet.islands[0], scenario.plan, scenario.run, scenario.stack
+    one = evaluate(*own, meets=True).ends
     train = one.leaving[0]
     assert (train.left, train.pieces, train.share, train.due) == (0.0, 16.0, 1.0, 0.0)
     for seconds in (0.001, 0.1, 3.0):
@@ -254,6 +255,17 @@ def test_one_stage_leaves_as_ever_and_two_copies_at_the_end() -> None:
         assert released(seconds, pace) == max(seconds / 16.0, seconds - 15.0 * (train.window / 16.0))
     answer = shardmeter.predict(asked(schedule="dualpipe")).to_dict()["sync"]
     assert answer["exposed_s"] == pytest.approx(answer["crossings"][0]["seconds"])
+
+
+def test_how_a_step_ends_is_not_asked_of_an_island_alone() -> None:
+    """It costs a tenth of an evaluation, and changes nothing else."""
+    scenario = shardmeter.load(asked(pp=4))
+    own = scenario.model, scenario.fleet.islands[0], scenario.plan, scenario.run, scenario.stack
+    asked_for = evaluate(*own, meets=True)
+    assert evaluate(*own).ends.leaving == ()
+    assert changed(asked_for, ends=changed(asked_for.ends, leaving=())) == evaluate(*own)
+    with pytest.raises(ValueError, match="meets=True"):
+        lines_of(evaluate(*own).ends, 1.0)
 
 
 def test_every_island_of_a_pipeline_sends_its_own_stages() -> None:

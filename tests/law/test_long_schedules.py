@@ -13,7 +13,7 @@ import pytest
 
 from shardmeter.core.record import changed
 from shardmeter.engine.timeline.pipeline import duration
-from shardmeter.schedules import Boundary, Slot, flying, long_makespan, names, owed, schedule, traits, turns_of
+from shardmeter.schedules import Boundary, Slot, _replay, flying, long_makespan, names, owed, schedule, traits, turns_of
 
 PLANS, IN_TURN = 28, 8
 """Random plans of each schedule, and of those whose pipelines send in turn."""
@@ -125,21 +125,19 @@ def test_a_run_of_equal_stages_is_those_stages(name: str) -> None:
 
 
 @every_schedule
-def test_many_networks_are_each_by_itself(name: str) -> None:
+def test_many_networks_are_each_by_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Level by level, and node by node as for so many that each is worth a call."""
     r = random.Random(2)
     slots, passes, chunks, links = drawn(r, name, rounds=8)
     delays, wires = np.array([0.0, 0.5, 3.0, 9.0]), np.array([0.1, 0.0, 1.0, 3.0])
-    together = long_makespan(
-        name,
-        slots,
-        passes,
-        chunks,
-        tuple(changed(link, wire=link.wire * wires, delay=delays) for link in links),
-        beside=True,
-    )
+    far = tuple(changed(link, wire=link.wire * wires, delay=delays) for link in links)
+    together = long_makespan(name, slots, passes, chunks, far, beside=True)
     for at in range(4):
         alone = tuple(changed(one, wire=one.wire * float(wires[at]), delay=float(delays[at])) for one in links)
         assert np.asarray(together)[at] == run(name, (slots, passes, chunks, alone))
+    monkeypatch.setattr(_replay, "WIDE", 1)
+    monkeypatch.setattr(_replay, "BLOCK", 3)
+    assert np.array_equal(together, long_makespan(name, slots, passes, chunks, far, beside=True))
 
 
 @every_schedule

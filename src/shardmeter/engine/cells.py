@@ -61,11 +61,10 @@ def inner_steps(
     plans: Sequence[Plan],
     runs: Sequence[Run],
     stack: Stack,
-    networks: Networks | None = None,
+    networks: Networks,
 ) -> tuple[Estimate, ...]:
     """The inner step of every island, in the order of the fleet; `runs` are those of the cells. Of a cell of several islands each
-    has the cell's step, its own memory, and its part of tokens and FLOPs. `networks`: others than the fleet's own."""
-    networks = Networks(fleet.islands, fleet.wan) if networks is None else networks
+    has the cell's step, its own memory, and its part of tokens and FLOPs."""
     found: dict[int, Estimate] = {}
     single = [(cell.islands[0], run) for cell, run in zip(cells, runs, strict=True) if not cell.axis]
     own = each(
@@ -115,12 +114,11 @@ def together(
     plans: Sequence[Plan],
     run: Run,
     stack: Stack,
-    networks: Networks | None = None,
+    networks: Networks,
     prices: dict[tuple[Any, ...], Priced] | None = None,
 ) -> list[Estimate]:
-    """The inner step of a cell of several islands, once per island of it in the order of the axis. `networks` as of `inner_steps`,
-    `prices` as `known` of `piped`. Raises ValueError without a network."""
-    networks = Networks(fleet.islands, fleet.wan) if networks is None else networks
+    """The inner step of a cell of several islands, once per island of it in the order of the axis. `prices` as `known` of
+    `piped`. Raises ValueError without a network."""
     members, sending = [fleet.islands[at] for at in cell.islands], _sending(fleet, cell)
     if cell.axis == "pp":
         of = dict(zip(cell.islands, members, strict=True))

@@ -172,14 +172,15 @@ def with_outer_state(one: Estimate, asked: Round) -> Estimate:
 
 def pace_of(parts: Sequence[Part], asked: Round, lanes: Count, release: str = "layers") -> Pace:
     """The pace of the cells. Stages that share one of so many `lanes` send one after the other, each as its gradients
-    become whole; a stage with lanes of its own cannot use those of the others. `release` as in `specs.Sync`."""
+    become whole; a stage with lanes of its own cannot use those of the others. `release` as in `specs.Sync`: of
+    gradients, which other messages are not."""
     cells = [[part for part in parts if part.cell == at] for at in range(1 + max(part.cell for part in parts))]
 
     def over(value: Callable[[Part], Number], join: Callable[[Sequence[Number]], Number]) -> Number:
         return along([join([value(part) for part in cell]) for cell in cells])
 
     lines: list[list[tuple[Leaving, ...]]] = [[(Leaving(),)] for _ in cells]
-    if release == "layers":
+    if release == "layers" and any(one.behind for one in asked.crossings):
         lines = [[line for part in cell for line in lines_of(part.estimate.ends, lanes)] for cell in cells]
     return Pace(
         step=over(lambda part: part.estimate.step_time, _most),

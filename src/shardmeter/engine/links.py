@@ -261,9 +261,3 @@ def _kept(wan: Wan, weaker: Array, loss: Array, under_way: Count) -> Array:
 def rates(wan: Wan) -> Array:
     """(islands, islands), B/s: what one transfer gets that has its pair of islands to itself, all lanes at work."""
     return np.asarray(links_of(wan).rate)
-
-
-def send_rates(wan: Wan) -> Array:
-    """The same of a transfer between two nodes, which use one lane."""
-    found = links_of(wan)
-    return np.asarray(found.rate / found.lanes)

@@ -46,12 +46,11 @@ def shared(
     plans: Sequence[Plan],
     run: Run,
     stack: Stack,
-    rule: str = "speed",
-    networks: Networks | None = None,
+    rule: str,
+    networks: Networks,
 ) -> list[tuple[float, ...]]:
-    """Each cell's part of the global batch on every network (None: on the fleet's own): so that the slowest is as fast as it can be, or
+    """Each cell's part of the global batch on every network: so that the slowest is as fast as it can be, or
     equal parts. `plans` are those of the islands. Raises IndivisibleBatch."""
-    networks = Networks(fleet.islands, fleet.wan) if networks is None else networks
     units, batch = units_of(fleet.islands, cells, plans), float(run.global_batch)
     if rule == "equal" or equal_cells(fleet, cells, plans, networks):
         return [parted(batch, units, None, rule)] * len(networks)
@@ -76,13 +75,12 @@ def shared_by_part(
     plans: Sequence[Plan],
     run: Run,
     stack: Stack,
-    networks: Networks | None = None,
+    networks: Networks,
 ) -> tuple[list[tuple[Run, ...]], list[int]]:
     """The runs of all cells with their parts of the global batch, for every way in which networks have it shared, and which of these
     each network has. Parts as of `shared`, with the whole batch for the cells of every block, each of which has to see every sequence.
     Raises IndivisibleBatch."""
     sync = plans[0].sync
-    networks = Networks(fleet.islands, fleet.wan) if networks is None else networks
     groups = parts_of(len(cells), inner_of(sync).blocks)
     order = [at for group in groups for at in group]
     parts = [

@@ -27,14 +27,6 @@ SCALED: dict[tuple[str, str], float] = {("row", "Hopper"): 0.72}
 Measured training pairs on H100; DeepGEMM reaches the rate of one scale a tensor with 128 × 128 blocks. Others: 1."""
 
 
-@formula(cite="shardmeter")
-def gemm_flops(m: Count, n: Count, k: Count, repeats: Count, flop_per_mac: Flop) -> Flop:
-    """Floating-point operations of `repeats` products: two per multiply-add.
-
-    Leaves out: bias and epilogue arithmetic."""
-    return flop_per_mac * m * n * k * repeats
-
-
 @formula(cite="williams2009")
 def gemm_traffic(m: Count, n: Count, k: Count, repeats: Count, width: Bytes, result: Bytes) -> Bytes:
     """Bytes through device memory if every operand of `width` is read once and the result, of `result`, written once.

@@ -84,7 +84,7 @@ def _answer(scenario: Scenario | None) -> str:
         with np.errstate(all="ignore"):
             return repr(
                 [
-                    evaluate(scenario.model, island, plan, scenario.run, scenario.stack)
+                    evaluate(scenario.model, island, plan, scenario.run, scenario.stack, meets=True)
                     for island, plan in _kinds(scenario)
                 ]
             )

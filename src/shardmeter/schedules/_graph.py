@@ -70,6 +70,15 @@ class Graph:
         return [*itertools.chain.from_iterable((*self.devices, self.returns, *self.whole))]
 
     @functools.cached_property
+    def spent(self) -> list[list[int]]:
+        """The nodes that nothing needs any more after node 1, 2, …"""
+        spent: list[list[int]] = [[] for _ in self.nodes[0]]
+        last = {node: at for at, two in enumerate(zip(*self.nodes[1:], strict=True)) for node in two}
+        for node in last.keys() - {0, *self.asked}:
+            spent[last[node]].append(node)
+        return spent
+
+    @functools.cached_property
     def levels(self) -> Levels:
         """The nodes level by level."""
         return _levels(self)

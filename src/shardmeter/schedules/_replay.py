@@ -2,7 +2,7 @@
 
 A turn begins when the turn before it on its device has ended and what it waits for has come. A send occupies the wire to its
 neighbour, one at a time in the order of the turns or, where sending blocks, the device that sends. Over long links (`Boundary`) what was
-sent comes later than the wire is free again. Numbers are run turn by turn; of many networks at once, all turns that wait for none of one
+sent comes later than the wire is free again. Numbers are run turn by turn; of some networks at once, all turns that wait for none of one
 another are run together.
 """
 
@@ -37,8 +37,9 @@ class Replayed(NamedTuple):
     """When the gradients of the chunks of every device were whole, device by device."""
 
 
-HELD = 2**20
-"""Moments that are kept at a time: what is still needed of a run then stays near the processor."""
+WIDE, BLOCK = 512, 4096
+"""Elements from which on each node is worth a call of its own, and how many of them are then run at a time: what is still needed of a
+run stays near the processor."""
 
 
 def replay(
@@ -78,10 +79,11 @@ def _run(graph: Graph, traits: Traits, slots: Sequence[Slot], virtual_stages: in
     size = int(np.prod(shape))
     flat: list[Any] = [np.broadcast_to(part, shape).reshape(-1) if np.ndim(part) else part for part in parts]
     found = np.empty((len(graph.asked), size))
-    block = max(HELD // graph.levels.rows, 1)
+    wide = size >= WIDE
+    block = BLOCK if wide else size
     for begin in range(0, size, block):
         some = [part[begin : begin + block] if np.ndim(part) else part for part in flat]
-        moments = _vector(graph, some, min(block, size - begin))
+        moments = _wide(graph, some) if wide else _level_by_level(graph, some, size)
         for at, node in enumerate(graph.asked):
             found[at, begin : begin + block] = moments[node]
     return _told(traits, graph, found.reshape(-1, *shape))
@@ -133,9 +135,20 @@ def _scalar(graph: Graph, parts: Sequence[float]) -> list[float]:
     return end
 
 
-def _vector(graph: Graph, parts: Sequence[Seconds], size: int) -> dict[int, Seconds]:
-    """When the nodes end that the answer is made of, element by element: level by level, each in rows of a store in which what nothing
-    needs any more is written over."""
+def _wide(graph: Graph, parts: Sequence[Seconds]) -> list[Seconds]:
+    """The same, element by element; what neither a later node nor the answer needs is forgotten."""
+    end: list[Seconds] = [0.0]
+    for part, one, other, spent in zip(*graph.nodes, graph.spent, strict=True):
+        ready = np.maximum(end[one], end[other]) if one and other else end[one or other]
+        end.append(ready + parts[part])
+        for node in spent:
+            end[node] = 0.0
+    return end
+
+
+def _level_by_level(graph: Graph, parts: Sequence[Seconds], size: int) -> dict[int, Seconds]:
+    """The same of the nodes that the answer is made of: each level in rows of a store in which what nothing needs any more is written
+    over."""
     levels = graph.levels
     seconds = np.empty((len(parts), size))
     for at, part in enumerate(parts):

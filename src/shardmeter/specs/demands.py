@@ -79,7 +79,6 @@ class Resident:
     size: Bytes
     exactness: str
     """exact, modelled, estimated."""
-    outside_allocator: bool = False
 
 
 @record

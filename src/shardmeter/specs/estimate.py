@@ -94,8 +94,8 @@ class Estimate:
     gpus: Number
     peak_flops: Number
     """Sum of dense bf16 peaks."""
-    ends: Ends
-    """How the step ends, for what leaves the island then."""
+    ends: Ends = Ends()
+    """How the step ends, for what leaves the island then: of one of several islands."""
 
     @property
     def memory_exact(self) -> Bytes:

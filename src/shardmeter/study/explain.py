@@ -17,6 +17,7 @@ from shardmeter.engine.fleet import CROSSING, GRADIENTS, LOSS, UPDATE, joined
 from shardmeter.engine.reference import LABEL as REFERENCE
 from shardmeter.engine.reference import reference_pieces
 from shardmeter.engine.step import slowest_pieces
+from shardmeter.engine.wans import Networks
 from shardmeter.specs import Island, Plan, Run, Scenario
 from shardmeter.study import zero_order
 from shardmeter.study.islands import critical
@@ -129,9 +130,10 @@ def _of_fleet(scenario: Scenario) -> Explanation:
     inner = [changed(one, estimate=e) for one, e in zip(whole.parts, whole.inner, strict=True)]
     with trace() as steps:
         if cell.axis:
-            together(model, fleet, cell, [one.plan for one in whole.parts], part.run, stack)
+            networks = Networks(fleet.islands, fleet.wan)
+            together(model, fleet, cell, [one.plan for one in whole.parts], part.run, stack, networks)
         else:
-            evaluate(model, part.island, part.plan, part.run, stack)
+            evaluate(model, part.island, part.plan, part.run, stack, meets=True)
         joined(model, inner, fleet.wan, scenario.plan)
     counted = tuple(steps) if cell.axis else _counted(steps, scenario, part.island, part.plan, part.run)
     return Explanation(prediction=prediction, steps=counted)

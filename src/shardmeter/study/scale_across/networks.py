@@ -7,6 +7,7 @@ import numpy as np
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, BytesPerS, Count, Ratio, Seconds
+from shardmeter.engine import wans
 from shardmeter.specs import Wan
 
 MIB = 2.0**20
@@ -97,10 +98,8 @@ FASTEST = 1e18
 
 
 def widened(wan: Wan, times: Ratio) -> Wan:
-    """The network with every line so many times as wide."""
-    return changed(
-        wan, bandwidth=wan.bandwidth * times, up=wan.up * times, down=wan.down * times, uplink=wan.uplink * times
-    )
+    """The network with every line so many times as wide, and as many uplinks to them."""
+    return changed(wans.widened(wan, times), uplink=wan.uplink * times)
 
 
 def slowed(wan: Wan, times: Ratio) -> Wan:

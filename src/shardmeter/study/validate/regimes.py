@@ -66,12 +66,6 @@ def regimes(runs: Iterable[SweepRun]) -> dict[str, str]:
     }
 
 
-def is_slow(run: SweepRun, pool: Iterable[SweepRun]) -> bool:
-    """Whether `run` lies above the bound that its measured neighbours set."""
-    others = [other for other in pool if other is not run]
-    return _above(run, _bounds([run, *others])[0])
-
-
 def _above(run: SweepRun, bound: float) -> bool:
     excess = run.slot_time - bound
     return excess > SLOW_SLOT and excess * run.slots > SLOW_STEP

@@ -257,13 +257,15 @@ def test_one_stage_leaves_as_ever_and_two_copies_at_the_end() -> None:
     assert answer["exposed_s"] == pytest.approx(answer["crossings"][0]["seconds"])
 
 
-def test_when_gradients_are_whole_is_not_asked_of_an_island_alone() -> None:
+def test_how_a_step_ends_is_not_asked_of_an_island_alone() -> None:
     """It costs a tenth of an evaluation, and changes nothing else."""
     scenario = shardmeter.load(asked(pp=4))
     own = scenario.model, scenario.fleet.islands[0], scenario.plan, scenario.run, scenario.stack
-    alone, met = evaluate(*own), evaluate(*own, meets=True)
-    assert alone.ends.leaving == ()
-    assert alone == changed(met, ends=changed(met.ends, leaving=()))
+    asked_for = evaluate(*own, meets=True)
+    assert evaluate(*own).ends.leaving == ()
+    assert changed(asked_for, ends=changed(asked_for.ends, leaving=())) == evaluate(*own)
+    with pytest.raises(ValueError, match="meets=True"):
+        lines_of(evaluate(*own).ends, 1.0)
 
 
 def test_every_island_of_a_pipeline_sends_its_own_stages() -> None:

@@ -79,10 +79,11 @@ def _run(graph: Graph, traits: Traits, slots: Sequence[Slot], virtual_stages: in
     size = int(np.prod(shape))
     flat: list[Any] = [np.broadcast_to(part, shape).reshape(-1) if np.ndim(part) else part for part in parts]
     found = np.empty((len(graph.asked), size))
-    block = BLOCK if size >= WIDE else size
+    wide = size >= WIDE
+    block = BLOCK if wide else size
     for begin in range(0, size, block):
         some = [part[begin : begin + block] if np.ndim(part) else part for part in flat]
-        moments = _wide(graph, some) if size >= WIDE else _level_by_level(graph, some, size)
+        moments = _wide(graph, some) if wide else _level_by_level(graph, some, size)
         for at, node in enumerate(graph.asked):
             found[at, begin : begin + block] = moments[node]
     return _told(traits, graph, found.reshape(-1, *shape))

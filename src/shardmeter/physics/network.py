@@ -85,8 +85,9 @@ def sooner(size: Bytes, window: Bytes, rtt: Seconds, line: BytesPerS) -> Seconds
 
     Equal to a stream simulated piece by piece (128 KiB), as is what follows at once: a window a round trip. Leaves out: buffers that are
     free only some time after the data came."""
-    held = np.where(np.greater(window, 0.0), window, np.inf)
-    last = np.where(np.isfinite(held), size - held * (np.ceil(size / held) - 1.0), 0.0)
+    bound = np.greater(window, 0.0 * window)
+    held = np.where(bound, window, size)
+    last = np.where(bound, size - held * (np.ceil(size / held) - 1.0), 0.0 * size)
     return last * np.maximum(rtt / held - 1.0 / line, 0.0)
 
 

@@ -38,6 +38,11 @@ def line(streams: float, window: float, buffer: float = np.inf, **more: object) 
     return changed(made, **more)
 
 
+def crowded(trips: float, **more: object) -> Wan:
+    """The same line with four times as much coming in, and buffers of so many round trips."""
+    return line(64.0, 64 * 65536.0, trips * 100 * GIGABIT * ROUND_TRIP, uplinks=1.0, incast=4.0, **more)
+
+
 def used(made: Wan) -> Span:
     """Share of 100 Gbit/s, in per cent."""
     share = float(rates(made)[0, 1] / GIGABIT)
@@ -80,8 +85,10 @@ def checks() -> dict[str, Span]:
     return {
         "window-16": used(line(16.0, 64 * 65536.0)),
         "window-8": used(line(8.0, 208 * 65536.0)),
-        "buffer-4to1": used(line(64.0, 64 * 65536.0, 2.5 * 100 * GIGABIT * ROUND_TRIP)),
-        "early-marking": (100.0, 100.0, 100.0),
+        "buffer-4to1": used(crowded(2.5)),
+        "early-marking": used(
+            crowded(2.5, rtt=float(wan.rtt_of_distance(200.0, 1.0, wan.PER_KILOMETRE, wan.EQUIPMENT)))
+        ),
         "one-flow": spread(1.0, 64.0, lambda share: 100.0 * share),
         "more-than-8": ends(lambda a: gain(16.0, 8.0, 0.0, a), "collisions"),
         "meta-16": ends(lambda a: gain(16.0, 1.0, 0.0, a), "collisions"),
@@ -94,7 +101,6 @@ def checks() -> dict[str, Span]:
         "rdma-1pc": kept_of(0.01, "go_back"),
         "mrc-1pc": kept_of(0.01, "selective"),
         "mrc-0.1pc": kept_of(0.001, "selective"),
-        "planes-step": (100.0, 100.0, 100.0),
         "two-ports": (100.0 * two, 100.0 * two, 100.0),
     }
 

@@ -144,6 +144,13 @@ def test_what_was_measured_lies_at_the_default(case):
     assert network_page.meets(row, network_page.checks()[case]) == "at the default"
 
 
+def test_less_buffer_than_four_senders_need_is_less_than_the_line():
+    """Two and a half round trips suffice at 4:1 (measured); two do not, and one sender needs one."""
+    enough, fewer = (network_page.used(network_page.crowded(trips))[0] for trips in (2.5, 2.0))
+    assert fewer < 0.99 * enough
+    assert network_page.used(changed(network_page.crowded(1.0), incast=1.0))[0] == pytest.approx(enough)
+
+
 def test_every_row_of_measurements_has_a_figure():
     assert [one["name"] for one in network_page.rows()] == list(network_page.checks())
 

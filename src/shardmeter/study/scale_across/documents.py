@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from shardmeter.specs import Island, Plan, Scenario, Wan
-from shardmeter.specs.plan import AXES
+from shardmeter.study.planning.fleet_plans import sync_document
 from shardmeter.study.planning.scenarios import plan_document
 from shardmeter.study.scale_across.networks import Network
-from shardmeter.sync import every_step
 
 
 def document_of(said: Mapping[str, Any], scenario: Scenario, wan: Wan, network: Network) -> dict[str, Any]:
@@ -57,14 +56,8 @@ def _plan(scenario: Scenario) -> dict[str, Any]:
     """Every field of the plan that means something, with what crosses buildings."""
     whole, own = scenario.plan, scenario.plans[0]
     fields = plan_document(own)
-    if own.ahead:
-        fields["ahead"] = int(own.ahead)
-    if own.stagger:
-        fields["stagger"] = True
-    usual = Plan().sync
-    sync = {
-        name: getattr(own.sync, name) for name in every_step.FIELDS if getattr(own.sync, name) != getattr(usual, name)
-    }
+    usual = sync_document(Plan().sync)
+    sync = {name: value for name, value in sync_document(own.sync).items() if value != usual[name]}
     if sync:
         fields["sync"] = sync
     for axis, cells in whole.placement:
@@ -72,8 +65,6 @@ def _plan(scenario: Scenario) -> dict[str, Any]:
         fields.pop(axis, None)
         if axis == "pp":
             fields |= {"schedule": own.schedule, "virtual_stages": own.virtual_stages}
-    if tuple(own.rank_order) == AXES:
-        fields.pop("rank_order", None)
     return fields
 
 

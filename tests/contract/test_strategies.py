@@ -90,14 +90,16 @@ def variants(plan: Plan) -> Iterator[Plan]:
 
 
 def emitted(module: ModuleType, plan: Plan) -> list[tuple[Plan, Transfer]]:
-    """All transfers of a module under every variant of a plan."""
-    return [
-        (variant, transfer)
-        for variant in variants(plan)
+    """All unlike transfers of a module under every variant of a plan, each with the first that emits it: a price reads only the mesh,
+    which all have."""
+    found = {
+        repr(transfer): (variant, transfer)
+        for variant in reversed(list(variants(plan)))
         for function in emitters(module)
         for transfers in calls(function, variant)
         for transfer in transfers
-    ]
+    }
+    return list(found.values())
 
 
 @every_strategy

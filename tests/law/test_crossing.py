@@ -20,7 +20,7 @@ from shardmeter.specs.wan import TRANSPORTS, Wan
 
 ROUNDING = 1 + 1e-9
 ISLANDS = 5
-law = settings(max_examples=25, deadline=None)
+law = settings(max_examples=15, deadline=None)
 PASSING = [("all_reduce", word) for word in WORDS if word != "auto"] + [("exchange", "auto")]
 
 

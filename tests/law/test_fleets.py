@@ -109,7 +109,7 @@ def test_one_island_that_synchronises_every_step_is_the_island(kind: str) -> Non
     assert predict(scenario).estimate == alone
 
 
-@settings(max_examples=25)
+@settings(max_examples=18)
 @given(asked(methods=tuple(name for name in MEET if "sync_every" in method(name).FIELDS)))
 def test_a_long_period_costs_nothing(scenario: Scenario) -> None:
     before = predict(scenario)
@@ -122,7 +122,7 @@ def test_a_long_period_costs_nothing(scenario: Scenario) -> None:
     assert costs[-1] <= 1e-3 * slowest
 
 
-@settings(max_examples=25)
+@settings(max_examples=18)
 @given(asked(), st.sampled_from(("bandwidth", "rtt", "loss", "up", "streams")), st.floats(1.0, 50.0))
 def test_a_better_network_is_never_slower(scenario: Scenario, what: str, factor: float) -> None:
     before = predict(scenario)
@@ -138,7 +138,7 @@ def test_a_better_network_is_never_slower(scenario: Scenario, what: str, factor:
     assert rejoined(before, better) >= rejoined(before, worse) * (1 - 1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=18)
 @given(
     asked(
         methods=tuple(name for name in names() if "bits" in method(name).FIELDS and "top_k" not in method(name).FIELDS)
@@ -187,7 +187,7 @@ def test_names_and_order_change_nothing(scenario: Scenario, random: Any) -> None
                 assert rows[place][key] == pytest.approx(value, rel=1e-9, abs=1e-9), key
 
 
-@settings(max_examples=30)
+@settings(max_examples=18)
 @given(asked(methods=("decoupled_diloco",), least=3), st.sampled_from((50.0, 1e4)))
 def test_an_island_in_time_never_lowers_the_total_of_a_deadline(scenario: Scenario, faster: float) -> None:
     count = len(scenario.fleet.islands)
@@ -212,7 +212,7 @@ def test_an_island_in_time_never_lowers_the_total_of_a_deadline(scenario: Scenar
     assert rate[1] >= rate[0] * (1 - 1e-12)
 
 
-@settings(max_examples=30)
+@settings(max_examples=18)
 @given(asked())
 def test_what_must_sum_does(scenario: Scenario) -> None:
     answer = predict(scenario)
@@ -235,7 +235,7 @@ def test_what_must_sum_does(scenario: Scenario) -> None:
         assert apart or data["run"]["wall_clock_s"] == pytest.approx(lasts, rel=1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=18)
 @given(asked(methods=MEET))
 def test_the_closed_form_of_a_round_is_its_timeline(scenario: Scenario) -> None:
     drawn = trace_rounds(scenario, rounds=8)

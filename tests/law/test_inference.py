@@ -90,7 +90,7 @@ def test_one_island_crosses_nothing(how):
 
 
 @pytest.mark.parametrize("how", METHODS)
-@pytest.mark.parametrize("seed", SEEDS[:12])
+@pytest.mark.parametrize("seed", SEEDS[:6])
 def test_better_lines_are_never_slower(seed, how):
     scenario, asked = fleet(seed), asked_of(seed)
     before = answer(scenario, how=how, **asked).output_time
@@ -106,11 +106,11 @@ def test_better_lines_are_never_slower(seed, how):
 
 
 @pytest.mark.parametrize("how", METHODS)
-@pytest.mark.parametrize("seed", SEEDS[:6])
+@pytest.mark.parametrize("seed", SEEDS[:3])
 def test_longer_prompts_and_outputs_are_never_sooner(seed, how):
     scenario, asked = fleet(seed), asked_of(seed)
     for name in ("prompt", "output"):
-        lengths = (1.0, 2.0, 63.0, 64.0, 127.0, 128.0, 129.0, 255.0, 256.0, 1000.0, 1024.0, 4096.0)
+        lengths = (1.0, 2.0, 63.0, 64.0, 127.0, 128.0, 129.0, 1000.0, 4096.0)
         found = [answer(scenario, how=how, **{**asked, name: length}).output_time for length in lengths]
         assert all(longer >= one * (1.0 - 1e-5) for one, longer in itertools.pairwise(found)), name
 
@@ -151,7 +151,7 @@ def with_devices(scenario: shardmeter.Scenario, **times_: float) -> shardmeter.S
 
 
 @pytest.mark.parametrize("how", METHODS)
-@pytest.mark.parametrize("seed", SEEDS[:12])
+@pytest.mark.parametrize("seed", SEEDS[:6])
 def test_larger_batches_pass_more_and_wait_longer(seed, how):
     """Where memory has room for any, and enough are under way to fill the busiest place. A prompt's chunks, which make a single
     answer sooner, may cost some of the rate: of a prompt of one token there are none."""
@@ -159,7 +159,7 @@ def test_larger_batches_pass_more_and_wait_longer(seed, how):
     for prompt in (asked["prompt"], 1.0):
         found = [
             answer(scenario, how=how, **{**asked, "batch": batch, "prompt": prompt})
-            for batch in (1.0, 2.0, 8.0, 64.0, 512.0)
+            for batch in (1.0, 2.0, 32.0, 512.0)
         ]
         for one, larger in itertools.pairwise(found):
             assert larger.output_time >= one.output_time * (1.0 - 1e-9)

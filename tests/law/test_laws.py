@@ -33,7 +33,7 @@ COMMUNICATION = (
 )
 LATENCIES = ("latency", "latency_base", "latency_step", "latency_start")
 STATES = ("parameters", "gradients", "optimizer state")
-law = settings(max_examples=60, deadline=None)
+law = settings(max_examples=36, deadline=None)
 
 
 def island(gpus: float, *tiers: Tier, device: str = "H100-SXM5-80GB") -> Island:

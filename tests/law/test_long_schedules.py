@@ -108,23 +108,6 @@ def test_nearer_or_wider_is_never_slower_and_nothing_beats_a_stage_or_a_wire(nam
 
 
 @every_schedule
-def test_a_run_of_equal_stages_is_those_stages(name: str) -> None:
-    """On one network and on many: nothing counts the stages of a run twice."""
-    mean = Slot(first=1, count=4, forward=1.0, input_grad=1.0, weight_grad=1.0)
-    ends = [changed(mean, first=at, count=1, forward=forward) for at, forward in ((0, 1.5), (5, 0.7))]
-    runs = [ends[0], mean, ends[1]]
-    stages = [ends[0], *(changed(mean, first=at, count=1) for at in range(1, 5)), ends[1]]
-    kind = traits(name)
-    chunks = kind.least_chunks if kind.most_chunks is not None else 2
-    for wire, delay in ((0.3, 2.0), (np.array([0.0, 0.3, 1.0]), np.array([0.0, 2.0, 5.0]))):
-        far = Boundary(wire=wire, delay=delay, ahead=2.0 * kind.ahead)
-        links = tuple(far if at in (2, 5) else Boundary(wire=0.05) for at in range(6))
-        both = [np.asarray(long_makespan(name, one, 12, chunks, links, beside=True)) for one in (runs, stages)]
-        assert both[0].shape == np.shape(wire)
-        assert both[0].tolist() == both[1].tolist()
-
-
-@every_schedule
 def test_many_networks_are_each_by_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Level by level, and node by node as for so many that each is worth a call."""
     r = random.Random(2)

@@ -117,7 +117,7 @@ PINS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100, derandomize=True, database=None)
+@settings(max_examples=60, derandomize=True, database=None)
 @given(key=st.sampled_from(sorted(QUESTIONS)), pins=PINS, expert=st.sampled_from([1.0, 2.0, 8.0]))
 def test_the_best_of_a_space_is_the_best_of_its_plans(
     key: tuple[str, int], pins: dict[str, tuple[Any, ...]], expert: float

@@ -1,0 +1,1 @@
+"""What runs print, as measured numbers: one file a format."""

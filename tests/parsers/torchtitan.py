@@ -54,7 +54,9 @@ def stages_of(config: object) -> None:
     mesh = config.parallelism
     if mesh.pipeline_parallel_degree == 1:
         return
-    stages, *rest = _get_pipeline_metadata(SimpleNamespace(pp=mesh.pipeline_parallel_degree), mesh, config.model_spec.model)
+    stages, *rest = _get_pipeline_metadata(
+        SimpleNamespace(pp=mesh.pipeline_parallel_degree), mesh, config.model_spec.model
+    )
     _generate_llm_fqn_per_model_part(stages, *rest)
     single = issubclass(get_schedule_class(mesh.pipeline_parallel_schedule), PipelineScheduleSingle)
     assert (stages == mesh.pipeline_parallel_degree) == single

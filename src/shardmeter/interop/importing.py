@@ -97,12 +97,14 @@ def import_config(
     imported: Imported = module.read(text, name, version_of(module, version) if version else "")
     document, rows = opened(dict(imported.document), overrides=overrides, catalog=catalog, options=options)
     plain = document.data.copy()
+    scenario: Scenario | None = None
+    missing: tuple[str, ...] = ()
     try:
-        scenario, missing = resolve(document, rows, left_open(document, planning=False)), ()
+        scenario = resolve(document, rows, left_open(document, planning=False))
     except BadScenario as error:
-        scenario, missing = None, tuple(str(one) for one in error.violations) or (error.message,)
+        missing = tuple(str(one) for one in error.violations) or (error.message,)
     except UnknownName as error:
-        scenario, missing = None, (error.message,)
+        missing = (error.message,)
     return Import(source=name, imported=imported, document=plain, scenario=scenario, missing=missing)
 
 

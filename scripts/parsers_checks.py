@@ -114,7 +114,8 @@ def answers(name: str, check: ModuleType, asked: Sequence[Mapping[str, Any]]) ->
         questions.write_text(json.dumps(list(asked)), encoding="utf-8")
         files = (ROOT / "scripts" / "parsers_ask.py", FOLDER / f"{name}.py", questions, said)
         command = [str(python_of(check)), "-P", *map(str, files)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths_of(check, name)), "CUDA_VISIBLE_DEVICES": ""}
+        paths = os.pathsep.join((*paths_of(check, name), str(ROOT / "scripts")))
+        environment = {**os.environ, "PYTHONPATH": paths, "DEBS": str(HOME / "debs"), "CUDA_VISIBLE_DEVICES": ""}
         done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
         if not said.exists():
             raise RuntimeError(f"the parser of {name} did not answer:\n{done.stderr[-2000:]}")

@@ -3,7 +3,7 @@ with srun replaced, and what torchrun is handed is read by torch.distributed.run
 
 FORMAT = "slurm"
 FOR = ""
-TRAINER = "torchtitan"
+TRAINERS = ("torchtitan", "torchft", "megatron")
 ENVIRONMENT = "torch"
 NEEDS = ("torch==2.13.0",)
 DEBS = ("slurm-client", "slurm-wlm-basic-plugins", "libmunge2")

@@ -236,6 +236,11 @@ def slug(name: str, longest: int = 40) -> str:
     return plain if re.match(r"[a-z]", plain) else f"run-{plain}".rstrip("-")[:longest]
 
 
+def name_of(scenario: Scenario, job: Job, jobs_: tuple[Job, ...]) -> str:
+    """The name of a job where it is listed among others."""
+    return slug(scenario.name if len(jobs_) == 1 else f"{scenario.name}-{job.island.name}")
+
+
 def suffixed(stem: str, ending: str, job: Job, jobs_: tuple[Job, ...]) -> str:
     """The name of a job's file: `slurm.sh`, or `slurm-iowa.sh` where there are several islands."""
     return f"{stem}.{ending}" if len(jobs_) == 1 else f"{stem}-{slug(job.island.name)}.{ending}"

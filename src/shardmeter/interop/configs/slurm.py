@@ -55,7 +55,7 @@ def _of_rack(island: Island) -> tuple[str, ...]:
 def _options(scenario: Scenario, job: launching.Job, jobs: tuple[launching.Job, ...]) -> tuple[Setting, ...]:
     """The lines `#SBATCH`, each with what it says of the scenario."""
     island = f"fleet.islands.{job.island.name}"
-    name = launching.slug(scenario.name if len(jobs) == 1 else f"{scenario.name}-{job.island.name}")
+    name = launching.name_of(scenario, job, jobs)
     found = [
         Setting(key="--job-name", value=name, means=f"name = {scenario.name}"),
         Setting(key="--nodes", value=str(job.nodes), means=f"{island}.nodes = {job.nodes}"),

@@ -50,8 +50,8 @@ def keys(name: str) -> tuple[str, ...]:
 class Sorting:
     """Takes settings out of a file one by one. What nobody took is ignored if the trainer has it, and unknown if it has not."""
 
-    def __init__(self, format: str, settings: Mapping[str, Any], known: Collection[str]) -> None:
-        self.format = format
+    def __init__(self, trainer: str, settings: Mapping[str, Any], known: Collection[str]) -> None:
+        self.trainer = trainer
         self.left = dict(settings)
         self.known = known
         self.understood: list[Setting] = []
@@ -99,7 +99,7 @@ class Sorting:
         if given is None:
             return None
         text = str(given)
-        number = float(text) if re.fullmatch(r"\d{1,15}(\.\d{1,15})?([eE][+-]?\d{1,2})?", text) else math.nan
+        number = float(text) if re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?([eE][+-]?\d{1,2})?", text) else math.nan
         if isinstance(given, bool) or not least <= number <= min(most, 1e15) or number != round(number):
             bound = f"{least} or more" if most == math.inf else f"{least} to {most:g}"
             self._refuse(key, given, f"a whole number of {bound}")
@@ -131,7 +131,7 @@ class Sorting:
         Raises BadScenario with everything that was malformed."""
         if self.violations:
             count = len(self.violations)
-            raise BadScenario(f"{self.format}: {count} problem{'s' if count > 1 else ''}", self.violations)
+            raise BadScenario(f"{self.trainer}: {count} problem{'s' if count > 1 else ''}", self.violations)
         unknown = []
         for key, value in self.left.items():
             if not self._has(key):
@@ -141,7 +141,7 @@ class Sorting:
             why = next((why for pattern, why in idle.items() if fnmatch.fnmatchcase(key, pattern)), NO_FIGURE)
             self.ignored.append(Setting(key=key, value=written(value), means=why))
         return Imported(
-            format=self.format,
+            format=self.trainer,
             version=version,
             document=document,
             understood=tuple(self.understood),

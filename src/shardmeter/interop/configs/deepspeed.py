@@ -35,7 +35,7 @@ def recognises(text: str, name: str) -> bool:
     return any(key in found for key in OWN)
 
 
-def settings(text: str, version: str = "") -> dict[str, Any]:
+def settings(text: str, version: str = "") -> dict[str, Any]:  # noqa: ARG001  (one version is known)
     """The settings by their dotted paths."""
     return flat(mapping(text, NAME))
 

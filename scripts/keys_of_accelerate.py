@@ -34,9 +34,9 @@ PREFIXED = {"fsdp_config": "fsdp_", "fp8_config": "fp8_", "dynamo_config": "dyna
 def found() -> set[str]:
     """Every path of the configuration file."""
     paths = {field.name for field in dataclasses.fields(ClusterConfig)} | set(OLDER)
-    groups = {group.title: group for group in launch_command_parser()._action_groups}
+    groups = {group.title: group for group in launch_command_parser()._action_groups}  # noqa: SLF001  (argparse tells them nowhere else)
     for section, title in SECTIONS.items():
-        options = {action.dest for action in groups[title]._group_actions}
+        options = {action.dest for action in groups[title]._group_actions}  # noqa: SLF001
         prefix = PREFIXED.get(section, "")
         options = {one for one in options if one.startswith(prefix)}
         paths |= {f"{section}.{one}" for one in options}
@@ -47,7 +47,7 @@ def found() -> set[str]:
 def write(name: str, version: str, what: str, paths: set[str]) -> None:
     """One file, sorted."""
     TARGET.mkdir(exist_ok=True)
-    head = f"# {what} {version}; written by scripts/keys_of_accelerate.py, {dt.date.today()}"
+    head = f"# {what} {version}; written by scripts/keys_of_accelerate.py, {dt.datetime.now(tz=dt.UTC).date()}"
     (TARGET / f"{name}-{version}.txt").write_text("\n".join([head, *sorted(paths)]) + "\n", encoding="utf-8")
 
 

@@ -68,22 +68,32 @@ def _types(annotation: Any) -> list[Any]:
     return list(getattr(annotation, "__args__", ())) or [annotation]
 
 
+WRONG = {"key_that_nobody_has": 0}
+
+
 def section(name: str) -> set[str]:
     """Paths below one key of the top: of its model where it is one, else those that the parser looks up."""
-    wrong = {"key_that_nobody_has": 0}
+    model = _model(name)
+    if model is not None:
+        return fields(model, name)
+    inner = Asked(WRONG)
+    with contextlib.suppress(Exception):
+        config.DeepSpeedConfig(BATCH | {name: inner})
+    return {f"{name}.{key}" for key in inner.asked - set(WRONG)}
+
+
+def _model(name: str) -> Any:
+    """The model of a section, which says its name where it refuses a key; None where there is none."""
     try:
-        config.DeepSpeedConfig(BATCH | {name: wrong})
+        config.DeepSpeedConfig(BATCH | {name: WRONG})
     except pydantic.ValidationError as error:
         model = {one.__name__: one for one in _models(pydantic.BaseModel)}[error.title]
         for step in error.errors()[0]["loc"][:-1]:  # a section of several, read as one model
-            model = next(one for one in _types(model.model_fields[str(step)].annotation))
-        return fields(model, name)
-    except Exception:  # a number, a text, or a flag
-        pass
-    inner = Asked(wrong)
-    with contextlib.suppress(Exception):
-        config.DeepSpeedConfig(BATCH | {name: inner})
-    return {f"{name}.{key}" for key in inner.asked - set(wrong)}
+            model = _types(model.model_fields[str(step)].annotation)[0]
+        return model
+    except Exception:  # noqa: BLE001  (a number, a text or a flag, which is refused in its own way)
+        return None
+    return None
 
 
 def _models(model: type[Any]) -> list[type[Any]]:
@@ -94,7 +104,7 @@ def found() -> list[str]:
     """Every path, sorted."""
     asked = Asked(dict(BATCH))
     config.DeepSpeedConfig(asked)
-    removed = set(config._REMOVED_TOP_LEVEL_CONFIG_KEYS)
+    removed = set(config._REMOVED_TOP_LEVEL_CONFIG_KEYS)  # noqa: SLF001
     paths = (asked.asked - removed) | set(ELSEWHERE) | {f"{free}.*" for free in FREE}
     for name in asked.asked - removed:
         paths |= section(name)
@@ -104,9 +114,7 @@ def found() -> list[str]:
 def main() -> None:
     """Write the file."""
     TARGET.mkdir(exist_ok=True)
-    head = (
-        f"# settings of DeepSpeed {deepspeed.__version__}; written by scripts/keys_of_deepspeed.py, {dt.date.today()}"
-    )
+    head = f"# settings of DeepSpeed {deepspeed.__version__}; written by scripts/keys_of_deepspeed.py, {dt.datetime.now(tz=dt.UTC).date()}"
     (TARGET / f"deepspeed-{deepspeed.__version__}.txt").write_text("\n".join([head, *found()]) + "\n", encoding="utf-8")
 
 

@@ -234,23 +234,26 @@ def read_formats(found: Sorting, plan: dict[str, Any], kind: str) -> None:
         plan["precision"] = FP8[found.word(key, FP8, "te")]
         found.means(key, f"plan.precision = {plan['precision']}")
     found.means("mixed_precision", f"plan.precision = {plan['precision']}")
-    cast = kind in ("fsdp", "deepspeed", "megatron_lm")
-    plan |= {"gather_dtype": base if cast else "fp32", "reduce_dtype": base if cast else "fp32", "master_dtype": "fp32"}
-    if kind == "fsdp" and base != "fp32":
-        found.assume(
-            f"plan.reduce_dtype {base}: accelerate's policy for mixed_precision {word}, unless the program hands over one of its own"
-        )
-    if not cast:
-        plan["gather_dtype"] = base
-        found.assume("plan.reduce_dtype fp32: weights and gradients are fp32 under autocast")
-    if base == "fp32":
-        found.assume(
-            "plan.precision fp32: mixed_precision is no; a model that the program loads in bf16 trains in bf16, without fp32 masters"
-        )
+    policy(found, plan, base, kind in ("fsdp", "deepspeed", "megatron_lm"))
     every = _first(found, "fp8_config.fp8_enable_fsdp_float8_all_gather", "fp8_config.enable_fsdp_float8_all_gather")
     if found.flag(every) and word == "fp8":
         plan["gather_dtype"] = "fp8"
         found.means(every, "plan.gather_dtype = fp8")
+
+
+def policy(found: Sorting, plan: dict[str, Any], base: str, cast: bool) -> None:
+    """What is gathered, reduced and kept under mixed precision in `base`: weights `cast` as a whole by FSDP or ZeRO, or by autocast."""
+    plan |= {"gather_dtype": base, "reduce_dtype": base if cast else "fp32", "master_dtype": "fp32"}
+    if base == "fp32":
+        found.assume(
+            "plan.precision fp32: no mixed precision; a model that the program loads in bf16 trains in bf16, without fp32 masters"
+        )
+    elif cast:
+        found.assume(
+            f"plan.reduce_dtype {base}: of the policy that mixed precision makes, unless the program hands over one of its own"
+        )
+    else:
+        found.assume("plan.reduce_dtype fp32: weights and gradients are fp32 under autocast")
 
 
 def _fill(found: Sorting, plan: dict[str, Any], world: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import json
 import math
@@ -91,7 +92,8 @@ class Sorting:
         word = str(given).lower()
         if word in ("true", "yes", "on", "1", "false", "no", "off", "0"):
             return word in ("true", "yes", "on", "1")
-        return bool(self._refuse(key, given, "true or false")) or default
+        self._refuse(key, given, "true or false")
+        return default
 
     def whole(self, key: str, least: int = 1, most: float = math.inf) -> int | None:
         """A whole number between bounds (`5e8` is one); None where it is left out."""
@@ -125,20 +127,26 @@ class Sorting:
         """Note that settings contradict one another."""
         self.violations.append(Violation(field=field, says=says, way_out=way_out, rule=rule))
 
-    def imported(self, version: str, document: Mapping[str, Any], idle: Mapping[str, str]) -> Imported:
-        """The file as a scenario. `idle` says by patterns of keys why settings change nothing, the first that matches.
+    def imported(
+        self, version: str, document: Mapping[str, Any], idle: Mapping[str, str], *, beside: str = ""
+    ) -> Imported:
+        """The file as a scenario. `idle` says by patterns of keys why settings change nothing, the first that matches; `beside` why those
+        are ignored that the trainer does not have and that look like none of its own, where a program puts its own there.
 
         Raises BadScenario with everything that was malformed."""
         if self.violations:
             count = len(self.violations)
             raise BadScenario(f"{self.trainer}: {count} problem{'s' if count > 1 else ''}", self.violations)
         unknown = []
+        names = [one for one in self.known if "*" not in one]
         for key, value in self.left.items():
-            if not self._has(key):
-                near = ", ".join(nearest(key, [one for one in self.known if "*" not in one]))
-                unknown.append(Setting(key=key, value=written(value), means=f"the nearest are {near}"))
-                continue
             why = next((why for pattern, why in idle.items() if fnmatch.fnmatchcase(key, pattern)), NO_FIGURE)
+            if not has(key, self.known):
+                if not beside or difflib.get_close_matches(key, names, 1, ALIKE):
+                    means = f"the nearest are {', '.join(nearest(key, names))}"
+                    unknown.append(Setting(key=key, value=written(value), means=means))
+                    continue
+                why = beside
             self.ignored.append(Setting(key=key, value=written(value), means=why))
         return Imported(
             format=self.trainer,
@@ -150,12 +158,10 @@ class Sorting:
             unknown=tuple(unknown),
         )
 
-    def _has(self, key: str) -> bool:
-        """Whether the trainer has a setting: a known path, what lies below `a.*`, or a section of known paths."""
-        return has(key, self.known)
-
 
 NO_FIGURE = "no figure depends on it"
+ALIKE = 0.85
+"""Likeness of two names from which on one is taken for the other, mistyped."""
 
 
 def has(key: str, known: Collection[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from shardmeter.core.errors import nearest
 from shardmeter.core.record import field_names
 from shardmeter.interop.configs._saying import Saying, count
 from shardmeter.interop.configs._torchtitan_models import NEW, OLD, flavor_of, models
@@ -24,13 +25,13 @@ FREE = ("name", "aliases", "context", "parameters", "source", "retrieved", "mtp"
 """Fields of a model that are none of its shape, or are said apart."""
 
 
-def said_of(scenario: Scenario, plan: Plan, version: str) -> Saying:
-    """The settings of one process group that runs `plan`; refusals are noted, not raised."""
+def said_of(scenario: Scenario, plan: Plan, version: str, groups: int = 1) -> Saying:
+    """The settings of one process group that runs `plan`, one of `groups` that share the batch; refusals are noted, not raised."""
     saying = Saying(f"torchtitan {version}")
     run = scenario.run
     _model(saying, scenario.model, version)
     _length(saying, run, plan)
-    _batch(saying, run, plan)
+    _batch(saying, run, plan, groups)
     _degrees(saying, plan, version)
     _experts(saying, plan, scenario.model, version)
     _context(saying, plan, version)
@@ -45,22 +46,24 @@ def said_of(scenario: Scenario, plan: Plan, version: str) -> Saying:
 
 def _model(saying: Saying, model: Model, version: str) -> None:
     """Module and flavor, where the model is the catalog's and torchtitan has it."""
-    flavor = flavor_of(model.name, version)
+    name = model.name.partition(",")[0]  # a row that was changed is called so
+    flavor = flavor_of(name, version)
     if flavor is None:
-        says = f"torchtitan {version} has no {model.name}"
-        saying.refuse("model", says, f"it has {', '.join(models(version))}")
+        known = models(version)
+        way_out = f"of the {len(known)} models that it has the nearest are {', '.join(nearest(name, known))}"
+        saying.refuse("model", f"torchtitan {version} has no {name}", way_out)
         return
-    row = catalog_of(None).model(model.name)
+    row = catalog_of(None).model(name)
     other = [name for name in field_names(Model) if name not in FREE and getattr(row, name) != getattr(model, name)]
     if other:
-        says = f"{', '.join(other)} differ from {model.name}, whose shape torchtitan's flavor {flavor.flavor} has"
+        says = f"{', '.join(other)} differ from {name}, whose shape torchtitan's flavor {flavor.flavor} has"
         saying.refuse("model", says, "add a flavor to its registry by hand")
     if version == OLD:
-        saying.say("model.name", flavor.module, f"model = {model.name}")
-        saying.say("model.flavor", flavor.flavor, f"model = {model.name}")
+        saying.say("model.name", flavor.module, f"model = {name}")
+        saying.say("model.flavor", flavor.flavor, f"model = {name}")
         saying.say("model.hf_assets_path", f"./assets/hf/{flavor.assets}", "where the tokenizer lies")
     else:
-        saying.say("model_spec", f"{flavor.module} {flavor.flavor}", f"model = {model.name}")
+        saying.say("model_spec", f"{flavor.module} {flavor.flavor}", f"model = {name}")
         saying.say("hf_assets_path", f"./assets/hf/{flavor.assets}", "where the tokenizer lies")
     heads = count(model.mtp)
     if heads and version == NEW and flavor.module == "deepseek_v3":
@@ -90,9 +93,9 @@ def steps_of(run: Run) -> int | None:
     return None if run.tokens is None else math.ceil(float(run.tokens) / float(run.global_batch * run.seq_len) - 1e-9)
 
 
-def _batch(saying: Saying, run: Run, plan: Plan) -> None:
+def _batch(saying: Saying, run: Run, plan: Plan, groups: int) -> None:
     """Batches: of one pass without a pipeline; all micro-batches of a step with one, so that it is drained once a step."""
-    whole, micro, dp = count(run.global_batch), count(plan.micro_batch), count(plan.dp)
+    whole, micro, dp = count(run.global_batch), count(plan.micro_batch), count(plan.dp) * groups
     if plan.pp > 1:
         saying.say(
             "training.local_batch_size", whole // dp, f"run.global_batch / dp = {whole} / {dp}: one drain a step"

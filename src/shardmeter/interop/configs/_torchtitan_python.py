@@ -166,6 +166,9 @@ def flags(text: str, name: str) -> Found:
         words = shlex.split(text.replace("\\\n", " "), comments=True)
     except ValueError as error:
         raise BadScenario(f"{name}: not readable as a command line ({error})") from None
+    began = next((at for at, word in enumerate(words) if word.endswith(STARTS)), -1)
+    named = dict(word.split("=", 1) for word in words[: max(began, 0)] if word.startswith(("MODULE=", "CONFIG=")))
+    words = words[began + 1 :]
     settings: dict[str, Any] = {}
     key = ""
     for word in words:
@@ -173,16 +176,21 @@ def flags(text: str, name: str) -> Found:
             key, equals, value = word[2:].partition("=")
             key = key.replace("-", "_")
             settings[key] = _of_flag(value) if equals else True
-        elif key and settings[key] is True:
-            settings[key] = _of_flag(word)
         elif ":" in word and word.partition(":")[0] == "activation_checkpoint":
             settings["activation_checkpoint"], key = POLICIES.get(word.partition(":")[2], word), ""
-    base = f"{settings.pop('module', '')} {settings.pop('config', '')}".strip()
+        elif key and settings[key] is True:
+            settings[key] = _of_flag(word)
+    module, config = (settings.pop(one.lower(), named.get(one, "")) for one in ("MODULE", "CONFIG"))
+    base = f"{module} {config}".strip()
+    if not settings and not base:
+        raise BadScenario(f"{name}: no flags in it, as in --module llama3 --config llama3_8b --training.seq_len 8192")
     negated = {one: not value for one, value in settings.items() if isinstance(value, bool) and _negated(one) != one}
     plain = {one: value for one, value in settings.items() if one not in negated}
     return Found(settings=plain | {_negated(one): value for one, value in negated.items()}, base=base)
 
 
+STARTS = ("torchtitan.train", "train.py", "run_train.sh")
+"""Words behind which the flags are torchtitan's own; before the last of them `MODULE=` and `CONFIG=` stand as variables."""
 POLICIES = {"selective": "SelectiveAC", "full": "FullAC", "memory-budget": "MemoryBudgetAC", "none": None}
 """Words of the command line → classes of activation checkpointing."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import median
 
-from shardmeter.core.units import Bytes, Count, Seconds
-from shardmeter.interop.logs.record import Step
-from shardmeter.interop.logs.selection import Segments
+import numpy as np
+
+from shardmeter.core.units import Count, Seconds
+from shardmeter.interop.logs.reports import Reports, usual
 from shardmeter.interop.logs.values import GIB, positive
 
 APART = 0.03
@@ -16,40 +16,35 @@ LAG = 1.25
 """Clocks may say that much more than times of steps do: data, evaluation and logging lie between steps."""
 SHORTEST = 20.0
 """Seconds between clocks of whole seconds that are long enough to compare."""
+BATCH = "run.global_batch"
 
 
 def found(
-    parts: Segments, said: Mapping[str, str], rests_on: str, step_time: Seconds, tokens: Count | None, gpus: Count | None
+    reports: Reports, said: Mapping[str, str], rests_on: str, step_time: Seconds, tokens: Count | None, gpus: Count | None
 ) -> list[str]:
     """Every contradiction, one sentence each."""
-    steps = [step for part in parts for step in part]
     numbers = {key: value for key, text in said.items() if (value := positive(text)) is not None}
-    return [
-        text
-        for text in (
-            _batch(steps, numbers), _counted(parts, "samples_seen", numbers.get("run.global_batch"), "samples", numbers),
-            _counted(parts, "tokens_seen", tokens, "tokens", numbers), _rate(steps, numbers, rests_on, step_time, tokens, gpus),
-            _per_gpu(steps, numbers, gpus), _clocks(parts, rests_on, step_time), _memory(steps, numbers),
-        )
-        if text
-    ]  # fmt: skip
-
-
-def _usual(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    samples = usual(reports.samples)
+    if samples is None:
+        samples = numbers.get(BATCH)
+    sentences = (
+        _batch(reports, numbers, samples), _counted(reports, "samples", samples, numbers), _counted(reports, "tokens", tokens, numbers),
+        _rate(reports, numbers, rests_on, step_time, tokens, gpus), _samples(reports, numbers, rests_on, step_time, samples),
+        _per_gpu(reports, numbers, gpus), _clocks(reports, rests_on, step_time), _memory(reports, numbers),
+    )  # fmt: skip
+    return [text for text in sentences if text]
 
 
 def because(ratio: float, said: Mapping[str, float]) -> str:
     """What a factor between two numbers looks like, in words; empty where nothing known is as large."""
-    degrees = {name: said.get(f"plan.{name}", 1.0) for name in ("tp", "cp", "pp", "dp_shard", "dp_replicate")}
-    data = degrees["dp_shard"] * degrees["dp_replicate"]
+    degrees = {name: said.get(f"plan.{name}", 1.0) for name in ("tp", "cp", "pp", "dp_shard", "dp_replicate", "dp")}
     known = (
         (degrees["tp"], "tp: counted once for every tensor-parallel rank"), (degrees["cp"], "cp: counted once for every context-parallel rank"),
         (degrees["tp"] * degrees["cp"], "tp × cp: counted once for every rank of a replica"), (degrees["pp"], "pp: counted once for every stage"),
         (said.get("accumulation", 1.0), "the gradient accumulation: one micro-batch over the time of a step, or the reverse"),
-        (data, "the data-parallel degree: one rank's count beside everyone's"), (said.get("gpus", 1.0), "the number of accelerators: one's rate beside everyone's"),
-        (1000.0, "milliseconds beside seconds"), (60.0, "minutes beside seconds"), (GIB / 1e9, "GiB beside GB"),
+        (degrees["dp_shard"] * degrees["dp_replicate"] * degrees["dp"], "the data-parallel degree: one rank's count beside everyone's"),
+        (said.get("gpus", 1.0), "the number of accelerators: one's rate beside everyone's"), (1000.0, "milliseconds beside seconds"),
+        (60.0, "minutes beside seconds"), (GIB / 1e9, "GiB beside GB"),
     )  # fmt: skip
     larger = max(ratio, 1.0 / ratio)
     return next((f", the size of {name}" for value, name in known if value > 1.0 and abs(larger / value - 1) < APART), "")
@@ -59,77 +54,77 @@ def _apart(one: float, other: float) -> bool:
     return abs(one / other - 1) > APART
 
 
-def _batch(steps: list[Step], said: Mapping[str, float]) -> str:
-    """Tokens of a step = sequences × length."""
-    tokens, samples = _usual([step.tokens for step in steps]), _usual([step.samples for step in steps]) or said.get("run.global_batch")
-    length = said.get("run.seq_len")
-    if samples is not None and "run.global_batch" in said and _apart(samples, said["run.global_batch"]):
-        return f"Reports count {samples:,.0f} sequences a step, the head says {said['run.global_batch']:,.0f}{because(samples / said['run.global_batch'], said)}."
+def _batch(reports: Reports, said: Mapping[str, float], samples: Count | None) -> str:
+    """Tokens of a step = sequences × length; sequences as the head says."""
+    tokens, length = usual(reports.tokens), said.get("run.seq_len")
+    if samples is not None and BATCH in said and _apart(samples, said[BATCH]):
+        return f"Reports count {samples:,.0f} sequences a step, the head says {said[BATCH]:,.0f}{because(samples / said[BATCH], said)}."
     if tokens is None or samples is None or length is None or not _apart(tokens, samples * length):
         return ""
-    product = samples * length
-    return f"Reports count {tokens:,.0f} tokens a step, {samples:,.0f} sequences of {length:,.0f} are {product:,.0f}: a factor of {tokens / product:.3g}{because(tokens / product, said)}."
-
-
-def _counted(parts: Segments, counter: str, usual: float | None, word: str, said: Mapping[str, float]) -> str:
-    """A counter grows by a batch in every step."""
-    grown = [
-        (getattr(after, counter) - getattr(before, counter)) / (after.number - before.number)
-        for part in parts
-        for before, after in zip(part, part[1:], strict=False)
-        if getattr(before, counter) is not None and getattr(after, counter) is not None
-    ]
-    if not grown or usual is None or not median(grown) > 0 or not _apart(median(grown), usual):
-        return ""
-    ratio = median(grown) / usual
-    return f"The counter of {word} grows by {median(grown):,.0f} a step, a step has {usual:,.0f}: a factor of {ratio:.3g}{because(ratio, said)}."
-
-
-def _rate(
-    steps: list[Step], said: Mapping[str, float], rests_on: str, step_time: Seconds, tokens: Count | None, gpus: Count | None
-) -> str:
-    """Tokens a second × seconds of a step = tokens of a step."""
-    rate, of_one = _usual([step.tokens_per_s for step in steps]), _usual([step.tokens_per_s_per_gpu for step in steps])
-    if rate is None and of_one is not None and gpus is not None:
-        rate = of_one * gpus
-    if rests_on == "tokens a second" or rate is None or tokens is None or not _apart(rate * step_time, tokens):
-        return ""
-    ratio = rate * step_time / tokens
-    if rests_on == "clocks of lines" and 1 / LAG < ratio < LAG:
-        return ""
+    ratio = tokens / (samples * length)
     return (
-        f"{rate:,.0f} tokens a second over steps of {step_time:.4g} s are {rate * step_time:,.0f} tokens, a step has {tokens:,.0f}: "
+        f"Reports count {tokens:,.0f} tokens a step, {samples:,.0f} sequences of {length:,.0f} are {samples * length:,.0f}: "
         f"a factor of {ratio:.3g}{because(ratio, said)}."
     )
 
 
-def _per_gpu(steps: list[Step], said: Mapping[str, float], gpus: Count | None) -> str:
+def _counted(reports: Reports, word: str, amount: Count | None, said: Mapping[str, float]) -> str:
+    """A counter grows by a batch in every step."""
+    grown = usual(reports.growth(f"{word}_seen") / reports.growth("number"))
+    if grown is None or amount is None or not grown > 0 or not _apart(grown, amount):
+        return ""
+    return f"The counter of {word} grows by {grown:,.0f} a step, a step has {amount:,.0f}: a factor of {grown / amount:.3g}{because(grown / amount, said)}."
+
+
+def _rate(
+    reports: Reports, said: Mapping[str, float], rests_on: str, step_time: Seconds, tokens: Count | None, gpus: Count | None
+) -> str:
+    """Tokens a second × seconds of a step = tokens of a step."""
+    rate, of_one = usual(reports.tokens_per_s), usual(reports.tokens_per_s_per_gpu)
+    if rate is None and of_one is not None and gpus is not None:
+        rate = of_one * gpus
+    return "" if rests_on == "tokens a second" else _times(rate, "tokens", rests_on, step_time, tokens, said)
+
+
+def _samples(reports: Reports, said: Mapping[str, float], rests_on: str, step_time: Seconds, samples: Count | None) -> str:
+    """Sequences a second × seconds of a step = the batch."""
+    rate = usual(reports.samples_per_s)
+    return "" if rests_on == "samples a second" else _times(rate, "samples", rests_on, step_time, samples, said)
+
+
+def _times(
+    rate: float | None, word: str, rests_on: str, step_time: Seconds, amount: Count | None, said: Mapping[str, float]
+) -> str:
+    if rate is None or amount is None or not _apart(rate * step_time, amount):
+        return ""
+    ratio = rate * step_time / amount
+    if rests_on == "clocks of lines" and 1 / LAG < ratio < LAG:
+        return ""
+    return (
+        f"{rate:,.0f} {word} a second over steps of {step_time:.4g} s are {rate * step_time:,.0f} {word}, a step has {amount:,.0f}: "
+        f"a factor of {ratio:.3g}{because(ratio, said)}."
+    )
+
+
+def _per_gpu(reports: Reports, said: Mapping[str, float], gpus: Count | None) -> str:
     """Rate of all = rate of one × accelerators."""
-    rate, of_one = _usual([step.tokens_per_s for step in steps]), _usual([step.tokens_per_s_per_gpu for step in steps])
-    if rate is None or of_one is None or gpus is None or not _apart(rate, of_one * gpus):
+    ratio = usual(reports.tokens_per_s / reports.tokens_per_s_per_gpu)
+    if ratio is None or gpus is None or not _apart(ratio, gpus):
         return ""
-    ratio = rate / (of_one * gpus)
-    return f"{rate:,.0f} tokens a second are {rate / of_one:,.3g} times the rate of one accelerator, the run has {gpus:,.0f}{because(ratio, said)}."
+    return f"Tokens a second are {ratio:,.3g} times those of one accelerator, the run has {gpus:,.0f}{because(ratio / gpus, said)}."
 
 
-def _clocks(parts: Segments, rests_on: str, step_time: Seconds) -> str:
+def _clocks(reports: Reports, rests_on: str, step_time: Seconds) -> str:
     """The clocks of lines pass no slower than steps do."""
-    if rests_on == "clocks of lines":
+    gaps, steps = reports.growth("at"), reports.growth("number")
+    known = np.isfinite(gaps) & (gaps >= 0)
+    if rests_on == "clocks of lines" or known.sum() < 3 or gaps[known].sum() < SHORTEST:
         return ""
-    paces, gaps = [], []
-    for part in parts:
-        clocked = [step for step in part if step.at is not None]
-        for before, after in zip(clocked, clocked[1:], strict=False):
-            gap = (after.at or 0.0) - (before.at or 0.0)
-            gaps.append(gap)
-            paces.append(gap / (after.number - before.number))
-    if len(paces) < 3:
-        return ""
-    pace = median(paces)
-    if median(gaps) < SHORTEST:
-        pace = sum(gaps) / sum(gap / one for gap, one in zip(gaps, paces, strict=True) if one) if any(paces) else 0.0
+    gaps, steps = gaps[known], steps[known]
+    long = np.median(gaps) >= SHORTEST
+    pace = float(np.median(gaps / steps) if long else gaps.sum() / steps.sum())
     ratio = pace / step_time
-    if sum(gaps) < SHORTEST or not pace > 0 or 1 - 2 * APART < ratio < LAG:
+    if 1 - 2 * APART < ratio < LAG:
         return ""
     told = f"The clocks of the lines are {pace:.4g} s a step apart, the log says {step_time:.4g} s a step"
     if ratio > LAG and not because(ratio, {}):
@@ -137,10 +132,10 @@ def _clocks(parts: Segments, rests_on: str, step_time: Seconds) -> str:
     return f"{told}: a factor of {ratio:.3g}{because(ratio, {})}."
 
 
-def _memory(steps: list[Step], said: Mapping[str, float]) -> str:
+def _memory(reports: Reports, said: Mapping[str, float]) -> str:
     """No peak is above the device."""
-    limit: Bytes | None = said.get("device_memory")
-    peaks = [max(step.reserved or 0.0, step.allocated or 0.0) for step in steps]
-    if limit is None or not peaks or max(peaks) <= limit * (1 + APART):
+    limit = said.get("device_memory")
+    peaks = np.fmax(reports.reserved, reports.allocated)
+    if limit is None or not np.isfinite(peaks).any() or (peak := float(np.nanmax(peaks))) <= limit * (1 + APART):
         return ""
-    return f"A peak of {max(peaks) / GIB:.1f} GiB is more than the device has, {limit / GIB:.1f} GiB."
+    return f"A peak of {peak / GIB:.1f} GiB is more than the device has, {limit / GIB:.1f} GiB."

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from statistics import median
 
 from shardmeter.core.record import changed
-from shardmeter.interop.logs.lines import Log
+from shardmeter.interop.logs.lines import Line, Log
 from shardmeter.interop.logs.record import Reading, Step
 from shardmeter.interop.logs.values import GIB, clock, positive, times, whole
 
@@ -40,25 +41,35 @@ def reading(log: Log) -> Reading:
 
 
 def _steps(log: Log, accumulation: int) -> Iterator[Step]:
+    """The throughput timer prints every steps_per_print, the breakdown every step: its median over these."""
     held: Step | None = None
+    broken: list[float] = []
     for line in log.lines:
         text = line.text
         if "SamplesPerSec=" in text and (place := PLACE.search(text)) is not None:
             if held is not None:
-                yield held
-            pairs = dict(PAIR.findall(text))
-            micro, count, old = (whole(value) for value in place.groups())
-            number = count if count is not None else max(1, (old or micro or 0) // accumulation)
-            held = Step(
-                number=number, samples_per_s=positive(pairs.get("CurrSamplesPerSec") or pairs.get("SamplesPerSec")),
-                allocated=times(pairs.get("MaxMemAllocated"), GIB), at=clock(text), line=line.number, rank=line.rank,
-            )  # fmt: skip
+                yield _with(held, broken)
+            held, broken = _report(line, place, accumulation), []
         elif held is not None and "time (ms) |" in text and " fwd: " in text:
             parts = {name: value for name, text_ in PART.findall(text) if (value := times(text_, 1e-3)) is not None}
             if len(parts) == 3:
-                held = changed(held, seconds=sum(parts.values()))
+                broken.append(sum(parts.values()))
     if held is not None:
-        yield held
+        yield _with(held, broken)
+
+
+def _report(line: Line, place: re.Match[str], accumulation: int) -> Step:
+    pairs = dict(PAIR.findall(line.text))
+    micro, count, old = (whole(value) for value in place.groups())
+    return Step(
+        number=count if count is not None else max(1, (old or micro or 0) // max(1, accumulation)),
+        samples_per_s=positive(pairs.get("CurrSamplesPerSec") or pairs.get("SamplesPerSec")),
+        allocated=times(pairs.get("MaxMemAllocated"), GIB), at=clock(line.text), line=line.number, rank=line.rank,
+    )  # fmt: skip
+
+
+def _with(step: Step, broken: list[float]) -> Step:
+    return changed(step, seconds=median(broken)) if broken else step
 
 
 def _head(log: Log) -> dict[str, str]:

@@ -75,20 +75,21 @@ def _rank(text: str) -> tuple[str, int]:
     return "/".join(labels), start
 
 
-def joined(log: Log, begins: re.Pattern[str], word: str, whole: re.Pattern[str]) -> Iterator[Line]:
-    """Every line with `word` that `begins` is found in, with the lines after it that terminals wrapped it into, until `whole` is found.
+def joined(log: Log, begins: re.Pattern[str], word: str, whole: re.Pattern[str]) -> Iterator[tuple[Line, re.Match[str]]]:
+    """Every line with `word` that `begins` is found in, with what was found, and with the lines after it that terminals wrapped it into,
+    until `whole` is found.
 
     `whole` says that a report is complete; one that never is comes out as far as it goes."""
     lines = log.lines
     for place, line in enumerate(lines):
-        if word not in line.text or not begins.search(line.text):
+        if word not in line.text or (found := begins.search(line.text)) is None:
             continue
         text = line.text
-        for after in lines[place + 1 : place + MOST_JOINED]:
-            if whole.search(text) or not after.text or after.rank != line.rank or begins.search(after.text):
+        for after in lines[place + 1 : place + MOST_JOINED] if whole.search(text) is None else ():
+            if not after.text or after.rank != line.rank or begins.search(after.text) or whole.search(text):
                 break
             text += after.text
-        yield line if text is line.text else Line(line.number, line.rank, text)
+        yield line if text is line.text else Line(line.number, line.rank, text), found
 
 
 def matches(log: Log, word: str, pattern: re.Pattern[str]) -> Iterator[tuple[Line, re.Match[str]]]:

@@ -12,14 +12,14 @@ NAME = "maxtext"
 TITLE = "MaxText's console"
 CLUES = ("completed step:",)
 SIGN = re.compile(r"completed step: \d+, seconds:")
-BEGINS = re.compile(r"completed step: (\d+), seconds:")
+BEGINS = re.compile(r"completed step: (\d{1,12}), seconds:")
 WHOLE = re.compile(r"\bloss: \S+")
 PAIR = re.compile(r"([\w/ ]+?): ([-+\w.]+)")
 
 
 def reading(log: Log) -> Reading:
     """A report a step."""
-    steps = tuple(_step(line) for line in joined(log, BEGINS, "completed step:", WHOLE))
+    steps = tuple(_step(line, found) for line, found in joined(log, BEGINS, "completed step:", WHOLE))
     first = next((line.text for line in log.having("completed step:")), "")
     age = "2024-08 or later" if "total_weights" in first else "2024-07" if "Tokens/s/device" in first else "2023"
     notes = ("The batch grows at the start of the run: steps of that phase are shorter.",) if "[Rampup Batch Size Phase]" in log.text else ()
@@ -30,10 +30,9 @@ def reading(log: Log) -> Reading:
     )  # fmt: skip
 
 
-def _step(line: Line) -> Step:
-    found = BEGINS.search(line.text)
+def _step(line: Line, found: re.Match[str]) -> Step:
     pairs = {key.strip(): value for key, value in PAIR.findall(line.text.replace(",", " ,"))}
     return Step(
-        number=int(found[1]) + 1 if found else 0, seconds=positive(pairs.get("seconds")), tokens=positive(pairs.get("total_weights")),
+        number=int(found[1]) + 1, seconds=positive(pairs.get("seconds")), tokens=positive(pairs.get("total_weights")),
         tokens_per_s_per_gpu=positive(pairs.get("Tokens/s/device")), loss=number(pairs.get("loss")), at=clock(line.text), line=line.number, rank=line.rank,
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from shardmeter.interop.logs.lines import Line, Log, joined
 from shardmeter.interop.logs.record import Reading, Step
@@ -13,7 +13,7 @@ NAME = "megatron"
 TITLE = "Megatron-LM's console, its forks' and Megatron-Bridge's"
 CLUES = ("elapsed time per iteration",)
 SIGN = re.compile(r"iteration\s+\d+/\s*\d+ \|.{0,400}?elapsed time per iteration", re.DOTALL)
-BEGINS = re.compile(r"\biteration\s+(\d+)/\s*(\d+) \|")
+BEGINS = re.compile(r"\biteration\s+(\d{1,12})/\s*(\d{1,12}) \|")
 WHOLE = re.compile(r"number of (?:skipped|nan) iterations:\s*\d+ \|\s*$|TFLOPs:\s*\S+ \|\s*$")
 PAIR = re.compile(r"\|\s*([^|:]+?):\s*([^|]+?)\s*(?=\|)")
 MEMORY = re.compile(r"memory \(MB\).*?max allocated: ([\d.]+).*?max reserved: ([\d.]+)")
@@ -33,29 +33,25 @@ PAUSES = ("validation loss at", "saving checkpoint at", "successfully saved chec
 
 def reading(log: Log) -> Reading:
     """The reports, the memory that ranks print once, and what is said before them."""
-    lines = [(line, dict(PAIR.findall(line.text + "|" * (not line.text.rstrip().endswith("|"))))) for line in _reports(log)]
-    steps = tuple(step for line, pairs in lines if (step := _step(line, pairs)) is not None)
+    lines = [(line, found, _pairs(line.text)) for line, found in joined(log, BEGINS, "iteration", WHOLE)]
+    steps = tuple(_step(line, found, pairs) for line, found, pairs in lines if any(key.startswith("elapsed") or "loss" in key for key in pairs))
     peaks = [found for line in log.having("max reserved") if (found := MEMORY.search(line.text)) is not None]
     said = _head(log)
-    total = next((BEGINS.search(line.text) for line, _ in lines), None)
-    if total is not None:
-        said.setdefault("run.steps", total[2])
+    if lines:
+        said.setdefault("run.steps", lines[0][1][2])
     return Reading(
-        steps=steps, version=_age(log, lines[0] if lines else None), said=said, averaged=True,
+        steps=steps, version=_age(log, *lines[0][::2]) if lines else "", said=said, averaged=True,
         allocated=max((value for found in peaks if (value := times(found[1], MIB)) is not None), default=None),
         reserved=max((value for found in peaks if (value := times(found[2], MIB)) is not None), default=None),
-        pauses=tuple(sorted(line.number for word in PAUSES for line in log.having(word))), notes=_notes(lines),
+        pauses=tuple(sorted(line.number for word in PAUSES for line in log.having(word))), notes=_notes([pairs for _, _, pairs in lines]),
     )  # fmt: skip
 
 
-def _reports(log: Log) -> Iterator[Line]:
-    return joined(log, BEGINS, "iteration", WHOLE)
+def _pairs(text: str) -> Mapping[str, str]:
+    return dict(PAIR.findall(text if text.rstrip().endswith("|") else f"{text}|"))
 
 
-def _step(line: Line, pairs: Mapping[str, str]) -> Step | None:
-    begins = BEGINS.search(line.text)
-    if begins is None or not any(key.startswith("elapsed time") or "loss" in key for key in pairs):
-        return None
+def _step(line: Line, begins: re.Match[str], pairs: Mapping[str, str]) -> Step:
     samples = positive(pairs.get("global batch size"))
     length = positive(pairs.get("actual seqlen"))
     seconds = times(pairs.get("elapsed time per iteration (ms)"), 1e-3) or positive(pairs.get("elapsed time per iteration (s)"))
@@ -67,10 +63,7 @@ def _step(line: Line, pairs: Mapping[str, str]) -> Step | None:
     )  # fmt: skip
 
 
-def _age(log: Log, first: tuple[Line, Mapping[str, str]] | None) -> str:
-    if first is None:
-        return ""
-    line, pairs = first
+def _age(log: Log, line: Line, pairs: Mapping[str, str]) -> str:
     if "Step Time :" in log.text:
         return "Megatron-Bridge"
     if "elapsed time per iteration (s)" in pairs:
@@ -93,7 +86,7 @@ def _head(log: Log) -> dict[str, str]:
     return said
 
 
-def _notes(lines: list[tuple[Line, Mapping[str, str]]]) -> tuple[str, ...]:
-    skipped = sum(int(number(pairs.get("number of skipped iterations")) or 0) for _, pairs in lines
-                  if (number(pairs.get("number of skipped iterations")) or 0) < 1e9)  # fmt: skip
+def _notes(reports: list[Mapping[str, str]]) -> tuple[str, ...]:
+    counts = (whole(pairs.get("number of skipped iterations")) for pairs in reports)
+    skipped = sum(count for count in counts if count is not None)
     return (f"{skipped:,} iterations were skipped (the loss scale overflowed): their optimizer did no step.",) if skipped else ()

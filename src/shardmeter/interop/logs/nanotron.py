@@ -13,7 +13,7 @@ NAME = "nanotron"
 TITLE = "nanotron's console"
 CLUES = ("time_per_iteration_ms:",)
 SIGN = re.compile(r"iteration: \d+ / \d+ \|.{0,400}?time_per_iteration_ms:", re.DOTALL)
-BEGINS = re.compile(r"\biteration: (\d+) / (\d+) \|")
+BEGINS = re.compile(r"\biteration: (\d{1,12}) / (\d{1,12}) \|")
 WHOLE = re.compile(r"\| (?:grad_norm|hardware_tflops_per_gpu|eta): \S+.*$")
 PAIR = re.compile(r"(\w+): ([-+\w.]+)")
 MEMORY = re.compile(r"Peak allocated:? ([\d.]+)(\w+?)\. Peak reserved:? ([\d.]+)([KMG]iB)")
@@ -28,7 +28,7 @@ RESOLUTION = 3e-3
 
 def reading(log: Log) -> Reading:
     """The reports, peaks of memory and the line that training starts with."""
-    steps = tuple(step for line in joined(log, BEGINS, "iteration:", WHOLE) if (step := _step(line)) is not None)
+    steps = tuple(_step(line, found) for line, found in joined(log, BEGINS, "iteration:", WHOLE))
     peaks = [found for line in log.having("Peak allocated") if (found := MEMORY.search(line.text)) is not None]
     return Reading(
         steps=steps, said=_head(log), resolution=RESOLUTION, pauses=tuple(line.number for line in log.having("Saving checkpoint")),
@@ -37,10 +37,7 @@ def reading(log: Log) -> Reading:
     )  # fmt: skip
 
 
-def _step(line: Line) -> Step | None:
-    begins = BEGINS.search(line.text)
-    if begins is None:
-        return None
+def _step(line: Line, begins: re.Match[str]) -> Step:
     pairs: Mapping[str, str] = dict(PAIR.findall(line.text))
     milliseconds = human(pairs.get("time_per_iteration_ms", ""))
     return Step(

@@ -74,6 +74,10 @@ class Reading:
     """What is wrong with the counters of this age of the format, one sentence each."""
 
 
+MOST_TOLD = 500
+"""Reports in the JSON of an account, evenly spread."""
+
+
 @record
 class LogAccount:
     """A log, read: what it says of the run, how fast the run was, and which lines that rests on."""
@@ -108,8 +112,8 @@ class LogAccount:
     """Unit mistakes and counter traps that numbers of the log contradict each other by, one sentence each."""
     rests_on: str = ""
     """Where the time of a step comes from: `time of steps`, `tokens a second`, `samples a second`, `clocks of lines`."""
-    reports: tuple[Step, ...] = ()
-    """The used ones, with their seconds."""
+    pace: tuple[tuple[float, Seconds], ...] = ()
+    """The used reports: the step, and its seconds."""
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of the account."""
@@ -119,7 +123,7 @@ class LogAccount:
             "spread": None if self.spread is None else list(self.spread),
             "dropped": [dataclasses.asdict(one) for one in self.dropped],
             "said": dict(self.said),
-            "reports": [{"step": one.number, "seconds": one.seconds, "loss": one.loss} for one in self.reports],
+            "pace": [{"step": step, "seconds": seconds} for step, seconds in self.pace[:: 1 + len(self.pace) // MOST_TOLD]],
             "warnings": list(self.warnings),
             "assumptions": [],
         }

@@ -13,7 +13,7 @@ NAME = "torchtitan"
 TITLE = "torchtitan's console"
 CLUES = ("step:", "memory:")
 SIGN = re.compile(r"\bstep:\s*\d+\s+loss:.{0,400}?\b(?:tps|wps):", re.DOTALL)
-BEGINS = re.compile(r"(?<!validate )\bstep:\s*(\d+)\s+loss:")
+BEGINS = re.compile(r"(?<!validate )\bstep:\s*(\d{1,12})\s+loss:")
 WHOLE = re.compile(r"\b[tw]ps:\s*[\d,]+\s+\S|mfu:\s*(?:[\d.]+%|N/A)")
 MEMORY = re.compile(r"memory:\s*([\d.]+)([KMG]iB)")
 RATE = re.compile(r"\b([tw]ps):\s*([\d,.]+)")
@@ -42,12 +42,9 @@ def reading(log: Log) -> Reading:
 
 
 def _steps(log: Log) -> Iterator[Step]:
-    for line in joined(log, BEGINS, "step:", WHOLE):
+    for line, begins in joined(log, BEGINS, "step:", WHOLE):
         text = line.text
-        begins = BEGINS.search(text)
         rate, memory, loss = RATE.search(text), MEMORY.search(text), LOSS.search(text)
-        if begins is None:
-            continue
         yield Step(
             number=int(begins[1]), tokens_per_s_per_gpu=positive(rate[2]) if rate else None, loss=number(loss[1]) if loss else None,
             reserved=size(*memory.groups()) if memory else None, at=clock(text), line=line.number, rank=line.rank,
@@ -55,7 +52,7 @@ def _steps(log: Log) -> Iterator[Step]:
 
 
 def _age(log: Log) -> str:
-    first = next((line.text for line in joined(log, BEGINS, "step:", WHOLE)), "")
+    first = next((line.text for line, _ in joined(log, BEGINS, "step:", WHOLE)), "")
     ages = (
         ("wps:", "before 2024-11"), ("grad_norm:", "2025-06 or later"), ("tflops:", "2025-02 to 2025-06"),
         ("tps:", "2024-11 to 2025-02"),

@@ -18,11 +18,14 @@ from types import ModuleType
 
 from shardmeter.core.errors import BadData, UnknownName, shown
 from shardmeter.interop.logs.account import account
-from shardmeter.interop.logs.lines import Log, opened
+from shardmeter.interop.logs.lines import opened
 from shardmeter.interop.logs.record import LogAccount
 
 LARGEST = 2**31
 """Bytes of a file that is read."""
+
+SEARCHED = 1_000_000
+"""Characters of the beginning, the middle and the end that signs of formats are searched in."""
 
 
 @cache
@@ -59,6 +62,8 @@ def read(source: str | Path, format: str | None = None) -> LogAccount:  # noqa: 
 
 
 def _signs(text: str) -> tuple[str, ...]:
+    middle = len(text) // 2
+    text = text if len(text) <= 3 * SEARCHED else text[:SEARCHED] + text[middle : middle + SEARCHED] + text[-SEARCHED:]
     return tuple(
         name
         for name, module in formats().items()

@@ -9,15 +9,13 @@ from statistics import median
 from shardmeter.core.record import changed
 from shardmeter.interop.logs.lines import Line, Log
 from shardmeter.interop.logs.record import Reading, Step
-from shardmeter.interop.logs.values import GIB, clock, positive, times, whole
+from shardmeter.interop.logs.values import GIB, clock, positive, times, whole, word
 
 NAME = "deepspeed"
 TITLE = "DeepSpeed's timers"
 CLUES = ("SamplesPerSec=",)
 SIGN = re.compile(r"SamplesPerSec=")
 PLACE = re.compile(r"(?:epoch=\d+/micro_step=(\d+)/global_step=(\d+)|\b\d+/(\d+)), (?:RunningAvg)?SamplesPerSec=")
-PAIR = re.compile(r"(\w+)=([\w.+-]+?)(?:GB)?(?=,|\s|$)")
-STEP = re.compile(r"\bstep=(\d+), skipped=(\d+)")
 PART = re.compile(r"\b(fwd|bwd|step): ([\d.]+)")
 SETTING = re.compile(r"\b(\w+) (?:\.{2,}|=)? *([\w.]+)\s*$")
 SETTINGS = {
@@ -59,12 +57,12 @@ def _steps(log: Log, accumulation: int) -> Iterator[Step]:
 
 
 def _report(line: Line, place: re.Match[str], accumulation: int) -> Step:
-    pairs = dict(PAIR.findall(line.text))
+    text = line.text
     micro, count, old = (whole(value) for value in place.groups())
     return Step(
         number=count if count is not None else max(1, (old or micro or 0) // max(1, accumulation)),
-        samples_per_s=positive(pairs.get("CurrSamplesPerSec") or pairs.get("SamplesPerSec")),
-        allocated=times(pairs.get("MaxMemAllocated"), GIB), at=clock(line.text), line=line.number, rank=line.rank,
+        samples_per_s=positive(word(text, "CurrSamplesPerSec") or word(text, "SamplesPerSec")),
+        allocated=times((word(text, "MaxMemAllocated") or "").removesuffix("GB"), GIB), at=clock(text), line=line.number, rank=line.rank,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from shardmeter.core.record import record
@@ -75,18 +75,18 @@ def _rank(text: str) -> tuple[str, int]:
     return "/".join(labels), start
 
 
-def joined(log: Log, begins: re.Pattern[str], word: str, whole: re.Pattern[str]) -> Iterator[tuple[Line, re.Match[str]]]:
+def joined(log: Log, begins: re.Pattern[str], word: str, whole: Callable[[str], bool]) -> Iterator[tuple[Line, re.Match[str]]]:
     """Every line with `word` that `begins` is found in, with what was found, and with the lines after it that terminals wrapped it into,
-    until `whole` is found.
+    until `whole` says that it is one.
 
-    `whole` says that a report is complete; one that never is comes out as far as it goes."""
+    A report that never is whole comes out as far as it goes."""
     lines = log.lines
     for place, line in enumerate(lines):
         if word not in line.text or (found := begins.search(line.text)) is None:
             continue
         text = line.text
-        for after in lines[place + 1 : place + MOST_JOINED] if whole.search(text) is None else ():
-            if not after.text or after.rank != line.rank or begins.search(after.text) or whole.search(text):
+        for after in lines[place + 1 : place + MOST_JOINED] if not whole(text) else ():
+            if not after.text or after.rank != line.rank or begins.search(after.text) or whole(text):
                 break
             text += after.text
         yield line if text is line.text else Line(line.number, line.rank, text), found

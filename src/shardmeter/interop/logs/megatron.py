@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-
 from shardmeter.interop.logs.lines import Line, Log, joined
 from shardmeter.interop.logs.record import Reading, Step
-from shardmeter.interop.logs.values import MIB, clock, number, positive, times, whole
+from shardmeter.interop.logs.values import MIB, clock, number, positive, times, whole, word
 
 NAME = "megatron"
 TITLE = "Megatron-LM's console, its forks' and Megatron-Bridge's"
 CLUES = ("elapsed time per iteration",)
 SIGN = re.compile(r"iteration\s+\d+/\s*\d+ \|.{0,400}?elapsed time per iteration", re.DOTALL)
 BEGINS = re.compile(r"\biteration\s+(\d{1,12})/\s*(\d{1,12}) \|")
-WHOLE = re.compile(r"number of (?:skipped|nan) iterations:\s*\d+ \|\s*$|TFLOPs:\s*\S+ \|\s*$")
-PAIR = re.compile(r"\|\s*([^|:]+?):\s*([^|]+?)\s*(?=\|)")
 MEMORY = re.compile(r"memory \(MB\).*?max allocated: ([\d.]+).*?max reserved: ([\d.]+)")
 ARGUMENT = re.compile(r"^\s+([a-z][\w]*) \.{2,} (.*?)\s*$")
 WORLD = {
@@ -33,46 +29,46 @@ PAUSES = ("validation loss at", "saving checkpoint at", "successfully saved chec
 
 def reading(log: Log) -> Reading:
     """The reports, the memory that ranks print once, and what is said before them."""
-    lines = [(line, found, _pairs(line.text)) for line, found in joined(log, BEGINS, "iteration", WHOLE)]
-    steps = tuple(_step(line, found, pairs) for line, found, pairs in lines if any(key.startswith("elapsed") or "loss" in key for key in pairs))
+    lines = list(joined(log, BEGINS, "iteration", _is_whole))
+    steps = tuple(_step(line, found) for line, found in lines if "elapsed time" in line.text or "loss:" in line.text)
     peaks = [found for line in log.having("max reserved") if (found := MEMORY.search(line.text)) is not None]
     said = _head(log)
     if lines:
         said.setdefault("run.steps", lines[0][1][2])
     return Reading(
-        steps=steps, version=_age(log, *lines[0][::2]) if lines else "", said=said, averaged=True,
+        steps=steps, version=_age(log, lines[0][0].text) if lines else "", said=said, averaged=True,
         allocated=max((value for found in peaks if (value := times(found[1], MIB)) is not None), default=None),
         reserved=max((value for found in peaks if (value := times(found[2], MIB)) is not None), default=None),
-        pauses=tuple(sorted(line.number for word in PAUSES for line in log.having(word))), notes=_notes([pairs for _, _, pairs in lines]),
+        pauses=tuple(sorted(line.number for mark in PAUSES for line in log.having(mark))), notes=_notes([line.text for line, _ in lines]),
     )  # fmt: skip
 
 
-def _pairs(text: str) -> Mapping[str, str]:
-    return dict(PAIR.findall(text if text.rstrip().endswith("|") else f"{text}|"))
+def _is_whole(text: str) -> bool:
+    return text.count("|") > 4 and text.rstrip().endswith("|")
 
 
-def _step(line: Line, begins: re.Match[str], pairs: Mapping[str, str]) -> Step:
-    samples = positive(pairs.get("global batch size"))
-    length = positive(pairs.get("actual seqlen"))
-    seconds = times(pairs.get("elapsed time per iteration (ms)"), 1e-3) or positive(pairs.get("elapsed time per iteration (s)"))
+def _step(line: Line, begins: re.Match[str]) -> Step:
+    text = line.text
+    samples, length = positive(word(text, "global batch size:")), positive(word(text, "actual seqlen:"))
+    seconds = times(word(text, "per iteration (ms):"), 1e-3) or positive(word(text, "per iteration (s):"))
     return Step(
         number=int(begins[1]), seconds=seconds, samples=samples, tokens=samples * length if samples and length else None,
-        samples_per_s=positive(pairs.get("samples per second")), tokens_per_s_per_gpu=positive(pairs.get("tokens per gpu per second (tgs)")),
-        loss=number(pairs.get("lm loss")), samples_seen=whole(pairs.get("consumed samples")), tokens_seen=whole(pairs.get("consumed tokens")),
-        at=clock(line.text), line=line.number, rank=line.rank,
+        samples_per_s=positive(word(text, "samples per second:")), tokens_per_s_per_gpu=positive(word(text, "per second (tgs):")),
+        loss=number(word(text, "lm loss:")), samples_seen=whole(word(text, "consumed samples:")), tokens_seen=whole(word(text, "consumed tokens:")),
+        at=clock(text), line=line.number, rank=line.rank,
     )  # fmt: skip
 
 
-def _age(log: Log, line: Line, pairs: Mapping[str, str]) -> str:
+def _age(log: Log, first: str) -> str:
     if "Step Time :" in log.text:
         return "Megatron-Bridge"
-    if "elapsed time per iteration (s)" in pairs:
+    if "per iteration (s):" in first:
         return "BigScience's fork"
-    if "tokens per gpu per second (tgs)" in pairs or "curriculum seqlen" in pairs:
+    if "(tgs):" in first or "curriculum seqlen:" in first:
         return "Megatron-DeepSpeed"
-    if "consumed samples" not in pairs:
+    if "consumed samples:" not in first:
         return "before 2020-12"
-    return "2024-01 or later" if clock(line.text) is not None else "2020-12 to 2024-01"
+    return "2024-01 or later" if clock(first) is not None else "2020-12 to 2024-01"
 
 
 def _head(log: Log) -> dict[str, str]:
@@ -86,7 +82,7 @@ def _head(log: Log) -> dict[str, str]:
     return said
 
 
-def _notes(reports: list[Mapping[str, str]]) -> tuple[str, ...]:
-    counts = (whole(pairs.get("number of skipped iterations")) for pairs in reports)
+def _notes(reports: list[str]) -> tuple[str, ...]:
+    counts = (whole(word(text, "number of skipped iterations:")) for text in reports)
     skipped = sum(count for count in counts if count is not None)
     return (f"{skipped:,} iterations were skipped (the loss scale overflowed): their optimizer did no step.",) if skipped else ()

@@ -22,6 +22,6 @@ def reading(log: Log) -> Reading:
         Step(number=int(found[1]) + 1, loss=number(found[2]), seconds=times(found[3], 1e-3), line=line.number, rank=line.rank)
         for line, found in matches(log, "iter ", REPORT)
     )
-    said = {"tokens_per_step": found[1].replace(",", "") for _, found in matches(log, "tokens per iteration", TOKENS)}
+    tokens = next((found[1].replace(",", "") for _, found in matches(log, "tokens per iteration", TOKENS)), None)
     pauses = sorted(line.number for word in ("val loss", "saving checkpoint") for line in log.having(word))
-    return Reading(steps=steps, said=said, pauses=tuple(pauses))
+    return Reading(steps=steps, said={"tokens_per_step": tokens} if tokens else {}, pauses=tuple(pauses))

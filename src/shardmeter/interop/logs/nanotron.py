@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from shardmeter.interop.logs.lines import Line, Log, joined
 from shardmeter.interop.logs.record import Reading, Step
-from shardmeter.interop.logs.values import clock, human, number, size
+from shardmeter.interop.logs.values import clock, human, number, size, word
 
 NAME = "nanotron"
 TITLE = "nanotron's console"
 CLUES = ("time_per_iteration_ms:",)
 SIGN = re.compile(r"iteration: \d+ / \d+ \|.{0,400}?time_per_iteration_ms:", re.DOTALL)
 BEGINS = re.compile(r"\biteration: (\d{1,12}) / (\d{1,12}) \|")
-WHOLE = re.compile(r"\| (?:grad_norm|hardware_tflops_per_gpu|eta): \S+.*$")
-PAIR = re.compile(r"(\w+): ([-+\w.]+)")
 MEMORY = re.compile(r"Peak allocated:? ([\d.]+)(\w+?)\. Peak reserved:? ([\d.]+)([KMG]iB)")
 START = {
     "plan.micro_batch": r"\bmbs: (\d+)", "accumulation": r"\bgrad_accum: (\d+)", "run.global_batch": r"\bglobal_batch_size: (\d+)",
@@ -28,7 +26,7 @@ RESOLUTION = 3e-3
 
 def reading(log: Log) -> Reading:
     """The reports, peaks of memory and the line that training starts with."""
-    steps = tuple(_step(line, found) for line, found in joined(log, BEGINS, "iteration:", WHOLE))
+    steps = tuple(_step(line, found) for line, found in joined(log, BEGINS, "iteration:", _is_whole))
     peaks = [found for line in log.having("Peak allocated") if (found := MEMORY.search(line.text)) is not None]
     return Reading(
         steps=steps, said=_head(log), resolution=RESOLUTION, pauses=tuple(line.number for line in log.having("Saving checkpoint")),
@@ -37,13 +35,17 @@ def reading(log: Log) -> Reading:
     )  # fmt: skip
 
 
+def _is_whole(text: str) -> bool:
+    return "| grad_norm:" in text or "| eta:" in text
+
+
 def _step(line: Line, begins: re.Match[str]) -> Step:
-    pairs: Mapping[str, str] = dict(PAIR.findall(line.text))
-    milliseconds = human(pairs.get("time_per_iteration_ms", ""))
+    text = line.text
+    milliseconds = human(word(text, "time_per_iteration_ms:"))
     return Step(
-        number=int(begins[1]), seconds=None if milliseconds is None else milliseconds / 1e3, tokens=human(pairs.get("global_batch_size", "")),
-        tokens_per_s=human(pairs.get("tokens_per_sec", "")), tokens_per_s_per_gpu=human(pairs.get("tokens_per_sec_per_gpu", "")),
-        tokens_seen=human(pairs.get("consumed_tokens", "")), loss=number(pairs.get("lm_loss")), at=clock(line.text), line=line.number, rank=line.rank,
+        number=int(begins[1]), seconds=None if milliseconds is None else milliseconds / 1e3, tokens=human(word(text, "global_batch_size:")),
+        tokens_per_s=human(word(text, "tokens_per_sec:")), tokens_per_s_per_gpu=human(word(text, "tokens_per_sec_per_gpu:")),
+        tokens_seen=human(word(text, "consumed_tokens:")), loss=number(word(text, "lm_loss:")), at=clock(text), line=line.number, rank=line.rank,
     )  # fmt: skip
 
 

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 from shardmeter.interop.logs.lines import Log
 from shardmeter.interop.logs.record import Reading, Step
-from shardmeter.interop.logs.values import clock, number, positive, whole
+from shardmeter.interop.logs.values import clock, number, positive, whole, word
 
 NAME = "nemo"
 TITLE = "NeMo's progress lines and bars"
 CLUES = ("train_step_timing in s",)
 SIGN = re.compile(r"train_step_timing in s[=:]")
-PAIR = re.compile(r"([\w/][\w/ ]*?)\s*[=:]\s*([-+]?(?:nan|inf|[\d.]+(?:e[-+]?\d+)?))(?=[\s,|\]]|$)")
 PLACE = re.compile(r"\biteration (\d+)/(\d+)|\b(\d+)/(\d+) \[")
 SAVED = re.compile(r"Validation.*\d+/\d+|[Ss]av(?:ed|ing) checkpoint")
 
@@ -31,16 +30,15 @@ def reading(log: Log) -> Reading:
 def _steps(log: Log) -> Iterator[Step]:
     for line in log.having("train_step_timing in s"):
         text = line.text
-        pairs = dict(PAIR.findall(text))
         place = PLACE.search(text)
-        last = whole(pairs.get("global_step"))
+        last = whole(word(text, "global_step"))
         if last is None and place is not None:
             last = whole(place[1]) if place[1] else (whole(place[3]) or 1) - 1
         if last is None:
             continue
         yield Step(
-            number=last + 1, seconds=positive(pairs.get("train_step_timing in s")), samples=positive(pairs.get("global_batch_size")),
-            samples_seen=whole(pairs.get("consumed_samples")), loss=number(pairs.get("reduced_train_loss")), at=clock(text), line=line.number, rank=line.rank,
+            number=last + 1, seconds=positive(word(text, "train_step_timing in s")), samples=positive(word(text, "global_batch_size")),
+            samples_seen=whole(word(text, "consumed_samples")), loss=number(word(text, "reduced_train_loss")), at=clock(text), line=line.number, rank=line.rank,
         )  # fmt: skip
 
 

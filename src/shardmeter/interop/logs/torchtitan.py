@@ -7,17 +7,14 @@ from collections.abc import Iterator
 
 from shardmeter.interop.logs.lines import Line, Log, joined
 from shardmeter.interop.logs.record import Reading, Step
-from shardmeter.interop.logs.values import clock, number, positive, size
+from shardmeter.interop.logs.values import clock, number, positive, size, word
 
 NAME = "torchtitan"
 TITLE = "torchtitan's console"
 CLUES = ("step:", "memory:")
 SIGN = re.compile(r"\bstep:\s*\d+\s+loss:.{0,400}?\b(?:tps|wps):", re.DOTALL)
 BEGINS = re.compile(r"(?<!validate )\bstep:\s*(\d{1,12})\s+loss:")
-WHOLE = re.compile(r"\b[tw]ps:\s*[\d,]+\s+\S|mfu:\s*(?:[\d.]+%|N/A)")
 MEMORY = re.compile(r"memory:\s*([\d.]+)([KMG]iB)")
-RATE = re.compile(r"\b([tw]ps):\s*([\d,.]+)")
-LOSS = re.compile(r"\bloss:\s*(-?[\w.+-]+)")
 MESH = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp|ep|etp)=(\d+)")
 OLD_MESH = re.compile(r"device mesh with \[([^\]]*)\], \[([\d, ]+)\]")
 OLD_AXES = {"dp": "dp_shard"}
@@ -34,30 +31,34 @@ PAUSES = ("validate step:", "Saving the checkpoint", "Saving a full checkpoint",
 def reading(log: Log) -> Reading:
     """The reports, and what is said before them."""
     steps = tuple(_steps(log))
-    pauses = sorted(line.number for word in PAUSES for line in log.having(word))
+    pauses = sorted(line.number for mark in PAUSES for line in log.having(mark))
     notes = ()
     if any(("retries" in line.text or "cudaMalloc retries" in line.text) for line in log.having("retries")):
         notes = ("The allocator had to retry: the steps around it are slower than the plan's.",)
     return Reading(steps=steps, version=_age(log), said=_head(log), averaged=True, pauses=tuple(pauses), notes=notes)
 
 
+def _is_whole(text: str) -> bool:
+    return "mfu:" in text and not text.endswith("mfu:")
+
+
 def _steps(log: Log) -> Iterator[Step]:
-    for line, begins in joined(log, BEGINS, "step:", WHOLE):
+    for line, begins in joined(log, BEGINS, "step:", _is_whole):
         text = line.text
-        rate, memory, loss = RATE.search(text), MEMORY.search(text), LOSS.search(text)
+        memory = MEMORY.search(text)
         yield Step(
-            number=int(begins[1]), tokens_per_s_per_gpu=positive(rate[2]) if rate else None, loss=number(loss[1]) if loss else None,
+            number=int(begins[1]), tokens_per_s_per_gpu=positive(word(text, "tps:") or word(text, "wps:")), loss=number(word(text, "loss:")),
             reserved=size(*memory.groups()) if memory else None, at=clock(text), line=line.number, rank=line.rank,
         )  # fmt: skip
 
 
 def _age(log: Log) -> str:
-    first = next((line.text for line, _ in joined(log, BEGINS, "step:", WHOLE)), "")
+    first = next((line.text for line, _ in joined(log, BEGINS, "step:", _is_whole)), "")
     ages = (
         ("wps:", "before 2024-11"), ("grad_norm:", "2025-06 or later"), ("tflops:", "2025-02 to 2025-06"),
         ("tps:", "2024-11 to 2025-02"),
     )  # fmt: skip
-    return next((age for word, age in ages if word in first), "")
+    return next((age for mark, age in ages if mark in first), "")
 
 
 def _head(log: Log) -> dict[str, str]:

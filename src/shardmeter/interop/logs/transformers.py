@@ -30,10 +30,11 @@ SAVES = ("Saving model checkpoint", "Running Evaluation", "Running evaluation")
 def reading(log: Log) -> Reading:
     """A report every drawing of the longest bar, with the losses printed beside it."""
     said = _head(log)
-    bars = Counter(total for _, total, _ in _bars(log))
+    drawn = list(_bars(log))
+    bars = Counter(total for total, _ in drawn)
     totals = [whole(said.get("run.steps")), max(bars, default=None)]
     total = next((value for value in totals if value in bars), None)
-    steps = tuple(_steps(log, total))
+    steps = tuple(_steps(log, [step for of, step in drawn if of == total]))
     notes = ("The times are those of tqdm's bar, means that follow the last steps slowly.",) if bars else ()
     return Reading(
         steps=steps, said=said, resolution=RESOLUTION, notes=notes,
@@ -41,27 +42,26 @@ def reading(log: Log) -> Reading:
     )  # fmt: skip
 
 
-def _bars(log: Log) -> Iterator[tuple[int, int, Step]]:
+def _bars(log: Log) -> Iterator[tuple[int, Step]]:
     for line in log.having("it"):
         for found in BAR.finditer(line.text):
             count, total = whole(found[1]), whole(found[2])
             if count and total:
                 pace = positive(found[4]) if found[5] == "s/it" else inverse(found[4])
-                yield count, total, Step(number=count, seconds=pace, at=duration(found[3]), line=line.number, rank=line.rank)
+                yield total, Step(number=count, seconds=pace, at=duration(found[3]), line=line.number, rank=line.rank)
 
 
-def _steps(log: Log, total: int | None) -> Iterator[Step]:
+def _steps(log: Log, drawn: list[Step]) -> Iterator[Step]:
     """The last drawing of every step; the loss goes to the step that was drawn before it was printed."""
-    drawn = {(step.line, step.number): step for _, of, step in _bars(log) if of == total}
     by_line: dict[int, list[Step]] = {}
-    for step in drawn.values():
+    for step in drawn:
         by_line.setdefault(step.line, []).append(step)
     held: Step | None = None
     for line in log.lines:
         for step in by_line.pop(line.number, ()):
             if held is not None and (held.number, held.rank) != (step.number, step.rank):
                 yield held
-            held = step if held is None or held.number != step.number else changed(step, loss=held.loss, tokens_seen=held.tokens_seen)
+            held = step if held is None or held.loss is None or held.number != step.number else changed(step, loss=held.loss, tokens_seen=held.tokens_seen)
         if held is not None and "{'loss'" in line.text and (loss := LOSS.search(line.text)) is not None:
             tokens = TOKENS.search(line.text)
             held = changed(held, loss=number(loss[1]), tokens_seen=whole(tokens[1]) if tokens else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from datetime import UTC, datetime
@@ -9,12 +10,11 @@ from datetime import UTC, datetime
 from shardmeter.core.units import Bytes, Seconds
 
 MIB, GIB, GB = 2.0**20, 2.0**30, 1e9
-NUMBER = r"[-+]?(?:nan|inf(?:inity)?|(?:\d[\d,_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
-"""A number with thousands apart, or none."""
+LONGEST_WORD = 48
 HUMAN = {"": 1.0, "K": 1e3, "k": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12, "P": 1e15}
 SIZES = {"B": 1.0, "KiB": 2.0**10, "MiB": MIB, "GiB": GIB, "TiB": 2.0**40, "KB": 1e3, "MB": 1e6, "GB": GB, "TB": 1e12}
-CLOCK = re.compile(r"(\d{4}-\d\d-\d\d)[ T,](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?")
-AMERICAN = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d:\d\d)")
+CLOCK = re.compile(r"(\d{4}-\d\d-\d\d)[ T,](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
+AMERICAN = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d):(\d\d):(\d\d)")
 """Month, day, year."""
 LARGEST = 1e18
 
@@ -43,8 +43,10 @@ def whole(text: str | float | None) -> int | None:
     return int(value) if value is not None and 0 <= value < 1e15 else None
 
 
-def human(text: str) -> float | None:
+def human(text: str | None) -> float | None:
     """`5.46K` → 5460."""
+    if not text:
+        return None
     suffix = text[-1:] if text[-1:].isalpha() else ""
     value = positive(text.removesuffix(suffix)) if suffix in HUMAN else None
     return None if value is None else value * HUMAN[suffix]
@@ -68,21 +70,33 @@ def inverse(value: str | float | None) -> float | None:
     return None if found is None else 1.0 / found
 
 
+def word(text: str, key: str) -> str | None:
+    """What stands behind a key, up to the next space, without the signs around it: `tps: 6,000  mfu` and `tps=6,000, mfu` → `6,000`."""
+    start = text.find(key)
+    if start < 0:
+        return None
+    start += len(key)
+    found = text[start : start + LONGEST_WORD].lstrip("=: ").split(None, 1)
+    return found[0].rstrip(",|]") if found else None
+
+
 def clock(text: str) -> Seconds | None:
     """The first date and time of a line, in seconds; None where there is none. Dates are taken as of one zone."""
     if (found := CLOCK.search(text)) is not None:
-        date, time, part = found.groups()
-        stamp = _stamp(f"{date} {time}")
-        return stamp if stamp is None or not part else stamp + float(f"0.{part}")
-    if (found := AMERICAN.search(text)) is not None:
-        month, day, year, time = found.groups()
-        return _stamp(f"{year}-{month}-{day} {time}")
-    return None
+        date, hour, minute, second, part = found.groups()
+    elif (found := AMERICAN.search(text)) is not None:
+        month, day, year, hour, minute, second = found.groups()
+        date, part = f"{year}-{month}-{day}", None
+    else:
+        return None
+    midnight = _midnight(date)
+    return None if midnight is None else midnight + 3600 * int(hour) + 60 * int(minute) + float(f"{second}.{part or 0}")
 
 
-def _stamp(text: str) -> Seconds | None:
+@functools.lru_cache(maxsize=64)
+def _midnight(date: str) -> Seconds | None:
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+        return datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp()
     except (ValueError, OverflowError):
         return None
 

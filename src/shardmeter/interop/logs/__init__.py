@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -44,8 +45,10 @@ def recognised(text: str) -> tuple[str, ...]:
     return _signs(opened(text).text)
 
 
-def read(source: str | Path, format: str | None = None) -> LogAccount:  # noqa: A002  (as the option is called)
+def read(source: str | Path, format: str | None = None, *, known: Mapping[str, str] | None = None) -> LogAccount:  # noqa: A002  (as the option is called)
     """A training log: a file, or its text (which has line breaks). Without a format it is recognised by what it prints.
+
+    `known` is what is known of the run beside its log (`gpus`, `run.seq_len`, `run.global_batch`): it is taken where the log's head is silent.
 
     Raises UnknownName for a format that is not known, BadData for a file that cannot be read and for a text that no format recognises.
     """
@@ -57,7 +60,7 @@ def read(source: str | Path, format: str | None = None) -> LogAccount:  # noqa: 
     if not names:
         known = ", ".join(formats())
         raise BadData(f"{name or 'the text'}: no report of a training step is in it, of any format that is known: {known}")
-    accounts = [account(formats()[one].reading(log), log, one) for one in names]
+    accounts = [account(formats()[one].reading(log), log, one, known or {}) for one in names]
     return max(accounts, key=lambda one: (one.step_time is not None, one.used, one.steps))
 
 

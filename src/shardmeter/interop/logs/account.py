@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -21,10 +21,11 @@ FEW = 10
 DRIFT = 0.1
 
 
-def account(reading: Reading, log: Log, name: str) -> LogAccount:
-    """What a format file read, as an account."""
+def account(reading: Reading, log: Log, name: str, known: Mapping[str, str]) -> LogAccount:
+    """What a format file read, as an account. `known` of the run stands in where the head of the log says nothing."""
+    said = {**known, **reading.said}
     reports, left_out = table(reading.steps, averaged=reading.averaged)
-    tokens, samples, gpus = _batch(reading, reports)
+    tokens, samples, gpus = _batch(said, reports)
     reports, rests_on = selection.timed(reports, tokens, samples, gpus)
     used, unused, notes = selection.steady(reports, reading)
     times = reports.seconds[used]
@@ -34,7 +35,7 @@ def account(reading: Reading, log: Log, name: str) -> LogAccount:
     if step_time is None:
         warnings.append(_untimed(reports, tokens, gpus))
     else:
-        warnings += contradictions.found(reports, reading.said, rests_on, step_time, tokens, gpus)
+        warnings += contradictions.found(reports, said, rests_on, step_time, tokens, gpus)
     return LogAccount(
         format=name, version=reading.version, lines=log.text.count("\n") + (not log.text.endswith("\n")), steps=len(reading.steps), used=times.size,
         dropped=(*reading.dropped, *left_out, *unused), step_time=step_time, spread=_spread(times), error=_error(times, reading.resolution),
@@ -47,9 +48,9 @@ def account(reading: Reading, log: Log, name: str) -> LogAccount:
     )  # fmt: skip
 
 
-def _batch(reading: Reading, reports: Reports) -> tuple[Count | None, Count | None, Count | None]:
+def _batch(head: Mapping[str, str], reports: Reports) -> tuple[Count | None, Count | None, Count | None]:
     """Tokens and sequences of a step, and the accelerators: as reports say, as the head says, or as counters grow."""
-    said = {key: positive(value) for key, value in reading.said.items()}
+    said = {key: positive(value) for key, value in head.items()}
     samples = _first(usual(reports.samples), said.get("run.global_batch"), _growth(reports, "samples_seen"))
     length = said.get("run.seq_len")
     product = samples * length if samples is not None and length is not None else None

@@ -13,8 +13,8 @@ from shardmeter.interop.logs.values import number, times
 NAME = "litgpt"
 TITLE = "litgpt's console"
 CLUES = ("iter time:",)
-SIGN = re.compile(r"\bEpoch \d+ \| iter \d+ step \d+ \|")
-REPORT = re.compile(r"\biter (\d{1,12}) step (\d{1,12}) \| loss train: (-?[\w.+-]+),.*?iter time: (\S+?) ms")
+SIGN = re.compile(r"Epoch \d+ \| iter \d+ step \d+ \|")
+REPORT = re.compile(r"iter (\d{1,12}) step (\d{1,12}) \| loss train: (-?[\w.+-]+),.*?iter time: (\S+?) ms")
 
 
 def reading(log: Log) -> Reading:

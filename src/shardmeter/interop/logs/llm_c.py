@@ -11,8 +11,8 @@ from shardmeter.interop.logs.values import number, positive, times
 NAME = "llm.c"
 TITLE = "llm.c's console"
 CLUES = (" tok/s", " ms |")
-SIGN = re.compile(r"\bstep\s+\d+/\d+ \| (?:train )?loss ")
-REPORT = re.compile(r"\bstep\s+(\d{1,12})/(\d{1,12}) \| (?:train )?loss (-?[\w.+-]+).*?\| ([\d.]+) ms \|.*?([\d.]+) tok/s")
+SIGN = re.compile(r"step\s+\d+/\d+ \| (?:train )?loss ")
+REPORT = re.compile(r"step\s+(\d{1,12})/(\d{1,12}) \| (?:train )?loss (-?[\w.+-]+).*?\| ([\d.]+) ms \|.*?([\d.]+) tok/s")
 BATCH = re.compile(r"total[ _](?:desired[ _])?batch[ _]size[^\d\n]*(\d+)")
 LENGTH = re.compile(r"sequence length T[^\d\n]*(\d+)")
 DEVICE = re.compile(r"^\| device\s+\| (.+?)\s+\|$")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 from shardmeter.interop.logs.lines import Line, Log, joined
 from shardmeter.interop.logs.record import Reading, Step
 from shardmeter.interop.logs.values import MIB, clock, number, positive, times, whole, word
@@ -11,7 +12,7 @@ NAME = "megatron"
 TITLE = "Megatron-LM's console, its forks' and Megatron-Bridge's"
 CLUES = ("elapsed time per iteration",)
 SIGN = re.compile(r"iteration\s+\d+/\s*\d+ \|.{0,400}?elapsed time per iteration", re.DOTALL)
-BEGINS = re.compile(r"\biteration\s+(\d{1,12})/\s*(\d{1,12}) \|")
+BEGINS = re.compile(r"iteration\s+(\d{1,12})/\s*(\d{1,12}) \|")
 MEMORY = re.compile(r"memory \(MB\).*?max allocated: ([\d.]+).*?max reserved: ([\d.]+)")
 ARGUMENT = re.compile(r"^\s+([a-z][\w]*) \.{2,} (.*?)\s*$")
 WORLD = {

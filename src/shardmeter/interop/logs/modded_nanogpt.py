@@ -11,8 +11,8 @@ from shardmeter.interop.logs.values import number, times
 NAME = "modded-nanogpt"
 TITLE = "modded-nanogpt's log"
 CLUES = ("train_time:", "step_avg:")
-SIGN = re.compile(r"\bstep:\d+/\d+ .{0,80}?train_time:\d")
-REPORT = re.compile(r"\bstep:(\d{1,12})/(\d{1,12}) (?:(?:val|train)_loss:(\S+) )?train_time:(\S+?)ms step_avg:(\S+?)ms")
+SIGN = re.compile(r"step:\d+/\d+ .{0,80}?train_time:\d")
+REPORT = re.compile(r"step:(\d{1,12})/(\d{1,12}) (?:(?:val|train)_loss:(\S+) )?train_time:(\S+?)ms step_avg:(\S+?)ms")
 
 
 def reading(log: Log) -> Reading:

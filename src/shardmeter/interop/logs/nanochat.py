@@ -11,8 +11,8 @@ from shardmeter.interop.logs.values import number, positive, times
 NAME = "nanochat"
 TITLE = "nanochat's console"
 CLUES = ("tok/sec:", "dt:")
-SIGN = re.compile(r"\bstep \d+/\d+ \([^)\n]{1,20}\) \| loss:")
-REPORT = re.compile(r"\bstep (\d{1,12})/(\d{1,12}) \(.*?\| loss: (-?[\w.+-]+).*?\| dt: (\S+?)ms \| tok/sec: ([\d,.]+)")
+SIGN = re.compile(r"step \d+/\d+ \([^)\n]{1,20}\) \| loss:")
+REPORT = re.compile(r"step (\d{1,12})/(\d{1,12}) \(.*?\| loss: (-?[\w.+-]+).*?\| dt: (\S+?)ms \| tok/sec: ([\d,.]+)")
 HEAD = (
     ("tokens_per_step", re.compile(r"[Tt]otal batch size:? ([\d,]+)")), ("accumulation", re.compile(r"gradient accumulation steps: ([\d,]+)")),
     ("parameters", re.compile(r"Number of parameters: ([\d,]+)")), ("gpus", re.compile(r"world size:? (\d+)")),

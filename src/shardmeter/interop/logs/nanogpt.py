@@ -11,8 +11,8 @@ from shardmeter.interop.logs.values import number, times
 NAME = "nanogpt"
 TITLE = "nanoGPT's console"
 CLUES = ("iter ", ", time ")
-SIGN = re.compile(r"\biter \d+: loss \S+, time ")
-REPORT = re.compile(r"\biter (\d{1,12}): loss (-?[\w.+-]+), time (\S+?)ms")
+SIGN = re.compile(r"iter \d+: loss \S+, time ")
+REPORT = re.compile(r"iter (\d{1,12}): loss (-?[\w.+-]+), time (\S+?)ms")
 TOKENS = re.compile(r"tokens per iteration will be: ([\d,]+)")
 
 

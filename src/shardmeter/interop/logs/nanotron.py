@@ -13,7 +13,7 @@ NAME = "nanotron"
 TITLE = "nanotron's console"
 CLUES = ("time_per_iteration_ms:",)
 SIGN = re.compile(r"iteration: \d+ / \d+ \|.{0,400}?time_per_iteration_ms:", re.DOTALL)
-BEGINS = re.compile(r"\biteration: (\d{1,12}) / (\d{1,12}) \|")
+BEGINS = re.compile(r"iteration: (\d{1,12}) / (\d{1,12}) \|")
 MEMORY = re.compile(r"Peak allocated:? ([\d.]+)(\w+?)\. Peak reserved:? ([\d.]+)([KMG]iB)")
 START = {
     "plan.micro_batch": r"\bmbs: (\d+)", "accumulation": r"\bgrad_accum: (\d+)", "run.global_batch": r"\bglobal_batch_size: (\d+)",

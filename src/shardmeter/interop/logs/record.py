@@ -120,6 +120,7 @@ class LogAccount:
         own = {name: getattr(self, name) for name in _PLAIN}
         return {
             **own,
+            "age": self.version,
             "spread": None if self.spread is None else list(self.spread),
             "dropped": [dataclasses.asdict(one) for one in self.dropped],
             "said": dict(self.said),
@@ -128,6 +129,12 @@ class LogAccount:
             "assumptions": [],
         }
 
+    def __str__(self) -> str:
+        """The page of `shardmeter import`."""
+        from shardmeter import page
+
+        return page(self)
+
     def __repr__(self) -> str:
         """One line."""
         time = "no time of steps" if self.step_time is None else f"{self.step_time:.4g} s a step"
@@ -135,6 +142,6 @@ class LogAccount:
 
 
 _PLAIN = (
-    "format", "version", "lines", "steps", "used", "step_time", "error", "tokens_per_step", "gpus", "peak_allocated", "peak_reserved",
+    "format", "lines", "steps", "used", "step_time", "error", "tokens_per_step", "gpus", "peak_allocated", "peak_reserved",
     "goodput", "restarts", "loss_first", "loss_last", "rests_on",
 )  # fmt: skip

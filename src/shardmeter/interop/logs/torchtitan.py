@@ -12,8 +12,8 @@ from shardmeter.interop.logs.values import clock, number, positive, size, word
 NAME = "torchtitan"
 TITLE = "torchtitan's console"
 CLUES = ("step:", "memory:")
-SIGN = re.compile(r"\bstep:\s*\d+\s+loss:.{0,400}?\b(?:tps|wps):", re.DOTALL)
-BEGINS = re.compile(r"(?<!validate )\bstep:\s*(\d{1,12})\s+loss:")
+SIGN = re.compile(r"step:\s*\d+\s+loss:.{0,400}?\b(?:tps|wps):", re.DOTALL)
+BEGINS = re.compile(r"step:\s*(\d{1,12})\s+loss:")
 MEMORY = re.compile(r"memory:\s*([\d.]+)([KMG]iB)")
 MESH = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp|ep|etp)=(\d+)")
 OLD_MESH = re.compile(r"device mesh with \[([^\]]*)\], \[([\d, ]+)\]")
@@ -45,6 +45,8 @@ def _is_whole(text: str) -> bool:
 def _steps(log: Log) -> Iterator[Step]:
     for line, begins in joined(log, BEGINS, "step:", _is_whole):
         text = line.text
+        if text.endswith("validate ", 0, begins.start()):
+            continue
         memory = MEMORY.search(text)
         yield Step(
             number=int(begins[1]), tokens_per_s_per_gpu=positive(word(text, "tps:") or word(text, "wps:")), loss=number(word(text, "loss:")),

@@ -11,8 +11,8 @@ from shardmeter.interop.logs.values import GIB, number, positive, times
 NAME = "torchtune"
 TITLE = "torchtune's metric log"
 CLUES = ("Step ", "tokens_per_second_per_gpu:")
-SIGN = re.compile(r"\bStep \d+ \| .{0,300}?tokens_per_second_per_gpu:")
-REPORT = re.compile(r"\bStep (\d{1,12}) \| (.*)")
+SIGN = re.compile(r"Step \d+ \| .{0,300}?tokens_per_second_per_gpu:")
+REPORT = re.compile(r"Step (\d{1,12}) \| (.*)")
 PAIR = re.compile(r"([a-z_]+):(\S+)")
 
 

@@ -14,7 +14,7 @@ from shardmeter.interop.logs.values import duration, inverse, number, positive, 
 NAME = "transformers"
 TITLE = "Hugging Face's Trainer on the console, and other bars of tqdm"
 CLUES = ("[", "it")
-SIGN = re.compile(r"\d+/\d+ \[[\d:]+<[^,\]]{1,30},\s*[\d.]+\s?(?:s/it|it/s)|\{'loss': ")
+SIGN = re.compile(r"<[^,\]]{1,30},\s*[\d.]+\s?(?:s/it|it/s)|\{'loss': ")
 BAR = re.compile(r"\b(\d+)/(\d+) \[([\d:]+)<[^,\]]*,\s*([\d.]+)\s?(s/it|it/s)")
 LOSS = re.compile(r"\{'loss': '?([-\w.+]+)'?")
 TOKENS = re.compile(r"'num_input_tokens_seen': '?([\d.]+)")

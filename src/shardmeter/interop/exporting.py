@@ -76,7 +76,7 @@ def export_of(
     trainer: str | None = None,
     against: str | PathLike[str] | None = None,
 ) -> Export:
-    """The files of a scenario in the format `to`; of a launcher those of the `trainer` too. Raises Inexpressible with every reason,
+    """The files of a scenario in the format `to`; of a launcher those of the `trainer` too, whose version it is if it has that one. Raises Inexpressible with every reason,
     UnknownName for what is no format, BadScenario."""
     module = format_named(to, "write", "launch")
     if hasattr(module, "write"):
@@ -85,8 +85,9 @@ def export_of(
         found = Export(scenario=scenario, exported=made)
     else:
         inner = format_named(_trainer(to, trainer), "write")
-        made = inner.write(scenario, version_of(inner, ""))
-        outer: Exported = module.launch(scenario, made, version_of(module, version))
+        theirs = version if version in inner.VERSIONS else ""
+        made = inner.write(scenario, version_of(inner, theirs))
+        outer: Exported = module.launch(scenario, made, version_of(module, "" if theirs else version))
         found = Export(scenario=scenario, exported=_together(outer, made), launcher=to)
         module = inner
     if against is None:
@@ -96,10 +97,11 @@ def export_of(
 
 
 def _together(launcher: Exported, trainer: Exported) -> Exported:
-    """What a launcher and a trainer export, the launcher's first."""
+    """What a trainer exports, with the files of its launcher before its own."""
     return changed(
-        launcher,
+        trainer,
         files=(*launcher.files, *trainer.files),
+        launch=launcher.launch,
         said=(*launcher.said, *trainer.said),
         unsaid=tuple(dict.fromkeys((*launcher.unsaid, *trainer.unsaid))),
         notes=tuple(dict.fromkeys((*launcher.notes, *trainer.notes))),

@@ -52,7 +52,8 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
 
 
 def _verdict(answer: Answer) -> str:
-    kind = f"{answer['format']}{f' ({answer['age']})' if answer['age'] else ''}"
+    age = f" ({answer['age']})" if answer["age"] else ""
+    kind = f"{answer['format']}{age}"
     if answer["step_time"] is None:
         return f"A log of {kind}; the time of a step is not known."
     sure = "" if answer["error"] is None else f" ± {100 * answer['error']:.2g} %"

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from shardmeter.core.errors import BadData, BadQuantity, BadScenario, ShardMeterError, Unavailable, UnknownName
+    from shardmeter.interop.exporting import export
+    from shardmeter.interop.importing import import_config
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
@@ -48,7 +50,9 @@ __all__ = [
     "diff",
     "doctor",
     "explain",
+    "export",
     "front",
+    "import_config",
     "infer",
     "load",
     "plan",
@@ -77,7 +81,9 @@ _HOMES = {
     "diff": "shardmeter.study.api",
     "doctor": "shardmeter.study.api",
     "explain": "shardmeter.study.api",
+    "export": "shardmeter.interop.exporting",
     "front": "shardmeter.study.api",
+    "import_config": "shardmeter.interop.importing",
     "infer": "shardmeter.study.api",
     "load": "shardmeter.scenario",
     "page": "shardmeter.render.page",

@@ -1,0 +1,155 @@
+"""A file of a trainer's settings as a scenario: what it says, what the shared options fill in, and what is missing still."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shardmeter.core.errors import BadScenario, UnknownName
+from shardmeter.core.files import at_home, read_text
+from shardmeter.core.record import record
+from shardmeter.interop import logs
+from shardmeter.interop.configs import format_named, recognised, version_of
+from shardmeter.interop.configs.record import Imported, Setting
+from shardmeter.interop.logs.record import LogAccount
+from shardmeter.interop.logs.scenario import imported as of_log
+from shardmeter.scenario import opened
+from shardmeter.scenario.choices import left_open
+from shardmeter.scenario.override import Overrides
+from shardmeter.scenario.resolve import resolve
+from shardmeter.specs import Scenario
+
+if TYPE_CHECKING:
+    from shardmeter.scenario.parts import Rows
+
+LARGEST_FILE = 1_000_000
+"""Bytes of the largest file that is read as settings."""
+
+
+@record
+class Import:
+    """A file of settings, read; and the scenario that it is, once the options have filled in what it does not tell."""
+
+    source: str
+    imported: Imported
+    document: Mapping[str, Any]
+    """The scenario as YAML would say it, options and overrides applied."""
+    scenario: Scenario | None
+    """None where something is missing still, or wrong."""
+    missing: tuple[str, ...] = ()
+    """What, and the way out, one sentence each."""
+    log: LogAccount | None = None
+    """What the file says of how fast the run was, where it is what the run has printed."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a person should not overlook."""
+        read = self.imported
+        version = f" {read.version}" if read.version else ""
+        unknown = (f"{one.key}: {read.format}{version} has no such setting; {one.means}" for one in read.unknown)
+        log = self.log.warnings if self.log is not None else ()
+        return (*unknown, *log, *(self.scenario.warnings if self.scenario is not None else ()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON: the settings by what became of them, the scenario, what is missing."""
+        read = self.imported
+        return {
+            "source": self.source,
+            "format": read.format,
+            "format_version": read.version,
+            "complete": self.scenario is not None,
+            "scenario": dict(self.document),
+            "missing": list(self.missing),
+            "understood": [_said(one) for one in read.understood],
+            "assumed": list(read.assumed),
+            "ignored": [_said(one) for one in read.ignored],
+            "unknown": [_said(one) for one in read.unknown],
+            "assumptions": [*read.assumed, *(self.scenario.assumptions if self.scenario is not None else ())],
+            "warnings": list(self.warnings),
+            "log": None if self.log is None else self.log.to_dict(),
+        }
+
+    def __repr__(self) -> str:
+        read = self.imported
+        counts = f"{len(read.understood)} understood, {len(read.ignored)} ignored, {len(read.unknown)} unknown"
+        return f"<Import of {self.source}: {read.format}, {counts}, {len(self.missing)} missing>"
+
+    def __str__(self) -> str:
+        from shardmeter import page
+
+        return page(self)
+
+
+def _said(setting: Setting) -> dict[str, str]:
+    return {"key": setting.key, "value": setting.value, "means": setting.means}
+
+
+def import_config(
+    file: str | PathLike[str],
+    format: str | None = None,  # noqa: A002  (the word of the command's --from, which is none of Python's names)
+    *,
+    version: str = "",
+    overrides: Overrides = (),
+    catalog: Rows | str | PathLike[str] | None = None,
+    **options: Any,
+) -> Import:
+    """The settings of a trainer, or the log of a run, as a scenario. `options` (model, gpus, stack, …) fill in what the file does not tell, and win over it.
+
+    `shardmeter.import_config("train.toml", gpus="64xH100-SXM5-80GB").scenario`. A text with a line break, or words after a command, is
+    the settings themselves. Raises BadScenario for what cannot be read at all, UnknownName for a format that is none."""
+    imported, name, log = _read(file, format, version)
+    document, rows = opened(dict(imported.document), overrides=overrides, catalog=catalog, options=options)
+    plain = document.data.copy()
+    scenario: Scenario | None = None
+    missing: tuple[str, ...] = ()
+    try:
+        scenario = resolve(document, rows, left_open(document, planning=False))
+    except BadScenario as error:
+        missing = tuple(str(one) for one in error.violations) or (error.message,)
+    except UnknownName as error:
+        missing = (error.message,)
+    return Import(source=name, imported=imported, document=plain, scenario=scenario, missing=missing, log=log)
+
+
+def _read(file: str | PathLike[str], format_: str | None, version: str) -> tuple[Imported, str, LogAccount | None]:
+    """What a file says of a scenario, its name, and the account of it where it is a log."""
+    if format_ in logs.formats() or (format_ is None and _is_log(file)):
+        text = isinstance(file, str) and "\n" in file
+        account = logs.read(str(file) if text else at_home(Path(file)), format_)
+        return of_log(account), "log" if text else str(file), account
+    text_, name = source_of(file)
+    module = recognised(text_, name) if format_ is None else format_named(format_, "read")
+    made: Imported = module.read(text_, name, version_of(module, version) if version else "")
+    return made, name, None
+
+
+def _is_log(file: str | PathLike[str]) -> bool:
+    """Whether a file, or a text, is a training log: no settings are as long as a long one."""
+    if not is_text(file):
+        try:
+            if at_home(Path(file)).stat().st_size > LARGEST_FILE:
+                return True
+        except (OSError, ValueError):
+            return False  # which is said where it is opened
+    try:
+        return bool(logs.recognised(source_of(file)[0]))
+    except BadScenario:
+        return False
+
+
+def is_text(file: str | PathLike[str]) -> bool:
+    """Whether it is settings themselves, not the name of a file."""
+    return isinstance(file, str) and ("\n" in file or " --" in file)
+
+
+def source_of(file: str | PathLike[str]) -> tuple[str, str]:
+    """The text of a file of settings and its name, or a text that is given itself and what it is called. Raises BadScenario."""
+    if is_text(file):
+        return str(file), "settings"
+    path = at_home(Path(file))
+    return read_text(path, "a file of settings", LARGEST_FILE, BadScenario, SUFFIXES), str(file)
+
+
+SUFFIXES = (".toml", ".yaml", ".yml", ".json", ".sh", ".txt", ".py")

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -22,13 +22,16 @@ Model: TypeAlias = Callable[[Floats], Floats]
 
 LEAST_NOISE = 0.01
 """Spread of one row about any curve at least: what runs of one benchmark differ by."""
-AT_PLATEAU = 0.1
-"""What a misfit weighs as start-up does in a row's time (protocols are a matter of short messages): its square, at least."""
+EVEN = (0.02, 0.06, 0.2, 0.6, 1.0)
+"""What a row of no start-up scatters (squared) beside one that is all start-up, each as likely before. Runs of one benchmark scatter alike at
+all sizes; what the form misses is a matter of short messages: plateaus of one network lie 1 to 4 % about a curve, starts 20 to 30 %."""
+SOFT = 0.05
+"""How far a number goes beyond its ceiling, in logarithm: rows that press on it show."""
 ROUNDS = 15
 LONGEST_STRIDE = 1.0
 """Most that a number moves in one round of the search, in logarithm."""
 DRAWS = 2000
-PASSES = 4
+PASSES = 5
 """Times that draws are made about what the last ones found."""
 FATTER = 1.25
 """Spread of the draws over what was found, so that tails are drawn too."""
@@ -115,19 +118,20 @@ def start_up(rows: Rows, expected: Floats) -> Floats:
     return np.clip(found, 0.0, 1.0)
 
 
-def posterior(model: Model, rows: Rows, prior: Floats, spread: Floats, *, seed: int = 0) -> Posterior:
-    """What `rows` say of numbers whose logarithms were known as `prior` ± `spread` (both (numbers,)).
+def posterior(model: Model, rows: Rows, prior: Floats, spread: Floats, ceiling: Floats, *, seed: int = 0) -> Posterior:
+    """What `rows` say of numbers whose logarithms were known as `prior` ± `spread`, and hardly pass `ceiling` (all (numbers,)).
 
     Search by linear steps, then weighted draws about what it finds: exact up to their number, bends included. How much rows scatter is not
     known before; long messages do less than short ones. The same seed gives the same draws. Leaves out: second answers far from the
     first."""
-    target = _Target(model, rows, prior, spread, np.ones(rows.seconds.shape), 1.0)
+    target = _Target(model=model, rows=rows, prior=prior, spread=spread, ceiling=ceiling, scatter=np.ones((1, len(rows.seconds))), alike=1.0)
     centre, covers = target.search(prior)
     for _ in range(2):
         expected = model(centre[None, :])[0]
-        scatter = np.sqrt(np.maximum(start_up(rows, expected), AT_PLATEAU))
-        alike = likeness(rows, (rows.seconds - expected) / scatter)
-        target = _Target(model, rows, prior, spread, scatter, alike)
+        starting = start_up(rows, expected)
+        target = changed(target, scatter=np.sqrt([even + (1.0 - even) * starting for even in EVEN]))
+        residuals = rows.seconds - expected
+        target = changed(target, alike=likeness(rows, residuals / target.likely_scatter(residuals)))
         centre, covers = target.search(centre)
     random = np.random.default_rng(seed)
     best, top = centre, float(target.of(centre[None, :])[0])
@@ -143,7 +147,7 @@ def posterior(model: Model, rows: Rows, prior: Floats, spread: Floats, *, seed: 
         covers = ((draws - centre) * weights[:, None]).T @ (draws - centre) + 1e-8 * np.eye(len(centre))
     kept = random.choice(len(draws), size=len(draws), p=weights)
     noise = float(np.sqrt(np.mean((rows.seconds - model(best[None, :])[0]) ** 2)))
-    return Posterior(best=best, draws=draws[kept], noise=noise, alike=alike, effective=float(1.0 / np.sum(weights**2)))
+    return Posterior(best=best, draws=draws[kept], noise=noise, alike=target.alike, effective=float(1.0 / np.sum(weights**2)))
 
 
 @record
@@ -154,29 +158,49 @@ class _Target:
     rows: Rows
     prior: Floats
     spread: Floats
+    ceiling: Floats
     scatter: Floats
-    """How much a row scatters beside others, (rows,)."""
+    """How much rows scatter beside others: (kinds, rows), each kind as likely before."""
     alike: float
 
     def of(self, draws: Floats) -> Floats:
         """Logarithm of prior times likelihood, (draws,): the spread of the rows is unknown, all values of it as likely before."""
-        squares = np.mean(((self.rows.seconds - self.model(draws)) / self.scatter) ** 2, axis=1) + LEAST_NOISE**2
-        before = np.sum(((draws - self.prior) / self.spread) ** 2, axis=1)
-        found: Floats = -0.5 * len(self.scatter) / self.alike * np.log(squares) - 0.5 * before
+        kinds = self._kinds(self.rows.seconds - self.model(draws))
+        top = kinds.max(axis=0)
+        likely: Floats = top + np.log(np.exp(kinds - top).sum(axis=0))
+        before = np.sum(((draws - self.prior) / self.spread) ** 2 + (self.above(draws) / SOFT) ** 2, axis=1)
+        return likely - 0.5 * before
+
+    def likely_scatter(self, residuals: Floats) -> Floats:
+        """The kind of scatter, (rows,), that residuals (rows,) are likeliest of."""
+        found: Floats = self.scatter[int(np.argmax(self._kinds(residuals[None, :])[:, 0]))]
         return found
+
+    def _kinds(self, residuals: Floats) -> Floats:
+        """Logarithm of the likelihood of residuals (draws, rows), by kind of scatter: (kinds, draws)."""
+        squares = residuals**2 @ (self.scatter.T**-2) / residuals.shape[1] + LEAST_NOISE**2
+        each = np.log(squares.T) + 2.0 * np.mean(np.log(self.scatter), axis=1)[:, None]
+        found: Floats = -0.5 * residuals.shape[1] / self.alike * each
+        return found
+
+    def above(self, draws: Floats) -> Floats:
+        """By how much draws pass the ceiling."""
+        return np.maximum(draws - self.ceiling, 0.0)
 
     def search(self, centre: Floats) -> tuple[Floats, Floats]:
         """Where it is highest, by linear steps from `centre`, and the covariance there."""
         best, found = -np.inf, (centre, np.diag(self.spread**2))
         for _ in range(ROUNDS):
             expected, slopes = _linear(self.model, centre)
-            off, slopes = (self.rows.seconds - expected) / self.scatter, slopes / self.scatter[:, None]
+            scatter = self.likely_scatter(self.rows.seconds - expected)
+            off, slopes = (self.rows.seconds - expected) / scatter, slopes / scatter[:, None]
             noise = (float(np.mean(off**2)) + LEAST_NOISE**2) * self.alike
-            covers = np.linalg.inv(slopes.T @ slopes / noise + np.diag(self.spread**-2))
+            above = self.above(centre)
+            covers = np.linalg.inv(slopes.T @ slopes / noise + np.diag(self.spread**-2 + (above > 0.0) / SOFT**2))
             here = float(self.of(centre[None, :])[0])
             if here > best:
                 best, found = here, (centre, covers)
-            stride = covers @ (slopes.T @ off / noise + (self.prior - centre) / self.spread**2)
+            stride = covers @ (slopes.T @ off / noise + (self.prior - centre) / self.spread**2 - above / SOFT**2)
             longest = float(np.max(np.abs(stride)))
             if longest < 1e-3:
                 break

@@ -183,7 +183,9 @@ def calibrate_fabric(
     before = np.log([_before(one, cases) for one in numbers])
     cases = [case for case in (_cleaned(case, numbers, before, settled.left) for case in cases)]
     rows = _rows(cases)
-    found = posterior(lambda draws: _model(cases, numbers, draws), rows, before, np.array([one.spread for one in numbers]), seed=seed)
+    spread = np.array([one.spread for one in numbers])
+    ceiling = np.array([math.log(WIRE) if one.field == "share" else math.inf for one in numbers])
+    found = posterior(lambda draws: _model(cases, numbers, draws), rows, before, spread, ceiling, seed=seed)
     learned = tuple(_learned(one, at, found, before) for at, one in enumerate(numbers))
     return FabricFit(
         accelerator=accelerator, fabric=fabric, learned=learned,
@@ -380,7 +382,7 @@ def _fitted(case: _Case, numbers: Sequence[Number], before: Floats, found: Poste
 
 def _doubts(learned: Sequence[Learned], accelerator: Accelerator, fabric: Fabric | None) -> Iterator[str]:
     for one in learned:
-        if one.number.field == "share" and one.told and one.low > WIRE:
+        if one.number.field == "share" and one.told and one.value > WIRE:
             name = accelerator.name if one.number.kind == "accelerators" or fabric is None else fabric.name
             yield (f"{one.number.column}: the rows need {one.value:.2f} of the wire rate of {name}: its links are more or faster than "
                    "the row says, or the benchmark ran elsewhere; name another row, or say nics")  # fmt: skip

@@ -47,6 +47,7 @@ PAGES: Mapping[str, tuple[str, Callable[[ModuleType, Any], Any]]] = {
     "Transitions": ("transitions", _headed),
     "Diagnosis": ("doctor", _headed),
     "Audit": ("audit", lambda *_: ""),
+    "FabricFit": ("calibration_fabric", lambda *_: ""),
     "Front": ("front", lambda module, answer: module.title(answer.fleets.base)),
 }
 """By the class of an answer: the module of its page, and the title above it."""

@@ -17,14 +17,16 @@ from shardmeter.core.record import changed, record
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
-Model: TypeAlias = Callable[[Floats], Floats]
-"""(draws, numbers) in logarithms → (draws, rows): logarithms of seconds."""
+Model: TypeAlias = Callable[[Floats, float], Floats]
+"""(draws, numbers) in logarithms, and a factor on every size → (draws, rows): logarithms of seconds."""
 
 LEAST_NOISE = 0.01
 """Spread of one row about any curve at least: what runs of one benchmark differ by."""
 EVEN = (0.02, 0.06, 0.2, 0.6, 1.0)
 """What a row of no start-up scatters (squared) beside one that is all start-up, each as likely before. Runs of one benchmark scatter alike at
 all sizes; what the form misses is a matter of short messages: plateaus of one network lie 1 to 4 % about a curve, starts 20 to 30 %."""
+LARGER = 1.02
+"""Factor on the size by which the share of start-up is found."""
 SOFT = 0.05
 """How far a number goes beyond its ceiling, in logarithm: rows that press on it show."""
 ROUNDS = 15
@@ -108,14 +110,10 @@ def likeness(rows: Rows, residuals: Floats) -> float:
     return total
 
 
-def start_up(rows: Rows, expected: Floats) -> Floats:
-    """Share of start-up in the time of every row, (rows,): 1 less what a message takes longer that is larger, between its neighbours."""
-    found = np.ones(expected.shape)
-    for one in np.unique(rows.curve):
-        at = np.flatnonzero(rows.curve == one)
-        if len(at) > 1:
-            found[at] = 1.0 - np.gradient(expected[at], rows.doublings[at] * np.log(2.0))
-    return np.clip(found, 0.0, 1.0)
+def start_up(model: Model, centre: Floats) -> Floats:
+    """Share of start-up in the time of every row, (rows,): 1 less what a larger message takes longer."""
+    here, larger = (model(centre[None, :], factor)[0] for factor in (1.0, LARGER))
+    return np.clip(1.0 - (larger - here) / np.log(LARGER), 0.0, 1.0)
 
 
 def posterior(model: Model, rows: Rows, prior: Floats, spread: Floats, ceiling: Floats, *, seed: int = 0) -> Posterior:
@@ -127,10 +125,9 @@ def posterior(model: Model, rows: Rows, prior: Floats, spread: Floats, ceiling: 
     target = _Target(model=model, rows=rows, prior=prior, spread=spread, ceiling=ceiling, scatter=np.ones((1, len(rows.seconds))), alike=1.0)
     centre, covers = target.search(prior)
     for _ in range(2):
-        expected = model(centre[None, :])[0]
-        starting = start_up(rows, expected)
+        starting = start_up(model, centre)
         target = changed(target, scatter=np.sqrt([even + (1.0 - even) * starting for even in EVEN]))
-        residuals = rows.seconds - expected
+        residuals = rows.seconds - model(centre[None, :], 1.0)[0]
         target = changed(target, alike=likeness(rows, residuals / target.likely_scatter(residuals)))
         centre, covers = target.search(centre)
     random = np.random.default_rng(seed)
@@ -146,7 +143,7 @@ def posterior(model: Model, rows: Rows, prior: Floats, spread: Floats, ceiling: 
         centre = weights @ draws
         covers = ((draws - centre) * weights[:, None]).T @ (draws - centre) + 1e-8 * np.eye(len(centre))
     kept = random.choice(len(draws), size=len(draws), p=weights)
-    noise = float(np.sqrt(np.mean((rows.seconds - model(best[None, :])[0]) ** 2)))
+    noise = float(np.sqrt(np.mean((rows.seconds - model(best[None, :], 1.0)[0]) ** 2)))
     return Posterior(best=best, draws=draws[kept], noise=noise, alike=target.alike, effective=float(1.0 / np.sum(weights**2)))
 
 
@@ -165,7 +162,7 @@ class _Target:
 
     def of(self, draws: Floats) -> Floats:
         """Logarithm of prior times likelihood, (draws,): the spread of the rows is unknown, all values of it as likely before."""
-        kinds = self._kinds(self.rows.seconds - self.model(draws))
+        kinds = self._kinds(self.rows.seconds - self.model(draws, 1.0))
         top = kinds.max(axis=0)
         likely: Floats = top + np.log(np.exp(kinds - top).sum(axis=0))
         before = np.sum(((draws - self.prior) / self.spread) ** 2 + (self.above(draws) / SOFT) ** 2, axis=1)
@@ -212,7 +209,7 @@ def _linear(model: Model, centre: Floats) -> tuple[Floats, Floats]:
     """The model at a point, (rows,), and its slopes, (rows, numbers)."""
     step, size = 0.02, len(centre)
     points = np.concatenate((centre[None, :], centre + step * np.eye(size), centre - step * np.eye(size)))
-    values = model(points)
+    values = model(points, 1.0)
     return values[0], ((values[1 : 1 + size] - values[1 + size :]) / (2.0 * step)).T
 
 

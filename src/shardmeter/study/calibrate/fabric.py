@@ -127,6 +127,12 @@ class FabricFit:
         told = ", ".join(f"{one.number.column} {one.value:.3g}" for one in self.learned if one.told) or "nothing told"
         return f"<FabricFit of {sum(len(one.size) for one in self.curves)} rows: {told}>"
 
+    def __str__(self) -> str:
+        """The page, without what was assumed."""
+        import shardmeter
+
+        return shardmeter.page(self)
+
     def error(self, *, calibrated: bool) -> Fraction | None:
         """Median distance of the seconds from the measured ones, with the catalog's numbers or after calibration; None without rows."""
         if not self.curves:
@@ -181,11 +187,11 @@ def calibrate_fabric(
         raise BadData("no benchmark of collectives can be used", violations)
     numbers = [one for one in NUMBERS if any(one.tier < len(case.island.tiers) for case in cases) and _known(one, cases)]
     before = np.log([_before(one, cases) for one in numbers])
-    cases = [case for case in (_cleaned(case, numbers, before, settled.left) for case in cases)]
+    cases = [_cleaned(case, numbers, before, settled.left) for case in cases]
     rows = _rows(cases)
     spread = np.array([one.spread for one in numbers])
     ceiling = np.array([math.log(WIRE) if one.field == "share" else math.inf for one in numbers])
-    found = posterior(lambda draws: _model(cases, numbers, draws), rows, before, spread, ceiling, seed=seed)
+    found = posterior(lambda draws, larger: _model(cases, numbers, draws, larger), rows, before, spread, ceiling, seed=seed)
     learned = tuple(_learned(one, at, found, before) for at, one in enumerate(numbers))
     return FabricFit(
         accelerator=accelerator, fabric=fabric, learned=learned,
@@ -215,14 +221,14 @@ class _Case:
     """Logarithm."""
     count: Floats
 
-    def priced(self, numbers: Sequence[Number], draws: Floats) -> Floats:
-        """Logarithm of seconds, (draws, sizes), with the tiers' numbers replaced by the draws (logarithms)."""
+    def priced(self, numbers: Sequence[Number], draws: Floats, larger: float = 1.0) -> Floats:
+        """Logarithm of seconds, (draws, sizes), with the tiers' numbers replaced by the draws (logarithms); `larger` scales the sizes."""
         tiers = list(self.island.tiers)
         for at, one in enumerate(numbers):
             if one.tier < len(tiers) and getattr(tiers[one.tier], one.field) is not None:
                 tiers[one.tier] = changed(tiers[one.tier], **{one.field: np.exp(draws[:, at, None])})
         axis = "pp" if self.benchmark.collective == "send" else "dp_shard"
-        demand = Transfer(label="benchmark", collective=self.benchmark.collective, size=self.size, axes=(axis,),
+        demand = Transfer(label="benchmark", collective=self.benchmark.collective, size=self.size * larger, axes=(axis,),
                           phase="forward", scope="step")  # fmt: skip
         charge = prices(changed(self.island, tiers=tuple(tiers)), self.stack, self.plan, 2.0).transfer(demand)
         return np.log(np.broadcast_to(np.asarray(charge.seconds, dtype=float), (len(draws), len(self.size))))
@@ -274,8 +280,6 @@ class _Settled:
             return "one rank sends nothing"
         if hosts > 1 and self.fabric is None:
             return "several hosts, and no fabric is named between them"
-        if len(one.timings) < 2:
-            return "one size cannot tell a start from a rate"
         return ""
 
     def _doubt_device(self, one: Benchmark) -> None:
@@ -356,8 +360,8 @@ def _rows(cases: Sequence[_Case]) -> Rows:
     )
 
 
-def _model(cases: Sequence[_Case], numbers: Sequence[Number], draws: Floats) -> Floats:
-    return np.concatenate([case.priced(numbers, draws) for case in cases], axis=1)
+def _model(cases: Sequence[_Case], numbers: Sequence[Number], draws: Floats, larger: float) -> Floats:
+    return np.concatenate([case.priced(numbers, draws, larger) for case in cases], axis=1)
 
 
 # ---- what is said ----------------------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from shardmeter.core.record import changed
 from shardmeter.scenario.catalog import Catalog
+from shardmeter.specs import Accelerator, Fabric
 from shardmeter.study.calibrate.fabric import LEVEL, WIRE, FabricFit
-from shardmeter.study.calibrate.profile import cells, put, put_interval
+from shardmeter.study.calibrate.profile import cell, cells, put, put_interval
 
 
 def put_fabric(folder: Path, fit: FabricFit, date: str, catalog: Catalog) -> tuple[Path, ...]:
@@ -18,7 +19,7 @@ def put_fabric(folder: Path, fit: FabricFit, date: str, catalog: Catalog) -> tup
     what `profile.put` raises. Leaves out: numbers that the benchmarks tell nothing of, which stay as they were."""
     made: list[Path] = []
     for kind, row in rows(fit, date, catalog).items():
-        basis = f"{sum(len(one.size) for one in fit.curves)} sizes of {len(fit.curves)} tables, {fit.source}"
+        basis = f"{sum(len(one.size) for one in fit.curves)} sizes of {len(fit.curves)} tables, {_source(fit)}"
         made += [put(folder, kind, row), put_interval(folder, kind, row["name"], fit.bounds(kind), level=LEVEL, basis=basis)]
     return tuple(dict.fromkeys(made))
 
@@ -33,17 +34,26 @@ def rows(fit: FabricFit, date: str, catalog: Catalog) -> dict[str, dict[str, str
         numbers |= {column: min(value, WIRE) for column, value in numbers.items() if column in ("share", "scale_up_share")}
         after = cells(kind, changed(before, **numbers))
         found[kind] = {
-            **_written(catalog, kind, before.name), **{column: after[column] for column in numbers}, "name": before.name,
-            "source": f"calibrated from {fit.source}", "retrieved": date, "notes": _notes(fit, kind),
+            **_written(catalog, kind, before), **{column: after[column] for column in numbers}, "name": before.name,
+            "source": f"calibrated from {_source(fit)}", "retrieved": date, "notes": _notes(fit, kind),
         }  # fmt: skip
         if kind == "fabrics":
-            found[kind] = {**cells(kind, before), **found[kind], "latency_basis": f"fitted to {fit.source}"}
+            found[kind] = {**cells(kind, before), **found[kind], "latency_basis": f"fitted to {_source(fit)}"}
     return found
 
 
-def _written(catalog: Catalog, kind: str, name: str) -> Mapping[str, str]:
-    """The row of the catalog that is replaced; empty for a name that it has not."""
-    return next((row for row in catalog.rows(kind) if row["name"] == name), {})
+def _written(catalog: Catalog, kind: str, before: Accelerator | Fabric) -> Mapping[str, str]:
+    """The row of the catalog that is replaced; of a machine that it has not, what a scenario said of it."""
+    held = next((row for row in catalog.rows(kind) if row["name"] == before.name), None)
+    if held is not None or isinstance(before, Fabric):
+        return held or {}
+    peaks = {f"peak_{dtype}": cell(rate, "FlopPerS") for dtype, rate in before.peak.items()}
+    shares = {f"matmul_share_{dtype}": cell(share, "Ratio") for dtype, share in before.matmul_share.items()}
+    return {**cells(kind, before), **peaks, **shares}
+
+
+def _source(fit: FabricFit) -> str:
+    return fit.source or "benchmarks of collectives"
 
 
 def _notes(fit: FabricFit, kind: str) -> str:

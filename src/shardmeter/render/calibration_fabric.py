@@ -64,13 +64,14 @@ def _fit(answer: Answer) -> Facts:
 
 
 def _numbers(answer: Answer) -> Table:
-    rows = []
-    for one in answer["numbers"]:
-        rows.append({
+    rows = [
+        {
             "column": one["column"], "before": _size(one, "before"), "value": _size(one, "value") if one["told"] else "as before",
             "interval": f"{_size(one, 'low')} to {_size(one, 'high')}" if one["told"] else "not told by these rows",
             "means": one["means"],
-        })  # fmt: skip
+        }
+        for one in answer["numbers"]
+    ]  # fmt: skip
     return Table(
         title="Numbers", rows=tuple(rows),
         columns=(
@@ -87,7 +88,12 @@ def _size(one: Answer, key: str) -> str:
 
 def _curves(answer: Answer) -> Table:
     rows = tuple(
-        {"said": curve["said"], "sizes": len(curve["bytes"]), "before": _off(curve, "before"), "after": _off(curve, "after")}
+        {
+            "said": curve["said"],
+            "sizes": len(curve["bytes"]),
+            "before": _off(curve, "before"),
+            "after": _off(curve, "after"),
+        }
         for curve in answer["curves"]
     )
     return Table(

@@ -18,7 +18,9 @@ TYPES = (
     "|fp8_e4m3|fp8_e5m2|f8e4m3|f8e5m2"
 )
 ROW = re.compile(rf"(?<!\S)(\d{{1,15}})\s{{1,40}}(\d{{1,15}})\s{{1,40}}({TYPES})(?!\S)(.*)", re.ASCII)
-CONFIG = re.compile(r"nThread\s+(\d+)\s+nGpus\s+(\d+)\s+minBytes\s+(\d+)\s+maxBytes\s+(\d+)\s+step:\s+(\d+)\((\w+)\)(.*)", re.ASCII)
+CONFIG = re.compile(
+    r"nThread\s+(\d+)\s+nGpus\s+(\d+)\s+minBytes\s+(\d+)\s+maxBytes\s+(\d+)\s+step:\s+(\d+)\((\w+)\)(.*)", re.ASCII
+)
 RANK = re.compile(
     r"Rank\s+(\d+)(?:\s+Group\s+(\d+))?(?:\s+Pid\s+\d+)?\s+on\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s*(.*)", re.ASCII
 )
@@ -27,7 +29,9 @@ VERSION = re.compile(r"nccl-tests version (\S+).*?nccl-library=(\d+)|rccl-tests:
 AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*([\d.eE+-]+)")
 BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)")
 PROGRAM = re.compile(r"\b([a-z_]+?)_perf(?:_mpi)?\b")
-SETTING = re.compile(r"\b(NCCL_(?:ALGO|PROTO|NVLS_ENABLE|TESTS_SPLIT))(?:=| set by environment to )[\"']?([\w,^.:&|%/ ]{1,40}?)[\"'.]*(?=\s|$)")
+SETTING = re.compile(
+    r"\b(NCCL_(?:ALGO|PROTO|NVLS_ENABLE|TESTS_SPLIT))(?:=| set by environment to )[\"']?([\w,^.:&|%/ ]{1,40}?)[\"'.]*(?=\s|$)"
+)
 FIGURES = ("time", "algbw", "busbw")
 
 
@@ -121,7 +125,18 @@ def tables(text: str) -> list[Table]:
     return [table for table in found if table.rows or table.cut]
 
 
-_WORDS = ("nThread", "Rank ", "version", "Version", "Collective test", "algbw", "Avg bus", "Out of bounds", "_perf", "(us)")
+_WORDS = (
+    "nThread",
+    "Rank ",
+    "version",
+    "Version",
+    "Collective test",
+    "algbw",
+    "Avg bus",
+    "Out of bounds",
+    "_perf",
+    "(us)",
+)
 
 
 def _telling(line: str) -> bool:
@@ -133,7 +148,11 @@ def _tag(line: str) -> str:
     row = ROW.search(line)
     end = row.start() if row else line.find("#")
     head = line[: max(end, 0)].strip()
-    return "" if len(head) > 40 or re.fullmatch(r"[\d\sT:.,Z+-]{11,}", head) else head.removesuffix(":").replace("stderr", "stdout")
+    return (
+        ""
+        if len(head) > 40 or re.fullmatch(r"[\d\sT:.,Z+-]{11,}", head)
+        else head.removesuffix(":").replace("stderr", "stdout")
+    )
 
 
 def _begins(line: str, table: Table) -> bool:
@@ -154,7 +173,9 @@ def _take(line: str, number: int, table: Table) -> None:
         threads, gpus, least, most, step = (int(one[:12]) for one in config.groups()[:5])
         table.threads, table.gpus = threads, gpus
         table.sizes = (least, most, step, config[6] == "factor")
-        table.options = {name.strip(): value for name, value in re.findall(r"([a-z][a-z ]{1,20}):\s*(\d{1,9})", config[7])}
+        table.options = {
+            name.strip(): value for name, value in re.findall(r"([a-z][a-z ]{1,20}):\s*(\d{1,9})", config[7])
+        }
     elif rank := RANK.search(line):
         table.devices.append(Device(int(rank[1][:9]), int((rank[2] or "0")[:9]), rank[3], rank[4].strip()))
     elif starting := STARTING.search(line):

@@ -21,7 +21,7 @@ OPTIONS = re.compile(r"processes=(\d{1,6}), inputs=(\d{1,6}), threads=(\d{1,6})"
 ROW = re.compile(r"\s*(\d{1,15})\s+(\d{1,15})" + r"\s+(\d{1,15}(?:\.\d{1,9})?)" * 5 + r"\s+(\d{1,12})\s*")
 
 
-def recognises(text: str, name: str = "") -> bool:
+def recognises(text: str) -> bool:
     """Whether a text is such output: its options, and the names of its columns."""
     head = text[:1_000_000]
     return OPTIONS.search(head) is not None and "p50 (" in head

@@ -11,7 +11,7 @@ from shardmeter.core.files import file_name, read_text
 from shardmeter.interop.logs import gloo, nccl_tests, nvidia_smi, sacct
 
 FORMATS: dict[str, ModuleType] = {one.NAME: one for one in (nccl_tests, gloo, nvidia_smi, sacct)}
-"""A format has NAME, TITLE, `recognises(text, name)` and `read(text, name)`, which raises nothing for what a text holds."""
+"""A format has NAME, TITLE, `recognises(text)` and `read(text, name)`, which raises nothing for what a text holds."""
 LARGEST_FILE = 512_000_000
 """Bytes of the largest file that is read."""
 Account: TypeAlias = nccl_tests.BenchmarkAccount | nvidia_smi.PowerAccount | sacct.JobsAccount
@@ -25,7 +25,7 @@ def read(source: str | Path, format: str | None = None) -> Account:  # noqa: A00
     if format is not None and format not in FORMATS:
         raise UnknownName("format of measurements", format, FORMATS)
     name, text = _text(source)
-    found = FORMATS[format] if format is not None else recognised(text, name)
+    found = FORMATS[format] if format is not None else recognised(text)
     if found is None:
         known = "; ".join(one.TITLE for one in FORMATS.values())
         raise BadData(f"{name or 'the text'}: nothing that is measured beside a run is recognised in it: {known}")
@@ -33,9 +33,9 @@ def read(source: str | Path, format: str | None = None) -> Account:  # noqa: A00
     return account
 
 
-def recognised(text: str, name: str = "") -> ModuleType | None:
+def recognised(text: str) -> ModuleType | None:
     """The format of a text; None where no format says that it is its own."""
-    return next((one for one in FORMATS.values() if one.recognises(text, name)), None)
+    return next((one for one in FORMATS.values() if one.recognises(text)), None)
 
 
 def _text(source: str | Path) -> tuple[str, str]:

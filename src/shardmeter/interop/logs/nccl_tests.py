@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from shardmeter.core.record import record
 from shardmeter.interop.logs import _nccl_json, _nccl_table
@@ -44,7 +45,7 @@ class BenchmarkAccount:
         return sum(len(one.timings) for one in self.benchmarks)
 
 
-def recognises(text: str, name: str = "") -> bool:
+def recognises(text: str) -> bool:
     """Whether a text is such output: a row of a table under its rates, or the file of -J."""
     if _nccl_json.is_json(text):
         return True
@@ -63,14 +64,18 @@ def read(text: str, name: str = "") -> BenchmarkAccount:
         collective, why = _collective(table, name)
         warnings += list(_doubts(table, collective, why))
         if not collective:
-            dropped.setdefault("no collective fits the columns alone: name it in the file's name", []).append(f"{table.word} {table.number}")
+            dropped.setdefault("no collective fits the columns alone: name it in the file's name", []).append(
+                f"{table.word} {table.number}"
+            )
             continue
         one = _benchmark(table, collective, name, dropped)
         if one is not None:
             benchmarks.append(one)
             warnings += list(_contradictions(table, one))
     if len({table.tag for table in found}) > 1 and benchmarks and all(one.ranks == 1 for one in benchmarks):
-        warnings.append(f"{len(found)} processes of one rank each: the programs were built without MPI, and nothing was sent")
+        warnings.append(
+            f"{len(found)} processes of one rank each: the programs were built without MPI, and nothing was sent"
+        )
     versions = Counter(table.version for table in found if table.version)
     return BenchmarkAccount(
         format=NAME,
@@ -93,7 +98,12 @@ def _collective(table: Table, name: str) -> tuple[str, str]:
     in_name = re.search(r"(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|send_?recv|broadcast)", name.lower())
     if in_name:
         plain = in_name[1].replace("_", "")
-        known = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all"}
+        known = {
+            "allreduce": "all_reduce",
+            "allgather": "all_gather",
+            "reducescatter": "reduce_scatter",
+            "alltoall": "all_to_all",
+        }
         return known.get(plain, "send" if plain == "sendrecv" else plain), "the name of the file"
     ratio = _ratio(table)
     if ratio is None or not table.rows:
@@ -102,7 +112,9 @@ def _collective(table: Table, name: str) -> tuple[str, str]:
     sums, rooted = row.operation not in ("", "none"), row.root not in ("", "-1")
     if sums and not rooted:
         many = len(table.devices) > 2
-        return ("reduce_scatter" if ratio < 0.99 else "send" if many and ratio < 1.01 else "all_reduce"), "its columns and the ratio of its rates"
+        return (
+            "reduce_scatter" if ratio < 0.99 else "send" if many and ratio < 1.01 else "all_reduce"
+        ), "its columns and the ratio of its rates"
     if not sums and not rooted and ratio < 0.99 and len(row.figures) > 1:
         checked, apart = row.figures[0].wrong is not None, row.figures[1].wrong is None
         return ("all_to_all" if apart else "all_gather") if checked else "", "its columns and the ratio of its rates"
@@ -157,7 +169,7 @@ def _group(table: Table) -> tuple[list[Device], list[Device]]:
 
 def _stride(group: Sequence[Device]) -> int:
     """Ranks between neighbours of a group; 1 where they are not evenly apart."""
-    apart = {b.rank - a.rank for a, b in zip(group, group[1:], strict=False)}
+    apart = {b.rank - a.rank for a, b in pairwise(group)}
     return max(apart.pop(), 1) if len(apart) == 1 else 1
 
 
@@ -270,4 +282,3 @@ def _missing(table: Table) -> int:
         count += size > largest * 1.001
         size = size * step if factor and step > 1 else size + max(step, 1)
     return count
-

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from itertools import pairwise
 from statistics import fmean, median
 
 from shardmeter.core.record import record
@@ -37,6 +38,7 @@ class PowerAccount:
     """A monitor's log, read."""
 
     format: str
+    source: str
     lines: int
     samples: int
     draws: tuple[Draw, ...]
@@ -48,7 +50,7 @@ Sample = tuple[str, float | None, float, float | None, float | None, float | Non
 """(accelerator, seconds since any origin, watts, busy, bytes, limit, name)."""
 
 
-def recognises(text: str, name: str = "") -> bool:
+def recognises(text: str) -> bool:
     """Whether a text has the head of either form, and watts in it."""
     return any(_head(line) for line in text[:100_000].splitlines())
 
@@ -74,9 +76,12 @@ def read(text: str, name: str = "") -> PowerAccount:
             samples.setdefault(one[0], []).append(one)
     warnings = []
     if samples and all(one[1] is None for own in samples.values() for one in own):
-        warnings.append(f"no times: samples are taken to be {EVERY:g} s apart, as dmon's are unless it was told otherwise")
+        warnings.append(
+            f"no times: samples are taken to be {EVERY:g} s apart, as dmon's are unless it was told otherwise"
+        )
     return PowerAccount(
-        format=NAME, lines=len(lines), samples=sum(map(len, samples.values())),
+        format=NAME,
+        source=name, lines=len(lines), samples=sum(map(len, samples.values())),
         draws=tuple(_draw(gpu, own, dropped) for gpu, own in samples.items()),
         dropped=tuple(Dropped(reason=why, count=len(where), first=where[0]) for why, where in dropped.items()),
         warnings=tuple(warnings),
@@ -118,7 +123,7 @@ def _time(said: Mapping[str, str]) -> float | None:
     text = said.get("time") or f"{said.get('date', '')} {said.get('clock', '')}".strip()
     for form in TIMES:
         try:
-            return (datetime.strptime(text, form) - datetime(2000, 1, 1)).total_seconds()
+            return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
         except ValueError:
             continue
     return None
@@ -143,7 +148,7 @@ def _draw(gpu: str, own: Sequence[Sample], dropped: dict[str, list[str]]) -> Dra
 def _spans(own: Sequence[Sample], dropped: dict[str, list[str]]) -> Iterator[Seconds]:
     """Seconds that each sample stands for: up to the next one; the usual where there is a gap, or none after it."""
     times = [one[1] for one in own]
-    apart = [b - a if a is not None and b is not None else None for a, b in zip(times, times[1:], strict=False)]
+    apart = [b - a if a is not None and b is not None else None for a, b in pairwise(times)]
     usual = median([one for one in apart if one is not None and one > 0.0] or [EVERY])
     for one in (*apart, None):
         whole = one is not None and 0.0 <= one <= GAP * usual

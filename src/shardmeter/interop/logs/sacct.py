@@ -23,6 +23,7 @@ class JobsAccount:
     """What a scheduler says of jobs, read."""
 
     format: str
+    source: str
     lines: int
     jobs: tuple[Job, ...]
     dropped: tuple[Dropped, ...]
@@ -34,7 +35,7 @@ class JobsAccount:
         return sum(job.gpu_seconds for job in self.jobs)
 
 
-def recognises(text: str, name: str = "") -> bool:
+def recognises(text: str) -> bool:
     """Whether a text begins with such a head."""
     return any(_head(line) for line in text[:100_000].splitlines()[:50])
 
@@ -52,7 +53,10 @@ def read(text: str, name: str = "") -> JobsAccount:
         line = ANSI.sub("", raw[:LONGEST_LINE])
         if not line.strip() or set(line.strip()) <= {"-", " "}:
             if head and not bars and line.strip():  # the rule under a head tells how wide its columns are
-                head = [(name, rule.start(), rule.end()) for (name, _, _), rule in zip(head, re.finditer(r"-+", line), strict=False)]
+                head = [
+                    (name, rule.start(), rule.end())
+                    for (name, _, _), rule in zip(head, re.finditer(r"-+", line), strict=False)
+                ]
             continue
         found = _head(line)
         if found:
@@ -60,7 +64,11 @@ def read(text: str, name: str = "") -> JobsAccount:
             continue
         if head is None:
             continue
-        cells = [cell.strip() for cell in line.split("|")] if bars else [line[first:last].strip() for _, first, last in head]
+        cells = (
+            [cell.strip() for cell in line.split("|")]
+            if bars
+            else [line[first:last].strip() for _, first, last in head]
+        )
         said = {column: cell for (column, _, _), cell in zip(head, cells, strict=False)}
         one = _job(said)
         if isinstance(one, str):
@@ -72,7 +80,8 @@ def read(text: str, name: str = "") -> JobsAccount:
             dropped.setdefault("jobs that stand there twice", []).append(f"line {number}")
         jobs[key] = one
     return JobsAccount(
-        format=NAME, lines=len(lines), jobs=tuple(jobs.values()),
+        format=NAME,
+        source=name, lines=len(lines), jobs=tuple(jobs.values()),
         dropped=tuple(Dropped(reason=why, count=len(where), first=where[0]) for why, where in dropped.items()),
         warnings=tuple(_doubts(list(jobs.values()))),
     )  # fmt: skip
@@ -118,5 +127,7 @@ def _doubts(jobs: list[Job]) -> list[str]:
         found.append(f"{len(running)} jobs still run, the first is {running[0]}: their hours are those so far")
     if lost and total:
         share = sum(job.gpu_seconds for job in lost) / total
-        found.append(f"{len(lost)} of {len(jobs)} jobs did not end by themselves ({share:.0%} of the accelerator-hours): failed, cancelled or preempted")
+        found.append(
+            f"{len(lost)} of {len(jobs)} jobs did not end by themselves ({share:.0%} of the accelerator-hours): failed, cancelled or preempted"
+        )
     return found

@@ -113,7 +113,8 @@ def likeness(rows: Rows, residuals: Floats) -> float:
 def start_up(model: Model, centre: Floats) -> Floats:
     """Share of start-up in the time of every row, (rows,): 1 less what a larger message takes longer."""
     here, larger = (model(centre[None, :], factor)[0] for factor in (1.0, LARGER))
-    return np.clip(1.0 - (larger - here) / np.log(LARGER), 0.0, 1.0)
+    found: Floats = np.clip(1.0 - (larger - here) / np.log(LARGER), 0.0, 1.0)
+    return found
 
 
 def posterior(model: Model, rows: Rows, prior: Floats, spread: Floats, ceiling: Floats, *, seed: int = 0) -> Posterior:
@@ -122,7 +123,15 @@ def posterior(model: Model, rows: Rows, prior: Floats, spread: Floats, ceiling: 
     Search by linear steps, then weighted draws about what it finds: exact up to their number, bends included. How much rows scatter is not
     known before; long messages do less than short ones. The same seed gives the same draws. Leaves out: second answers far from the
     first."""
-    target = _Target(model=model, rows=rows, prior=prior, spread=spread, ceiling=ceiling, scatter=np.ones((1, len(rows.seconds))), alike=1.0)
+    target = _Target(
+        model=model,
+        rows=rows,
+        prior=prior,
+        spread=spread,
+        ceiling=ceiling,
+        scatter=np.ones((1, len(rows.seconds))),
+        alike=1.0,
+    )
     centre, covers = target.search(prior)
     for _ in range(2):
         starting = start_up(model, centre)
@@ -144,7 +153,9 @@ def posterior(model: Model, rows: Rows, prior: Floats, spread: Floats, ceiling: 
         covers = ((draws - centre) * weights[:, None]).T @ (draws - centre) + 1e-8 * np.eye(len(centre))
     kept = random.choice(len(draws), size=len(draws), p=weights)
     noise = float(np.sqrt(np.mean((rows.seconds - model(best[None, :], 1.0)[0]) ** 2)))
-    return Posterior(best=best, draws=draws[kept], noise=noise, alike=target.alike, effective=float(1.0 / np.sum(weights**2)))
+    return Posterior(
+        best=best, draws=draws[kept], noise=noise, alike=target.alike, effective=float(1.0 / np.sum(weights**2))
+    )
 
 
 @record
@@ -164,9 +175,10 @@ class _Target:
         """Logarithm of prior times likelihood, (draws,): the spread of the rows is unknown, all values of it as likely before."""
         kinds = self._kinds(self.rows.seconds - self.model(draws, 1.0))
         top = kinds.max(axis=0)
-        likely: Floats = top + np.log(np.exp(kinds - top).sum(axis=0))
+        likely = top + np.log(np.exp(kinds - top).sum(axis=0))
         before = np.sum(((draws - self.prior) / self.spread) ** 2 + (self.above(draws) / SOFT) ** 2, axis=1)
-        return likely - 0.5 * before
+        found: Floats = likely - 0.5 * before
+        return found
 
     def likely_scatter(self, residuals: Floats) -> Floats:
         """The kind of scatter, (rows,), that residuals (rows,) are likeliest of."""
@@ -193,7 +205,7 @@ class _Target:
             off, slopes = (self.rows.seconds - expected) / scatter, slopes / scatter[:, None]
             noise = (float(np.mean(off**2)) + LEAST_NOISE**2) * self.alike
             above = self.above(centre)
-            covers = np.linalg.inv(slopes.T @ slopes / noise + np.diag(self.spread**-2 + (above > 0.0) / SOFT**2))
+            covers: Floats = np.linalg.inv(slopes.T @ slopes / noise + np.diag(self.spread**-2 + (above > 0.0) / SOFT**2))
             here = float(self.of(centre[None, :])[0])
             if here > best:
                 best, found = here, (centre, covers)

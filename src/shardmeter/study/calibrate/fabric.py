@@ -15,7 +15,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadData, Violation
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Count, Fraction, Seconds
+from shardmeter.core.units import Count, Fraction
 from shardmeter.engine.price import prices
 from shardmeter.scenario.islands import build_island
 from shardmeter.specs import Accelerator, Fabric, Island, Plan, Stack, Transfer
@@ -172,7 +172,12 @@ class FabricFit:
 
 
 def calibrate_fabric(
-    benchmarks: Sequence[Benchmark], accelerator: Accelerator, fabric: Fabric | None, nics: Count | None = None, *, seed: int = 0
+    benchmarks: Sequence[Benchmark],
+    accelerator: Accelerator,
+    fabric: Fabric | None,
+    nics: Count | None = None,
+    *,
+    seed: int = 0,
 ) -> FabricFit:
     """What benchmarks say of the domain of an accelerator and of the network between nodes. `nics` counts the adapters of a node where
     the fabric's row does not.
@@ -185,13 +190,17 @@ def calibrate_fabric(
     if not cases:
         violations = [Violation(field=one.what, says=one.why) for one in settled.left]
         raise BadData("no benchmark of collectives can be used", violations)
-    numbers = [one for one in NUMBERS if any(one.tier < len(case.island.tiers) for case in cases) and _known(one, cases)]
+    numbers = [
+        one for one in NUMBERS if any(one.tier < len(case.island.tiers) for case in cases) and _known(one, cases)
+    ]
     before = np.log([_before(one, cases) for one in numbers])
     cases = [_cleaned(case, numbers, before, settled.left) for case in cases]
     rows = _rows(cases)
     spread = np.array([one.spread for one in numbers])
     ceiling = np.array([math.log(WIRE) if one.field == "share" else math.inf for one in numbers])
-    found = posterior(lambda draws, larger: _model(cases, numbers, draws, larger), rows, before, spread, ceiling, seed=seed)
+    found = posterior(
+        lambda draws, larger: _model(cases, numbers, draws, larger), rows, before, spread, ceiling, seed=seed
+    )
     learned = tuple(_learned(one, at, found, before) for at, one in enumerate(numbers))
     return FabricFit(
         accelerator=accelerator, fabric=fabric, learned=learned,
@@ -231,7 +240,8 @@ class _Case:
         demand = Transfer(label="benchmark", collective=self.benchmark.collective, size=self.size * larger, axes=(axis,),
                           phase="forward", scope="step")  # fmt: skip
         charge = prices(changed(self.island, tiers=tuple(tiers)), self.stack, self.plan, 2.0).transfer(demand)
-        return np.log(np.broadcast_to(np.asarray(charge.seconds, dtype=float), (len(draws), len(self.size))))
+        found: Floats = np.log(np.broadcast_to(np.asarray(charge.seconds, dtype=float), (len(draws), len(self.size))))
+        return found
 
 
 class _Settled:
@@ -259,7 +269,7 @@ class _Settled:
         return _Case(
             key=(one.collective, one.ranks, one.stride, hosts, per_host, kinds), said=where, benchmark=one, island=island,
             plan=Plan(tp=float(one.stride), **axes), stack=stack,
-            size=np.array([t.size for t in one.timings]), seconds=np.log([t.seconds for t in one.timings]),
+            size=np.array([float(t.size) for t in one.timings]), seconds=np.log([float(t.seconds) for t in one.timings]),
             count=np.ones(len(one.timings)),
         )  # fmt: skip
 
@@ -270,7 +280,9 @@ class _Settled:
         node = float(self.accelerator.node_size)
         ranks = one.ranks * one.stride
         hosts = max(1.0, math.ceil(ranks / node))
-        self.assumed.append(f"{one.said} does not say its hosts: {hosts:g} of {min(ranks, node):g} are taken, as nodes of {self.accelerator.name} have {node:g}")
+        self.assumed.append(
+            f"{one.said} does not say its hosts: {hosts:g} of {min(ranks, node):g} are taken, as nodes of {self.accelerator.name} have {node:g}"
+        )
         return hosts, min(ranks, node)
 
     def _why_not(self, one: Benchmark, hosts: Count) -> str:
@@ -289,12 +301,14 @@ class _Settled:
 
     def _island(self, hosts: Count, per_host: Count) -> Island:
         device, fabric = self.accelerator, self.fabric
-        if device.scale_up_domain <= device.node_size:  # no domain is wider than a host: one of less ranks is as wide as they
+        if (
+            device.scale_up_domain <= device.node_size
+        ):  # no domain is wider than a host: one of less ranks is as wide as they
             device = changed(device, scale_up_domain=float(per_host))
         count = self.nics if self.nics is not None or fabric is None else fabric.nics_per_node
         return build_island(
             accelerator=device, nodes=float(hosts), gpus_per_node=float(per_host), fabric=fabric,
-            nics=None if count is None else min(count, per_host),
+            nics=None if count is None else float(np.minimum(count, per_host)),
         )  # fmt: skip
 
 
@@ -341,7 +355,11 @@ def _cleaned(case: _Case, numbers: Sequence[Number], before: Floats, left: list[
     out = strange(rows, expected)
     for at in np.flatnonzero(out):
         near = np.abs(doublings - doublings[at]) <= 2.0
-        usual = float(np.exp(expected[at] + np.median((case.seconds - expected)[near & ~out]))) if np.any(near & ~out) else math.nan
+        usual = (
+            float(np.exp(expected[at] + np.median((case.seconds - expected)[near & ~out])))
+            if np.any(near & ~out)
+            else math.nan
+        )
         says = f"{math.exp(case.seconds[at]) * 1e6:.4g} us, where its neighbours say about {usual * 1e6:.3g} us"
         left.append(Left(what=f"{case.said}, {case.size[at]:g} bytes", why=says))
     places = np.round(doublings * BINS)

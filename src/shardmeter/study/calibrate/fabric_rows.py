@@ -20,7 +20,10 @@ def put_fabric(folder: Path, fit: FabricFit, date: str, catalog: Catalog) -> tup
     made: list[Path] = []
     for kind, row in rows(fit, date, catalog).items():
         basis = f"{sum(len(one.size) for one in fit.curves)} sizes of {len(fit.curves)} tables, {_source(fit)}"
-        made += [put(folder, kind, row), put_interval(folder, kind, row["name"], fit.bounds(kind), level=LEVEL, basis=basis)]
+        made += [
+            put(folder, kind, row),
+            put_interval(folder, kind, row["name"], fit.bounds(kind), level=LEVEL, basis=basis),
+        ]
     return tuple(dict.fromkeys(made))
 
 
@@ -31,7 +34,9 @@ def rows(fit: FabricFit, date: str, catalog: Catalog) -> dict[str, dict[str, str
         numbers = fit.numbers(kind)
         if before is None or not numbers:
             continue
-        numbers |= {column: min(value, WIRE) for column, value in numbers.items() if column in ("share", "scale_up_share")}
+        numbers |= {
+            column: min(value, WIRE) for column, value in numbers.items() if column in ("share", "scale_up_share")
+        }
         after = cells(kind, changed(before, **numbers))
         found[kind] = {
             **_written(catalog, kind, before), **{column: after[column] for column in numbers}, "name": before.name,

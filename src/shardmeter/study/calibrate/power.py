@@ -134,5 +134,7 @@ def _doubts(draws: Sequence[Draw], accelerator: Accelerator, share: Fraction | N
         found.append("no accelerator was busy in any sample: the monitor ran beside nothing")
     idle = [one.gpu for one in draws if one.computing is None]
     if idle and len(idle) < len(draws):
-        found.append(f"{len(idle)} of {len(draws)} accelerators were never busy, the first is {idle[0]}: left out of the share")
+        found.append(
+            f"{len(idle)} of {len(draws)} accelerators were never busy, the first is {idle[0]}: left out of the share"
+        )
     return found

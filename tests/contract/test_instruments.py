@@ -47,8 +47,21 @@ def table(program: str = "all_reduce", share: float = 30 / 16, redop: str = "sum
         for size in SIZES
     ]
     average = sum(float(cells(size, share)[2]) for size in SIZES) / len(SIZES)
-    head = [f"# Collective test starting: {program}_perf", f"# {CONFIG}", "#", "# Using devices", *devices(), "#", COLUMNS]
-    return [*head, *rows, *(line.format(average=average) for line in ENDS), f"# Collective test concluded: {program}_perf"]
+    head = [
+        f"# Collective test starting: {program}_perf",
+        f"# {CONFIG}",
+        "#",
+        "# Using devices",
+        *devices(),
+        "#",
+        COLUMNS,
+    ]
+    return [
+        *head,
+        *rows,
+        *(line.format(average=average) for line in ENDS),
+        f"# Collective test concluded: {program}_perf",
+    ]
 
 
 def old(age: str) -> str:
@@ -62,7 +75,9 @@ def old(age: str) -> str:
         one = f"  {time:>7}  {algorithm:>6}  {bus:>6}{last}"
         rows.append(f"{size:12d}  {size // 4:12d}     float     sum{root}{one}{one}")
     if age == "2017":
-        head = ["#       bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res"]
+        head = [
+            "#       bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res"
+        ]
         return "\n".join([*devices(group=False), *head, *rows])
     columns = COLUMNS if age == "2023" else COLUMNS.replace("    root", "").replace("#wrong", " error")
     return "\n".join([f"# {CONFIG}", *devices(group=False), columns, *rows, "# Out of bounds values : 0 OK"])
@@ -76,15 +91,29 @@ def as_json() -> str:
          "in_place": None, "actual_iterations": 20, "experiment_name": ""}
         for size in SIZES
     ]  # fmt: skip
-    listed = [{"rank": 8 * at, "group": 0, "pid": 1, "hostname": f"node-{at}", "device": 0, "device_info": "NVIDIA H100"} for at in range(2)]
-    config = {"nthreads": 1, "ngpus": 8, "minimum_bytes": SIZES[0], "maximum_bytes": SIZES[-1], "step_factor": 16, "aggregated_iterations": 1}
+    listed = [
+        {"rank": 8 * at, "group": 0, "pid": 1, "hostname": f"node-{at}", "device": 0, "device_info": "NVIDIA H100"}
+        for at in range(2)
+    ]
+    config = {
+        "nthreads": 1,
+        "ngpus": 8,
+        "minimum_bytes": SIZES[0],
+        "maximum_bytes": SIZES[-1],
+        "step_factor": 16,
+        "aggregated_iterations": 1,
+    }
     env = ["SECRET_TOKEN=do-not-keep", "NCCL_ALGO=Ring"]
     whole = {"version": 3, "args": ["./build/all_reduce_perf"], "env": env, "nccl_version": 22707,
              "config": {**config, "devices": listed}, "results": results, "end_time": "2026-01-02 03:04:05"}  # fmt: skip
     return json.dumps(whole, separators=(",", ":"))
 
 
-@pytest.mark.parametrize("text", ["\n".join(table()), old("2017"), old("2021"), old("2023"), as_json()], ids=["2.19", "2017", "2021", "2023", "json"])
+@pytest.mark.parametrize(
+    "text",
+    ["\n".join(table()), old("2017"), old("2021"), old("2023"), as_json()],
+    ids=["2.19", "2017", "2021", "2023", "json"],
+)
 def test_a_table_of_any_age_says_the_same(text: str) -> None:
     assert instruments.recognised(text) is nccl_tests
     account = instruments.read(f"{text}\n")
@@ -105,9 +134,16 @@ def test_secrets_of_the_environment_are_not_kept() -> None:
 
 def test_tables_of_ranks_that_print_at_once_are_kept_apart_and_colours_are_not_read() -> None:
     two = (table(), table("all_gather", 15 / 16, "none"))
-    mixed = [f"{tag}{line}\x1b[0m" for pair in zip(*two, strict=True) for tag, line in zip(("[1,0]<stdout>:", "[1,8]<stdout>:"), pair, strict=True)]
+    mixed = [
+        f"{tag}{line}\x1b[0m"
+        for pair in zip(*two, strict=True)
+        for tag, line in zip(("[1,0]<stdout>:", "[1,8]<stdout>:"), pair, strict=True)
+    ]
     found = nccl_tests.read("\n".join(mixed))
-    assert [(one.collective, one.ranks, len(one.timings)) for one in found.benchmarks] == [("all_reduce", 16.0, 6), ("all_gather", 16.0, 6)]
+    assert [(one.collective, one.ranks, len(one.timings)) for one in found.benchmarks] == [
+        ("all_reduce", 16.0, 6),
+        ("all_gather", 16.0, 6),
+    ]
     assert found.warnings == ()
 
 
@@ -127,7 +163,9 @@ def test_what_contradicts_itself_is_told_and_not_used() -> None:
     time = cells(SIZES[1], 1.0)[0]
     lines[at] = lines[at].replace(time, "9.99", 1)
     account = nccl_tests.read("\n".join(lines))
-    assert [(one.reason, one.count) for one in account.dropped] == [("time and algbw of the row do not belong together", 1)]
+    assert [(one.reason, one.count) for one in account.dropped] == [
+        ("time and algbw of the row do not belong together", 1)
+    ]
     fewer = [line for place, line in enumerate(table()) if place != at]
     assert any("rows are missing or were changed" in text for text in nccl_tests.read("\n".join(fewer)).warnings)
     listed = [line for line in table() if "Rank" not in line or "Rank  0" in line]
@@ -184,7 +222,10 @@ def test_steps_of_jobs_are_not_counted_again() -> None:
 """
     account = instruments.read(text)
     assert account.format == sacct.NAME
-    assert [(job.id, job.gpus, job.state) for job in account.jobs] == [("12", 64.0, "COMPLETED"), ("13_4", 16.0, "CANCELLED")]
+    assert [(job.id, job.gpus, job.state) for job in account.jobs] == [
+        ("12", 64.0, "COMPLETED"),
+        ("13_4", 16.0, "CANCELLED"),
+    ]
     assert account.gpu_seconds / 3600 == 64 * 25 + 8
     assert "1 of 2 jobs did not end by themselves" in account.warnings[0]
     columns = "JobID      Elapsed      AllocTRES            State\n---------- ------------ -------------------- ----------\n12         2-00:00:00   gres/gpu=8,node=1    TIMEOUT\n"
@@ -201,11 +242,22 @@ def test_a_file_that_nothing_recognises_names_what_would_be() -> None:
 def test_no_text_makes_a_reader_raise() -> None:
     """Lines and characters of real outputs, shuffled, cut and repeated; the same every time."""
     chance = random.Random(11)
-    pool = ["\n".join(table()), old("2017"), old("2023"), as_json(), "# gpu pwr sm\n 0 1e9 nan\n", "JobID|Elapsed|AllocTRES\n1|9-99:99:99|gres/gpu=x\n"]
-    for _ in range(250):
+    pool = [
+        "\n".join(table()),
+        old("2017"),
+        old("2023"),
+        as_json(),
+        "# gpu pwr sm\n 0 1e9 nan\n",
+        "JobID|Elapsed|AllocTRES\n1|9-99:99:99|gres/gpu=x\n",
+    ]
+    for _ in range(120):
         text = chance.choice(pool)
         first, last = sorted(chance.randrange(len(text) + 1) for _ in range(2))
-        damaged = text[:first] + "".join(chance.choice("0123456789.e-N/A#|,\t\n {}[]\"") for _ in range(chance.randrange(8))) + text[last:]
+        damaged = (
+            text[:first]
+            + "".join(chance.choice('0123456789.e-N/A#|,\t\n {}[]"') for _ in range(chance.randrange(8)))
+            + text[last:]
+        )
         for module in instruments.FORMATS.values():
             module.recognises(damaged)
             module.read(damaged, "log")

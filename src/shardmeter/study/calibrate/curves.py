@@ -58,6 +58,21 @@ class Rows:
 
 
 @record
+class Known:
+    """What is known of the numbers before: all arrays of shape (numbers,), logarithms."""
+
+    prior: Floats
+    spread: Floats
+    """Standard deviation."""
+    ceiling: Floats
+    """What a number hardly passes; infinite where there is no such."""
+
+    def part(self, kept: Bools) -> Known:
+        """Of some of the numbers."""
+        return Known(prior=self.prior[kept], spread=self.spread[kept], ceiling=self.ceiling[kept])
+
+
+@record
 class Posterior:
     """What rows say of the numbers."""
 
@@ -117,28 +132,13 @@ def start_up(model: Model, centre: Floats) -> Floats:
     return found
 
 
-def posterior(model: Model, rows: Rows, prior: Floats, spread: Floats, ceiling: Floats, *, seed: int = 0) -> Posterior:
-    """What `rows` say of numbers whose logarithms were known as `prior` ± `spread`, and hardly pass `ceiling` (all (numbers,)).
+def posterior(model: Model, rows: Rows, known: Known, *, seed: int = 0) -> Posterior:
+    """What `rows` say of the numbers.
 
     Search by linear steps, then weighted draws about what it finds: exact up to their number, bends included. How much rows scatter is not
     known before; long messages do less than short ones. The same seed gives the same draws. Leaves out: second answers far from the
     first."""
-    target = _Target(
-        model=model,
-        rows=rows,
-        prior=prior,
-        spread=spread,
-        ceiling=ceiling,
-        scatter=np.ones((1, len(rows.seconds))),
-        alike=1.0,
-    )
-    centre, covers = target.search(prior)
-    for _ in range(2):
-        starting = start_up(model, centre)
-        target = changed(target, scatter=np.sqrt([even + (1.0 - even) * starting for even in EVEN]))
-        residuals = rows.seconds - model(centre[None, :], 1.0)[0]
-        target = changed(target, alike=likeness(rows, residuals / target.likely_scatter(residuals)))
-        centre, covers = target.search(centre)
+    target, centre, covers = _settled(model, rows, known, known.prior)
     random = np.random.default_rng(seed)
     best, top = centre, float(target.of(centre[None, :])[0])
     draws = weights = np.empty(0)
@@ -158,15 +158,31 @@ def posterior(model: Model, rows: Rows, prior: Floats, spread: Floats, ceiling: 
     )
 
 
+def likeliest(model: Model, rows: Rows, known: Known, first: Floats) -> Floats:
+    """The likeliest numbers alone, (numbers,), searched from `first`; the rest as `posterior`."""
+    return _settled(model, rows, known, first)[1]
+
+
+def _settled(model: Model, rows: Rows, known: Known, first: Floats) -> tuple[_Target, Floats, Floats]:
+    """How rows scatter, and about it the likeliest numbers and their covariance."""
+    target = _Target(model=model, rows=rows, known=known, scatter=np.ones((1, len(rows.seconds))), alike=1.0)
+    centre, covers = target.search(first)
+    for _ in range(2):
+        starting = start_up(model, centre)
+        target = changed(target, scatter=np.sqrt([even + (1.0 - even) * starting for even in EVEN]))
+        residuals = rows.seconds - model(centre[None, :], 1.0)[0]
+        target = changed(target, alike=likeness(rows, residuals / target.likely_scatter(residuals)))
+        centre, covers = target.search(centre)
+    return target, centre, covers
+
+
 @record
 class _Target:
     """What a posterior is made of."""
 
     model: Model
     rows: Rows
-    prior: Floats
-    spread: Floats
-    ceiling: Floats
+    known: Known
     scatter: Floats
     """How much rows scatter beside others: (kinds, rows), each kind as likely before."""
     alike: float
@@ -176,7 +192,7 @@ class _Target:
         kinds = self._kinds(self.rows.seconds - self.model(draws, 1.0))
         top = kinds.max(axis=0)
         likely = top + np.log(np.exp(kinds - top).sum(axis=0))
-        before = np.sum(((draws - self.prior) / self.spread) ** 2 + (self.above(draws) / SOFT) ** 2, axis=1)
+        before = np.sum(((draws - self.known.prior) / self.known.spread) ** 2 + (self.above(draws) / SOFT) ** 2, axis=1)
         found: Floats = likely - 0.5 * before
         return found
 
@@ -194,22 +210,26 @@ class _Target:
 
     def above(self, draws: Floats) -> Floats:
         """By how much draws pass the ceiling."""
-        return np.maximum(draws - self.ceiling, 0.0)
+        return np.maximum(draws - self.known.ceiling, 0.0)
 
     def search(self, centre: Floats) -> tuple[Floats, Floats]:
         """Where it is highest, by linear steps from `centre`, and the covariance there."""
-        best, found = -np.inf, (centre, np.diag(self.spread**2))
+        best, found = -np.inf, (centre, np.diag(self.known.spread**2))
         for _ in range(ROUNDS):
             expected, slopes = _linear(self.model, centre)
             scatter = self.likely_scatter(self.rows.seconds - expected)
             off, slopes = (self.rows.seconds - expected) / scatter, slopes / scatter[:, None]
             noise = (float(np.mean(off**2)) + LEAST_NOISE**2) * self.alike
             above = self.above(centre)
-            covers: Floats = np.linalg.inv(slopes.T @ slopes / noise + np.diag(self.spread**-2 + (above > 0.0) / SOFT**2))
+            covers: Floats = np.linalg.inv(
+                slopes.T @ slopes / noise + np.diag(self.known.spread**-2 + (above > 0.0) / SOFT**2)
+            )
             here = float(self.of(centre[None, :])[0])
             if here > best:
                 best, found = here, (centre, covers)
-            stride = covers @ (slopes.T @ off / noise + (self.prior - centre) / self.spread**2 - above / SOFT**2)
+            stride = covers @ (
+                slopes.T @ off / noise + (self.known.prior - centre) / self.known.spread**2 - above / SOFT**2
+            )
             longest = float(np.max(np.abs(stride)))
             if longest < 1e-3:
                 break

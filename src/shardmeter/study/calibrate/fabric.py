@@ -19,7 +19,7 @@ from shardmeter.core.units import Count, Fraction
 from shardmeter.engine.price import prices
 from shardmeter.scenario.islands import build_island
 from shardmeter.specs import Accelerator, Fabric, Island, Plan, Stack, Transfer
-from shardmeter.study.calibrate.curves import Floats, Posterior, Rows, posterior, strange
+from shardmeter.study.calibrate.curves import Floats, Known, Rows, likeliest, posterior, strange
 from shardmeter.study.calibrate.timings import PRICED, Benchmark
 
 LEVEL = 0.90
@@ -27,8 +27,12 @@ BINS = 4.0
 """Rows a doubling of size: measurements closer than that are one row."""
 TOLD = 0.8
 """A number is told by the rows if they leave at most this share of what was not known of it."""
-WIRE = 1.0
-"""No collective but one that the switch sums moves more than the wire does."""
+WIRE, SUMMED = 1.0, 2.0
+"""No collective moves more than the wire does; where the switch sums, half of a ring's bytes go over it."""
+AT_ONCE = math.log(100.0)
+"""Starts are left out by making them so much shorter."""
+FASTER = 0.05
+"""Logarithm of how much faster than all of the wires a row must be to be doubted."""
 
 
 @record
@@ -196,17 +200,24 @@ def calibrate_fabric(
     before = np.log([_before(one, cases) for one in numbers])
     cases = [_cleaned(case, numbers, before, settled.left) for case in cases]
     rows = _rows(cases)
-    spread = np.array([one.spread for one in numbers])
-    ceiling = np.array([math.log(WIRE) if one.field == "share" else math.inf for one in numbers])
-    found = posterior(
-        lambda draws, larger: _model(cases, numbers, draws, larger), rows, before, spread, ceiling, seed=seed
-    )
-    learned = tuple(_learned(one, at, found, before) for at, one in enumerate(numbers))
+    known = Known(
+        prior=before, spread=np.array([one.spread for one in numbers]),
+        ceiling=np.array([math.log(WIRE) if one.field == "share" else math.inf for one in numbers]),
+    )  # fmt: skip
+    found = posterior(lambda draws, larger: _model(cases, numbers, draws, larger), rows, known, seed=seed)
+    told = found.draws.std(axis=0) <= TOLD * known.spread
+    value = before.copy()
+    if told.any():  # together with the rest as the catalog has it, since only they are written
+        some = [one for one, is_told in zip(numbers, told, strict=True) if is_told]
+        value[told] = likeliest(
+            lambda draws, larger: _model(cases, some, draws, larger), rows, known.part(told), found.best[told]
+        )
     return FabricFit(
-        accelerator=accelerator, fabric=fabric, learned=learned,
-        curves=tuple(_fitted(case, numbers, before, found) for case in cases),
+        accelerator=accelerator, fabric=fabric,
+        learned=tuple(_learned(one, np.exp((before[at], value[at])), found.draws[:, at], told=bool(told[at])) for at, one in enumerate(numbers)),
+        curves=tuple(_fitted(case, numbers, before, value, found.draws) for case in cases),
         left=tuple(settled.left), assumptions=tuple(dict.fromkeys(settled.assumed)),
-        warnings=tuple(dict.fromkeys([*settled.warned, *_doubts(learned, accelerator, fabric)])),
+        warnings=tuple(dict.fromkeys([*settled.warned, *_faster(cases, numbers, before, accelerator, fabric)])),
         noise=found.noise, alike=found.alike, effective=found.effective,
         source="; ".join(dict.fromkeys(one.library or one.source for one in benchmarks)),
     )  # fmt: skip
@@ -385,29 +396,42 @@ def _model(cases: Sequence[_Case], numbers: Sequence[Number], draws: Floats, lar
 # ---- what is said ----------------------------------------------------------------------------------------------------------------
 
 
-def _learned(one: Number, at: int, found: Posterior, before: Floats) -> Learned:
-    own, value = found.draws[:, at], float(np.exp(found.best[at]))
-    low, high = np.exp(np.quantile(own, [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0]))
-    return Learned(number=one, before=float(np.exp(before[at])), value=value, low=min(float(low), value), high=max(float(high), value),
-                   told=bool(own.std() <= TOLD * one.spread))  # fmt: skip
+def _learned(one: Number, sizes: Floats, draws: Floats, *, told: bool) -> Learned:
+    """A number from (before, after) and its draws (logarithms)."""
+    before, value = float(sizes[0]), float(sizes[1])
+    low, high = np.exp(np.quantile(draws, [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0]))
+    return Learned(
+        number=one, before=before, value=value, low=min(float(low), value), high=max(float(high), value), told=told
+    )
 
 
-def _fitted(case: _Case, numbers: Sequence[Number], before: Floats, found: Posterior) -> Curve:
-    some = case.priced(numbers, found.draws[:: max(1, len(found.draws) // 200)])
+def _fitted(case: _Case, numbers: Sequence[Number], before: Floats, value: Floats, draws: Floats) -> Curve:
+    some = case.priced(numbers, draws[:: max(1, len(draws) // 200)])
     low, high = np.exp(np.quantile(some, [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0], axis=0))
+    earlier, after = np.exp(case.priced(numbers, np.stack((before, value))))
     return Curve(
         said=case.said, collective=case.benchmark.collective, ranks=case.benchmark.ranks, hosts=case.island.nodes, size=case.size,
-        seconds=np.exp(case.seconds), count=case.count, before=np.exp(case.priced(numbers, before[None, :])[0]),
-        after=np.exp(case.priced(numbers, found.best[None, :])[0]), low=low, high=high,
+        seconds=np.exp(case.seconds), count=case.count, before=earlier, after=after, low=low, high=high,
     )  # fmt: skip
 
 
-def _doubts(learned: Sequence[Learned], accelerator: Accelerator, fabric: Fabric | None) -> Iterator[str]:
-    for one in learned:
-        if one.number.field == "share" and one.told and one.value > WIRE:
-            name = accelerator.name if one.number.kind == "accelerators" or fabric is None else fabric.name
-            yield (f"{one.number.column}: the rows need {one.value:.2f} of the wire rate of {name}: its links are more or faster than "
-                   "the row says, or the benchmark ran elsewhere; name another row, or say nics")  # fmt: skip
+def _faster(
+    cases: Sequence[_Case], numbers: Sequence[Number], before: Floats, accelerator: Accelerator, fabric: Fabric | None
+) -> Iterator[str]:
+    """Rows that no share of the wires could explain: shorter than what is left where every tier gives all of its wire and starts at once."""
+    most = {"share": math.log(WIRE), "reduce_share": math.log(SUMMED)}
+    wire = np.array([most.get(one.field, size - AT_ONCE) for one, size in zip(numbers, before, strict=True)])
+    for case in cases:
+        sooner = case.priced(numbers, wire[None, :])[0] - case.seconds
+        at = int(np.argmax(sooner))
+        if sooner[at] > FASTER:
+            names = (
+                accelerator.name
+                if len(case.island.tiers) == 1 or fabric is None
+                else f"{accelerator.name} over {fabric.name}"
+            )
+            yield (f"{case.said}, {case.size[at]:g} bytes: {math.exp(sooner[at]):.2f} times as fast as the wires of {names} could be: more adapters "
+                   "than the scenario says (nics), another network, or other machines")  # fmt: skip
 
 
 def _curve(one: Curve) -> dict[str, Any]:

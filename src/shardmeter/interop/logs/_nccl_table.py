@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 LONGEST_LINE = 2000
 """Characters of a line that are looked at; a row of a table has at most 200."""
@@ -32,7 +33,12 @@ PROGRAM = re.compile(r"\b([a-z_]+?)_perf(?:_mpi)?\b")
 SETTING = re.compile(
     r"\b(NCCL_(?:ALGO|PROTO|NVLS_ENABLE|TESTS_SPLIT))(?:=| set by environment to )[\"']?([\w,^.:&|%/ ]{1,40}?)[\"'.]*(?=\s|$)"
 )
+TELLING = re.compile(
+    rf"nThread|Rank |[vV]ersion|Collective test|algbw|Avg bus|Out of bounds|_perf|\(us\)|NCCL_[APNT]|\d\s+(?:{TYPES})\s", re.ASCII
+)
+"""What every line has that says anything; most lines of a log with NCCL_DEBUG=INFO have none of it."""
 FIGURES = ("time", "algbw", "busbw")
+NOTHING = ("n/a", "-", "nan", "-nan", "inf", "-inf")
 
 
 @dataclass(slots=True)
@@ -103,56 +109,41 @@ def tables(text: str) -> list[Table]:
     open_: dict[str, Table] = {}
     around: dict[str, str] = {}
     program = ""
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = ANSI.sub("", raw[:LONGEST_LINE])
-        said = PROGRAM.search(line)
-        if said and "Collective test" not in line:
-            program, around = said[1], {}
-        around |= {name: value.strip() for name, value in SETTING.findall(line)}
-        if not _telling(line):
+    plain = ANSI.sub("", text) if "\x1b" in text else text
+    for number, raw in enumerate(plain.splitlines(), 1):
+        if TELLING.search(raw, 0, LONGEST_LINE) is None:
             continue
-        tag = _tag(line)
+        line = raw[:LONGEST_LINE]
+        row = ROW.search(line)
+        if row is None:
+            said = PROGRAM.search(line)
+            if said and "Collective test" not in line:
+                program, around = said[1], {}
+            around |= {name: value.strip() for name, value in SETTING.findall(line)}
+        tag = _tag(line, row)
         table = open_.get(tag)
-        if table is None or _begins(line, table):
+        if table is None or (row is None and _begins(line, table)):
             if len(found) >= MOST_TABLES:
                 break
             table = Table(number=number, tag=tag, program=program, version=table.version if table else "")
             open_[tag] = table
             found.append(table)
-        _take(line, number, table)
+        if row is not None:
+            _row(row, number, table)
+        else:
+            _take(line, table)
         if not table.ended:
             table.settings = around
     return [table for table in found if table.rows or table.cut]
 
 
-_WORDS = (
-    "nThread",
-    "Rank ",
-    "version",
-    "Version",
-    "Collective test",
-    "algbw",
-    "Avg bus",
-    "Out of bounds",
-    "_perf",
-    "(us)",
-)
-
-
-def _telling(line: str) -> bool:
-    return any(word in line for word in _WORDS) or ROW.search(line) is not None
-
-
-def _tag(line: str) -> str:
+def _tag(line: str, row: re.Match[str] | None) -> str:
     """What a launcher wrote before the line: a rank, a host. Timestamps and blanks are none."""
-    row = ROW.search(line)
     end = row.start() if row else line.find("#")
     head = line[: max(end, 0)].strip()
-    return (
-        ""
-        if len(head) > 40 or re.fullmatch(r"[\d\sT:.,Z+-]{11,}", head)
-        else head.removesuffix(":").replace("stderr", "stdout")
-    )
+    if not head:
+        return ""
+    return "" if len(head) > 40 or re.fullmatch(r"[\d\sT:.,Z+-]{11,}", head) else head.removesuffix(":").replace("stderr", "stdout")
 
 
 def _begins(line: str, table: Table) -> bool:
@@ -164,12 +155,9 @@ def _begins(line: str, table: Table) -> bool:
     return bool(table.rows) and ("nccl-tests version" in line or ("algbw" in line and table.ended))
 
 
-def _take(line: str, number: int, table: Table) -> None:
-    """What one line adds to a table."""
-    row = ROW.search(line)
-    if row:
-        _row(row, number, table)
-    elif config := CONFIG.search(line):
+def _take(line: str, table: Table) -> None:
+    """What a line that is no row adds to a table."""
+    if config := CONFIG.search(line):
         threads, gpus, least, most, step = (int(one[:12]) for one in config.groups()[:5])
         table.threads, table.gpus = threads, gpus
         table.sizes = (least, most, step, config[6] == "factor")
@@ -185,7 +173,7 @@ def _take(line: str, number: int, table: Table) -> None:
     elif "(us)" in line:
         table.unit = 1e-6
     elif average := AVERAGE.search(line):
-        table.average, table.ended = _number(average[1]), True
+        table.average, table.ended = number_of(average[1]), True
     elif bounds := BOUNDS.search(line):
         table.wrong, table.ended = int(bounds[1][:9]), True
     elif version := VERSION.search(line):
@@ -207,7 +195,7 @@ def _header(line: str, table: Table) -> None:
     names = re.sub(r"\([^)]*\)", "", text).split()
     if "type" not in names:
         return
-    table.columns = tuple(names[names.index("type") + 1 :])
+    table.columns = tuple("time" if name == "cputime" else name for name in names[names.index("type") + 1 :])
     table.unit = 1e-3 if names[0] == "bytes" else 1e-6
     if "cputime" in names:
         table.options["cputime"] = "1"
@@ -215,51 +203,52 @@ def _header(line: str, table: Table) -> None:
 
 def _row(row: re.Match[str], number: int, table: Table) -> None:
     cells = row[4].split()
-    columns = table.columns or _columns(cells)
-    columns = tuple("time" if name == "cputime" else name for name in columns)
-    figures = list(_figures(columns, cells, table.unit))
+    operation, root, times = _places(table.columns or _columns(cells))
+    figures = list(_figures(times, cells, table.unit))
     if not figures:
         table.cut.append(number)
         return
-    named = dict(zip(columns, cells, strict=False))
-    operation = named.get("redop", named.get("op", ""))
-    table.rows.append(Line(number, float(row[1]), operation, named.get("root", ""), figures))
+    said = (cells[operation] if operation >= 0 else "", cells[root] if root >= 0 else "")
+    table.rows.append(Line(number, float(row[1]), *said, figures))
+
+
+@cache
+def _places(columns: tuple[str, ...]) -> tuple[int, int, tuple[int, ...]]:
+    """Where the operation, the root (-1: nowhere) and the times stand."""
+    operation = next((at for at, name in enumerate(columns) if name in ("redop", "op")), -1)
+    root = columns.index("root") if "root" in columns else -1
+    return operation, root, tuple(at for at, name in enumerate(columns) if name == "time")
 
 
 def _columns(cells: list[str]) -> tuple[str, ...]:
     """Names for the cells of a row whose header was not printed or lost."""
     words = 0
-    while words < len(cells) and words < 2 and (not _is_number(cells[words]) or re.fullmatch(r"-?\d+", cells[words])):
+    while words < len(cells) and words < 2 and (number_of(cells[words]) is None or re.fullmatch(r"-?\d+", cells[words])):
         words += 1
     one = (*FIGURES, "wrong")
     return (*("redop", "root")[:words], *one, *one)
 
 
-def _figures(columns: tuple[str, ...], cells: list[str], unit: float) -> Iterator[Figures]:
-    """Out of place, then in place, each only where all three figures stand there and are numbers or N/A."""
-    begins = [at for at, name in enumerate(columns) if name == "time"]
-    for at in begins:
+def _figures(times: tuple[int, ...], cells: list[str], unit: float) -> Iterator[Figures]:
+    """Out of place, then in place, each only where all three figures stand there and are numbers, or no numbers as programs write them."""
+    for at in times:
         three = cells[at : at + 3]
-        if len(three) < 3 or not all(_is_number(cell) or cell in ("N/A", "-") for cell in three):
+        seconds, algorithm, bus = values = [number_of(cell) for cell in three] + [None] * (3 - len(three))
+        if len(three) < 3 or not all(value is not None or cell.lower() in NOTHING for value, cell in zip(values, three, strict=True)):
             return
-        seconds, algorithm, bus = map(_number, three)
-        wrong = cells[at + 3] if at + 3 < len(cells) else ""
         yield Figures(
             seconds=None if seconds is None else seconds * unit,
             algorithm_rate=None if algorithm is None else algorithm * 1e9,
             bus_rate=None if bus is None else bus * 1e9,
-            wrong=_number(wrong),
-            in_place=at != begins[0],
+            wrong=number_of(cells[at + 3]) if at + 3 < len(cells) else None,
+            in_place=at != times[0],
         )
 
 
-def _is_number(text: str) -> bool:
-    return _number(text) is not None or text.lstrip("+-").lower() in ("nan", "inf")
-
-
-def _number(text: str) -> float | None:
+def number_of(text: str) -> float | None:
     """A plain number; None for what is none, and for NaN and infinity."""
-    if not re.fullmatch(r"[+-]?\d{1,20}(?:\.\d{0,20})?(?:[eE][+-]?\d{1,3})?", text, re.ASCII):
+    try:
+        value = float(text)
+    except ValueError:
         return None
-    value = float(text)
-    return value if abs(value) < 1e300 else None
+    return value if abs(value) < 1e300 and "_" not in text else None

@@ -116,7 +116,7 @@ def as_json() -> str:
 )
 def test_a_table_of_any_age_says_the_same(text: str) -> None:
     assert instruments.recognised(text) is nccl_tests
-    account = instruments.read(f"{text}\n")
+    account = nccl_tests.read(f"{text}\n")
     (one,) = account.benchmarks
     assert (one.collective, one.ranks, one.hosts, one.per_host) == ("all_reduce", 16.0, 2.0, 8.0)
     assert one.device.startswith("NVIDIA H100")
@@ -186,9 +186,8 @@ Options:     processes=4, inputs=1, threads=1, verify=true
        4000       1000         80        100        200        300               0.037         1000
     4000000    1000000       9000      10000      20000      30000               0.373          100
 """
-    account = instruments.read(text)
-    (one,) = account.benchmarks
-    assert account.format == gloo.NAME
+    assert instruments.recognised(text) is gloo
+    (one,) = gloo.read(text).benchmarks
     assert (one.collective, one.ranks, one.hosts) == ("all_reduce", 4.0, 4.0)
     assert [timing.seconds for timing in one.timings] == pytest.approx([1e-4, 1e-2])
 
@@ -199,16 +198,17 @@ def test_draws_are_those_of_the_seconds_between_samples() -> None:
         f"{100 if second else 0} %, 1024 MiB, 600.00 W"
         for minute, second in ((4, 0), (4, 10), (4, 20), (4, 30), (50, 10)) for gpu in (0, 1)
     )  # fmt: skip
-    account = instruments.read(query)
+    assert instruments.recognised(query) is nvidia_smi
+    account = nvidia_smi.read(query)
     first, second = account.draws
-    assert account.format == nvidia_smi.NAME
     assert (first.samples, second.samples, first.computing, first.memory) == (5, 4, 600.0, 2.0**30)
     assert first.energy == pytest.approx(10 * 100 + 4 * 10 * 600), "46 minutes without samples are not counted"
     assert {one.reason for one in account.dropped} == {"no watts there", "gaps between samples, or clocks that go back"}
     fit = calibrate_power(account.draws, load_catalog().accelerator("H100-SXM5-80GB"))
-    assert (fit.computing, fit.limit) == (pytest.approx(600 / 700), 600.0)
+    assert fit.computing == pytest.approx(600 / 700)
+    assert fit.limit == 600.0
     dmon = "# gpu    pwr  gtemp     sm\n# Idx      W      C      %\n    0    652     61     99\n    0      -     61     99\n"
-    account = instruments.read(dmon)
+    account = nvidia_smi.read(dmon)
     assert (account.samples, account.draws[0].mean, account.dropped[0].count) == (1, 652.0, 1)
 
 
@@ -220,8 +220,8 @@ def test_steps_of_jobs_are_not_counted_again() -> None:
 13_4|00:30:00|gres/gpu:h100=16,node=2|CANCELLED by 7|b
 14|00:30:00|cpu=4,node=1|COMPLETED|c
 """
-    account = instruments.read(text)
-    assert account.format == sacct.NAME
+    assert instruments.recognised(text) is sacct
+    account = sacct.read(text)
     assert [(job.id, job.gpus, job.state) for job in account.jobs] == [
         ("12", 64.0, "COMPLETED"),
         ("13_4", 16.0, "CANCELLED"),
@@ -229,7 +229,7 @@ def test_steps_of_jobs_are_not_counted_again() -> None:
     assert account.gpu_seconds / 3600 == 64 * 25 + 8
     assert "1 of 2 jobs did not end by themselves" in account.warnings[0]
     columns = "JobID      Elapsed      AllocTRES            State\n---------- ------------ -------------------- ----------\n12         2-00:00:00   gres/gpu=8,node=1    TIMEOUT\n"
-    assert instruments.read(columns).gpu_seconds == 8 * 48 * 3600
+    assert sacct.read(columns).gpu_seconds == 8 * 48 * 3600
 
 
 def test_a_file_that_nothing_recognises_names_what_would_be() -> None:

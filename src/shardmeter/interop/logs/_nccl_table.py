@@ -34,7 +34,8 @@ SETTING = re.compile(
     r"\b(NCCL_(?:ALGO|PROTO|NVLS_ENABLE|TESTS_SPLIT))(?:=| set by environment to )[\"']?([\w,^.:&|%/ ]{1,40}?)[\"'.]*(?=\s|$)"
 )
 TELLING = re.compile(
-    rf"nThread|Rank |[vV]ersion|Collective test|algbw|Avg bus|Out of bounds|_perf|\(us\)|NCCL_[APNT]|\d\s+(?:{TYPES})\s", re.ASCII
+    rf"nThread|Rank |[vV]ersion|Collective test|algbw|Avg bus|Out of bounds|_perf|\(us\)|NCCL_[APNT]|\d\s+(?:{TYPES})\s",
+    re.ASCII,
 )
 """What every line has that says anything; most lines of a log with NCCL_DEBUG=INFO have none of it."""
 FIGURES = ("time", "algbw", "busbw")
@@ -143,7 +144,11 @@ def _tag(line: str, row: re.Match[str] | None) -> str:
     head = line[: max(end, 0)].strip()
     if not head:
         return ""
-    return "" if len(head) > 40 or re.fullmatch(r"[\d\sT:.,Z+-]{11,}", head) else head.removesuffix(":").replace("stderr", "stdout")
+    return (
+        ""
+        if len(head) > 40 or re.fullmatch(r"[\d\sT:.,Z+-]{11,}", head)
+        else head.removesuffix(":").replace("stderr", "stdout")
+    )
 
 
 def _begins(line: str, table: Table) -> bool:
@@ -223,7 +228,9 @@ def _places(columns: tuple[str, ...]) -> tuple[int, int, tuple[int, ...]]:
 def _columns(cells: list[str]) -> tuple[str, ...]:
     """Names for the cells of a row whose header was not printed or lost."""
     words = 0
-    while words < len(cells) and words < 2 and (number_of(cells[words]) is None or re.fullmatch(r"-?\d+", cells[words])):
+    while (
+        words < len(cells) and words < 2 and (number_of(cells[words]) is None or re.fullmatch(r"-?\d+", cells[words]))
+    ):
         words += 1
     one = (*FIGURES, "wrong")
     return (*("redop", "root")[:words], *one, *one)
@@ -234,7 +241,9 @@ def _figures(times: tuple[int, ...], cells: list[str], unit: float) -> Iterator[
     for at in times:
         three = cells[at : at + 3]
         seconds, algorithm, bus = values = [number_of(cell) for cell in three] + [None] * (3 - len(three))
-        if len(three) < 3 or not all(value is not None or cell.lower() in NOTHING for value, cell in zip(values, three, strict=True)):
+        if len(three) < 3 or not all(
+            value is not None or cell.lower() in NOTHING for value, cell in zip(values, three, strict=True)
+        ):
             return
         yield Figures(
             seconds=None if seconds is None else seconds * unit,

@@ -221,9 +221,7 @@ class _Target:
             off, slopes = (self.rows.seconds - expected) / scatter, slopes / scatter[:, None]
             noise = (float(np.mean(off**2)) + LEAST_NOISE**2) * self.alike
             above = self.above(centre)
-            covers: Floats = np.linalg.inv(
-                slopes.T @ slopes / noise + np.diag(self.known.spread**-2 + (above > 0.0) / SOFT**2)
-            )
+            covers = _inverse(slopes.T @ slopes / noise + np.diag(self.known.spread**-2 + (above > 0.0) / SOFT**2))
             here = float(self.of(centre[None, :])[0])
             if here > best:
                 best, found = here, (centre, covers)
@@ -252,3 +250,8 @@ def _drawn(random: np.random.Generator, centre: Floats, covers: Floats) -> tuple
     away = plain * np.sqrt(FREEDOM / random.chisquare(FREEDOM, DRAWS))[:, None]
     density = -0.5 * (FREEDOM + size) * np.log1p(np.sum(away**2, axis=1) / FREEDOM)
     return centre + away @ np.linalg.cholesky(covers).T, density
+
+
+def _inverse(matrix: Floats) -> Floats:
+    found: Floats = np.asarray(np.linalg.inv(matrix), dtype=float)
+    return found

@@ -137,10 +137,8 @@ class FabricFit:
 
         return shardmeter.page(self)
 
-    def error(self, *, calibrated: bool) -> Fraction | None:
-        """Median distance of the seconds from the measured ones, with the catalog's numbers or after calibration; None without rows."""
-        if not self.curves:
-            return None
+    def error(self, *, calibrated: bool) -> float:
+        """Median distance of the seconds from the measured ones, as a share of them: with the catalog's numbers, or after calibration."""
         off = [np.abs((one.after if calibrated else one.before) / one.seconds - 1.0) for one in self.curves]
         return float(np.median(np.concatenate(off)))
 

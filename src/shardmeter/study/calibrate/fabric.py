@@ -275,6 +275,7 @@ class _Settled:
         stack = Stack(name="benchmark", nic_factor=1.0, scale_up_factor=1.0, collectives=kinds)
         axes = {"pp": int(one.ranks)} if one.collective == "send" else {"dp_shard": float(one.ranks)}
         where = f"{one.collective} of {one.ranks:g} on {hosts:g} host{'s' * (hosts != 1)}"
+        where += f", every {one.stride:g}th rank" * (one.stride > 1)
         return _Case(
             key=(one.collective, one.ranks, one.stride, hosts, per_host, kinds), said=where, benchmark=one, island=island,
             plan=Plan(tp=float(one.stride), **axes), stack=stack,

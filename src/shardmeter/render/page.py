@@ -49,6 +49,7 @@ PAGES: Mapping[str, tuple[str, Callable[[ModuleType, Any], Any]]] = {
     "Audit": ("audit", lambda *_: ""),
     "Import": ("importing", lambda *_: ""),
     "Export": ("exporting", _headed),
+    "FabricFit": ("calibration_fabric", lambda *_: ""),
     "Front": ("front", lambda module, answer: module.title(answer.fleets.base)),
 }
 """By the class of an answer: the module of its page, and the title above it."""

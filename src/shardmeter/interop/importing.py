@@ -95,7 +95,14 @@ def import_config(
     text, name = source_of(file)
     module = recognised(text, name) if format is None else format_named(format, "read")
     imported: Imported = module.read(text, name, version_of(module, version) if version else "")
-    document, rows = opened(dict(imported.document), overrides=overrides, catalog=catalog, options=options)
+    return completed(name, imported, overrides=overrides, catalog=catalog, options=options)
+
+
+def completed(
+    source: str, imported: Imported, *, overrides: Overrides, catalog: Rows | str | PathLike[str] | None, options: Mapping[str, Any]
+) -> Import:
+    """What was read with what the options fill in, as a scenario; or what it lacks for one."""
+    document, rows = opened(dict(imported.document), overrides=overrides, catalog=catalog, options=dict(options))
     plain = document.data.copy()
     try:
         scenario, missing = resolve(document, rows, left_open(document, planning=False)), ()
@@ -103,7 +110,7 @@ def import_config(
         scenario, missing = None, tuple(str(one) for one in error.violations) or (error.message,)
     except UnknownName as error:
         scenario, missing = None, (error.message,)
-    return Import(source=name, imported=imported, document=plain, scenario=scenario, missing=missing)
+    return Import(source=source, imported=imported, document=plain, scenario=scenario, missing=missing)
 
 
 def source_of(file: str | PathLike[str]) -> tuple[str, str]:

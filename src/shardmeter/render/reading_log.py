@@ -7,13 +7,13 @@ from statistics import median
 from typing import Any
 
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Section, Table, remarks
 from shardmeter.render.figure import Figure, Line, Mark, Scale
 
 Answer = Mapping[str, Any]
 
 
-def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:  # noqa: ARG001  (a log's page has no assumptions)
+def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:
     """A log's account as a document."""
     sections: list[Section] = [_figures(answer)]
     if answer["dropped"]:
@@ -22,8 +22,9 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
         sections.append(
             Facts(title="What the head says", facts=tuple(Fact(label=key, value=text) for key, text in answer["said"].items()))
         )
-    if answer["warnings"]:
-        sections.append(Notes(title="To be known", lines=tuple(answer["warnings"])))
+    if answer.get("missing"):
+        sections.append(Notes(title="Missing for a scenario", lines=tuple(answer["missing"])))
+    sections.append(remarks(answer, short=short))
     data = {**answer, "figures": [figure.to_dict() for figure in figures(answer)]}
     return Document(
         title=title, verdict=_verdict(answer), good=answer["step_time"] is not None, sections=tuple(sections), data=data,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from shardmeter.core.units import Count, Fraction, Seconds
+from shardmeter.core.units import Bytes, Count, Fraction, Seconds
 from shardmeter.interop.logs import contradictions, selection
 from shardmeter.interop.logs.lines import Log
-from shardmeter.interop.logs.record import LogAccount, Reading
+from shardmeter.interop.logs.record import LogAccount, Reading, Step
 from shardmeter.interop.logs.reports import Numbers, Reports, table, usual
-from shardmeter.interop.logs.values import finite, positive
+from shardmeter.interop.logs.values import positive
 
 MEDIAN_ERROR = math.sqrt(math.pi / 2)
 """Standard error of a median over that of a mean, of a normal distribution."""
@@ -39,8 +39,8 @@ def account(reading: Reading, log: Log, name: str, known: Mapping[str, str]) -> 
     return LogAccount(
         format=name, version=reading.version, lines=log.text.count("\n") + (not log.text.endswith("\n")), steps=len(reading.steps), used=times.size,
         dropped=(*reading.dropped, *left_out, *unused), step_time=step_time, spread=_spread(times), error=_error(times, reading.resolution),
-        tokens_per_step=tokens, gpus=gpus, peak_allocated=_largest(reading.allocated, (step.allocated for step in reading.steps)),
-        peak_reserved=_largest(reading.reserved, (step.reserved for step in reading.steps)),
+        tokens_per_step=tokens, gpus=gpus, peak_allocated=_largest(reading.allocated, reading.steps, "allocated"),
+        peak_reserved=_largest(reading.reserved, reading.steps, "reserved"),
         goodput=_goodput(reports, step_time), restarts=int(reports.part[-1]) if reports.part.size else 0,
         loss_first=float(losses[0]) if losses.size else None, loss_last=float(losses[-1]) if losses.size else None,
         said=tuple(sorted(reading.said.items())), warnings=tuple(dict.fromkeys(warnings)), rests_on=rests_on,
@@ -48,7 +48,7 @@ def account(reading: Reading, log: Log, name: str, known: Mapping[str, str]) -> 
     )  # fmt: skip
 
 
-def _batch(head: Mapping[str, str], reports: Reports) -> tuple[Count | None, Count | None, Count | None]:
+def _batch(head: Mapping[str, str], reports: Reports) -> tuple[float | None, float | None, float | None]:
     """Tokens and sequences of a step, and the accelerators: as reports say, as the head says, or as counters grow."""
     said = {key: positive(value) for key, value in head.items()}
     samples = _first(usual(reports.samples), said.get("run.global_batch"), _growth(reports, "samples_seen"))
@@ -113,8 +113,11 @@ def _goodput(reports: Reports, step_time: Seconds | None) -> Fraction | None:
     return min(1.0, step_time * finished / passed) if passed > 0 and finished > 0 else None
 
 
-def _largest(own: float | None, values: Iterable[float | None]) -> float | None:
-    return max((value for value in (own, *values) if value is not None and finite(value) is not None), default=None)
+def _largest(own: Bytes | None, steps: Sequence[Step], column: str) -> float | None:
+    """The largest peak of all ranks."""
+    peaks = np.array([own, *(getattr(step, column) for step in steps)], dtype=np.float64)
+    known = peaks[np.isfinite(peaks)]
+    return float(known.max()) if known.size else None
 
 
 def _of_losses(reading: Reading) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from shardmeter.core.units import Count, Seconds
 from shardmeter.interop.logs.reports import Reports, usual
 from shardmeter.interop.logs.values import GIB, positive
 
@@ -20,7 +19,7 @@ BATCH = "run.global_batch"
 
 
 def found(
-    reports: Reports, said: Mapping[str, str], rests_on: str, step_time: Seconds, tokens: Count | None, gpus: Count | None
+    reports: Reports, said: Mapping[str, str], rests_on: str, step_time: float, tokens: float | None, gpus: float | None
 ) -> list[str]:
     """Every contradiction, one sentence each."""
     numbers = {key: value for key, text in said.items() if (value := positive(text)) is not None}
@@ -54,7 +53,7 @@ def _apart(one: float, other: float) -> bool:
     return abs(one / other - 1) > APART
 
 
-def _batch(reports: Reports, said: Mapping[str, float], samples: Count | None) -> str:
+def _batch(reports: Reports, said: Mapping[str, float], samples: float | None) -> str:
     """Tokens of a step = sequences × length; sequences as the head says."""
     tokens, length = usual(reports.tokens), said.get("run.seq_len")
     if samples is not None and BATCH in said and _apart(samples, said[BATCH]):
@@ -68,7 +67,7 @@ def _batch(reports: Reports, said: Mapping[str, float], samples: Count | None) -
     )
 
 
-def _counted(reports: Reports, word: str, amount: Count | None, said: Mapping[str, float]) -> str:
+def _counted(reports: Reports, word: str, amount: float | None, said: Mapping[str, float]) -> str:
     """A counter grows by a batch in every step."""
     grown = usual(reports.growth(f"{word}_seen") / reports.growth("number"))
     if grown is None or amount is None or not grown > 0 or not _apart(grown, amount):
@@ -77,7 +76,7 @@ def _counted(reports: Reports, word: str, amount: Count | None, said: Mapping[st
 
 
 def _rate(
-    reports: Reports, said: Mapping[str, float], rests_on: str, step_time: Seconds, tokens: Count | None, gpus: Count | None
+    reports: Reports, said: Mapping[str, float], rests_on: str, step_time: float, tokens: float | None, gpus: float | None
 ) -> str:
     """Tokens a second × seconds of a step = tokens of a step."""
     rate, of_one = usual(reports.tokens_per_s), usual(reports.tokens_per_s_per_gpu)
@@ -86,14 +85,14 @@ def _rate(
     return "" if rests_on == "tokens a second" else _times(rate, "tokens", rests_on, step_time, tokens, said)
 
 
-def _samples(reports: Reports, said: Mapping[str, float], rests_on: str, step_time: Seconds, samples: Count | None) -> str:
+def _samples(reports: Reports, said: Mapping[str, float], rests_on: str, step_time: float, samples: float | None) -> str:
     """Sequences a second × seconds of a step = the batch."""
     rate = usual(reports.samples_per_s)
     return "" if rests_on == "samples a second" else _times(rate, "samples", rests_on, step_time, samples, said)
 
 
 def _times(
-    rate: float | None, word: str, rests_on: str, step_time: Seconds, amount: Count | None, said: Mapping[str, float]
+    rate: float | None, word: str, rests_on: str, step_time: float, amount: float | None, said: Mapping[str, float]
 ) -> str:
     if rate is None or amount is None or not _apart(rate * step_time, amount):
         return ""
@@ -106,7 +105,7 @@ def _times(
     )
 
 
-def _per_gpu(reports: Reports, said: Mapping[str, float], gpus: Count | None) -> str:
+def _per_gpu(reports: Reports, said: Mapping[str, float], gpus: float | None) -> str:
     """Rate of all = rate of one × accelerators."""
     ratio = usual(reports.tokens_per_s / reports.tokens_per_s_per_gpu)
     if ratio is None or gpus is None or not _apart(ratio, gpus):
@@ -114,7 +113,7 @@ def _per_gpu(reports: Reports, said: Mapping[str, float], gpus: Count | None) ->
     return f"Tokens a second are {ratio:,.3g} times those of one accelerator, the run has {gpus:,.0f}{because(ratio / gpus, said)}."
 
 
-def _clocks(reports: Reports, rests_on: str, step_time: Seconds) -> str:
+def _clocks(reports: Reports, rests_on: str, step_time: float) -> str:
     """The clocks of lines pass no slower than steps do."""
     gaps, steps = reports.growth("at"), reports.growth("number")
     known = np.isfinite(gaps) & (gaps >= 0)

@@ -21,7 +21,7 @@ GPUS = re.compile(r"^\| num_processes\s+\| (\d+)")
 
 def reading(log: Log) -> Reading:
     """A report a step, and the tables at the head."""
-    said = {}
+    said: dict[str, str] = {}
     for line in log.having("| "):
         for field, pattern in (("tokens_per_step", BATCH), ("run.seq_len", LENGTH), ("accelerator", DEVICE), ("gpus", GPUS)):
             if (found := pattern.search(line.text)) is not None:

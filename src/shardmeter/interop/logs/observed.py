@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.interop.logs import read
@@ -47,7 +48,7 @@ def _contradictions(account: LogAccount, scenario: Scenario) -> Iterator[Violati
         **_expected(scenario), "gpus": float(scenario.fleet.gpus),
         "tokens_per_step": float(scenario.run.global_batch * scenario.run.seq_len),
     }  # fmt: skip
-    found = {**said, "gpus": account.gpus, "tokens_per_step": account.tokens_per_step}
+    found: dict[str, Any] = {**said, "gpus": account.gpus, "tokens_per_step": account.tokens_per_step}
     for field, ours in expected.items():
         theirs = found.get(field)
         if theirs is not None and abs(theirs / ours - 1) > APART:

@@ -120,7 +120,7 @@ class LogAccount:
         own = {name: getattr(self, name) for name in _PLAIN}
         return {
             **own,
-            "age": self.version,
+            "format_version": self.version,
             "spread": None if self.spread is None else list(self.spread),
             "dropped": [dataclasses.asdict(one) for one in self.dropped],
             "said": dict(self.said),
@@ -130,7 +130,6 @@ class LogAccount:
         }
 
     def __str__(self) -> str:
-        """The page of `shardmeter import`."""
         from shardmeter import page
 
         return page(self)

@@ -45,8 +45,8 @@ class Reports:
 
     def growth(self, column: str) -> Numbers:
         """What a column grew by since the report before of the same run; NaN for the first one."""
-        values = getattr(self, column)
-        grown = np.diff(values, prepend=np.nan)
+        values: Numbers = getattr(self, column)
+        grown: Numbers = np.diff(values, prepend=np.nan)
         grown[np.diff(self.part, prepend=-1.0) != 0] = np.nan
         return grown
 

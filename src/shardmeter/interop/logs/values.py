@@ -24,10 +24,10 @@ def number(text: str | float | None) -> float | None:
     if text is None or isinstance(text, bool):
         return None
     if isinstance(text, int | float):
-        return float(text) if abs(text) < LARGEST or isinstance(text, float) else None
+        return float(text) if abs(text) < LARGEST else math.inf
     try:
         return float(text.replace(",", "") if "," in text else text)
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
 
 

@@ -104,8 +104,9 @@ def completed(
     """What was read with what the options fill in, as a scenario; or what it lacks for one."""
     document, rows = opened(dict(imported.document), overrides=overrides, catalog=catalog, options=dict(options))
     plain = document.data.copy()
+    missing: tuple[str, ...] = ()
     try:
-        scenario, missing = resolve(document, rows, left_open(document, planning=False)), ()
+        scenario = resolve(document, rows, left_open(document, planning=False))
     except BadScenario as error:
         scenario, missing = None, tuple(str(one) for one in error.violations) or (error.message,)
     except UnknownName as error:

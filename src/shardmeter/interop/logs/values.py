@@ -108,8 +108,3 @@ def duration(text: str) -> Seconds | None:
         return None
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return 86400.0 * days + 3600.0 * hours + 60.0 * minutes + seconds
-
-
-def finite(value: float | None) -> float | None:
-    """The value, or None for NaN and infinities."""
-    return value if value is not None and math.isfinite(value) else None

@@ -58,13 +58,15 @@ def _log(file: str, format_: str | None, out: str | None, asked: dict[str, Any])
     from shardmeter.cli.progress import progress
     from shardmeter.interop.importing import completed
     from shardmeter.interop.logs import read
-    from shardmeter.interop.logs.scenario import imported
+    from shardmeter.interop.logs.scenario import imported, known
     from shardmeter.render import reading_log as page
 
     with progress("reading the log"):
         account = read(file, format_)
     said = given(asked)
     found = completed(file, imported(account), **said)
+    if account.step_time is None and found.scenario is not None:  # a rate alone, with what the options say of the run
+        account = read(file, format_, known=known(found.scenario))
     answer = {**account.to_dict(), "source": file, "scenario": dict(found.document), "missing": list(found.missing)}
     warn(answer["warnings"])
     if out is not None:

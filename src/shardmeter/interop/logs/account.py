@@ -35,7 +35,7 @@ def account(reading: Reading, log: Log, name: str, known: Mapping[str, str]) -> 
     if step_time is None:
         warnings.append(_untimed(reports, tokens, gpus))
     else:
-        warnings += contradictions.found(reports, said, rests_on, step_time, tokens, gpus)
+        warnings += contradictions.found(reports, used, said, rests_on, step_time, tokens, gpus)
     return LogAccount(
         format=name, version=reading.version, lines=log.text.count("\n") + (not log.text.endswith("\n")), steps=len(reading.steps), used=times.size,
         dropped=(*reading.dropped, *left_out, *unused), step_time=step_time, spread=_spread(times), error=_error(times, reading.resolution),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from shardmeter.interop.logs.reports import Reports, usual
+from shardmeter.interop.logs.reports import Mask, Reports, usual
 from shardmeter.interop.logs.values import GIB, positive
 
 APART = 0.03
@@ -15,11 +15,13 @@ LAG = 1.25
 """Clocks may say that much more than times of steps do: data, evaluation and logging lie between steps."""
 SHORTEST = 20.0
 """Seconds between clocks of whole seconds that are long enough to compare."""
+FEWEST = 8
+"""Reports whose clocks are enough to compare."""
 BATCH = "run.global_batch"
 
 
 def found(
-    reports: Reports, said: Mapping[str, str], rests_on: str, step_time: float, tokens: float | None, gpus: float | None
+    reports: Reports, used: Mask, said: Mapping[str, str], rests_on: str, step_time: float, tokens: float | None, gpus: float | None
 ) -> list[str]:
     """Every contradiction, one sentence each."""
     numbers = {key: value for key, text in said.items() if (value := positive(text)) is not None}
@@ -29,7 +31,7 @@ def found(
     sentences = (
         _batch(reports, numbers, samples), _counted(reports, "samples", samples, numbers), _counted(reports, "tokens", tokens, numbers),
         _rate(reports, numbers, rests_on, step_time, tokens, gpus), _samples(reports, numbers, rests_on, step_time, samples),
-        _per_gpu(reports, numbers, gpus), _clocks(reports, rests_on, step_time), _memory(reports, numbers),
+        _per_gpu(reports, numbers, gpus), _clocks(reports, used, rests_on, step_time), _memory(reports, numbers),
     )  # fmt: skip
     return [text for text in sentences if text]
 
@@ -113,17 +115,20 @@ def _per_gpu(reports: Reports, said: Mapping[str, float], gpus: float | None) ->
     return f"Tokens a second are {ratio:,.3g} times those of one accelerator, the run has {gpus:,.0f}{because(ratio / gpus, said)}."
 
 
-def _clocks(reports: Reports, rests_on: str, step_time: float) -> str:
+def _clocks(reports: Reports, used: Mask, rests_on: str, step_time: float) -> str:
     """The clocks of lines pass no slower than steps do."""
     gaps, steps = reports.growth("at"), reports.growth("number")
-    known = np.isfinite(gaps) & (gaps >= 0)
-    if rests_on == "clocks of lines" or known.sum() < 3 or gaps[known].sum() < SHORTEST:
+    known = used & np.isfinite(gaps) & (gaps >= 0)
+    if rests_on == "clocks of lines" or known.sum() < FEWEST or gaps[known].sum() < SHORTEST:
         return ""
     gaps, steps = gaps[known], steps[known]
-    long = np.median(gaps) >= SHORTEST
-    pace = float(np.median(gaps / steps) if long else gaps.sum() / steps.sum())
+    if (gaps % 1 != 0).any() or np.median(gaps) >= SHORTEST:
+        pace = float(np.median(gaps / steps))
+    else:  # whole seconds: their mean, without the longest tenth
+        kept = np.argsort(gaps / steps)[: max(1, int(0.9 * gaps.size))]
+        pace = float(gaps[kept].sum() / steps[kept].sum())
     ratio = pace / step_time
-    if 1 - 2 * APART < ratio < LAG:
+    if not pace > 0 or 1 - 2 * APART < ratio < LAG:
         return ""
     told = f"The clocks of the lines are {pace:.4g} s a step apart, the log says {step_time:.4g} s a step"
     if ratio > LAG and not because(ratio, {}):

@@ -9,7 +9,7 @@ from typing import Any
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.interop.logs import read
 from shardmeter.interop.logs.record import LogAccount
-from shardmeter.interop.logs.scenario import DEVICES
+from shardmeter.interop.logs.scenario import DEVICES, known
 from shardmeter.interop.logs.values import positive
 from shardmeter.specs import Scenario
 from shardmeter.study.calibrate.observation import Observation
@@ -24,7 +24,7 @@ def observed(source: str | Path, scenario: Scenario, format: str | None = None, 
 
     What the log does not say (accelerators, batch, length) is the scenario's: a rate becomes a time so. Raises BadScenario with everything
     that the log's head contradicts the scenario in, or where it has no step time; BadData where it cannot be read."""
-    account = read(source, format, known=_known(scenario))
+    account = read(source, format, known=known(scenario))
     label = name or (str(source) if isinstance(source, Path) or "\n" not in source else account.format)
     violations = tuple(_contradictions(account, scenario))
     if account.step_time is None:
@@ -35,11 +35,6 @@ def observed(source: str | Path, scenario: Scenario, format: str | None = None, 
         id=label, scenario=scenario, step_time=account.step_time or 0.0, error=account.error or 0.0, memory=account.peak_allocated, source=label
     )  # fmt: skip
     return seen, account
-
-
-def _known(scenario: Scenario) -> dict[str, str]:
-    numbers = {"gpus": scenario.fleet.gpus, "run.seq_len": scenario.run.seq_len, "run.global_batch": scenario.run.global_batch}
-    return {name: f"{float(value):.0f}" for name, value in numbers.items()}
 
 
 def _contradictions(account: LogAccount, scenario: Scenario) -> Iterator[Violation]:

@@ -45,7 +45,7 @@ def because(ratio: float, said: Mapping[str, float]) -> str:
         (said.get("accumulation", 1.0), "the gradient accumulation: one micro-batch over the time of a step, or the reverse"),
         (degrees["dp_shard"] * degrees["dp_replicate"] * degrees["dp"], "the data-parallel degree: one rank's count beside everyone's"),
         (said.get("gpus", 1.0), "the number of accelerators: one's rate beside everyone's"), (1000.0, "milliseconds beside seconds"),
-        (60.0, "minutes beside seconds"), (GIB / 1e9, "GiB beside GB"),
+        (60.0, "minutes beside seconds"),
     )  # fmt: skip
     larger = max(ratio, 1.0 / ratio)
     return next((f", the size of {name}" for value, name in known if value > 1.0 and abs(larger / value - 1) < APART), "")
@@ -124,9 +124,11 @@ def _clocks(reports: Reports, used: Mask, rests_on: str, step_time: float) -> st
     gaps, steps = gaps[known], steps[known]
     if (gaps % 1 != 0).any() or np.median(gaps) >= SHORTEST:
         pace = float(np.median(gaps / steps))
-    else:  # whole seconds: their mean, without the longest tenth
-        kept = np.argsort(gaps / steps)[: max(1, int(0.9 * gaps.size))]
-        pace = float(gaps[kept].sum() / steps[kept].sum())
+    else:  # whole seconds: their mean, without pauses
+        short = gaps <= LAG * step_time * steps + 1
+        if gaps[short].sum() < 5 * SHORTEST:
+            return ""
+        pace = float(gaps[short].sum() / steps[short].sum())
     ratio = pace / step_time
     if not pace > 0 or 1 - 2 * APART < ratio < LAG:
         return ""

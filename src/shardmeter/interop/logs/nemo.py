@@ -45,7 +45,7 @@ def _steps(log: Log) -> Iterator[Step]:
 def _last_drawn(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     following = (*steps[1:], None)
     return tuple(
-        step for step, after in zip(steps, following, strict=True)
+        step for step, after in zip(steps, following, strict=False)
         if after is None or (after.number, after.rank) != (step.number, step.rank) or step.samples is not None
     )  # fmt: skip
 

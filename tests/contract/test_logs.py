@@ -57,7 +57,16 @@ def text_of(name):
 @pytest.fixture(scope="module")
 def scenario():
     plan = "fsdp,tp=4,dp_shard=8,micro_batch=4"
-    return load(None, options={"model": "llama-3.2-1b", "gpus": "32xH100-SXM5-80GB", "plan": plan, "seq": "4096", "global_batch": "256"})
+    return load(
+        None,
+        options={
+            "model": "llama-3.2-1b",
+            "gpus": "32xH100-SXM5-80GB",
+            "plan": plan,
+            "seq": "4096",
+            "global_batch": "256",
+        },
+    )
 
 
 @pytest.mark.parametrize("name", READ)
@@ -170,16 +179,50 @@ def test_a_log_is_an_observation_of_its_scenario_and_of_no_other(scenario):
     assert (seen.step_time, seen.error, seen.memory) == (account.step_time, account.error, None)
     rate_alone, _ = observed(SAMPLES / "torchtune.txt", scenario)
     assert rate_alone.step_time == pytest.approx(STEP, rel=4e-3)
-    other = load(None, options={"model": "llama-3.2-1b", "gpus": "16xA100-SXM4-80GB", "plan": "fsdp,tp=2", "seq": "2048", "global_batch": "64"})
+    other = load(
+        None,
+        options={
+            "model": "llama-3.2-1b",
+            "gpus": "16xA100-SXM4-80GB",
+            "plan": "fsdp,tp=2",
+            "seq": "2048",
+            "global_batch": "64",
+        },
+    )
     with pytest.raises(BadScenario) as refused:
         observed(SAMPLES / "torchtitan.log", other)
-    assert {one.field for one in refused.value.violations} >= {"gpus", "run.seq_len", "run.global_batch", "plan.tp", "accelerator"}
+    assert {one.field for one in refused.value.violations} >= {
+        "gpus",
+        "run.seq_len",
+        "run.global_batch",
+        "plan.tp",
+        "accelerator",
+    }
 
 
 def test_no_text_makes_a_reader_fail():
     rng = random.Random(11)
     texts = [text_of(name) for name in READ]
-    signs = ["\x00", "\r", "\n", "nan", "-", "9" * 400, "{", "}", "|", "é", "\ud800", "1e999", ":", " ", "[rank1]:", "\x1b[31m", ",,", '"']
+    signs = [
+        "\x00",
+        "\r",
+        "\n",
+        "nan",
+        "-",
+        "9" * 400,
+        "{",
+        "}",
+        "|",
+        "é",
+        "\ud800",
+        "1e999",
+        ":",
+        " ",
+        "[rank1]:",
+        "\x1b[31m",
+        ",,",
+        '"',
+    ]
     for _ in range(250):
         text = rng.choice(texts)[: rng.randrange(40, 1500)]
         for _ in range(rng.randrange(1, 8)):

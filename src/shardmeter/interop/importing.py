@@ -99,7 +99,12 @@ def import_config(
 
 
 def completed(
-    source: str, imported: Imported, *, overrides: Overrides, catalog: Rows | str | PathLike[str] | None, options: Mapping[str, Any]
+    source: str,
+    imported: Imported,
+    *,
+    overrides: Overrides,
+    catalog: Rows | str | PathLike[str] | None,
+    options: Mapping[str, Any],
 ) -> Import:
     """What was read with what the options fill in, as a scenario; or what it lacks for one."""
     document, rows = opened(dict(imported.document), overrides=overrides, catalog=catalog, options=dict(options))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
+from shardmeter.interop.logs.values import positive
 from shardmeter.render import cells
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Section, Table, remarks
 from shardmeter.render.figure import Figure, Line, Mark, Scale
@@ -20,7 +21,7 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
         sections.append(_dropped(answer["dropped"]))
     if answer["said"]:
         sections.append(
-            Facts(title="What the head says", facts=tuple(Fact(label=key, value=text) for key, text in answer["said"].items()))
+            Facts(title="What the head says", facts=tuple(_said(key, text) for key, text in answer["said"].items()))
         )
     if answer.get("missing"):
         sections.append(Notes(title="Missing for a scenario", lines=tuple(answer["missing"])))
@@ -38,11 +39,18 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
     if not pace:
         return ()
     usual = answer["step_time"]
-    line = Line(label="used reports", x=tuple(one["step"] for one in pace), y=tuple(one["seconds"] for one in pace), style="points")
+    line = Line(
+        label="used reports",
+        x=tuple(one["step"] for one in pace),
+        y=tuple(one["seconds"] for one in pace),
+        style="points",
+    )
     half = len(pace) // 2
     early, late = (median(one["seconds"] for one in part) for part in (pace[: half or None], pace[half:]))
     change = late / early - 1
-    found = "keeps its pace" if abs(change) < 0.02 else f"becomes {abs(change):.0%} {'slower' if change > 0 else 'faster'}"
+    found = (
+        "keeps its pace" if abs(change) < 0.02 else f"becomes {abs(change):.0%} {'slower' if change > 0 else 'faster'}"
+    )
     return (
         Figure(
             slug="pace", title=f"The run {found}: {cells.text(usual, 's')} a step", x=Scale(title="step"), y=Scale(title="time of a step", unit="s"),
@@ -66,7 +74,14 @@ def _figures(answer: Answer) -> Facts:
     facts = []
     if time is not None:
         low, high = (cells.text(value, "s") for value in answer["spread"])
-        facts.append(Fact(label="time of a step", value=time, unit="s", note=f"from {answer['rests_on']}; 5 % and 95 %: {low} and {high}"))
+        facts.append(
+            Fact(
+                label="time of a step",
+                value=time,
+                unit="s",
+                note=f"from {answer['rests_on']}; 5 % and 95 %: {low} and {high}",
+            )
+        )
         if tokens is not None:
             facts.append(Fact(label="tokens a second", value=tokens / time, unit="tokens/s"))
         if tokens is not None and gpus is not None:
@@ -82,6 +97,14 @@ def _figures(answer: Answer) -> Facts:
     if answer["restarts"]:
         facts.append(Fact(label="restarts", value=answer["restarts"]))
     return Facts(title="The run", facts=tuple(facts))
+
+
+def _said(key: str, text: str) -> Fact:
+    """What the head says, sizes and counts as people read them."""
+    value = positive(text)
+    if value is None:
+        return Fact(label=key, value=text)
+    return Fact(label=key, value=value, unit="B" if key == "device_memory" else "")
 
 
 def _dropped(rows: list[dict[str, Any]]) -> Table:

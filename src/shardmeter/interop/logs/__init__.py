@@ -58,7 +58,9 @@ def read(source: str | Path, format: str | None = None, *, known: Mapping[str, s
     log = opened(text, name)
     names = (format,) if format is not None else _signs(log.text)
     if not names:
-        raise BadData(f"{name or 'the text'}: no report of a training step is in it, of any format that is known: {', '.join(formats())}")
+        raise BadData(
+            f"{name or 'the text'}: no report of a training step is in it, of any format that is known: {', '.join(formats())}"
+        )
     accounts = [account(formats()[one].reading(log), log, one, known or {}) for one in names]
     return max(accounts, key=lambda one: (one.step_time is not None, one.used, one.steps))
 

@@ -134,14 +134,18 @@ def _drift(times: Numbers) -> tuple[str, ...]:
     early, late = (float(np.median(half)) for half in np.array_split(times, 2))
     if abs(late / early - 1) < DRIFT:
         return ()
-    return (f"The pace changes: {early:.4g} s a step in the first half of the used reports, {late:.4g} s in the second.",)
+    return (
+        f"The pace changes: {early:.4g} s a step in the first half of the used reports, {late:.4g} s in the second.",
+    )
 
 
 def _goings_back(reports: Reports) -> tuple[str, ...]:
     parts, size = len(np.unique(reports.part)), reports.part.size
     if parts < 4 or parts * 4 < size:
         return ()
-    return (f"Step numbers go back {parts - 1:,} times in {size:,} reports: several ranks or runs that the lines do not tell apart.",)
+    return (
+        f"Step numbers go back {parts - 1:,} times in {size:,} reports: several ranks or runs that the lines do not tell apart.",
+    )
 
 
 def _untimed(reports: Reports, tokens: Count | None, gpus: Count | None) -> str:
@@ -149,7 +153,11 @@ def _untimed(reports: Reports, tokens: Count | None, gpus: Count | None) -> str:
     if not reports.number.size:
         return "No report of a training step was found."
     if np.isfinite(reports.tokens_per_s_per_gpu).any():
-        lacks = [word for word, value in (("the tokens of a step", tokens), ("the number of accelerators", gpus)) if value is None]
+        lacks = [
+            word
+            for word, value in (("the tokens of a step", tokens), ("the number of accelerators", gpus))
+            if value is None
+        ]
         if lacks:
             return f"The log says tokens a second and accelerator, but neither clocks nor {' and '.join(lacks)}: the time of a step is not known."
     return "No report has a time, a rate with its batch or a clock that is a number: the time of a step is not known."

@@ -21,7 +21,13 @@ BATCH = "run.global_batch"
 
 
 def found(
-    reports: Reports, used: Mask, said: Mapping[str, str], rests_on: str, step_time: float, tokens: float | None, gpus: float | None
+    reports: Reports,
+    used: Mask,
+    said: Mapping[str, str],
+    rests_on: str,
+    step_time: float,
+    tokens: float | None,
+    gpus: float | None,
 ) -> list[str]:
     """Every contradiction, one sentence each."""
     numbers = {key: value for key, text in said.items() if (value := positive(text)) is not None}
@@ -48,7 +54,9 @@ def because(ratio: float, said: Mapping[str, float]) -> str:
         (60.0, "minutes beside seconds"),
     )  # fmt: skip
     larger = max(ratio, 1.0 / ratio)
-    return next((f", the size of {name}" for value, name in known if value > 1.0 and abs(larger / value - 1) < APART), "")
+    return next(
+        (f", the size of {name}" for value, name in known if value > 1.0 and abs(larger / value - 1) < APART), ""
+    )
 
 
 def _apart(one: float, other: float) -> bool:
@@ -78,7 +86,12 @@ def _counted(reports: Reports, word: str, amount: float | None, said: Mapping[st
 
 
 def _rate(
-    reports: Reports, said: Mapping[str, float], rests_on: str, step_time: float, tokens: float | None, gpus: float | None
+    reports: Reports,
+    said: Mapping[str, float],
+    rests_on: str,
+    step_time: float,
+    tokens: float | None,
+    gpus: float | None,
 ) -> str:
     """Tokens a second × seconds of a step = tokens of a step."""
     rate, of_one = usual(reports.tokens_per_s), usual(reports.tokens_per_s_per_gpu)
@@ -87,7 +100,9 @@ def _rate(
     return "" if rests_on == "tokens a second" else _times(rate, "tokens", rests_on, step_time, tokens, said)
 
 
-def _samples(reports: Reports, said: Mapping[str, float], rests_on: str, step_time: float, samples: float | None) -> str:
+def _samples(
+    reports: Reports, said: Mapping[str, float], rests_on: str, step_time: float, samples: float | None
+) -> str:
     """Sequences a second × seconds of a step = the batch."""
     rate = usual(reports.samples_per_s)
     return "" if rests_on == "samples a second" else _times(rate, "samples", rests_on, step_time, samples, said)

@@ -21,7 +21,11 @@ def reading(log: Log) -> Reading:
     """A report a line; of bars the last drawing of every step."""
     steps = tuple(_steps(log))
     bars_alone = "Training epoch" not in log.text
-    pauses = tuple(line.number for line in log.lines if SAVED.search(line.text)) if "alid" in log.text or "heckpoint" in log.text else ()
+    pauses = (
+        tuple(line.number for line in log.lines if SAVED.search(line.text))
+        if "alid" in log.text or "heckpoint" in log.text
+        else ()
+    )
     return Reading(
         steps=_last_drawn(steps), version="NeMo 1" if bars_alone else "NeMo 2", resolution=3e-4, pauses=pauses, said=_head(log),
     )  # fmt: skip

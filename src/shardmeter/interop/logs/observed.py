@@ -19,7 +19,9 @@ APART = 0.01
 DEGREES = ("tp", "pp", "cp", "ep", "dp_shard", "dp_replicate", "micro_batch")
 
 
-def observed(source: str | Path, scenario: Scenario, format: str | None = None, name: str = "") -> tuple[Observation, LogAccount]:  # noqa: A002  (as `read`)
+def observed(
+    source: str | Path, scenario: Scenario, format: str | None = None, name: str = ""
+) -> tuple[Observation, LogAccount]:  # noqa: A002  (as `read`)
     """The step time and the peak of a log as an observation of a scenario, and the account that they are from.
 
     What the log does not say (accelerators, batch, length) is the scenario's: a rate becomes a time so. Raises BadScenario with everything
@@ -28,7 +30,9 @@ def observed(source: str | Path, scenario: Scenario, format: str | None = None, 
     label = name or (str(source) if isinstance(source, Path) or "\n" not in source else account.format)
     violations = tuple(_contradictions(account, scenario))
     if account.step_time is None:
-        violations += (Violation(field="step_time", says=account.warnings[-1] if account.warnings else "no report has a time"),)
+        violations += (
+            Violation(field="step_time", says=account.warnings[-1] if account.warnings else "no report has a time"),
+        )
     if violations:
         raise BadScenario(f"{label} is no log of this scenario", violations)
     seen = Observation(
@@ -54,7 +58,11 @@ def _contradictions(account: LogAccount, scenario: Scenario) -> Iterator[Violati
     device = DEVICES.get(dict(account.said).get("accelerator", ""))
     kinds = sorted({island.accelerator.name for island in scenario.fleet.islands})
     if device is not None and device not in kinds:
-        yield Violation(field="accelerator", says=f"the log says {device}, the scenario {', '.join(kinds)}", way_out="correct the scenario")
+        yield Violation(
+            field="accelerator",
+            says=f"the log says {device}, the scenario {', '.join(kinds)}",
+            way_out="correct the scenario",
+        )
 
 
 def _expected(scenario: Scenario) -> dict[str, float]:

@@ -14,7 +14,9 @@ NAME = "open_clip"
 TITLE = "open_clip's console"
 CLUES = ("Train Epoch:", "Batch (t):")
 SIGN = re.compile(r"Train Epoch: \d+ \[\s*\d+/\d+")
-REPORT = re.compile(r"Train Epoch: (\d{1,9}) \[\s*(\d{1,18})/(\d{1,18}).*?\].*?Data \(t\): (\S+) Batch \(t\): ([\d.]+), ([\d.]+)/s(?:, ([\d.]+)/s/gpu)?")
+REPORT = re.compile(
+    r"Train Epoch: (\d{1,9}) \[\s*(\d{1,18})/(\d{1,18}).*?\].*?Data \(t\): (\S+) Batch \(t\): ([\d.]+), ([\d.]+)/s(?:, ([\d.]+)/s/gpu)?"
+)
 ROUNDED = 0.2
 """Rates and times are means over unlike spans: their product may be that far from the batch."""
 LOSS = re.compile(r"\bLoss: (-?[\w.+-]+)")
@@ -53,5 +55,6 @@ def _by_batch(steps: list[Step], said: dict[str, str]) -> tuple[Step, ...]:
     whole_batch = local * gpus if local and gpus else measured
     batch = max(1, round(whole_batch if abs(whole_batch / measured - 1) < ROUNDED else measured))
     return tuple(
-        changed(step, number=round(step.number / batch) + 1, samples=float(batch), samples_seen=float(step.number)) for step in steps
+        changed(step, number=round(step.number / batch) + 1, samples=float(batch), samples_seen=float(step.number))
+        for step in steps
     )

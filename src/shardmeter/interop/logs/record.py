@@ -124,7 +124,9 @@ class LogAccount:
             "spread": None if self.spread is None else list(self.spread),
             "dropped": [dataclasses.asdict(one) for one in self.dropped],
             "said": dict(self.said),
-            "pace": [{"step": step, "seconds": seconds} for step, seconds in self.pace[:: 1 + len(self.pace) // MOST_TOLD]],
+            "pace": [
+                {"step": step, "seconds": seconds} for step, seconds in self.pace[:: 1 + len(self.pace) // MOST_TOLD]
+            ],
             "warnings": list(self.warnings),
             "assumptions": [],
         }

@@ -58,5 +58,9 @@ def imported(account: LogAccount) -> Imported:
 
 def known(scenario: Scenario) -> dict[str, str]:
     """What a scenario tells of a run that its log may not."""
-    numbers = {"gpus": scenario.fleet.gpus, "run.seq_len": scenario.run.seq_len, "run.global_batch": scenario.run.global_batch}
+    numbers = {
+        "gpus": scenario.fleet.gpus,
+        "run.seq_len": scenario.run.seq_len,
+        "run.global_batch": scenario.run.global_batch,
+    }
     return {name: f"{float(value):.0f}" for name, value in numbers.items()}

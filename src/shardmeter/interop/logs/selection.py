@@ -25,7 +25,9 @@ def timed(reports: Reports, tokens: Count | None, samples: Count | None, gpus: C
     """The reports with their seconds, and where these come from: the first way that serves half as many reports as the best one does."""
     missing = np.full(reports.number.shape, np.nan)
     of_all = np.where(
-        np.isfinite(reports.tokens_per_s), reports.tokens_per_s, reports.tokens_per_s_per_gpu * (np.nan if gpus is None else gpus)
+        np.isfinite(reports.tokens_per_s),
+        reports.tokens_per_s,
+        reports.tokens_per_s_per_gpu * (np.nan if gpus is None else gpus),
     )
     with np.errstate(divide="ignore", invalid="ignore"):
         ways = {
@@ -82,7 +84,9 @@ def steady(reports: Reports, reading: Reading) -> tuple[Mask, tuple[Dropped, ...
     if (short := FEWEST - int(warm.sum())) > 0 and cold.any():
         spared = np.flatnonzero(cold)[-min(short, max(1, int(said.sum()) - 1)) :]
         warm[spared], cold[spared] = True, False
-        notes = (f"{len(spared)} of the {warm.sum()} reports that are used begin in the first {WARM_UP} steps, which compile and warm up.",)
+        notes = (
+            f"{len(spared)} of the {warm.sum()} reports that are used begin in the first {WARM_UP} steps, which compile and warm up.",
+        )
     kept, pauses = _unbroken(reports, warm, said, np.array(reading.pauses, dtype=np.float64))
     return kept, (
         *dropped("without a time, or the first of a process by its clock", reports, ~said),

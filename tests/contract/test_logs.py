@@ -132,7 +132,7 @@ def test_a_pause_by_the_clock_is_left_out():
     [
         ("megatron.log", r"\(ms\): ([\d.]+)", lambda x: f"(ms): {float(x) / 1e3:.4f}", "milliseconds beside seconds"),
         ("nanochat.log", r"tok/sec: ([\d,]+)", lambda x: f"tok/sec: {int(x.replace(',', '')) // 8:,}", "gradient accumulation"),
-        ("nanotron.log", r"consumed_tokens: (\S+)", lambda x: f"consumed_tokens: {values.human(x) * 4:.0f}", "tp: counted once"),
+        ("nanotron.log", r"consumed_tokens: (\S+)", lambda x: f"consumed_tokens: {(values.human(x) or 0) * 4:.0f}", "tp: counted once"),
         ("megatron.log", r"consumed samples: +(\d+)", lambda x: f"consumed samples: {int(x) // 4}", "grows by 64 a step"),
         ("torchtitan.log", r"memory: 41.02(GiB)", lambda _: "memory: 141.02GiB", "more than the device has"),
         ("megatron.log", r"global batch size:   (256)", lambda _: "global batch size:   128", "the head says 256"),
@@ -149,8 +149,10 @@ def test_the_error_of_the_median_is_that_of_repeated_logs():
     for _ in range(40):
         lines = [f"iter {i}: loss 3.0, time {rng.gauss(500, 10):.3f}ms, mfu 20.00%" for i in range(205)]
         account = read_log("\n".join(lines))
-        medians.append(account.step_time)
-        errors.append(account.error * account.step_time)
+        assert account.step_time is not None
+        assert account.error is not None
+        medians.append(float(account.step_time))
+        errors.append(float(account.error * account.step_time))
     spread = (sum((one - 0.5) ** 2 for one in medians) / len(medians)) ** 0.5
     assert 0.7 < spread / (sum(errors) / len(errors)) < 1.4
 

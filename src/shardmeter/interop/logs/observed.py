@@ -20,8 +20,11 @@ DEGREES = ("tp", "pp", "cp", "ep", "dp_shard", "dp_replicate", "micro_batch")
 
 
 def observed(
-    source: str | Path, scenario: Scenario, format: str | None = None, name: str = ""
-) -> tuple[Observation, LogAccount]:  # noqa: A002  (as `read`)
+    source: str | Path,
+    scenario: Scenario,
+    format: str | None = None,  # noqa: A002  (as `read`)
+    name: str = "",
+) -> tuple[Observation, LogAccount]:
     """The step time and the peak of a log as an observation of a scenario, and the account that they are from.
 
     What the log does not say (accelerators, batch, length) is the scenario's: a rate becomes a time so. Raises BadScenario with everything

@@ -47,21 +47,26 @@ def plans() -> dict[str, shardmeter.Scenario]:
     return {name: shardmeter.load({"name": name, **document}) for name, document in documents.items()}
 
 
-def exported(check: ModuleType, scenario: shardmeter.Scenario) -> Exported | Inexpressible:
-    """A scenario in the format of a check, or why it cannot be written. A launcher starts the check's TRAINER."""
-    trainer: str = getattr(check, "TRAINER", "")
+def exported(check: ModuleType, scenario: shardmeter.Scenario, trainer: str = "") -> Exported | Inexpressible:
+    """A scenario in the format of a check, or why it cannot be written; of a launcher, what starts a trainer's export."""
     try:
-        made: Exported = format_named(trainer or check.FORMAT, "write").write(scenario, "" if trainer else check.FOR)
         if trainer:
-            made = format_named(check.FORMAT, "launch").launch(scenario, made, check.FOR)
+            inner: Exported = format_named(trainer, "write").write(scenario)
+            outer: Exported = format_named(check.FORMAT, "launch").launch(scenario, inner, check.FOR)
+            return outer
+        made: Exported = format_named(check.FORMAT, "write").write(scenario, check.FOR)
     except Inexpressible as refused:
         return refused
     return made
 
 
 def written(check: ModuleType) -> tuple[dict[str, Exported], dict[str, Inexpressible]]:
-    """Every plan in the format of a check, and those that cannot be."""
-    made = {name: exported(check, scenario) for name, scenario in plans().items()}
+    """Every plan in the format of a check, and those that cannot be; a launcher's once for each of its TRAINERS."""
+    made = {
+        f"{trainer} {name}".strip(): exported(check, scenario, trainer)
+        for trainer in getattr(check, "TRAINERS", ("",))
+        for name, scenario in plans().items()
+    }
     return (
         {name: one for name, one in made.items() if isinstance(one, Exported)},
         {name: one for name, one in made.items() if isinstance(one, Inexpressible)},
@@ -114,7 +119,8 @@ def answers(name: str, check: ModuleType, asked: Sequence[Mapping[str, Any]]) ->
         questions.write_text(json.dumps(list(asked)), encoding="utf-8")
         files = (ROOT / "scripts" / "parsers_ask.py", FOLDER / f"{name}.py", questions, said)
         command = [str(python_of(check)), "-P", *map(str, files)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths_of(check, name)), "CUDA_VISIBLE_DEVICES": ""}
+        paths = os.pathsep.join((*paths_of(check, name), str(ROOT / "scripts")))
+        environment = {**os.environ, "PYTHONPATH": paths, "DEBS": str(HOME / "debs"), "CUDA_VISIBLE_DEVICES": ""}
         done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
         if not said.exists():
             raise RuntimeError(f"the parser of {name} did not answer:\n{done.stderr[-2000:]}")

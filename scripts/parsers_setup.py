@@ -5,16 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
 from parsers_checks import HOME, checks
 
 
-def run(*command: str | Path) -> None:
+def run(*command: str | Path, folder: Path | None = None) -> None:
     """Run a command and end where it fails."""
     print("$", *command, flush=True)
-    if subprocess.run(command, check=False).returncode:
+    if subprocess.run(command, check=False, cwd=folder).returncode:
         sys.exit(f"{command[0]} failed")
 
 
@@ -43,6 +44,16 @@ def make_alone(name: str, check: ModuleType) -> None:
         run("git", "-C", place, "checkout", "--quiet", commit)
 
 
+def unpack(packages: Iterable[str]) -> None:
+    """Programs of Debian packages, unpacked beside and not installed."""
+    folder = HOME / "debs"
+    for package in packages:
+        if not list(folder.glob(f"{package}_*.deb")):
+            folder.mkdir(parents=True, exist_ok=True)
+            run("apt-get", "download", "--quiet", package, folder=folder)
+            run("dpkg", "-x", *folder.glob(f"{package}_*.deb"), folder)
+
+
 def main() -> None:
     """Make what is not there yet."""
     needs: dict[str, set[str]] = defaultdict(set)
@@ -53,6 +64,7 @@ def main() -> None:
         make(environment, sorted(packages))
     for name, check in found.items():
         make_alone(name, check)
+        unpack(getattr(check, "DEBS", ()))
 
 
 if __name__ == "__main__":

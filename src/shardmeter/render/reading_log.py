@@ -61,8 +61,8 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
 
 
 def _verdict(answer: Answer) -> str:
-    kind, age = answer["format"], answer["format_version"]
-    kind = f"{kind} ({age})" if age else kind
+    age = f" ({answer['age']})" if answer["age"] else ""
+    kind = f"{answer['format']}{age}"
     if answer["step_time"] is None:
         return f"A log of {kind}; the time of a step is not known."
     sure = "" if answer["error"] is None else f" ± {100 * answer['error']:.2g} %"

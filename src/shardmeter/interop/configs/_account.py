@@ -1,0 +1,98 @@
+"""Settings of a file while they are read: each is taken once, and what nobody takes is told too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from shardmeter.core.errors import BadScenario, Violation, cut, nearest, shown
+from shardmeter.interop.configs.record import Setting
+
+MOST_NEAREST = 20
+"""Unknown names whose nearest ones are looked for."""
+
+
+class Account:
+    """What became of each setting: understood, ignored, unknown; and what is wrong with values, told all at once by `stop`."""
+
+    def __init__(self, values: Mapping[str, str], name: str) -> None:
+        self.values, self.name = values, name
+        self.understood: list[Setting] = []
+        self.ignored: list[Setting] = []
+        self.assumed: list[str] = []
+        self.violations: list[Violation] = []
+        self._taken: set[str] = set()
+
+    def has(self, key: str) -> bool:
+        """Whether the file says it, with a value that is in the file."""
+        return key in self.values and not self._hidden(key)
+
+    def text(self, key: str, means: str = "") -> str | None:
+        """The value of a setting; None where the file does not say it, or names a variable that it does not hold."""
+        if key not in self.values or key in self._taken:
+            return self.values.get(key) if self.has(key) else None
+        self._taken.add(key)
+        if self._hidden(key):
+            self.ignored.append(self._setting(key, "a variable whose value is not in the file"))
+            return None
+        self.understood.append(self._setting(key, means))
+        return self.values[key]
+
+    def flag(self, key: str, means: str = "") -> bool:
+        """Whether a setting without a value is there."""
+        return self.text(key, means) is not None
+
+    def whole(self, key: str, means: str, otherwise: int | None = None) -> int | None:
+        """A setting that is a whole number of 1 or more."""
+        value = self.text(key, f"{means} = {cut(self.values.get(key, ''), 20)}")
+        if value is None:
+            return otherwise
+        if re.fullmatch(r"\d{1,15}", value) is None or int(value) < 1:
+            self.refuse(key, f"{shown(value)} is no whole number above 0")
+            return otherwise
+        return int(value)
+
+    def word(self, key: str, words: Mapping[str, str], means: str, otherwise: str) -> str:
+        """A setting that is one of the trainer's words, as ours."""
+        value = self.text(key, means)
+        if value is None:
+            return otherwise
+        if value not in words:
+            close = ", ".join(nearest(value, words))
+            self.refuse(key, f"{shown(value)} is none of its words", f"the nearest are {close}")
+            return otherwise
+        self.understood[-1] = self._setting(key, f"{means} = {words[value]}")
+        return words[value]
+
+    def ignore(self, key: str, why: str) -> None:
+        """Note that a setting changes nothing of ours, or cannot be expressed."""
+        if key in self.values and key not in self._taken:
+            self._taken.add(key)
+            self.ignored.append(self._setting(key, why))
+
+    def refuse(self, key: str, says: str, way_out: str = "") -> None:
+        """Note what is wrong with a value."""
+        self.violations.append(Violation(field=key, says=says, way_out=way_out))
+
+    def left(self, known: Callable[[str], bool], names: Any, why: Callable[[str], str]) -> tuple[Setting, ...]:
+        """Ignore what nobody took, each with its reason, and return what the trainer does not have, with the nearest names."""
+        unknown = []
+        for key in [key for key in self.values if key not in self._taken]:
+            if known(key):
+                self.ignore(key, why(key))
+            else:
+                close = f"the nearest are {', '.join(nearest(key, names))}" if len(unknown) < MOST_NEAREST else "no such name"
+                unknown.append(self._setting(key, close))
+        return tuple(unknown)
+
+    def stop(self) -> None:
+        """Raise BadScenario with everything that is wrong; nothing where nothing is."""
+        if self.violations:
+            raise BadScenario(f"{self.name}: {len(self.violations)} settings cannot be read", self.violations)
+
+    def _hidden(self, key: str) -> bool:
+        return "$" in self.values[key] or "`" in self.values[key]
+
+    def _setting(self, key: str, means: str) -> Setting:
+        return Setting(key=cut(key, 80), value=cut(self.values[key], 120), means=means)

@@ -1,0 +1,66 @@
+"""Megatron-LM's options as they stand in a script, and which of them a version of it has."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+
+from shardmeter.core.record import record
+from shardmeter.interop.configs.megatron_words import commands
+
+VERSIONS = ("2026-08", "core_r0.18", "core_r0.16")
+"""Snapshots whose options are listed in `data/keys`: main of 2026-08-22 (0.20 in the making), and two release branches."""
+FLAG = "true"
+"""What an option without a value is written as."""
+
+
+@record
+class Arguments:
+    """The options of one training command."""
+
+    values: Mapping[str, str]
+    """By name, dashes and all; several values are joined by blanks."""
+    launcher: Mapping[str, str]
+    """Options before the script: those of torchrun."""
+
+
+@functools.cache
+def keys(version: str) -> frozenset[str]:
+    """The names of the options of a version."""
+    text = files("shardmeter").joinpath("data", "keys", f"megatron-{version}.txt").read_text("utf-8")
+    return frozenset(text.split())
+
+
+def version_like(names: Mapping[str, str]) -> str:
+    """The version that has most of these options; the usual one where several have as many."""
+    return max(VERSIONS, key=lambda version: len(keys(version) & names.keys()))
+
+
+def arguments(text: str) -> Arguments:
+    """The options of the command of a script that has most of them; of a text with nothing but arrays, those of all arrays."""
+    found, variables = commands(text)
+    longest = max(found, key=_options, default=[])
+    held = [word for values in variables.values() for value in values for word in value.split()]
+    if _options(longest) < _options(held) and not any(_options(one) for one in found):
+        longest = held
+    begins = next((at for at, word in enumerate(longest) if word.endswith(".py")), -1)
+    return Arguments(values=_paired(longest[begins + 1 :]), launcher=_paired(longest[: max(begins, 0)]))
+
+
+def _options(words: list[str]) -> int:
+    return sum(word.startswith("--") for word in words)
+
+
+def _paired(words: list[str]) -> dict[str, str]:
+    """Options with the words that follow each; a later one replaces an earlier one of its name."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for word in words:
+        if re.match(r"--[A-Za-z]", word):
+            name, _, value = word.partition("=")
+            found[name] = [value] if value else []
+        elif name and word != "\\":
+            found[name].append(word)
+    return {name: " ".join(values) or FLAG for name, values in found.items()}

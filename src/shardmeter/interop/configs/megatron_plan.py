@@ -1,0 +1,191 @@
+"""Megatron-LM's options as a plan, a run, and facts of its software."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shardmeter.core.errors import nearest, shown
+from shardmeter.interop.configs._account import Account
+from shardmeter.strategies.recompute import OPERATIONS
+
+SHARDINGS = {"no_shard": "ddp", "optim": "zero1", "optim_grads": "zero2", "optim_grads_params": "fsdp"}
+CP_KINDS = {"p2p": "ring", "allgather": "all-gather", "a2a": "ulysses"}
+FP8 = {"tensorwise": "fp8", "delayed": "fp8-delayed", "blockwise": "fp8-block", "mxfp8": "mxfp8"}
+OPTIMIZERS = {"adam": "adamw", "sgd": "sgd", "muon": "muon", "dist_muon": "muon"}
+FORMATS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}
+PIPELINES_INSIDE = ("tp", "cp", "pp", "dp_shard", "dp_replicate")
+"""The order of ranks of --use-tp-pp-dp-mapping."""
+STACK = "megatron-core"
+
+
+def read_plan(account: Account, launcher: Mapping[str, str], model: Mapping[str, Any]) -> dict[str, Any]:
+    """Every field of the plan that the options tell or that the trainer's defaults decide."""
+    degrees = {
+        "tp": account.whole("--tensor-model-parallel-size", "plan.tp", 1),
+        "pp": account.whole("--pipeline-model-parallel-size", "plan.pp", 1),
+        "cp": account.whole("--context-parallel-size", "plan.cp", 1),
+    }
+    plan: dict[str, Any] = {**degrees, **_sharding(account), **_numbers(account)}
+    plan |= _data_parallel(account, launcher, plan)
+    if model.get("experts") or "--expert-model-parallel-size" in account.values:
+        plan["ep"] = account.whole("--expert-model-parallel-size", "plan.ep", 1)
+        plan["etp"] = account.whole("--expert-tensor-parallel-size", "plan.etp", plan["tp"])
+    sequence = account.flag("--sequence-parallel", "plan.sequence_parallel = true")
+    if plan["tp"] > 1 or sequence:
+        plan["sequence_parallel"] = sequence
+    chunks = account.flag("--tp-comm-overlap", "plan.async_tp = true")
+    plan["async_tp"] = chunks if plan["tp"] > 1 else None
+    plan["cp_kind"] = account.word("--cp-comm-type", CP_KINDS, "plan.cp_kind", "ring")
+    if account.flag("--use-tp-pp-dp-mapping", f"plan.rank_order = {', '.join(PIPELINES_INSIDE)}"):
+        plan["rank_order"] = list(PIPELINES_INSIDE)
+    plan |= _schedule(account, plan["pp"], model.get("layers"))
+    plan["recompute"] = _recompute(account, plan, model.get("layers"))
+    plan |= _offload(account)
+    plan["micro_batch"] = account.whole("--micro-batch-size", "plan.micro_batch")
+    return {name: value for name, value in plan.items() if value is not None}
+
+
+def _sharding(account: Account) -> dict[str, Any]:
+    distributed = account.flag("--use-distributed-optimizer", "plan.sharding = zero1, unless FSDP is used")
+    fully = account.flag("--use-megatron-fsdp", "plan.sharding = fsdp") or account.flag("--use-custom-fsdp", "plan.sharding = fsdp")
+    if fully:
+        sharding = account.word("--data-parallel-sharding-strategy", SHARDINGS, "plan.sharding", "fsdp")
+        return {"sharding": sharding, "reshard": True if sharding == "fsdp" else None}
+    account.ignore("--data-parallel-sharding-strategy", "read by Megatron-FSDP alone (--use-megatron-fsdp)")
+    if account.flag("--use-torch-fsdp2", "plan.sharding = fsdp"):
+        kept = account.flag("--torch-fsdp2-no-reshard-after-forward", "plan.reshard = false")
+        return {"sharding": "fsdp", "reshard": not kept}
+    return {"sharding": "zero1" if distributed else "ddp"}
+
+
+def _data_parallel(account: Account, launcher: Mapping[str, str], plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Degrees of data parallelism: dp_shard is told where the launcher's nodes and processes are."""
+    copies = account.whole("--num-distributed-optimizer-instances", "plan.dp_replicate", 1) or 1
+    counts = [_count(launcher, name) for name in ("nnodes", "nproc-per-node")]
+    found: dict[str, Any] = {"dp_replicate": copies, "dp_shard": "auto"}
+    if counts[0] and counts[1]:
+        gpus = counts[0] * counts[1]
+        groups, rest = divmod(gpus, plan["tp"] * plan["pp"] * plan["cp"] * copies)
+        if rest:
+            degrees = f"tp·pp·cp·dp_replicate = {plan['tp']}·{plan['pp']}·{plan['cp']}·{copies}"
+            account.refuse("--nproc-per-node", f"{degrees} does not divide {counts[0]}·{counts[1]} = {gpus} GPUs")
+        else:
+            found["dp_shard"] = groups
+            account.assumed.append(f"plan.dp_shard = {groups}: {gpus} GPUs of the launcher over the other degrees")
+    return found
+
+
+def _count(launcher: Mapping[str, str], name: str) -> int:
+    value = launcher.get(f"--{name}", launcher.get(f"--{name.replace('-', '_')}", ""))
+    return int(value) if value.isdecimal() and len(value) < 7 else 0
+
+
+def _numbers(account: Account) -> dict[str, Any]:
+    """Formats of numbers, and the optimizer."""
+    precision = "bf16" if account.flag("--bf16", "plan.precision = bf16") else "fp32"
+    precision = "fp16" if account.flag("--fp16", "plan.precision = fp16") else precision
+    held = precision
+    if precision == "fp32":
+        account.assumed.append("plan.precision = fp32: the trainer's default without --bf16 and --fp16")
+    if account.text("--fp8-format", "fp8 by the recipe") is not None:
+        precision = account.word("--fp8-recipe", FP8, "plan.precision", "fp8-delayed")
+    account.ignore("--fp8-recipe", "read with --fp8-format alone")
+    if account.text("--fp4-format", "plan.precision = nvfp4") is not None:
+        precision = account.word("--fp4-recipe", {"nvfp4": "nvfp4"}, "plan.precision", "nvfp4")
+    narrow = account.flag("--fp8-param-gather", "plan.gather_dtype = fp8")
+    reduced = "bf16" if account.flag("--grad-reduce-in-bf16", "plan.reduce_dtype = bf16") else "fp32"
+    account.ignore("--accumulate-allreduce-grads-in-fp32", "gradients are summed in fp32 unless --grad-reduce-in-bf16")
+    optimizer = account.word("--optimizer", OPTIMIZERS, "plan.optimizer", "adamw")
+    moments = [account.values.get(f"--exp-avg{part}-dtype") for part in ("", "-sq")]
+    if optimizer == "adamw" and moments == ["fp8", "fp8"]:
+        account.text("--exp-avg-dtype", "plan.optimizer = adamw8bit")
+        account.text("--exp-avg-sq-dtype", "plan.optimizer = adamw8bit")
+        optimizer = "adamw8bit"
+    for key in ("--exp-avg-dtype", "--exp-avg-sq-dtype"):
+        account.ignore(key, "moments have the format of the master parameters here, or 8 bits both")
+    return {
+        "precision": precision,
+        "gather_dtype": "fp8" if narrow else held,
+        "reduce_dtype": reduced if held != "fp16" else "fp32",
+        "optimizer": optimizer,
+        "master_dtype": account.word("--main-params-dtype", FORMATS, "plan.master_dtype", "fp32"),
+    }
+
+
+def _schedule(account: Account, pp: int, layers: int | None) -> dict[str, Any]:
+    chunks = account.whole("--num-virtual-stages-per-pipeline-rank", "plan.virtual_stages", 1) or 1
+    each = account.whole("--num-layers-per-virtual-pipeline-stage", "plan.virtual_stages = layers / pp /")
+    if each and layers:
+        chunks = max(layers // pp // each, 1)
+    layout = account.text("--pipeline-model-parallel-layout", "plan.virtual_stages, by the stages it counts")
+    if layout is not None:
+        chunks = max((layout.count("|") + 1) // pp, 1)
+        account.assumed.append("plan.pp: stages are cut by the stack's rule; the layout is read for how many there are")
+    for key in ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"):
+        account.ignore(key, "stages are cut by the stack's rule: even, or with embedding and head as a layer each")
+    if chunks > 1:
+        return {"schedule": "interleaved", "virtual_stages": chunks}
+    return {"schedule": "1f1b"}
+
+
+def _recompute(account: Account, plan: Mapping[str, Any], layers: int | None) -> str:
+    if account.flag("--recompute-activations", "plan.recompute = selective"):
+        account.ignore("--recompute-granularity", "--recompute-activations is selective")
+        return "selective"
+    words = {"selective": "selective", "full": "full"}
+    policy = account.word("--recompute-granularity", words, "plan.recompute", "none")
+    modules = (account.text("--recompute-modules", "plan.recompute, if selective") or "").split()
+    if policy == "selective" and modules and modules != ["core_attn"]:
+        for module in [module for module in modules if module not in OPERATIONS]:
+            close = ", ".join(nearest(module, OPERATIONS))
+            account.refuse("--recompute-modules", f"{shown(module)} is none of the modules", f"the nearest are {close}")
+        return "+".join(sorted(set(modules) & set(OPERATIONS))) or "none"
+    method = account.text("--recompute-method", "plan.recompute: uniform all layers, block the first of a stage")
+    several = account.whole("--recompute-num-layers", "plan.recompute: layers of a stage", 1) or 1
+    if policy == "full" and method == "block" and layers:
+        stage = max(layers // (plan["pp"] * plan.get("virtual_stages", 1)), 1)
+        return "full" if several >= stage else f"{several}-of-{stage}"
+    if policy == "full" and several > 1:
+        account.assumed.append(f"plan.recompute = full: {several} layers are kept together as one input; here each layer keeps its own")
+    return policy
+
+
+def _offload(account: Account) -> dict[str, Any]:
+    found: dict[str, Any] = {"offload": []}
+    if account.flag("--optimizer-cpu-offload", "plan.offload = optimizer"):
+        found["offload"].append("optimizer")
+    layers = account.whole("--cpu-offloading-num-layers", "plan.offload_layers")
+    if layers:
+        found |= {"offload": [*found["offload"], "activations"], "offload_layers": layers}
+    return found if found["offload"] else {"offload": "none"}
+
+
+def read_run(account: Account) -> dict[str, Any]:
+    """Sequence length, batch, length of the run."""
+    run: dict[str, Any] = {"seq_len": account.whole("--seq-length", "run.seq_len")}
+    run["global_batch"] = account.whole("--global-batch-size", "run.global_batch")
+    run["steps"] = account.whole("--train-iters", "run.steps")
+    samples = account.whole("--train-samples", "run.tokens, by the sequence length")
+    if samples and run["seq_len"] and run["steps"] is None:
+        run["tokens"] = samples * run["seq_len"]
+    if run["global_batch"] is None:
+        account.assumed.append("run.global_batch: micro-batch times data-parallel degree, the trainer's default")
+    account.ignore("--rampup-batch-size", "the batch is taken as it is after the ramp; say run.phases for the ramp")
+    return {name: value for name, value in run.items() if value is not None}
+
+
+def read_stack(account: Account, plan: Mapping[str, Any]) -> str | dict[str, Any]:
+    """Facts of the software that the options decide, over the row of Megatron-Core."""
+    facts: dict[str, Any] = {"gradient_overlap": account.flag("--overlap-grad-reduce", "stack.gradient_overlap = true")}
+    facts["gather_overlap"] = account.flag("--overlap-param-gather", "stack.gather_overlap = true")
+    ends = [account.flag(f"--account-for-{one}-in-pipeline-split", "stack.stage_cut = edges") for one in ("embedding", "loss")]
+    facts["stage_cut"] = "edges" if all(ends) else "even"
+    facts["gradient_dtype"] = plan["reduce_dtype"]
+    if account.flag("--overlap-moe-expert-parallel-comm", "stack.batch_overlap = true"):
+        facts["batch_overlap"] = True
+    if account.flag("--moe-shared-expert-overlap", "stack.expert_overlap = true"):
+        facts["expert_overlap"] = True
+    account.assumed.append(f"stack {STACK}: its fitted numbers; reductions, gathers and stages as the options say")
+    return {"base": STACK, **facts}
+

@@ -1,0 +1,82 @@
+"""SkyPilot tasks, one an island: what to rent where, and what every node runs."""
+
+from __future__ import annotations
+
+from shardmeter.interop.configs import _clouds as clouds
+from shardmeter.interop.configs import _launching as launching
+from shardmeter.interop.configs.record import Exported, Setting, Written
+from shardmeter.specs import Scenario
+
+NAME = "skypilot"
+TITLE = "a SkyPilot task: nodes, accelerators, cloud and region, and the command of every node"
+VERSIONS = ("0.14",)
+NODE = "SKYPILOT_NODE_RANK"
+HEAD = '$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)'
+
+
+def launch(scenario: Scenario, trainer: Exported, version: str = "") -> Exported:
+    """The tasks. Raises Inexpressible where ranks that lie island by island are another plan, or SkyPilot has no such accelerator."""
+    jobs = launching.jobs(scenario, trainer)
+    kinds = clouds.accelerators((job.island for job in jobs), NAME)
+    said = [_said(scenario, job, jobs, kind) for job, kind in zip(jobs, kinds, strict=True)]
+    files = tuple(_task(scenario, trainer, jobs, job, one) for job, one in zip(jobs, said, strict=True))
+    return Exported(
+        format=NAME,
+        version=version or VERSIONS[0],
+        files=files,
+        launch="\n".join(
+            f"sky launch {file.name}{''.join(f' --env {name}=…' for name in clouds.asked(trainer, job))}"
+            for file, job in zip(files, jobs, strict=True)
+        ),
+        said=tuple(setting for one in said for setting in one),
+        unsaid=clouds.unsaid(scenario),
+        notes=(
+            "the task has no setup: name an image (resources.image_id), or commands that install the trainer",
+            *launching.notes(scenario, trainer, jobs),
+        ),
+    )
+
+
+def _said(
+    scenario: Scenario, job: launching.Job, jobs: tuple[launching.Job, ...], kind: str
+) -> tuple[Setting, ...]:
+    """The keys of a task that a plan settles."""
+    at = f"fleet.islands.{job.island.name}"
+    name = launching.name_of(scenario, job, jobs)
+    found = [
+        Setting(key="name", value=name, means=f"name = {scenario.name}"),
+        Setting(key="num_nodes", value=str(job.nodes), means=f"{at}.nodes = {job.nodes}"),
+        Setting(key="resources.accelerators", value=f"{kind}:{job.gpus}", means=f"{at}: {job.gpus} x {job.island.accelerator.name}"),
+    ]
+    provider, region = clouds.place(job.island)
+    if region:
+        found.append(Setting(key="resources.infra", value=f"{provider}/{region}", means=f"{at}.region = {job.island.region}"))
+    if clouds.market(job.island):
+        spot = str(clouds.market(job.island) == "spot").lower()
+        found.append(Setting(key="resources.use_spot", value=spot, means=f"{at}.spot = {spot}"))
+    if job.of > 1:
+        found.append(Setting(key="resources.network_tier", value="best", means="the network that the nodes are sold with"))
+    return tuple(found)
+
+
+def _task(
+    scenario: Scenario,
+    trainer: Exported,
+    jobs: tuple[launching.Job, ...],
+    job: launching.Job,
+    said: tuple[Setting, ...],
+) -> Written:
+    """One task as YAML."""
+    within = "resources."
+    lines = [
+        f"# {launching.title(scenario, job, jobs)}",
+        *(f"{one.key}: {one.value}" for one in said if not one.key.startswith(within)),
+        "resources:",
+        *(f"  {one.key.removeprefix(within)}: {one.value}" for one in said if one.key.startswith(within)),
+        "workdir: .",
+    ]
+    needed = clouds.asked(trainer, job)
+    if needed:
+        lines += ["envs:", *(f"  {name}: null" for name in needed)]
+    lines += ["run: |", *clouds.block(clouds.script(scenario, trainer, jobs, job, node=NODE, head=HEAD), 2)]
+    return Written(name=launching.suffixed(NAME, "yaml", job, jobs), text="\n".join(lines) + "\n")

@@ -30,8 +30,8 @@ def test_a_log_becomes_a_scenario_that_predict_takes(tmp_path, capsys):
     )
     answer = json.loads(capsys.readouterr().out)
     assert answer["missing"] == []
-    assert (answer["format"], answer["used"], answer["gpus"]) == ("torchtitan", 11, 32.0)
-    assert [one["step"] for one in answer["pace"]] == list(range(6, 17))
+    assert (answer["format"], answer["log"]["used"], answer["log"]["gpus"]) == ("torchtitan", 11, 32.0)
+    assert [one["step"] for one in answer["log"]["pace"]] == list(range(6, 17))
     assert answer["figures"][0]["slug"] == "pace"
     assert load(scenario).plan.tp == 4
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from shardmeter.interop.logs.values import positive
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Section, Table, remarks
+from shardmeter.render.document import Column, Document, Fact, Facts, Section, Table, remarks
 from shardmeter.render.figure import Figure, Line, Mark, Scale
 
 Answer = Mapping[str, Any]
@@ -16,21 +16,17 @@ Answer = Mapping[str, Any]
 
 def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:
     """A log's account as a document."""
-    sections: list[Section] = [_figures(answer)]
-    if answer["dropped"]:
-        sections.append(_dropped(answer["dropped"]))
-    if answer["said"]:
-        sections.append(
-            Facts(title="What the head says", facts=tuple(_said(key, text) for key, text in answer["said"].items()))
-        )
-    if answer.get("missing"):
-        sections.append(Notes(title="Missing for a scenario", lines=tuple(answer["missing"])))
-    sections.append(remarks(answer, short=short))
     data = {**answer, "figures": [figure.to_dict() for figure in figures(answer)]}
     return Document(
-        title=title, verdict=_verdict(answer), good=answer["step_time"] is not None, sections=tuple(sections), data=data,
+        title=title, verdict=verdict(answer), good=answer["step_time"] is not None,
+        sections=(*sections(answer), _said(answer["said"]), remarks(answer, short=short)), data=data,
         flat=tuple(answer["pace"]), columns=("step", "seconds"),
     )  # fmt: skip
+
+
+def sections(answer: Answer) -> tuple[Section, ...]:
+    """How fast the run was, and which reports do not count: without what the head says."""
+    return _figures(answer), _dropped(answer["dropped"])
 
 
 def figures(answer: Answer) -> tuple[Figure, ...]:
@@ -60,8 +56,9 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
     )  # fmt: skip
 
 
-def _verdict(answer: Answer) -> str:
-    age = f" ({answer['age']})" if answer["age"] else ""
+def verdict(answer: Answer) -> str:
+    """What was found, in a sentence."""
+    age = f" ({answer['format_version']})" if answer["format_version"] else ""
     kind = f"{answer['format']}{age}"
     if answer["step_time"] is None:
         return f"A log of {kind}; the time of a step is not known."
@@ -99,7 +96,11 @@ def _figures(answer: Answer) -> Facts:
     return Facts(title="The run", facts=tuple(facts))
 
 
-def _said(key: str, text: str) -> Fact:
+def _said(head: Mapping[str, str]) -> Facts:
+    return Facts(title="What the head says", facts=tuple(_fact(key, text) for key, text in head.items()))
+
+
+def _fact(key: str, text: str) -> Fact:
     """What the head says, sizes and counts as people read them."""
     value = positive(text)
     if value is None:

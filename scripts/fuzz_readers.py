@@ -191,9 +191,7 @@ def main() -> None:
             print(f"--- {name}\n{text[:2000]!r}\n{trace}", file=sys.stderr)
     for kind, times in sorted(kinds.items(), key=lambda one: -one[1]):
         print(f"{times:6} x {kind}")
-    print(
-        f"{asked.count} texts, {len(readers())} readers, {sum(kinds.values())} faults, {time.monotonic() - began:.0f} s"
-    )
+    print(f"{asked.count} texts, {len(readers())} readers, {sum(kinds.values())} faults, {time.monotonic() - began:.0f} s")
     sys.exit(bool(kinds))
 
 

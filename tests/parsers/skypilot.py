@@ -23,10 +23,7 @@ def accepts(files, launch):
         document = yaml.safe_load(files[name])
         given = {key: asked[key] for key in document.get("envs", {})}
         task = Task.from_yaml_config({**document, "envs": given})
-        words = started(
-            document["run"],
-            variables={"SKYPILOT_NODE_IPS": "first-node\nsecond-node", "SKYPILOT_NODE_RANK": "0", **given},
-        )
+        words = started(document["run"], variables={"SKYPILOT_NODE_IPS": "first-node\nsecond-node", "SKYPILOT_NODE_RANK": "0", **given})
         (resources,) = task.resources
         (gpus,) = resources.accelerators.values()
         assert f"--nproc-per-node={gpus:.0f}" in words

@@ -82,11 +82,7 @@ class Account:
             if known(key):
                 self.ignore(key, why(key))
             else:
-                close = (
-                    f"the nearest are {', '.join(nearest(key, names))}"
-                    if len(unknown) < MOST_NEAREST
-                    else "no such name"
-                )
+                close = f"the nearest are {', '.join(nearest(key, names))}" if len(unknown) < MOST_NEAREST else "no such name"
                 unknown.append(self._setting(key, close))
         return tuple(unknown)
 

@@ -109,9 +109,7 @@ def _of_nodes(islands: tuple[Island, ...]) -> list[Violation]:
             wrong.append(Violation(field=field, says=says, rule=rule, way_out="give whole numbers"))
         if island.accelerator.vendor not in GPU_VENDORS:
             rule = "torchrun and accelerate start one process a GPU"
-            wrong.append(
-                Violation(field=f"{field}.accelerator", says=f"{island.accelerator.name} is no GPU", rule=rule)
-            )
+            wrong.append(Violation(field=f"{field}.accelerator", says=f"{island.accelerator.name} is no GPU", rule=rule))
     return wrong
 
 

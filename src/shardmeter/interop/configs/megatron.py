@@ -97,11 +97,7 @@ def _islands(scenario: Scenario, out: Writing) -> None:
     """One job runs on one island, or on several that are synchronised after every step and laid out alike."""
     several, plan = len(scenario.fleet.islands), scenario.plan
     if plan.sync.method != "every_step":
-        out.cannot(
-            "plan.sync",
-            f"{plan.sync.method}: gradients are averaged after every step",
-            "sync: {method: every_step}, or a torchft export",
-        )
+        out.cannot("plan.sync", f"{plan.sync.method}: gradients are averaged after every step", "sync: {method: every_step}, or a torchft export")
     if several == 1:
         return
     if plan.placement:
@@ -153,15 +149,9 @@ def _script(out: Writing, version: str, scenario: Scenario) -> str:
         f"# It runs one process of them: torchrun --no-python ./{FILE}",
     ]
     if plan.sharding in ("zero2", "zero3", "fsdp"):
-        lines += [
-            "# FSDP gathers behind compute only where more than one connection is there.",
-            "unset CUDA_DEVICE_MAX_CONNECTIONS",
-        ]
+        lines += ["# FSDP gathers behind compute only where more than one connection is there.", "unset CUDA_DEVICE_MAX_CONNECTIONS"]
     elif plan.tp > 1 or plan.cp > 1:
-        lines += [
-            "# Before Blackwell, tensor and context parallelism ask for it.",
-            "export CUDA_DEVICE_MAX_CONNECTIONS=1",
-        ]
+        lines += ["# Before Blackwell, tensor and context parallelism ask for it.", "export CUDA_DEVICE_MAX_CONNECTIONS=1"]
     lines += ["", "ARGUMENTS=("]
     for group, said in out.groups.items():
         lines += [f"  # {group}", *(f"  {_option(one)}" for one in said)]

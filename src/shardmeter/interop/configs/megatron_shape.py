@@ -48,9 +48,7 @@ def _attention(model: Model, out: Writing) -> None:
             out.say("--num-query-groups", model.kv_heads, "model.kv_heads")
         out.say("--kv-channels", model.head_dim, "model.head_dim")
         if model.value_dim != model.head_dim:
-            out.cannot(
-                "model.v_head_dim", f"{model.value_dim:g} beside head_dim = {model.head_dim:g} without latent attention"
-            )
+            out.cannot("model.v_head_dim", f"{model.value_dim:g} beside head_dim = {model.head_dim:g} without latent attention")
     if set(model.mixers) - set("fw"):
         out.cannot("model.mixers", f"{model.mixers[:40]}: only full attention and sliding windows are written")
     elif "w" in model.mixers:

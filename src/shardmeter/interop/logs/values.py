@@ -7,8 +7,6 @@ import math
 import re
 from datetime import UTC, datetime
 
-from shardmeter.core.units import Bytes, Seconds
-
 MIB, GIB, GB = 2.0**20, 2.0**30, 1e9
 LONGEST_WORD = 48
 HUMAN = {"": 1.0, "K": 1e3, "k": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12, "P": 1e15}
@@ -17,11 +15,13 @@ CLOCK = re.compile(r"(\d{4}-\d\d-\d\d)[ T,](\d\d:\d\d):(\d\d)(?:[.,](\d{1,9}))?"
 AMERICAN = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d):(\d\d)")
 """Month, day, year."""
 LARGEST = 1e18
+CLOCKED = 80
+"""Characters of a line that its clock is looked for in."""
 
 
 def number(text: str | float | None) -> float | None:
     """`6,000` → 6000; NaN and infinities stay what they are; None for what is no number."""
-    if text is None or text is True or text is False:
+    if text is None or isinstance(text, bool):
         return None
     try:
         return float(text)
@@ -58,7 +58,7 @@ def human(text: str | None) -> float | None:
     return None if value is None else value * HUMAN[suffix]
 
 
-def size(text: str, unit: str) -> Bytes | None:
+def size(text: str, unit: str) -> float | None:
     """A number in a unit of `SIZES` as bytes."""
     value = positive(text)
     return None if value is None or unit not in SIZES else value * SIZES[unit]
@@ -86,8 +86,9 @@ def word(text: str, key: str) -> str | None:
     return found[0].rstrip(",|]") if found else None
 
 
-def clock(text: str) -> Seconds | None:
-    """The first date and time of a line, in seconds; None where there is none. Dates are taken as of one zone."""
+def clock(text: str) -> float | None:
+    """The date and time that a line begins with, in seconds; None where there is none. Dates are taken as of one zone."""
+    text = text[:CLOCKED]
     if (found := CLOCK.search(text)) is not None:
         date, hours, second, part = found.groups()
     elif (found := AMERICAN.search(text)) is not None:
@@ -100,14 +101,14 @@ def clock(text: str) -> Seconds | None:
 
 
 @functools.lru_cache(maxsize=64)
-def _minute(date: str, hours: str) -> Seconds | None:
+def _minute(date: str, hours: str) -> float | None:
     try:
         return datetime.fromisoformat(f"{date} {hours}").replace(tzinfo=UTC).timestamp()
     except (ValueError, OverflowError):
         return None
 
 
-def duration(text: str) -> Seconds | None:
+def duration(text: str) -> float | None:
     """`1:02:03`, `18:12`, `2 days, 1:02:03` or `1d 02:03:04` → seconds."""
     found = re.fullmatch(r"\s*(?:(\d+) ?d(?:ays?)?,?\s*)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)\s*", text)
     if found is None or any(part is not None and len(part) > 12 for part in found.groups()):

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from statistics import median
 
-from shardmeter.core.record import changed
 from shardmeter.interop.logs.lines import Line, Log
 from shardmeter.interop.logs.record import Reading, Step
 from shardmeter.interop.logs.values import GIB, clock, positive, times, whole, word
@@ -33,8 +32,16 @@ def reading(log: Log) -> Reading:
     if log.having("fwd_microstep:"):
         notes.append("wall_clock_breakdown waits for the device after every phase: steps are slower than without it.")
     if steps and "global_step=" not in log.text and "accumulation" not in said:
-        notes.append("This age of DeepSpeed counts micro-steps: without gradient_accumulation_steps they are taken as steps.")
-    age = "2022-12 or later" if "global_step=" in log.text else "2022-07 to 2022-12" if "CurrSamplesPerSec" in log.text else "before 2022-07"
+        notes.append(
+            "This age of DeepSpeed counts micro-steps: without gradient_accumulation_steps they are taken as steps."
+        )
+    age = (
+        "2022-12 or later"
+        if "global_step=" in log.text
+        else "2022-07 to 2022-12"
+        if "CurrSamplesPerSec" in log.text
+        else "before 2022-07"
+    )
     return Reading(steps=steps, version=age, said=said, notes=tuple(notes))
 
 
@@ -61,19 +68,21 @@ def _report(line: Line, place: re.Match[str], accumulation: int) -> Step:
     micro, count, old = (whole(value) for value in place.groups())
     return Step(
         number=count if count is not None else max(1, (old or micro or 0) // max(1, accumulation)),
-        samples_per_s=positive(word(text, "CurrSamplesPerSec") or word(text, "SamplesPerSec")),
-        allocated=times((word(text, "MaxMemAllocated") or "").removesuffix("GB"), GIB), at=clock(text), line=line.number, rank=line.rank,
+        samples_per_s=positive(word(text, "CurrSamplesPerSec=") or word(text, "SamplesPerSec=")),
+        allocated=times((word(text, "MaxMemAllocated=") or "").removesuffix("GB"), GIB), at=clock(text), line=line.number, rank=line.rank,
     )  # fmt: skip
 
 
 def _with(step: Step, broken: list[float]) -> Step:
-    return changed(step, seconds=median(broken)) if broken else step
+    return step._replace(seconds=median(broken)) if broken else step
 
 
 def _head(log: Log) -> dict[str, str]:
     said: dict[str, str] = {}
     for line in log.lines:
-        if ("_size" in line.text or "_steps" in line.text or "_stage" in line.text) and (found := SETTING.search(line.text)) is not None:
+        if ("_size" in line.text or "_steps" in line.text or "_stage" in line.text) and (
+            found := SETTING.search(line.text)
+        ) is not None:
             if (field := SETTINGS.get(found[1])) is not None and positive(found[2]) is not None:
                 said[field] = found[2]
         elif "world_size=" in line.text and (world := WORLD.search(line.text)) is not None:

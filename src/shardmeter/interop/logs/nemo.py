@@ -21,7 +21,11 @@ def reading(log: Log) -> Reading:
     """A report a line; of bars the last drawing of every step."""
     steps = tuple(_steps(log))
     bars_alone = "Training epoch" not in log.text
-    pauses = tuple(line.number for line in log.lines if SAVED.search(line.text)) if "alid" in log.text or "heckpoint" in log.text else ()
+    pauses = (
+        tuple(line.number for line in log.lines if SAVED.search(line.text))
+        if "alid" in log.text or "heckpoint" in log.text
+        else ()
+    )
     return Reading(
         steps=_last_drawn(steps), version="NeMo 1" if bars_alone else "NeMo 2", resolution=3e-4, pauses=pauses, said=_head(log),
     )  # fmt: skip
@@ -31,21 +35,26 @@ def _steps(log: Log) -> Iterator[Step]:
     for line in log.having("train_step_timing in s"):
         text = line.text
         place = PLACE.search(text)
-        last = whole(word(text, "global_step"))
+        last = whole(_word(text, "global_step"))
         if last is None and place is not None:
             last = whole(place[1]) if place[1] else (whole(place[3]) or 1) - 1
         if last is None:
             continue
         yield Step(
-            number=last + 1, seconds=positive(word(text, "train_step_timing in s")), samples=positive(word(text, "global_batch_size")),
-            samples_seen=whole(word(text, "consumed_samples")), loss=number(word(text, "reduced_train_loss")), at=clock(text), line=line.number, rank=line.rank,
+            number=last + 1, seconds=positive(_word(text, "train_step_timing in s")), samples=positive(_word(text, "global_batch_size")),
+            samples_seen=whole(_word(text, "consumed_samples")), loss=number(_word(text, "reduced_train_loss")), at=clock(text), line=line.number, rank=line.rank,
         )  # fmt: skip
+
+
+def _word(text: str, key: str) -> str | None:
+    """A printed line has a colon behind a key, a bar an equals sign."""
+    return word(text, f"{key}:") or word(text, f"{key}=")
 
 
 def _last_drawn(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     following = (*steps[1:], None)
     return tuple(
-        step for step, after in zip(steps, following, strict=True)
+        step for step, after in zip(steps, following, strict=False)
         if after is None or (after.number, after.rank) != (step.number, step.rank) or step.samples is not None
     )  # fmt: skip
 

@@ -23,6 +23,16 @@ LARGEST = 1_000_000
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 
 
+def topped(text: str, name: str, own: Collection[str]) -> Mapping[str, Any]:
+    """The mapping of a text that has one of some names anywhere; empty where it has none, or is no mapping."""
+    if not any(one in text for one in own):
+        return {}
+    try:
+        return mapping(text, name)
+    except BadScenario:
+        return {}
+
+
 def mapping(text: str, what: str) -> dict[str, Any]:
     """The mapping of a YAML or JSON text (lines of `//` comments, which some readers of JSON take, left out). Raises BadScenario."""
     if len(text) > LARGEST:

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from shardmeter.core.errors import BadScenario
 from shardmeter.core.record import changed
 from shardmeter.interop.configs import _deepspeed_read
 from shardmeter.interop.configs._accelerate_read import STRATEGIES, policy, read_fsdp
-from shardmeter.interop.configs._sorting import Sorting, flat, keys, mapping
+from shardmeter.interop.configs._sorting import Sorting, flat, keys, mapping, topped
 from shardmeter.interop.configs.record import Imported
 
 NAME = "transformers"
@@ -37,10 +36,7 @@ BESIDE = "no field of TrainingArguments: the program's own"
 
 def recognises(text: str, name: str) -> bool:
     """Whether a text has fields of TrainingArguments at its top, or axolotl's in their place."""
-    try:
-        found = mapping(text, name)
-    except BadScenario:
-        return False
+    found = topped(text, name, (*OWN, *MICRO))
     axolotl = "base_model" in found and "micro_batch_size" in found
     return (any(key in found for key in OWN) or axolotl) and "distributed_type" not in found
 

@@ -23,6 +23,7 @@ def loaded(path: Path) -> ModuleType:
     """A check, under a name of its own: a check of deepspeed imports deepspeed."""
     loader = SourceFileLoader(f"check_{path.stem}", str(path))
     module = ModuleType(loader.name)
+    module.__file__ = str(path)
     loader.exec_module(module)
     return module
 

@@ -24,13 +24,13 @@ FREE = ("name", "aliases", "context", "parameters", "source", "retrieved", "mtp"
 """Fields of a model that are none of its shape, or are said apart."""
 
 
-def said_of(scenario: Scenario, plan: Plan, version: str) -> Saying:
-    """The settings of one process group that runs `plan`; refusals are noted, not raised."""
+def said_of(scenario: Scenario, plan: Plan, version: str, groups: int = 1) -> Saying:
+    """The settings of one process group that runs `plan`, one of `groups` that share the batch; refusals are noted, not raised."""
     saying = Saying(f"torchtitan {version}")
     run = scenario.run
     _model(saying, scenario.model, version)
     _length(saying, run, plan)
-    _batch(saying, run, plan)
+    _batch(saying, run, plan, groups)
     _degrees(saying, plan, version)
     _experts(saying, plan, scenario.model, version)
     _context(saying, plan, version)
@@ -90,9 +90,9 @@ def steps_of(run: Run) -> int | None:
     return None if run.tokens is None else math.ceil(float(run.tokens) / float(run.global_batch * run.seq_len) - 1e-9)
 
 
-def _batch(saying: Saying, run: Run, plan: Plan) -> None:
+def _batch(saying: Saying, run: Run, plan: Plan, groups: int) -> None:
     """Batches: of one pass without a pipeline; all micro-batches of a step with one, so that it is drained once a step."""
-    whole, micro, dp = count(run.global_batch), count(plan.micro_batch), count(plan.dp)
+    whole, micro, dp = count(run.global_batch), count(plan.micro_batch), count(plan.dp) * groups
     if plan.pp > 1:
         saying.say(
             "training.local_batch_size", whole // dp, f"run.global_batch / dp = {whole} / {dp}: one drain a step"

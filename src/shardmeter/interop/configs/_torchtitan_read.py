@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
 
-from shardmeter.interop.configs._reading import Reading
+from shardmeter.interop.configs._reading import MOST, Reading
 from shardmeter.interop.configs._torchtitan_models import NEW, OLD, model_of
 from shardmeter.interop.configs._torchtitan_plan import RECIPES, ROTATIONS, SCHEDULES
 from shardmeter.interop.configs.record import Imported
@@ -123,7 +123,7 @@ def _batch(reading: Reading) -> None:
     local, stages = reading.whole("training.local_batch_size"), reading.whole(f"{PP}degree")
     whole = reading.whole("training.global_batch_size", also=(-1,))
     shard = reading.whole(f"{P}data_parallel_shard_degree", also=(-1,))
-    replicas = reading.whole(f"{P}data_parallel_replicate_degree") * shard if shard > 0 else None
+    replicas = reading.whole(f"{P}data_parallel_replicate_degree") * shard * _groups(reading) if shard > 0 else None
     if stages > 1:
         reading.put("plan.micro_batch", reading.whole(f"{PP}microbatch_size"), f"{PP}microbatch_size")
     else:
@@ -141,6 +141,13 @@ def _batch(reading: Reading) -> None:
         reading.ignore("training.local_batch_size", f"say --global-batch: {local} sequences × the data-parallel degree")
     else:
         reading.means("run.global_batch is one pass of all replicas", "training.global_batch_size")
+
+
+def _groups(reading: Reading) -> int:
+    """Replica groups of torchft that share the batch."""
+    groups = reading.value("fault_tolerance.group_size")
+    on = reading.value("fault_tolerance.enable") is True and isinstance(groups, int) and 1 <= groups <= MOST
+    return groups if on else 1
 
 
 def _pipeline(reading: Reading) -> None:
@@ -310,11 +317,14 @@ def _synchronised(reading: Reading) -> None:
     """Torchft's ways of synchronisation, where they are turned on."""
     ft = "fault_tolerance."
     method = str(reading.value(f"{ft}semi_sync_method") or "").lower()
-    if reading.value(f"{ft}enable") is not True or method not in ("diloco", "local_sgd"):
+    if reading.value(f"{ft}enable") is not True:
+        return
+    reading.means("replica groups: islands of the fleet", *_said(reading, f"{ft}enable", f"{ft}group_size"))
+    if method not in ("diloco", "local_sgd"):
         return
     fragments = reading.value(f"{ft}num_fragments")
     streams = method == "diloco" and isinstance(fragments, int) and fragments > 1
-    reading.put("plan.sync.method", "streaming_diloco" if streams else method, f"{ft}semi_sync_method", f"{ft}enable")
+    reading.put("plan.sync.method", "streaming_diloco" if streams else method, f"{ft}semi_sync_method")
     names = {"sync_steps": "sync_every", "num_fragments": "num_fragments", "fragment_sync_delay": "fragment_sync_delay",
              "fragment_update_alpha": "fragment_update_alpha"}  # fmt: skip
     for theirs, ours in names.items():

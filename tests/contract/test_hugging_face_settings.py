@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from shardmeter import BadScenario, load
+from shardmeter import BadScenario, import_config, load
 from shardmeter.interop.configs import formats, recognised
 from shardmeter.interop.configs.record import Inexpressible
 
@@ -124,6 +124,18 @@ deepspeed: {zero_optimization: {stage: 2}, bf16: {enabled: auto}, train_micro_ba
         "per_device_train_batch_size: 1\nfsdp: hybrid_shard auto_wrap offload\nfsdp_config: {fsdp_activation_checkpointing: true}\n"
     )
     assert (hybrid["sharding"], hybrid["offload"], hybrid["recompute"]) == ("hsdp", ["optimizer", "parameters"], "full")
+
+
+def test_a_batch_that_counts_with_the_replicas_is_filled_in_once_they_are_known():
+    text = json.dumps(
+        {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}},
+        indent=1,
+    )
+    made = import_config(text, model="llama-3.1-8b", gpus="64xH100-SXM5-80GB")
+    assert made.scenario.run.global_batch == 2 * 4 * 64
+    assert made.document["run"]["global_batch"] == 512
+    said = import_config(text, model="llama-3.1-8b", gpus="64xH100-SXM5-80GB", global_batch="128")
+    assert said.scenario.run.global_batch == 128
 
 
 @pytest.mark.parametrize(

@@ -221,6 +221,8 @@ def _zero(found: Saying, scenario: Scenario) -> None:
     for what, key in (("optimizer", "offload_optimizer_device"), ("parameters", "offload_param_device")):
         away = what in plan.offload
         found.say(f"{section}{key}", "cpu" if away else "none", f"plan.offload {'has' if away else 'lacks'} {what}")
+    if count(scenario.fleet.islands[0].nodes) > 1:
+        found.say(f"{section}deepspeed_multinode_launcher", "standard", "every machine starts its own processes")
     if plan.sharding == "zero3":
         found.say(f"{section}zero3_init_flag", True, "weights are made in shards")
     if not plan.reshard:

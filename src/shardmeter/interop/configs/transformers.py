@@ -151,13 +151,7 @@ def _read_batch(found: Sorting, plan: dict[str, Any], document: dict[str, Any]) 
         found.assume("plan.micro_batch 8: TrainingArguments' where per_device_train_batch_size is left out")
     plan["micro_batch"] = micro
     found.means(key, f"plan.micro_batch = {micro}")
-    steps = found.whole("gradient_accumulation_steps") or 1
-    if steps > 1:
-        found.ignore(
-            "gradient_accumulation_steps",
-            f"the number of replicas is not said here: say --global-batch {steps}·{micro}·replicas",
-        )
-    found.means("gradient_accumulation_steps", "one micro-batch a step")
+    found.adds_up("gradient_accumulation_steps", found.whole("gradient_accumulation_steps") or 1)
     length = "" if document.get("run", {}).get("seq_len") else ", --seq"
     found.assume(f"the file tells no accelerators: say --gpus; nor a model that is certain: --model{length}")
 

@@ -24,6 +24,7 @@ from shardmeter.specs import Scenario
 
 if TYPE_CHECKING:
     from shardmeter.scenario.parts import Rows
+    from shardmeter.scenario.read import Document
 
 LARGEST_FILE = 1_000_000
 """Bytes of the largest file that is read as settings."""
@@ -101,21 +102,29 @@ def import_config(
     `shardmeter.import_config("train.toml", gpus="64xH100-SXM5-80GB").scenario`. A text with a line break, or words after a command, is
     the settings themselves. Raises BadScenario for what cannot be read at all, UnknownName for a format that is none."""
     imported, name, log = _read(file, format, version)
-    document, rows = opened(dict(imported.document), overrides=overrides, catalog=catalog, options=options)
-    plain = document.data.copy()
-    scenario: Scenario | None = None
-    missing: tuple[str, ...] = ()
-    try:
-        scenario = resolve(document, rows, left_open(document, planning=False))
-    except BadScenario as error:
-        missing = tuple(str(one) for one in error.violations) or (error.message,)
-    except UnknownName as error:
-        missing = (error.message,)
-    if (
-        log is not None and log.step_time is None and scenario is not None
-    ):  # a rate alone, with what the options say of the run
+    given = dict(imported.document)
+    document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
+    plain, scenario, missing = _resolved(document, rows)
+    run = plain.get("run")
+    if scenario is not None and imported.accumulated > 1 and not (isinstance(run, dict) and "global_batch" in run):
+        batch = imported.accumulated * float(scenario.plan.micro_batch * scenario.plan.dp)
+        given["run"] = {**given.get("run", {}), "global_batch": round(batch)}
+        document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
+        plain, scenario, missing = _resolved(document, rows)
+    if log is not None and log.step_time is None and scenario is not None:  # a rate alone, with what the options say of the run
         log = logs.read(_log_source(file), format, known=known(scenario))
     return Import(source=name, imported=imported, document=plain, scenario=scenario, missing=missing, log=log)
+
+
+def _resolved(document: Document, rows: Rows) -> tuple[dict[str, Any], Scenario | None, tuple[str, ...]]:
+    """What the document says, and the scenario, or None and what is missing still, or wrong."""
+    plain = document.data.copy()
+    try:
+        return plain, resolve(document, rows, left_open(document, planning=False)), ()
+    except BadScenario as error:
+        return plain, None, tuple(str(one) for one in error.violations) or (error.message,)
+    except UnknownName as error:
+        return plain, None, (error.message,)
 
 
 def _read(file: str | PathLike[str], format_: str | None, version: str) -> tuple[Imported, str, LogAccount | None]:

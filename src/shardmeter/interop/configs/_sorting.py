@@ -23,6 +23,16 @@ LARGEST = 1_000_000
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 
 
+def topped(text: str, name: str, own: Collection[str]) -> Mapping[str, Any]:
+    """The mapping of a text that has one of some names anywhere; empty where it has none, or is no mapping."""
+    if not any(one in text for one in own):
+        return {}
+    try:
+        return mapping(text, name)
+    except BadScenario:
+        return {}
+
+
 def mapping(text: str, what: str) -> dict[str, Any]:
     """The mapping of a YAML or JSON text (lines of `//` comments, which some readers of JSON take, left out). Raises BadScenario."""
     if len(text) > LARGEST:
@@ -60,6 +70,7 @@ class Sorting:
         self.assumed: list[str] = []
         self.violations: list[Violation] = []
         self.automatic: list[str] = []
+        self.accumulated = 1
 
     def means(self, key: str, what: str) -> None:
         """Note what a setting became; nothing where the file has no such setting."""
@@ -70,6 +81,13 @@ class Sorting:
         """Note why a setting changes nothing; nothing where the file has no such setting."""
         if key in self.left:
             self.ignored.append(Setting(key=key, value=written(self.left.pop(key)), means=why))
+
+    def adds_up(self, key: str, steps: int) -> None:
+        """Note how many micro-batches a replica adds up, of a file that does not tell how many replicas there are."""
+        self.accumulated = steps
+        self.means(
+            key, f"run.global_batch = {steps} · plan.micro_batch · replicas" if steps > 1 else "one micro-batch a step"
+        )
 
     def assume(self, sentence: str) -> None:
         """Note what the file does not say."""
@@ -140,14 +158,13 @@ class Sorting:
         unknown = []
         names = [one for one in self.known if "*" not in one]
         for key, value in self.left.items():
+            known, looked = has(key, self.known), len(unknown) < MOST
+            if not known and (not beside or (looked and difflib.get_close_matches(key, names, 1, ALIKE))):
+                near = ", ".join(nearest(key, names)) if looked else f"not looked for beyond the first {MOST}"
+                unknown.append(Setting(key=key, value=written(value), means=f"the nearest are {near}"))
+                continue
             why = next((why for pattern, why in idle.items() if fnmatch.fnmatchcase(key, pattern)), NO_FIGURE)
-            if not has(key, self.known):
-                if not beside or difflib.get_close_matches(key, names, 1, ALIKE):
-                    means = f"the nearest are {', '.join(nearest(key, names))}"
-                    unknown.append(Setting(key=key, value=written(value), means=means))
-                    continue
-                why = beside
-            self.ignored.append(Setting(key=key, value=written(value), means=why))
+            self.ignored.append(Setting(key=key, value=written(value), means=why if known else beside))
         return Imported(
             format=self.trainer,
             version=version,
@@ -156,10 +173,13 @@ class Sorting:
             assumed=tuple(self.assumed),
             ignored=tuple(self.ignored),
             unknown=tuple(unknown),
+            accumulated=self.accumulated,
         )
 
 
 NO_FIGURE = "no figure depends on it"
+MOST = 20
+"""Unknown names that the nearest known ones are looked for."""
 ALIKE = 0.85
 """Likeness of two names from which on one is taken for the other, mistyped."""
 

@@ -26,8 +26,12 @@ class Accelerator:
     """Share of the dense peak that the best matrix shapes sustain, by dtype (micro-benchmarks, never training runs)."""
     attention_share: Mapping[str, tuple[float, float]]
     """Share of the dense peak of long-sequence attention, (forward, backward), by kernel: fa1, fa2, fa3, cudnn."""
+    attention_half: Count = 500.0
+    """Sequence length at which fused attention reaches half of its long-sequence rate."""
     processors: Count = 0.0
     """Streaming multiprocessors or compute units; 0 if the notion does not apply."""
+    host_ahead: bool = True
+    """Whether the host issues kernels ahead of the device, so that the shorter of both is hidden; a CPU is its own host: both add."""
     power: Watts | None = None
     power_limit: Watts | None = None
     """A cap below `power`, if the operator set one."""

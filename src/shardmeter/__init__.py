@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         tradeoffs,
         transitions,
     )
+    from shardmeter.study.measure import measure
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "front",
     "infer",
     "load",
+    "measure",
     "plan",
     "predict",
     "returns",
@@ -80,6 +82,7 @@ _HOMES = {
     "front": "shardmeter.study.api",
     "infer": "shardmeter.study.api",
     "load": "shardmeter.scenario",
+    "measure": "shardmeter.study.measure",
     "page": "shardmeter.render.page",
     "plan": "shardmeter.study.api",
     "predict": "shardmeter.study.api",

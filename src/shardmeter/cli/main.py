@@ -20,6 +20,7 @@ from shardmeter.cli.doctor import doctor
 from shardmeter.cli.explain import explain
 from shardmeter.cli.front import front
 from shardmeter.cli.infer import infer
+from shardmeter.cli.measure import measure
 from shardmeter.cli.output import PipeClosedError, UnwritableError, prepare, say, silence, written
 from shardmeter.cli.plan import plan
 from shardmeter.cli.predict import predict
@@ -64,6 +65,7 @@ for _command in (
     infer,
     audit,
     validate,
+    measure,
     catalog,
     show,
 ):

@@ -67,3 +67,8 @@ class Accelerator:
     """Default scale-out fabric (a row of `data/fabrics.csv`)."""
     source: str = ""
     retrieved: str = ""
+
+    @property
+    def peak_counted(self) -> FlopPerS:
+        """The peak that utilisation is counted against: that of 16-bit products or, of a device without them, of the widest it has."""
+        return next((self.peak[one] for one in ("bf16", "fp16", "fp32") if one in self.peak), max(self.peak.values()))

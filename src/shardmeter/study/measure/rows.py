@@ -22,7 +22,7 @@ from shardmeter.families.operations import core_attention, matmul
 from shardmeter.specs import Accelerator, Island, Model, Plan, Stack
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute
 from shardmeter.specs.fleet import Tier
-from shardmeter.strategies import loss, precision
+from shardmeter.strategies import loss, optimizer, precision
 from shardmeter.study.measure.record import Measured, Timing
 
 LEVEL = 0.9
@@ -241,9 +241,7 @@ def _seconds(one: Timing, device: Accelerator, stack: Stack) -> Seconds:
     dtype = one.task.dtype
     if one.task.kind == "pointwise" and one.task.name == "update":
         elements = float(one.task.sizes["rows"] * one.task.sizes["width"])
-        from shardmeter.strategies import optimizer
-
-        return float(_prices(device, stack, "fp32").streamed(elements * optimizer.traffic(_plan("fp32"))))
+        return float(_prices(device, stack, next(iter(device.peak))).streamed(elements * optimizer.traffic(_plan("fp32"))))
     return float(_prices(device, stack, _priced_as(dtype)).compute(_compute(one)))
 
 

@@ -60,13 +60,23 @@ def test_a_file_gives_the_same_rows_and_a_profile_predicts_with_them(answer, tmp
     file, folder = tmp_path / "m.json", tmp_path / "mine"
     file.write_text(json.dumps(answer.measured.to_dict()), encoding="utf-8")
     assert of(read(file), "simulated").rows == answer.rows
-    assert main(["measure", "--from", str(file), "--name", "simulated", "--profile", str(folder), "--format", "json"]) == 0
+    assert (
+        main(["measure", "--from", str(file), "--name", "simulated", "--profile", str(folder), "--format", "json"]) == 0
+    )
     said = json.loads(capsys.readouterr().out)
     assert said["rows"]["stacks"]["name"] == "torch-simulated"
     assert [figure["slug"] for figure in said["figures"]] == ["products", "met"]
-    run = {"gpus": "1xsimulated", "stack": "torch-simulated", "plan": "none,precision=fp32", "model": "gpt2", "seq": 512}
+    run = {
+        "gpus": "1xsimulated",
+        "stack": "torch-simulated",
+        "plan": "none,precision=fp32",
+        "model": "gpt2",
+        "seq": 512,
+    }
     step = shardmeter.predict(**run, catalog=folder).to_dict()["step_time_s"]
-    slower = shardmeter.predict(**run, catalog=folder, overrides=["stack.launch_overhead=20 us"]).to_dict()["step_time_s"]
+    slower = shardmeter.predict(**run, catalog=folder, overrides=["stack.launch_overhead=20 us"]).to_dict()[
+        "step_time_s"
+    ]
     # 12 layers of 60 kernels, embedding and head of 30 each: in line with the device, not hidden behind it
     assert slower - step == pytest.approx(8e-6 * (12 * 60 + 60), rel=1e-6)
 
@@ -145,7 +155,9 @@ def test_a_real_transformer_is_predicted_by_what_is_measured_here(tmp_path, monk
     import transformer_check
 
     file = tmp_path / "record.json"
-    monkeypatch.setattr(sys, "argv", ["transformer_check", "--budget", "60", "--steps", "9", "--clock", "cpu", "-o", str(file)])
+    monkeypatch.setattr(
+        sys, "argv", ["transformer_check", "--budget", "60", "--steps", "9", "--clock", "cpu", "-o", str(file)]
+    )
     transformer_check.main()
     record = json.loads(file.read_text(encoding="utf-8"))
     assert isinstance(read_back(record, tmp_path), Measured)

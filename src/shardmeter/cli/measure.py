@@ -28,10 +28,19 @@ processes of its own, in rounds, so that what else the machine does falls on all
 
 
 @click.command(epilog=EPILOG, short_help="How fast is this machine, as rows to predict with?")
-@click.option("--device", type=click.Choice(("cpu", "cuda")), default="cpu", show_default=True, help="What is measured.")
+@click.option(
+    "--device", type=click.Choice(("cpu", "cuda")), default="cpu", show_default=True, help="What is measured."
+)
 @click.option("--quick", is_flag=True, help="Fewer sizes, a shorter time.")
-@click.option("--budget", type=click.FloatRange(1.0, 86400.0), metavar="SECONDS", help="Time to spend; left out, 90 (--quick: 20).")
-@click.option("--threads", type=click.IntRange(1, 4096), metavar="N", help="Threads of a CPU; left out, PyTorch's own number.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(1.0, 86400.0),
+    metavar="SECONDS",
+    help="Time to spend; left out, 90 (--quick: 20).",
+)
+@click.option(
+    "--threads", type=click.IntRange(1, 4096), metavar="N", help="Threads of a CPU; left out, PyTorch's own number."
+)
 @click.option(
     "--clock", type=click.Choice(("wall", "cpu")), default="wall", show_default=True,
     help="cpu: seconds of the process itself, on a machine that others use too (one thread).",
@@ -39,7 +48,9 @@ processes of its own, in rounds, so that what else the machine does falls on all
 @click.option("--ranks", type=click.IntRange(1, 1024), default=1, show_default=True, metavar="N",
               help="Beyond 1: collectives by size over so many processes too.")  # fmt: skip
 @click.option("--name", default="", metavar="NAME", help="Of the rows; left out, what the device calls itself.")
-@click.option("--like", metavar="NAME", help="A catalog row of the same part: its peaks, power and links, which are not measured.")
+@click.option(
+    "--like", metavar="NAME", help="A catalog row of the same part: its peaks, power and links, which are not measured."
+)
 @click.option("--from", "source", metavar="FILE", help="Make the rows of a file that -o wrote, and time nothing.")
 @click.option("-o", "--out", metavar="FILE", help="Write all timings, as JSON.")
 @click.option("--profile", metavar="DIR", help="Put the rows into a folder for --catalog; rows of other names stay.")
@@ -81,5 +92,13 @@ def _answer(
         return study.of(study.read(Path(source)), name, part)
     with counter("timing") as report:
         return study.measure(
-            device, quick=quick, budget=budget, threads=threads, clock=clock, ranks=ranks, name=name, like=part, report=report
+            device,
+            quick=quick,
+            budget=budget,
+            threads=threads,
+            clock=clock,
+            ranks=ranks,
+            name=name,
+            like=part,
+            report=report,
         )

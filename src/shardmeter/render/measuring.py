@@ -28,7 +28,9 @@ def title(answer: Any) -> str:
     one = answer.measured
     threads = f", {one.threads} thread{'' if one.threads == 1 else 's'}" if one.threads else ""
     clock = " of its own time" if one.clock == "cpu" else ""
-    return f"{one.device}{threads} · {one.software} · {one.date} · {len(one.timings)} timings in {one.took:.0f} s{clock}"
+    return (
+        f"{one.device}{threads} · {one.software} · {one.date} · {len(one.timings)} timings in {one.took:.0f} s{clock}"
+    )
 
 
 def document(answer: Answer, heading: str = "", *, short: bool = False) -> Document:
@@ -59,10 +61,12 @@ def _rows(answer: Answer) -> Facts:
     facts = []
     for table, begins, label in SHOWN:
         for column, value in answer["rows"][table].items():
-            whole = column == begins or (begins.endswith("_") and column.startswith(begins) and column != "matmul_share_basis")
+            whole = column == begins or (
+                begins.endswith("_") and column.startswith(begins) and column != "matmul_share_basis"
+            )
             if not (whole and value) or (begins == "scale_up_bandwidth" and not answer["rows"][table]["scale_up"]):
                 continue
-            of = f" ({column[len(begins):]})" if begins.endswith("_") else ""
+            of = f" ({column[len(begins) :]})" if begins.endswith("_") else ""
             span = bounds.get(column)
             note = "" if span is None else f"{level:.0%} between {span[0]:.3g} and {span[1]:.3g}"
             facts.append(Fact(label=label + of, value=str(value), note=note))
@@ -79,7 +83,9 @@ def _errors(answer: Answer) -> Table:
          "worst": max((one["error"] for one in answer["kernels"] if one["kind"] == kind), key=abs)}
         for kind, error in answer["errors"].items()
     ]  # fmt: skip
-    return Table(title="How well the engine's formulas meet the timings with these rows", columns=columns, rows=tuple(rows))
+    return Table(
+        title="How well the engine's formulas meet the timings with these rows", columns=columns, rows=tuple(rows)
+    )
 
 
 def _kernels(kernels: Sequence[Answer]) -> Table:
@@ -102,13 +108,17 @@ def _kernels(kernels: Sequence[Answer]) -> Table:
 def _rates(answer: Answer) -> Figure:
     lines = []
     for dtype in dict.fromkeys(one["dtype"] for one in answer["kernels"] if one["kind"] == "matmul"):
-        own = sorted((one for one in answer["kernels"] if one["kind"] == "matmul" and one["dtype"] == dtype), key=_flops)
+        own = sorted(
+            (one for one in answer["kernels"] if one["kind"] == "matmul" and one["dtype"] == dtype), key=_flops
+        )
         x = tuple(_flops(one) for one in own)
 
         def rate(key: str, own: Sequence[Answer] = own) -> tuple[float, ...]:
             return tuple(_flops(one) / one[key] for one in own)
 
-        lines.append(Line(label=f"{dtype}, timed", x=x, y=rate("seconds"), low=rate("high"), high=rate("low"), style="points"))
+        lines.append(
+            Line(label=f"{dtype}, timed", x=x, y=rate("seconds"), low=rate("high"), high=rate("low"), style="points")
+        )
         lines.append(Line(label=f"{dtype}, by the row", x=x, y=rate("predicted"), style="cloud"))
     best = max((y for line in lines for y in line.y if y is not None), default=0.0)
     return Figure(
@@ -122,7 +132,14 @@ def _met(answer: Answer) -> Figure:
     lines = []
     for kind in answer["errors"]:
         own = [one for one in answer["kernels"] if one["kind"] == kind]
-        lines.append(Line(label=kind, x=tuple(one["seconds"] for one in own), y=tuple(one["predicted"] for one in own), style="points"))
+        lines.append(
+            Line(
+                label=kind,
+                x=tuple(one["seconds"] for one in own),
+                y=tuple(one["predicted"] for one in own),
+                style="points",
+            )
+        )
     ends = tuple(pick(one["seconds"] for one in answer["kernels"]) for pick in (min, max))
     lines.append(Line(label="as timed", x=ends, y=ends, style="dashed"))
     worst = max(answer["errors"].items(), key=lambda one: one[1])
@@ -141,7 +158,9 @@ def _count(answer: Answer, kind: str) -> int:
 
 
 def _name(one: Answer) -> str:
-    return " ".join(filter(None, (one["kind"] if one["kind"] != "pointwise" else "", one["name"], one["phase"].replace("_", " "))))
+    return " ".join(
+        filter(None, (one["kind"] if one["kind"] != "pointwise" else "", one["name"], one["phase"].replace("_", " ")))
+    )
 
 
 def _sizes(one: Answer) -> str:

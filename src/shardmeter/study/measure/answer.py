@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -44,10 +44,14 @@ class Measurement:
         """What makes the numbers doubtful."""
         found = []
         if self.unsteady > NARROW_RATIO:
-            found.append(f"single runs spread by {self.unsteady:.2f} ×: something else uses this machine; measure again when it is quiet")
+            found.append(
+                f"single runs spread by {self.unsteady:.2f} ×: something else uses this machine; measure again when it is quiet"
+            )
         for kind, error in self.rows.errors.items():
             if error > 0.25:
-                found.append(f"{kind}: the engine's formula misses the timed sizes by {error:.0%} (median), whatever the row says")
+                found.append(
+                    f"{kind}: the engine's formula misses the timed sizes by {error:.0%} (median), whatever the row says"
+                )
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,7 +74,10 @@ class Measurement:
         device, stack = self.rows.accelerator, self.rows.stack
         shares = {
             f"{column}_{dtype}": profile.cell(value, unit)
-            for column, unit, table in (("peak", "FlopPerS", device.peak), ("matmul_share", "Ratio", device.matmul_share))
+            for column, unit, table in (
+                ("peak", "FlopPerS", device.peak),
+                ("matmul_share", "Ratio", device.matmul_share),
+            )
             for dtype, value in table.items()
         }
         forward, backward = device.attention_share[KERNEL]
@@ -95,7 +102,9 @@ class Measurement:
 
     def __repr__(self) -> str:
         device = self.rows.accelerator
-        rates = ", ".join(f"{dtype} {share * device.peak[dtype] / 1e12:.3g} TFLOP/s" for dtype, share in device.matmul_share.items())
+        rates = ", ".join(
+            f"{dtype} {share * device.peak[dtype] / 1e12:.3g} TFLOP/s" for dtype, share in device.matmul_share.items()
+        )
         return f"<Measurement of {self.measured.device}: {rates}; {len(self.measured.timings)} timings>"
 
     def __str__(self) -> str:
@@ -126,7 +135,7 @@ def measure(
         found = (*found, *collectives(opened.kind, ranks, seconds / 4.0))
     measured = Measured(
         device=opened.name, kind=opened.kind, software=opened.software, threads=opened.threads, clock=opened.clock,
-        date=datetime.datetime.now(tz=datetime.UTC).date().isoformat(), memory=opened.memory, processors=opened.processors,
+        date=dt.datetime.now(tz=dt.UTC).date().isoformat(), memory=opened.memory, processors=opened.processors,
         took=time.monotonic() - start, timings=found,
     )  # fmt: skip
     return of(measured, name, like)

@@ -65,7 +65,9 @@ def rows(measured: Measured, name: str, like: Accelerator | None = None) -> Rows
     Raises BadData where a kind of task that rows are made of was not timed."""
     lacking = [kind for kind, found in NEEDED if not measured.of(kind, found)]
     if lacking:
-        missing = [Violation(field="timings", says=f"none of kind {kind}", way_out="measure all of them") for kind in lacking]
+        missing = [
+            Violation(field="timings", says=f"none of kind {kind}", way_out="measure all of them") for kind in lacking
+        ]
         raise BadData("the measurements make no rows", missing)
     device, bounds = _device(measured, name, like)
     stack = _stack(measured, name)
@@ -107,7 +109,7 @@ def _device(measured: Measured, name: str, like: Accelerator | None) -> tuple[Ac
     given: dict[str, Any] = {
         "name": name, "arch": name, "memory": measured.memory, "memory_bandwidth": top, "peak": peak,
         "memory_share": float(np.median(shares)), "processors": measured.processors, "host_ahead": measured.kind != "cpu",
-        "matmul_share": {dtype: 0.8 for dtype in peak} | ({} if like is None else dict(like.matmul_share)),
+        "matmul_share": dict.fromkeys(peak, 0.8) | ({} if like is None else dict(like.matmul_share)),
         "attention_share": {KERNEL: (0.5, 0.5)}, "source": f"shardmeter measure on {measured.device}, {measured.software}",
         "retrieved": measured.date, **between,
     }  # fmt: skip
@@ -225,7 +227,9 @@ def _traffic_factor(measured: Measured, device: Accelerator, stack: Stack) -> tu
         taken = said = 0.0
         for one in measured.of("pointwise"):
             if one.task.name in LAYER_OPS:
-                per_row = one.task.sizes["rows"] * one.task.sizes["width"] / (4.0 if one.task.name == "activation" else 1.0)
+                per_row = (
+                    one.task.sizes["rows"] * one.task.sizes["width"] / (4.0 if one.task.name == "activation" else 1.0)
+                )
                 taken += (one.seconds if column is None else getattr(one, column)) * LAYER_OPS[one.task.name] / per_row
                 said += _seconds(one, device, stack) * LAYER_OPS[one.task.name] / per_row
         found.append(taken / said)
@@ -241,7 +245,9 @@ def _seconds(one: Timing, device: Accelerator, stack: Stack) -> Seconds:
     dtype = one.task.dtype
     if one.task.kind == "pointwise" and one.task.name == "update":
         elements = float(one.task.sizes["rows"] * one.task.sizes["width"])
-        return float(_prices(device, stack, next(iter(device.peak))).streamed(elements * optimizer.traffic(_plan("fp32"))))
+        return float(
+            _prices(device, stack, next(iter(device.peak))).streamed(elements * optimizer.traffic(_plan("fp32")))
+        )
     return float(_prices(device, stack, _priced_as(dtype)).compute(_compute(one)))
 
 

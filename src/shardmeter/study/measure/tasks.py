@@ -95,7 +95,9 @@ def _streamed(ranges: Ranges, dtype: str, *, quick: bool) -> Iterator[Task]:
     for rows, width in ranges.pointwise[:: 2 if quick else 1]:
         for name, wider in (("norm", 1), ("activation", 4), ("residual", 1)):
             for phase in (FORWARD, INPUT_GRAD):
-                yield Task(kind="pointwise", name=name, phase=phase, dtype=dtype, sizes={"rows": rows, "width": wider * width})
+                yield Task(
+                    kind="pointwise", name=name, phase=phase, dtype=dtype, sizes={"rows": rows, "width": wider * width}
+                )
     for phase in (FORWARD, INPUT_GRAD):
         yield Task(
             kind="pointwise", name="loss", phase=phase, dtype=dtype,

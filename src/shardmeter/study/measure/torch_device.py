@@ -164,7 +164,9 @@ class TorchDevice:
         def forward(x: Any, y: Any) -> Any:
             if task.name == "norm":
                 return functional.layer_norm(x, shape[1:], scale, shift)
-            return functional.gelu(x) if task.name == "activation" else x + y  # two gradients of one tensor are added like this too
+            return (
+                functional.gelu(x) if task.name == "activation" else x + y
+            )  # two gradients of one tensor are added like this too
 
         if not backward:
             return lambda: [forward(x, y) for x, y in zip(inputs, other, strict=True)], 1.0 / COPIES

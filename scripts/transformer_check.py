@@ -106,6 +106,19 @@ def timed(steps: int, clock: str) -> list[list[float]]:
     return found
 
 
+def table(record: Mapping[str, Any]) -> str:
+    """A record as the table of docs/measure.md."""
+    lines = [
+        "| layers | hidden | heads | vocabulary | sequence | batch | predicted | measured (all steps) | error |",
+        "|" + "---|" * 9,
+    ]
+    for row in record["shapes"]:
+        sizes = " | ".join(str(row[name]) for name in ("layers", "hidden", "heads", "vocab", "seq_len", "batch"))
+        span = f"{row['measured_s']:.3f} s ({row['fastest_s']:.3f} to {row['slowest_s']:.3f})"
+        lines.append(f"| {sizes} | {row['predicted_s']:.3f} s | {span} | {100.0 * row['error']:+.1f} % |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Measure, predict, time, compare."""
     parser = argparse.ArgumentParser(description=__doc__)

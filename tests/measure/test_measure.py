@@ -21,7 +21,8 @@ from shardmeter.study.measure.tasks import tasks
 sys.path.insert(0, str(Path(__file__).parent))
 from fake import SHARES, Simulated, torch_of_nothing
 
-RECORD = Path(__file__).parent / "recorded.json"
+ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "tests" / "measure" / "recorded.json"
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
@@ -134,7 +135,6 @@ def test_without_pytorch_the_command_says_what_to_install(capsys):
     assert "pip install" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not RECORD.exists(), reason="no record")
 def test_the_recorded_transformer_is_predicted_by_its_recorded_measurement(tmp_path):
     """The rows of the record, remade and asked again by this engine: what the page shows is what the code says."""
     import transformer_check
@@ -147,6 +147,7 @@ def test_the_recorded_transformer_is_predicted_by_its_recorded_measurement(tmp_p
     assert said == pytest.approx([row["predicted_s"] for row in record["shapes"]], rel=1e-3)
     assert all(abs(step / row["measured_s"] - 1.0) <= 0.15 for step, row in zip(said, record["shapes"], strict=True))
     assert len(said) == 8
+    assert transformer_check.table(record) in (ROOT / "docs" / "measure.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.torch

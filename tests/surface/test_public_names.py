@@ -26,6 +26,7 @@ PUBLIC = {
     "front",
     "infer",
     "load",
+    "measure",
     "plan",
     "predict",
     "returns",

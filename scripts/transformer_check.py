@@ -59,7 +59,7 @@ def training_step(shape: Mapping[str, int]) -> Callable[[], None]:
 
     hidden, heads = shape["hidden"], shape["heads"]
 
-    class Layer(torch.nn.Module):
+    class Layer(torch.nn.Module):  # type: ignore[misc,unused-ignore]
         def __init__(self) -> None:
             super().__init__()
             self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(hidden) for _ in range(2))

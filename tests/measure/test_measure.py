@@ -6,24 +6,69 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 import shardmeter
 from shardmeter.cli.main import main
 from shardmeter.core.errors import BadData, ShardMeterError, Unavailable
-from shardmeter.specs import Accelerator
-from shardmeter.study.measure import Measured, Measurement, Task, measure, of, read
+from shardmeter.specs import Accelerator, Stack
+from shardmeter.study.measure import Measured, Measurement, Task, Timing, measure, of, read
 from shardmeter.study.measure import torch_device as layer
+from shardmeter.study.measure.rows import seconds_of
 from shardmeter.study.measure.run import timings
 from shardmeter.study.measure.tasks import tasks
-
-sys.path.insert(0, str(Path(__file__).parent))
-from fake import SHARES, Simulated, torch_of_nothing
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "tests" / "measure" / "recorded.json"
 HAS_TORCH = importlib.util.find_spec("torch") is not None
+SHARES = {"fp32": 0.55, "bf16": 0.7, "fp8": 0.6}
+PEAKS = {"fp32": 8e10, "bf16": 9.9e14, "fp8": 1.98e15}
+
+
+class Simulated:
+    """A `Device` without noise: 12 µs a launch, 1 ms a step, known shares."""
+
+    name, software, clock, memory = "Simulated (R) 9000", "torch 9.9", "wall", 16e9
+
+    def __init__(self, kind: str = "cpu", dtypes: tuple[str, ...] = ("fp32",)) -> None:
+        self.kind, self.dtypes = kind, dtypes
+        self.threads, self.processors = (1, 0.0) if kind == "cpu" else (0, 132.0)
+        self.asked: list[Task] = []
+        bandwidth = 1.5e10 if kind == "cpu" else 3.35e12
+        self.truth = Accelerator(
+            name="truth", memory=self.memory, memory_bandwidth=bandwidth, peak={one: PEAKS[one] for one in dtypes},
+            matmul_share={one: SHARES[one] for one in dtypes}, attention_share={"fa2": (0.45, 0.35)}, attention_half=250.0,
+            memory_share=1.0, processors=self.processors, scale_up_bandwidth=1e9, scale_up_domain=1.0, node_size=1.0,
+        )  # fmt: skip
+        self.stack = Stack(name="truth", gemm_factor=1.0, attention_factor=1.0, traffic_factor=1.4)
+
+    def ready(self, task: Task) -> Any:
+        self.asked.append(task)
+        seconds = self.seconds(task)
+        return None if task.kind == "attention" and task.sizes["head_dim"] == 96 else lambda: seconds
+
+    def seconds(self, task: Task) -> float:
+        if task.kind == "copy":
+            return 2.0 * task.sizes["bytes"] / float(self.truth.memory_bandwidth)
+        if task.kind == "launch":
+            return {"kernel": 12e-6, "step": 1e-3}[task.name]
+        return seconds_of(Timing(task=task, seconds=1.0, low=1.0, high=1.0, runs=1), self.truth, self.stack)
+
+
+def torch_of_nothing(*, fp8: bool = True, capability: tuple[int, int] = (9, 0)) -> MagicMock:
+    """A PyTorch on whose CUDA device every kernel takes 2 ms; `fp8`: whether it has fp8 products."""
+    torch = MagicMock()
+    torch.__version__ = "9.9"
+    facts = torch.cuda.get_device_properties.return_value
+    facts.name, facts.total_memory, facts.multi_processor_count = "NVIDIA H100 80GB HBM3", 80 << 30, 132
+    facts.major, facts.minor = capability
+    torch.cuda.Event.return_value.elapsed_time.return_value = 2.0
+    if not fp8:
+        torch._scaled_mm.side_effect = RuntimeError("no such kernel")
+    return torch
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +112,7 @@ def test_a_file_gives_the_same_rows_and_a_profile_predicts_with_them(answer, tmp
     said = json.loads(capsys.readouterr().out)
     assert said["rows"]["stacks"]["name"] == "torch-simulated"
     assert [figure["slug"] for figure in said["figures"]] == ["products", "met"]
-    run = {
+    run: dict[str, Any] = {
         "gpus": "1xsimulated",
         "stack": "torch-simulated",
         "plan": "none,precision=fp32",
@@ -109,6 +154,7 @@ def test_every_task_runs_on_cuda_and_what_a_build_lacks_is_left_out():
     taken = [full.ready(task) for task in asked]
     assert all(run is not None for run in taken)
     matmul = next(run for run, task in zip(taken, asked, strict=True) if task.kind == "matmul")
+    assert matmul is not None
     assert matmul() == pytest.approx(2e-3)
     lacking = layer.TorchDevice(torch_of_nothing(fp8=False), "cuda", None, "wall")
     left_out = {task.dtype for task in asked if lacking.ready(task) is None}
@@ -120,7 +166,7 @@ def test_the_clock_is_read_at_least_five_times_and_the_first_run_is_thrown_away(
     runs = iter([100.0, *[1.0] * 200])
 
     class Slow(Simulated):
-        def ready(self, task: Task):
+        def ready(self, task: Task) -> Any:
             return lambda: next(runs)
 
     (one,) = timings(Slow(), [Task(kind="launch", name="kernel", sizes={})], budget=0.0)

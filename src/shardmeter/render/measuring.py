@@ -150,7 +150,7 @@ def _met(answer: Answer) -> Figure:
 
 
 def _flops(one: Answer) -> float:
-    return 2.0 * one["sizes"]["tokens"] * one["sizes"]["inputs"] * one["sizes"]["outputs"]
+    return 2.0 * float(one["sizes"]["tokens"] * one["sizes"]["inputs"] * one["sizes"]["outputs"])
 
 
 def _count(answer: Answer, kind: str) -> int:

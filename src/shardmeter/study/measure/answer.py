@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Seconds
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs import Accelerator
 from shardmeter.study.calibrate import profile
@@ -98,6 +97,10 @@ class Measurement:
         basis = self.rows.stack.fitted_on
         own = {name: span for name, span in self.rows.accelerator_bounds.items() if name not in ("forward", "backward")}
         profile.put_interval(folder, "accelerators", self.rows.accelerator.name, own, level=LEVEL, basis=basis)
+        attends = {name: span for name, span in self.rows.accelerator_bounds.items() if name in ("forward", "backward")}
+        profile.put_interval(
+            folder, "attention", f"{self.rows.accelerator.arch} {KERNEL}", attends, level=LEVEL, basis=basis
+        )
         profile.put_interval(folder, "stacks", self.rows.stack.name, self.rows.stack_bounds, level=LEVEL, basis=basis)
 
     def __repr__(self) -> str:
@@ -117,7 +120,7 @@ def measure(
     device: str | Device = "cpu",
     *,
     quick: bool = False,
-    budget: Seconds | None = None,
+    budget: float | None = None,
     threads: int | None = None,
     clock: str = "wall",
     ranks: int = 1,
@@ -128,7 +131,7 @@ def measure(
     """Measure a device: `cpu`, `cuda`, or anything that is a `Device`. `ranks` beyond 1: collectives over so many processes too.
 
     Raises Unavailable without PyTorch, ShardMeterError where there is no such device."""
-    opened = open_device(device, threads, clock) if isinstance(device, str) else device
+    opened: Device = open_device(device, threads, clock) if isinstance(device, str) else device
     start, seconds = time.monotonic(), budget or (QUICK_BUDGET if quick else BUDGET)
     found = timings(opened, tasks(opened.kind, opened.dtypes, quick=quick), seconds, report)
     if ranks > 1:

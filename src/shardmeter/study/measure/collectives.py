@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from shardmeter.core.errors import ShardMeterError
-from shardmeter.core.units import Seconds
 from shardmeter.study.measure.record import Task, Timing
 from shardmeter.study.measure.run import timing
 from shardmeter.study.measure.tasks import COLLECTIVES, MESSAGES
@@ -21,7 +20,7 @@ WAIT = 300.0
 LEAST = 5
 
 
-def collectives(kind: str, ranks: int, budget: Seconds) -> tuple[Timing, ...]:
+def collectives(kind: str, ranks: int, budget: float) -> tuple[Timing, ...]:
     """Time collectives over `ranks` processes for `budget` seconds; what the backend lacks is left out. Raises ShardMeterError where
     they do not find one another or one of them ends early."""
     with tempfile.TemporaryDirectory() as folder:
@@ -88,7 +87,7 @@ def _work(dist: Any, torch: Any, kind: str, name: str, size: int, ranks: int) ->
     }[name]
 
 
-def _timed(dist: Any, torch: Any, work: Any, kind: str, share: Seconds) -> list[float]:
+def _timed(dist: Any, torch: Any, work: Any, kind: str, share: float) -> list[float]:
     """Seconds of single runs, each that of the slowest rank; the same number of runs on all."""
     wait = torch.cuda.synchronize if kind == "cuda" else lambda: None
     work()

@@ -11,7 +11,6 @@ from typing import Any
 from shardmeter.core.errors import BadData, Violation, shown
 from shardmeter.core.files import file_name, read_text
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, Count, Seconds
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD
 
 FORMAT = "shardmeter-measured-1"
@@ -50,12 +49,12 @@ class Task:
 
 @record
 class Timing:
-    """How long a task took, of `runs`: the median and the 5th and 95th per cent of single runs."""
+    """How long a task took, in seconds, of `runs`: the median and the 5th and 95th per cent of single runs."""
 
     task: Task
-    seconds: Seconds
-    low: Seconds
-    high: Seconds
+    seconds: float
+    low: float
+    high: float
     runs: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,10 +80,12 @@ class Measured:
     clock: str
     """wall, or cpu (seconds that the process itself ran: of one thread on a machine that others use too)."""
     date: str
-    memory: Bytes
-    processors: Count
+    memory: float
+    """Bytes that the device, or the machine, has."""
+    processors: float
     """Streaming multiprocessors; 0 of a CPU."""
-    took: Seconds
+    took: float
+    """Seconds of the whole measurement."""
     timings: tuple[Timing, ...]
 
     def of(self, kind: str, name: str = "", phase: str = "", dtype: str = "") -> tuple[Timing, ...]:
@@ -124,8 +125,9 @@ def read(path: Path) -> Measured:
     if bad:
         raise BadData("the measurements cannot be read", bad)
     return Measured(
-        **texts, **(numbers | {"threads": int(numbers["threads"])}),
-        timings=tuple(one for one in read_rows if one is not None),
+        device=texts["device"], kind=texts["kind"], software=texts["software"], clock=texts["clock"], date=texts["date"],
+        threads=int(numbers["threads"]), memory=numbers["memory"], processors=numbers["processors"],
+        took=numbers["took"], timings=tuple(one for one in read_rows if one is not None),
     )  # fmt: skip
 
 
@@ -158,8 +160,9 @@ def _number(
 ) -> float:
     value = found.get(name)
     plain = isinstance(value, int | float) and not isinstance(value, bool)
-    if not plain or not math.isfinite(float(min(value, 1e300))) or not least <= value <= 1e18:  # type: ignore[operator, type-var]
+    number = float(min(value, 1e300)) if plain and value is not None else math.nan
+    if not least <= number <= 1e18:
         field = ".".join(filter(None, (inside, name)))
         bad.append(Violation(field=field, says=f"{shown(value)} is no number from {least:g} to 1e18", where=where))
         return least
-    return float(value)  # type: ignore[arg-type]
+    return number

@@ -15,7 +15,6 @@ import numpy as np
 
 from shardmeter.core.errors import BadData, Violation
 from shardmeter.core.record import changed, record
-from shardmeter.core.units import Seconds
 from shardmeter.engine.price import Prices, prices
 from shardmeter.families import decoder
 from shardmeter.families.operations import core_attention, matmul
@@ -50,7 +49,7 @@ class Rows:
     stack_bounds: Bounds
     errors: Mapping[str, float]
     """Median absolute error of the engine over the timed tasks with these rows, by kind."""
-    detail: tuple[tuple[Timing, Seconds], ...]
+    detail: tuple[tuple[Timing, float], ...]
     """Every timed kernel, and what the engine says with these rows."""
 
 
@@ -74,7 +73,7 @@ def rows(measured: Measured, name: str, like: Accelerator | None = None) -> Rows
     for dtype in device.peak:
         timed = measured.of("matmul", dtype=dtype)
         if timed:
-            share, span = _solved(timed, device, stack, _with_matmul_share(dtype), device.matmul_share[dtype])
+            share, span = _solved(timed, device, stack, _with_matmul_share(dtype), float(device.matmul_share[dtype]))
             device = _with_matmul_share(dtype)(device, stack, share)[0]
             bounds[f"matmul_share_{dtype}"] = span
     device, spans = _attention(measured, device, stack)
@@ -82,7 +81,7 @@ def rows(measured: Measured, name: str, like: Accelerator | None = None) -> Rows
     factor, span = _traffic_factor(measured, device, stack)
     stack = changed(stack, traffic_factor=factor)
     kernels = [one for kind in ("matmul", "attention", "pointwise") for one in measured.of(kind)]
-    detail = tuple((one, _seconds(one, device, stack)) for one in kernels)
+    detail = tuple((one, seconds_of(one, device, stack)) for one in kernels)
     errors = {
         kind: float(np.median([abs(said / one.seconds - 1.0) for one, said in detail if one.task.kind == kind]))
         for kind in dict.fromkeys(one.task.kind for one, _ in detail)
@@ -97,13 +96,13 @@ def rows(measured: Measured, name: str, like: Accelerator | None = None) -> Rows
 
 def _device(measured: Measured, name: str, like: Accelerator | None) -> tuple[Accelerator, Bounds]:
     """The row before its shares are known: peaks (those of `like`, or the fastest run of a product), memory, links."""
-    peak = {} if like is None else dict(like.peak)
+    peak: dict[str, float] = {} if like is None else {dtype: float(rate) for dtype, rate in like.peak.items()}
     for one in measured.of("matmul"):
         if like is None:
-            peak[one.task.dtype] = max(peak.get(one.task.dtype, 0.0), _compute(one).flops / one.low)
+            peak[one.task.dtype] = max(peak.get(one.task.dtype, 0.0), float(_compute(one).flops) / one.low)
     copies = [one for one in measured.of("copy", "in place") if one.task.sizes["bytes"] >= BEYOND_CACHE]
     rates = [(2.0 * one.task.sizes["bytes"] / one.seconds, 2.0 * one.task.sizes["bytes"] / one.low) for one in copies]
-    top = max(best for _, best in rates) if like is None else like.memory_bandwidth
+    top = max(best for _, best in rates) if like is None else float(like.memory_bandwidth)
     shares = [min(usual / top, 1.0) for usual, _ in rates]
     between = _between(measured)
     given: dict[str, Any] = {
@@ -127,7 +126,7 @@ def _between(measured: Measured) -> dict[str, Any]:
     ranks = max(one.task.sizes["ranks"] for one in timed)
     least, most = (pick(one.task.sizes["bytes"] for one in timed) for pick in (min, max))
 
-    def seconds(name: str, size: int) -> Seconds | None:
+    def seconds(name: str, size: int) -> float | None:
         found = [one.seconds for one in measured.of("collective", name) if one.task.sizes["bytes"] == size]
         return found[0] if found else None
 
@@ -206,7 +205,7 @@ def _attention(measured: Measured, device: Accelerator, stack: Stack) -> tuple[A
             timed = measured.of("attention", phase=phase)
             share, spans[column] = _solved(timed, one, stack, _with_attention_share(at), 0.5)
             one = _with_attention_share(at)(one, stack, share)[0]
-            missed += [abs(np.log(_seconds(each, one, stack) / each.seconds)) for each in timed]
+            missed += [abs(np.log(seconds_of(each, one, stack) / each.seconds)) for each in timed]
         if np.mean(missed) < least:
             best, bounds, least = one, spans, float(np.mean(missed))
     return best, bounds
@@ -231,7 +230,7 @@ def _traffic_factor(measured: Measured, device: Accelerator, stack: Stack) -> tu
                     one.task.sizes["rows"] * one.task.sizes["width"] / (4.0 if one.task.name == "activation" else 1.0)
                 )
                 taken += (one.seconds if column is None else getattr(one, column)) * LAYER_OPS[one.task.name] / per_row
-                said += _seconds(one, device, stack) * LAYER_OPS[one.task.name] / per_row
+                said += seconds_of(one, device, stack) * LAYER_OPS[one.task.name] / per_row
         found.append(taken / said)
     return found[0], (found[1], found[2])
 
@@ -240,7 +239,7 @@ LAYER_OPS = {"norm": 2.0, "activation": 1.0, "residual": 2.0}
 """Pointwise kernels of one layer of the plain kind (two norms, two residuals, one activation four times as wide)."""
 
 
-def _seconds(one: Timing, device: Accelerator, stack: Stack) -> Seconds:
+def seconds_of(one: Timing, device: Accelerator, stack: Stack) -> float:
     """What the engine says of a task."""
     dtype = one.task.dtype
     if one.task.kind == "pointwise" and one.task.name == "update":
@@ -297,4 +296,4 @@ def _pointwise(name: str, phase: str, dtype: str, rows_: float, width: float) ->
     return changed(op, traffic=op.traffic / LAYER_OPS.get(name, 1.0))
 
 
-__all__ = ["Rows", "rows", "slug"]
+__all__ = ["Rows", "rows", "seconds_of", "slug"]

@@ -9,7 +9,6 @@ from typing import Protocol
 import numpy as np
 
 from shardmeter.core.record import record
-from shardmeter.core.units import Bytes, Count, Seconds
 from shardmeter.study.measure.record import Task, Timing
 
 LEAST_ROUNDS, MOST_ROUNDS = 5, 200
@@ -24,11 +23,11 @@ class Device(Protocol):
     software: str
     threads: int
     clock: str
-    memory: Bytes
-    processors: Count
+    memory: float
+    processors: float
     dtypes: tuple[str, ...]
 
-    def ready(self, task: Task) -> Callable[[], Seconds] | None:
+    def ready(self, task: Task) -> Callable[[], float] | None:
         """What runs a task once, waits for it, and gives its seconds; None where the device or the software has no such kernel."""
 
 
@@ -42,7 +41,7 @@ class Gone:
 
 
 def timings(
-    device: Device, asked: Sequence[Task], budget: Seconds, report: Callable[[Gone], None] = lambda _: None
+    device: Device, asked: Sequence[Task], budget: float, report: Callable[[Gone], None] = lambda _: None
 ) -> tuple[Timing, ...]:
     """Time tasks for `budget` seconds together; at least five rounds, the first of which warms up and is thrown away."""
     ready = [(task, run) for task in asked if (run := device.ready(task)) is not None]

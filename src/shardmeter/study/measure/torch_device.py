@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from shardmeter.core.errors import ShardMeterError, Unavailable
-from shardmeter.core.units import Seconds
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD
 from shardmeter.study.measure.record import Task
 
@@ -62,7 +61,7 @@ class TorchDevice:
             keep_memory()
         torch.manual_seed(0)
 
-    def ready(self, task: Task) -> Callable[[], Seconds] | None:
+    def ready(self, task: Task) -> Callable[[], float] | None:
         """Operands are made here; None where a kernel is missing (fp8 products of some builds)."""
         make = {
             "matmul": self._matmul, "attention": self._attention, "copy": self._copy, "pointwise": self._pointwise,
@@ -80,7 +79,7 @@ class TorchDevice:
         times = max(1, round(SHORT / once)) if once < SHORT else 1
         return lambda: self._timed(work, times) * share
 
-    def _timed(self, work: Work, times: int) -> Seconds:
+    def _timed(self, work: Work, times: int) -> float:
         if self.kind == "cuda":
             start, end = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
@@ -94,7 +93,7 @@ class TorchDevice:
             work()
         return (self._now() - begin) / times
 
-    def _launched(self, work: Work) -> Seconds:
+    def _launched(self, work: Work) -> float:
         """Seconds of the host, which does not wait for the device: its queue is empty before and long enough."""
         self._wait()
         begin = self._now()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,15 @@ SIZES: Mapping[str, tuple[str, ...]] = {
     "collective": ("bytes", "ranks"),
 }
 """Kinds of tasks, and the sizes that each has."""
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "copy": ("to another", "in place"),
+    "pointwise": ("norm", "activation", "residual", "loss", "update"),
+    "launch": ("kernel", "step"),
+    "collective": ("all_reduce", "all_gather", "reduce_scatter"),
+}
+"""What tasks of a kind are called; those of the others have no name."""
+FORMATS = ("fp32", "tf32", "bf16", "fp16", "fp8")
+"""Number formats that a task may be in."""
 PHASES = (FORWARD, INPUT_GRAD, WEIGHT_GRAD)
 
 
@@ -122,6 +132,9 @@ def read(path: Path) -> Measured:
     read_rows = [_timing(row, f"timings[{at}]", where, bad) for at, row in enumerate(rows)]
     texts = {name: _word(found, name, where, bad) for name in ("device", "kind", "software", "clock", "date")}
     numbers = {name: _number(found, name, "", where, bad) for name in ("threads", "memory", "processors", "took")}
+    for name, known in (("kind", r"cpu|cuda"), ("clock", r"wall|cpu"), ("date", r"\d{4}-\d{2}-\d{2}")):
+        if not re.fullmatch(known, texts[name], re.ASCII):
+            bad.append(Violation(field=name, says=f"{shown(texts[name])} is not as measure writes it", where=where))
     if bad:
         raise BadData("the measurements cannot be read", bad)
     return Measured(
@@ -132,13 +145,15 @@ def read(path: Path) -> Measured:
 
 
 def _timing(row: Any, field: str, where: str, bad: list[Violation]) -> Timing | None:
-    if not isinstance(row, dict) or row.get("kind") not in SIZES:
+    if not isinstance(row, dict) or row.get("kind") not in list(SIZES):
         bad.append(Violation(field=field, says=f"is no timing of {', '.join(SIZES)}", where=where))
         return None
     before = len(bad)
     texts = {name: _word(row, name, where, bad, field) for name in ("kind", "name", "phase", "dtype")}
-    if texts["phase"] not in PHASES:
-        bad.append(Violation(field=f"{field}.phase", says=f"is none of {', '.join(PHASES)}", where=where))
+    phases = PHASES if texts["kind"] == "matmul" else PHASES[:2]
+    for name, words in (("phase", phases), ("dtype", FORMATS), ("name", NAMES.get(texts["kind"], ("",)))):
+        if texts[name] not in words:
+            bad.append(Violation(field=f"{field}.{name}", says=f"is none of {', '.join(words)}", where=where))
     sizes = row.get("sizes")
     given = sizes if isinstance(sizes, dict) else {}
     known = {name: int(_number(given, name, f"{field}.sizes", where, bad, least=1.0)) for name in SIZES[texts["kind"]]}

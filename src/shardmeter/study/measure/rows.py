@@ -33,6 +33,8 @@ BEYOND_CACHE = 1 << 26
 """Bytes from which a copy says what memory gives."""
 HALVES = (0.0, 30.0, 60.0, 125.0, 250.0, 500.0, 1000.0)
 """Lengths at which attention may reach half its rate: finer steps move no price by more than its spread."""
+PRICED = ("matmul", "attention", "pointwise")
+"""Kinds of tasks that the engine is asked for."""
 NEEDED = (("matmul", ""), ("copy", "in place"), ("pointwise", "norm"), ("launch", "kernel"))
 """(kind, name) of the timings without which there are no rows."""
 Bounds = dict[str, tuple[float, float]]
@@ -69,6 +71,16 @@ def rows(measured: Measured, name: str, like: Accelerator | None = None) -> Rows
         ]
         raise BadData("the measurements make no rows", missing)
     device, bounds = _device(measured, name, like)
+    unpriced = {
+        one.task.dtype
+        for one in measured.timings
+        if one.task.kind in PRICED and _priced_as(one.task.dtype) not in device.peak
+    }
+    if unpriced:
+        says = f"there is no product in {', '.join(sorted(unpriced))}, whose rate other kernels in it are priced by"
+        raise BadData(
+            "the measurements make no rows", [Violation(field="timings", says=says, way_out="measure all of them")]
+        )
     stack = _stack(measured, name)
     for dtype in device.peak:
         timed = measured.of("matmul", dtype=dtype)
@@ -80,7 +92,7 @@ def rows(measured: Measured, name: str, like: Accelerator | None = None) -> Rows
     bounds |= spans
     factor, span = _traffic_factor(measured, device, stack)
     stack = changed(stack, traffic_factor=factor)
-    kernels = [one for kind in ("matmul", "attention", "pointwise") for one in measured.of(kind)]
+    kernels = [one for kind in PRICED for one in measured.of(kind)]
     detail = tuple((one, seconds_of(one, device, stack)) for one in kernels)
     errors = {
         kind: float(np.median([abs(said / one.seconds - 1.0) for one, said in detail if one.task.kind == kind]))
@@ -98,7 +110,7 @@ def _device(measured: Measured, name: str, like: Accelerator | None) -> tuple[Ac
     """The row before its shares are known: peaks (those of `like`, or the fastest run of a product), memory, links."""
     peak: dict[str, float] = {} if like is None else {dtype: float(rate) for dtype, rate in like.peak.items()}
     for one in measured.of("matmul"):
-        if like is None:
+        if like is None or one.task.dtype not in like.peak:
             peak[one.task.dtype] = max(peak.get(one.task.dtype, 0.0), float(_compute(one).flops) / one.low)
     copies = [one for one in measured.of("copy", "in place") if one.task.sizes["bytes"] >= BEYOND_CACHE]
     rates = [(2.0 * one.task.sizes["bytes"] / one.seconds, 2.0 * one.task.sizes["bytes"] / one.low) for one in copies]

@@ -71,11 +71,8 @@ def rows(measured: Measured, name: str, like: Accelerator | None = None) -> Rows
         ]
         raise BadData("the measurements make no rows", missing)
     device, bounds = _device(measured, name, like)
-    unpriced = {
-        one.task.dtype
-        for one in measured.timings
-        if one.task.kind in PRICED and _priced_as(one.task.dtype) not in device.peak
-    }
+    asked = [one.task for one in measured.timings if one.task.kind in PRICED and one.task.name != "update"]
+    unpriced = {task.dtype for task in asked if _priced_as(task.dtype) not in device.peak}
     if unpriced:
         says = f"there is no product in {', '.join(sorted(unpriced))}, whose rate other kernels in it are priced by"
         raise BadData(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         tradeoffs,
         transitions,
     )
+    from shardmeter.study.measure import measure
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "import_config",
     "infer",
     "load",
+    "measure",
     "plan",
     "predict",
     "read_log",
@@ -88,6 +90,7 @@ _HOMES = {
     "import_config": "shardmeter.interop.importing",
     "infer": "shardmeter.study.api",
     "load": "shardmeter.scenario",
+    "measure": "shardmeter.study.measure",
     "page": "shardmeter.render.page",
     "plan": "shardmeter.study.api",
     "predict": "shardmeter.study.api",

@@ -57,6 +57,8 @@ OPTIONS = {
     "sensitivity": SCENARIO | {"--of", "--what-if", "--with", "--pairs", "--all", "--plot"},
     "tradeoffs": SCENARIO | {"--over", "--plot"},
     "validate": {"file", "--bars", "--catalog", "--format"},
+    "measure": {"--device", "--quick", "--budget", "--threads", "--clock", "--ranks", "--name", "--like", "--from"}
+    | {"-o", "--out", "--profile", "--catalog", "--format", "--plot"},
     "show": {"file", "--format"},
     "catalog": {"kind", "name", "--catalog", "--format"},
 }

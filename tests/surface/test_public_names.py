@@ -28,6 +28,7 @@ PUBLIC = {
     "import_config",
     "infer",
     "load",
+    "measure",
     "plan",
     "predict",
     "read_log",

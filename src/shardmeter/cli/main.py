@@ -22,6 +22,7 @@ from shardmeter.cli.export import export
 from shardmeter.cli.front import front
 from shardmeter.cli.import_ import import_
 from shardmeter.cli.infer import infer
+from shardmeter.cli.measure import measure
 from shardmeter.cli.output import PipeClosedError, UnwritableError, prepare, say, silence, written
 from shardmeter.cli.plan import plan
 from shardmeter.cli.predict import predict
@@ -68,6 +69,7 @@ for _command in (
     import_,
     export,
     validate,
+    measure,
     catalog,
     show,
 ):

@@ -139,8 +139,7 @@ def _parts(one: Sequence[Estimate], members: Sequence[Island]) -> list[Estimate]
     for estimate, island in zip(one, members, strict=True):
         share = float(island.gpus) / whole
         own: dict[str, Any] = {name: share * getattr(estimate, name) for name in PER_ISLAND if name != "peak_flops"}
-        peak = island.accelerator.peak
-        own |= {"gpus": island.gpus, "peak_flops": island.gpus * peak.get("bf16", peak.get("fp16", np.nan))}
+        own |= {"gpus": island.gpus, "peak_flops": island.gpus * island.accelerator.peak_counted}
         made.append(changed(estimate, **own))
     return made
 

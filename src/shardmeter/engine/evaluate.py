@@ -5,7 +5,6 @@ Every function takes and returns numbers of the broadcast shape; only names (blo
 
 from __future__ import annotations
 
-import math
 from typing import TypeAlias
 
 import numpy as np
@@ -106,7 +105,7 @@ def assembled(
         hardware_flops=work.model_flops + work.replay_flops,
         compute_seconds=busy,
         gpus=island.gpus,
-        peak_flops=island.gpus * device.peak.get("bf16", device.peak.get("fp16", math.nan)),
+        peak_flops=island.gpus * device.peak_counted,
         ends=ends(ready, plan, held or work, whole),
     )
 

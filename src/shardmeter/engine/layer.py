@@ -234,7 +234,8 @@ def _floor(
     device = add.folded(times[phase] for phase in phases)
     with under("launch overhead"):
         host: Seconds = memory_bound.host_time(launches, price.stack.launch_time) + price.waits(add.folded(tensor))
-        paced = memory_bound.launch_floor(device, host)
+        pace = memory_bound.launch_floor if price.island.accelerator.host_ahead else memory_bound.launches_in_line
+        paced = pace(device, host)
     ledgers[phases[0]]["launch overhead"] = paced - device
     times[phases[0]] = times[phases[0]] + (paced - device)
     return host

@@ -130,13 +130,15 @@ class Prices:
         if kernel in attention.SCORE_BYTES:
             per_score = attention.SCORE_BYTES[kernel][0 if forward else 1]
             return attention.unfused_attention_time(op.flops, op.n * per_score, self.rate, self.bandwidth)
-        kernel, shares = attention_share(self.island.accelerator, kernel)
+        device = self.island.accelerator
+        kernel, shares = attention_share(device, kernel)
         share = shares[0 if forward else 1]
         # op.flops of the backward is twice the forward's; flash kernels also recompute the scores: 2.5 ×.
         done = op.flops * op.repeats * (1.0 if forward else attention.BACKWARD_FLOPS / 2.0)
         return attention.flash_attention_time(
-            done, op.seq, op.head_dim, attention.NARROW_HEAD[kernel], self.peak, share, self.stack.attention_factor
-        )
+            done, op.seq, op.head_dim, attention.NARROW_HEAD[kernel], device.attention_half, self.peak, share,
+            self.stack.attention_factor,
+        )  # fmt: skip
 
     def transfer(self, demand: Transfer) -> Charge:
         """Seconds of `demand.messages` collectives of `demand.size` bytes each; a send goes to the axis's next rank."""

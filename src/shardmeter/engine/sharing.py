@@ -246,7 +246,7 @@ def _times(
 
 def peak(island: Island) -> float:
     """FLOP/s of an island, to share a batch by before anything is known of its steps."""
-    return float(island.gpus) * float(island.accelerator.peak.get("bf16", island.accelerator.peak.get("fp16", 1.0)))
+    return float(island.gpus) * float(island.accelerator.peak_counted)
 
 
 def _rounded(batch: float, step: float, least: float) -> float:

@@ -7,8 +7,6 @@ import numpy as np
 from shardmeter.core.formula import formula
 from shardmeter.core.units import Bytes, BytesPerS, Count, Flop, FlopPerS, Fraction, Ratio, Seconds
 
-SEQ_HALF = 500.0
-"""Sequence length at which flash kernels reach half of their long-sequence rate."""
 NARROW_HEAD = {"fa1": 1.0, "fa2": 0.87, "fa3": 0.77, "cudnn": 0.71}
 """Rate of heads narrower than 128 over that of 128: published kernel sweeps of FA2 (A100, H100), FA3 and cuDNN (H100); the
 first FlashAttention has no such sweep among our sources, and the LLM-Foundry rows show no loss."""
@@ -22,14 +20,14 @@ UNFUSED_SHARE = 0.60
 
 @formula(cite="dao2023")
 def flash_attention_time(
-    flops: Flop, seq: Count, head_dim: Count, narrow: Ratio, peak: FlopPerS, share: Fraction, factor: Ratio
+    flops: Flop, seq: Count, head_dim: Count, narrow: Ratio, half: Count, peak: FlopPerS, share: Fraction, factor: Ratio
 ) -> Seconds:
     """Time of a fused attention kernel for `flops` operations that it really does (causal counted as half).
 
-    rate = peak × share × factor × seq/(seq + 500) × (narrow if head_dim < 128). Leaves out: batch × heads too few to fill
+    rate = peak × share × factor × seq/(seq + half) × (narrow if head_dim < 128). Leaves out: batch × heads too few to fill
     the device, head_dim above 128, variable-length packing."""
     rate = peak * share * factor * np.where(np.less(head_dim, 128.0), narrow, 1.0)
-    return flops * ((seq + SEQ_HALF) / seq) / rate
+    return flops * ((seq + half) / seq) / rate
 
 
 @formula(cite="korthikanti2022")

@@ -43,3 +43,11 @@ def launch_floor(device: Seconds, host: Seconds) -> Seconds:
     fourth = square * square
     smooth: Seconds = longer * np.sqrt(np.sqrt(np.sqrt(1.0 + fourth * fourth)))
     return smooth
+
+
+@formula(cite="shardmeter")
+def launches_in_line(device: Seconds, host: Seconds) -> Seconds:
+    """Duration of a piece of work on a device that is its own host (a CPU): it issues a kernel, runs it, and issues the next.
+
+    Leaves out: threads that sleep between kernels and wake late."""
+    return device + host

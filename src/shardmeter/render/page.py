@@ -46,6 +46,7 @@ PAGES: Mapping[str, tuple[str, Callable[[ModuleType, Any], Any]]] = {
     "Tradeoffs": ("tradeoffs", _headed),
     "Transitions": ("transitions", _headed),
     "Diagnosis": ("doctor", _headed),
+    "Measurement": ("measuring", lambda module, answer: module.title(answer)),
     "Audit": ("audit", lambda *_: ""),
     "LogAccount": ("reading_log", lambda *_: ""),
     "Import": ("importing", lambda *_: ""),

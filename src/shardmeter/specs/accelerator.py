@@ -26,8 +26,12 @@ class Accelerator:
     """Share of the dense peak that the best matrix shapes sustain, by dtype (micro-benchmarks, never training runs)."""
     attention_share: Mapping[str, tuple[float, float]]
     """Share of the dense peak of long-sequence attention, (forward, backward), by kernel: fa1, fa2, fa3, cudnn."""
+    attention_half: Count = 500.0
+    """Sequence length at which fused attention reaches half of its long-sequence rate."""
     processors: Count = 0.0
     """Streaming multiprocessors or compute units; 0 if the notion does not apply."""
+    host_ahead: bool = True
+    """Whether the host issues kernels ahead of the device, so that the shorter of both is hidden; a CPU is its own host: both add."""
     power: Watts | None = None
     power_limit: Watts | None = None
     """A cap below `power`, if the operator set one."""
@@ -63,3 +67,8 @@ class Accelerator:
     """Default scale-out fabric (a row of `data/fabrics.csv`)."""
     source: str = ""
     retrieved: str = ""
+
+    @property
+    def peak_counted(self) -> FlopPerS:
+        """The peak that utilisation is counted against: that of 16-bit products or, of a device without them, of the widest it has."""
+        return next((self.peak[one] for one in ("bf16", "fp16", "fp32") if one in self.peak), max(self.peak.values()))

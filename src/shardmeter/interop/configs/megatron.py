@@ -122,7 +122,7 @@ def _run(run: Run, micro_batch: float, out: Writing) -> None:
         samples = round(run.tokens / run.seq_len)
         out.say("--train-samples", samples, "run.tokens / run.seq_len")
         if samples * run.seq_len != run.tokens:
-            out.leave("run.tokens", f"{samples * run.seq_len:g} in whole sequences")
+            out.leave("run.tokens", f"{samples * run.seq_len:,.0f} in whole sequences")
     if run.target_loss is not None:
         out.leave("run.target_loss", "a run ends after steps or samples")
     if run.document_len is not None:

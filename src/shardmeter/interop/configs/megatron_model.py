@@ -118,7 +118,7 @@ def _experts(account: Account, layers: int, ffn: int) -> dict[str, Any]:
     found["shared_gate"] = account.flag("--moe-shared-expert-gate", "model.shared_gate = true") or None
     kinds = _pattern(account, "--moe-layer-freq", "e", "d", False)
     first = len(kinds) - len(kinds.lstrip("d"))
-    if kinds and kinds == "d" * first + "e" * (layers - first):
+    if kinds and (kinds * layers)[:layers] == "d" * first + "e" * (layers - first):
         found["dense_first"] = first or None
     elif kinds:
         found["mlps"] = kinds
@@ -126,7 +126,7 @@ def _experts(account: Account, layers: int, ffn: int) -> dict[str, Any]:
 
 
 def _pattern(account: Account, key: str, one: str, zero: str, last: bool) -> str:
-    """Letters of layers from a frequency, or a list of ones and zeros; `last`: a frequency of N is a zero after N − 1 ones, else a one
+    """Letters of layers (the shortest row of which they are repeats) from a frequency, or a list of ones and zeros; `last`: a frequency of N is a zero after N − 1 ones, else a one
     and then N − 1 zeros. Empty where nothing is said."""
     value = account.text(key, f"layers: {one} and {zero}")
     if value is None:
@@ -141,7 +141,9 @@ def _pattern(account: Account, key: str, one: str, zero: str, last: bool) -> str
     if not isinstance(listed, list) or not listed:
         account.refuse(key, f"{value[:40]!r} is neither a number nor a list of ones and zeros", "write it as [0]*3+[1]*58")
         return ""
-    return "".join(one if item else zero for item in listed)
+    kinds = "".join(one if item else zero for item in listed)
+    lengths = range(1, len(kinds) + 1)
+    return next(kinds[:n] for n in lengths if (kinds[:n] * (len(kinds) // n + 1)).startswith(kinds))
 
 
 def _evaluated(node: ast.expr) -> Any:

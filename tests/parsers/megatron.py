@@ -45,7 +45,8 @@ def accepts(files: dict[str, str], launch: str) -> None:
     assert launch == "torchrun --no-python ./megatron.sh", launch
     listed = re.search(r"^ARGUMENTS=\(\n(.*?)^\)$", text, re.MULTILINE | re.DOTALL)
     gpus = re.search(r" on (\d+) GPUs", text)
-    assert listed is not None and gpus is not None, text
+    assert listed is not None, text
+    assert gpus is not None, text
     os.environ["WORLD_SIZE"] = gpus[1]
     os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
     if "\nexport CUDA_DEVICE_MAX_CONNECTIONS=1\n" in text:

@@ -48,7 +48,7 @@ class Account:
         value = self.text(key, f"{means} = {cut(self.values.get(key, ''), 20)}")
         if value is None:
             return otherwise
-        if re.fullmatch(r"\d{1,15}", value) is None or int(value) < 1:
+        if re.fullmatch(r"[0-9]{1,15}", value) is None or int(value) < 1:
             self.refuse(key, f"{shown(value)} is no whole number above 0")
             return otherwise
         return int(value)

@@ -84,11 +84,11 @@ def test_words_of_a_shell():
 
 PLANS = {
     "uneven stages": ("llama-3.1-70b", "96xH100-SXM5-80GB", {"sharding": "zero1", "tp": 8, "pp": 6, "recompute": "selective"}, "layout"),
-    "edges": ("llama-3.1-405b", "1024xH100-SXM5-80GB", {"sharding": "zero1", "tp": 8, "pp": 16, "schedule": "interleaved", "virtual_stages": 8}, "edges"),
+    "edges": ("llama-3.1-405b", "1024xH100-SXM5-80GB", {"sharding": "zero1", "tp": 8, "pp": 16, "schedule": "interleaved", "virtual_stages": 8}, "account-for-loss"),
     "some layers": ("llama-3.1-70b", "64xH100-SXM5-80GB", {"sharding": "zero1", "tp": 8, "pp": 4, "recompute": "5-of-20"}, "block"),
     "latent": ("deepseek-v3", "512xH100-SXM5-80GB", {"sharding": "zero1", "tp": 2, "pp": 8, "ep": 32, "precision": "fp8-block", "gather_dtype": "fp8"}, "m"),
     "windows": ("gpt-oss-20b", "32xH100-SXM5-80GB", {"sharding": "fsdp", "ep": 8, "dp_replicate": 2}, "(127,0)"),
-    "kept": ("qwen2.5-7b", "32xH100-SXM5-80GB", {"sharding": "fsdp", "reshard": False, "tp": 4, "cp": 2, "cp_kind": "ulysses"}, "torch-fsdp2"),
+    "kept": ("qwen2.5-7b", "32xH100-SXM5-80GB", {"sharding": "fsdp", "reshard": False, "tp": 4, "cp": 2, "cp_kind": "all-gather"}, "torch-fsdp2"),
     "order": ("gpt3-175b", "512xA100-SXM4-80GB", {"sharding": "zero1", "tp": 8, "pp": 8, "rank_order": ["tp", "cp", "pp", "dp_shard", "dp_replicate"], "precision": "fp16", "sequence_parallel": False}, "use-tp-pp-dp"),
 }  # fmt: skip
 KEPT = ("parameters", "name", "source", "retrieved", "router_bias", "vocab")
@@ -112,7 +112,11 @@ def test_what_is_written_is_read_again(name):
     assert telling in text or any(telling in one.key for one in made.said)
     assert {one.key for one in made.said} <= megatron.keys(made.version)
     again = shardmeter.load({**megatron.read(text, "again").document, "gpus": gpus})
-    assert again.plan == scenario.plan
+    left = {one.partition(":")[0] for one in made.unsaid}
+    fields = [name for name in scenario.plan.__dataclass_fields__ if f"plan.{name}" not in left]
+    assert {name: getattr(again.plan, name) for name in fields} == {
+        name: getattr(scenario.plan, name) for name in fields
+    }
     assert again.run == scenario.run
     assert again.stack.stage_cut == stack["stage_cut"]
     same = [field for field in scenario.model.__dataclass_fields__ if field not in KEPT]

@@ -37,7 +37,8 @@ def read_plan(account: Account, launcher: Mapping[str, str], model: Mapping[str,
         plan["sequence_parallel"] = sequence
     chunks = account.flag("--tp-comm-overlap", "plan.async_tp = true")
     plan["async_tp"] = chunks if plan["tp"] > 1 else None
-    plan["cp_kind"] = account.word("--cp-comm-type", CP_KINDS, "plan.cp_kind", "ring")
+    kind = account.word("--cp-comm-type", CP_KINDS, "plan.cp_kind", "ring")
+    plan["cp_kind"] = kind if plan["cp"] > 1 else None
     if account.flag("--use-tp-pp-dp-mapping", f"plan.rank_order = {', '.join(PIPELINES_INSIDE)}"):
         plan["rank_order"] = list(PIPELINES_INSIDE)
     plan |= _schedule(account, plan["pp"], model.get("layers"))

@@ -128,7 +128,7 @@ def _numbers(account: Account) -> dict[str, Any]:
 
 def _schedule(account: Account, pp: int, layers: int | None) -> dict[str, Any]:
     chunks = account.whole("--num-virtual-stages-per-pipeline-rank", "plan.virtual_stages", 1) or 1
-    each = account.whole("--num-layers-per-virtual-pipeline-stage", "plan.virtual_stages = layers / pp /")
+    each = account.whole("--num-layers-per-virtual-pipeline-stage", "plan.virtual_stages: layers of one")
     if each and layers:
         chunks = max(layers // pp // each, 1)
     layout = account.text("--pipeline-model-parallel-layout", "plan.virtual_stages, by the stages it counts")

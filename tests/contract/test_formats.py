@@ -186,6 +186,11 @@ def test_an_export_is_recognised_by_what_is_in_it(exports):
 def test_an_export_repeats_itself_and_says_what_it_says(name, scenarios):
     module, seen = formats()[name], 0
     for _, scenario in scenarios:
+<<<<<<< HEAD
+=======
+        if seen == LEAST:
+            break
+>>>>>>> dsa
         try:
             made = module.write(scenario, module.VERSIONS[0])
         except Inexpressible:
@@ -198,6 +203,10 @@ def test_an_export_repeats_itself_and_says_what_it_says(name, scenarios):
         assert made.said
         assert all(setting.key and setting.means for setting in made.said)
         left_out(made.unsaid)
+<<<<<<< HEAD
         if seen == 4:
             return
     raise AssertionError(f"{seen} plans")
+=======
+    assert seen == LEAST
+>>>>>>> dsa

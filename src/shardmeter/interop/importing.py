@@ -20,6 +20,7 @@ from shardmeter.specs import Scenario
 
 if TYPE_CHECKING:
     from shardmeter.scenario.parts import Rows
+    from shardmeter.scenario.read import Document
 
 LARGEST_FILE = 1_000_000
 """Bytes of the largest file that is read as settings."""
@@ -95,15 +96,27 @@ def import_config(
     text, name = source_of(file)
     module = recognised(text, name) if format is None else format_named(format, "read")
     imported: Imported = module.read(text, name, version_of(module, version) if version else "")
-    document, rows = opened(dict(imported.document), overrides=overrides, catalog=catalog, options=options)
+    given = dict(imported.document)
+    document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
+    plain, scenario, missing = _resolved(document, rows)
+    run = plain.get("run")
+    if scenario is not None and imported.accumulated > 1 and not (isinstance(run, dict) and "global_batch" in run):
+        batch = imported.accumulated * float(scenario.plan.micro_batch * scenario.plan.dp)
+        given["run"] = {**given.get("run", {}), "global_batch": round(batch)}
+        document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
+        plain, scenario, missing = _resolved(document, rows)
+    return Import(source=name, imported=imported, document=plain, scenario=scenario, missing=missing)
+
+
+def _resolved(document: Document, rows: Rows) -> tuple[dict[str, Any], Scenario | None, tuple[str, ...]]:
+    """What the document says, and the scenario, or None and what is missing still, or wrong."""
     plain = document.data.copy()
     try:
-        scenario, missing = resolve(document, rows, left_open(document, planning=False)), ()
+        return plain, resolve(document, rows, left_open(document, planning=False)), ()
     except BadScenario as error:
-        scenario, missing = None, tuple(str(one) for one in error.violations) or (error.message,)
+        return plain, None, tuple(str(one) for one in error.violations) or (error.message,)
     except UnknownName as error:
-        scenario, missing = None, (error.message,)
-    return Import(source=name, imported=imported, document=plain, scenario=scenario, missing=missing)
+        return plain, None, (error.message,)
 
 
 def source_of(file: str | PathLike[str]) -> tuple[str, str]:

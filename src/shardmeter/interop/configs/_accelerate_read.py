@@ -178,12 +178,8 @@ def read_deepspeed(found: Sorting, plan: dict[str, Any]) -> None:
         "plan.recompute none: the program says it (gradient_checkpointing); if it does, say --set plan.recompute=full"
     )
     steps = found.whole(f"{section}gradient_accumulation_steps")
-    found.ignore(
-        f"{section}gradient_accumulation_steps",
-        f"the micro-batch is the program's: say --global-batch {steps}·micro-batch·degree"
-        if steps and steps > 1
-        else "one micro-batch a step",
-    )
+    if steps:
+        found.adds_up(f"{section}gradient_accumulation_steps", steps)
     found.ignore(
         f"{section}deepspeed_config_file", "its settings are in that file: read it by itself, and lay both together"
     )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from shardmeter.interop.configs import _deepspeed_write, _training_arguments
-from shardmeter.interop.configs._writing import Sayings, leave_the_run, refuse_islands, steps_of, whole
+from shardmeter.interop.configs._saying import Saying, count
+from shardmeter.interop.configs._writing import leave_the_run, refuse_if, refuse_islands, steps_of, tree
 from shardmeter.interop.configs.record import Exported, Written
 from shardmeter.specs import Scenario
 
@@ -20,25 +21,25 @@ BASE = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "tf32": "fp32", "fp8": "
 
 def exported(scenario: Scenario, version: str) -> Exported:
     """The file, TrainingArguments beside it, what is unsaid, and the command. Raises Inexpressible."""
-    found = Sayings()
+    found = Saying(f"accelerate {version}")
     zero = scenario.plan.sharding in ("zero1", "zero2", "zero3")
     refuse(found, scenario)
     (_refuse_zero if zero else _refuse_mesh)(found, scenario)
-    found.stop(f"accelerate {version}")
+    found.stop()
     _fleet(found, scenario)
     _formats(found, scenario)
     (_zero if zero else _sharded if scenario.plan.sharding == "fsdp" else _replicated)(found, scenario)
     _mesh(found, scenario)
     _beside(found, scenario)
     leave_the_run(found, scenario, "the program says it")
-    checkpoints = "fsdp_config.fsdp_activation_checkpointing" in found.settings
+    checkpoints = "fsdp_config.fsdp_activation_checkpointing" in found.values
     beside = _training_arguments.file(scenario, checkpoints=checkpoints)
     return Exported(
         format="accelerate",
         version=version,
-        files=(Written(name=FILE, text=yaml(found.tree())), beside),
+        files=(Written(name=FILE, text=yaml(tree(found))), beside),
         launch=f"accelerate launch --config_file {FILE} train.py {beside.name}",
-        said=tuple(found.said),
+        said=found.settings(),
         unsaid=tuple(found.unsaid),
         notes=(
             f"train.py is the program: it builds the model and reads {beside.name} (HfArgumentParser.parse_json_file), or says the same itself",
@@ -47,107 +48,120 @@ def exported(scenario: Scenario, version: str) -> Exported:
     )
 
 
-def refuse(found: Sayings, scenario: Scenario) -> None:
+def refuse(found: Saying, scenario: Scenario) -> None:
     """Reasons that hold however it is distributed."""
     plan = scenario.plan
     refuse_islands(found, scenario, "accelerate")
-    found.refuse(
-        plan.pp > 1, "plan.pp", f"{plan.pp} stages, and accelerate's file has none", "pp: 1, or another trainer"
+    refuse_if(
+        plan.pp > 1, found, "plan.pp", f"{plan.pp} stages, and accelerate's file has none", "pp: 1, or another trainer"
     )
-    found.refuse(
-        whole(plan.ep) > 1,
+    refuse_if(
+        count(plan.ep) > 1,
+        found,
         "plan.ep",
-        f"{whole(plan.ep)}, and accelerate's file spreads no experts",
+        f"{count(plan.ep)}, and accelerate's file spreads no experts",
         "ep: 1, or --to deepspeed",
     )
     known = plan.precision in BASE
-    found.refuse(
+    refuse_if(
         not known,
+        found,
         "plan.precision",
         f"{plan.precision} is no mixed precision of accelerate",
         f"one of {', '.join(BASE)}",
     )
-    found.refuse(
+    refuse_if(
         plan.master_dtype != "fp32",
+        found,
         "plan.master_dtype",
         f"{plan.master_dtype}, and accelerate keeps masters in fp32",
         "master_dtype: fp32",
     )
     eight = plan.precision == "fp8" and plan.gather_dtype == "fp8"
-    found.refuse(
+    refuse_if(
         known
         and plan.sharding in ("fsdp", "zero3", "zero1", "zero2")
         and plan.gather_dtype != BASE[plan.precision]
         and not eight,
+        found,
         "plan.gather_dtype",
         f"{plan.gather_dtype}, and weights are gathered in {BASE.get(plan.precision)}",
         f"gather_dtype: {BASE.get(plan.precision)}",
     )
-    found.refuse(
-        whole(plan.tp) > 1 and plan.sequence_parallel,
+    refuse_if(
+        count(plan.tp) > 1 and plan.sequence_parallel,
+        found,
         "plan.sequence_parallel",
-        f"true with tp = {whole(plan.tp)}: transformers' tensor parallelism keeps activations whole between products",
+        f"true with tp = {count(plan.tp)}: transformers' tensor parallelism keeps activations whole between products",
         "sequence_parallel: false",
     )
 
 
-def _refuse_mesh(found: Sayings, scenario: Scenario) -> None:
+def _refuse_mesh(found: Saying, scenario: Scenario) -> None:
     """What FSDP2 on a mesh, and replicas, do not do."""
     plan = scenario.plan
-    tp, cp, shard, replicas = (whole(degree) for degree in (plan.tp, plan.cp, plan.dp_shard, plan.dp_replicate))
-    found.refuse(
+    tp, cp, shard, replicas = (count(degree) for degree in (plan.tp, plan.cp, plan.dp_shard, plan.dp_replicate))
+    refuse_if(
         cp > 1 and plan.cp_kind == "ulysses",
+        found,
         "plan.cp_kind",
         f"ulysses with cp = {cp}: accelerate has it with DeepSpeed alone",
         "cp_kind: ring or all-gather, or sharding: zero3",
     )
-    found.refuse(
+    refuse_if(
         plan.sharding == "fsdp" and shard == 1 and cp == 1,
+        found,
         "plan.sharding",
         "fsdp with dp_shard = 1 and cp = 1: accelerate refuses a mesh with nothing to shard over",
         "sharding: ddp, or none on one replica",
     )
-    found.refuse(
+    refuse_if(
         plan.sharding != "fsdp" and (cp > 1 or (tp > 1 and shard * replicas > 1)),
+        found,
         "plan.sharding",
         f"{plan.sharding} with tp = {tp} and cp = {cp}: accelerate's mesh goes with FSDP2",
         "sharding: fsdp",
     )
     away = set(plan.offload)
-    found.refuse(
+    refuse_if(
         len(away & {"optimizer", "parameters"}) == 1,
+        found,
         "plan.offload",
         f"{', '.join(plan.offload)}: fsdp_offload_params keeps parameters and optimizer on the host together",
         "both of them, or neither",
     )
-    found.refuse(
+    refuse_if(
         "activations" in away
-        and (plan.recompute != "full" or plan.sharding != "fsdp" or whole(plan.offload_layers) > 0),
+        and (plan.recompute != "full" or plan.sharding != "fsdp" or count(plan.offload_layers) > 0),
+        found,
         "plan.offload",
         "FSDP2 offloads the inputs of all checkpointed layers, and nothing else of activations",
         "recompute: full, without offload_layers; or no activations in offload",
     )
 
 
-def _refuse_zero(found: Sayings, scenario: Scenario) -> None:
+def _refuse_zero(found: Saying, scenario: Scenario) -> None:
     """What DeepSpeed refuses by itself, and what accelerate's file does not hand to it."""
     plan = scenario.plan
     already = {reason.field for reason in found.reasons}
-    own = Sayings()
+    own = Saying("DeepSpeed")
     _deepspeed_write.refuse(own, scenario)
     found.reasons += [one for one in own.reasons if one.field not in already]
-    found.refuse(whole(plan.tp) > 1, "plan.tp", f"{whole(plan.tp)} with {plan.sharding}", "tp: 1, or --to deepspeed")
-    found.refuse(
+    refuse_if(
+        count(plan.tp) > 1, found, "plan.tp", f"{count(plan.tp)} with {plan.sharding}", "tp: 1, or --to deepspeed"
+    )
+    refuse_if(
         "activations" in plan.offload,
+        found,
         "plan.offload",
         "activations with ZeRO are said in DeepSpeed's own file",
         "--to deepspeed",
     )
 
 
-def _fleet(found: Sayings, scenario: Scenario) -> None:
+def _fleet(found: Saying, scenario: Scenario) -> None:
     island, plan = scenario.fleet.islands[0], scenario.plan
-    gpus, nodes = whole(island.gpus), whole(island.nodes)
+    gpus, nodes = count(island.gpus), count(island.nodes)
     kind = {"fsdp": "FSDP", "zero1": "DEEPSPEED", "zero2": "DEEPSPEED", "zero3": "DEEPSPEED"}.get(plan.sharding)
     found.say("compute_environment", "LOCAL_MACHINE", "no SageMaker")
     found.say("distributed_type", kind or ("MULTI_GPU" if gpus > 1 else "NO"), f"plan.sharding = {plan.sharding}")
@@ -157,7 +171,7 @@ def _fleet(found: Sayings, scenario: Scenario) -> None:
     found.say("main_training_function", "main", "usual")
 
 
-def _formats(found: Sayings, scenario: Scenario) -> None:
+def _formats(found: Saying, scenario: Scenario) -> None:
     plan = scenario.plan
     word = "fp8" if plan.precision in BACKENDS else "no" if BASE[plan.precision] == "fp32" else plan.precision
     found.say("mixed_precision", word, f"plan.precision = {plan.precision}")
@@ -179,7 +193,7 @@ def _formats(found: Sayings, scenario: Scenario) -> None:
         found.leave("plan.gather_dtype", f"{plan.gather_dtype}: nothing is gathered")
 
 
-def _sharded(found: Sayings, scenario: Scenario) -> None:
+def _sharded(found: Saying, scenario: Scenario) -> None:
     """FSDP2."""
     plan = scenario.plan
     section = "fsdp_config.fsdp_"
@@ -196,7 +210,7 @@ def _sharded(found: Sayings, scenario: Scenario) -> None:
         found.say(f"{section}activation_checkpointing_offload", True, "plan.offload has activations")
 
 
-def _zero(found: Sayings, scenario: Scenario) -> None:
+def _zero(found: Saying, scenario: Scenario) -> None:
     """DeepSpeed, as far as accelerate's file hands settings to it."""
     plan = scenario.plan
     section = "deepspeed_config."
@@ -207,33 +221,35 @@ def _zero(found: Sayings, scenario: Scenario) -> None:
     for what, key in (("optimizer", "offload_optimizer_device"), ("parameters", "offload_param_device")):
         away = what in plan.offload
         found.say(f"{section}{key}", "cpu" if away else "none", f"plan.offload {'has' if away else 'lacks'} {what}")
+    if count(scenario.fleet.islands[0].nodes) > 1:
+        found.say(f"{section}deepspeed_multinode_launcher", "standard", "every machine starts its own processes")
     if plan.sharding == "zero3":
         found.say(f"{section}zero3_init_flag", True, "weights are made in shards")
     if not plan.reshard:
         found.leave("plan.reshard", f"false changes nothing under {plan.sharding}")
 
 
-def _replicated(found: Sayings, scenario: Scenario) -> None:
+def _replicated(found: Saying, scenario: Scenario) -> None:
     """Replicas, or one of them."""
     plan = scenario.plan
-    if plan.sharding == "ddp" and whole(plan.dp) == 1:
+    if plan.sharding == "ddp" and count(plan.dp) == 1:
         found.leave("plan.sharding", "ddp of one replica is written as it runs, without groups")
-    if plan.sharding == "none" and whole(plan.gpus) > 1:
+    if plan.sharding == "none" and count(plan.gpus) > 1:
         found.leave("plan.sharding", "none is written as replicas, of which there is one")
-    if plan.sharding == "ddp" and whole(plan.dp_replicate) > 1:
+    if plan.sharding == "ddp" and count(plan.dp_replicate) > 1:
         found.leave("plan.dp_replicate", "all replicas of ddp are one degree")
         found.leave("plan.dp_shard", "all replicas of ddp are one degree")
     if not plan.reshard:
         found.leave("plan.reshard", f"false changes nothing under {plan.sharding}")
 
 
-def _mesh(found: Sayings, scenario: Scenario) -> None:
+def _mesh(found: Saying, scenario: Scenario) -> None:
     """The mesh, where there is more than one axis of it."""
     plan = scenario.plan
-    tp, cp = whole(plan.tp), whole(plan.cp)
+    tp, cp = count(plan.tp), count(plan.cp)
     if plan.sharding == "fsdp":
         for name in ("dp_replicate", "dp_shard"):
-            degree = whole(getattr(plan, name))
+            degree = count(getattr(plan, name))
             found.say(f"{MESH}{name}_size", degree, f"plan.{name} = {degree}")
     if tp > 1:
         found.say(f"{MESH}tp_size", tp, f"plan.tp = {tp}")
@@ -255,14 +271,14 @@ def _mesh(found: Sayings, scenario: Scenario) -> None:
         found.say("dynamo_config.dynamo_backend", "INDUCTOR", f"stack {scenario.stack.name} compiles")
 
 
-def _beside(found: Sayings, scenario: Scenario) -> None:
+def _beside(found: Saying, scenario: Scenario) -> None:
     """What TrainingArguments say, or the program."""
     plan, there = scenario.plan, _training_arguments.FILE
-    found.leave("plan.micro_batch", f"{whole(plan.micro_batch)}: {there} says it (per_device_train_batch_size)")
+    found.leave("plan.micro_batch", f"{count(plan.micro_batch)}: {there} says it (per_device_train_batch_size)")
     found.leave(
-        "run.global_batch", f"{whole(scenario.run.global_batch)}: {there} says it (gradient_accumulation_steps)"
+        "run.global_batch", f"{count(scenario.run.global_batch)}: {there} says it (gradient_accumulation_steps)"
     )
-    if plan.recompute == "full" and "fsdp_config.fsdp_activation_checkpointing" not in found.settings:
+    if plan.recompute == "full" and "fsdp_config.fsdp_activation_checkpointing" not in found.values:
         found.leave("plan.recompute", f"full: {there} says it (gradient_checkpointing)")
     elif plan.recompute not in ("none", "full"):
         found.leave("plan.recompute", f"{plan.recompute}: the program says which operations run again")
@@ -273,8 +289,8 @@ def _beside(found: Sayings, scenario: Scenario) -> None:
         found.leave("plan.optimizer", f"{plan.optimizer}: {where}")
     if plan.schedule != "1f1b":
         found.leave("plan.schedule", f"{plan.schedule} changes nothing without stages")
-    if whole(plan.etp) > 1:
-        found.leave("plan.etp", f"{whole(plan.etp)}: experts are cut as the program cuts them")
+    if count(plan.etp) > 1:
+        found.leave("plan.etp", f"{count(plan.etp)}: experts are cut as the program cuts them")
 
 
 def yaml(tree: Mapping[str, Any], indent: str = "") -> str:

@@ -252,16 +252,10 @@ def read_batch(found: Sorting, plan: dict[str, Any], run: dict[str, Any]) -> Non
             plan["dp_shard"] = round(degree)
     found.means("train_micro_batch_size_per_gpu", f"plan.micro_batch = {micro}")
     found.means("train_batch_size", f"run.global_batch = {whole}")
-    if steps and not whole and (steps > 1 or not micro):
-        factor = f"{micro}" if micro else "micro-batch"
-        found.ignore(
-            "gradient_accumulation_steps",
-            f"the batch counts with the data-parallel degree, which the file does not tell: say --global-batch {steps}·{factor}·degree",
-        )
-    degree_said = (
-        f"plan.dp_shard = {plan.get('dp_shard')}" if whole and micro else "how often micro-batches are added up"
-    )
-    found.means("gradient_accumulation_steps", degree_said if whole else "one micro-batch a step")
+    if steps and not whole:
+        found.adds_up("gradient_accumulation_steps", steps)
+    degree_said = f"plan.dp_shard = {plan.get('dp_shard')}" if micro else "how often micro-batches are added up"
+    found.means("gradient_accumulation_steps", degree_said)
     if whole and not micro:
         found.assume("plan.micro_batch 1: the file leaves it to the number of GPUs; say --micro-batch")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shardmeter.interop.configs._writing import Sayings, leave_the_run, refuse_islands, steps_of, whole
+from shardmeter.interop.configs._saying import Saying, count
+from shardmeter.interop.configs._writing import leave_the_run, refuse_if, refuse_islands, steps_of, tree
 from shardmeter.interop.configs.record import Exported, Written
 from shardmeter.specs import Scenario
 
@@ -19,22 +20,22 @@ FILE = "deepspeed.json"
 
 def exported(scenario: Scenario, version: str) -> Exported:
     """The file, what is unsaid in it, and the command. Raises Inexpressible."""
-    found = Sayings()
+    found = Saying(f"DeepSpeed {version}")
     refuse(found, scenario)
-    found.stop(f"DeepSpeed {version}")
+    found.stop()
     _batch(found, scenario)
     _sharding(found, scenario)
     _degrees(found, scenario)
     _formats(found, scenario)
     _rest(found, scenario)
     leave_the_run(found, scenario, "the program says it")
-    text = json.dumps(found.tree(), indent=2) + "\n"
+    text = json.dumps(tree(found), indent=2) + "\n"
     return Exported(
         format="deepspeed",
         version=version,
         files=(Written(name=FILE, text=text),),
         launch=f"torchrun train.py --deepspeed --deepspeed_config {FILE}",
-        said=tuple(found.said),
+        said=found.settings(),
         unsaid=tuple(found.unsaid),
         notes=(
             "train.py is the program: it builds the model, hands it to deepspeed.initialize(config=…) and reads the data",
@@ -43,126 +44,140 @@ def exported(scenario: Scenario, version: str) -> Exported:
     )
 
 
-def refuse(found: Sayings, scenario: Scenario) -> None:
+def refuse(found: Saying, scenario: Scenario) -> None:
     """Every reason why DeepSpeed would make another run of a plan."""
     plan = scenario.plan
     stage = STAGE[plan.sharding]
     refuse_islands(found, scenario, "DeepSpeed")
     _refuse_sharding(found, scenario, stage)
     _refuse_degrees(found, scenario, stage)
-    found.refuse(
+    refuse_if(
         plan.precision not in ("bf16", "fp16", "fp32", "tf32"),
+        found,
         "plan.precision",
         f"{plan.precision} is no number format of DeepSpeed's file",
         "bf16, fp16, fp32 or tf32",
     )
     base = "fp32" if plan.precision == "tf32" else plan.precision
-    found.refuse(
+    refuse_if(
         stage > 0 and plan.gather_dtype != base and plan.precision in ("bf16", "fp16", "fp32", "tf32"),
+        found,
         "plan.gather_dtype",
         f"{plan.gather_dtype}, and DeepSpeed gathers weights as they are held, in {base}",
         f"gather_dtype: {base}",
     )
-    found.refuse(
+    refuse_if(
         plan.master_dtype != "fp32"
         and (plan.master_dtype != plan.precision or plan.master_dtype != "bf16" or stage == 0),
+        found,
         "plan.master_dtype",
         f"{plan.master_dtype} with precision {plan.precision} and stage {stage}: bf16 masters go with bf16 and a stage of ZeRO",
         "master_dtype: fp32",
     )
     away = plan.offload
-    found.refuse(
+    refuse_if(
         "optimizer" in away and stage == 0,
+        found,
         "plan.offload",
         f"the optimizer lies on the host, and sharding {plan.sharding} has none of ZeRO's stages",
         "sharding: zero1, zero2 or zero3",
     )
-    found.refuse(
-        "activations" in away and (plan.recompute != "full" or whole(plan.offload_layers) > 0),
+    refuse_if(
+        "activations" in away and (plan.recompute != "full" or count(plan.offload_layers) > 0),
+        found,
         "plan.offload",
         "DeepSpeed offloads the inputs of all checkpointed layers (cpu_checkpointing), and nothing else of activations",
         "recompute: full, without offload_layers; or no activations in offload",
     )
 
 
-def _refuse_sharding(found: Sayings, scenario: Scenario, stage: int) -> None:
+def _refuse_sharding(found: Saying, scenario: Scenario, stage: int) -> None:
     plan = scenario.plan
-    replicas = whole(plan.dp_replicate)
-    found.refuse(
+    replicas = count(plan.dp_replicate)
+    refuse_if(
         stage > 0 and replicas > 1,
+        found,
         "plan.dp_replicate",
         f"{plan.sharding} in {replicas} groups: ZeRO shards over all ranks since MiCS was removed, and zero_hpz_partition_size gathers "
         "the forward pass from all of them and shards optimizer states over all",
         "dp_replicate: 1, or another trainer",
     )
-    found.refuse(
+    refuse_if(
         plan.sharding == "fsdp" and not plan.reshard,
+        found,
         "plan.reshard",
         "false: stage 3 gathers parameters again for the backward",
         "reshard: true, or sharding: zero2",
     )
 
 
-def _refuse_degrees(found: Sayings, scenario: Scenario, stage: int) -> None:
+def _refuse_degrees(found: Saying, scenario: Scenario, stage: int) -> None:
     plan = scenario.plan
-    tp, pp, cp, ep = (whole(degree) for degree in (plan.tp, plan.pp, plan.cp, plan.ep))
-    found.refuse(
+    tp, pp, cp, ep = (count(degree) for degree in (plan.tp, plan.pp, plan.cp, plan.ep))
+    refuse_if(
         tp > 1 and plan.sequence_parallel,
+        found,
         "plan.sequence_parallel",
         f"true with tp = {tp}: DeepSpeed's tensor parallelism keeps activations whole between products",
         "sequence_parallel: false",
     )
-    found.refuse(
+    refuse_if(
         cp > 1 and plan.cp_kind != "ulysses",
+        found,
         "plan.cp_kind",
         f"{plan.cp_kind} with cp = {cp}: DeepSpeed cuts sequences by heads (Ulysses)",
         "cp_kind: ulysses",
     )
-    found.refuse(
+    refuse_if(
         pp > 1 and stage > 1,
+        found,
         "plan.sharding",
         f"{plan.sharding} with pp = {pp}: its pipelines go with stages 0 and 1",
         "sharding: zero1 or ddp",
     )
-    found.refuse(
+    refuse_if(
         pp > 1 and (plan.schedule != "1f1b" or plan.virtual_stages > 1),
+        found,
         "plan.schedule",
         f"{plan.schedule} with {plan.virtual_stages} virtual stages: its pipelines run 1f1b",
         "schedule: 1f1b",
     )
-    found.refuse(
-        ep > 1 and whole(plan.etp) > 1,
+    refuse_if(
+        ep > 1 and count(plan.etp) > 1,
+        found,
         "plan.etp",
-        f"{whole(plan.etp)}: experts are not cut by tensor parallelism",
+        f"{count(plan.etp)}: experts are not cut by tensor parallelism",
         "etp: 1",
     )
-    found.refuse(
+    refuse_if(
         ep > 1 and tp > 1 and bool({"optimizer", "parameters"} & set(plan.offload)),
+        found,
         "plan.offload",
         f"{', '.join(plan.offload)} with tp = {tp} and ep = {ep} is refused by AutoEP",
         "offload: none, or tp: 1",
     )
-    found.refuse(
+    refuse_if(
         ep > 1 and cp > 1 and (stage == 3 or tp > 1),
+        found,
         "plan.cp",
         f"{cp} with ep = {ep}: AutoEP refuses sequence parallelism with stage 3 and with tensor parallelism",
         "cp: 1",
     )
 
 
-def _batch(found: Sayings, scenario: Scenario) -> None:
+def _batch(found: Saying, scenario: Scenario) -> None:
     plan, run = scenario.plan, scenario.run
-    batch, steps = whole(run.global_batch), steps_of(scenario)
+    batch, steps = count(run.global_batch), steps_of(scenario)
     found.say("train_batch_size", batch, f"run.global_batch = {batch}")
     found.say(
-        "train_micro_batch_size_per_gpu", whole(plan.micro_batch), f"plan.micro_batch = {whole(plan.micro_batch)}"
+        "train_micro_batch_size_per_gpu", count(plan.micro_batch), f"plan.micro_batch = {count(plan.micro_batch)}"
     )
     found.say(
-        "gradient_accumulation_steps", steps, f"run.global_batch over micro-batches and {whole(plan.dp)} replicas"
+        "gradient_accumulation_steps", steps, f"run.global_batch over micro-batches and {count(plan.dp)} replicas"
     )
 
 
-def _sharding(found: Sayings, scenario: Scenario) -> None:
+def _sharding(found: Saying, scenario: Scenario) -> None:
     plan = scenario.plan
     stage = STAGE[plan.sharding]
     found.say("zero_optimization.stage", stage, f"plan.sharding = {plan.sharding}")
@@ -176,16 +191,16 @@ def _sharding(found: Sayings, scenario: Scenario) -> None:
         found.leave("plan.sharding", "fsdp is written as ZeRO stage 3, which shards, gathers and reduces as much")
     if plan.sharding == "none":
         found.leave("plan.sharding", "none is written as stage 0 of one replica, which reads as ddp")
-    if plan.sharding == "ddp" and whole(plan.dp_replicate) > 1:
+    if plan.sharding == "ddp" and count(plan.dp_replicate) > 1:
         found.leave("plan.dp_replicate", "all replicas of ddp are one degree")
         found.leave("plan.dp_shard", "all replicas of ddp are one degree")
     if not plan.reshard and plan.sharding != "fsdp":
         found.leave("plan.reshard", f"false changes nothing under {plan.sharding}")
 
 
-def _degrees(found: Sayings, scenario: Scenario) -> None:
+def _degrees(found: Saying, scenario: Scenario) -> None:
     plan = scenario.plan
-    tp, cp, ep = (whole(degree) for degree in (plan.tp, plan.cp, plan.ep))
+    tp, cp, ep = (count(degree) for degree in (plan.tp, plan.cp, plan.ep))
     if tp > 1:
         found.say("tensor_parallel.autotp_size", tp, f"plan.tp = {tp}")
         if plan.async_tp:
@@ -205,11 +220,11 @@ def _degrees(found: Sayings, scenario: Scenario) -> None:
     if ep > 1:
         found.say("expert_parallel.enabled", True, "experts are spread over ranks")
         found.say("expert_parallel.autoep_size", ep, f"plan.ep = {ep}")
-    elif whole(plan.etp) > 1:
-        found.leave("plan.etp", f"{whole(plan.etp)}: experts are cut as the program cuts them")
+    elif count(plan.etp) > 1:
+        found.leave("plan.etp", f"{count(plan.etp)}: experts are cut as the program cuts them")
 
 
-def _formats(found: Sayings, scenario: Scenario) -> None:
+def _formats(found: Saying, scenario: Scenario) -> None:
     plan = scenario.plan
     for dtype in ("bf16", "fp16"):
         if plan.precision == dtype:
@@ -221,14 +236,14 @@ def _formats(found: Sayings, scenario: Scenario) -> None:
     if plan.master_dtype == "bf16":
         found.say("bf16.bf16_master_weights_and_grads", True, "plan.master_dtype = bf16")
         found.say("bf16.bf16_optimizer_states", True, "plan.master_dtype = bf16")
-    key = "seq_parallel_communication_data_type" if whole(plan.cp) > 1 else "communication_data_type"
+    key = "seq_parallel_communication_data_type" if count(plan.cp) > 1 else "communication_data_type"
     found.say(key, plan.reduce_dtype, f"plan.reduce_dtype = {plan.reduce_dtype}")
     base = "fp32" if plan.precision == "tf32" else plan.precision
     if STAGE[plan.sharding] == 0 and plan.gather_dtype != base:
         found.leave("plan.gather_dtype", f"{plan.gather_dtype}: nothing is gathered")
 
 
-def _rest(found: Sayings, scenario: Scenario) -> None:
+def _rest(found: Saying, scenario: Scenario) -> None:
     plan = scenario.plan
     name: Any = NAMES.get(plan.optimizer)
     if name:

@@ -23,6 +23,16 @@ LARGEST = 1_000_000
 _COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 
 
+def topped(text: str, name: str, own: Collection[str]) -> Mapping[str, Any]:
+    """The mapping of a text that has one of some names anywhere; empty where it has none, or is no mapping."""
+    if not any(one in text for one in own):
+        return {}
+    try:
+        return mapping(text, name)
+    except BadScenario:
+        return {}
+
+
 def mapping(text: str, what: str) -> dict[str, Any]:
     """The mapping of a YAML or JSON text (lines of `//` comments, which some readers of JSON take, left out). Raises BadScenario."""
     if len(text) > LARGEST:
@@ -60,6 +70,7 @@ class Sorting:
         self.assumed: list[str] = []
         self.violations: list[Violation] = []
         self.automatic: list[str] = []
+        self.accumulated = 1
 
     def means(self, key: str, what: str) -> None:
         """Note what a setting became; nothing where the file has no such setting."""
@@ -70,6 +81,13 @@ class Sorting:
         """Note why a setting changes nothing; nothing where the file has no such setting."""
         if key in self.left:
             self.ignored.append(Setting(key=key, value=written(self.left.pop(key)), means=why))
+
+    def adds_up(self, key: str, steps: int) -> None:
+        """Note how many micro-batches a replica adds up, of a file that does not tell how many replicas there are."""
+        self.accumulated = steps
+        self.means(
+            key, f"run.global_batch = {steps} · plan.micro_batch · replicas" if steps > 1 else "one micro-batch a step"
+        )
 
     def assume(self, sentence: str) -> None:
         """Note what the file does not say."""
@@ -156,6 +174,7 @@ class Sorting:
             assumed=tuple(self.assumed),
             ignored=tuple(self.ignored),
             unknown=tuple(unknown),
+            accumulated=self.accumulated,
         )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shardmeter.interop.configs._writing import steps_of, whole
+from shardmeter.interop.configs._saying import count
+from shardmeter.interop.configs._writing import steps_of
 from shardmeter.interop.configs.record import Written
 from shardmeter.specs import Scenario
 
@@ -19,12 +20,12 @@ def arguments(scenario: Scenario, *, checkpoints: bool) -> dict[str, Any]:
     plan, run = scenario.plan, scenario.run
     found: dict[str, Any] = {
         "output_dir": "output",
-        "per_device_train_batch_size": whole(plan.micro_batch),
+        "per_device_train_batch_size": count(plan.micro_batch),
         "gradient_accumulation_steps": steps_of(scenario),
     }
     steps = run.steps if run.tokens is None else run.tokens / (run.global_batch * run.seq_len)
     if steps is not None:
-        found["max_steps"] = max(1, whole(steps))
+        found["max_steps"] = max(1, count(steps))
     if plan.precision in ("bf16", "fp16"):
         found[plan.precision] = True
     if plan.precision == "tf32":

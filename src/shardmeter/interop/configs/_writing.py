@@ -1,86 +1,57 @@
-"""A scenario on its way into a file of settings: what is said, what cannot be said, and what makes another run of it."""
+"""What writers of nested settings share: reasons against an export, the file as a tree, what no file of a trainer holds."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from shardmeter.core.errors import Violation
-from shardmeter.core.units import Count
-from shardmeter.interop.configs.record import Inexpressible, Setting
+from shardmeter.interop.configs._saying import Saying, count
 from shardmeter.specs import Scenario
 from shardmeter.specs.plan import AXES
 
 
-class Sayings:
-    """Settings by their dotted paths, and what is found on the way."""
-
-    def __init__(self) -> None:
-        self.settings: dict[str, Any] = {}
-        self.said: list[Setting] = []
-        self.unsaid: list[str] = []
-        self.reasons: list[Violation] = []
-
-    def say(self, key: str, value: Any, means: str) -> None:
-        """One setting, and what of the scenario it says."""
-        self.settings[key] = value
-        text = value if isinstance(value, str) else json.dumps(value)
-        self.said.append(Setting(key=key, value=text, means=means))
-
-    def leave(self, field: str, why: str) -> None:
-        """What the format cannot say: the field, and where it is said instead."""
-        self.unsaid.append(f"{field}: {why}")
-
-    def refuse(self, wrong: bool, field: str, says: str, way_out: str) -> None:
-        """One reason against the export, where something is wrong."""
-        if wrong:
-            self.reasons.append(Violation(field=field, says=says, way_out=way_out))
-
-    def stop(self, title: str) -> None:
-        """Raise Inexpressible with every reason, if there is one."""
-        if self.reasons:
-            raise Inexpressible(f"{title} cannot run this plan as it is", self.reasons)
-
-    def tree(self) -> dict[str, Any]:
-        """The settings as nested mappings."""
-        made: dict[str, Any] = {}
-        for path, value in self.settings.items():
-            *sections, name = path.split(".")
-            inner = made
-            for section in sections:
-                inner = inner.setdefault(section, {})
-            inner[name] = value
-        return made
+def refuse_if(wrong: bool, found: Saying, field: str, says: str, way_out: str) -> None:
+    """One reason against the export, where something is wrong."""
+    if wrong:
+        found.refuse(field, says, way_out)
 
 
-def whole(number: Count) -> int:
-    """A count as files write it."""
-    return round(float(number))
+def tree(found: Saying) -> dict[str, Any]:
+    """The settings by their dotted paths as nested mappings."""
+    made: dict[str, Any] = {}
+    for path, value in found.values.items():
+        *sections, name = path.split(".")
+        inner = made
+        for section in sections:
+            inner = inner.setdefault(section, {})
+        inner[name] = value
+    return made
 
 
 def steps_of(scenario: Scenario) -> int:
     """Micro-batches that one replica adds up in a step."""
-    return max(1, whole(scenario.run.global_batch / (scenario.plan.micro_batch * scenario.plan.dp)))
+    return max(1, count(scenario.run.global_batch / (scenario.plan.micro_batch * scenario.plan.dp)))
 
 
-def refuse_islands(found: Sayings, scenario: Scenario, title: str) -> None:
+def refuse_islands(found: Saying, scenario: Scenario, title: str) -> None:
     """Reasons of several islands, and of steps without a backward."""
     plan = scenario.plan
-    found.refuse(
+    refuse_if(
         len(scenario.fleet.islands) > 1,
+        found,
         "fleet.islands",
         f"{len(scenario.fleet.islands)} islands, and {title} starts one cluster",
         "export each island by itself, or --to torchft",
     )
-    found.refuse(
+    refuse_if(
         plan.probes is not None,
+        found,
         "plan.sync.method",
         f"{plan.sync.method} has no backward",
         "a method with one, such as every_step",
     )
 
 
-def leave_the_run(found: Sayings, scenario: Scenario, where: str) -> None:
+def leave_the_run(found: Saying, scenario: Scenario, where: str) -> None:
     """What of a run and of its data no file of a trainer's settings holds; `where` it is said instead."""
     plan, run = scenario.plan, scenario.run
     found.leave("run.seq_len", f"{float(run.seq_len):g}: {where}")

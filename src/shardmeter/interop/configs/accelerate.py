@@ -10,25 +10,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardmeter.core.errors import BadScenario
 from shardmeter.interop.configs._accelerate_read import imported
 from shardmeter.interop.configs._accelerate_write import exported
-from shardmeter.interop.configs._sorting import flat, mapping
+from shardmeter.interop.configs._sorting import flat, mapping, topped
 from shardmeter.interop.configs.record import Exported, Imported
 from shardmeter.specs import Scenario
 
 NAME = "accelerate"
 TITLE = "Hugging Face accelerate YAML: DDP, FSDP, FSDP2 with parallelism_config, ZeRO"
 VERSIONS = ("1.15.0",)
+OWN = ("distributed_type", "compute_environment")
+"""Keys that say what is distributed, as only accelerate's file does."""
 
 
 def recognises(text: str, name: str) -> bool:
     """Whether a text says what is distributed, as only accelerate's file does."""
-    try:
-        found = mapping(text, name)
-    except BadScenario:
-        return False
-    return "distributed_type" in found or "compute_environment" in found
+    found = topped(text, name, OWN)
+    return any(key in found for key in OWN)
 
 
 def settings(text: str, version: str = "") -> dict[str, Any]:  # noqa: ARG001  (one version is known)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardmeter.core.errors import BadScenario
 from shardmeter.interop.configs._deepspeed_read import imported
 from shardmeter.interop.configs._deepspeed_write import exported
-from shardmeter.interop.configs._sorting import flat, mapping
+from shardmeter.interop.configs._sorting import flat, mapping, topped
 from shardmeter.interop.configs.record import Exported, Imported
 from shardmeter.specs import Scenario
 
@@ -28,10 +27,7 @@ OWN = (
 
 def recognises(text: str, name: str) -> bool:
     """Whether a text has a key of the top that only DeepSpeed has."""
-    try:
-        found = mapping(text, name)
-    except BadScenario:
-        return False
+    found = topped(text, name, OWN)
     return any(key in found for key in OWN)
 
 

@@ -34,6 +34,8 @@ class Imported:
     """What the file does not say and the scenario had to, one sentence each: the trainer's own defaults, with their values."""
     ignored: tuple[Setting, ...] = ()
     """Settings that no figure of ours depends on, or that we cannot express, with the reason."""
+    accumulated: int = 1
+    """Micro-batches that every replica adds up in a step, where the file tells that and neither the batch nor how many replicas there are."""
     unknown: tuple[Setting, ...] = ()
     """Settings that the trainer itself does not have in this version: most often a mistyped name."""
 

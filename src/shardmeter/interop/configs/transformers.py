@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from shardmeter.core.errors import BadScenario
 from shardmeter.core.record import changed
 from shardmeter.interop.configs import _deepspeed_read
 from shardmeter.interop.configs._accelerate_read import STRATEGIES, policy, read_fsdp
-from shardmeter.interop.configs._sorting import Sorting, flat, keys, mapping
+from shardmeter.interop.configs._sorting import Sorting, flat, keys, mapping, topped
 from shardmeter.interop.configs.record import Imported
 
 NAME = "transformers"
@@ -37,10 +36,7 @@ BESIDE = "no field of TrainingArguments: the program's own"
 
 def recognises(text: str, name: str) -> bool:
     """Whether a text has fields of TrainingArguments at its top, or axolotl's in their place."""
-    try:
-        found = mapping(text, name)
-    except BadScenario:
-        return False
+    found = topped(text, name, (*OWN, *MICRO))
     axolotl = "base_model" in found and "micro_batch_size" in found
     return (any(key in found for key in OWN) or axolotl) and "distributed_type" not in found
 
@@ -155,13 +151,7 @@ def _read_batch(found: Sorting, plan: dict[str, Any], document: dict[str, Any]) 
         found.assume("plan.micro_batch 8: TrainingArguments' where per_device_train_batch_size is left out")
     plan["micro_batch"] = micro
     found.means(key, f"plan.micro_batch = {micro}")
-    steps = found.whole("gradient_accumulation_steps") or 1
-    if steps > 1:
-        found.ignore(
-            "gradient_accumulation_steps",
-            f"the number of replicas is not said here: say --global-batch {steps}·{micro}·replicas",
-        )
-    found.means("gradient_accumulation_steps", "one micro-batch a step")
+    found.adds_up("gradient_accumulation_steps", found.whole("gradient_accumulation_steps") or 1)
     length = "" if document.get("run", {}).get("seq_len") else ", --seq"
     found.assume(f"the file tells no accelerators: say --gpus; nor a model that is certain: --model{length}")
 

@@ -25,7 +25,6 @@ LIGHTHOUSE_PORT = 29510
 """Where the replica groups of torchft meet: its lighthouse's own default."""
 SOCKET_THREADS, SOCKETS = 16, 64
 """Most threads, and most sockets over all of them, that NCCL takes for one connection."""
-FULLY_SHARDED = ("fsdp", "zero3")
 GPU_VENDORS = ("NVIDIA", "AMD", "")
 """Whose devices PyTorch's launchers start a process for; an accelerator without a vendor is taken for one of these."""
 
@@ -170,19 +169,12 @@ def environment(scenario: Scenario, trainer: Exported, job: Job) -> dict[str, tu
     if trainer.format in ("torchtitan", "torchft"):
         why = "what is freed in one size is used again in another, as torchtitan's own script has it"
         found["PYTORCH_ALLOC_CONF"] = ("expandable_segments:True", why)
-    if trainer.format == "megatron" and _in_one_queue(scenario.plan):
-        found["CUDA_DEVICE_MAX_CONNECTIONS"] = ("1", "kernels start in the order in which Megatron overlaps them")
     if job.of > job.nodes and scenario.fleet.wan is not None:
         found |= _sockets(scenario.fleet.wan)
     if grouped_by_island(trainer):
         found["ISLAND"] = (str(job.number), "number of this replica group")
         found["ISLANDS"] = (str(len(scenario.fleet.islands)), "how many there are")
     return found
-
-
-def _in_one_queue(plan: Plan) -> bool:
-    """Whether Megatron relies on one queue a device: its tensor and context parallelism do, its fully sharded one must not."""
-    return bool(plan.tp * plan.cp > 1) and plan.sharding not in FULLY_SHARDED
 
 
 def _sockets(wan: Wan) -> dict[str, tuple[str, str]]:

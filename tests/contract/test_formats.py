@@ -3,6 +3,7 @@
 import math
 import random
 import re
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,9 @@ MODELS = {
 """By name: degrees of tensor parallelism that divide it."""
 
 
-def joined(dice: random.Random) -> dict[str, object]:
+def joined(dice: random.Random) -> dict[str, Any]:
     """A scenario of two islands."""
-    plan: dict[str, object] = {
+    plan: dict[str, Any] = {
         "sharding": "fsdp",
         "tp": dice.choice([1, 2]),
         "recompute": dice.choice(["none", "full"]),
@@ -45,7 +46,7 @@ def joined(dice: random.Random) -> dict[str, object]:
     }
 
 
-def drawn(seed: int) -> dict[str, object]:
+def drawn(seed: int) -> dict[str, Any]:
     """A scenario of one process group or, one in eight, of two islands; it may be illegal."""
     dice = random.Random(seed)
     if seed % 8 == 0:
@@ -53,7 +54,7 @@ def drawn(seed: int) -> dict[str, object]:
     model = dice.choice(list(MODELS))
     experts = model in ("qwen3-30b-a3b", "mixtral-8x7b")
     sharding = dice.choice(["fsdp", "fsdp", "fsdp", "ddp", "zero1", "zero2", "zero3", "none"])
-    plan: dict[str, object] = {
+    plan: dict[str, Any] = {
         "sharding": sharding, "tp": dice.choice(MODELS[model]), "pp": dice.choice([1, 1, 2]),
         "micro_batch": dice.choice([1, 2]), "recompute": dice.choice(["none", "full", "selective", "every-2"]),
         "precision": dice.choice(["bf16", "bf16", "fp8", "fp8-rowwise", "mxfp8"]),
@@ -75,7 +76,7 @@ def drawn(seed: int) -> dict[str, object]:
     if dice.random() < 0.15:
         plan["offload"] = dice.choice([["optimizer"], ["optimizer", "parameters"]])
     stack = dice.choice(["titan-compile", "titan-eager", "megatron-core", "nanotron-2025"])
-    run = {"seq_len": 1024, "global_batch": 64, **dice.choice([{"steps": 500}, {"tokens": "1B"}, {}])}
+    run: dict[str, Any] = {"seq_len": 1024, "global_batch": 64, **dice.choice([{"steps": 500}, {"tokens": "1B"}, {}])}
     kind = "B200-SXM-180GB" if plan["precision"] == "mxfp8" else "H100-SXM5-80GB"
     accelerator = {"base": kind, "host_memory_bandwidth": "200 GB/s"}
     island = {"accelerator": accelerator, "nodes": max(1, gpus // 8), "gpus_per_node": min(gpus, 8)}
@@ -99,7 +100,7 @@ def scenarios():
 @pytest.fixture(scope="module")
 def exports(scenarios):
     """(document, scenario, export) of what each format can say."""
-    made = {case: [] for case in CASES}
+    made: dict[tuple[str, str], list[Any]] = {case: [] for case in CASES}
     for name, version in CASES:
         for document, scenario in scenarios:
             try:
@@ -120,9 +121,10 @@ def differences(was, now, unsaid: set[str]) -> list[str]:
     """Fields of the plan and the run that two scenarios say differently, but for those that are left out."""
     found = []
     if "plan" not in unsaid:
-        for before, record, one, other in (
+        parts: tuple[tuple[str, Any, Any, Any], ...] = (
             ("plan", Plan, was.plan, now.plan), ("plan.sync", Sync, was.plan.sync, now.plan.sync), ("run", type(was.run), was.run, now.run),
-        ):  # fmt: skip
+        )  # fmt: skip
+        for before, record, one, other in parts:
             fields = ("seq_len", "global_batch") if before == "run" else field_names(record)
             for field in fields:
                 a, b = getattr(one, field), getattr(other, field)
@@ -133,7 +135,7 @@ def differences(was, now, unsaid: set[str]) -> list[str]:
     return found
 
 
-def steps(scenario) -> int | None:
+def steps(scenario):
     run = scenario.run
     if run.steps is not None:
         return round(run.steps)

@@ -110,12 +110,12 @@ def test_what_is_none_of_the_three_is_refused(text):
 
 def test_a_value_that_is_none_is_told_and_the_default_taken():
     read = torchtitan.read(
-        '[training]\nlocal_batch_size = "many"\n[parallelism]\nfsdp_reshard_after_forward = "alwys"\n', "x"
+        '[training]\nlocal_batch_size = "many"\n[parallelism]\nfsdp_reshard_after_forward = "allways"\n', "x"
     )
     assert read.document["plan"]["micro_batch"] == 8
     assert keys(read.ignored) == {
         "training.local_batch_size": "'many' is no whole number of 1 or more",
-        "parallelism.fsdp_reshard_after_forward": "'alwys' is none of its words; the nearest are always, default, never",
+        "parallelism.fsdp_reshard_after_forward": "'allways' is none of its words; the nearest are always, default, never",
     }
 
 

@@ -1,5 +1,7 @@
 """torchtitan 0.3: its own parser imports the exported function, builds the model's configuration and checks what its trainer would."""
 
+from typing import Any
+
 FORMAT = "torchtitan"
 FOR = "0.3.0"
 ENVIRONMENT = "torch"
@@ -44,7 +46,7 @@ def accepts(files: dict[str, str], launch: str) -> None:
     stages_of(config)
 
 
-def stages_of(config: object) -> None:
+def stages_of(config: Any) -> None:
     """Cut the model into stages as the trainer does, for a schedule that takes as many."""
     from types import SimpleNamespace
 

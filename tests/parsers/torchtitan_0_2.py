@@ -1,5 +1,7 @@
 """torchtitan 0.2: its own parser reads the exported TOML, and its mesh checks the degrees."""
 
+from typing import Any
+
 FORMAT = "torchtitan"
 FOR = "0.2.2"
 ENVIRONMENT = "torch"
@@ -43,7 +45,7 @@ def accepts(files: dict[str, str], launch: str) -> None:
     assert config.model.flavor in flavors(config.model.name)
 
 
-def flavors(name: str) -> object:
+def flavors(name: str) -> Any:
     """The flavors of a model."""
     from torchtitan.protocols.train_spec import get_train_spec
 

@@ -31,7 +31,13 @@ scenario, with every reason."""
 @click.command(epilog=EPILOG, short_help="What does my trainer have to be told to run this plan?")
 @scenario_options
 @click.option("--to", required=True, metavar="FORMAT", help="A trainer, or a launcher with --trainer.")
-@click.option("--for", "version", default="", metavar="VERSION", help="Version of it; left out, the usual one.")
+@click.option(
+    "--for",
+    "version",
+    default="",
+    metavar="VERSION",
+    help="Version of the trainer (or of the launcher); left out, the usual one.",
+)
 @click.option("--trainer", metavar="FORMAT", help="What a launcher starts.")
 @click.option("-o", "--out", metavar="FOLDER", help="Write the files there; left out, they are shown.")
 @click.option("--against", metavar="ORIGINAL", help="A file of the same trainer: list what is said differently.")

@@ -1,4 +1,4 @@
-"""`shardmeter import`: the settings of a trainer as a scenario."""
+"""`shardmeter import`: the settings of a trainer, or the log of a run, as a scenario."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ EPILOG = """Examples:
   shardmeter import llama3_8b.toml --gpus 64xH100-SXM5-80GB
   shardmeter import train.sh --from megatron --model llama-3.1-70b --gpus 128xH100-SXM5-80GB -o run.yaml
   shardmeter import ds_config.json --model llama-3.1-8b --gpus 8xH100-SXM5-80GB --format json
+  shardmeter import train.log --model llama-3.1-8b -o run.yaml
 
 Every setting of FILE is understood, ignored with a reason, or unknown to the trainer itself. The options fill in what FILE does not
-tell (mostly the model and the accelerators), and win over it. Exit code 1 where something is missing still."""
+tell (mostly the model and the accelerators), and win over it. A log tells how fast its run was, and what its head says of the
+plan. Exit code 1 where settings lack something still."""
 
 
 @click.command("import", epilog=EPILOG, short_help="What is the scenario of my trainer's settings?")
@@ -30,7 +32,7 @@ tell (mostly the model and the accelerators), and win over it. Exit code 1 where
 @click.option("-o", "--out", metavar="FILE", help="Write the scenario, for predict FILE. A .yaml or .json.")
 @filling_options
 def import_(file: str, format_: str | None, version: str, out: str | None, **asked: Any) -> int:
-    """Read FILE, the settings of a trainer, as a scenario, and tell what became of each of them."""
+    """Read FILE, the settings of a trainer or the log of a run, as a scenario, and tell what became of each of them."""
     saved = savable(out, "-o")
     from shardmeter.interop.importing import import_config
     from shardmeter.render import importing as page
@@ -44,4 +46,4 @@ def import_(file: str, format_: str | None, version: str, out: str | None, **ask
     if saved and out is not None:
         save(answer["scenario"], out)
     write(page.document(answer), asked["output"])
-    return 0 if answer["complete"] else 1
+    return 0 if answer["complete"] or answer["log"] else 1

@@ -11,6 +11,7 @@ from shardmeter.cli.options import command_line, resolve, scenario_options
 from shardmeter.cli.output import say, warn, write
 from shardmeter.cli.pictures import plot_option
 from shardmeter.cli.progress import counter
+from shardmeter.cli.saving import savable, save_plan
 from shardmeter.cli.scale_across import plan_across, refuse_misplaced
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ EPILOG = """Examples:
   shardmeter plan --model llama-3.1-8b --gpus 64xH100-SXM5-80GB
   shardmeter plan --model llama-3.1-70b --gpus 512xH100-SXM5-80GB --set plan.tp=8 --set plan.pp=1..8:x2 --global-batch 1024
   shardmeter plan examples/llama-70b-tp8-pp4.yaml --top 5
+  shardmeter plan examples/llama-70b-tp8-pp4.yaml --save best.yaml && shardmeter export best.yaml --to torchtitan --for 0.2.2
   shardmeter plan --model llama-3.1-8b --gpus 64xH100-SXM5-80GB,256xH100-SXM5-80GB --tokens 1T --price '$2/gpu/h' --objective time,cost
   shardmeter plan islands.yaml --set fleet.use=any --set plan.sync.method=diloco,streaming_diloco
   shardmeter plan --model llama-3.1-8b --gpus 64xH100-SXM5-80GB --tokens 1T --price '$2/gpu/h' --deadline '30 d' --budget '$100,000'
@@ -65,7 +67,7 @@ Exit code 1 when no plan fits, or none within the deadline and the budget."""
     "--buildings", metavar="N", type=click.IntRange(2, 64), help="With --scale-across: divide the GPUs evenly into N buildings."
 )  # fmt: skip
 @click.option(
-    "--save", metavar="FILE", help="With --scale-across: write the joint plan as a scenario, for predict FILE. A .yaml or .json."
+    "--save", metavar="FILE", help="Write the best plan as a scenario, for predict FILE and export FILE. A .yaml or .json."
 )  # fmt: skip
 @plot_option("With --scale-across: draw the map of placements and the speed-ups.")
 def plan(
@@ -81,6 +83,7 @@ def plan(
     refuse_misplaced(scale_across)
     if scale_across:
         return plan_across(asked)
+    savable(asked["save"])
     limits = (("objective", objective), ("deadline", deadline), ("budget", budget))
     asked["overrides"] = (*(f"run.{name}={said}" for name, said in limits if said is not None), *asked["overrides"])
     scenario = resolve(asked, planning=True)
@@ -95,6 +98,7 @@ def plan(
     warn(answer["warnings"])
     if found.stopped:
         say(f"interrupted: the best of the first {found.tally.evaluated:,} plans is shown")
+    save_plan(None if found.best is None else found.best.document, asked)
     command = "" if found.best is None else command_line("predict", *_same(asked, found.best, found.space.choices))
     write(planning.document(answer, planning.title(scenario), command=command), asked["output"])
     return INTERRUPTED if found.stopped else 0 if found.ranked else 1
@@ -111,6 +115,7 @@ def _of_fleet(scenario: Scenario, asked: dict[str, Any], top: int, processes: in
     warn(answer["warnings"])
     if found.stopped:
         say("interrupted: the best of what was searched is shown")
+    save_plan(found.ranked[0].document if found.ranked else None, asked)
     write(planning_fleet.document(answer, planning_fleet.title(scenario)), asked["output"])
     return INTERRUPTED if found.stopped else 0 if found.ranked else 1
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from shardmeter.cli.options import opened
 from shardmeter.cli.output import say
 from shardmeter.cli.pictures import put, refuse_place
 from shardmeter.core.errors import BadScenario
@@ -22,6 +23,17 @@ def savable(file: str | None, option: str = "--save") -> bool:
         raise BadScenario(f"{option} {file!r}: a scenario is a .yaml or a .json")
     refuse_place(file)
     return True
+
+
+def save_plan(found: Mapping[str, Any] | None, asked: dict[str, Any]) -> None:
+    """Write the scenario of the best plan of a question where it asks for that, names of files made absolute. Raises as `save`."""
+    file = asked["save"]
+    if file is None:
+        return
+    from shardmeter.scenario.named import rooted
+
+    document, rows = opened(asked)
+    save(None if found is None else rooted(found, document.folder.absolute(), rows), file)
 
 
 def save(scenario: Mapping[str, Any] | None, file: str) -> None:

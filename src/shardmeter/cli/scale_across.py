@@ -17,7 +17,6 @@ from shardmeter.core.errors import BadScenario, Violation
 
 OURS = {
     "over": "an axis of several buildings", "buildings": "how the GPUs are divided", "plot": "pictures of several buildings",
-    "save": "the joint plan of several buildings",
 }  # fmt: skip
 """Options of `plan` that only a search across buildings takes, each with what it is."""
 OTHERS = {

@@ -56,6 +56,11 @@ def field_names(cls: type[Any]) -> tuple[str, ...]:
     return tuple(f.name for f in fields(cls))
 
 
+def field_types(cls: type[Any]) -> dict[str, str]:
+    """The annotation of every field of a record, as written, in order."""
+    return {f.name: str(f.type) for f in fields(cls)}
+
+
 def stacked(records: Sequence[T]) -> T:
     """One record whose numeric fields are arrays over `records`; equal fields stay as they are.
 

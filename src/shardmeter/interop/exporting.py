@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from os import PathLike
+from types import ModuleType
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.interop.configs import format_named, formats, version_of
-from shardmeter.interop.configs.record import Exported, Inexpressible
+from shardmeter.interop.configs.record import Exported
 from shardmeter.interop.importing import source_of
 from shardmeter.specs import Scenario
 
@@ -75,7 +76,7 @@ def export_of(
     trainer: str | None = None,
     against: str | PathLike[str] | None = None,
 ) -> Export:
-    """The files of a scenario in the format `to`; of a launcher those of the `trainer` too. Raises Inexpressible with every reason,
+    """The files of a scenario in the format `to`; of a launcher those of the `trainer` too, whose version it is if it has that one. Raises Inexpressible with every reason,
     UnknownName for what is no format, BadScenario."""
     module = format_named(to, "write", "launch")
     if hasattr(module, "write"):
@@ -84,18 +85,23 @@ def export_of(
         found = Export(scenario=scenario, exported=made)
     else:
         inner = format_named(_trainer(to, trainer), "write")
-        started: Exported = inner.write(scenario, version_of(inner, ""))
-        outer: Exported = module.launch(scenario, started, version_of(module, version))
-        found = Export(scenario=scenario, exported=_together(outer, started), launcher=to)
+        theirs = version if version in inner.VERSIONS else ""
+        made = inner.write(scenario, version_of(inner, theirs))
+        outer: Exported = module.launch(scenario, made, version_of(module, "" if theirs else version))
+        found = Export(scenario=scenario, exported=_together(outer, made), launcher=to)
         module = inner
-    return found if against is None else compared(found, module.NAME, against)
+    if against is None:
+        return found
+    text, name = source_of(against)
+    return changed(found, against=name, departures=departures(format_named(module.NAME, "read"), text, made))
 
 
 def _together(launcher: Exported, trainer: Exported) -> Exported:
-    """What a launcher and a trainer export, the launcher's first."""
+    """What a trainer exports, with the files of its launcher before its own."""
     return changed(
-        launcher,
+        trainer,
         files=(*launcher.files, *trainer.files),
+        launch=launcher.launch,
         said=(*launcher.said, *trainer.said),
         unsaid=tuple(dict.fromkeys((*launcher.unsaid, *trainer.unsaid))),
         notes=tuple(dict.fromkeys((*launcher.notes, *trainer.notes))),
@@ -119,19 +125,18 @@ def _no_trainer(to: str, trainer: str | None) -> None:
     raise BadScenario(f"{to} is a trainer itself", [Violation(field="", says=f"--trainer {trainer}", way_out=way_out)])
 
 
-def compared(found: Export, reader: str, against: str | PathLike[str]) -> Export:
-    """The export with its departures from an original of the format `reader`. Raises BadScenario, UnknownName."""
-    module = format_named(reader, "read")
-    text, name = source_of(against)
-    ours = {one.key: one.value for one in found.exported.said}
-    theirs = {key: _text(value) for key, value in module.settings(text).items()}
-    keys = [*ours, *(key for key in theirs if key not in ours)]
-    departures = tuple(
+def departures(module: ModuleType, original: str, made: Exported) -> tuple[Departure, ...]:
+    """What an original file of a format says otherwise than the first file of an export, in the order of the export. Raises BadScenario."""
+    file = made.files[0]
+    ours, theirs = (
+        {key: _text(value) for key, value in module.settings(text, version).items()}
+        for text, version in ((file.text, made.version), (original, ""))
+    )
+    return tuple(
         Departure(key=key, original=theirs.get(key), ours=ours.get(key))
-        for key in keys
+        for key in dict.fromkeys((*ours, *theirs))
         if not _same(theirs.get(key), ours.get(key))
     )
-    return changed(found, against=name, departures=departures)
 
 
 def _text(value: object) -> str:
@@ -171,6 +176,3 @@ def export(
     return export_of(
         resolved(scenario, overrides, catalog, options), to, version=version, trainer=trainer, against=against
     )
-
-
-__all__ = ["Departure", "Export", "Inexpressible", "compared", "export", "export_of"]

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 from shardmeter.core.errors import BadScenario, UnknownName
 from shardmeter.core.files import at_home, read_text
 from shardmeter.core.record import record
+from shardmeter.interop import logs
 from shardmeter.interop.configs import format_named, recognised, version_of
 from shardmeter.interop.configs.record import Imported, Setting
+from shardmeter.interop.logs.record import LogAccount
+from shardmeter.interop.logs.scenario import imported as of_log
 from shardmeter.scenario import opened
 from shardmeter.scenario.choices import left_open
 from shardmeter.scenario.override import Overrides
@@ -38,6 +41,8 @@ class Import:
     """None where something is missing still, or wrong."""
     missing: tuple[str, ...] = ()
     """What, and the way out, one sentence each."""
+    log: LogAccount | None = None
+    """What the file says of how fast the run was, where it is what the run has printed."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -45,7 +50,8 @@ class Import:
         read = self.imported
         version = f" {read.version}" if read.version else ""
         unknown = (f"{one.key}: {read.format}{version} has no such setting; {one.means}" for one in read.unknown)
-        return (*unknown, *(self.scenario.warnings if self.scenario is not None else ()))
+        log = self.log.warnings if self.log is not None else ()
+        return (*unknown, *log, *(self.scenario.warnings if self.scenario is not None else ()))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON: the settings by what became of them, the scenario, what is missing."""
@@ -63,6 +69,7 @@ class Import:
             "unknown": [_said(one) for one in read.unknown],
             "assumptions": [*read.assumed, *(self.scenario.assumptions if self.scenario is not None else ())],
             "warnings": list(self.warnings),
+            "log": None if self.log is None else self.log.to_dict(),
         }
 
     def __repr__(self) -> str:
@@ -89,13 +96,11 @@ def import_config(
     catalog: Rows | str | PathLike[str] | None = None,
     **options: Any,
 ) -> Import:
-    """The settings of a trainer as a scenario. `options` (model, gpus, stack, …) fill in what the file does not tell, and win over it.
+    """The settings of a trainer, or the log of a run, as a scenario. `options` (model, gpus, stack, …) fill in what the file does not tell, and win over it.
 
     `shardmeter.import_config("train.toml", gpus="64xH100-SXM5-80GB").scenario`. A text with a line break, or words after a command, is
     the settings themselves. Raises BadScenario for what cannot be read at all, UnknownName for a format that is none."""
-    text, name = source_of(file)
-    module = recognised(text, name) if format is None else format_named(format, "read")
-    imported: Imported = module.read(text, name, version_of(module, version) if version else "")
+    imported, name, log = _read(file, format, version)
     given = dict(imported.document)
     document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
     plain, scenario, missing = _resolved(document, rows)
@@ -105,7 +110,7 @@ def import_config(
         given["run"] = {**given.get("run", {}), "global_batch": round(batch)}
         document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
         plain, scenario, missing = _resolved(document, rows)
-    return Import(source=name, imported=imported, document=plain, scenario=scenario, missing=missing)
+    return Import(source=name, imported=imported, document=plain, scenario=scenario, missing=missing, log=log)
 
 
 def _resolved(document: Document, rows: Rows) -> tuple[dict[str, Any], Scenario | None, tuple[str, ...]]:
@@ -119,10 +124,41 @@ def _resolved(document: Document, rows: Rows) -> tuple[dict[str, Any], Scenario 
         return plain, None, (error.message,)
 
 
+def _read(file: str | PathLike[str], format_: str | None, version: str) -> tuple[Imported, str, LogAccount | None]:
+    """What a file says of a scenario, its name, and the account of it where it is a log."""
+    if format_ in logs.formats() or (format_ is None and _is_log(file)):
+        text = isinstance(file, str) and "\n" in file
+        account = logs.read(str(file) if text else at_home(Path(file)), format_)
+        return of_log(account), "log" if text else str(file), account
+    text_, name = source_of(file)
+    module = recognised(text_, name) if format_ is None else format_named(format_, "read")
+    made: Imported = module.read(text_, name, version_of(module, version) if version else "")
+    return made, name, None
+
+
+def _is_log(file: str | PathLike[str]) -> bool:
+    """Whether a file, or a text, is a training log: no settings are as long as a long one."""
+    if not is_text(file):
+        try:
+            if at_home(Path(file)).stat().st_size > LARGEST_FILE:
+                return True
+        except (OSError, ValueError):
+            return False  # which is said where it is opened
+    try:
+        return bool(logs.recognised(source_of(file)[0]))
+    except BadScenario:
+        return False
+
+
+def is_text(file: str | PathLike[str]) -> bool:
+    """Whether it is settings themselves, not the name of a file."""
+    return isinstance(file, str) and ("\n" in file or " --" in file)
+
+
 def source_of(file: str | PathLike[str]) -> tuple[str, str]:
     """The text of a file of settings and its name, or a text that is given itself and what it is called. Raises BadScenario."""
-    if isinstance(file, str) and ("\n" in file or " --" in file):
-        return file, "settings"
+    if is_text(file):
+        return str(file), "settings"
     path = at_home(Path(file))
     return read_text(path, "a file of settings", LARGEST_FILE, BadScenario, SUFFIXES), str(file)
 

@@ -64,7 +64,11 @@ def _started(answer: Answer, written: tuple[str, ...]) -> Facts:
     facts = [Fact(label="file", value=name) for name in written]
     if answer["launch"]:
         facts.append(Fact(label="start", value=answer["launch"]))
-    return Facts(title="To run it", facts=tuple(facts))
+    alone = answer["launcher"] is None and (answer["launch"] or "").startswith("torchrun ")
+    caption = (
+        f"the options of nodes and accelerators: --to torchrun --trainer {answer['format']}, or slurm, skypilot, dstack"
+    )
+    return Facts(title="To run it", facts=tuple(facts), caption=(caption,) if alone else ())
 
 
 def _departures(answer: Answer) -> Table | Notes:

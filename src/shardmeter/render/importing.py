@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shardmeter.render import yaml_text
+from shardmeter.render import reading_log, yaml_text
 from shardmeter.render.document import Column, Document, Notes, Row, Section, Table, Verbatim, remarks
 
 Answer = Mapping[str, Any]
@@ -14,12 +14,14 @@ LISTS = ("understood", "ignored", "unknown")
 
 def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:
     """An `import` JSON as a document; `short` leaves out what the scenario assumes."""
+    log = reading_log.document(answer["log"]) if answer["log"] else None
     sections: list[Section] = [
+        *(log.sections if log is not None else ()),
         _settings("Understood", answer["understood"]),
         Notes(title="Assumed: what the file leaves to its trainer", lines=tuple(answer["assumed"])),
         _settings("Ignored", answer["ignored"], "why"),
         _settings("Unknown: the trainer itself has no such setting", answer["unknown"], ""),
-        Verbatim(title="The scenario", lines=tuple(yaml_text.text(answer["scenario"]).splitlines())),
+        Verbatim(title="The scenario", lines=_lines(answer["scenario"])),
         Notes(title="Missing", lines=tuple(answer["missing"])),
     ]
     if not short:
@@ -29,13 +31,17 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
         sections.append(remarks(answer, short=True))
     return Document(
         title=title or _title(answer),
-        verdict=_verdict(answer),
-        good=answer["complete"],
+        verdict=_verdict(answer) if log is None else log.verdict,
+        good=answer["complete"] if log is None else log.good,
         sections=tuple(sections),
         data=answer,
         flat=tuple(_flat(answer)),
         columns=("became", "key", "value", "means"),
     )
+
+
+def _lines(scenario: Answer) -> tuple[str, ...]:
+    return tuple(yaml_text.text(scenario).splitlines()) if scenario else ()
 
 
 def _title(answer: Answer) -> str:

@@ -73,6 +73,21 @@ class Citation:
     where: str = ""
 
 
+@record
+class Interval:
+    """A row of a user profile's `intervals.csv`: how well a number of another row is known, its ends written as that row writes it."""
+
+    kind: str
+    name: str
+    number: str
+    """The column."""
+    low: str
+    high: str
+    level: Fraction = 0.9
+    basis: str = ""
+    """What it rests on: rows, sizes, a date."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """One table."""
@@ -115,5 +130,6 @@ LAYOUTS = {
     "failures": Layout(Failures, choices={"per": course.PER}),
     "attention": Layout(Attention, key=("arch", "kernel"), extra=()),
     "citations": Layout(Citation, key=("key",), extra=()),
+    "intervals": Layout(Interval, key=("kind", "name", "number"), extra=()),
 }  # fmt: skip
 """By kind, the plural of what a row is."""

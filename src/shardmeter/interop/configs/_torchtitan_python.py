@@ -69,7 +69,7 @@ def _brief(error: BaseException) -> str:
 
 def _imported(tree: ast.Module) -> dict[str, str]:
     """The module that each imported name comes from."""
-    found = {}
+    found: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.ImportFrom):
             found |= {alias.asname or alias.name: node.module or "" for alias in node.names}

@@ -32,9 +32,8 @@ def recognises(text: str, name: str) -> bool:
         return not name.endswith((".py", ".json"))
     if re.search(r"Trainer\.Config\b|from torchtitan\b", text) and re.search(r"^def \w+\(", text, re.MULTILINE):
         return True
-    return bool(
-        re.search(r"(^|\s)--module[ =]\S", text) and re.search(r"\s--config[ =]\S|(^|\s)--config[ =]\S", text)
-    ) or bool(re.search(r"torchtitan[./]train", text))
+    both = all(re.search(rf"(^|\s)--{word}[ =]\S", text) for word in ("module", "config"))
+    return both or re.search(r"torchtitan[./]train|run_train\.sh", text) is not None
 
 
 def read(text: str, name: str, version: str = "") -> Imported:

@@ -1,0 +1,110 @@
+"""What is believed of a stack's numbers before any of its runs is seen: its present numbers, as far off as stacks lie from each other.
+
+The five numbers of `make fit` have the spreads that it uses; four more that a stack seldom has of its own are let loose here,
+because a few rows of one machine tell of them (links inside the node, attention, what happens once a step, waits of experts).
+Beside them: an offset that all runs share (clocks, cooling, a driver), and a misfit that plans alike share: what the physics
+leaves out is the same for neighbours. Its widths are chosen on sources other than those that the calibration is scored on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from shardmeter.core.record import record
+from shardmeter.specs import Scenario
+from shardmeter.specs.stack import Stack
+from shardmeter.study.fit.batch import Floats
+from shardmeter.study.fit.stacks import PRIORS, WITH_EXPERTS, Prior
+
+LOOSE: dict[str, Prior] = {
+    **PRIORS,
+    "attention_factor": Prior(centre=0.92, spread=0.12, low=0.30, high=1.0),
+    "scale_up_factor": Prior(centre=1.0, spread=0.25, low=0.30, high=1.05),
+    "step_overhead": Prior(centre=5e-3, spread=0.7, low=5e-4, high=5e-2),
+    **WITH_EXPERTS,
+}
+"""Spread and bounds of every number that a calibration may move; its centre is the stack's own."""
+SCALED = {
+    "gemm_factor": -1.0, "attention_factor": -1.0, "nic_factor": -1.0, "scale_up_factor": -1.0, "traffic_factor": 1.0,
+    "launch_overhead": 1.0, "step_overhead": 1.0, "dispatch_wait": 1.0, "collective_overhead": 1.0,
+}  # fmt: skip
+"""The power with which a number grows when everything takes longer by one factor: how an offset is kept in a stack."""
+
+
+@record
+class Widths:
+    """The widths of what no number of a stack explains, as logarithms of time."""
+
+    offset: float
+    """Standard deviation of what all runs of one machine share."""
+    misfit: float
+    """Of what plans alike share."""
+    noise: float
+    """Of a row about its model."""
+    bad: float = 0.5
+    """Of a row that is measured or described wrongly."""
+    odds: float = 0.05
+    """Share of such rows."""
+
+
+WIDTHS = Widths(offset=0.08, misfit=0.08, noise=0.04)
+ALIKE = {
+    "tp": 1.5,
+    "pp": 1.5,
+    "cp": 1.5,
+    "micro_batch": 1.5,
+    "recompute": 0.7,
+    "beyond": 1.0,
+    "seq": 2.0,
+    "gpus": 2.0,
+    "size": 2.0,
+}
+"""Doublings over which plans stop to be alike, by what they differ in; `recompute` counts none, half and full as 0, 0.5 and 1."""
+_RECOMPUTE = {"none": 0.0, "full": 1.0}
+
+
+def loose(stack: Stack) -> dict[str, Prior]:
+    """The priors of a stack: of every number it has above nought, the spread about its own value."""
+    found = {}
+    for name, prior in LOOSE.items():
+        value = float(getattr(stack, name))
+        if value > 0.0:
+            found[name] = Prior(
+                centre=min(max(value, prior.low), prior.high), spread=prior.spread, low=prior.low, high=prior.high
+            )
+    return found
+
+
+def sampled(priors: dict[str, Prior], count: int, seed: int = 0) -> Floats:
+    """Logarithms of `count` draws of the numbers, shape (count, numbers); the first is the centre. Seeded."""
+    centre = np.log([one.centre for one in priors.values()])
+    spread = np.array([one.spread for one in priors.values()])
+    low, high = (np.log([getattr(one, end) for one in priors.values()]) for end in ("low", "high"))
+    points = centre + spread * np.random.default_rng(seed).standard_normal((count, len(priors)))
+    points[0] = centre
+    clipped: Floats = np.clip(points, low, high)
+    return clipped
+
+
+def covariance(scenarios: Sequence[Scenario], widths: Widths) -> Floats:
+    """Covariance of the misfit of log step times between scenarios, shape (n, n): plans alike are off alike."""
+    places = np.array([_place(one) for one in scenarios])
+    apart = ((places[:, None, :] - places[None, :, :]) ** 2).sum(axis=2)
+    near: Floats = widths.misfit**2 * np.exp(-0.5 * apart)
+    return near
+
+
+def _place(scenario: Scenario) -> list[float]:
+    """Where a plan lies among others, in lengths of `ALIKE`."""
+    plan, run, island = scenario.plan, scenario.run, scenario.fleet.islands[0]
+    at = {
+        "tp": math.log2(plan.tp), "pp": math.log2(plan.pp), "cp": math.log2(plan.cp),
+        "micro_batch": math.log2(plan.micro_batch), "recompute": _RECOMPUTE.get(plan.recompute, 0.5),
+        "beyond": math.log2(max(1.0, float(plan.tp) / float(island.tiers[0].size))),
+        "seq": math.log2(run.seq_len), "gpus": math.log2(island.gpus),
+        "size": math.log2(float(scenario.model.layers) * float(scenario.model.hidden) ** 2),
+    }  # fmt: skip
+    return [value / ALIKE[name] for name, value in at.items()]

@@ -1,0 +1,111 @@
+"""How much a few rows of a measured grid tell of its other rows: the calibration, scored on what it was not given.
+
+A grid is one model on one machine under many plans. Its stack keeps its documented facts; the numbers it starts from are those that
+every other source teaches (`unseen`). Rows are drawn at random, seeded; the error is scored on the rest, before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from shardmeter.core.record import changed, record
+from shardmeter.scenario.catalog import Catalog
+from shardmeter.specs import Scenario
+from shardmeter.study.calibrate.posterior import DRAWS, Ensemble, Posterior, ensemble, interval, posterior
+from shardmeter.study.fit.batch import Floats, batches, step_times
+from shardmeter.study.fit.leave_out import FitRow, family_of
+from shardmeter.study.fit.stacks import PRIORS, WHERE_SEEN, WITH_EXPERTS
+
+SEEN = (1, 2, 3, 5)
+"""Rows that are given."""
+SEEDS = 20
+
+
+@record
+class Scored:
+    """One grid after so many rows: means over the seeded draws of rows."""
+
+    grid: str
+    rows: int
+    seen: int
+    before: float
+    """Mean |predicted / measured − 1| of the rows that were not given, as every other source predicts them."""
+    after: float
+    worst: float
+    """Most that one draw of rows made the error larger (below nought: none did)."""
+    covered: float
+    """Share of the rest that lies inside the 90 % interval after."""
+    width: float
+    """Upper over lower end of that interval."""
+
+
+def unseen(rows: Sequence[FitRow], taught: Mapping[str, set[str]], catalog: Catalog) -> list[FitRow]:
+    """Rows of one source with the numbers that every other source teaches: the median over the fitted stacks that the family of the
+    source never touched. `taught`: family → stacks that it touched."""
+    family = family_of(rows[0].source)
+    stacks = [catalog.stack(name) for name in catalog.names("stacks") if name not in taught[family]]
+    fitted = [one for one in stacks if one.fitted_on]
+    numbers = {name: float(np.median([getattr(one, name) for one in fitted])) for name in PRIORS}
+    numbers |= dict.fromkeys(WHERE_SEEN, 0.0)
+    for name in WITH_EXPERTS:
+        numbers[name] = float(np.median([getattr(one, name) for one in fitted if getattr(one, name) > 0.0] or [0.0]))
+    return [changed(row, scenario=changed(row.scenario, stack=changed(row.scenario.stack, **numbers))) for row in rows]
+
+
+def touched(rows: Sequence[FitRow]) -> dict[str, set[str]]:
+    """The stacks of every family of sources."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        found.setdefault(family_of(row.source), set()).add(row.stack)
+    return found
+
+
+def score(
+    grid: str, rows: Sequence[FitRow], *, seen: Sequence[int] = SEEN, seeds: int = SEEDS, draws: int = DRAWS
+) -> list[Scored]:
+    """Score one grid, its rows as `unseen` gives them, for every number of rows given that leaves as many."""
+    measured = np.array([row.step_time for row in rows])
+    scenarios = [row.scenario for row in rows]
+    prior = ensemble(scenarios, draws=draws)
+    before = np.exp(prior.times[0])
+    found = []
+    for count in seen:
+        if 2 * count > len(rows):
+            continue
+        orders = [np.random.default_rng(seed).permutation(len(rows)) for seed in range(seeds)]
+        after = [posterior(prior, order[:count], measured[order[:count]]) for order in orders]
+        told = _told(scenarios, after)
+        found.append(_score(grid, count, (measured, before, told), orders, (prior, after)))
+    return found
+
+
+def _told(scenarios: Sequence[Scenario], after: Sequence[Posterior]) -> Floats:
+    """Seconds of every scenario as each posterior's numbers predict it, shape (posteriors, scenarios)."""
+    numbers = {name: np.array([one.numbers[name] for one in after]) for name in after[0].numbers}
+    return step_times(batches(scenarios), len(scenarios), numbers)
+
+
+def _score(
+    grid: str, count: int, times: tuple[Floats, Floats, Floats], orders: Sequence[Floats],
+    found: tuple[Ensemble, Sequence[Posterior]],
+) -> Scored:  # fmt: skip
+    measured, before, told = times
+    errors, covered, widths = [], [], []
+    for order, predicted, one in zip(orders, told, found[1], strict=True):
+        known, rest = order[:count], order[count:]
+        low, high = interval(one, found[0].times[:, known])
+        ratio = measured[rest] / predicted[rest]
+        errors.append((_mape(before[rest] / measured[rest]), _mape(1.0 / ratio)))
+        covered.append(float(np.mean((ratio >= low) & (ratio <= high))))
+        widths.append(high / low)
+    old, new = np.array(errors).T
+    return Scored(
+        grid=grid, rows=len(measured), seen=count, before=float(old.mean()), after=float(new.mean()),
+        worst=float((new - old).max()), covered=float(np.mean(covered)), width=float(np.mean(widths)),
+    )  # fmt: skip
+
+
+def _mape(ratio: Floats) -> float:
+    return float(np.mean(np.abs(ratio - 1.0)))

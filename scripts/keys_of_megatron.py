@@ -25,7 +25,7 @@ def option_names(checkout: str) -> list[str]:
     from megatron.training.arguments import add_megatron_arguments
 
     parser = add_megatron_arguments(argparse.ArgumentParser(add_help=False, allow_abbrev=False))
-    return sorted({name for action in parser._actions for name in action.option_strings})
+    return sorted({name for action in parser._actions for name in action.option_strings})  # noqa: SLF001  (argparse has no other way)
 
 
 def main() -> None:

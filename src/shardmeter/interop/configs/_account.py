@@ -77,12 +77,16 @@ class Account:
 
     def left(self, known: Callable[[str], bool], names: Any, why: Callable[[str], str]) -> tuple[Setting, ...]:
         """Ignore what nobody took, each with its reason, and return what the trainer does not have, with the nearest names."""
-        unknown = []
+        unknown: list[Setting] = []
         for key in [key for key in self.values if key not in self._taken]:
             if known(key):
                 self.ignore(key, why(key))
             else:
-                close = f"the nearest are {', '.join(nearest(key, names))}" if len(unknown) < MOST_NEAREST else "no such name"
+                close = (
+                    f"the nearest are {', '.join(nearest(key, names))}"
+                    if len(unknown) < MOST_NEAREST
+                    else "no such name"
+                )
                 unknown.append(self._setting(key, close))
         return tuple(unknown)
 

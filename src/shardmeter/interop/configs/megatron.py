@@ -73,9 +73,9 @@ def write(scenario: Scenario, version: str = "") -> Exported:
     out = Writing(f"Megatron-LM {version}")
     plan, islands = scenario.plan, scenario.fleet.islands
     _islands(scenario, out)
-    write_model(scenario.assembled or scenario.model, plan.tp, scenario.run.seq_len, out)
-    write_plan(scenario, plan, plan.dp_replicate * len(islands), out)
-    _run(scenario.run, plan.micro_batch, out)
+    write_model(scenario.assembled or scenario.model, float(plan.tp), float(scenario.run.seq_len), out)
+    write_plan(scenario, plan, float(plan.dp_replicate) * len(islands), out)
+    _run(scenario.run, float(plan.micro_batch), out)
     _lacking(out, version)
     out.stop()
     return Exported(
@@ -97,7 +97,11 @@ def _islands(scenario: Scenario, out: Writing) -> None:
     """One job runs on one island, or on several that are synchronised after every step and laid out alike."""
     several, plan = len(scenario.fleet.islands), scenario.plan
     if plan.sync.method != "every_step":
-        out.cannot("plan.sync", f"{plan.sync.method}: gradients are averaged after every step", "sync: {method: every_step}, or a torchft export")
+        out.cannot(
+            "plan.sync",
+            f"{plan.sync.method}: gradients are averaged after every step",
+            "sync: {method: every_step}, or a torchft export",
+        )
     if several == 1:
         return
     if plan.placement:
@@ -119,10 +123,10 @@ def _run(run: Run, micro_batch: float, out: Writing) -> None:
     if run.steps is not None:
         out.say("--train-iters", run.steps, "run.steps")
     elif run.tokens is not None:
-        samples = round(run.tokens / run.seq_len)
+        samples = round(float(run.tokens / run.seq_len))
         out.say("--train-samples", samples, "run.tokens / run.seq_len")
         if samples * run.seq_len != run.tokens:
-            out.leave("run.tokens", f"{samples * run.seq_len:g} in whole sequences")
+            out.leave("run.tokens", f"{samples * run.seq_len:,.0f} in whole sequences")
     if run.target_loss is not None:
         out.leave("run.target_loss", "a run ends after steps or samples")
     if run.document_len is not None:
@@ -137,6 +141,10 @@ def _run(run: Run, micro_batch: float, out: Writing) -> None:
 
 def _lacking(out: Writing, version: str) -> None:
     """Options that the version does not have yet."""
+    if version == "core_r0.16" and ("--optimizer", "muon") in {(one.key, one.value) for one in out.said}:
+        out.cannot(
+            "plan.optimizer", f"muon: {version} has it without overlapped reductions only", f"--for {VERSIONS[0]}"
+        )
     for one in [one for one in out.said if one.key not in keys(version)]:
         out.cannot(one.means.split()[0], f"{version} has no {one.key}", f"--for {VERSIONS[0]}")
 
@@ -149,9 +157,15 @@ def _script(out: Writing, version: str, scenario: Scenario) -> str:
         f"# It runs one process of them: torchrun --no-python ./{FILE}",
     ]
     if plan.sharding in ("zero2", "zero3", "fsdp"):
-        lines += ["# FSDP gathers behind compute only where more than one connection is there.", "unset CUDA_DEVICE_MAX_CONNECTIONS"]
+        lines += [
+            "# FSDP gathers behind compute only where more than one connection is there.",
+            "unset CUDA_DEVICE_MAX_CONNECTIONS",
+        ]
     elif plan.tp > 1 or plan.cp > 1:
-        lines += ["# Before Blackwell, tensor and context parallelism ask for it.", "export CUDA_DEVICE_MAX_CONNECTIONS=1"]
+        lines += [
+            "# Before Blackwell, tensor and context parallelism ask for it.",
+            "export CUDA_DEVICE_MAX_CONNECTIONS=1",
+        ]
     lines += ["", "ARGUMENTS=("]
     for group, said in out.groups.items():
         lines += [f"  # {group}", *(f"  {_option(one)}" for one in said)]
@@ -162,6 +176,6 @@ def _option(setting: Setting) -> str:
     """An option with its value: one word, or several where it takes several."""
     if setting.value == FLAG:
         return setting.key
-    several = setting.key in ("--recompute-modules",)
+    several = setting.key == "--recompute-modules"
     value = setting.value if several else shlex.quote(setting.value)
     return f"{setting.key} {value}"

@@ -9,7 +9,6 @@ from shardmeter.specs.plan import AXES
 from shardmeter.strategies import pipeline, recompute
 
 
-
 def write_plan(scenario: Scenario, plan: Plan, copies: float, out: Writing) -> None:
     """Say a plan. `copies`: groups of replicas that shard together, over all islands."""
     out.begin("parallelism")
@@ -45,20 +44,16 @@ def _rank_order(plan: Plan, out: Writing) -> None:
         if plan.rank_order != PIPELINES_INSIDE:
             out.leave("plan.rank_order", "axes of degree 1 lie where they like")
     else:
-        out.cannot("plan.rank_order", f"{', '.join(order)}: ranks lie in the order tp, cp, dp, pp, or tp, cp, pp, dp", "one of these")
+        out.cannot(
+            "plan.rank_order",
+            f"{', '.join(order)}: ranks lie in the order tp, cp, dp, pp, or tp, cp, pp, dp",
+            "one of these",
+        )
 
 
 def _sharding(plan: Plan, scenario: Scenario, copies: float, out: Writing) -> None:
     kind, stack = plan.sharding, scenario.stack
-    if kind == "zero3":
-        out.leave("plan.sharding", "zero3 is what Megatron-FSDP does with optim_grads_params, read again as fsdp")
-    if kind == "none":
-        out.leave("plan.sharding", "none is what one replica has without any option, read again as ddp")
-    if kind in ("zero1", "zero2", "zero3", "fsdp") and copies > 1:
-        out.say("--num-distributed-optimizer-instances", copies, "plan.dp_replicate")
-    elif copies > 1:
-        out.leave("plan.dp_replicate", "of ddp only the product with dp_shard counts")
-        out.leave("plan.dp_shard", "of ddp only the product with dp_replicate counts")
+    _copies(plan, copies, out)
     whole = kind in ("zero3", "fsdp")
     if whole and not plan.reshard:
         _torch_fsdp(plan, scenario, copies, out)
@@ -69,14 +64,34 @@ def _sharding(plan: Plan, scenario: Scenario, copies: float, out: Writing) -> No
         out.say("--use-distributed-optimizer", True, "plan.sharding = zero1")
     if kind in ("zero2", "zero3", "fsdp"):
         out.say("--use-megatron-fsdp", True, f"plan.sharding = {kind}")
-        out.say("--data-parallel-sharding-strategy", "optim_grads" if kind == "zero2" else _theirs(SHARDINGS, "fsdp"), f"plan.sharding = {kind}")
+        out.say(
+            "--data-parallel-sharding-strategy",
+            "optim_grads" if kind == "zero2" else _theirs(SHARDINGS, "fsdp"),
+            f"plan.sharding = {kind}",
+        )
         out.say("--ckpt-format", "fsdp_dtensor", "the one format of checkpoints that Megatron-FSDP has")
         out.say("--no-gradient-accumulation-fusion", True, "gradients are sharded")
         if plan.optimizer not in ("adamw", "sgd"):
-            out.cannot("plan.optimizer", f"{plan.optimizer} with {kind}: Megatron-FSDP has adam and sgd", "sharding: zero1")
+            out.cannot(
+                "plan.optimizer", f"{plan.optimizer} with {kind}: Megatron-FSDP has adam and sgd", "sharding: zero1"
+            )
     overlap = whole or stack.gather_overlap
     if kind in ("zero1", "zero2", "zero3", "fsdp") and overlap and stack.gradient_overlap:
         out.say("--overlap-param-gather", True, "gathers of parameters run behind compute")
+
+
+def _copies(plan: Plan, copies: float, out: Writing) -> None:
+    """Which replicas shard together."""
+    kind = plan.sharding
+    if kind == "zero3":
+        out.leave("plan.sharding", "zero3 is what Megatron-FSDP does with optim_grads_params, read again as fsdp")
+    if kind == "none":
+        out.leave("plan.sharding", "none is what one replica has without any option, read again as ddp")
+    if kind in ("zero1", "zero2", "zero3", "fsdp") and copies > 1:
+        out.say("--num-distributed-optimizer-instances", copies, "plan.dp_replicate")
+    elif copies > 1:
+        out.leave("plan.dp_replicate", "of ddp only the product with dp_shard counts")
+        out.leave("plan.dp_shard", "of ddp only the product with dp_replicate counts")
 
 
 def _torch_fsdp(plan: Plan, scenario: Scenario, copies: float, out: Writing) -> None:
@@ -100,7 +115,11 @@ def _torch_fsdp(plan: Plan, scenario: Scenario, copies: float, out: Writing) -> 
 def _stages(plan: Plan, scenario: Scenario, out: Writing) -> None:
     """The schedule, and how layers are cut into stages."""
     if plan.schedule not in ("1f1b", "interleaved"):
-        out.cannot("plan.schedule", f"{plan.schedule}: pretrain_gpt.py has 1f1b and interleaved", "schedule: 1f1b or interleaved")
+        out.cannot(
+            "plan.schedule",
+            f"{plan.schedule}: pretrain_gpt.py has 1f1b and interleaved",
+            "schedule: 1f1b or interleaved",
+        )
         return
     chunks = plan.virtual_stages if plan.schedule == "interleaved" else 1
     stages, model, rule = plan.pp * chunks, scenario.model, scenario.stack.stage_cut
@@ -135,15 +154,20 @@ def _recompute(plan: Plan, model: Model, out: Writing) -> None:
         return
     out.say("--recompute-granularity", "full", f"plan.recompute = {policy}")
     stage = model.layers / (plan.pp * (plan.virtual_stages if plan.pp > 1 else 1))
-    layers = recompute.share(policy) * stage
+    layers = float(recompute.share(policy)) * stage
     if policy == "full":
         out.say("--recompute-method", "uniform", "plan.recompute = full")
         out.say("--recompute-num-layers", 1, "each layer keeps its own input")
     elif layers.is_integer() and stage.is_integer():
         out.say("--recompute-method", "block", f"plan.recompute = {policy}")
-        out.say("--recompute-num-layers", layers, f"plan.recompute = {policy}: {layers:g} of {stage:g} layers of a stage")
+        out.say(
+            "--recompute-num-layers", layers, f"plan.recompute = {policy}: {layers:g} of {stage:g} layers of a stage"
+        )
         if policy != f"{layers:g}-of-{stage:g}":
-            out.leave("plan.recompute", f"{policy} is said as {layers:g}-of-{stage:g}: the first layers of a stage, not every so many")
+            out.leave(
+                "plan.recompute",
+                f"{policy} is said as {layers:g}-of-{stage:g}: the first layers of a stage, not every so many",
+            )
     else:
         way_out = "a share of whole layers of a stage, or full"
         out.cannot("plan.recompute", f"{policy} is {layers:g} layers of a stage of {stage:g}", way_out)
@@ -164,7 +188,11 @@ def _numbers(plan: Plan, out: Writing) -> None:
         out.say("--fp8-format", "hybrid", means)
         out.say("--fp8-recipe", _theirs(FP8, precision), means)
     elif precision != held:
-        out.cannot("plan.precision", f"{precision}: there is no recipe for it", f"one of {', '.join(FP8.values())}, nvfp4, bf16, fp16, fp32")
+        out.cannot(
+            "plan.precision",
+            f"{precision}: there is no recipe for it",
+            f"one of {', '.join(FP8.values())}, nvfp4, bf16, fp16, fp32",
+        )
     if plan.gather_dtype == "fp8" and plan.sharding not in ("none", "ddp"):
         out.say("--fp8-param-gather", True, "plan.gather_dtype = fp8")
     elif plan.gather_dtype != held:
@@ -193,7 +221,11 @@ def _optimizer(plan: Plan, out: Writing) -> None:
     if optimizer == "adamw8bit" or plan.master_dtype == "fp16" or "optimizer" in plan.offload:
         out.say("--use-precision-aware-optimizer", True, "formats of its states, or their place, are chosen")
         if alone:
-            out.cannot("plan.sharding", f"{plan.sharding}: states in few bits or on the host need the distributed optimizer", "sharding: zero1")
+            out.cannot(
+                "plan.sharding",
+                f"{plan.sharding}: states in few bits or on the host need the distributed optimizer",
+                "sharding: zero1",
+            )
 
 
 def _offload(plan: Plan, model: Model, out: Writing) -> None:
@@ -213,7 +245,9 @@ def _offload(plan: Plan, model: Model, out: Writing) -> None:
 def _beyond(plan: Plan, out: Writing) -> None:
     """What a plan may hold that no option says."""
     if plan.trainable != "all":
-        out.cannot("plan.trainable", f"{plan.trainable or 'without a backward'}: every parameter is trained", "trainable: all")
+        out.cannot(
+            "plan.trainable", f"{plan.trainable or 'without a backward'}: every parameter is trained", "trainable: all"
+        )
     if plan.ahead or plan.stagger:
         out.cannot("plan.ahead", "micro-batches ahead of a boundary between islands", "ahead: 0, stagger: false")
     if plan.expert_skew != 1.0:

@@ -14,7 +14,12 @@ POSITIONS = {
 NORMS = {"LayerNorm": "layer", "RMSNorm": "rms"}
 BIASES = {(False, False, False): ("--disable-bias-linear",), (True, True, True): (), (True, False, False): ("--disable-bias-linear", "--add-qkv-bias")}  # fmt: skip
 """(attention, output, MLP) biases, and the options that say so."""
-HYBRID = ("--hybrid-layer-pattern", "--hybrid-override-pattern", "--heterogeneous-layers-config-path", "--encoder-num-layers")
+HYBRID = (
+    "--hybrid-layer-pattern",
+    "--hybrid-override-pattern",
+    "--heterogeneous-layers-config-path",
+    "--encoder-num-layers",
+)
 """Options that make another model than a plain decoder of it."""
 GPT2 = 50257
 """Words of the tokenizer GPT2BPETokenizer."""
@@ -62,7 +67,10 @@ def _attention(account: Account, hidden: int | None, heads: int | None) -> dict[
     if window is not None:
         behind = window.strip("() ").partition(",")[0].strip()
         if behind.isdecimal() and len(behind) < 10:
-            found |= {"window": int(behind) + 1, "mixers": _pattern(account, "--window-attn-skip-freq", "w", "f", True) or "w"}
+            found |= {
+                "window": int(behind) + 1,
+                "mixers": _pattern(account, "--window-attn-skip-freq", "w", "f", True) or "w",
+            }
         else:
             account.refuse("--window-size", f"{behind[:20]!r} is no number of tokens")
     if account.text("--softmax-type", "model.sinks, where learnable") == "learnable":
@@ -74,7 +82,10 @@ def _attention(account: Account, hidden: int | None, heads: int | None) -> dict[
 
 def _vectors(account: Account) -> dict[str, Any]:
     """Norms, biases, positions."""
-    bare, of_qkv = account.flag("--disable-bias-linear", "no biases"), account.flag("--add-qkv-bias", "model.attention_bias = true")
+    bare, of_qkv = (
+        account.flag("--disable-bias-linear", "no biases"),
+        account.flag("--add-qkv-bias", "model.attention_bias = true"),
+    )
     positions = account.word("--position-embedding-type", POSITIONS, "model.positions", "learned")
     if account.flag("--use-rotary-position-embeddings", "model.positions = rope"):
         positions = "rope"
@@ -102,7 +113,9 @@ def _ends(account: Account, tp: int) -> dict[str, Any]:
     if vocab is None and unpadded is not None:
         vocab = math.ceil(unpadded / unit) * unit
     if vocab is None:
-        account.assumed.append("model.vocab: the tokenizer's, which the options do not tell; say --model or --set model.vocab=N")
+        account.assumed.append(
+            "model.vocab: the tokenizer's, which the options do not tell; say --model or --set model.vocab=N"
+        )
     found["vocab"] = vocab
     return {name: value for name, value in found.items() if value is not None}
 
@@ -118,7 +131,7 @@ def _experts(account: Account, layers: int, ffn: int) -> dict[str, Any]:
     found["shared_gate"] = account.flag("--moe-shared-expert-gate", "model.shared_gate = true") or None
     kinds = _pattern(account, "--moe-layer-freq", "e", "d", False)
     first = len(kinds) - len(kinds.lstrip("d"))
-    if kinds and kinds == "d" * first + "e" * (layers - first):
+    if kinds and (kinds * layers)[:layers] == "d" * first + "e" * (layers - first):
         found["dense_first"] = first or None
     elif kinds:
         found["mlps"] = kinds
@@ -126,7 +139,7 @@ def _experts(account: Account, layers: int, ffn: int) -> dict[str, Any]:
 
 
 def _pattern(account: Account, key: str, one: str, zero: str, last: bool) -> str:
-    """Letters of layers from a frequency, or a list of ones and zeros; `last`: a frequency of N is a zero after N − 1 ones, else a one
+    """Letters of layers (the shortest row of which they are repeats) from a frequency, or a list of ones and zeros; `last`: a frequency of N is a zero after N − 1 ones, else a one
     and then N − 1 zeros. Empty where nothing is said."""
     value = account.text(key, f"layers: {one} and {zero}")
     if value is None:
@@ -139,9 +152,13 @@ def _pattern(account: Account, key: str, one: str, zero: str, last: bool) -> str
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         listed = None
     if not isinstance(listed, list) or not listed:
-        account.refuse(key, f"{value[:40]!r} is neither a number nor a list of ones and zeros", "write it as [0]*3+[1]*58")
+        account.refuse(
+            key, f"{value[:40]!r} is neither a number nor a list of ones and zeros", "write it as [0]*3+[1]*58"
+        )
         return ""
-    return "".join(one if item else zero for item in listed)
+    kinds = "".join(one if item else zero for item in listed)
+    lengths = range(1, len(kinds) + 1)
+    return next(kinds[:n] for n in lengths if (kinds[:n] * (len(kinds) // n + 1)).startswith(kinds))
 
 
 def _evaluated(node: ast.expr) -> Any:

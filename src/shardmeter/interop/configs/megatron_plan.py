@@ -48,7 +48,9 @@ def read_plan(account: Account, launcher: Mapping[str, str], model: Mapping[str,
 
 def _sharding(account: Account) -> dict[str, Any]:
     distributed = account.flag("--use-distributed-optimizer", "plan.sharding = zero1, unless FSDP is used")
-    fully = account.flag("--use-megatron-fsdp", "plan.sharding = fsdp") or account.flag("--use-custom-fsdp", "plan.sharding = fsdp")
+    fully = account.flag("--use-megatron-fsdp", "plan.sharding = fsdp") or account.flag(
+        "--use-custom-fsdp", "plan.sharding = fsdp"
+    )
     if fully:
         sharding = account.word("--data-parallel-sharding-strategy", SHARDINGS, "plan.sharding", "fsdp")
         return {"sharding": sharding, "reshard": True if sharding == "fsdp" else None}
@@ -147,7 +149,9 @@ def _recompute(account: Account, plan: Mapping[str, Any], layers: int | None) ->
         stage = max(layers // (plan["pp"] * plan.get("virtual_stages", 1)), 1)
         return "full" if several >= stage else f"{several}-of-{stage}"
     if policy == "full" and several > 1:
-        account.assumed.append(f"plan.recompute = full: {several} layers are kept together as one input; here each layer keeps its own")
+        account.assumed.append(
+            f"plan.recompute = full: {several} layers are kept together as one input; here each layer keeps its own"
+        )
     return policy
 
 
@@ -179,7 +183,10 @@ def read_stack(account: Account, plan: Mapping[str, Any]) -> str | dict[str, Any
     """Facts of the software that the options decide, over the row of Megatron-Core."""
     facts: dict[str, Any] = {"gradient_overlap": account.flag("--overlap-grad-reduce", "stack.gradient_overlap = true")}
     facts["gather_overlap"] = account.flag("--overlap-param-gather", "stack.gather_overlap = true")
-    ends = [account.flag(f"--account-for-{one}-in-pipeline-split", "stack.stage_cut = edges") for one in ("embedding", "loss")]
+    ends = [
+        account.flag(f"--account-for-{one}-in-pipeline-split", "stack.stage_cut = edges")
+        for one in ("embedding", "loss")
+    ]
     facts["stage_cut"] = "edges" if all(ends) else "even"
     facts["gradient_dtype"] = plan["reduce_dtype"]
     if account.flag("--overlap-moe-expert-parallel-comm", "stack.batch_overlap = true"):
@@ -188,4 +195,3 @@ def read_stack(account: Account, plan: Mapping[str, Any]) -> str | dict[str, Any
         facts["expert_overlap"] = True
     account.assumed.append(f"stack {STACK}: its fitted numbers; reductions, gathers and stages as the options say")
     return {"base": STACK, **facts}
-

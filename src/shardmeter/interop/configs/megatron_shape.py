@@ -48,7 +48,9 @@ def _attention(model: Model, out: Writing) -> None:
             out.say("--num-query-groups", model.kv_heads, "model.kv_heads")
         out.say("--kv-channels", model.head_dim, "model.head_dim")
         if model.value_dim != model.head_dim:
-            out.cannot("model.v_head_dim", f"{model.value_dim:g} beside head_dim = {model.head_dim:g} without latent attention")
+            out.cannot(
+                "model.v_head_dim", f"{model.value_dim:g} beside head_dim = {model.head_dim:g} without latent attention"
+            )
     if set(model.mixers) - set("fw"):
         out.cannot("model.mixers", f"{model.mixers[:40]}: only full attention and sliding windows are written")
     elif "w" in model.mixers:
@@ -74,14 +76,7 @@ def _vectors(model: Model, out: Writing) -> None:
         out.cannot("model.positions", f"{model.positions} is none of {', '.join(positions)}")
     if model.mlp == "gated":
         out.say("--swiglu", True, "model.mlp = gated")
-    biases = (model.attention_bias, model.output_bias, model.mlp_bias)
-    if biases in BIASES:
-        for key in BIASES[biases]:
-            out.say(key, True, "model.attention_bias, output_bias, mlp_bias")
-    else:
-        words = "attention_bias = {}, output_bias = {}, mlp_bias = {}".format(*map(str, biases)).lower()
-        out.leave("model.mlp_bias", f"{words}: all or none or those of q, k, v alone; written without")
-        out.say("--disable-bias-linear", True, "model.mlp_bias")
+    _biases(model, out)
     if model.qk_norm == "head":
         out.say("--qk-layernorm", True, "model.qk_norm = head")
     elif model.qk_norm == "full":
@@ -91,6 +86,17 @@ def _vectors(model: Model, out: Writing) -> None:
     for field in ("embedding_norm", "head_bias", "router_bias"):
         if getattr(model, field):
             out.leave(f"model.{field}", "there is no option for it")
+
+
+def _biases(model: Model, out: Writing) -> None:
+    biases = (model.attention_bias, model.output_bias, model.mlp_bias)
+    if biases in BIASES:
+        for key in BIASES[biases]:
+            out.say(key, True, "model.attention_bias, output_bias, mlp_bias")
+    else:
+        words = "attention_bias = {}, output_bias = {}, mlp_bias = {}".format(*map(str, biases)).lower()
+        out.leave("model.mlp_bias", f"{words}: all or none or those of q, k, v alone; written without")
+        out.say("--disable-bias-linear", True, "model.mlp_bias")
 
 
 def _experts(model: Model, out: Writing) -> None:

@@ -101,8 +101,12 @@ def expanded(word: str, variables: dict[str, list[str]], depth: int = DEPTH) -> 
         values = _value(alone, variables)
         if values is None:
             return [word]
-        parts = [part.strip("'\"") for part in values[0].split()] if len(values) == 1 else values  # a text, not an array
-        return [one for part in parts[:MOST] for one in ([part] if part == word else expanded(part, variables, depth - 1))]
+        parts = (
+            [part.strip("'\"") for part in values[0].split()] if len(values) == 1 else values
+        )  # a text, not an array
+        return [
+            one for part in parts[:MOST] for one in ([part] if part == word else expanded(part, variables, depth - 1))
+        ]
     if "$" not in word or not depth:
         return [word]
     made = _SUM.sub(lambda found: _summed(found[1], variables) or found[0], word)

@@ -158,14 +158,13 @@ class Sorting:
         unknown = []
         names = [one for one in self.known if "*" not in one]
         for key, value in self.left.items():
+            known, looked = has(key, self.known), len(unknown) < MOST
+            if not known and (not beside or (looked and difflib.get_close_matches(key, names, 1, ALIKE))):
+                near = ", ".join(nearest(key, names)) if looked else f"not looked for beyond the first {MOST}"
+                unknown.append(Setting(key=key, value=written(value), means=f"the nearest are {near}"))
+                continue
             why = next((why for pattern, why in idle.items() if fnmatch.fnmatchcase(key, pattern)), NO_FIGURE)
-            if not has(key, self.known):
-                if not beside or difflib.get_close_matches(key, names, 1, ALIKE):
-                    means = f"the nearest are {', '.join(nearest(key, names))}"
-                    unknown.append(Setting(key=key, value=written(value), means=means))
-                    continue
-                why = beside
-            self.ignored.append(Setting(key=key, value=written(value), means=why))
+            self.ignored.append(Setting(key=key, value=written(value), means=why if known else beside))
         return Imported(
             format=self.trainer,
             version=version,
@@ -179,6 +178,8 @@ class Sorting:
 
 
 NO_FIGURE = "no figure depends on it"
+MOST = 20
+"""Unknown names that the nearest known ones are looked for."""
 ALIKE = 0.85
 """Likeness of two names from which on one is taken for the other, mistyped."""
 

@@ -17,9 +17,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from types import ModuleType
 
-from parsers_checks import ROOT, plans
-
 import shardmeter
+from parsers_checks import ROOT, plans
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.interop import configs, logs
 from shardmeter.interop.configs.record import Imported, Inexpressible
@@ -191,7 +190,9 @@ def main() -> None:
             print(f"--- {name}\n{text[:2000]!r}\n{trace}", file=sys.stderr)
     for kind, times in sorted(kinds.items(), key=lambda one: -one[1]):
         print(f"{times:6} x {kind}")
-    print(f"{asked.count} texts, {len(readers())} readers, {sum(kinds.values())} faults, {time.monotonic() - began:.0f} s")
+    print(
+        f"{asked.count} texts, {len(readers())} readers, {sum(kinds.values())} faults, {time.monotonic() - began:.0f} s"
+    )
     sys.exit(bool(kinds))
 
 

@@ -108,7 +108,9 @@ def _of_nodes(islands: tuple[Island, ...]) -> list[Violation]:
             wrong.append(Violation(field=field, says=says, rule=rule, way_out="give whole numbers"))
         if island.accelerator.vendor not in GPU_VENDORS:
             rule = "torchrun and accelerate start one process a GPU"
-            wrong.append(Violation(field=f"{field}.accelerator", says=f"{island.accelerator.name} is no GPU", rule=rule))
+            wrong.append(
+                Violation(field=f"{field}.accelerator", says=f"{island.accelerator.name} is no GPU", rule=rule)
+            )
     return wrong
 
 
@@ -137,7 +139,7 @@ def started(command: str, job: Job, *, rank: str, head: str) -> str:
     group and host of the first. Raises Inexpressible for a command that begins with neither of STARTERS."""
     starter = next((one for one in STARTERS if command.startswith(f"{one} ")), None)
     if starter is None:
-        says = f"it is started by {command.split(' ')[0] or 'nothing'}"
+        says = f"it is started by {command.partition(' ')[0] or 'nothing'}"
         raise Inexpressible("no launcher can start this", [Violation(field="", says=says, rule=" or ".join(STARTERS))])
     options = _of_torchrun(job, rank, head) if starter == "torchrun" else _of_accelerate(job, rank, head)
     return " ".join((starter, *options, command.removeprefix(starter).lstrip()))
@@ -246,16 +248,13 @@ def unsaid(scenario: Scenario) -> tuple[str, ...]:
     return tuple(found)
 
 
-def notes(scenario: Scenario, trainer: Exported, jobs_: tuple[Job, ...]) -> tuple[str, ...]:
+def notes(trainer: Exported, jobs_: tuple[Job, ...]) -> tuple[str, ...]:
     """What a person has to know before starting several islands."""
     if len(jobs_) == 1:
         return ()
     if grouped_by_island(trainer):
-        return (
-            f"start {jobs_[0].island.name} first: its first node runs the lighthouse on port {LIGHTHOUSE_PORT}, which the others "
-            "have to reach; LIGHTHOUSE is its address",
-        )
-    return (
-        f"one process group over {len(jobs_)} islands: every node has to reach port {PORT} of the first node of {jobs_[0].head} (HEAD), "
-        "and NCCL every other node over one network (NCCL_SOCKET_IFNAME, NCCL_IB_HCA name it)",
-    )
+        first = f"start {jobs_[0].island.name} first: its first node runs the lighthouse on port {LIGHTHOUSE_PORT}"
+        return (f"{first}, which the others have to reach (LIGHTHOUSE is its address); it waits for all of them",)
+    network = "NCCL every other node over one network (NCCL_SOCKET_IFNAME, NCCL_IB_HCA name it)"
+    head = f"port {PORT} of the first node of {jobs_[0].head} (HEAD)"
+    return (f"one process group over {len(jobs_)} islands: every node has to reach {head}, and {network}",)

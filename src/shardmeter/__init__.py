@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from shardmeter.core.errors import BadData, BadQuantity, BadScenario, ShardMeterError, Unavailable, UnknownName
     from shardmeter.interop.exporting import export
     from shardmeter.interop.importing import import_config
+    from shardmeter.interop.logs import read_log
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
@@ -57,6 +58,7 @@ __all__ = [
     "load",
     "plan",
     "predict",
+    "read_log",
     "returns",
     "scale_across",
     "sensitivity",
@@ -89,6 +91,7 @@ _HOMES = {
     "page": "shardmeter.render.page",
     "plan": "shardmeter.study.api",
     "predict": "shardmeter.study.api",
+    "read_log": "shardmeter.interop.logs",
     "returns": "shardmeter.study.api",
     "scale_across": "shardmeter.study.api",
     "sensitivity": "shardmeter.study.api",

@@ -45,7 +45,7 @@ OPTIONS = {
     "returns": SCENARIO | {"--axis", "--over", "--scaling", "--plot"},
     "transitions": SCENARIO | {"--x", "--y", "--plot"},
     "trace": SCENARIO | {"-o", "--out", "--svg", "--steps", "--rounds", "--island", "--ranks", "--straggle", "--seed"},
-    "import": SCENARIO - {"scenario"} | {"file", "--from", "--for", "-o", "--out"},
+    "import": SCENARIO - {"scenario"} | {"file", "--from", "--for", "-o", "--out", "--plot"},
     "export": SCENARIO | {"--to", "--for", "--trainer", "-o", "--out", "--against"},
     "infer": SCENARIO
     | {"--how", "--prompt", "--output", "--batch", "--in-flight", "--experts", "--top-k", "--together", "--blocks"}

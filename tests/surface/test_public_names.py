@@ -30,6 +30,7 @@ PUBLIC = {
     "load",
     "plan",
     "predict",
+    "read_log",
     "returns",
     "scale_across",
     "sensitivity",

@@ -8,6 +8,8 @@ import click
 
 from shardmeter.cli.options import filling_options, given
 from shardmeter.cli.output import warn, write
+from shardmeter.cli.pictures import draw, drawable, plot_option
+from shardmeter.cli.progress import progress
 from shardmeter.cli.saving import savable, save
 
 EPILOG = """Examples:
@@ -20,7 +22,7 @@ EPILOG = """Examples:
 
 Every setting of FILE is understood, ignored with a reason, or unknown to the trainer itself. The options fill in what FILE does not
 tell (mostly the model and the accelerators), and win over it. A log tells how fast its run was, and what its head says of the
-plan. Exit code 1 where settings lack something still."""
+plan. Exit code 1 where settings lack something still, and where a log has no time of a step."""
 
 
 @click.command("import", epilog=EPILOG, short_help="What is the scenario of my trainer's settings?")
@@ -30,20 +32,25 @@ plan. Exit code 1 where settings lack something still."""
     "--for", "version", default="", metavar="VERSION", help="Version of the trainer; left out, what FILE tells."
 )
 @click.option("-o", "--out", metavar="FILE", help="Write the scenario, for predict FILE. A .yaml or .json.")
+@plot_option("Draw the pace of a log.")
 @filling_options
-def import_(file: str, format_: str | None, version: str, out: str | None, **asked: Any) -> int:
+def import_(file: str, format_: str | None, version: str, out: str | None, plot: str | None, **asked: Any) -> int:
     """Read FILE, the settings of a trainer or the log of a run, as a scenario, and tell what became of each of them."""
-    saved = savable(out, "-o")
+    saved, drawn = savable(out, "-o"), drawable(plot)
     from shardmeter.interop.importing import import_config
     from shardmeter.render import importing as page
 
     said = given(asked)
-    found = import_config(
-        file, format_, version=version, overrides=said["overrides"], catalog=said["catalog"], **said["options"]
-    )
+    with progress("reading"):
+        found = import_config(
+            file, format_, version=version, overrides=said["overrides"], catalog=said["catalog"], **said["options"]
+        )
     answer = found.to_dict()
     warn(answer["warnings"])
     if saved and out is not None:
         save(answer["scenario"], out)
+    if drawn and plot is not None:
+        draw(page.figures(answer), plot)
     write(page.document(answer), asked["output"])
-    return 0 if answer["complete"] or answer["log"] else 1
+    log = answer["log"]
+    return 0 if (answer["complete"] if log is None else log["step_time"] is not None) else 1

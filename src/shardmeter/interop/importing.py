@@ -15,6 +15,7 @@ from shardmeter.interop.configs import format_named, recognised, version_of
 from shardmeter.interop.configs.record import Imported, Setting
 from shardmeter.interop.logs.record import LogAccount
 from shardmeter.interop.logs.scenario import imported as of_log
+from shardmeter.interop.logs.scenario import known
 from shardmeter.scenario import opened
 from shardmeter.scenario.choices import left_open
 from shardmeter.scenario.override import Overrides
@@ -110,6 +111,9 @@ def import_config(
         given["run"] = {**given.get("run", {}), "global_batch": round(batch)}
         document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
         plain, scenario, missing = _resolved(document, rows)
+    if log is not None and log.step_time is None and scenario is not None:
+        # a rate alone, with what the options say of the run
+        log = logs.read(_log_source(file), format, known=known(scenario))
     return Import(source=name, imported=imported, document=plain, scenario=scenario, missing=missing, log=log)
 
 
@@ -126,28 +130,18 @@ def _resolved(document: Document, rows: Rows) -> tuple[dict[str, Any], Scenario 
 
 def _read(file: str | PathLike[str], format_: str | None, version: str) -> tuple[Imported, str, LogAccount | None]:
     """What a file says of a scenario, its name, and the account of it where it is a log."""
-    if format_ in logs.formats() or (format_ is None and _is_log(file)):
-        text = isinstance(file, str) and "\n" in file
-        account = logs.read(str(file) if text else at_home(Path(file)), format_)
-        return of_log(account), "log" if text else str(file), account
+    if logs.is_log(_log_source(file), format_):
+        account = logs.read(_log_source(file), format_)
+        return of_log(account), "log" if is_text(file) else str(file), account
     text_, name = source_of(file)
     module = recognised(text_, name) if format_ is None else format_named(format_, "read")
     made: Imported = module.read(text_, name, version_of(module, version) if version else "")
     return made, name, None
 
 
-def _is_log(file: str | PathLike[str]) -> bool:
-    """Whether a file, or a text, is a training log: no settings are as long as a long one."""
-    if not is_text(file):
-        try:
-            if at_home(Path(file)).stat().st_size > LARGEST_FILE:
-                return True
-        except (OSError, ValueError):
-            return False  # which is said where it is opened
-    try:
-        return bool(logs.recognised(source_of(file)[0]))
-    except BadScenario:
-        return False
+def _log_source(file: str | PathLike[str]) -> str | Path:
+    """A text as it is, anything else as the path of a file."""
+    return file if isinstance(file, str) and is_text(file) else Path(file)
 
 
 def is_text(file: str | PathLike[str]) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from shardmeter.render import reading_log, yaml_text
 from shardmeter.render.document import Column, Document, Notes, Row, Section, Table, Verbatim, remarks
+from shardmeter.render.figure import Figure
 
 Answer = Mapping[str, Any]
 LISTS = ("understood", "ignored", "unknown")
@@ -14,9 +15,9 @@ LISTS = ("understood", "ignored", "unknown")
 
 def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:
     """An `import` JSON as a document; `short` leaves out what the scenario assumes."""
-    log = reading_log.document(answer["log"]) if answer["log"] else None
+    log = answer["log"]
     sections: list[Section] = [
-        *(log.sections if log is not None else ()),
+        *(reading_log.sections(log) if log else ()),
         _settings("Understood", answer["understood"]),
         Notes(title="Assumed: what the file leaves to its trainer", lines=tuple(answer["assumed"])),
         _settings("Ignored", answer["ignored"], "why"),
@@ -31,13 +32,18 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
         sections.append(remarks(answer, short=True))
     return Document(
         title=title or _title(answer),
-        verdict=_verdict(answer) if log is None else log.verdict,
-        good=answer["complete"] if log is None else log.good,
+        verdict=reading_log.verdict(log) if log else _verdict(answer),
+        good=log["step_time"] is not None if log else answer["complete"],
         sections=tuple(sections),
-        data=answer,
+        data={**answer, "figures": [figure.to_dict() for figure in figures(answer)]},
         flat=tuple(_flat(answer)),
         columns=("became", "key", "value", "means"),
     )
+
+
+def figures(answer: Answer) -> tuple[Figure, ...]:
+    """What can be drawn of it: the pace of a log."""
+    return reading_log.figures(answer["log"]) if answer["log"] else ()
 
 
 def _lines(scenario: Answer) -> tuple[str, ...]:

@@ -6,29 +6,27 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
+from shardmeter.interop.logs.values import positive
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Section, Table
+from shardmeter.render.document import Column, Document, Fact, Facts, Section, Table, remarks
 from shardmeter.render.figure import Figure, Line, Mark, Scale
 
 Answer = Mapping[str, Any]
 
 
-def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:  # noqa: ARG001  (a log's page has no assumptions)
+def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:
     """A log's account as a document."""
-    sections: list[Section] = [_figures(answer)]
-    if answer["dropped"]:
-        sections.append(_dropped(answer["dropped"]))
-    if answer["said"]:
-        sections.append(
-            Facts(title="What the head says", facts=tuple(Fact(label=key, value=text) for key, text in answer["said"].items()))
-        )
-    if answer["warnings"]:
-        sections.append(Notes(title="To be known", lines=tuple(answer["warnings"])))
     data = {**answer, "figures": [figure.to_dict() for figure in figures(answer)]}
     return Document(
-        title=title, verdict=_verdict(answer), good=answer["step_time"] is not None, sections=tuple(sections), data=data,
+        title=title, verdict=verdict(answer), good=answer["step_time"] is not None,
+        sections=(*sections(answer), _said(answer["said"]), remarks(answer, short=short)), data=data,
         flat=tuple(answer["pace"]), columns=("step", "seconds"),
     )  # fmt: skip
+
+
+def sections(answer: Answer) -> tuple[Section, ...]:
+    """How fast the run was, and which reports do not count: without what the head says."""
+    return _figures(answer), _dropped(answer["dropped"])
 
 
 def figures(answer: Answer) -> tuple[Figure, ...]:
@@ -37,11 +35,18 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
     if not pace:
         return ()
     usual = answer["step_time"]
-    line = Line(label="used reports", x=tuple(one["step"] for one in pace), y=tuple(one["seconds"] for one in pace), style="points")
+    line = Line(
+        label="used reports",
+        x=tuple(one["step"] for one in pace),
+        y=tuple(one["seconds"] for one in pace),
+        style="points",
+    )
     half = len(pace) // 2
     early, late = (median(one["seconds"] for one in part) for part in (pace[: half or None], pace[half:]))
     change = late / early - 1
-    found = "keeps its pace" if abs(change) < 0.02 else f"becomes {abs(change):.0%} {'slower' if change > 0 else 'faster'}"
+    found = (
+        "keeps its pace" if abs(change) < 0.02 else f"becomes {abs(change):.0%} {'slower' if change > 0 else 'faster'}"
+    )
     return (
         Figure(
             slug="pace", title=f"The run {found}: {cells.text(usual, 's')} a step", x=Scale(title="step"), y=Scale(title="time of a step", unit="s"),
@@ -51,8 +56,9 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
     )  # fmt: skip
 
 
-def _verdict(answer: Answer) -> str:
-    age = f" ({answer['age']})" if answer["age"] else ""
+def verdict(answer: Answer) -> str:
+    """What was found, in a sentence."""
+    age = f" ({answer['format_version']})" if answer["format_version"] else ""
     kind = f"{answer['format']}{age}"
     if answer["step_time"] is None:
         return f"A log of {kind}; the time of a step is not known."
@@ -65,7 +71,14 @@ def _figures(answer: Answer) -> Facts:
     facts = []
     if time is not None:
         low, high = (cells.text(value, "s") for value in answer["spread"])
-        facts.append(Fact(label="time of a step", value=time, unit="s", note=f"from {answer['rests_on']}; 5 % and 95 %: {low} and {high}"))
+        facts.append(
+            Fact(
+                label="time of a step",
+                value=time,
+                unit="s",
+                note=f"from {answer['rests_on']}; 5 % and 95 %: {low} and {high}",
+            )
+        )
         if tokens is not None:
             facts.append(Fact(label="tokens a second", value=tokens / time, unit="tokens/s"))
         if tokens is not None and gpus is not None:
@@ -81,6 +94,18 @@ def _figures(answer: Answer) -> Facts:
     if answer["restarts"]:
         facts.append(Fact(label="restarts", value=answer["restarts"]))
     return Facts(title="The run", facts=tuple(facts))
+
+
+def _said(head: Mapping[str, str]) -> Facts:
+    return Facts(title="What the head says", facts=tuple(_fact(key, text) for key, text in head.items()))
+
+
+def _fact(key: str, text: str) -> Fact:
+    """What the head says, sizes and counts as people read them."""
+    value = positive(text)
+    if value is None:
+        return Fact(label=key, value=text)
+    return Fact(label=key, value=value, unit="B" if key == "device_memory" else "")
 
 
 def _dropped(rows: list[dict[str, Any]]) -> Table:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from shardmeter.core.errors import BadData, UnknownName, shown
+from shardmeter.core.files import at_home, file_name
 from shardmeter.interop.logs.account import account
 from shardmeter.interop.logs.lines import opened
 from shardmeter.interop.logs.record import LogAccount
@@ -49,7 +50,6 @@ def read(source: str | Path, format: str | None = None, *, known: Mapping[str, s
     """A training log: a file, or its text (which has line breaks). Without a format it is recognised by what it prints.
 
     `known` is what is known of the run beside its log (`gpus`, `run.seq_len`, `run.global_batch`): it is taken where the log's head is silent.
-
     Raises UnknownName for a format that is not known, BadData for a file that cannot be read and for a text that no format recognises.
     """
     if format is not None and format not in formats():
@@ -58,10 +58,25 @@ def read(source: str | Path, format: str | None = None, *, known: Mapping[str, s
     log = opened(text, name)
     names = (format,) if format is not None else _signs(log.text)
     if not names:
-        known = ", ".join(formats())
-        raise BadData(f"{name or 'the text'}: no report of a training step is in it, of any format that is known: {known}")
+        raise BadData(
+            f"{name or 'the text'}: no report of a training step is in it, of any format that is known: {', '.join(formats())}"
+        )
     accounts = [account(formats()[one].reading(log), log, one, known or {}) for one in names]
     return max(accounts, key=lambda one: (one.step_time is not None, one.used, one.steps))
+
+
+read_log = read
+"""By its name among the public ones."""
+
+
+def is_log(source: str | Path, format: str | None = None) -> bool:  # noqa: A002  (as `read`)
+    """Whether `read` would take it: by the format that is named, else by what the file prints."""
+    if format is not None:
+        return format in formats()
+    try:
+        return bool(_signs(opened(_text(source)[1]).text))
+    except BadData:
+        return False
 
 
 def _signs(text: str) -> tuple[str, ...]:
@@ -79,12 +94,14 @@ def _text(source: str | Path) -> tuple[str, str]:
     if isinstance(source, str) and "\n" in source:
         return "", source
     try:
-        path = Path(source)
-        if path.stat().st_size > LARGEST:
-            raise BadData(f"{path}: {path.stat().st_size:,} bytes are more than a log that is read ({LARGEST:,})")
+        path = at_home(Path(source))
+        if path.exists() and not path.is_file():
+            raise BadData(f"{file_name(source)}: is no file")
+        if (size := path.stat().st_size) > LARGEST:
+            raise BadData(f"{file_name(source)}: {size:,} bytes are more than a log that is read ({LARGEST:,})")
         raw = path.read_bytes()
     except OSError as error:
-        raise BadData(f"{source}: cannot be read ({error.strerror or 'no reason is given'})") from None
+        raise BadData(f"{file_name(source)}: cannot be read ({error.strerror or 'no reason is given'})") from None
     except ValueError:
         raise BadData(f"{shown(str(source))}: no file can have this name") from None
     encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from shardmeter.core.units import Count, Fraction, Seconds
+from shardmeter.core.units import Bytes, Count, Fraction, Seconds
 from shardmeter.interop.logs import contradictions, selection
 from shardmeter.interop.logs.lines import Log
-from shardmeter.interop.logs.record import LogAccount, Reading
+from shardmeter.interop.logs.record import LogAccount, Reading, Step
 from shardmeter.interop.logs.reports import Numbers, Reports, table, usual
-from shardmeter.interop.logs.values import finite, positive
+from shardmeter.interop.logs.values import positive
 
 MEDIAN_ERROR = math.sqrt(math.pi / 2)
 """Standard error of a median over that of a mean, of a normal distribution."""
@@ -35,12 +35,12 @@ def account(reading: Reading, log: Log, name: str, known: Mapping[str, str]) -> 
     if step_time is None:
         warnings.append(_untimed(reports, tokens, gpus))
     else:
-        warnings += contradictions.found(reports, said, rests_on, step_time, tokens, gpus)
+        warnings += contradictions.found(reports, used, said, rests_on, step_time, tokens, gpus)
     return LogAccount(
         format=name, version=reading.version, lines=log.text.count("\n") + (not log.text.endswith("\n")), steps=len(reading.steps), used=times.size,
         dropped=(*reading.dropped, *left_out, *unused), step_time=step_time, spread=_spread(times), error=_error(times, reading.resolution),
-        tokens_per_step=tokens, gpus=gpus, peak_allocated=_largest(reading.allocated, (step.allocated for step in reading.steps)),
-        peak_reserved=_largest(reading.reserved, (step.reserved for step in reading.steps)),
+        tokens_per_step=tokens, gpus=gpus, peak_allocated=_largest(reading.allocated, reading.steps, "allocated"),
+        peak_reserved=_largest(reading.reserved, reading.steps, "reserved"),
         goodput=_goodput(reports, step_time), restarts=int(reports.part[-1]) if reports.part.size else 0,
         loss_first=float(losses[0]) if losses.size else None, loss_last=float(losses[-1]) if losses.size else None,
         said=tuple(sorted(reading.said.items())), warnings=tuple(dict.fromkeys(warnings)), rests_on=rests_on,
@@ -48,7 +48,7 @@ def account(reading: Reading, log: Log, name: str, known: Mapping[str, str]) -> 
     )  # fmt: skip
 
 
-def _batch(head: Mapping[str, str], reports: Reports) -> tuple[Count | None, Count | None, Count | None]:
+def _batch(head: Mapping[str, str], reports: Reports) -> tuple[float | None, float | None, float | None]:
     """Tokens and sequences of a step, and the accelerators: as reports say, as the head says, or as counters grow."""
     said = {key: positive(value) for key, value in head.items()}
     samples = _first(usual(reports.samples), said.get("run.global_batch"), _growth(reports, "samples_seen"))
@@ -113,8 +113,11 @@ def _goodput(reports: Reports, step_time: Seconds | None) -> Fraction | None:
     return min(1.0, step_time * finished / passed) if passed > 0 and finished > 0 else None
 
 
-def _largest(own: float | None, values: Iterable[float | None]) -> float | None:
-    return max((value for value in (own, *values) if value is not None and finite(value) is not None), default=None)
+def _largest(own: Bytes | None, steps: Sequence[Step], column: str) -> float | None:
+    """The largest peak of all ranks."""
+    peaks = np.array([own, *(getattr(step, column) for step in steps)], dtype=np.float64)
+    known = peaks[np.isfinite(peaks)]
+    return float(known.max()) if known.size else None
 
 
 def _of_losses(reading: Reading) -> tuple[str, ...]:
@@ -131,14 +134,18 @@ def _drift(times: Numbers) -> tuple[str, ...]:
     early, late = (float(np.median(half)) for half in np.array_split(times, 2))
     if abs(late / early - 1) < DRIFT:
         return ()
-    return (f"The pace changes: {early:.4g} s a step in the first half of the used reports, {late:.4g} s in the second.",)
+    return (
+        f"The pace changes: {early:.4g} s a step in the first half of the used reports, {late:.4g} s in the second.",
+    )
 
 
 def _goings_back(reports: Reports) -> tuple[str, ...]:
     parts, size = len(np.unique(reports.part)), reports.part.size
     if parts < 4 or parts * 4 < size:
         return ()
-    return (f"Step numbers go back {parts - 1:,} times in {size:,} reports: several ranks or runs that the lines do not tell apart.",)
+    return (
+        f"Step numbers go back {parts - 1:,} times in {size:,} reports: several ranks or runs that the lines do not tell apart.",
+    )
 
 
 def _untimed(reports: Reports, tokens: Count | None, gpus: Count | None) -> str:
@@ -146,7 +153,11 @@ def _untimed(reports: Reports, tokens: Count | None, gpus: Count | None) -> str:
     if not reports.number.size:
         return "No report of a training step was found."
     if np.isfinite(reports.tokens_per_s_per_gpu).any():
-        lacks = [word for word, value in (("the tokens of a step", tokens), ("the number of accelerators", gpus)) if value is None]
+        lacks = [
+            word
+            for word, value in (("the tokens of a step", tokens), ("the number of accelerators", gpus))
+            if value is None
+        ]
         if lacks:
             return f"The log says tokens a second and accelerator, but neither clocks nor {' and '.join(lacks)}: the time of a step is not known."
     return "No report has a time, a rate with its batch or a clock that is a number: the time of a step is not known."

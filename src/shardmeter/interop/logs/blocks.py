@@ -11,7 +11,9 @@ from shardmeter.interop.logs.record import Step
 from shardmeter.interop.logs.values import clock
 
 
-def blocks(log: Log, word: str, header: re.Pattern[str], metric: re.Pattern[str]) -> Iterator[tuple[Line, dict[str, str]]]:
+def blocks(
+    log: Log, word: str, header: re.Pattern[str], metric: re.Pattern[str]
+) -> Iterator[tuple[Line, dict[str, str]]]:
     """Every header (a line with `word` that `header` is found in) with the metrics under it, by rank: ranks may take turns."""
     open_: dict[str, tuple[Line, dict[str, str]]] = {}
     for line in log.lines:

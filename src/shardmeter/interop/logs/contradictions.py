@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from shardmeter.core.units import Count, Seconds
-from shardmeter.interop.logs.reports import Reports, usual
+from shardmeter.interop.logs.reports import Mask, Reports, usual
 from shardmeter.interop.logs.values import GIB, positive
 
 APART = 0.03
@@ -16,11 +15,19 @@ LAG = 1.25
 """Clocks may say that much more than times of steps do: data, evaluation and logging lie between steps."""
 SHORTEST = 20.0
 """Seconds between clocks of whole seconds that are long enough to compare."""
+FEWEST = 8
+"""Reports whose clocks are enough to compare."""
 BATCH = "run.global_batch"
 
 
 def found(
-    reports: Reports, said: Mapping[str, str], rests_on: str, step_time: Seconds, tokens: Count | None, gpus: Count | None
+    reports: Reports,
+    used: Mask,
+    said: Mapping[str, str],
+    rests_on: str,
+    step_time: float,
+    tokens: float | None,
+    gpus: float | None,
 ) -> list[str]:
     """Every contradiction, one sentence each."""
     numbers = {key: value for key, text in said.items() if (value := positive(text)) is not None}
@@ -30,7 +37,7 @@ def found(
     sentences = (
         _batch(reports, numbers, samples), _counted(reports, "samples", samples, numbers), _counted(reports, "tokens", tokens, numbers),
         _rate(reports, numbers, rests_on, step_time, tokens, gpus), _samples(reports, numbers, rests_on, step_time, samples),
-        _per_gpu(reports, numbers, gpus), _clocks(reports, rests_on, step_time), _memory(reports, numbers),
+        _per_gpu(reports, numbers, gpus), _clocks(reports, used, rests_on, step_time), _memory(reports, numbers),
     )  # fmt: skip
     return [text for text in sentences if text]
 
@@ -44,17 +51,19 @@ def because(ratio: float, said: Mapping[str, float]) -> str:
         (said.get("accumulation", 1.0), "the gradient accumulation: one micro-batch over the time of a step, or the reverse"),
         (degrees["dp_shard"] * degrees["dp_replicate"] * degrees["dp"], "the data-parallel degree: one rank's count beside everyone's"),
         (said.get("gpus", 1.0), "the number of accelerators: one's rate beside everyone's"), (1000.0, "milliseconds beside seconds"),
-        (60.0, "minutes beside seconds"), (GIB / 1e9, "GiB beside GB"),
+        (60.0, "minutes beside seconds"),
     )  # fmt: skip
     larger = max(ratio, 1.0 / ratio)
-    return next((f", the size of {name}" for value, name in known if value > 1.0 and abs(larger / value - 1) < APART), "")
+    return next(
+        (f", the size of {name}" for value, name in known if value > 1.0 and abs(larger / value - 1) < APART), ""
+    )
 
 
 def _apart(one: float, other: float) -> bool:
     return abs(one / other - 1) > APART
 
 
-def _batch(reports: Reports, said: Mapping[str, float], samples: Count | None) -> str:
+def _batch(reports: Reports, said: Mapping[str, float], samples: float | None) -> str:
     """Tokens of a step = sequences × length; sequences as the head says."""
     tokens, length = usual(reports.tokens), said.get("run.seq_len")
     if samples is not None and BATCH in said and _apart(samples, said[BATCH]):
@@ -68,7 +77,7 @@ def _batch(reports: Reports, said: Mapping[str, float], samples: Count | None) -
     )
 
 
-def _counted(reports: Reports, word: str, amount: Count | None, said: Mapping[str, float]) -> str:
+def _counted(reports: Reports, word: str, amount: float | None, said: Mapping[str, float]) -> str:
     """A counter grows by a batch in every step."""
     grown = usual(reports.growth(f"{word}_seen") / reports.growth("number"))
     if grown is None or amount is None or not grown > 0 or not _apart(grown, amount):
@@ -77,7 +86,12 @@ def _counted(reports: Reports, word: str, amount: Count | None, said: Mapping[st
 
 
 def _rate(
-    reports: Reports, said: Mapping[str, float], rests_on: str, step_time: Seconds, tokens: Count | None, gpus: Count | None
+    reports: Reports,
+    said: Mapping[str, float],
+    rests_on: str,
+    step_time: float,
+    tokens: float | None,
+    gpus: float | None,
 ) -> str:
     """Tokens a second × seconds of a step = tokens of a step."""
     rate, of_one = usual(reports.tokens_per_s), usual(reports.tokens_per_s_per_gpu)
@@ -86,14 +100,16 @@ def _rate(
     return "" if rests_on == "tokens a second" else _times(rate, "tokens", rests_on, step_time, tokens, said)
 
 
-def _samples(reports: Reports, said: Mapping[str, float], rests_on: str, step_time: Seconds, samples: Count | None) -> str:
+def _samples(
+    reports: Reports, said: Mapping[str, float], rests_on: str, step_time: float, samples: float | None
+) -> str:
     """Sequences a second × seconds of a step = the batch."""
     rate = usual(reports.samples_per_s)
     return "" if rests_on == "samples a second" else _times(rate, "samples", rests_on, step_time, samples, said)
 
 
 def _times(
-    rate: float | None, word: str, rests_on: str, step_time: Seconds, amount: Count | None, said: Mapping[str, float]
+    rate: float | None, word: str, rests_on: str, step_time: float, amount: float | None, said: Mapping[str, float]
 ) -> str:
     if rate is None or amount is None or not _apart(rate * step_time, amount):
         return ""
@@ -106,7 +122,7 @@ def _times(
     )
 
 
-def _per_gpu(reports: Reports, said: Mapping[str, float], gpus: Count | None) -> str:
+def _per_gpu(reports: Reports, said: Mapping[str, float], gpus: float | None) -> str:
     """Rate of all = rate of one × accelerators."""
     ratio = usual(reports.tokens_per_s / reports.tokens_per_s_per_gpu)
     if ratio is None or gpus is None or not _apart(ratio, gpus):
@@ -114,17 +130,22 @@ def _per_gpu(reports: Reports, said: Mapping[str, float], gpus: Count | None) ->
     return f"Tokens a second are {ratio:,.3g} times those of one accelerator, the run has {gpus:,.0f}{because(ratio / gpus, said)}."
 
 
-def _clocks(reports: Reports, rests_on: str, step_time: Seconds) -> str:
+def _clocks(reports: Reports, used: Mask, rests_on: str, step_time: float) -> str:
     """The clocks of lines pass no slower than steps do."""
     gaps, steps = reports.growth("at"), reports.growth("number")
-    known = np.isfinite(gaps) & (gaps >= 0)
-    if rests_on == "clocks of lines" or known.sum() < 3 or gaps[known].sum() < SHORTEST:
+    known = used & np.isfinite(gaps) & (gaps >= 0)
+    if rests_on == "clocks of lines" or known.sum() < FEWEST or gaps[known].sum() < SHORTEST:
         return ""
     gaps, steps = gaps[known], steps[known]
-    long = np.median(gaps) >= SHORTEST
-    pace = float(np.median(gaps / steps) if long else gaps.sum() / steps.sum())
+    if (gaps % 1 != 0).any() or np.median(gaps) >= SHORTEST:
+        pace = float(np.median(gaps / steps))
+    else:  # whole seconds: their mean, without pauses
+        short = gaps <= LAG * step_time * steps + 1
+        if gaps[short].sum() < 5 * SHORTEST:
+            return ""
+        pace = float(gaps[short].sum() / steps[short].sum())
     ratio = pace / step_time
-    if 1 - 2 * APART < ratio < LAG:
+    if not pace > 0 or 1 - 2 * APART < ratio < LAG:
         return ""
     told = f"The clocks of the lines are {pace:.4g} s a step apart, the log says {step_time:.4g} s a step"
     if ratio > LAG and not because(ratio, {}):

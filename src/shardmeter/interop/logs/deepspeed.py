@@ -33,8 +33,16 @@ def reading(log: Log) -> Reading:
     if log.having("fwd_microstep:"):
         notes.append("wall_clock_breakdown waits for the device after every phase: steps are slower than without it.")
     if steps and "global_step=" not in log.text and "accumulation" not in said:
-        notes.append("This age of DeepSpeed counts micro-steps: without gradient_accumulation_steps they are taken as steps.")
-    age = "2022-12 or later" if "global_step=" in log.text else "2022-07 to 2022-12" if "CurrSamplesPerSec" in log.text else "before 2022-07"
+        notes.append(
+            "This age of DeepSpeed counts micro-steps: without gradient_accumulation_steps they are taken as steps."
+        )
+    age = (
+        "2022-12 or later"
+        if "global_step=" in log.text
+        else "2022-07 to 2022-12"
+        if "CurrSamplesPerSec" in log.text
+        else "before 2022-07"
+    )
     return Reading(steps=steps, version=age, said=said, notes=tuple(notes))
 
 
@@ -73,7 +81,9 @@ def _with(step: Step, broken: list[float]) -> Step:
 def _head(log: Log) -> dict[str, str]:
     said: dict[str, str] = {}
     for line in log.lines:
-        if ("_size" in line.text or "_steps" in line.text or "_stage" in line.text) and (found := SETTING.search(line.text)) is not None:
+        if ("_size" in line.text or "_steps" in line.text or "_stage" in line.text) and (
+            found := SETTING.search(line.text)
+        ) is not None:
             if (field := SETTINGS.get(found[1])) is not None and positive(found[2]) is not None:
                 said[field] = found[2]
         elif "world_size=" in line.text and (world := WORLD.search(line.text)) is not None:

@@ -13,7 +13,9 @@ from shardmeter.interop.logs.values import positive
 NAME = "lightning"
 TITLE = "Lightning's metrics.csv"
 CLUES = ("epoch", "step")
-SIGN = re.compile(r"\A(?=[^\n]{0,5000}?(?:^|,)epoch(?:,|\r?$))(?=[^\n]{0,5000}?(?:^|,)step(?:,|\r?$))[^\n{}=]+$", re.MULTILINE)
+SIGN = re.compile(
+    r"\A(?=[^\n]{0,5000}?(?:^|,)epoch(?:,|\r?$))(?=[^\n]{0,5000}?(?:^|,)step(?:,|\r?$))[^\n{}=]+$", re.MULTILINE
+)
 OF_ONE = ("device/samples_per_sec", "device|samples_per_sec")
 
 

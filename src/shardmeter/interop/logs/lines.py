@@ -75,7 +75,9 @@ def _rank(text: str) -> tuple[str, int]:
     return "/".join(labels), start
 
 
-def joined(log: Log, begins: re.Pattern[str], word: str, whole: Callable[[str], bool]) -> Iterator[tuple[Line, re.Match[str]]]:
+def joined(
+    log: Log, begins: re.Pattern[str], word: str, whole: Callable[[str], bool]
+) -> Iterator[tuple[Line, re.Match[str]]]:
     """Every line with `word` that `begins` is found in, with what was found, and with the lines after it that terminals wrapped it into,
     until `whole` says that it is one.
 

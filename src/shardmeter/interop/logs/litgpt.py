@@ -32,11 +32,10 @@ def reading(log: Log) -> Reading:
     ]
     whole = [count / step.number for count, step in zip(iterations, steps, strict=True) if step.number > 0]
     of_a_step = max(1, round(median(grown or whole or [1.0])))
-    notes = ()
+    notes: tuple[str, ...] = ()
     if of_a_step > 1:
-        notes = (f"litgpt prints the time of a micro-batch; a step has {of_a_step}, and its optimizer is in the last one: steps come out a little long.",)
-    made = tuple(
-        changed(step, seconds=None if step.seconds is None else step.seconds * of_a_step)
-        for step in steps
-    )
+        notes = (
+            f"litgpt prints the time of a micro-batch; a step has {of_a_step}, and its optimizer is in the last one: steps come out a little long.",
+        )
+    made = tuple(changed(step, seconds=None if step.seconds is None else step.seconds * of_a_step) for step in steps)
     return Reading(steps=made, said={"accumulation": str(of_a_step)} if of_a_step > 1 else {}, notes=notes)

@@ -12,7 +12,9 @@ NAME = "llm.c"
 TITLE = "llm.c's console"
 CLUES = (" tok/s", " ms |")
 SIGN = re.compile(r"step\s+\d+/\d+ \| (?:train )?loss ")
-REPORT = re.compile(r"step\s+(\d{1,12})/(\d{1,12}) \| (?:train )?loss (-?[\w.+-]+).*?\| ([\d.]+) ms \|.*?([\d.]+) tok/s")
+REPORT = re.compile(
+    r"step\s+(\d{1,12})/(\d{1,12}) \| (?:train )?loss (-?[\w.+-]+).*?\| ([\d.]+) ms \|.*?([\d.]+) tok/s"
+)
 BATCH = re.compile(r"total[ _](?:desired[ _])?batch[ _]size[^\d\n]*(\d+)")
 LENGTH = re.compile(r"sequence length T[^\d\n]*(\d+)")
 DEVICE = re.compile(r"^\| device\s+\| (.+?)\s+\|$")
@@ -21,9 +23,14 @@ GPUS = re.compile(r"^\| num_processes\s+\| (\d+)")
 
 def reading(log: Log) -> Reading:
     """A report a step, and the tables at the head."""
-    said = {}
+    said: dict[str, str] = {}
     for line in log.having("| "):
-        for field, pattern in (("tokens_per_step", BATCH), ("run.seq_len", LENGTH), ("accelerator", DEVICE), ("gpus", GPUS)):
+        for field, pattern in (
+            ("tokens_per_step", BATCH),
+            ("run.seq_len", LENGTH),
+            ("accelerator", DEVICE),
+            ("gpus", GPUS),
+        ):
             if (found := pattern.search(line.text)) is not None:
                 said.setdefault(field, found[1])
     steps = tuple(

@@ -20,7 +20,11 @@ def reading(log: Log) -> Reading:
     steps = tuple(_step(line, found) for line, found in joined(log, BEGINS, "completed step:", _is_whole))
     first = next((line.text for line in log.having("completed step:")), "")
     age = "2024-08 or later" if "total_weights" in first else "2024-07" if "Tokens/s/device" in first else "2023"
-    notes = ("The batch grows at the start of the run: steps of that phase are shorter.",) if "[Rampup Batch Size Phase]" in log.text else ()
+    notes = (
+        ("The batch grows at the start of the run: steps of that phase are shorter.",)
+        if "[Rampup Batch Size Phase]" in log.text
+        else ()
+    )
     devices = re.search(r"\bNum_devices: (\d+)", log.text)
     return Reading(
         steps=steps, version=age, said={"gpus": devices[1]} if devices else {}, notes=notes,

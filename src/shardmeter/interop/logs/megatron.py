@@ -79,11 +79,17 @@ def _head(log: Log) -> dict[str, str]:
             if (field := ARGUMENTS.get(found[1])) is not None and positive(found[2]) is not None:
                 said[field] = found[2]
         elif "using world size" in line.text:
-            said |= {key: found[1] for key, pattern in WORLD.items() if (found := re.search(pattern, line.text)) is not None}
+            said |= {
+                key: found[1] for key, pattern in WORLD.items() if (found := re.search(pattern, line.text)) is not None
+            }
     return said
 
 
 def _notes(reports: list[str]) -> tuple[str, ...]:
     counts = (whole(word(text, "number of skipped iterations:")) for text in reports)
     skipped = sum(count for count in counts if count is not None)
-    return (f"{skipped:,} iterations were skipped (the loss scale overflowed): their optimizer did no step.",) if skipped else ()
+    return (
+        (f"{skipped:,} iterations were skipped (the loss scale overflowed): their optimizer did no step.",)
+        if skipped
+        else ()
+    )

@@ -44,4 +44,7 @@ def meaning(key: str) -> Meaning | None:
     name = key.rpartition(" - ")[2].strip().lower()
     if name in METRICS:
         return METRICS[name]
-    return next((METRICS[short] for before in PREFIXES if (short := name.removeprefix(before)) != name and short in METRICS), None)
+    return next(
+        (METRICS[short] for before in PREFIXES if (short := name.removeprefix(before)) != name and short in METRICS),
+        None,
+    )

@@ -19,7 +19,13 @@ TOKENS = re.compile(r"tokens per iteration will be: ([\d,]+)")
 def reading(log: Log) -> Reading:
     """A report a line: the time of that one step, with its evaluation where it has one."""
     steps = tuple(
-        Step(number=int(found[1]) + 1, loss=number(found[2]), seconds=times(found[3], 1e-3), line=line.number, rank=line.rank)
+        Step(
+            number=int(found[1]) + 1,
+            loss=number(found[2]),
+            seconds=times(found[3], 1e-3),
+            line=line.number,
+            rank=line.rank,
+        )
         for line, found in matches(log, "iter ", REPORT)
     )
     tokens = next((found[1].replace(",", "") for _, found in matches(log, "tokens per iteration", TOKENS)), None)

@@ -52,7 +52,9 @@ def _step(line: Line, begins: re.Match[str]) -> Step:
 def _head(log: Log) -> dict[str, str]:
     said: dict[str, str] = {}
     for line in log.having("[Start training]"):
-        said |= {key: found[1] for key, pattern in START.items() if (found := re.search(pattern, line.text)) is not None}
+        said |= {
+            key: found[1] for key, pattern in START.items() if (found := re.search(pattern, line.text)) is not None
+        }
     degrees: dict[str, int] = {}
     for line in _degrees(log):
         degrees |= {axis: int(value) for axis, value in DEGREES.findall(line.text)}

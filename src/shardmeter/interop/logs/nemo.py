@@ -21,7 +21,11 @@ def reading(log: Log) -> Reading:
     """A report a line; of bars the last drawing of every step."""
     steps = tuple(_steps(log))
     bars_alone = "Training epoch" not in log.text
-    pauses = tuple(line.number for line in log.lines if SAVED.search(line.text)) if "alid" in log.text or "heckpoint" in log.text else ()
+    pauses = (
+        tuple(line.number for line in log.lines if SAVED.search(line.text))
+        if "alid" in log.text or "heckpoint" in log.text
+        else ()
+    )
     return Reading(
         steps=_last_drawn(steps), version="NeMo 1" if bars_alone else "NeMo 2", resolution=3e-4, pauses=pauses, said=_head(log),
     )  # fmt: skip
@@ -45,7 +49,7 @@ def _steps(log: Log) -> Iterator[Step]:
 def _last_drawn(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     following = (*steps[1:], None)
     return tuple(
-        step for step, after in zip(steps, following, strict=True)
+        step for step, after in zip(steps, following, strict=False)
         if after is None or (after.number, after.rank) != (step.number, step.rank) or step.samples is not None
     )  # fmt: skip
 

@@ -14,7 +14,11 @@ NAME = "open_clip"
 TITLE = "open_clip's console"
 CLUES = ("Train Epoch:", "Batch (t):")
 SIGN = re.compile(r"Train Epoch: \d+ \[\s*\d+/\d+")
-REPORT = re.compile(r"Train Epoch: (\d{1,9}) \[\s*(\d{1,18})/(\d{1,18}).*?\].*?Data \(t\): (\S+) Batch \(t\): ([\d.]+), ([\d.]+)/s(?:, ([\d.]+)/s/gpu)?")
+REPORT = re.compile(
+    r"Train Epoch: (\d{1,9}) \[\s*(\d{1,18})/(\d{1,18}).*?\].*?Data \(t\): (\S+) Batch \(t\): ([\d.]+), ([\d.]+)/s(?:, ([\d.]+)/s/gpu)?"
+)
+ROUNDED = 0.2
+"""Rates and times are means over unlike spans: their product may be that far from the batch."""
 LOSS = re.compile(r"\bLoss: (-?[\w.+-]+)")
 PARAMETERS = {
     "gpus": re.compile(r"\bworld_size: (\d+)"), "plan.micro_batch": re.compile(r"\bbatch_size: (\d+)"), "model": re.compile(r"\bmodel: (\S+)"),
@@ -46,9 +50,11 @@ def _by_batch(steps: list[Step], said: dict[str, str]) -> tuple[Step, ...]:
     """Samples seen as batches seen."""
     if not steps:
         return ()
-    products = [(step.seconds or 0.0) * (step.samples_per_s or 0.0) for step in steps]
+    measured = median(float((step.seconds or 0.0) * (step.samples_per_s or 0.0)) for step in steps)
     local, gpus = positive(said.get("plan.micro_batch")), positive(said.get("gpus"))
-    batch = max(1, round(local * gpus if local and gpus and abs(local * gpus / median(products) - 1) < 0.2 else median(products)))
+    whole_batch = local * gpus if local and gpus else measured
+    batch = max(1, round(whole_batch if abs(whole_batch / measured - 1) < ROUNDED else measured))
     return tuple(
-        changed(step, number=round(step.number / batch) + 1, samples=float(batch), samples_seen=float(step.number)) for step in steps
+        changed(step, number=round(step.number / batch) + 1, samples=float(batch), samples_seen=float(step.number))
+        for step in steps
     )

@@ -120,17 +120,18 @@ class LogAccount:
         own = {name: getattr(self, name) for name in _PLAIN}
         return {
             **own,
-            "age": self.version,
+            "format_version": self.version,
             "spread": None if self.spread is None else list(self.spread),
             "dropped": [dataclasses.asdict(one) for one in self.dropped],
             "said": dict(self.said),
-            "pace": [{"step": step, "seconds": seconds} for step, seconds in self.pace[:: 1 + len(self.pace) // MOST_TOLD]],
+            "pace": [
+                {"step": step, "seconds": seconds} for step, seconds in self.pace[:: 1 + len(self.pace) // MOST_TOLD]
+            ],
             "warnings": list(self.warnings),
             "assumptions": [],
         }
 
     def __str__(self) -> str:
-        """The page of `shardmeter import`."""
         from shardmeter import page
 
         return page(self)

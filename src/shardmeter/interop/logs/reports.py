@@ -45,8 +45,8 @@ class Reports:
 
     def growth(self, column: str) -> Numbers:
         """What a column grew by since the report before of the same run; NaN for the first one."""
-        values = getattr(self, column)
-        grown = np.diff(values, prepend=np.nan)
+        values: Numbers = getattr(self, column)
+        grown: Numbers = np.diff(values, prepend=np.nan)
         grown[np.diff(self.part, prepend=-1.0) != 0] = np.nan
         return grown
 
@@ -59,7 +59,11 @@ def usual(values: Numbers) -> float | None:
 
 def dropped(reason: str, reports: Reports, which: Mask) -> tuple[Dropped, ...]:
     """These reports as one entry of an account; none where there is none."""
-    return (Dropped(reason=reason, count=int(which.sum()), first=f"step {reports.number[which][0]:.0f}"),) if which.any() else ()
+    return (
+        (Dropped(reason=reason, count=int(which.sum()), first=f"step {reports.number[which][0]:.0f}"),)
+        if which.any()
+        else ()
+    )
 
 
 def table(steps: Sequence[Step], *, averaged: bool) -> tuple[Reports, tuple[Dropped, ...]]:
@@ -68,8 +72,13 @@ def table(steps: Sequence[Step], *, averaged: bool) -> tuple[Reports, tuple[Drop
     parts, first_said = _parts([step.number for step in chosen])
     again = [step for step, kept in zip(chosen, first_said, strict=True) if not kept]
     kept = [step for step, kept in zip(chosen, first_said, strict=True) if kept]
-    columns = {name: np.array([getattr(step, name) for step in kept], dtype=np.float64) for name in (*SAID, "number", "over", "line")}
-    reports = Reports(part=np.array([part for part, kept in zip(parts, first_said, strict=True) if kept], dtype=np.float64), **columns)
+    columns = {
+        name: np.array([getattr(step, name) for step in kept], dtype=np.float64)
+        for name in (*SAID, "number", "over", "line")
+    }
+    reports = Reports(
+        part=np.array([part for part, kept in zip(parts, first_said, strict=True) if kept], dtype=np.float64), **columns
+    )
     return (
         changed(reports, over=_averaged(reports)) if averaged and kept else reports,
         (*_told("printed by other ranks", others), *_told("said more than once", again)),

@@ -7,6 +7,7 @@ from typing import Any
 from shardmeter.interop.configs.record import Imported, Setting
 from shardmeter.interop.logs.record import LogAccount
 from shardmeter.interop.logs.values import positive
+from shardmeter.specs import Scenario
 
 DEVICES = {
     "NVIDIA H100 80GB HBM3": "H100-SXM5-80GB", "NVIDIA H100 PCIe": "H100-PCIe-80GB", "NVIDIA H100 NVL": "H100-NVL-94GB",
@@ -53,3 +54,13 @@ def imported(account: LogAccount) -> Imported:
         format=account.format, version=account.version, document=document, understood=tuple(understood), assumed=tuple(assumed),
         ignored=tuple(ignored),
     )  # fmt: skip
+
+
+def known(scenario: Scenario) -> dict[str, str]:
+    """What a scenario tells of a run that its log may not."""
+    numbers = {
+        "gpus": scenario.fleet.gpus,
+        "run.seq_len": scenario.run.seq_len,
+        "run.global_batch": scenario.run.global_batch,
+    }
+    return {name: f"{float(value):.0f}" for name, value in numbers.items()}

@@ -25,4 +25,7 @@ def reading(log: Log) -> Reading:
     tag = next((key for key in sorted(METRICS, key=len, reverse=True) if stem.endswith(re.sub(r"\W", "_", key))), "")
     if tag:
         meanings["Value"] = METRICS[tag]
-    return Reading(steps=tables.steps(rows, "Step", meanings), notes=("TensorBoard keeps 1,000 points of a scalar unless told otherwise.",))
+    return Reading(
+        steps=tables.steps(rows, "Step", meanings),
+        notes=("TensorBoard keeps 1,000 points of a scalar unless told otherwise.",),
+    )

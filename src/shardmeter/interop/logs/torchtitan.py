@@ -32,7 +32,7 @@ def reading(log: Log) -> Reading:
     """The reports, and what is said before them."""
     steps = tuple(_steps(log))
     pauses = sorted(line.number for mark in PAUSES for line in log.having(mark))
-    notes = ()
+    notes: tuple[str, ...] = ()
     if any(("retries" in line.text or "cudaMalloc retries" in line.text) for line in log.having("retries")):
         notes = ("The allocator had to retry: the steps around it are slower than the plan's.",)
     return Reading(steps=steps, version=_age(log), said=_head(log), averaged=True, pauses=tuple(pauses), notes=notes)

@@ -61,7 +61,11 @@ def _steps(log: Log, drawn: list[Step]) -> Iterator[Step]:
         for step in by_line.pop(line.number, ()):
             if held is not None and (held.number, held.rank) != (step.number, step.rank):
                 yield held
-            held = step if held is None or held.loss is None or held.number != step.number else changed(step, loss=held.loss, tokens_seen=held.tokens_seen)
+            held = (
+                step
+                if held is None or held.loss is None or held.number != step.number
+                else changed(step, loss=held.loss, tokens_seen=held.tokens_seen)
+            )
         if held is not None and "{'loss'" in line.text and (loss := LOSS.search(line.text)) is not None:
             tokens = TOKENS.search(line.text)
             held = changed(held, loss=number(loss[1]), tokens_seen=whole(tokens[1]) if tokens else None)
@@ -74,7 +78,9 @@ def _head(log: Log) -> dict[str, str]:
         key: found[1].replace(",", "") for line in log.having(" = ") for key, pattern in HEAD.items()
         if (found := re.search(pattern, line.text)) is not None
     }  # fmt: skip
-    batch, micro, accumulation = (positive(said.get(key)) for key in ("run.global_batch", "plan.micro_batch", "accumulation"))
+    batch, micro, accumulation = (
+        positive(said.get(key)) for key in ("run.global_batch", "plan.micro_batch", "accumulation")
+    )
     if batch and micro and accumulation and batch % (micro * accumulation) == 0:
         said["gpus"] = f"{batch / (micro * accumulation):.0f}"
     return said

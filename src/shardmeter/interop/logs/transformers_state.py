@@ -31,7 +31,9 @@ def reading(log: Log) -> Reading:
         if "loss" in entry and (step := whole(scalar(entry.get("step")))) is not None
     ]  # fmt: skip
     ends = [entry for entry in history if positive(scalar(entry.get("train_runtime"))) is not None]
-    notes: tuple[str, ...] = ("The file has no time of a step and no clocks: only the time of the whole call, with its compilation and saving.",)
+    notes: tuple[str, ...] = (
+        "The file has no time of a step and no clocks: only the time of the whole call, with its compilation and saving.",
+    )
     if ends:
         mean, told = _mean(ends[-1], history, len(history) + 1)
         if mean is not None:
@@ -41,7 +43,12 @@ def reading(log: Log) -> Reading:
         notes += told
     else:
         notes += ("It has no train_runtime: the run had not ended when it was written.",)
-    return Reading(steps=tuple(steps), said=_head(state), version="5.x or late 4.x" if "best_global_step" in state else "4.x", notes=notes)
+    return Reading(
+        steps=tuple(steps),
+        said=_head(state),
+        version="5.x or late 4.x" if "best_global_step" in state else "4.x",
+        notes=notes,
+    )
 
 
 def _state(text: str) -> Mapping[str, Any]:
@@ -52,7 +59,9 @@ def _state(text: str) -> Mapping[str, Any]:
     return state if isinstance(state, Mapping) and isinstance(state.get("log_history") or [], Sequence) else {}
 
 
-def _mean(end: Mapping[str, Any], history: Sequence[Mapping[str, Any]], place: int) -> tuple[Step | None, tuple[str, ...]]:
+def _mean(
+    end: Mapping[str, Any], history: Sequence[Mapping[str, Any]], place: int
+) -> tuple[Step | None, tuple[str, ...]]:
     """The whole call as one report, without the evaluations in it."""
     runtime = positive(scalar(end.get("train_runtime"))) or 0.0
     counted, rate = positive(scalar(end.get("step"))), positive(scalar(end.get("train_steps_per_second")))
@@ -61,7 +70,9 @@ def _mean(end: Mapping[str, Any], history: Sequence[Mapping[str, Any]], place: i
     notes: tuple[str, ...] = ()
     if counted is not None and rate is not None and abs(rate * runtime / counted - 1) > STEPS_APART:
         steps = rate * runtime
-        notes = (f"train_steps_per_second says {steps:,.0f} steps in train_runtime, the state counts {counted:,.0f}: a resumed run; the rate is taken.",)
+        notes = (
+            f"train_steps_per_second says {steps:,.0f} steps in train_runtime, the state counts {counted:,.0f}: a resumed run; the rate is taken.",
+        )
     if steps is None or not runtime > evaluated:
         return None, notes
     samples = positive(scalar(end.get("train_samples_per_second")))

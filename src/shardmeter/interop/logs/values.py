@@ -24,10 +24,10 @@ def number(text: str | float | None) -> float | None:
     if text is None or isinstance(text, bool):
         return None
     if isinstance(text, int | float):
-        return float(text) if abs(text) < LARGEST or isinstance(text, float) else None
+        return float(text) if abs(text) < LARGEST else math.inf
     try:
         return float(text.replace(",", "") if "," in text else text)
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
 
 
@@ -108,8 +108,3 @@ def duration(text: str) -> Seconds | None:
         return None
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return 86400.0 * days + 3600.0 * hours + 60.0 * minutes + seconds
-
-
-def finite(value: float | None) -> float | None:
-    """The value, or None for NaN and infinities."""
-    return value if value is not None and math.isfinite(value) else None

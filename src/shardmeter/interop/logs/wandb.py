@@ -14,7 +14,9 @@ NAME = "wandb"
 TITLE = "CSV of Weights & Biases"
 CLUES = (",",)
 COUNTS = ("trainer/global_step", "train/global_step", "global_step", "Step", "_step")
-SIGN = re.compile(r'\A"?(?:Step|Relative Time \(Process\)|train/tokens|train/global_step|trainer/global_step)"?,[^\n]{0,5000}? - |\A[^\n{]{0,5000}?\b_step\b[^\n]*,')
+SIGN = re.compile(
+    r'\A"?(?:Step|Relative Time \(Process\)|train/tokens|train/global_step|trainer/global_step)"?,[^\n]{0,5000}? - |\A[^\n{]{0,5000}?\b_step\b[^\n]*,'
+)
 SIDES = ("__MIN", "__MAX")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import itertools
 import pkgutil
 import random
 import sys
@@ -33,6 +34,8 @@ LOAD = {"model": "llama-3.1-8b", "gpus": "8xH100-SXM5-80GB"}
 """What fills an imported document that does not tell it."""
 OWN = 0.9
 """Share of the texts that begin as what their reader reads."""
+PLANS = 8
+"""Exports of a format that texts begin as."""
 LONGEST = 20_000
 """Characters of a text that is tried."""
 
@@ -82,13 +85,33 @@ def _read_log(name: str, text: str) -> object:
 
 
 @functools.cache
-def seeds() -> tuple[str, ...]:
-    """What is mutated."""
-    found = [path.read_text(encoding="utf-8") for path in sorted(SAMPLES.rglob("*")) if path.is_file()]
+def seeds() -> dict[str, tuple[str, ...]]:
+    """What is mutated, by the reader that reads it."""
+    found: dict[str, list[str]] = {name: [] for name in readers()}
+    for path in sorted(path for path in SAMPLES.rglob("*") if path.is_file()):
+        text = path.read_text(encoding="utf-8")[:LONGEST]
+        for name in _read_by(text, path.name):
+            found[name].append(text)
     for module in configs.formats().values():
         if hasattr(module, "write") and hasattr(module, "read"):
-            found += [file.text for scenario in plans().values() for file in _exported(module, scenario)]
-    return tuple(dict.fromkeys(text[:LONGEST] for text in found))
+            made = (file.text for scenario in plans().values() for file in _exported(module, scenario))
+            found[f"configs/{module.NAME}"] += itertools.islice(made, PLANS)
+    return {name: tuple(texts) for name, texts in found.items()}
+
+
+def _read_by(text: str, name: str) -> Iterator[str]:
+    """The readers that take a text for theirs."""
+    yield from (f"logs/{one}" for one in logs.recognised(text))
+    for package in (configs, logs):
+        for module in _modules(package):
+            if hasattr(module, "read") and hasattr(module, "recognises") and module.recognises(text, name):
+                yield f"{package.__name__.rpartition('.')[2]}/{module.NAME}"
+
+
+@functools.cache
+def every() -> tuple[str, ...]:
+    """Every text that is mutated."""
+    return tuple(text for texts in seeds().values() for text in texts)
 
 
 def _exported(module: ModuleType, scenario: shardmeter.Scenario) -> tuple[configs.record.Written, ...]:
@@ -133,7 +156,7 @@ def _revalued(dice: random.Random, text: str) -> str:
 def _of_lines(dice: random.Random, text: str) -> str:
     """One line away, twice, elsewhere, or of another file."""
     lines = text.split("\n")
-    at, other = dice.randrange(len(lines)), dice.choice(seeds()).split("\n")
+    at, other = dice.randrange(len(lines)), dice.choice(every()).split("\n")
     line = lines.pop(at)
     lines[at:at] = dice.choice(((), (line, line), (dice.choice(other),), (line[: len(line) // 2],), (line, "")))
     if dice.random() < 0.2:
@@ -149,14 +172,6 @@ def _swapped(dice: random.Random, text: str) -> str:
     return text[:at] + dice.choice(text) + text[at + 1 :]
 
 
-def _is_read(way: Callable[[str], object], text: str) -> bool:
-    try:
-        way(text)
-    except ShardMeterError:
-        return False
-    return True
-
-
 MUTATIONS = (_cut, _inserted, _replaced, _revalued, _revalued, _of_lines, _of_lines, _swapped, _swapped)
 
 
@@ -164,10 +179,10 @@ def failures(count: int, seed: int = 0) -> Iterator[tuple[str, str, str]]:
     """(reader, text, traceback) of every text, of so many, that a reader neither reads nor refuses."""
     dice = random.Random(seed)  # noqa: S311 — nothing secret
     ways = readers()
-    own = {name: tuple(filter(functools.partial(_is_read, way), seeds())) or seeds() for name, way in ways.items()}
     for number in range(count):
         name = list(ways)[number % len(ways)]
-        text = mutated(dice, dice.choice(own[name] if dice.random() < OWN else seeds()))
+        own = seeds()[name] if dice.random() < OWN else ()
+        text = mutated(dice, dice.choice(own or every()))
         try:
             ways[name](text)
         except ShardMeterError:

@@ -42,24 +42,28 @@ LONGEST = 20_000
 
 def readers() -> dict[str, Callable[[str], object]]:
     """Every reader by its name."""
-    found: dict[str, Callable[[str], object]] = {}
-    for package in (configs, logs):
-        for module in _modules(package):
-            if hasattr(module, "read") and hasattr(module, "recognises"):
-                found[f"{package.__name__.rpartition('.')[2]}/{module.NAME}"] = functools.partial(_read, module)
-            elif hasattr(module, "reading"):
-                found[f"logs/{module.NAME}"] = functools.partial(_read_log, module.NAME)
-    return found
+    return {
+        **{
+            f"configs/{one.NAME}": functools.partial(_read_settings, one)
+            for one in _with(configs, "read")
+        },
+        **{f"logs/{one.NAME}": functools.partial(_read_log, one.NAME) for one in _with(logs, "reading")},
+        **{f"logs/{one.NAME}": functools.partial(_read_output, one) for one in _with(logs, "read", "recognises")},
+    }
 
 
-def _modules(package: ModuleType) -> Iterator[ModuleType]:
+def _with(package: ModuleType, *doing: str) -> Iterator[ModuleType]:
+    """The formats of a package that can do all of these."""
     for entry in pkgutil.iter_modules(package.__path__):
-        yield importlib.import_module(f"{package.__name__}.{entry.name}")
+        module = importlib.import_module(f"{package.__name__}.{entry.name}")
+        if all(hasattr(module, one) for one in ("NAME", *doing)):
+            yield module
 
 
-def _read(module: ModuleType, text: str) -> object:
+def _read_settings(module: ModuleType, text: str) -> object:
     """What a format makes of a text; settings on to the scenario that they are."""
-    module.recognises(text, "sample")
+    if hasattr(module, "recognises"):
+        module.recognises(text, "sample")
     if hasattr(module, "settings"):
         _or_refused(lambda: module.settings(text))
     read = module.read(text, "sample")
@@ -81,7 +85,12 @@ def _or_refused(do: Callable[[], object]) -> None:
 
 
 def _read_log(name: str, text: str) -> object:
-    return repr(logs.read(f"{text}\n", name))
+    return logs.read(f"{text}\n", name).to_dict()
+
+
+def _read_output(module: ModuleType, text: str) -> object:
+    module.recognises(text)
+    return module.read(text)
 
 
 @functools.cache
@@ -102,10 +111,8 @@ def seeds() -> dict[str, tuple[str, ...]]:
 def _read_by(text: str, name: str) -> Iterator[str]:
     """The readers that take a text for theirs."""
     yield from (f"logs/{one}" for one in logs.recognised(text))
-    for package in (configs, logs):
-        for module in _modules(package):
-            if hasattr(module, "read") and hasattr(module, "recognises") and module.recognises(text, name):
-                yield f"{package.__name__.rpartition('.')[2]}/{module.NAME}"
+    yield from (f"logs/{one.NAME}" for one in _with(logs, "read", "recognises") if one.recognises(text))
+    yield from (f"configs/{one.NAME}" for one in _with(configs, "read", "recognises") if one.recognises(text, name))
 
 
 @functools.cache

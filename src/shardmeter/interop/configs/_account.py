@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import heapq
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,8 +11,8 @@ from typing import Any
 from shardmeter.core.errors import BadScenario, Violation, cut, nearest, shown
 from shardmeter.interop.configs.record import Setting
 
-MOST_NEAREST = 20
-"""Unknown names whose nearest ones are looked for."""
+ALIKE, MOST_NEAREST = 30, 20
+"""Names that share most letters with an unknown one, of which the nearest are chosen; unknown ones for which that is done."""
 
 
 class Account:
@@ -48,7 +50,7 @@ class Account:
         value = self.text(key, f"{means} = {cut(self.values.get(key, ''), 20)}")
         if value is None:
             return otherwise
-        if re.fullmatch(r"\d{1,15}", value) is None or int(value) < 1:
+        if re.fullmatch(r"[0-9]{1,15}", value) is None or int(value) < 1:
             self.refuse(key, f"{shown(value)} is no whole number above 0")
             return otherwise
         return int(value)
@@ -83,7 +85,7 @@ class Account:
                 self.ignore(key, why(key))
             else:
                 close = (
-                    f"the nearest are {', '.join(nearest(key, names))}"
+                    f"the nearest are {', '.join(_close(key, names))}"
                     if len(unknown) < MOST_NEAREST
                     else "no such name"
                 )
@@ -100,3 +102,14 @@ class Account:
 
     def _setting(self, key: str, means: str) -> Setting:
         return Setting(key=cut(key, 80), value=cut(self.values[key], 120), means=means)
+
+
+def _close(key: str, names: Any) -> tuple[str, ...]:
+    """The three names nearest to an unknown one, among those that share most runs of three letters with it."""
+    own = _runs(key[:80])
+    return nearest(key, sorted(heapq.nlargest(ALIKE, names, key=lambda name: (len(own & _runs(name)), name))))
+
+
+@functools.lru_cache(maxsize=4096)
+def _runs(name: str) -> frozenset[str]:
+    return frozenset(name[at : at + 3] for at in range(len(name) - 2))

@@ -16,6 +16,12 @@ FLAG = "true"
 """What an option without a value is written as."""
 
 
+_LAUNCHER = re.compile(
+    r"--(nproc[-_]per[-_]node|nnodes|node[-_]rank|master[-_](addr|port)|rdzv[-_]\w+|standalone|max[-_]restarts|log[-_]dir|tee|redirects)"
+)
+"""Options of torchrun, wherever they stand."""
+
+
 @record
 class Arguments:
     """The options of one training command."""
@@ -45,8 +51,12 @@ def arguments(text: str) -> Arguments:
     held = [word for values in variables.values() for value in values for word in value.split()]
     if _options(longest) < _options(held) and not any(_options(one) for one in found):
         longest = held
+    longest = [part for word in longest for part in (word.split() if word.startswith("--") else [word])]
     begins = next((at for at, word in enumerate(longest) if word.endswith(".py")), -1)
-    return Arguments(values=_paired(longest[begins + 1 :]), launcher=_paired(longest[: max(begins, 0)]))
+    said = _paired(longest[begins + 1 :])
+    launcher = {name: value for name, value in said.items() if _LAUNCHER.fullmatch(name)}
+    values = {name: value for name, value in said.items() if name not in launcher}
+    return Arguments(values=values, launcher=_paired(longest[: max(begins, 0)]) | launcher)
 
 
 def _options(words: list[str]) -> int:

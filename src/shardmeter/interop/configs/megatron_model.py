@@ -52,14 +52,14 @@ def read_model(account: Account, tp: int) -> dict[str, Any] | None:
 
 def _attention(account: Account, hidden: int | None, heads: int | None) -> dict[str, Any]:
     found: dict[str, Any] = {"kv_heads": heads}
-    if account.flag("--group-query-attention", "--num-query-groups counts"):
+    if account.flag("--group-query-attention", "model.kv_heads by --num-query-groups"):
         found["kv_heads"] = account.whole("--num-query-groups", "model.kv_heads", 1)
     channels = account.whole("--kv-channels", "model.head_dim")
     found["head_dim"] = channels or (hidden // heads if hidden and heads else None)
     if account.flag("--multi-latent-attention", "latent attention"):
         rotated = account.whole("--qk-pos-emb-head-dim", "model.qk_rope_head_dim", 64) or 64
         plain = account.whole("--qk-head-dim", "model.head_dim - qk_rope_head_dim", 128) or 128
-        found |= {"kv_heads": heads, "head_dim": plain + rotated, "qk_rope_head_dim": rotated}
+        found |= {"kv_heads": None, "head_dim": plain + rotated, "qk_rope_head_dim": rotated}
         found["kv_lora_rank"] = account.whole("--kv-lora-rank", "model.kv_lora_rank", 32)
         found["q_lora_rank"] = account.whole("--q-lora-rank", "model.q_lora_rank", 0)
         found["v_head_dim"] = account.whole("--v-head-dim", "model.v_head_dim", 128)

@@ -7,6 +7,7 @@ from typing import Any
 
 from shardmeter.core.errors import nearest, shown
 from shardmeter.interop.configs._account import Account
+from shardmeter.interop.configs.record import Setting
 from shardmeter.strategies.recompute import OPERATIONS
 
 SHARDINGS = {"no_shard": "ddp", "optim": "zero1", "optim_grads": "zero2", "optim_grads_params": "fsdp"}
@@ -36,7 +37,8 @@ def read_plan(account: Account, launcher: Mapping[str, str], model: Mapping[str,
         plan["sequence_parallel"] = sequence
     chunks = account.flag("--tp-comm-overlap", "plan.async_tp = true")
     plan["async_tp"] = chunks if plan["tp"] > 1 else None
-    plan["cp_kind"] = account.word("--cp-comm-type", CP_KINDS, "plan.cp_kind", "ring")
+    kind = account.word("--cp-comm-type", CP_KINDS, "plan.cp_kind", "ring")
+    plan["cp_kind"] = kind if plan["cp"] > 1 else None
     if account.flag("--use-tp-pp-dp-mapping", f"plan.rank_order = {', '.join(PIPELINES_INSIDE)}"):
         plan["rank_order"] = list(PIPELINES_INSIDE)
     plan |= _schedule(account, plan["pp"], model.get("layers"))
@@ -64,23 +66,32 @@ def _sharding(account: Account) -> dict[str, Any]:
 def _data_parallel(account: Account, launcher: Mapping[str, str], plan: Mapping[str, Any]) -> dict[str, Any]:
     """Degrees of data parallelism: dp_shard is told where the launcher's nodes and processes are."""
     copies = account.whole("--num-distributed-optimizer-instances", "plan.dp_replicate", 1) or 1
-    counts = [_count(launcher, name) for name in ("nnodes", "nproc-per-node")]
+    counts = [_count(account, launcher, name) for name in ("nnodes", "nproc-per-node")]
     found: dict[str, Any] = {"dp_replicate": copies, "dp_shard": "auto"}
-    if counts[0] and counts[1]:
-        gpus = counts[0] * counts[1]
-        groups, rest = divmod(gpus, plan["tp"] * plan["pp"] * plan["cp"] * copies)
-        if rest:
-            degrees = f"tp·pp·cp·dp_replicate = {plan['tp']}·{plan['pp']}·{plan['cp']}·{copies}"
-            account.refuse("--nproc-per-node", f"{degrees} does not divide {counts[0]}·{counts[1]} = {gpus} GPUs")
-        else:
-            found["dp_shard"] = groups
-            account.assumed.append(f"plan.dp_shard = {groups}: {gpus} GPUs of the launcher over the other degrees")
+    for name, value in launcher.items():
+        if name.replace("_", "-") not in ("--nnodes", "--nproc-per-node"):
+            account.ignored.append(Setting(key=name, value=value[:120], means="how processes start"))
+    gpus, product = counts[0] * counts[1], plan["tp"] * plan["pp"] * plan["cp"] * copies
+    if gpus and gpus % product == 0:
+        found["dp_shard"] = gpus // product
+        account.assumed.append(f"plan.dp_shard = {gpus // product}: {gpus} GPUs of the launcher over the other degrees")
+    elif gpus:
+        degrees = f"tp·pp·cp·dp_replicate = {plan['tp']}·{plan['pp']}·{plan['cp']}·{copies}"
+        account.assumed.append(
+            f"plan.dp_shard = auto: the launcher's {counts[0]}·{counts[1]} GPUs are no multiple of {degrees}"
+        )
     return found
 
 
-def _count(launcher: Mapping[str, str], name: str) -> int:
-    value = launcher.get(f"--{name}", launcher.get(f"--{name.replace('-', '_')}", ""))
-    return int(value) if value.isdecimal() and len(value) < 7 else 0
+def _count(account: Account, launcher: Mapping[str, str], name: str) -> int:
+    key = next((key for key in launcher if key.replace("_", "-") == f"--{name}"), "")
+    value = launcher.get(key, "")
+    known = value.isascii() and value.isdecimal() and len(value) < 7
+    if key:
+        (account.understood if known else account.ignored).append(
+            Setting(key=key, value=value[:120], means="GPUs, for plan.dp_shard")
+        )
+    return int(value) if known else 0
 
 
 def _numbers(account: Account) -> dict[str, Any]:
@@ -117,7 +128,7 @@ def _numbers(account: Account) -> dict[str, Any]:
 
 def _schedule(account: Account, pp: int, layers: int | None) -> dict[str, Any]:
     chunks = account.whole("--num-virtual-stages-per-pipeline-rank", "plan.virtual_stages", 1) or 1
-    each = account.whole("--num-layers-per-virtual-pipeline-stage", "plan.virtual_stages = layers / pp /")
+    each = account.whole("--num-layers-per-virtual-pipeline-stage", "plan.virtual_stages: layers of one")
     if each and layers:
         chunks = max(layers // pp // each, 1)
     layout = account.text("--pipeline-model-parallel-layout", "plan.virtual_stages, by the stages it counts")

@@ -132,7 +132,7 @@ def _plan(account: Account) -> dict[str, Any]:
         "reduce_dtype": "fp32" if summed else precision,
         "master_dtype": "fp32" if summed else precision,
         "optimizer": account.word("optimizer.optimizer_factory.name", OPTIMIZERS, "plan.optimizer", "adamw"),
-        "cp_kind": kind,
+        "cp_kind": kind if cp > 1 else None,
         "offload": "none",
         "micro_batch": account.whole("tokens.micro_batch_size", "plan.micro_batch"),
     }

@@ -90,6 +90,12 @@ def _plan(plan: Plan, scenario: Scenario, out: Writing) -> None:
     out.say(f"{at}recompute_layer", plan.recompute == "full", f"plan.recompute = {plan.recompute}")
     if plan.recompute not in ("none", "full"):
         out.cannot("plan.recompute", f"{plan.recompute}: every layer runs again, or none", "recompute: full or none")
+    _sharding(plan, out)
+    _context(plan, out)
+    _beyond(plan, scenario, out)
+
+
+def _sharding(plan: Plan, out: Writing) -> None:
     if plan.sharding not in ("none", "ddp", "zero1") or (plan.sharding == "zero1" and plan.dp_replicate > 1):
         out.cannot(
             "plan.sharding",
@@ -99,6 +105,9 @@ def _plan(plan: Plan, scenario: Scenario, out: Writing) -> None:
     out.say("optimizer.zero_stage", int(plan.sharding == "zero1"), f"plan.sharding = {plan.sharding}")
     if plan.sharding == "none":
         out.leave("plan.sharding", "none is what one replica has with zero_stage 0, read again as ddp")
+
+
+def _context(plan: Plan, out: Writing) -> None:
     if plan.cp > 1 and plan.cp_kind == "ulysses":
         out.cannot("plan.cp_kind", "ulysses: nanotron has rings and gathers", "cp_kind: ring")
     elif plan.cp > 1:
@@ -110,6 +119,10 @@ def _plan(plan: Plan, scenario: Scenario, out: Writing) -> None:
         )
         if gathered:
             out.say("model.model_config.ring_attn_heads_k_stride", 1, "heads gathered at a time")
+
+
+def _beyond(plan: Plan, scenario: Scenario, out: Writing) -> None:
+    """What a plan may hold that no setting says."""
     if plan.rank_order != AXES:
         out.cannot("plan.rank_order", f"{', '.join(plan.rank_order)}: ranks lie in the order {', '.join(AXES)}")
     if plan.offload:

@@ -154,3 +154,42 @@ def test_an_executable_file_can_be_run(tmp_path):
 
     _written((Written(name="start.sh", text="#!/bin/sh\n", executable=True),), tmp_path / "new")
     assert os.access(tmp_path / "new" / "start.sh", os.X_OK)
+
+
+def test_a_launcher_starts_the_trainer_of_the_version_that_is_asked_for(capsys):
+    code, out, _ = asked(
+        capsys, "export", EXAMPLE, "--to", "slurm", "--trainer", "torchtitan", "--for", "0.2.2", "--format", "json"
+    )
+    answer = json.loads(out)
+    assert code == 0
+    assert (answer["format"], answer["format_version"], answer["launcher"]) == ("torchtitan", "0.2.2", "slurm")
+    assert [one["name"] for one in answer["files"]] == ["slurm.sh", "torchtitan.toml"]
+    assert answer["launch"].startswith("sbatch ")
+    assert asked(capsys, "export", EXAMPLE, "--to", "slurm")[0] == 2, "a launcher starts something"
+
+
+LOG = """
+[titan] 2026-01-02 10:00:20,000 - root - INFO - step: 10  loss:  9.1000  memory: 47.20GiB(59.63%)  tps: 5,801  tflops: 340.10  mfu: 34.38%
+[titan] 2026-01-02 10:00:34,000 - root - INFO - step: 20  loss:  7.5000  memory: 47.20GiB(59.63%)  tps: 5,820  tflops: 341.10  mfu: 34.49%
+[titan] 2026-01-02 10:00:48,000 - root - INFO - step: 30  loss:  6.9000  memory: 47.20GiB(59.63%)  tps: 5,811  tflops: 340.90  mfu: 34.46%
+"""
+
+
+def test_a_log_tells_how_fast_its_run_was(tmp_path, capsys):
+    path = tmp_path / "train.log"
+    path.write_text(LOG, encoding="utf-8")
+    code, out, _ = asked(capsys, "import", str(path), "--format", "json")
+    answer = json.loads(out)
+    assert code == 0, "what is missing of a plan is no fault of a log"
+    assert answer["log"]["step_time"] == pytest.approx(1.4)
+    assert "time of a step" in asked(capsys, "import", str(path))[1]
+
+
+def test_the_best_plan_is_saved_and_exported(tmp_path, capsys):
+    best = str(tmp_path / "best.yaml")
+    pins = ("plan.tp=1", "plan.pp=1", "plan.cp=1", "plan.micro_batch=1", "plan.recompute=full", "plan.sharding=fsdp")
+    pinned = [word for pin in pins for word in ("--set", pin)]
+    assert (
+        asked(capsys, "plan", "--model", "llama-3.2-1b", "--gpus", "8xH100-SXM5-80GB", *pinned, "--save", best)[0] == 0
+    )
+    assert asked(capsys, "export", best, "--to", "torchtitan")[0] == 0

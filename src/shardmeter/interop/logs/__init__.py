@@ -10,9 +10,11 @@ What is common to all is done once: `lines` takes away colours and labels of ran
 
 from __future__ import annotations
 
+import gc
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -55,14 +57,31 @@ def read(source: str | Path, format: str | None = None, *, known: Mapping[str, s
     if format is not None and format not in formats():
         raise UnknownName("format of a log", format, formats())
     name, text = _text(source)
+    with _uncollected():
+        return _read(text, name, format, known or {})
+
+
+def _read(text: str, name: str, format_: str | None, known: Mapping[str, str]) -> LogAccount:
     log = opened(text, name)
-    names = (format,) if format is not None else _signs(log.text)
+    names = (format_,) if format_ is not None else _signs(log.text)
     if not names:
         raise BadData(
             f"{name or 'the text'}: no report of a training step is in it, of any format that is known: {', '.join(formats())}"
         )
-    accounts = [account(formats()[one].reading(log), log, one, known or {}) for one in names]
+    accounts = [account(formats()[one].reading(log), log, one, known) for one in names]
     return max(accounts, key=lambda one: (one.step_time is not None, one.used, one.steps))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without the collector of cycles: a log's lines and reports have none, and it would go through all of them again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 read_log = read

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from statistics import median
 
-from shardmeter.core.record import changed
 from shardmeter.interop.logs.lines import Line, Log
 from shardmeter.interop.logs.record import Reading, Step
 from shardmeter.interop.logs.values import GIB, clock, positive, times, whole, word
@@ -69,13 +68,13 @@ def _report(line: Line, place: re.Match[str], accumulation: int) -> Step:
     micro, count, old = (whole(value) for value in place.groups())
     return Step(
         number=count if count is not None else max(1, (old or micro or 0) // max(1, accumulation)),
-        samples_per_s=positive(word(text, "CurrSamplesPerSec") or word(text, "SamplesPerSec")),
-        allocated=times((word(text, "MaxMemAllocated") or "").removesuffix("GB"), GIB), at=clock(text), line=line.number, rank=line.rank,
+        samples_per_s=positive(word(text, "CurrSamplesPerSec=") or word(text, "SamplesPerSec=")),
+        allocated=times((word(text, "MaxMemAllocated=") or "").removesuffix("GB"), GIB), at=clock(text), line=line.number, rank=line.rank,
     )  # fmt: skip
 
 
 def _with(step: Step, broken: list[float]) -> Step:
-    return changed(step, seconds=median(broken)) if broken else step
+    return step._replace(seconds=median(broken)) if broken else step
 
 
 def _head(log: Log) -> dict[str, str]:

@@ -17,6 +17,8 @@ RANK = re.compile(
 """torchrun's and torchtitan's, srun's `--label`, mpirun's `--tag-output`, Ray's."""
 INSIDE = re.compile(r"(?<=[^\s:\]])(?=\[(?:rank|default)\d+\]:)")
 """Where one rank's line begins within another's."""
+HEAD = 24
+"""Characters that a label's signs lie in."""
 MOST_PREFIXES = 3
 LONGEST = 2_000
 """Characters of a line that are read; reports are shorter."""
@@ -60,7 +62,8 @@ def _lines(text: str) -> Iterator[Line]:
     for number, whole in enumerate(text.split("\n"), 1):
         for drawn in whole.split("\r") if "\r" in whole else (whole,):
             for piece in INSIDE.split(drawn) if mixed and drawn.count("]:") > 1 else (drawn,):
-                rank, start = _rank(piece)
+                head = piece[:HEAD]
+                rank, start = _rank(piece) if ":" in head[:13] or "pid=" in head or "]<std" in head else ("", 0)
                 yield Line(number, rank, piece[start : start + LONGEST] if start or len(piece) > LONGEST else piece)
 
 

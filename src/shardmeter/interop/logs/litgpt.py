@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from statistics import median
 
-from shardmeter.core.record import changed
 from shardmeter.interop.logs.lines import Log, matches
 from shardmeter.interop.logs.record import Reading, Step
 from shardmeter.interop.logs.values import number, times
@@ -37,5 +36,5 @@ def reading(log: Log) -> Reading:
         notes = (
             f"litgpt prints the time of a micro-batch; a step has {of_a_step}, and its optimizer is in the last one: steps come out a little long.",
         )
-    made = tuple(changed(step, seconds=None if step.seconds is None else step.seconds * of_a_step) for step in steps)
+    made = tuple(step._replace(seconds=None if step.seconds is None else step.seconds * of_a_step) for step in steps)
     return Reading(steps=made, said={"accumulation": str(of_a_step)} if of_a_step > 1 else {}, notes=notes)

@@ -86,7 +86,9 @@ def _head(log: Log) -> dict[str, str]:
 
 
 def _notes(reports: list[str]) -> tuple[str, ...]:
-    counts = (whole(word(text, "number of skipped iterations:")) for text in reports)
+    counts = (
+        whole(word(text, "number of skipped iterations:")) for text in reports if "skipped iterations:   0" not in text
+    )
     skipped = sum(count for count in counts if count is not None)
     return (
         (f"{skipped:,} iterations were skipped (the loss scale overflowed): their optimizer did no step.",)

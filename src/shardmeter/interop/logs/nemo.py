@@ -35,15 +35,20 @@ def _steps(log: Log) -> Iterator[Step]:
     for line in log.having("train_step_timing in s"):
         text = line.text
         place = PLACE.search(text)
-        last = whole(word(text, "global_step"))
+        last = whole(_word(text, "global_step"))
         if last is None and place is not None:
             last = whole(place[1]) if place[1] else (whole(place[3]) or 1) - 1
         if last is None:
             continue
         yield Step(
-            number=last + 1, seconds=positive(word(text, "train_step_timing in s")), samples=positive(word(text, "global_batch_size")),
-            samples_seen=whole(word(text, "consumed_samples")), loss=number(word(text, "reduced_train_loss")), at=clock(text), line=line.number, rank=line.rank,
+            number=last + 1, seconds=positive(_word(text, "train_step_timing in s")), samples=positive(_word(text, "global_batch_size")),
+            samples_seen=whole(_word(text, "consumed_samples")), loss=number(_word(text, "reduced_train_loss")), at=clock(text), line=line.number, rank=line.rank,
         )  # fmt: skip
+
+
+def _word(text: str, key: str) -> str | None:
+    """A printed line has a colon behind a key, a bar an equals sign."""
+    return word(text, f"{key}:") or word(text, f"{key}=")
 
 
 def _last_drawn(steps: tuple[Step, ...]) -> tuple[Step, ...]:

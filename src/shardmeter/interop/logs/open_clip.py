@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from statistics import median
 
-from shardmeter.core.record import changed
 from shardmeter.interop.logs.lines import Log, matches
 from shardmeter.interop.logs.record import Reading, Step
 from shardmeter.interop.logs.values import clock, number, positive, whole
@@ -55,6 +54,6 @@ def _by_batch(steps: list[Step], said: dict[str, str]) -> tuple[Step, ...]:
     whole_batch = local * gpus if local and gpus else measured
     batch = max(1, round(whole_batch if abs(whole_batch / measured - 1) < ROUNDED else measured))
     return tuple(
-        changed(step, number=round(step.number / batch) + 1, samples=float(batch), samples_seen=float(step.number))
+        step._replace(number=round(step.number / batch) + 1, samples=float(batch), samples_seen=float(step.number))
         for step in steps
     )

@@ -4,39 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from shardmeter.core.record import record
 from shardmeter.core.units import Bytes, Count, Fraction, Seconds
 
 
-@record
-class Step:
-    """One report of a log: a step, or the mean over the steps since the last report. None = not said in that line."""
+class Step(NamedTuple):
+    """One report of a log: a step, or the mean over the steps since the last report. None = not said in that line.
+
+    A named tuple, as a log may have a million of them: a record takes four times as long to make."""
 
     number: int
     """Optimizer steps finished."""
-    seconds: Seconds | None = None
+    seconds: float | None = None
     """Of one step."""
-    tokens: Count | None = None
+    tokens: float | None = None
     """Of one step, all accelerators together."""
-    samples: Count | None = None
+    samples: float | None = None
     tokens_per_s: float | None = None
     """All accelerators together."""
     tokens_per_s_per_gpu: float | None = None
     loss: float | None = None
-    allocated: Bytes | None = None
-    """Peak of one accelerator."""
-    reserved: Bytes | None = None
-    at: Seconds | None = None
-    """Clock of the line, since any origin."""
+    allocated: float | None = None
+    """Peak of one accelerator, in bytes."""
+    reserved: float | None = None
+    at: float | None = None
+    """Clock of the line in seconds, since any origin."""
     over: int = 1
     """Steps that the report averages."""
     samples_per_s: float | None = None
     """All accelerators together."""
-    tokens_seen: Count | None = None
+    tokens_seen: float | None = None
     """Since the run began, all accelerators together, and samples so too."""
-    samples_seen: Count | None = None
+    samples_seen: float | None = None
     line: int = 0
     """Of the file, from 1."""
     rank: str = ""

@@ -72,10 +72,8 @@ def table(steps: Sequence[Step], *, averaged: bool) -> tuple[Reports, tuple[Drop
     parts, first_said = _parts([step.number for step in chosen])
     again = [step for step, kept in zip(chosen, first_said, strict=True) if not kept]
     kept = [step for step, kept in zip(chosen, first_said, strict=True) if kept]
-    columns = {
-        name: np.array([getattr(step, name) for step in kept], dtype=np.float64)
-        for name in (*SAID, "number", "over", "line")
-    }
+    said = dict(zip(Step._fields, zip(*kept, strict=True), strict=True)) if kept else dict.fromkeys(Step._fields, ())
+    columns = {name: np.array(said[name], dtype=np.float64) for name in (*SAID, "number", "over", "line")}
     reports = Reports(
         part=np.array([part for part, kept in zip(parts, first_said, strict=True) if kept], dtype=np.float64), **columns
     )

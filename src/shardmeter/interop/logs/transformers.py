@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from shardmeter.core.record import changed
 from shardmeter.interop.logs.lines import Log
 from shardmeter.interop.logs.record import Reading, Step
 from shardmeter.interop.logs.values import duration, inverse, number, positive, whole
@@ -64,11 +63,11 @@ def _steps(log: Log, drawn: list[Step]) -> Iterator[Step]:
             held = (
                 step
                 if held is None or held.loss is None or held.number != step.number
-                else changed(step, loss=held.loss, tokens_seen=held.tokens_seen)
+                else step._replace(loss=held.loss, tokens_seen=held.tokens_seen)
             )
         if held is not None and "{'loss'" in line.text and (loss := LOSS.search(line.text)) is not None:
             tokens = TOKENS.search(line.text)
-            held = changed(held, loss=number(loss[1]), tokens_seen=whole(tokens[1]) if tokens else None)
+            held = held._replace(loss=number(loss[1]), tokens_seen=whole(tokens[1]) if tokens else None)
     if held is not None:
         yield held
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shardmeter.core.record import changed
 from shardmeter.interop.logs.json_lines import scalar
 from shardmeter.interop.logs.lines import Log
 from shardmeter.interop.logs.record import Reading, Step
@@ -39,7 +38,7 @@ def reading(log: Log) -> Reading:
         if mean is not None:
             last = next((step for step in reversed(steps) if step.number == mean.number), None)
             steps = [step for step in steps if step.number != mean.number]
-            steps.append(mean if last is None else changed(mean, loss=last.loss, tokens_seen=last.tokens_seen))
+            steps.append(mean if last is None else mean._replace(loss=last.loss, tokens_seen=last.tokens_seen))
         notes += told
     else:
         notes += ("It has no train_runtime: the run had not ended when it was written.",)

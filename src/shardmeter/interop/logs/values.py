@@ -7,28 +7,34 @@ import math
 import re
 from datetime import UTC, datetime
 
-from shardmeter.core.units import Bytes, Seconds
-
 MIB, GIB, GB = 2.0**20, 2.0**30, 1e9
 LONGEST_WORD = 48
 HUMAN = {"": 1.0, "K": 1e3, "k": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12, "P": 1e15}
 SIZES = {"B": 1.0, "KiB": 2.0**10, "MiB": MIB, "GiB": GIB, "TiB": 2.0**40, "KB": 1e3, "MB": 1e6, "GB": GB, "TB": 1e12}
-CLOCK = re.compile(r"(\d{4}-\d\d-\d\d)[ T,](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
-AMERICAN = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d):(\d\d):(\d\d)")
+CLOCK = re.compile(r"(\d{4}-\d\d-\d\d)[ T,](\d\d:\d\d):(\d\d)(?:[.,](\d{1,9}))?")
+AMERICAN = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d:\d\d):(\d\d)")
 """Month, day, year."""
 LARGEST = 1e18
+CLOCKED = 80
+"""Characters of a line that its clock is looked for in."""
 
 
 def number(text: str | float | None) -> float | None:
     """`6,000` → 6000; NaN and infinities stay what they are; None for what is no number."""
     if text is None or isinstance(text, bool):
         return None
-    if isinstance(text, int | float):
-        return float(text) if abs(text) < LARGEST else math.inf
     try:
-        return float(text.replace(",", "") if "," in text else text)
+        return float(text)
     except ValueError:
-        return None
+        return _grouped(text)
+    except OverflowError:
+        return math.inf
+
+
+def _grouped(text: str | float) -> float | None:
+    """A number with its thousands apart."""
+    plain = str(text).replace(",", "")
+    return number(plain) if plain != text else None
 
 
 def positive(text: str | float | None) -> float | None:
@@ -52,7 +58,7 @@ def human(text: str | None) -> float | None:
     return None if value is None else value * HUMAN[suffix]
 
 
-def size(text: str, unit: str) -> Bytes | None:
+def size(text: str, unit: str) -> float | None:
     """A number in a unit of `SIZES` as bytes."""
     value = positive(text)
     return None if value is None or unit not in SIZES else value * SIZES[unit]
@@ -71,37 +77,38 @@ def inverse(value: str | float | None) -> float | None:
 
 
 def word(text: str, key: str) -> str | None:
-    """What stands behind a key, up to the next space, without the signs around it: `tps: 6,000  mfu` and `tps=6,000, mfu` → `6,000`."""
+    """What stands behind a key, up to the next space, without the signs after it: of `tps:` in `tps: 6,000, mfu` it is `6,000`."""
     start = text.find(key)
     if start < 0:
         return None
     start += len(key)
-    found = text[start : start + LONGEST_WORD].lstrip("=: ").split(None, 1)
+    found = text[start : start + LONGEST_WORD].split(None, 1)
     return found[0].rstrip(",|]") if found else None
 
 
-def clock(text: str) -> Seconds | None:
-    """The first date and time of a line, in seconds; None where there is none. Dates are taken as of one zone."""
+def clock(text: str) -> float | None:
+    """The date and time that a line begins with, in seconds; None where there is none. Dates are taken as of one zone."""
+    text = text[:CLOCKED]
     if (found := CLOCK.search(text)) is not None:
-        date, hour, minute, second, part = found.groups()
+        date, hours, second, part = found.groups()
     elif (found := AMERICAN.search(text)) is not None:
-        month, day, year, hour, minute, second = found.groups()
+        month, day, year, hours, second = found.groups()
         date, part = f"{year}-{month}-{day}", None
     else:
         return None
-    midnight = _midnight(date)
-    return None if midnight is None else midnight + 3600 * int(hour) + 60 * int(minute) + float(f"{second}.{part or 0}")
+    minute = _minute(date, hours)
+    return None if minute is None else minute + float(f"{second}.{part or 0}")
 
 
 @functools.lru_cache(maxsize=64)
-def _midnight(date: str) -> Seconds | None:
+def _minute(date: str, hours: str) -> float | None:
     try:
-        return datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp()
+        return datetime.fromisoformat(f"{date} {hours}").replace(tzinfo=UTC).timestamp()
     except (ValueError, OverflowError):
         return None
 
 
-def duration(text: str) -> Seconds | None:
+def duration(text: str) -> float | None:
     """`1:02:03`, `18:12`, `2 days, 1:02:03` or `1d 02:03:04` → seconds."""
     found = re.fullmatch(r"\s*(?:(\d+) ?d(?:ays?)?,?\s*)?(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)\s*", text)
     if found is None or any(part is not None and len(part) > 12 for part in found.groups()):

@@ -43,10 +43,7 @@ LONGEST = 20_000
 def readers() -> dict[str, Callable[[str], object]]:
     """Every reader by its name."""
     return {
-        **{
-            f"configs/{one.NAME}": functools.partial(_read_settings, one)
-            for one in _with(configs, "read")
-        },
+        **{f"configs/{one.NAME}": functools.partial(_read_settings, one) for one in _with(configs, "read")},
         **{f"logs/{one.NAME}": functools.partial(_read_log, one.NAME) for one in _with(logs, "reading")},
         **{f"logs/{one.NAME}": functools.partial(_read_output, one) for one in _with(logs, "read", "recognises")},
     }

@@ -25,8 +25,13 @@ def main() -> None:
         record[name] = one
         RECORDED.write_text(json.dumps(dict(sorted(record.items())), indent=1) + "\n", encoding="utf-8")
         typos = len(one["typos_refused"]), len(one["typos_silent"])
-        print(f"{name}: {one['parser']}: {len(one['accepted'])} plans accepted, {len(one['refused'])} refused, ", end="")
-        print(f"{len(one['inexpressible'])} not expressible; of {sum(typos)} misspelt names {typos[0]} refused", flush=True)
+        print(
+            f"{name}: {one['parser']}: {len(one['accepted'])} plans accepted, {len(one['refused'])} refused, ", end=""
+        )
+        print(
+            f"{len(one['inexpressible'])} not expressible; of {sum(typos)} misspelt names {typos[0]} refused",
+            flush=True,
+        )
         for plan, against in one["refused"].items():
             print(f"  {plan}: {against}", file=sys.stderr)
         refused += len(one["refused"])

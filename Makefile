@@ -27,7 +27,7 @@ demo: $(VENV)/.ready-run ## install and answer one question: Llama 3.1 8B on 64 
 test: $(VENV)/.ready-dev ## the tests
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-parsers: $(VENV)/.ready-dev ## show every export to the real parser of its trainer (3 GB of other packages, ten minutes)
+parsers: $(VENV)/.ready-dev ## show every export to the real parser of its trainer (3.5 GB of other packages, ten minutes)
 	@$(BIN)/python scripts/parsers_setup.py
 	@$(BIN)/python scripts/parsers_record.py
 	@$(BIN)/python -m pytest -q tests/parsers -m parsers

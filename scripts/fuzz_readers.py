@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import itertools
 import pkgutil
 import random
 import sys
@@ -17,9 +18,8 @@ import traceback
 from collections.abc import Callable, Iterator
 from types import ModuleType
 
-from parsers_checks import ROOT, plans
-
 import shardmeter
+from parsers_checks import ROOT, plans
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.interop import configs, logs
 from shardmeter.interop.configs.record import Imported, Inexpressible
@@ -34,30 +34,33 @@ LOAD = {"model": "llama-3.1-8b", "gpus": "8xH100-SXM5-80GB"}
 """What fills an imported document that does not tell it."""
 OWN = 0.9
 """Share of the texts that begin as what their reader reads."""
+PLANS = 8
+"""Exports of a format that texts begin as."""
 LONGEST = 20_000
 """Characters of a text that is tried."""
 
 
 def readers() -> dict[str, Callable[[str], object]]:
     """Every reader by its name."""
-    found: dict[str, Callable[[str], object]] = {}
-    for package in (configs, logs):
-        for module in _modules(package):
-            if hasattr(module, "read") and hasattr(module, "recognises"):
-                found[f"{package.__name__.rpartition('.')[2]}/{module.NAME}"] = functools.partial(_read, module)
-            elif hasattr(module, "reading"):
-                found[f"logs/{module.NAME}"] = functools.partial(_read_log, module.NAME)
-    return found
+    return {
+        **{f"configs/{one.NAME}": functools.partial(_read_settings, one) for one in _with(configs, "read")},
+        **{f"logs/{one.NAME}": functools.partial(_read_log, one.NAME) for one in _with(logs, "reading")},
+        **{f"logs/{one.NAME}": functools.partial(_read_output, one) for one in _with(logs, "read", "recognises")},
+    }
 
 
-def _modules(package: ModuleType) -> Iterator[ModuleType]:
+def _with(package: ModuleType, *doing: str) -> Iterator[ModuleType]:
+    """The formats of a package that can do all of these."""
     for entry in pkgutil.iter_modules(package.__path__):
-        yield importlib.import_module(f"{package.__name__}.{entry.name}")
+        module = importlib.import_module(f"{package.__name__}.{entry.name}")
+        if all(hasattr(module, one) for one in ("NAME", *doing)):
+            yield module
 
 
-def _read(module: ModuleType, text: str) -> object:
+def _read_settings(module: ModuleType, text: str) -> object:
     """What a format makes of a text; settings on to the scenario that they are."""
-    module.recognises(text, "sample")
+    if hasattr(module, "recognises"):
+        module.recognises(text, "sample")
     if hasattr(module, "settings"):
         _or_refused(lambda: module.settings(text))
     read = module.read(text, "sample")
@@ -79,17 +82,40 @@ def _or_refused(do: Callable[[], object]) -> None:
 
 
 def _read_log(name: str, text: str) -> object:
-    return repr(logs.read(f"{text}\n", name))
+    return logs.read(f"{text}\n", name).to_dict()
+
+
+def _read_output(module: ModuleType, text: str) -> object:
+    module.recognises(text)
+    return module.read(text)
 
 
 @functools.cache
-def seeds() -> tuple[str, ...]:
-    """What is mutated."""
-    found = [path.read_text(encoding="utf-8") for path in sorted(SAMPLES.rglob("*")) if path.is_file()]
+def seeds() -> dict[str, tuple[str, ...]]:
+    """What is mutated, by the reader that reads it."""
+    found: dict[str, list[str]] = {name: [] for name in readers()}
+    for path in sorted(path for path in SAMPLES.rglob("*") if path.is_file()):
+        text = path.read_text(encoding="utf-8")[:LONGEST]
+        for name in _read_by(text, path.name):
+            found[name].append(text)
     for module in configs.formats().values():
         if hasattr(module, "write") and hasattr(module, "read"):
-            found += [file.text for scenario in plans().values() for file in _exported(module, scenario)]
-    return tuple(dict.fromkeys(text[:LONGEST] for text in found))
+            made = (file.text for scenario in plans().values() for file in _exported(module, scenario))
+            found[f"configs/{module.NAME}"] += itertools.islice(made, PLANS)
+    return {name: tuple(texts) for name, texts in found.items()}
+
+
+def _read_by(text: str, name: str) -> Iterator[str]:
+    """The readers that take a text for theirs."""
+    yield from (f"logs/{one}" for one in logs.recognised(text))
+    yield from (f"logs/{one.NAME}" for one in _with(logs, "read", "recognises") if one.recognises(text))
+    yield from (f"configs/{one.NAME}" for one in _with(configs, "read", "recognises") if one.recognises(text, name))
+
+
+@functools.cache
+def every() -> tuple[str, ...]:
+    """Every text that is mutated."""
+    return tuple(text for texts in seeds().values() for text in texts)
 
 
 def _exported(module: ModuleType, scenario: shardmeter.Scenario) -> tuple[configs.record.Written, ...]:
@@ -134,7 +160,7 @@ def _revalued(dice: random.Random, text: str) -> str:
 def _of_lines(dice: random.Random, text: str) -> str:
     """One line away, twice, elsewhere, or of another file."""
     lines = text.split("\n")
-    at, other = dice.randrange(len(lines)), dice.choice(seeds()).split("\n")
+    at, other = dice.randrange(len(lines)), dice.choice(every()).split("\n")
     line = lines.pop(at)
     lines[at:at] = dice.choice(((), (line, line), (dice.choice(other),), (line[: len(line) // 2],), (line, "")))
     if dice.random() < 0.2:
@@ -150,14 +176,6 @@ def _swapped(dice: random.Random, text: str) -> str:
     return text[:at] + dice.choice(text) + text[at + 1 :]
 
 
-def _is_read(way: Callable[[str], object], text: str) -> bool:
-    try:
-        way(text)
-    except ShardMeterError:
-        return False
-    return True
-
-
 MUTATIONS = (_cut, _inserted, _replaced, _revalued, _revalued, _of_lines, _of_lines, _swapped, _swapped)
 
 
@@ -165,10 +183,10 @@ def failures(count: int, seed: int = 0) -> Iterator[tuple[str, str, str]]:
     """(reader, text, traceback) of every text, of so many, that a reader neither reads nor refuses."""
     dice = random.Random(seed)  # noqa: S311 — nothing secret
     ways = readers()
-    own = {name: tuple(filter(functools.partial(_is_read, way), seeds())) or seeds() for name, way in ways.items()}
     for number in range(count):
         name = list(ways)[number % len(ways)]
-        text = mutated(dice, dice.choice(own[name] if dice.random() < OWN else seeds()))
+        own = seeds()[name] if dice.random() < OWN else ()
+        text = mutated(dice, dice.choice(own or every()))
         try:
             ways[name](text)
         except ShardMeterError:
@@ -191,7 +209,9 @@ def main() -> None:
             print(f"--- {name}\n{text[:2000]!r}\n{trace}", file=sys.stderr)
     for kind, times in sorted(kinds.items(), key=lambda one: -one[1]):
         print(f"{times:6} x {kind}")
-    print(f"{asked.count} texts, {len(readers())} readers, {sum(kinds.values())} faults, {time.monotonic() - began:.0f} s")
+    print(
+        f"{asked.count} texts, {len(readers())} readers, {sum(kinds.values())} faults, {time.monotonic() - began:.0f} s"
+    )
     sys.exit(bool(kinds))
 
 

@@ -37,8 +37,8 @@ def refusal(check: ModuleType, question: dict[str, Any]) -> str:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 — whatever a parser raises, SystemExit too, is its answer
-        lines = f"{said.getvalue().strip()[-LONGEST:]} {type(error).__name__}: {error}".split()
-        return " ".join(lines)[-LONGEST:]
+        told = said.getvalue().strip() if isinstance(error, SystemExit) else str(error)
+        return " ".join(f"{type(error).__name__}: {told[-LONGEST:]}".split())
     return ""
 
 

@@ -23,6 +23,7 @@ from ruamel.yaml import YAML
 
 import shardmeter
 from parsers_ask import loaded
+from shardmeter.core.record import changed
 from shardmeter.interop.configs import format_named
 from shardmeter.interop.configs.record import Exported, Inexpressible
 
@@ -53,7 +54,7 @@ def exported(check: ModuleType, scenario: shardmeter.Scenario, trainer: str = ""
         if trainer:
             inner: Exported = format_named(trainer, "write").write(scenario)
             outer: Exported = format_named(check.FORMAT, "launch").launch(scenario, inner, check.FOR)
-            return outer
+            return changed(outer, files=(*outer.files, *inner.files))
         made: Exported = format_named(check.FORMAT, "write").write(scenario, check.FOR)
     except Inexpressible as refused:
         return refused

@@ -15,21 +15,27 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--check", nargs="*", default=[])
     only = options.parse_args().check
-    record = json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {}
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    refused = 0
     for name, check in checks().items():
         if only and name not in only:
             continue
-        one = record[name] = {"date": today, **asked(name, check)}
+        one = {"date": today, **asked(name, check)}
+        record = json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {}
+        record[name] = one
+        RECORDED.write_text(json.dumps(dict(sorted(record.items())), indent=1) + "\n", encoding="utf-8")
         typos = len(one["typos_refused"]), len(one["typos_silent"])
         print(
             f"{name}: {one['parser']}: {len(one['accepted'])} plans accepted, {len(one['refused'])} refused, ", end=""
         )
-        print(f"{len(one['inexpressible'])} not expressible; of {sum(typos)} misspelt names {typos[0]} refused")
+        print(
+            f"{len(one['inexpressible'])} not expressible; of {sum(typos)} misspelt names {typos[0]} refused",
+            flush=True,
+        )
         for plan, against in one["refused"].items():
             print(f"  {plan}: {against}", file=sys.stderr)
-    RECORDED.write_text(json.dumps(dict(sorted(record.items())), indent=1) + "\n", encoding="utf-8")
-    sys.exit(any(one["refused"] for one in record.values()))
+        refused += len(one["refused"])
+    sys.exit(bool(refused))
 
 
 if __name__ == "__main__":

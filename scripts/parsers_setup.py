@@ -1,4 +1,4 @@
-"""Make the environments of the real parsers (about 3 GB): what the checks of tests/parsers/ say that they need. Run it as `make parsers` does."""
+"""Make the environments of the real parsers (about 3.5 GB): what the checks of tests/parsers/ say that they need. Run it as `make parsers` does."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ def parser():
 def accepts(files, launch):
     import yaml
     from dstack._internal.core.models.configurations import parse_run_configuration
+
     from parsers_shell import started
 
     for name in (one for one in files if one.startswith("dstack")):

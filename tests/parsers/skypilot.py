@@ -15,15 +15,19 @@ def parser():
 
 def accepts(files, launch):
     import yaml
-    from parsers_shell import started
     from sky import Task
+
+    from parsers_shell import started
 
     for name in (one for one in files if one.startswith("skypilot")):
         asked = {"HEAD": "first-node", "LIGHTHOUSE": "http://first-node:29510"}
         document = yaml.safe_load(files[name])
         given = {key: asked[key] for key in document.get("envs", {})}
         task = Task.from_yaml_config({**document, "envs": given})
-        words = started(document["run"], variables={"SKYPILOT_NODE_IPS": "first-node\nsecond-node", "SKYPILOT_NODE_RANK": "0", **given})
+        words = started(
+            document["run"],
+            variables={"SKYPILOT_NODE_IPS": "first-node\nsecond-node", "SKYPILOT_NODE_RANK": "0", **given},
+        )
         (resources,) = task.resources
         (gpus,) = resources.accelerators.values()
         assert f"--nproc-per-node={gpus:.0f}" in words

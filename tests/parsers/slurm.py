@@ -46,8 +46,17 @@ def accepts(files, launch):
         Path(name).write_text(files[name], encoding="utf-8")
         said = sbatch("--test-only", name).stderr
         assert ANSWERED in said, said
-        options = dict(line.removeprefix("#SBATCH --").partition("=")[::2] for line in files[name].splitlines() if "#SBATCH" in line)
-        variables = {"SLURM_NODEID": "0", "SLURM_JOB_NODELIST": "first-node", "HEAD": "first-node", "LIGHTHOUSE": "http://first-node:29510"}
+        options = dict(
+            line.removeprefix("#SBATCH --").partition("=")[::2]
+            for line in files[name].splitlines()
+            if "#SBATCH" in line
+        )
+        variables = {
+            "SLURM_NODEID": "0",
+            "SLURM_JOB_NODELIST": "first-node",
+            "HEAD": "first-node",
+            "LIGHTHOUSE": "http://first-node:29510",
+        }
         nodes, processes, _ = parsed(started(files[name], variables=variables))
         assert nodes >= int(options["nodes"])
         assert processes == nodes * int(options["gpus-per-node"])

@@ -16,8 +16,10 @@ import difflib
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 LONGEST_SHOWN = 60
 """Characters of a user's text that a message repeats."""
@@ -134,20 +136,40 @@ class Unavailable(ShardMeterError):
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:
-    """The `limit` known names closest to `name`, best first; case and punctuation do not count, a shared beginning does."""
+    """The `limit` known names closest to `name`, best first; case and punctuation do not count, a shared beginning does.
 
-    def plain(text: str) -> str:
-        return "".join(c for c in text.lower() if c.isalnum())
-
-    wanted = plain(name)[:80]
-    scored = []
+    Names are compared in order of the most that they can reach, and no longer than that can be among the best."""
+    wanted = _plain(name)[:80]
+    most = []
     for candidate in known:
-        plain_candidate = plain(candidate)
-        ratio = difflib.SequenceMatcher(None, wanted, plain_candidate).ratio()
-        bonus = 0.5 if wanted and wanted in plain_candidate else 0.0
-        if not bonus and plain_candidate and plain_candidate in wanted:  # a short name is in many
-            bonus = 0.5 * len(plain_candidate) / len(wanted)
-        same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(wanted, plain_candidate, strict=False))
-        bonus += 0.5 * sum(1 for _ in same) / max(1, len(wanted))
-        scored.append((-(ratio + bonus), candidate))
-    return tuple(candidate for _, candidate in sorted(scored)[:limit])
+        plain = _plain(candidate)
+        bonus = _bonus(wanted, plain)
+        shared = sum(min(times, wanted.count(letter)) for letter, times in _letters(plain).items() if letter in wanted)
+        alike = 2.0 * shared / (len(wanted) + len(plain)) if wanted or plain else 1.0
+        most.append((-(alike + bonus), candidate, plain, bonus))
+    best: list[tuple[float, str]] = []
+    for bound, candidate, plain, bonus in sorted(most):
+        if len(best) == limit and bound > best[-1][0] + 1e-9:
+            break
+        ratio = difflib.SequenceMatcher(None, wanted, plain).ratio()
+        best = sorted([*best, (-(ratio + bonus), candidate)])[:limit]
+    return tuple(candidate for _, candidate in best)
+
+
+@lru_cache(maxsize=4096)
+def _plain(text: str) -> str:
+    return "".join(c for c in text.lower() if c.isalnum())
+
+
+@lru_cache(maxsize=4096)
+def _letters(plain: str) -> Counter[str]:
+    return Counter(plain)
+
+
+def _bonus(wanted: str, plain: str) -> float:
+    """What one name in the other, and a shared beginning, add to how alike two names are."""
+    bonus = 0.5 if wanted and wanted in plain else 0.0
+    if not bonus and plain and plain in wanted:  # a short name is in many
+        bonus = 0.5 * len(plain) / len(wanted)
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(wanted, plain, strict=False))
+    return bonus + 0.5 * sum(1 for _ in same) / max(1, len(wanted))

@@ -111,7 +111,8 @@ def import_config(
         given["run"] = {**given.get("run", {}), "global_batch": round(batch)}
         document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
         plain, scenario, missing = _resolved(document, rows)
-    if log is not None and log.step_time is None and scenario is not None:  # a rate alone, with what the options say of the run
+    if log is not None and log.step_time is None and scenario is not None:
+        # a rate alone, with what the options say of the run
         log = logs.read(_log_source(file), format, known=known(scenario))
     return Import(source=name, imported=imported, document=plain, scenario=scenario, missing=missing, log=log)
 

@@ -25,7 +25,6 @@ LIGHTHOUSE_PORT = 29510
 """Where the replica groups of torchft meet: its lighthouse's own default."""
 SOCKET_THREADS, SOCKETS = 16, 64
 """Most threads, and most sockets over all of them, that NCCL takes for one connection."""
-FULLY_SHARDED = ("fsdp", "zero3")
 GPU_VENDORS = ("NVIDIA", "AMD", "")
 """Whose devices PyTorch's launchers start a process for; an accelerator without a vendor is taken for one of these."""
 
@@ -109,7 +108,9 @@ def _of_nodes(islands: tuple[Island, ...]) -> list[Violation]:
             wrong.append(Violation(field=field, says=says, rule=rule, way_out="give whole numbers"))
         if island.accelerator.vendor not in GPU_VENDORS:
             rule = "torchrun and accelerate start one process a GPU"
-            wrong.append(Violation(field=f"{field}.accelerator", says=f"{island.accelerator.name} is no GPU", rule=rule))
+            wrong.append(
+                Violation(field=f"{field}.accelerator", says=f"{island.accelerator.name} is no GPU", rule=rule)
+            )
     return wrong
 
 
@@ -138,7 +139,7 @@ def started(command: str, job: Job, *, rank: str, head: str) -> str:
     group and host of the first. Raises Inexpressible for a command that begins with neither of STARTERS."""
     starter = next((one for one in STARTERS if command.startswith(f"{one} ")), None)
     if starter is None:
-        says = f"it is started by {command.split(' ')[0] or 'nothing'}"
+        says = f"it is started by {command.partition(' ')[0] or 'nothing'}"
         raise Inexpressible("no launcher can start this", [Violation(field="", says=says, rule=" or ".join(STARTERS))])
     options = _of_torchrun(job, rank, head) if starter == "torchrun" else _of_accelerate(job, rank, head)
     return " ".join((starter, *options, command.removeprefix(starter).lstrip()))
@@ -170,19 +171,12 @@ def environment(scenario: Scenario, trainer: Exported, job: Job) -> dict[str, tu
     if trainer.format in ("torchtitan", "torchft"):
         why = "what is freed in one size is used again in another, as torchtitan's own script has it"
         found["PYTORCH_ALLOC_CONF"] = ("expandable_segments:True", why)
-    if trainer.format == "megatron" and _in_one_queue(scenario.plan):
-        found["CUDA_DEVICE_MAX_CONNECTIONS"] = ("1", "kernels start in the order in which Megatron overlaps them")
     if job.of > job.nodes and scenario.fleet.wan is not None:
         found |= _sockets(scenario.fleet.wan)
     if grouped_by_island(trainer):
         found["ISLAND"] = (str(job.number), "number of this replica group")
         found["ISLANDS"] = (str(len(scenario.fleet.islands)), "how many there are")
     return found
-
-
-def _in_one_queue(plan: Plan) -> bool:
-    """Whether Megatron relies on one queue a device: its tensor and context parallelism do, its fully sharded one must not."""
-    return bool(plan.tp * plan.cp > 1) and plan.sharding not in FULLY_SHARDED
 
 
 def _sockets(wan: Wan) -> dict[str, tuple[str, str]]:
@@ -254,16 +248,13 @@ def unsaid(scenario: Scenario) -> tuple[str, ...]:
     return tuple(found)
 
 
-def notes(scenario: Scenario, trainer: Exported, jobs_: tuple[Job, ...]) -> tuple[str, ...]:
+def notes(trainer: Exported, jobs_: tuple[Job, ...]) -> tuple[str, ...]:
     """What a person has to know before starting several islands."""
     if len(jobs_) == 1:
         return ()
     if grouped_by_island(trainer):
-        return (
-            f"start {jobs_[0].island.name} first: its first node runs the lighthouse on port {LIGHTHOUSE_PORT}, which the others "
-            "have to reach; LIGHTHOUSE is its address",
-        )
-    return (
-        f"one process group over {len(jobs_)} islands: every node has to reach port {PORT} of the first node of {jobs_[0].head} (HEAD), "
-        "and NCCL every other node over one network (NCCL_SOCKET_IFNAME, NCCL_IB_HCA name it)",
-    )
+        first = f"start {jobs_[0].island.name} first: its first node runs the lighthouse on port {LIGHTHOUSE_PORT}"
+        return (f"{first}, which the others have to reach (LIGHTHOUSE is its address); it waits for all of them",)
+    network = "NCCL every other node over one network (NCCL_SOCKET_IFNAME, NCCL_IB_HCA name it)"
+    head = f"port {PORT} of the first node of {jobs_[0].head} (HEAD)"
+    return (f"one process group over {len(jobs_)} islands: every node has to reach {head}, and {network}",)

@@ -34,21 +34,21 @@ def launch(scenario: Scenario, trainer: Exported, version: str = "") -> Exported
         notes=(
             "the task runs in dstack's own image: name one that has the trainer (image), or install it before the command",
             *(["several nodes need a fleet with placement: cluster"] if any(job.of > 1 for job in jobs) else []),
-            *launching.notes(scenario, trainer, jobs),
+            *launching.notes(trainer, jobs),
         ),
     )
 
 
-def _said(
-    scenario: Scenario, job: launching.Job, jobs: tuple[launching.Job, ...], kind: str
-) -> tuple[Setting, ...]:
+def _said(scenario: Scenario, job: launching.Job, jobs: tuple[launching.Job, ...], kind: str) -> tuple[Setting, ...]:
     """The keys of a task that a plan settles."""
     at = f"fleet.islands.{job.island.name}"
     name = launching.name_of(scenario, job, jobs)
     found = [
         Setting(key="name", value=name, means=f"name = {scenario.name}"),
         Setting(key="nodes", value=str(job.nodes), means=f"{at}.nodes = {job.nodes}"),
-        Setting(key="resources.gpu", value=f"{kind}:{job.gpus}", means=f"{at}: {job.gpus} x {job.island.accelerator.name}"),
+        Setting(
+            key="resources.gpu", value=f"{kind}:{job.gpus}", means=f"{at}: {job.gpus} x {job.island.accelerator.name}"
+        ),
     ]
     provider, region = clouds.place(job.island)
     if region:

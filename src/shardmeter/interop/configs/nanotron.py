@@ -9,7 +9,7 @@ from typing import Any
 
 from shardmeter.core.errors import BadScenario
 from shardmeter.interop.configs._account import Account
-from shardmeter.interop.configs._writing import Writing
+from shardmeter.interop.configs._megatron_writing import Writing
 from shardmeter.interop.configs.nanotron_lines import FILE, write_settings, yaml_of
 from shardmeter.interop.configs.nanotron_words import (
     ATTENTION,

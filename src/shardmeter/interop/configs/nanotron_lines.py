@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardmeter.interop.configs._writing import Writing
+from shardmeter.interop.configs._megatron_writing import Writing
 from shardmeter.interop.configs.nanotron_words import DTYPES, ENGINES, RECIPE
 from shardmeter.specs import Model, Plan, Scenario
 from shardmeter.specs.plan import AXES

@@ -32,30 +32,36 @@ def launch(scenario: Scenario, trainer: Exported, version: str = "") -> Exported
         unsaid=clouds.unsaid(scenario),
         notes=(
             "the task has no setup: name an image (resources.image_id), or commands that install the trainer",
-            *launching.notes(scenario, trainer, jobs),
+            *launching.notes(trainer, jobs),
         ),
     )
 
 
-def _said(
-    scenario: Scenario, job: launching.Job, jobs: tuple[launching.Job, ...], kind: str
-) -> tuple[Setting, ...]:
+def _said(scenario: Scenario, job: launching.Job, jobs: tuple[launching.Job, ...], kind: str) -> tuple[Setting, ...]:
     """The keys of a task that a plan settles."""
     at = f"fleet.islands.{job.island.name}"
     name = launching.name_of(scenario, job, jobs)
     found = [
         Setting(key="name", value=name, means=f"name = {scenario.name}"),
         Setting(key="num_nodes", value=str(job.nodes), means=f"{at}.nodes = {job.nodes}"),
-        Setting(key="resources.accelerators", value=f"{kind}:{job.gpus}", means=f"{at}: {job.gpus} x {job.island.accelerator.name}"),
+        Setting(
+            key="resources.accelerators",
+            value=f"{kind}:{job.gpus}",
+            means=f"{at}: {job.gpus} x {job.island.accelerator.name}",
+        ),
     ]
     provider, region = clouds.place(job.island)
     if region:
-        found.append(Setting(key="resources.infra", value=f"{provider}/{region}", means=f"{at}.region = {job.island.region}"))
+        found.append(
+            Setting(key="resources.infra", value=f"{provider}/{region}", means=f"{at}.region = {job.island.region}")
+        )
     if clouds.market(job.island):
         spot = str(clouds.market(job.island) == "spot").lower()
         found.append(Setting(key="resources.use_spot", value=spot, means=f"{at}.spot = {spot}"))
     if job.of > 1:
-        found.append(Setting(key="resources.network_tier", value="best", means="the network that the nodes are sold with"))
+        found.append(
+            Setting(key="resources.network_tier", value="best", means="the network that the nodes are sold with")
+        )
     return tuple(found)
 
 

@@ -28,7 +28,7 @@ def launch(scenario: Scenario, trainer: Exported, version: str = "") -> Exported
         notes=(
             "--partition and --account are those of your site; --output is a file beside the script",
             *(note for job in jobs for note in _of_rack(job.island)),
-            *launching.notes(scenario, trainer, jobs),
+            *launching.notes(trainer, jobs),
         ),
     )
 
@@ -49,7 +49,9 @@ def _of_rack(island: Island) -> tuple[str, ...]:
     domain = float(island.tiers[0].size) / float(island.gpus_per_node)
     if domain < 2 or island.nodes <= domain:
         return ()
-    return (f"{island.name}: --segment={domain:.0f} (SLURM 23.11 or newer) keeps the nodes of a scale-up domain together",)
+    return (
+        f"{island.name}: --segment={domain:.0f} (SLURM 23.11 or newer) keeps the nodes of a scale-up domain together",
+    )
 
 
 def _options(scenario: Scenario, job: launching.Job, jobs: tuple[launching.Job, ...]) -> tuple[Setting, ...]:

@@ -23,7 +23,7 @@ def launch(scenario: Scenario, trainer: Exported, version: str = "") -> Exported
         launch="\n".join(f"./{file.name}{_arguments(job)}" for file, job in zip(files, jobs, strict=True)),
         said=tuple(setting for job in jobs for setting in _said(job)),
         unsaid=launching.unsaid(scenario),
-        notes=launching.notes(scenario, trainer, jobs),
+        notes=launching.notes(trainer, jobs),
     )
 
 
@@ -36,7 +36,9 @@ def _script(scenario: Scenario, trainer: Exported, jobs: tuple[launching.Job, ..
     name = launching.suffixed(NAME, "sh", job, jobs)
     lines = ["#!/usr/bin/env bash", f"# {launching.title(scenario, job, jobs)}"]
     if not job.alone:
-        lines.append(f"# On every node: ./{name} HEAD NODE, the host of the first node of {job.head} and the node's own number.")
+        lines.append(
+            f"# On every node: ./{name} HEAD NODE, the host of the first node of {job.head} and the node's own number."
+        )
     lines += ["set -euo pipefail", 'cd "$(dirname "$0")"']
     if not job.alone:
         usage = USAGE.format(name=name, last=job.nodes - 1)

@@ -72,13 +72,14 @@ def _mean(
         notes = (
             f"train_steps_per_second says {steps:,.0f} steps in train_runtime, the state counts {counted:,.0f}: a resumed run; the rate is taken.",
         )
+    steps = positive(steps)
     if steps is None or not runtime > evaluated:
         return None, notes
-    samples = positive(scalar(end.get("train_samples_per_second")))
+    samples = positive((positive(scalar(end.get("train_samples_per_second"))) or 0.0) * runtime / steps)
     tokens = positive(scalar(end.get("train_tokens_per_second")))
     made = Step(
         number=int(counted or steps), seconds=(runtime - evaluated) / steps, over=max(1, int(steps)),
-        samples=float(round(samples * runtime / steps)) if samples is not None else None,
+        samples=float(round(samples)) if samples is not None else None,
         tokens_per_s=tokens, line=place,
     )  # fmt: skip
     told = f" less {evaluated:,.0f} s of evaluations" if evaluated else ""

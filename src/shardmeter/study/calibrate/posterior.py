@@ -1,9 +1,10 @@
 """What a few measured runs tell of a stack: draws from the prior, each weighed by how well it explains them.
 
-No optimiser and no derivative: the host's floor, overlap and bubbles make step times kinked in the numbers, and a handful of rows
-leaves several explanations standing. Draws are evaluated by the engine at once (arrays), so a posterior costs a few seconds.
-Given a draw, offset and misfit are normal and are integrated in closed form; rows that may be bad are summed over. Weights are
-flattened until `LEAST` draws count, so that many rows never rest on one lucky draw. Deterministic: same rows, same answer.
+The host's floor, overlap and bubbles make step times kinked in the numbers, and a handful of rows leaves several explanations
+standing: so widths, and which rows are bad, come from draws, which the engine evaluates at once (arrays). Given a draw, offset and
+misfit are normal and are integrated in closed form; rows that may be bad are summed over. Weights are flattened until `LEAST` draws
+count, so that many rows never rest on one lucky draw. The numbers themselves are the mode (`settled`): where the rows are silent
+they stay what they were, which a mean of draws does not. Deterministic: same rows, same answer.
 """
 
 from __future__ import annotations
@@ -12,17 +13,22 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from shardmeter.core.record import record
 from shardmeter.specs import Scenario
 from shardmeter.study.calibrate.prior import SCALED, WIDTHS, Widths, covariance, loose, sampled
 from shardmeter.study.fit.batch import Floats, batches, step_times
+from shardmeter.study.fit.stacks import Prior
 from shardmeter.study.intervals import LEVEL, NORMAL_90
 
 DRAWS = 2000
 LEAST = 40.0
 """Draws that must count."""
 CHUNK = 250
+STEPS = 12
+SLIGHTLY = 0.02
+"""Logarithm by which a number is moved to see its slope: wide enough to feel a kink nearby."""
 _MANY = 40
 """Ways in which rows may be bad that are summed over at most."""
 
@@ -31,7 +37,8 @@ _MANY = 40
 class Ensemble:
     """Draws from the prior of one stack, and the step times that each gives to some runs."""
 
-    names: tuple[str, ...]
+    scenarios: tuple[Scenario, ...]
+    priors: dict[str, Prior]
     points: Floats
     """Logarithms of the numbers, shape (draws, numbers)."""
     times: Floats
@@ -82,11 +89,21 @@ def ensemble(
         numbers = {name: part[:, at] for at, name in enumerate(priors)}
         parts.append(np.log(step_times(groups, len(scenarios), numbers)))
         advance(len(part))
-    return Ensemble(names=tuple(priors), points=points, times=np.concatenate(parts), near=covariance(scenarios, WIDTHS))
+    return Ensemble(
+        scenarios=tuple(scenarios),
+        priors=priors,
+        points=points,
+        times=np.concatenate(parts),
+        near=covariance(scenarios, WIDTHS),
+    )
 
 
 def posterior(
-    prior: Ensemble, rows: Sequence[int], measured: Floats, errors: Floats | None = None, widths: Widths = WIDTHS
+    prior: Ensemble,
+    rows: Sequence[int] | npt.NDArray[np.int64],
+    measured: Floats,
+    errors: Floats | None = None,
+    widths: Widths = WIDTHS,
 ) -> Posterior:
     """Weigh the draws by the `measured` seconds of some of the ensemble's runs, `errors` their standard errors over themselves."""
     at = np.asarray(rows)
@@ -110,13 +127,70 @@ def posterior(
     of_draws, of_ways = weights.sum(axis=0), weights.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         each = np.where(of_draws > 0.0, (weights * np.array(shifts)).sum(axis=0) / of_draws, 0.0)
-    offset = float(of_draws @ each)
+    bad_rows: Floats = np.array(ways, dtype=float).T @ of_ways
+    precision = (1.0 - bad_rows) / noise + bad_rows / widths.bad**2
+    numbers, offset = settled(prior, at, np.log(measured), shared + np.diag(1.0 / precision), widths)
     own = float(of_ways @ np.array(remaining)) + widths.misfit**2 + widths.noise**2
     return Posterior(
-        numbers=_folded(prior, of_draws @ prior.points, offset), bounds=_bounds(prior, of_draws, each), offset=offset,
-        draws=float(1.0 / np.sum(of_draws**2)), bad=np.array(ways, dtype=float).T @ of_ways, weights=of_draws, shifts=each,
+        numbers=numbers, bounds=_bounds(prior, of_draws, each), offset=offset,
+        draws=float(1.0 / np.sum(of_draws**2)), bad=bad_rows, weights=of_draws, shifts=each,
         own=own,
     )  # fmt: skip
+
+
+def settled(
+    prior: Ensemble, rows: npt.NDArray[np.int64], target: Floats, covariance_: Floats, widths: Widths
+) -> tuple[dict[str, float], float]:
+    """The numbers that explain log times best for what they cost in the prior, and the offset (folded into them): Levenberg-Marquardt
+    from the centre, slopes by differences."""
+    priors = list(prior.priors.values())
+    groups = batches([prior.scenarios[int(row)] for row in rows])
+    spread = np.array([one.spread for one in priors])
+    centre = np.log([one.centre for one in priors])
+    low, high = (np.log([getattr(one, end) for one in priors]) for end in ("low", "high"))
+    inverse = np.linalg.inv(covariance_)
+    root = np.linalg.cholesky(inverse).T
+
+    def left(points: Floats) -> Floats:
+        numbers = {name: np.exp(points[:, at]) for at, name in enumerate(prior.priors)}
+        told: Floats = target - np.log(step_times(groups, len(target), numbers))
+        return told
+
+    point, damping = centre.copy(), 1e-3
+    moved = _around(point, low, high)
+    values = left(moved)
+    best, cost = values[0], _cost(root @ values[0], (point - centre) / spread)
+    for _ in range(STEPS):
+        slopes = (values[1:] - values[0]) / np.diagonal(moved[1:] - moved[0])[:, None]
+        system = np.vstack([root @ slopes.T, np.diag(1.0 / spread)])
+        rest = np.concatenate([root @ best, (point - centre) / spread])
+        normal = system.T @ system
+        step = -np.linalg.solve(normal + damping * np.diag(np.diag(normal)), system.T @ rest)
+        tried = np.clip(point + step, low, high)
+        moved_next = _around(tried, low, high)
+        values_next = left(moved_next)
+        cost_next = _cost(root @ values_next[0], (tried - centre) / spread)
+        if cost_next < cost:
+            done = cost - cost_next < 1e-3 * (1.0 + cost)
+            point, moved, values, best, cost = tried, moved_next, values_next, values_next[0], cost_next
+            damping *= 0.3
+            if done:
+                break
+        else:
+            damping = max(damping, 1e-3) * 10.0
+    offset = float(widths.offset**2 * inverse.sum(axis=0) @ best)
+    return _folded(prior, point, offset), offset
+
+
+def _around(point: Floats, low: Floats, high: Floats) -> Floats:
+    """A point, and beside it each number moved a little, away from its nearer bound."""
+    away = np.where(point < 0.5 * (low + high), SLIGHTLY, -SLIGHTLY)
+    moved: Floats = np.vstack([point, point + np.diag(away)])
+    return moved
+
+
+def _cost(*parts: Floats) -> float:
+    return float(sum(np.sum(part**2) for part in parts))
 
 
 def interval(found: Posterior, times: Floats) -> tuple[float, float]:
@@ -161,7 +235,7 @@ def _folded(prior: Ensemble, logs: Floats, offset: float) -> dict[str, float]:
     """Numbers by name from their logarithms, all of them taking longer by the offset."""
     return {
         name: float(np.exp(value + SCALED.get(name, 0.0) * offset))
-        for name, value in zip(prior.names, logs, strict=True)
+        for name, value in zip(prior.priors, logs, strict=True)
     }
 
 
@@ -170,7 +244,7 @@ def _bounds(prior: Ensemble, weights: Floats, shifts: Floats) -> dict[str, tuple
 
     ends = (1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0
     found = {}
-    for at, name in enumerate(prior.names):
+    for at, name in enumerate(prior.priors):
         low, high = weighted_quantiles(prior.points[:, at] + SCALED.get(name, 0.0) * shifts, weights, ends)
         found[name] = float(np.exp(low)), float(np.exp(high))
     return found

@@ -7,8 +7,10 @@ every other source teaches (`unseen`). Rows are drawn at random, seeded; the err
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from shardmeter.core.record import changed, record
 from shardmeter.scenario.catalog import Catalog
@@ -21,6 +23,7 @@ from shardmeter.study.fit.stacks import PRIORS, WHERE_SEEN, WITH_EXPERTS
 SEEN = (1, 2, 3, 5)
 """Rows that are given."""
 SEEDS = 20
+Order: TypeAlias = npt.NDArray[np.int64]
 
 
 @record
@@ -74,7 +77,7 @@ def score(
     for count in seen:
         if 2 * count > len(rows):
             continue
-        orders = [np.random.default_rng(seed).permutation(len(rows)) for seed in range(seeds)]
+        orders: list[Order] = [np.random.default_rng(seed).permutation(len(rows)) for seed in range(seeds)]
         after = [posterior(prior, order[:count], measured[order[:count]]) for order in orders]
         told = _told(scenarios, after)
         found.append(_score(grid, count, (measured, before, told), orders, (prior, after)))
@@ -88,7 +91,7 @@ def _told(scenarios: Sequence[Scenario], after: Sequence[Posterior]) -> Floats:
 
 
 def _score(
-    grid: str, count: int, times: tuple[Floats, Floats, Floats], orders: Sequence[Floats],
+    grid: str, count: int, times: tuple[Floats, Floats, Floats], orders: Sequence[Order],
     found: tuple[Ensemble, Sequence[Posterior]],
 ) -> Scored:  # fmt: skip
     measured, before, told = times

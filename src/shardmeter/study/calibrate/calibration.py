@@ -16,7 +16,7 @@ from shardmeter.specs.stack import Stack
 from shardmeter.study import trust
 from shardmeter.study.calibrate import profile
 from shardmeter.study.calibrate.observation import Observation
-from shardmeter.study.calibrate.posterior import Posterior, ensemble, interval, posterior
+from shardmeter.study.calibrate.posterior import Given, Posterior, ensemble, interval, posteriors
 from shardmeter.study.calibrate.prior import loose
 from shardmeter.study.fit.batch import Floats, batches, step_times
 from shardmeter.study.intervals import LEVEL
@@ -125,7 +125,8 @@ def calibrate(
     scenarios = [one.scenario for one in runs]
     measured = np.array([float(one.step_time) for one in runs])
     prior = ensemble(scenarios, advance=advance)
-    found = posterior(prior, range(len(runs)), measured, np.array([float(one.error) for one in runs]))
+    given = Given(rows=np.arange(len(runs)), measured=measured, errors=np.array([float(one.error) for one in runs]))
+    (found,) = posteriors(prior, [given])
     low, high = interval(found, prior.times)
     rare = tuple(dict.fromkeys(what for one in scenarios for what in trust.unseen(one)))
     numbers = {**found.numbers, "faster": low, "slower": high}

@@ -7,15 +7,22 @@ every other source teaches (`unseen`). Rows are drawn at random, seeded; the err
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from shardmeter.core.record import changed, record
 from shardmeter.scenario.catalog import Catalog
 from shardmeter.specs import Scenario
-from shardmeter.study.calibrate.posterior import DRAWS, Ensemble, Posterior, ensemble, interval, posterior
+from shardmeter.study.calibrate.posterior import (
+    DRAWS,
+    Ensemble,
+    Given,
+    Order,
+    Posterior,
+    ensemble,
+    interval,
+    posteriors,
+)
 from shardmeter.study.fit.batch import Floats, batches, step_times
 from shardmeter.study.fit.leave_out import FitRow, family_of
 from shardmeter.study.fit.stacks import PRIORS, WHERE_SEEN, WITH_EXPERTS
@@ -23,7 +30,6 @@ from shardmeter.study.fit.stacks import PRIORS, WHERE_SEEN, WITH_EXPERTS
 SEEN = (1, 2, 3, 5)
 """Rows that are given."""
 SEEDS = 20
-Order: TypeAlias = npt.NDArray[np.int64]
 
 
 @record
@@ -78,7 +84,7 @@ def score(
         if 2 * count > len(rows):
             continue
         orders: list[Order] = [np.random.default_rng(seed).permutation(len(rows)) for seed in range(seeds)]
-        after = [posterior(prior, order[:count], measured[order[:count]]) for order in orders]
+        after = posteriors(prior, [Given(rows=order[:count], measured=measured[order[:count]]) for order in orders])
         told = _told(scenarios, after)
         found.append(_score(grid, count, (measured, before, told), orders, (prior, after)))
     return found

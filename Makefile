@@ -1,6 +1,6 @@
 # The menu. `make demo` and `make test` need nothing but Python 3.11 or newer with pip; they make their own .venv.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench validate fit bless oracle docs clean
+.PHONY: help demo test parsers lint format bench validate fit bless oracle docs clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,6 +26,11 @@ demo: $(VENV)/.ready-run ## install and answer one question: Llama 3.1 8B on 64 
 
 test: $(VENV)/.ready-dev ## the tests
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+parsers: $(VENV)/.ready-dev ## show every export to the real parser of its trainer (3 GB of other packages, ten minutes)
+	@$(BIN)/python scripts/parsers_setup.py
+	@$(BIN)/python scripts/parsers_record.py
+	@$(BIN)/python -m pytest -q tests/parsers -m parsers
 
 lint: $(VENV)/.ready-dev ## style, types, layers, spelling, generated pages
 	@$(BIN)/ruff check

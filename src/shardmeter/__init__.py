@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from shardmeter.core.errors import BadData, BadQuantity, BadScenario, ShardMeterError, Unavailable, UnknownName
+    from shardmeter.interop.exporting import export
+    from shardmeter.interop.importing import import_config
+    from shardmeter.interop.logs import read_log
     from shardmeter.render.page import page as page
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
@@ -48,11 +51,14 @@ __all__ = [
     "diff",
     "doctor",
     "explain",
+    "export",
     "front",
+    "import_config",
     "infer",
     "load",
     "plan",
     "predict",
+    "read_log",
     "returns",
     "scale_across",
     "sensitivity",
@@ -77,12 +83,15 @@ _HOMES = {
     "diff": "shardmeter.study.api",
     "doctor": "shardmeter.study.api",
     "explain": "shardmeter.study.api",
+    "export": "shardmeter.interop.exporting",
     "front": "shardmeter.study.api",
+    "import_config": "shardmeter.interop.importing",
     "infer": "shardmeter.study.api",
     "load": "shardmeter.scenario",
     "page": "shardmeter.render.page",
     "plan": "shardmeter.study.api",
     "predict": "shardmeter.study.api",
+    "read_log": "shardmeter.interop.logs",
     "returns": "shardmeter.study.api",
     "scale_across": "shardmeter.study.api",
     "sensitivity": "shardmeter.study.api",

@@ -28,6 +28,7 @@ PUBLIC = {
     "load",
     "plan",
     "predict",
+    "read_log",
     "returns",
     "scale_across",
     "sensitivity",

@@ -18,7 +18,9 @@ from shardmeter.cli.catalog import catalog
 from shardmeter.cli.diff import diff
 from shardmeter.cli.doctor import doctor
 from shardmeter.cli.explain import explain
+from shardmeter.cli.export import export
 from shardmeter.cli.front import front
+from shardmeter.cli.import_ import import_
 from shardmeter.cli.infer import infer
 from shardmeter.cli.output import PipeClosedError, UnwritableError, prepare, say, silence, written
 from shardmeter.cli.plan import plan
@@ -63,6 +65,8 @@ for _command in (
     trace,
     infer,
     audit,
+    import_,
+    export,
     validate,
     catalog,
     show,

@@ -73,6 +73,13 @@ def scenario_options(command: F) -> F:
     return command
 
 
+def filling_options(command: F) -> F:
+    """The options of a scenario without the argument, for a command that takes another file."""
+    for decorate in reversed(SCENARIO_OPTIONS[1:]):
+        command = decorate(command)
+    return command
+
+
 SHORTCUTS = (
     "model", "gpus", "instance", "fabric", "price", "prices", "plan", "stack", "seq", "micro_batch", "global_batch", "tokens",
 )  # fmt: skip
@@ -84,7 +91,7 @@ def resolve(asked: dict[str, Any], begins: Collection[str] = (), *, planning: bo
     is found, unless `planning` does that."""
     from shardmeter.scenario import load
 
-    scenario = load(_source(asked), **_given(asked), begins=begins, planning=planning)
+    scenario = load(_source(asked), **given(asked), begins=begins, planning=planning)
     return scenario if planning or scenario.choices is None else planned(scenario)
 
 
@@ -101,7 +108,7 @@ def opened(asked: dict[str, Any]) -> tuple[Document, Rows]:
     """The document that the shared options describe, and the catalog: what is resolved point by point."""
     from shardmeter.scenario import opened as document_of
 
-    return document_of(_source(asked), **_given(asked))
+    return document_of(_source(asked), **given(asked))
 
 
 def _source(asked: dict[str, Any]) -> str | None:
@@ -111,7 +118,8 @@ def _source(asked: dict[str, Any]) -> str | None:
     return source
 
 
-def _given(asked: dict[str, Any]) -> dict[str, Any]:
+def given(asked: dict[str, Any]) -> dict[str, Any]:
+    """What the shared options say, as the arguments of `scenario.load`."""
     options = {name: asked[name] for name in SHORTCUTS if asked[name] is not None}
     return {"overrides": asked["overrides"], "catalog": rows(asked["catalogs"]), "options": options}
 

@@ -71,7 +71,15 @@ class Notes:
     lines: tuple[str, ...]
 
 
-Section: TypeAlias = Facts | Table | Notes | Figure
+@record
+class Verbatim:
+    """A text that stands as it is, from the first column: a file to copy."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+Section: TypeAlias = Facts | Table | Notes | Verbatim | Figure
 
 
 def told(section: Section) -> bool:
@@ -79,7 +87,11 @@ def told(section: Section) -> bool:
     if isinstance(section, Figure):
         return True
     return bool(
-        section.rows if isinstance(section, Table) else section.lines if isinstance(section, Notes) else section.facts
+        section.rows
+        if isinstance(section, Table)
+        else section.lines
+        if isinstance(section, Notes | Verbatim)
+        else section.facts
     )
 
 

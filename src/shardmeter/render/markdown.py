@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shardmeter.render import cells, chart
-from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, numeric, told
+from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, Verbatim, numeric, told
 from shardmeter.render.figure import Figure
 
 CHART_WIDTH = 96
@@ -24,6 +24,8 @@ def section_text(section: Section, *, level: int = 2) -> str:
         body = "\n".join(f"* {line}" for line in section.lines)
     elif isinstance(section, Facts):
         body = "\n".join(f"* {fact.label}: {cells.text(fact.value, fact.unit)}" for fact in section.facts)
+    elif isinstance(section, Verbatim):
+        body = "\n".join(("```text", *section.lines, "```"))
     elif isinstance(section, Figure):
         body = "\n".join(("```text", *chart.lines(section, CHART_WIDTH), "```"))
     else:

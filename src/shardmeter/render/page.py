@@ -47,6 +47,9 @@ PAGES: Mapping[str, tuple[str, Callable[[ModuleType, Any], Any]]] = {
     "Transitions": ("transitions", _headed),
     "Diagnosis": ("doctor", _headed),
     "Audit": ("audit", lambda *_: ""),
+    "LogAccount": ("reading_log", lambda *_: ""),
+    "Import": ("importing", lambda *_: ""),
+    "Export": ("exporting", _headed),
     "Front": ("front", lambda module, answer: module.title(answer.fleets.base)),
 }
 """By the class of an answer: the module of its page, and the title above it."""

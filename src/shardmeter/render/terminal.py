@@ -15,7 +15,7 @@ from rich.text import Text
 
 from shardmeter.core.record import changed
 from shardmeter.render import cells, chart
-from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, numeric, told
+from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, Verbatim, numeric, told
 from shardmeter.render.figure import Figure
 
 PIPE_WIDTH = 110
@@ -73,6 +73,9 @@ def _section(console: Console, section: Section, *, plain: bool) -> None:
     elif isinstance(section, Notes):
         for line in section.lines:
             _sentence(console, line, indent=INDENT)
+    elif isinstance(section, Verbatim):
+        for line in section.lines:
+            console.print(Text(line), soft_wrap=True)
     elif isinstance(section, Figure):
         for line in chart.lines(section, console.width - INDENT, plain=plain):
             _sentence(console, line, indent=INDENT)

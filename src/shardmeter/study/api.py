@@ -47,14 +47,14 @@ def predict(scenario: Source = None, *, overrides: Overrides = (), catalog: Rows
     """
     from shardmeter.study.predict import predict as answer_to
 
-    return answer_to(_resolved(scenario, overrides, catalog, options))
+    return answer_to(resolved(scenario, overrides, catalog, options))
 
 
 def explain(scenario: Source = None, *, overrides: Overrides = (), catalog: Rows = None, **options: Any) -> Explanation:
     """The same prediction with every formula call recorded."""
     from shardmeter.study.explain import explain as explanation_of
 
-    return explanation_of(_resolved(scenario, overrides, catalog, options))
+    return explanation_of(resolved(scenario, overrides, catalog, options))
 
 
 def plan(
@@ -165,7 +165,7 @@ def infer(
         how=how, prompt=prompt, output=output, batch=batch, in_flight=in_flight, experts=experts, top_k=top_k, blocks=blocks,
         traversals=traversals, together=together,
     )  # fmt: skip
-    made = _resolved(scenario, overrides, catalog, options)
+    made = resolved(scenario, overrides, catalog, options)
     return answer_to(made, asked, compare=compare, crossover=crossover, eager=eager)
 
 
@@ -263,7 +263,7 @@ def sensitivity(
     from shardmeter.study.sensitivity import sensitivity as answer_to
 
     moved, others = (_texts(name, one, "plan.tp=x2") for name, one in (("what_if", what_if), ("beside", beside)))
-    made = _resolved(scenario, overrides, catalog, options)
+    made = resolved(scenario, overrides, catalog, options)
     return answer_to(made, of, pairs=pairs, what_if=moved, beside=others, step=step)
 
 
@@ -294,11 +294,11 @@ def doctor(
     if compared != bool(measured_b):
         says = "a comparison needs the other scenario (against, overrides_b) and what was measured of it (measured_b)"
         raise BadScenario("nothing to compare", [Violation(field="measured_b", says=says)])
-    made = _resolved(scenario, overrides, catalog, options)
+    made = resolved(scenario, overrides, catalog, options)
     if not compared:
         return diagnosis(made, given)
     source, own = (scenario, options) if against is None else (against, {})
-    other = _resolved(source, _both(overrides, overrides_b), catalog, own)
+    other = resolved(source, _both(overrides, overrides_b), catalog, own)
     return diagnosis(made, given, other, read(measured_b, "measured_b"))
 
 
@@ -323,7 +323,7 @@ def solve(
     from shardmeter.study.solve import solve as solution_of
 
     begins = QUESTIONS[question].begins if question in QUESTIONS else ()
-    return solution_of(question, _resolved(scenario, overrides, catalog, options, begins))
+    return solution_of(question, resolved(scenario, overrides, catalog, options, begins))
 
 
 def sweep(
@@ -442,9 +442,10 @@ def _opened(
     return opened(scenario, overrides=overrides, catalog=catalog, options=dict(options))
 
 
-def _resolved(
+def resolved(
     scenario: Source, overrides: Overrides, catalog: Rows, options: Mapping[str, Any], begins: Collection[str] = ()
 ) -> Scenario:
+    """The record that a scenario is, what `plan: auto` leaves open found. Raises as `predict` does."""
     if isinstance(scenario, Scenario):
         _alone(overrides, options)
         made = scenario

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
 from shardmeter.core.record import record
 from shardmeter.core.units import Bytes, Count, Fraction, Seconds
 
@@ -28,6 +32,15 @@ class Step:
     """Clock of the line, since any origin."""
     over: int = 1
     """Steps that the report averages."""
+    samples_per_s: float | None = None
+    """All accelerators together."""
+    tokens_seen: Count | None = None
+    """Since the run began, all accelerators together, and samples so too."""
+    samples_seen: Count | None = None
+    line: int = 0
+    """Of the file, from 1."""
+    rank: str = ""
+    """Who printed it, where lines say so."""
 
 
 @record
@@ -38,6 +51,31 @@ class Dropped:
     count: int
     first: str
     """Where: the first of them, as `step 12` or `line 340`."""
+
+
+@record
+class Reading:
+    """What a format file makes of a log: its reports in the order of the lines, and what its head says."""
+
+    steps: tuple[Step, ...]
+    version: str = ""
+    said: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    averaged: bool = False
+    """Whether a report is the mean over the steps since the last one."""
+    resolution: Fraction = 0.0
+    """Standard error of one time by the digits it is printed with, over itself."""
+    pauses: tuple[int, ...] = ()
+    """Lines that tell of an evaluation or a checkpoint."""
+    allocated: Bytes | None = None
+    """Peak that no report carries, of the fullest accelerator; and the reserved one."""
+    reserved: Bytes | None = None
+    dropped: tuple[Dropped, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What is wrong with the counters of this age of the format, one sentence each."""
+
+
+MOST_TOLD = 500
+"""Reports in the JSON of an account, evenly spread."""
 
 
 @record
@@ -72,3 +110,37 @@ class LogAccount:
     """What the head of the log says of the run: sequence length, batch, degrees, GPUs, model, device, as (field of a scenario, value)."""
     warnings: tuple[str, ...]
     """Unit mistakes and counter traps that numbers of the log contradict each other by, one sentence each."""
+    rests_on: str = ""
+    """Where the time of a step comes from: `time of steps`, `tokens a second`, `samples a second`, `clocks of lines`."""
+    pace: tuple[tuple[float, Seconds], ...] = ()
+    """The used reports: the step, and its seconds."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON of the account."""
+        own = {name: getattr(self, name) for name in _PLAIN}
+        return {
+            **own,
+            "format_version": self.version,
+            "spread": None if self.spread is None else list(self.spread),
+            "dropped": [dataclasses.asdict(one) for one in self.dropped],
+            "said": dict(self.said),
+            "pace": [{"step": step, "seconds": seconds} for step, seconds in self.pace[:: 1 + len(self.pace) // MOST_TOLD]],
+            "warnings": list(self.warnings),
+            "assumptions": [],
+        }
+
+    def __str__(self) -> str:
+        from shardmeter import page
+
+        return page(self)
+
+    def __repr__(self) -> str:
+        """One line."""
+        time = "no time of steps" if self.step_time is None else f"{self.step_time:.4g} s a step"
+        return f"LogAccount({self.format}: {time}, {self.used} of {self.steps} reports used)"
+
+
+_PLAIN = (
+    "format", "lines", "steps", "used", "step_time", "error", "tokens_per_step", "gpus", "peak_allocated", "peak_reserved",
+    "goodput", "restarts", "loss_first", "loss_last", "rests_on",
+)  # fmt: skip

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         tradeoffs,
         transitions,
     )
+    from shardmeter.study.calibrate.calibration import calibrate
     from shardmeter.study.validate import validate
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "UnknownName",
     "__version__",
     "audit",
+    "calibrate",
     "diff",
     "doctor",
     "explain",
@@ -80,6 +82,7 @@ _HOMES = {
     "Unavailable": "shardmeter.core.errors",
     "UnknownName": "shardmeter.core.errors",
     "audit": "shardmeter.study.api",
+    "calibrate": "shardmeter.study.calibrate.calibration",
     "diff": "shardmeter.study.api",
     "doctor": "shardmeter.study.api",
     "explain": "shardmeter.study.api",

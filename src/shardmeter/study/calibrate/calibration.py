@@ -110,16 +110,20 @@ class Calibration:
 
 
 def calibrate(
-    observations: Sequence[Observation],
+    observations: Sequence[Observation | tuple[Scenario, float]],
     name: str = "",
     *,
     date: str = "",
     advance: Callable[[int], None] = lambda _: None,
 ) -> Calibration:
-    """Calibrate the stack of some runs, called `name` afterwards. Needs no optimiser: a few seconds for a handful of runs.
+    """Calibrate the stack of some runs, called `name` afterwards: observations, or (scenario, seconds of a step) of each.
 
-    Raises BadScenario, with everything that is wrong: no run, too many, several stacks, several islands."""
-    runs = tuple(observations)
+    `shardmeter.calibrate([(shardmeter.load("run.yaml"), 3.2)], "ours").after` is the stack; docs/calibration.md says what it rests on.
+        Raises BadScenario, with everything that is wrong: no run, too many, several stacks, several islands."""
+    runs = tuple(
+        one if isinstance(one, Observation) else Observation(id=f"run {at}", scenario=one[0], step_time=one[1])
+        for at, one in enumerate(observations, 1)
+    )
     _check(runs)
     before = runs[0].scenario.stack
     scenarios = [one.scenario for one in runs]

@@ -139,7 +139,7 @@ def _weighed(prior: Ensemble, given: Given, widths: Widths) -> tuple[Posterior, 
     each = (weights * np.array(shifts)).sum(axis=0) / np.maximum(of_draws, np.finfo(float).tiny)
     bad_rows: Floats = np.array(ways, dtype=float).T @ of_ways
     precision = (1.0 - bad_rows) / noise + bad_rows / widths.bad**2
-    own = float(of_ways @ np.array(remaining)) + widths.misfit**2 + widths.noise**2
+    own = float(of_ways @ np.array(remaining)) + widths.misfit**2 + widths.noise**2 + widths.unlike**2
     inverse = np.asarray(np.linalg.inv(shared + np.diag(1.0 / precision)), dtype=np.float64)
     found = Posterior(
         numbers={}, bounds=_bounds(prior, of_draws, each), offset=0.0, draws=float(1.0 / np.sum(of_draws**2)), bad=bad_rows,

@@ -54,13 +54,27 @@ def table(found: list[Scored]) -> str:
         lines.append(
             f"| {name.replace(' | ', ', ')} | {some[0].rows} | {some[0].before:.1%} | {cells} | {covered:.0%} |"
         )
-    for title, of in (
-        ("median of grids", lambda one: one.after),
-        ("median cut", lambda one: 1.0 - one.after / one.before),
-    ):
-        middle = " | ".join(f"{np.median([of(one) for one in found if one.seen == seen]):.1%}" for seen in SEEN)
-        lines.append(f"| **{title}** | | | {middle} | |")
-    return "\n".join(lines)
+    return "\n".join([*lines, *middles(found)])
+
+
+def middles(found: list[Scored]) -> list[str]:
+    """Medians over the grids, of all rows and of those with tensor parallelism inside a node."""
+    lines = []
+    for where, inside in (("all rows", False), ("tp inside a node", True)):
+        ends = [_ends([one for one in found if one.seen == seen], inside) for seen in SEEN]
+        after = " | ".join(f"{np.median(new):.1%}" for _, new in ends)
+        cut = " | ".join(f"{np.median(1.0 - new / old):.0%}" for old, new in ends)
+        worse = " | ".join(f"{100.0 * np.max(new - old):+.1f}" for old, new in ends)
+        lines += [f"| **median, {where}** | | | {after} | |", f"| **median cut, {where}** | | | {cut} | |",
+                  f"| **worst change of a grid in points, {where}** | | | {worse} | |"]  # fmt: skip
+    return lines
+
+
+def _ends(some: list[Scored], inside: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of every grid before and after."""
+    pairs = [(one.before_inside, one.after_inside) if inside else (one.before, one.after) for one in some]
+    old, new = np.array(pairs).T
+    return old, new
 
 
 def _cell(value: object) -> str:

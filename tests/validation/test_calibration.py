@@ -30,7 +30,9 @@ def runs() -> tuple[Observation, ...]:
 
 
 def observed(plan: dict[str, int], longer: float = 1.0) -> Observation:
-    scenario = load(EXAMPLES / "llama-8b-64xh100.yaml", overrides={f"plan.{name}": value for name, value in plan.items()})
+    scenario = load(
+        EXAMPLES / "llama-8b-64xh100.yaml", overrides={f"plan.{name}": value for name, value in plan.items()}
+    )
     planted = changed(scenario, stack=changed(scenario.stack, **TRUE))
     return Observation(id=f"tp{plan['tp']}", scenario=scenario, step_time=longer * predict(planted).step_time)
 
@@ -57,11 +59,12 @@ def test_three_runs_tell_of_a_fourth(runs: tuple[Observation, ...], tmp_path: Pa
 def test_intervals_of_numbers_shrink_with_runs(runs: tuple[Observation, ...]) -> None:
     one, three = calibrate(runs[:1]), calibrate(runs)
 
-    def width(bounds: tuple[float, float]) -> float:
-        return float(np.log(bounds[1] / bounds[0]))
+    def width(bounds: dict[str, tuple[float, float]]) -> float:
+        return float(np.mean([np.log(high / low) for low, high in bounds.values()]))
 
-    number = "gemm_factor"
-    assert width(three.found.bounds[number]) < width(one.found.bounds[number]) < width(one.prior_bounds[number])
+    assert width(one.found.bounds) < width(one.prior_bounds)
+    assert width(three.found.bounds) < width(three.prior_bounds)
+    assert three.after.slower / three.after.faster < one.after.slower / one.after.faster
 
 
 def test_a_run_that_is_wrong_is_named_and_counts_little(runs: tuple[Observation, ...]) -> None:

@@ -108,7 +108,7 @@ def touched(rows: Sequence[FitRow]) -> dict[str, set[str]]:
 
 
 def score(
-    grid: str, rows: Sequence[FitRow], *, seen: Sequence[int] = SEEN, seeds: int = SEEDS, draws: int = DRAWS
+    name: str, rows: Sequence[FitRow], *, seen: Sequence[int] = SEEN, seeds: int = SEEDS, draws: int = DRAWS
 ) -> list[Scored]:
     """Score one grid, its rows as `unseen` gives them, for every number of rows given that leaves as many."""
     measured = np.array([row.step_time for row in rows])
@@ -121,7 +121,8 @@ def score(
             continue
         orders: list[Order] = [np.random.default_rng(seed).permutation(len(rows)) for seed in range(seeds)]
         after = posteriors(prior, [Given(rows=order[:count], measured=measured[order[:count]]) for order in orders])
-    XX
+        told = _told(scenarios, after)
+        found.append(_score(name, count, (measured, before, told), orders, (prior, after)))
     return found
 
 
@@ -132,7 +133,7 @@ def _told(scenarios: Sequence[Scenario], after: Sequence[Posterior]) -> Floats:
 
 
 def _score(
-    grid: str, count: int, times: tuple[Floats, Floats, Floats], orders: Sequence[Order],
+    name: str, count: int, times: tuple[Floats, Floats, Floats], orders: Sequence[Order],
     found: tuple[Ensemble, Sequence[Posterior]],
 ) -> Scored:  # fmt: skip
     measured, before, told = times
@@ -148,7 +149,7 @@ def _score(
         widths.append(high / low)
     old, new, old_inside, new_inside = np.array(errors).T
     return Scored(
-        grid=grid, rows=len(measured), seen=count, before=float(old.mean()), after=float(new.mean()), before_inside=float(old_inside.mean()),
+        grid=name, rows=len(measured), seen=count, before=float(old.mean()), after=float(new.mean()), before_inside=float(old_inside.mean()),
         after_inside=float(new_inside.mean()),
         worst=float((new - old).max()), covered=float(np.mean(covered)), width=float(np.mean(widths)),
     )  # fmt: skip

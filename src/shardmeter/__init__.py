@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         tradeoffs,
         transitions,
     )
+    from shardmeter.study.calibrate.calibration import calibrate
     from shardmeter.study.measure import measure
     from shardmeter.study.validate import validate
 
@@ -49,6 +50,7 @@ __all__ = [
     "UnknownName",
     "__version__",
     "audit",
+    "calibrate",
     "diff",
     "doctor",
     "explain",
@@ -82,6 +84,7 @@ _HOMES = {
     "Unavailable": "shardmeter.core.errors",
     "UnknownName": "shardmeter.core.errors",
     "audit": "shardmeter.study.api",
+    "calibrate": "shardmeter.study.calibrate.calibration",
     "diff": "shardmeter.study.api",
     "doctor": "shardmeter.study.api",
     "explain": "shardmeter.study.api",

@@ -20,6 +20,7 @@ PUBLIC = {
     "UnknownName",
     "__version__",
     "audit",
+    "calibrate",
     "diff",
     "doctor",
     "explain",

@@ -14,6 +14,7 @@ import click
 
 from shardmeter import __version__
 from shardmeter.cli.audit import audit
+from shardmeter.cli.calibrate import calibrate
 from shardmeter.cli.catalog import catalog
 from shardmeter.cli.diff import diff
 from shardmeter.cli.doctor import doctor
@@ -65,6 +66,7 @@ for _command in (
     doctor,
     trace,
     infer,
+    calibrate,
     audit,
     import_,
     export,

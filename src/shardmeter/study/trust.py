@@ -33,18 +33,28 @@ class Footing:
     """Those of the rows the stack was fitted on."""
     changed: bool
     """Whether the stack is a shipped one with other numbers."""
+    own: tuple[float, float] | None = None
+    """Factors on its step time that the user's own runs give, where it was calibrated on them."""
 
 
 def footing(stack: Stack) -> Footing:
-    """A stack counts as fitted when it is a shipped row that names its rows, with every number as shipped."""
+    """A stack counts as fitted when it is a shipped row that names its rows, with every number as shipped; one that was calibrated
+    brings its own factors."""
+    if float(stack.slower) > 0.0:
+        own = float(stack.faster), float(stack.slower)
+        return Footing(stack="", rows=_told(stack), accelerators=(), changed=False, own=own)
     shipped = _shipped(stack.name)
     same = shipped is not None and all(
         getattr(shipped, name) == getattr(stack, name) for name in field_names(Stack) if name not in _TEXTS
     )
     if not same or not stack.fitted_on:
         return Footing(stack="", rows=0, accelerators=(), changed=shipped is not None and not same)
-    rows = sum(int(count) for count in re.findall(r"(\d+) rows? of", stack.fitted_on))
-    return Footing(stack=stack.name, rows=rows, accelerators=_accelerators().get(stack.name, ()), changed=False)
+    return Footing(stack=stack.name, rows=_told(stack), accelerators=_accelerators().get(stack.name, ()), changed=False)
+
+
+def _told(stack: Stack) -> int:
+    """Rows that a stack says it was fitted on."""
+    return sum(int(count) for count in re.findall(r"(\d+) rows? of", stack.fitted_on))
 
 
 def unseen(scenario: Scenario) -> tuple[str, ...]:
@@ -69,7 +79,7 @@ def unseen(scenario: Scenario) -> tuple[str, ...]:
         for maker in others
         if own.stack and makers and maker not in makers
     ]
-    return tuple(found)
+    return tuple(one for one in found if one not in stack.rare)
 
 
 Joined: TypeAlias = Callable[[float, float], tuple[float, float]]
@@ -90,14 +100,19 @@ def _vendor(accelerator: str) -> str:
 def _base(scenario: Scenario) -> Footing:
     """The footing of the stack, which is none where the fit never saw what the scenario has."""
     base = footing(scenario.stack)
-    return changed(base, stack="") if unseen(scenario) else base
+    return changed(base, stack="", own=None) if unseen(scenario) else base
+
+
+def _speed(base: Footing) -> tuple[float, float] | None:
+    """(low, high) factors on a predicted step time; None before any fit."""
+    return base.own or intervals.factors("step_time", base.stack, bool(base.stack))
 
 
 def paces(scenario: Scenario) -> tuple[tuple[float, float], tuple[float, float]] | None:
     """(inner steps, messages between islands): how many times as long as predicted they take if all are fast, and if all are slow; None
     before any fit."""
     base = _base(scenario)
-    speed = intervals.factors("step_time", base.stack, bool(base.stack))
+    speed = _speed(base)
     return None if speed is None else ((speed[0], ACROSS[0]), (speed[1], ACROSS[1]))
 
 
@@ -159,6 +174,9 @@ def warnings(scenario: Scenario) -> tuple[str, ...]:
             f"tp = {tp:g} is wider than the scale-up domain of {domain:g}: measured runs of that kind took much longer than "
             f"predicted (docs/accuracy.md, tp above 8), and the interval does not know it"
         )
+    if base.own:
+        few = [f"stack {stack.name} is calibrated on {stack.fitted_on}"] if base.rows < FEW else []
+        return (*found, *few)
     if base.changed:
         return (*found, f"stack {stack.name} is not as it was fitted: the interval is that of a stack never seen")
     if not base.stack:
@@ -186,6 +204,8 @@ def _laid(scenario: Scenario) -> list[tuple[Island, Plan]]:
 
 def _basis(stack: Stack, base: Footing, quantity: str) -> str:
     found = intervals.basis(quantity, base.stack, bool(base.stack))
+    if base.own and quantity == "step_time":
+        return f"{stack.name}, calibrated on {stack.fitted_on}"
     beyond = "fitted without such runs" if base.rows else "not fitted"
     rows = f"{base.rows} rows" if base.stack else "changed, so not fitted" if base.changed else beyond
     return f"{stack.name}, {rows}: {found}" if found and quantity == "step_time" else found

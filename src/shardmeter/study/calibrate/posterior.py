@@ -1,28 +1,36 @@
 """What a few measured runs tell of a stack: draws from the prior, each weighed by how well it explains them.
 
-No optimiser and no derivative: the host's floor, overlap and bubbles make step times kinked in the numbers, and a handful of rows
-leaves several explanations standing. Draws are evaluated by the engine at once (arrays), so a posterior costs a few seconds.
-Given a draw, offset and misfit are normal and are integrated in closed form; rows that may be bad are summed over. Weights are
-flattened until `LEAST` draws count, so that many rows never rest on one lucky draw. Deterministic: same rows, same answer.
+The host's floor, overlap and bubbles make step times kinked in the numbers, and a handful of rows leaves several explanations
+standing: so widths, and which rows are bad, come from draws, which the engine evaluates at once (arrays). Given a draw, offset and
+misfit are normal and are integrated in closed form; rows that may be bad are summed over. Weights are flattened until `LEAST` draws
+count, so that many rows never rest on one lucky draw. The numbers themselves are the mode (`settled`): where the rows are silent
+they stay what they were, which a mean of draws does not. Deterministic: same rows, same answer.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.specs import Scenario
 from shardmeter.study.calibrate.prior import SCALED, WIDTHS, Widths, covariance, loose, sampled
 from shardmeter.study.fit.batch import Floats, batches, step_times
+from shardmeter.study.fit.stacks import Prior
 from shardmeter.study.intervals import LEVEL, NORMAL_90
 
+Order: TypeAlias = npt.NDArray[np.int64]
 DRAWS = 2000
 LEAST = 40.0
 """Draws that must count."""
 CHUNK = 250
+STEPS = 8
+SLIGHTLY = 0.02
+"""Logarithm by which a number is moved to see its slope: wide enough to feel a kink nearby."""
 _MANY = 40
 """Ways in which rows may be bad that are summed over at most."""
 
@@ -31,7 +39,8 @@ _MANY = 40
 class Ensemble:
     """Draws from the prior of one stack, and the step times that each gives to some runs."""
 
-    names: tuple[str, ...]
+    scenarios: tuple[Scenario, ...]
+    priors: dict[str, Prior]
     points: Floats
     """Logarithms of the numbers, shape (draws, numbers)."""
     times: Floats
@@ -82,41 +91,140 @@ def ensemble(
         numbers = {name: part[:, at] for at, name in enumerate(priors)}
         parts.append(np.log(step_times(groups, len(scenarios), numbers)))
         advance(len(part))
-    return Ensemble(names=tuple(priors), points=points, times=np.concatenate(parts), near=covariance(scenarios, WIDTHS))
+    return Ensemble(
+        scenarios=tuple(scenarios),
+        priors=priors,
+        points=points,
+        times=np.concatenate(parts),
+        near=covariance(scenarios, WIDTHS),
+    )
 
 
-def posterior(
-    prior: Ensemble, rows: Sequence[int], measured: Floats, errors: Floats | None = None, widths: Widths = WIDTHS
-) -> Posterior:
-    """Weigh the draws by the `measured` seconds of some of the ensemble's runs, `errors` their standard errors over themselves."""
-    at = np.asarray(rows)
-    count = len(at)
-    left = np.log(measured) - prior.times[:, at]
+@record
+class Given:
+    """Measured runs: their places in an ensemble, their seconds, and the standard errors of these over themselves."""
+
+    rows: Order
+    measured: Floats
+    errors: Floats | float = 0.0
+
+
+def posteriors(prior: Ensemble, given: Sequence[Given], widths: Widths = WIDTHS) -> list[Posterior]:
+    """What each of several sets of runs tells, alone."""
+    weighed = [_weighed(prior, one, widths) for one in given]
+    modes = settled(prior, [asked for _, asked in weighed])
+    found = []
+    for (one, asked), (point, left) in zip(weighed, modes, strict=True):
+        offset = float(widths.offset**2 * asked.inverse.sum(axis=0) @ left)
+        found.append(changed(one, numbers=_folded(prior, point, offset), offset=offset))
+    return found
+
+
+def _weighed(prior: Ensemble, given: Given, widths: Widths) -> tuple[Posterior, _Asked]:
+    """Draws weighed by the runs; the numbers of their mode are still to be found."""
+    at, target = given.rows, np.log(given.measured)
+    left = target - prior.times[:, at]
     shared = prior.near[np.ix_(at, at)] + widths.offset**2
-    noise = widths.noise**2 + (np.zeros(count) if errors is None else errors**2)
-    weighed, shifts, remaining, ways = [], [], [], list(_ways(count))
+    noise = widths.noise**2 + np.broadcast_to(given.errors, at.shape) ** 2
+    logs, shifts, remaining, ways = [], [], [], list(_ways(len(at)))
     for bad in ways:
-        inverse = np.linalg.inv(shared + np.diag(np.where(bad, widths.bad**2, noise)))
-        gain = widths.offset**2 * inverse.sum(axis=0)
-        odds = np.where(bad, widths.odds, 1.0 - widths.odds)
-        weighed.append(
-            np.log(odds).sum()
-            + 0.5 * np.linalg.slogdet(inverse)[1]
-            - 0.5 * np.einsum("si,ij,sj->s", left, inverse, left)
-        )
+        sure = np.linalg.inv(shared + np.diag(np.where(bad, widths.bad**2, noise)))
+        gain = widths.offset**2 * sure.sum(axis=0)
+        odds = np.log(np.where(bad, widths.odds, 1.0 - widths.odds)).sum()
+        logs.append(odds + 0.5 * np.linalg.slogdet(sure)[1] - 0.5 * ((left @ sure) * left).sum(axis=1))
         shifts.append(left @ gain)
-        remaining.append(widths.offset**2 - widths.offset**2 * gain.sum())
-    weights = _flattened(np.array(weighed))
+        remaining.append(widths.offset**2 * (1.0 - gain.sum()))
+    weights = _flattened(np.array(logs))
     of_draws, of_ways = weights.sum(axis=0), weights.sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        each = np.where(of_draws > 0.0, (weights * np.array(shifts)).sum(axis=0) / of_draws, 0.0)
-    offset = float(of_draws @ each)
-    own = float(of_ways @ np.array(remaining)) + widths.misfit**2 + widths.noise**2
-    return Posterior(
-        numbers=_folded(prior, of_draws @ prior.points, offset), bounds=_bounds(prior, of_draws, each), offset=offset,
-        draws=float(1.0 / np.sum(of_draws**2)), bad=np.array(ways, dtype=float).T @ of_ways, weights=of_draws, shifts=each,
-        own=own,
+    each = (weights * np.array(shifts)).sum(axis=0) / np.maximum(of_draws, np.finfo(float).tiny)
+    bad_rows: Floats = np.array(ways, dtype=float).T @ of_ways
+    precision = (1.0 - bad_rows) / noise + bad_rows / widths.bad**2
+    own = float(of_ways @ np.array(remaining)) + widths.misfit**2 + widths.noise**2 + widths.unlike**2
+    inverse = np.asarray(np.linalg.inv(shared + np.diag(1.0 / precision)), dtype=np.float64)
+    found = Posterior(
+        numbers={}, bounds=_bounds(prior, of_draws, each), offset=0.0, draws=float(1.0 / np.sum(of_draws**2)), bad=bad_rows,
+        weights=of_draws, shifts=each, own=own,
     )  # fmt: skip
+    return found, _Asked(rows=at, target=target, inverse=inverse)
+
+
+@record
+class _Asked:
+    """One question to `settled`: which runs of the ensemble were measured, what they took, and how far that may be off."""
+
+    rows: Order
+    target: Floats
+    """Logarithms of seconds."""
+    inverse: Floats
+    """Of the covariance of offset, misfit and noise."""
+
+
+@record
+class _Place:
+    """Where one search stands."""
+
+    point: Floats
+    around: Floats
+    left: Floats
+    """Of the target at every point around, shape (1 + numbers, rows)."""
+    cost: float
+    damping: float = 1e-3
+    done: bool = False
+
+
+def settled(prior: Ensemble, asked: Sequence[_Asked]) -> list[tuple[Floats, Floats]]:
+    """For every question the numbers (as logarithms) that explain its runs best for what they cost in the prior, and what is then
+    left to explain. Levenberg-Marquardt from the centre, slopes by differences, all questions together in one evaluation a step."""
+    priors = list(prior.priors.values())
+    centre, spread = np.log([one.centre for one in priors]), np.array([one.spread for one in priors])
+    low, high = (np.log([getattr(one, end) for one in priors]) for end in ("low", "high"))
+    groups = batches(prior.scenarios)
+
+    def places(points: Sequence[Floats], which: Sequence[_Asked]) -> list[_Place]:
+        around = [_around(point, low, high) for point in points]
+        stacked = np.exp(np.concatenate(around))
+        numbers = {name: stacked[:, at] for at, name in enumerate(prior.priors)}
+        times = np.log(step_times(groups, len(prior.scenarios), numbers)).reshape(len(which), -1, len(prior.scenarios))
+        found = []
+        for point, near, told, one in zip(points, around, times, which, strict=True):
+            left = one.target - told[:, one.rows]
+            cost = float(left[0] @ one.inverse @ left[0] + np.sum(((point - centre) / spread) ** 2))
+            found.append(_Place(point=point, around=near, left=left, cost=cost))
+        return found
+
+    at = places([centre] * len(asked), asked)
+    for _ in range(STEPS):
+        open_ = [place for place in range(len(asked)) if not at[place].done]
+        if not open_:
+            break
+        steps = [
+            _step(at[place], asked[place].inverse, (at[place].point - centre) / spread**2, spread) for place in open_
+        ]
+        tried = [np.clip(at[place].point + step, low, high) for place, step in zip(open_, steps, strict=True)]
+        for place, new in zip(open_, places(tried, [asked[place] for place in open_]), strict=True):
+            old = at[place]
+            if new.cost < old.cost:
+                at[place] = changed(new, damping=0.3 * old.damping, done=old.cost - new.cost < 1e-2 * (1.0 + old.cost))
+            else:
+                at[place] = changed(old, damping=10.0 * max(old.damping, 1e-2))
+    return [(place.point, place.left[0]) for place in at]
+
+
+def _step(at: _Place, inverse: Floats, pull: Floats, spread: Floats) -> Floats:
+    """The damped step of one search; `pull` is the slope of the prior's cost."""
+    slopes = (at.left[1:] - at.left[0]) / np.diagonal(at.around[1:] - at.around[0])[:, None]
+    normal = slopes @ inverse @ slopes.T + np.diag(1.0 / spread**2)
+    step: Floats = -np.linalg.solve(
+        normal + at.damping * np.diag(np.diag(normal)), slopes @ inverse @ at.left[0] + pull
+    )
+    return step
+
+
+def _around(point: Floats, low: Floats, high: Floats) -> Floats:
+    """A point, and beside it each number moved a little, away from its nearer bound."""
+    away = np.where(point < 0.5 * (low + high), SLIGHTLY, -SLIGHTLY)
+    moved: Floats = np.vstack([point, point + np.diag(away)])
+    return moved
 
 
 def interval(found: Posterior, times: Floats) -> tuple[float, float]:
@@ -161,7 +269,7 @@ def _folded(prior: Ensemble, logs: Floats, offset: float) -> dict[str, float]:
     """Numbers by name from their logarithms, all of them taking longer by the offset."""
     return {
         name: float(np.exp(value + SCALED.get(name, 0.0) * offset))
-        for name, value in zip(prior.names, logs, strict=True)
+        for name, value in zip(prior.priors, logs, strict=True)
     }
 
 
@@ -170,7 +278,7 @@ def _bounds(prior: Ensemble, weights: Floats, shifts: Floats) -> dict[str, tuple
 
     ends = (1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0
     found = {}
-    for at, name in enumerate(prior.names):
+    for at, name in enumerate(prior.priors):
         low, high = weighted_quantiles(prior.points[:, at] + SCALED.get(name, 0.0) * shifts, weights, ends)
         found[name] = float(np.exp(low)), float(np.exp(high))
     return found

@@ -1,0 +1,85 @@
+"""Score calibration on every measured grid and write what came out as data: `python scripts/calibration_page.py`.
+
+Writes src/shardmeter/data/calibration.csv (a line a grid and number of rows given: the error of the others before and after) and
+the table in docs/calibration.md between its two marks. Takes some minutes.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from shardmeter.core.record import field_names
+from shardmeter.scenario.catalog import load_catalog
+from shardmeter.study.calibrate.score import SEEN, Scored, grids, score
+
+ROOT = Path(__file__).resolve().parents[1]
+FILE = ROOT / "src" / "shardmeter" / "data" / "calibration.csv"
+PAGE = ROOT / "docs" / "calibration.md"
+BEGIN, END = "<!-- grids -->", "<!-- /grids -->"
+
+
+def main() -> None:
+    """Score, write, say."""
+    found: list[Scored] = []
+    for name, rows in grids(load_catalog()).items():
+        found += score(name, rows)
+        sys.stderr.write(
+            f"{name}: {', '.join(f'{one.seen} rows {one.after:.1%}' for one in found if one.grid == name)}\n"
+        )
+    columns = field_names(Scored)
+    with FILE.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_cell(getattr(one, name)) for name in columns] for one in found)
+    text = PAGE.read_text(encoding="utf-8")
+    head, rest = text.split(BEGIN)
+    PAGE.write_text(f"{head}{BEGIN}\n{table(found)}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+
+
+def table(found: list[Scored]) -> str:
+    """All grids, and what is in their middle."""
+    lines = ["| grid | rows | before | " + " | ".join(f"after {seen}" for seen in SEEN) + " | inside 90 % |",
+             "|---|--:|--:|" + "--:|" * (len(SEEN) + 1)]  # fmt: skip
+    by_grid: dict[str, list[Scored]] = {}
+    for one in found:
+        by_grid.setdefault(one.grid, []).append(one)
+    for name, some in by_grid.items():
+        after = {one.seen: f"{one.after:.1%}" for one in some}
+        cells = " | ".join(after.get(seen, "") for seen in SEEN)
+        covered = np.mean([one.covered for one in some])
+        lines.append(
+            f"| {name.replace(' | ', ', ')} | {some[0].rows} | {some[0].before:.1%} | {cells} | {covered:.0%} |"
+        )
+    return "\n".join([*lines, *middles(found)])
+
+
+def middles(found: list[Scored]) -> list[str]:
+    """Medians over the grids, of all rows and of those with tensor parallelism inside a node."""
+    lines = []
+    for where, inside in (("all rows", False), ("tp inside a node", True)):
+        ends = [_ends([one for one in found if one.seen == seen], inside) for seen in SEEN]
+        after = " | ".join(f"{np.median(new):.1%}" for _, new in ends)
+        cut = " | ".join(f"{np.median(1.0 - new / old):.0%}" for old, new in ends)
+        worse = " | ".join(f"{100.0 * np.max(new - old):+.1f}" for old, new in ends)
+        lines += [f"| **median, {where}** | | | {after} | |", f"| **median cut, {where}** | | | {cut} | |",
+                  f"| **worst change of a grid in points, {where}** | | | {worse} | |"]  # fmt: skip
+    return lines
+
+
+def _ends(some: list[Scored], inside: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of every grid before and after."""
+    pairs = [(one.before_inside, one.after_inside) if inside else (one.before, one.after) for one in some]
+    old, new = np.array(pairs).T
+    return old, new
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    main()

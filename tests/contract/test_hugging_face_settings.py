@@ -1,6 +1,7 @@
 """DeepSpeed's JSON, accelerate's YAML and TrainingArguments: what each setting becomes, and every way to be refused."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ parallelism_config: {mesh}
 """
 
 
-def plan_of(text: str) -> dict[str, object]:
+def plan_of(text: str) -> Any:
     """The plan that a file says, by the format that takes it for its own; every setting stands in one list, once."""
     module = recognised(text, "a file")
     found = module.read(text)
@@ -132,9 +133,11 @@ def test_a_batch_that_counts_with_the_replicas_is_filled_in_once_they_are_known(
         indent=1,
     )
     made = import_config(text, model="llama-3.1-8b", gpus="64xH100-SXM5-80GB")
+    assert made.scenario is not None
     assert made.scenario.run.global_batch == 2 * 4 * 64
     assert made.document["run"]["global_batch"] == 512
     said = import_config(text, model="llama-3.1-8b", gpus="64xH100-SXM5-80GB", global_batch="128")
+    assert said.scenario is not None
     assert said.scenario.run.global_batch == 128
 
 

@@ -9,6 +9,7 @@ import pytest
 import shardmeter
 from shardmeter.core.errors import BadScenario, ShardMeterError
 from shardmeter.interop.configs import megatron, nanotron
+from shardmeter.interop.configs.megatron_arguments import keys
 from shardmeter.interop.configs.megatron_words import commands
 from shardmeter.interop.configs.record import Inexpressible
 
@@ -110,7 +111,7 @@ def test_what_is_written_is_read_again(name):
     made = megatron.write(scenario)
     text = made.files[0].text
     assert telling in text or any(telling in one.key for one in made.said)
-    assert {one.key for one in made.said} <= megatron.keys(made.version)
+    assert {one.key for one in made.said} <= keys(made.version)
     again = shardmeter.load({**megatron.read(text, "again").document, "gpus": gpus})
     left = {one.partition(":")[0] for one in made.unsaid}
     fields = [name for name in scenario.plan.__dataclass_fields__ if f"plan.{name}" not in left]

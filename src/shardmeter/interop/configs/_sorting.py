@@ -155,7 +155,7 @@ class Sorting:
         if self.violations:
             count = len(self.violations)
             raise BadScenario(f"{self.trainer}: {count} problem{'s' if count > 1 else ''}", self.violations)
-        unknown = []
+        unknown: list[Setting] = []
         names = [one for one in self.known if "*" not in one]
         for key, value in self.left.items():
             known, looked = has(key, self.known), len(unknown) < MOST

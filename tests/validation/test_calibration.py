@@ -41,7 +41,7 @@ def test_three_runs_tell_of_a_fourth(runs: tuple[Observation, ...], tmp_path: Pa
     answer = calibrate(runs, "ours", date="2026-11-30")
     fourth = observed({"tp": 2, "micro_batch": 1})
     missed: list[float] = [
-        abs(float(predict(changed(fourth.scenario, stack=stack)).step_time) / fourth.step_time - 1.0)
+        abs(float(predict(changed(fourth.scenario, stack=stack)).step_time) / float(fourth.step_time) - 1.0)
         for stack in (answer.before, answer.after)
     ]
     before, after = missed

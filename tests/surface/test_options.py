@@ -54,6 +54,7 @@ OPTIONS = {
     "diff": {"a", "b", "--set", "--set-b", "--catalog", "--format"},
     "sensitivity": SCENARIO | {"--of", "--what-if", "--with", "--pairs", "--all", "--plot"},
     "tradeoffs": SCENARIO | {"--over", "--plot"},
+    "calibrate": SCENARIO | {"--log", "--rows", "--nccl", "--name", "-o", "--plot"},
     "validate": {"file", "--bars", "--catalog", "--format"},
     "show": {"file", "--format"},
     "catalog": {"kind", "name", "--catalog", "--format"},

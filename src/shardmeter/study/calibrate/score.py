@@ -67,13 +67,14 @@ FEWEST = 10
 
 def grids(catalog: Catalog) -> dict[str, list[FitRow]]:
     """The grids of the shipped rows, in the normal regime, each with the numbers that every other source teaches."""
-    mapped = [legal(row) for row in map_rows(shipped.measured().rows, catalog)]
-    rows = {one.id: one for row in mapped if (one := _row(row)) is not None}
-    taught = touched(list(rows.values()))
+    mapped = map_rows(shipped.measured().rows, catalog)
+    taught = touched([one for row in mapped if (one := _row(row)) is not None])
+    scored = [legal(row) for row in mapped if row.source_key.startswith(SCORED) and row.regime == NORMAL]
+    rows = {one.id: one for row in scored if (one := _row(row)) is not None}
     found: dict[str, list[FitRow]] = {}
-    for row in mapped:
+    for row in scored:
         place = grid(row)
-        if place is not None and row.regime == NORMAL and row.id in rows and row.source_key.startswith(SCORED):
+        if place is not None and row.id in rows:
             found.setdefault(place[0], []).append(rows[row.id])
     return {name: unseen(some, taught, catalog) for name, some in sorted(found.items()) if len(some) >= FEWEST}
 

@@ -67,7 +67,7 @@ def test_intervals_of_numbers_shrink_with_runs(runs: tuple[Observation, ...]) ->
 
     assert width(one.found.bounds) < width(one.prior_bounds)
     assert width(three.found.bounds) < width(three.prior_bounds)
-    assert three.after.slower / three.after.faster < one.after.slower / one.after.faster
+    assert three.factors[1] / three.factors[0] < one.factors[1] / one.factors[0]
 
 
 def test_a_run_that_is_wrong_is_named_and_counts_little(runs: tuple[Observation, ...]) -> None:

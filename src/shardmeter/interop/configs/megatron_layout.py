@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shardmeter.interop.configs._megatron_writing import Writing
+from shardmeter.interop.configs._megatron_writing import Writing, leave_idle
 from shardmeter.interop.configs.megatron_plan import (
     CP_KINDS,
     FP8,
@@ -45,6 +45,7 @@ def write_plan(scenario: Scenario, plan: Plan, copies: float, version: str, out:
     _optimizer(plan, version, out)
     _offload(plan, scenario.model, out)
     _beyond(plan, out)
+    leave_idle(plan, out)
 
 
 def _rank_order(plan: Plan, out: Writing) -> None:
@@ -68,7 +69,7 @@ def _sharding(plan: Plan, scenario: Scenario, copies: float, out: Writing) -> No
     kind, stack = plan.sharding, scenario.stack
     _copies(plan, copies, out)
     whole = kind in WHOLE
-    if whole and not plan.reshard:
+    if kind == "fsdp" and not plan.reshard:
         _torch_fsdp(plan, scenario, copies, out)
         return
     if kind != "none" and stack.gradient_overlap:
@@ -215,7 +216,7 @@ def _numbers(plan: Plan, out: Writing) -> None:
 def _sums(plan: Plan, version: str, out: Writing) -> None:
     """The format in which gradients are reduced: fp32 of parameters in bf16 unless told otherwise, that of the parameters else."""
     held, reduced, fsdp = _held(plan), plan.reduce_dtype, _of_megatron_fsdp(plan)
-    if plan.sharding in WHOLE and not fsdp:
+    if plan.sharding == "fsdp" and not fsdp:
         if reduced != held:
             out.leave("plan.reduce_dtype", f"PyTorch's FSDP2 reduces gradients as parameters are held, in {held}")
     elif fsdp and version == OWN_FORMATS:
@@ -232,7 +233,7 @@ def _sums(plan: Plan, version: str, out: Writing) -> None:
 
 def _of_megatron_fsdp(plan: Plan) -> bool:
     """Whether Megatron's own FSDP shards it, not PyTorch's, nor the distributed optimizer."""
-    return plan.sharding == "zero2" or (plan.sharding in WHOLE and plan.reshard)
+    return plan.sharding in ("zero2", "zero3") or (plan.sharding == "fsdp" and plan.reshard)
 
 
 def _held(plan: Plan) -> str:

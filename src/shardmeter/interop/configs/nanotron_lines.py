@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardmeter.interop.configs._megatron_writing import Writing
+from shardmeter.interop.configs._megatron_writing import Writing, leave_idle
 from shardmeter.interop.configs.nanotron_words import DTYPES, ENGINES, RECIPE
 from shardmeter.specs import Model, Plan, Scenario
 from shardmeter.specs.plan import AXES
@@ -93,6 +93,7 @@ def _plan(plan: Plan, scenario: Scenario, out: Writing) -> None:
     _sharding(plan, out)
     _context(plan, out)
     _beyond(plan, scenario, out)
+    leave_idle(plan, out)
 
 
 def _sharding(plan: Plan, out: Writing) -> None:

@@ -206,9 +206,3 @@ def test_a_pipeline_is_not_captured():
     made = torchtitan.write(shardmeter.load({**BASE, "stack": stack, "plan": plan}))
     assert {one.key: one.value for one in made.said}["training.disable_cuda_graphs"] == "true"
     assert any(one.startswith("stack.step_graphs") for one in made.unsaid)
-
-
-def test_experts_are_cut_by_all_of_tp_or_not_at_all_in_the_older_version():
-    scenario = shardmeter.load({**BASE, "model": "qwen3-30b-a3b", "plan": "fsdp,tp=4,ep=4,etp=2"})
-    with pytest.raises(Inexpressible, match="0.2.2 has 1 and tp only"):
-        torchtitan.write(scenario, "0.2.2")

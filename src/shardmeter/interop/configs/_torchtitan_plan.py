@@ -167,8 +167,6 @@ def _experts(saying: Saying, plan: Plan, model: Model, version: str) -> None:
         saying.refuse(
             "plan.etp", f"etp = {etp}, ep = 1: torchtitan cuts experts by tp = {tp} then", f"say etp={tp}, or ep"
         )
-    elif ep > 1 and version == OLD and etp not in (1, tp):
-        saying.refuse("plan.etp", f"etp = {etp} beside tp = {tp}: 0.2.2 has 1 and tp only", f"say etp=1 or etp={tp}")
     elif ep > 1 and version == OLD:
         saying.say("parallelism.expert_tensor_parallel_degree", etp, f"plan.etp = {etp}")
     elif ep > 1 and etp > 1:

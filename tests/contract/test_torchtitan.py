@@ -200,6 +200,14 @@ def test_the_older_version_mixes_precision_only_where_something_is_sharded_or_no
     assert torchtitan.read(alone, "mine.toml").document["plan"]["precision"] == "bf16"
 
 
+def test_context_parallelism_shards_in_any_case():
+    for sharding in ("none,dp_shard=1", "ddp"):
+        gpus = "4xH100-SXM5-80GB" if sharding.startswith("none") else BASE["gpus"]
+        scenario = shardmeter.load({**BASE, "gpus": gpus, "plan": f"{sharding},cp=4,cp_kind=all-gather"})
+        with pytest.raises(Inexpressible, match="beside cp, over which"):
+            torchtitan.write(scenario)
+
+
 def test_a_pipeline_is_not_captured():
     stack = {"base": "titan-compile", "step_graphs": True}
     plan = "fsdp,dp_shard=4,pp=4,reshard=false"

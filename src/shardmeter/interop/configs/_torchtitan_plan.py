@@ -137,6 +137,8 @@ def _degrees(saying: Saying, plan: Plan, version: str) -> None:
 def _sharding(saying: Saying, plan: Plan, version: str) -> tuple[int, int]:
     """Degrees of replicas and of shards, after noting what torchtitan does not shard."""
     shard, replicate = count(plan.dp_shard), count(plan.dp_replicate)
+    if plan.cp > 1 and plan.sharding in ("none", "ddp"):
+        saying.refuse("plan.sharding", f"{plan.sharding} beside cp, over which torchtitan shards", "say fsdp")
     if plan.sharding in ("zero1", "zero2", "zero3"):
         way_out = "say fsdp, with reshard true or false"
         saying.refuse("plan.sharding", f"{plan.sharding}: torchtitan shards by FSDP2", way_out)
@@ -148,8 +150,8 @@ def _sharding(saying: Saying, plan: Plan, version: str) -> tuple[int, int]:
                 saying.leave(f"plan.{axis}", "under ddp the two are one degree")
         if version == OLD and plan.tp * plan.pp * plan.cp > 1:
             saying.refuse("plan.sharding", "ddp beside tp, pp or cp, which 0.2.2 refuses", "say fsdp with dp_shard > 1")
-        if plan.cp > 1:
-            saying.refuse("plan.sharding", "ddp beside cp, over which torchtitan shards", "say fsdp")
+        if replicate == shard == 1 and plan.sharding == "ddp":
+            saying.leave("plan.sharding", "ddp of one replica is none")
         return shard * replicate, 1
     return replicate, shard
 

@@ -253,4 +253,10 @@ def test_formats_of_gradients_and_idle_fields_come_back():
         again = megatron.read(made.files[0].text, "again", version).document["plan"]
         left = {one.partition(":")[0].removeprefix("plan.") for one in made.unsaid}
         for field in {"reduce_dtype", "cp_kind", "sequence_parallel", "sharding", "reshard"} - left:
-            assert again.get(field, getattr(Plan(), field)) == getattr(plan, field), (version, sharding, held, reduced, field)
+            assert again.get(field, getattr(Plan(), field)) == getattr(plan, field), (
+                version,
+                sharding,
+                held,
+                reduced,
+                field,
+            )

@@ -69,7 +69,9 @@ def imported(settings: dict[str, Any], version: str) -> Imported:
     document: dict[str, Any] = {"plan": plan, "stack": name}
     if kind == "deepspeed":
         document["stack"] = {"base": name, "gradient_dtype": plan["reduce_dtype"]}
-        found.assume(f"stack.gradient_dtype {plan['reduce_dtype']}: DeepSpeed adds gradients up as it holds parameters unless told")
+        found.assume(
+            f"stack.gradient_dtype {plan['reduce_dtype']}: DeepSpeed adds gradients up as it holds parameters unless told"
+        )
     return found.imported(version, document, IDLE)
 
 

@@ -277,6 +277,8 @@ def read_stack(found: Sorting, plan: dict[str, Any]) -> dict[str, Any]:
     dtype = found.word("data_types.grad_accum_dtype", DTYPES)
     stack["gradient_dtype"] = DTYPES[dtype] if dtype else plan["gather_dtype"]
     if not dtype:
-        found.assume(f"stack.gradient_dtype {stack['gradient_dtype']}: DeepSpeed adds gradients up as it holds parameters unless told")
+        found.assume(
+            f"stack.gradient_dtype {stack['gradient_dtype']}: DeepSpeed adds gradients up as it holds parameters unless told"
+        )
     found.means("data_types.grad_accum_dtype", f"stack.gradient_dtype = {stack['gradient_dtype']}")
     return stack

@@ -274,7 +274,13 @@ def _precision(saying: Saying, plan: Plan, model: Model, version: str) -> None:
 def _unmixed(saying: Saying, plan: Plan, version: str) -> None:
     """0.2.2 mixes precision by FSDP, or by autocast of replicas alone: beside tp or pp without FSDP it computes in what it keeps."""
     sharded = plan.sharding == "fsdp" and plan.dp_shard * plan.cp > 1
-    if version == OLD and not sharded and plan.ep == 1 and plan.tp * plan.pp > 1 and plan.precision != plan.master_dtype:
+    if (
+        version == OLD
+        and not sharded
+        and plan.ep == 1
+        and plan.tp * plan.pp > 1
+        and plan.precision != plan.master_dtype
+    ):
         says = f"{plan.precision} with tp or pp and nothing sharded: 0.2.2 computes in {plan.master_dtype} there, as it keeps parameters"
         way_out = f"say precision={plan.master_dtype}, dp_shard > 1 with fsdp, or --for {NEW}"
         saying.refuse("plan.precision", says, way_out)

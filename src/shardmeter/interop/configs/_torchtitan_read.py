@@ -254,7 +254,9 @@ def _formats(reading: Reading, version: str) -> None:
     narrow = (_narrow_old if version == OLD else _narrow_new)(reading)
     if version == OLD and not narrow and _is_unmixed(reading):
         mixed = master
-        reading.assumed.append(f"plan.precision = {master}: 0.2.2 mixes no precision beside tp or pp where nothing is sharded")
+        reading.assumed.append(
+            f"plan.precision = {master}: 0.2.2 mixes no precision beside tp or pp where nothing is sharded"
+        )
     reading.put("plan.precision", narrow or mixed, "training.mixed_precision_param")
     gathered = reading.value("quantize.linear.float8.enable_fsdp_float8_all_gather") is True and narrow == "fp8"
     reading.put("plan.gather_dtype", "fp8" if gathered else mixed, *_said(reading, "training.mixed_precision_param"))
@@ -269,7 +271,8 @@ def _formats(reading: Reading, version: str) -> None:
 def _is_unmixed(reading: Reading) -> bool:
     """Whether neither FSDP nor autocast mixes precision: nothing is sharded, and tp or pp is there."""
     degrees = [
-        reading.whole(f"{P}{axis}_degree", also=(-1,)) for axis in ("data_parallel_shard", "context_parallel", "expert_parallel")
+        reading.whole(f"{P}{axis}_degree", also=(-1,))
+        for axis in ("data_parallel_shard", "context_parallel", "expert_parallel")
     ]
     cut = reading.whole(f"{P}tensor_parallel_degree") * reading.whole(f"{PP}degree")
     return degrees == [1, 1, 1] and cut > 1

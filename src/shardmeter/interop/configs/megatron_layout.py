@@ -228,7 +228,9 @@ def _sums(plan: Plan, version: str, out: Writing) -> None:
         out.say("--accumulate-allreduce-grads-in-fp32", True, "plan.reduce_dtype = fp32")
     elif reduced not in (held, "fp32"):
         usual = "fp32" if held == "bf16" else held
-        out.leave("plan.reduce_dtype", f"gradients of parameters in {held} are reduced in {usual} here, not in {reduced}")
+        out.leave(
+            "plan.reduce_dtype", f"gradients of parameters in {held} are reduced in {usual} here, not in {reduced}"
+        )
 
 
 def _of_megatron_fsdp(plan: Plan) -> bool:

@@ -25,9 +25,7 @@ OWN_FORMATS = "2026-08"
 """The version whose Megatron-FSDP sums gradients in formats of its own options; before it --bf16 alone made that fp32, as without it."""
 
 
-def read_plan(
-    account: Account, launcher: Mapping[str, str], model: Mapping[str, Any], version: str
-) -> dict[str, Any]:
+def read_plan(account: Account, launcher: Mapping[str, str], model: Mapping[str, Any], version: str) -> dict[str, Any]:
     """Every field of the plan that the options tell or that the trainer's defaults decide."""
     degrees = {
         "tp": account.whole("--tensor-model-parallel-size", "plan.tp", 1),
@@ -35,7 +33,7 @@ def read_plan(
         "cp": account.whole("--context-parallel-size", "plan.cp", 1),
     }
     plan: dict[str, Any] = {**degrees, **_sharding(account, version)}
-    plan |= _numbers(account, _summed(account, version, plan))
+    plan |= _numbers(account, _summed(account, version))
     plan |= _data_parallel(account, launcher, plan)
     if model.get("experts") or "--expert-model-parallel-size" in account.values:
         plan["ep"] = account.whole("--expert-model-parallel-size", "plan.ep", 1)
@@ -107,7 +105,7 @@ def _count(account: Account, launcher: Mapping[str, str], name: str) -> int:
     return int(value) if known else 0
 
 
-def _summed(account: Account, version: str, plan: Mapping[str, Any]) -> dict[str, str]:
+def _summed(account: Account, version: str) -> dict[str, str]:
     """Formats in which gradients are reduced, and added up over micro-batches, by where they are (`stack.gradient_dtype`)."""
     held = "fp16" if "--fp16" in account.values else "bf16" if "--bf16" in account.values else "fp32"
     narrow = account.flag("--grad-reduce-in-bf16", "plan.reduce_dtype = bf16, of parameters in bf16")
@@ -116,7 +114,9 @@ def _summed(account: Account, version: str, plan: Mapping[str, Any]) -> dict[str
     usual = "fp32" if wide or (held == "bf16" and not narrow and kept == "fp32") else held
     if "--use-torch-fsdp2" in account.values:
         usual = held
-        account.assumed.append(f"plan.reduce_dtype = {held}: PyTorch's FSDP2 in Megatron-LM reduces gradients as parameters are held")
+        account.assumed.append(
+            f"plan.reduce_dtype = {held}: PyTorch's FSDP2 in Megatron-LM reduces gradients as parameters are held"
+        )
     main, sent = (f"--megatron-fsdp-{one}-dtype" for one in ("main-grads", "grad-comm"))
     if not ({"--use-megatron-fsdp", "--use-custom-fsdp"} & account.values.keys()):
         for key in (main, sent):

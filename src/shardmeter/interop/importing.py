@@ -106,6 +106,11 @@ def import_config(
     document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
     plain, scenario, missing = _resolved(document, rows)
     run = plain.get("run")
+    if scenario is not None and imported.micro_batch_left and "micro_batch" not in plain.get("plan", {}):
+        share = float(scenario.run.global_batch / (scenario.plan.dp * imported.accumulated))
+        given["plan"] = {**given.get("plan", {}), "micro_batch": max(1, int(share))}
+        document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
+        plain, scenario, missing = _resolved(document, rows)
     if scenario is not None and imported.accumulated > 1 and not (isinstance(run, dict) and "global_batch" in run):
         batch = imported.accumulated * float(scenario.plan.micro_batch * scenario.plan.dp)
         given["run"] = {**given.get("run", {}), "global_batch": round(batch)}

@@ -71,6 +71,7 @@ class Sorting:
         self.violations: list[Violation] = []
         self.automatic: list[str] = []
         self.accumulated = 1
+        self.micro_batch_left = False
 
     def means(self, key: str, what: str) -> None:
         """Note what a setting became; nothing where the file has no such setting."""
@@ -174,6 +175,7 @@ class Sorting:
             ignored=tuple(self.ignored),
             unknown=tuple(unknown),
             accumulated=self.accumulated,
+            micro_batch_left=self.micro_batch_left,
         )
 
 

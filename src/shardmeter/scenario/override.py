@@ -44,6 +44,8 @@ OPTIONS = {
     "tokens": ("run", "tokens"),
 }
 """Shortcuts of the command line → the field they set."""
+COUNTED = ("seq", "seq_len", "micro_batch", "global_batch", "tokens")
+"""Those that say how many."""
 PRICES = OPTIONS["prices"]
 """Where the file of prices is named."""
 
@@ -73,6 +75,8 @@ def apply_options(document: Document, options: Mapping[str, Any], rows: Rows) ->
                 _check_currency(value)
             if name == "instance":
                 value = {"islands": [_rented(value, options.get("gpus"), rows)]}
+            if name in COUNTED and isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{0,14}", value):
+                value = int(value)  # a file that is written says it as a number
             _set(document, path, plain(value, flag), flag)
         except (BadScenario, UnknownName) as error:
             _keep(document, error, ".".join(path) if name != "instance" else "fleet.islands.0.instance", flag)

@@ -21,6 +21,8 @@ class Departure:
     key: str
     original: str | None
     ours: str | None
+    counts: bool = True
+    """Whether a figure here depends on it: what its reader understands, or does not know at all."""
 
 
 @record
@@ -50,7 +52,10 @@ class Export:
             "unsaid": list(made.unsaid),
             "notes": list(made.notes),
             "against": self.against or None,
-            "departures": [{"key": one.key, "original": one.original, "ours": one.ours} for one in self.departures],
+            "departures": [
+                {"key": one.key, "original": one.original, "ours": one.ours, "counts": one.counts}
+                for one in self.departures
+            ],
             "assumptions": list(self.scenario.assumptions),
             "warnings": list(self.scenario.warnings),
         }
@@ -132,11 +137,20 @@ def departures(module: ModuleType, original: str, made: Exported) -> tuple[Depar
         {key: _text(value) for key, value in module.settings(text, version).items()}
         for text, version in ((file.text, made.version), (original, ""))
     )
+    idle = _ignored(module, file.text, made.version) | _ignored(module, original, "")
     return tuple(
-        Departure(key=key, original=theirs.get(key), ours=ours.get(key))
+        Departure(key=key, original=theirs.get(key), ours=ours.get(key), counts=key not in idle)
         for key in dict.fromkeys((*ours, *theirs))
         if not _same(theirs.get(key), ours.get(key))
     )
+
+
+def _ignored(module: ModuleType, text: str, version: str) -> set[str]:
+    """The settings of a file on which no figure depends; none where its reader refuses the file."""
+    try:
+        return {one.key for one in module.read(text, "settings", version).ignored}
+    except BadScenario:
+        return set()
 
 
 def _text(value: object) -> str:

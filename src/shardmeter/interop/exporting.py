@@ -9,8 +9,10 @@ from typing import Any
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.interop.configs import format_named, formats, version_of
+from shardmeter.interop.configs._saying import value_text
 from shardmeter.interop.configs.record import Exported
 from shardmeter.interop.importing import source_of
+from shardmeter.scenario.tariffs import NO_PRICE
 from shardmeter.specs import Scenario
 
 
@@ -57,7 +59,7 @@ class Export:
                 for one in self.departures
             ],
             "assumptions": list(self.scenario.assumptions),
-            "warnings": list(self.scenario.warnings),
+            "warnings": [one for one in self.scenario.warnings if one != NO_PRICE],
         }
 
     def __repr__(self) -> str:
@@ -154,10 +156,8 @@ def _ignored(module: ModuleType, text: str, version: str) -> set[str]:
 
 
 def _text(value: object) -> str:
-    """A value of a file of settings as an export writes it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
+    """A value of a file of settings as an export writes it; floats with all their digits."""
+    return repr(value) if isinstance(value, float) else value_text(value)
 
 
 def _same(one: str | None, other: str | None) -> bool:

@@ -98,7 +98,9 @@ def _departures(answer: Answer) -> list[Table | Notes]:
             rows=ours,
         ),
         Table(title=f"Said in {name} alone", columns=(setting, there), rows=theirs),
-        Notes(title="Different too, and no figure here depends on it: keep what you have", lines=(most,) if idle else ()),
+        Notes(
+            title="Different too, and no figure here depends on it: keep what you have", lines=(most,) if idle else ()
+        ),
     ]
 
 

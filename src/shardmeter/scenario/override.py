@@ -75,13 +75,16 @@ def apply_options(document: Document, options: Mapping[str, Any], rows: Rows) ->
                 _check_currency(value)
             if name == "instance":
                 value = {"islands": [_rented(value, options.get("gpus"), rows)]}
-            if name in COUNTED and isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{0,14}", value):
-                value = int(value)  # a file that is written says it as a number
-            _set(document, path, plain(value, flag), flag)
+            _set(document, path, plain(_counted(value) if name in COUNTED else value, flag), flag)
         except (BadScenario, UnknownName) as error:
             _keep(document, error, ".".join(path) if name != "instance" else "fleet.islands.0.instance", flag)
             document.gone.append(path)
             document.unknown += [error] if isinstance(error, UnknownName) else []
+
+
+def _counted(value: Any) -> Any:
+    """A whole number that is said as text, as a number: files that are written say it so. Anything else as it is."""
+    return int(value) if isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{0,14}", value) else value
 
 
 def _check_currency(value: Any) -> None:

@@ -20,6 +20,7 @@ from shardmeter.scenario import opened
 from shardmeter.scenario.choices import left_open
 from shardmeter.scenario.override import Overrides
 from shardmeter.scenario.resolve import resolve
+from shardmeter.scenario.tariffs import NO_PRICE
 from shardmeter.specs import Scenario
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class Import:
         version = f" {read.version}" if read.version else ""
         unknown = (f"{one.key}: {read.format}{version} has no such setting; {one.means}" for one in read.unknown)
         log = self.log.warnings if self.log is not None else ()
-        return (*unknown, *log, *(self.scenario.warnings if self.scenario is not None else ()))
+        resolved = self.scenario.warnings if self.scenario is not None else ()
+        return (*unknown, *log, *(one for one in resolved if one != NO_PRICE))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON: the settings by what became of them, the scenario, what is missing."""

@@ -194,5 +194,7 @@ def has(key: str, known: Collection[str]) -> bool:
 
 
 def written(value: Any) -> str:
-    """A value as a line of the report shows it: as JSON, cut."""
+    """A value as a line of the report shows it: as JSON, cut; a float as short as it can be."""
+    if isinstance(value, float):
+        return f"{value:.12g}"
     return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str), 80)

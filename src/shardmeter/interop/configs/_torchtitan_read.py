@@ -289,6 +289,8 @@ def _narrow_old(reading: Reading) -> str:
         )
         return "mxfp8"
     if "float8" not in names:
+        for key in filter(lambda key: key.startswith((f8, mx)), reading.said):
+            reading.ignore(key, "without effect: model.converters does not name it")
         return ""
     words = {theirs: ours for ours, theirs in RECIPES.items()}
     recipe = words.get(str(reading.value(f"{f8}recipe_name")), "fp8")

@@ -90,6 +90,8 @@ def write(scenario: Scenario, version: str = "") -> Exported:
             f"{FILE} runs one process: it stands beside pretrain_gpt.py, and torchrun starts one for every GPU",
             "data are made up (--mock-data): put --data-path, --tokenizer-type and --tokenizer-model in their place",
             "--lr is a placeholder; checkpoints are not written: add --save, --save-interval",
+            "--rotary-base and --norm-epsilon are left out: say your model's",
+            "--attention-dropout and --hidden-dropout are left out, and 0.1 then: 0 in most models of today",
         ),
     )
 

@@ -74,7 +74,7 @@ def test_intervals_of_numbers_shrink_with_runs(runs: tuple[Observation, ...]) ->
 def test_a_run_that_is_wrong_is_named_and_counts_little(runs: tuple[Observation, ...]) -> None:
     wrong = observed({"tp": 2, "micro_batch": 2}, longer=6.0)
     answer = calibrate((*runs, wrong))
-    assert [bool(p > 0.5) for p in answer.bad] == [False, False, False, True]
+    assert [p is not None and p > 0.5 for p in answer.bad] == [False, False, False, True]
     assert any(text.startswith("tp2: does not agree") for text in answer.to_dict()["warnings"])
     clean = calibrate(runs)
     assert answer.predicted[0][1] == pytest.approx(clean.predicted[0][1], rel=0.05)

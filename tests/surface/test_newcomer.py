@@ -10,6 +10,7 @@ from click.testing import CliRunner
 import shardmeter
 from shardmeter.cli import main
 from shardmeter.cli.main import cli
+from shardmeter.interop.configs import formats
 from shardmeter.render import terminal
 from shardmeter.render.document import Column, Document, Notes, Table
 from shardmeter.scenario.read import read
@@ -146,12 +147,12 @@ def test_settings_beside_an_original_are_told_by_what_to_do_with_them(capsys):
 def test_values_of_trainers_are_told_as_their_files_have_them():
     said = shardmeter.import_config(
         "[model]\nname = 'llama3'\nflavor = '8B'\n[compile]\nenable = true\ncomponents = ['model']\n"
-        "[quantize.linear.float8]\nrecipe_name = 'rowwise'\n"
+        "[quantize.linear.float8]\nrecipe_name = 'rowwise'\n[parallelism]\ntensor_parallel_degree = 2\n[training]\nseq_len = 4096\n"
     ).to_dict()
     assert next(one["value"] for one in said["understood"] if one["key"] == "compile.components") == "[model]"
     assert [one["means"] for one in said["ignored"]] == ["without effect: model.converters does not name it"]
     handed = shardmeter.import_config(
-        'pretrain_gpt.py --num-layers 2 --tensor-model-parallel-size 1 --micro-batch-size 4 "$@"', "megatron"
+        'pretrain_gpt.py --num-layers 2 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --micro-batch-size 4 "$@"'
     )
     assert handed.document["plan"]["micro_batch"] == 4, "what a script hands on is no value"
 
@@ -164,3 +165,10 @@ def test_what_was_measured_is_sent_where_it_belongs(tmp_path, capsys):
     log = str(ROOT / "examples" / "logs" / "torchtitan.log")
     assert main(["calibrate", LLAMA, "--log", log, "--log", f"{log},plan.tp=1"]) == 2
     assert "named twice; a run counts once" in capsys.readouterr().err
+
+
+def test_the_help_names_every_format():
+    for command, able in (("import", {"read"}), ("export", {"write", "launch"})):
+        told = " ".join(CliRunner().invoke(cli, [command, "--help"]).output.split())
+        names = {name for name, module in formats().items() if any(hasattr(module, one) for one in able)}
+        assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", told)] == []

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,15 @@ def test_an_import_says_what_to_ask_next_and_nothing_of_prices(tmp_path, capsys)
     assert max(map(len, scenario.splitlines())) <= terminal.PIPE_WIDTH
     assert main(["import", TRAINER, "-o", str(saved)]) == 1
     assert "no whole scenario yet" in capsys.readouterr().err
+
+
+def test_the_first_commands_of_the_page_of_files_work(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "docs" / "import-export.md").read_text(encoding="utf-8")
+    (tmp_path / "llama3_8b.toml").write_text(Path(TRAINER).read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for line in page[page.index("```console") : page.index("```\n")].splitlines()[1:]:
+        assert main(shlex.split(line.replace("64x", "4x"))[2:]) == 0, capsys.readouterr().err
+    assert {one.name for one in tmp_path.iterdir()} == {"llama3_8b.toml", "run.yaml", "best.yaml", "job"}
 
 
 def test_settings_beside_an_original_are_told_by_what_to_do_with_them(capsys):

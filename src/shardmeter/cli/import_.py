@@ -71,4 +71,4 @@ def _next(answer: dict[str, Any], file: str) -> str:
             f"next: say in {file} what the log does not (recompute, precision, stack), "
             f"then shardmeter calibrate {file} --log {answer['source']} -o ours"
         )
-    return f"next: shardmeter predict {file}, or shardmeter plan {file} --set plan.tp=any --set plan.micro_batch=any"
+    return f"next: shardmeter predict {file}, or shardmeter plan {file} --save best.yaml"

@@ -139,7 +139,7 @@ def test_the_first_commands_of_the_page_of_files_work(tmp_path, monkeypatch, cap
     (tmp_path / "llama3_8b.toml").write_text(Path(TRAINER).read_text(encoding="utf-8"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     for line in page[page.index("```console") : page.index("```\n")].splitlines()[1:]:
-        assert main(shlex.split(line.replace("64x", "4x"))[2:]) == 0, capsys.readouterr().err
+        assert main(shlex.split(line.replace("64x", "2x"))[2:]) == 0, capsys.readouterr().err
     assert {one.name for one in tmp_path.iterdir()} == {"llama3_8b.toml", "run.yaml", "best.yaml", "job"}
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 import shardmeter
 from shardmeter.cli import main
 from shardmeter.cli.main import cli
+from shardmeter.interop.configs import formats
 from shardmeter.render import terminal
 from shardmeter.render.document import Column, Document, Notes, Table
 from shardmeter.scenario.read import read
@@ -132,6 +134,15 @@ def test_an_import_says_what_to_ask_next_and_nothing_of_prices(tmp_path, capsys)
     assert "no whole scenario yet" in capsys.readouterr().err
 
 
+def test_the_first_commands_of_the_page_of_files_work(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "docs" / "import-export.md").read_text(encoding="utf-8")
+    (tmp_path / "llama3_8b.toml").write_text(Path(TRAINER).read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for line in page[page.index("```console") : page.index("```\n")].splitlines()[1:]:
+        assert main(shlex.split(line.replace("64x", "2x"))[2:]) == 0, capsys.readouterr().err
+    assert {one.name for one in tmp_path.iterdir()} == {"llama3_8b.toml", "run.yaml", "best.yaml", "job"}
+
+
 def test_settings_beside_an_original_are_told_by_what_to_do_with_them(capsys):
     assert main(["export", LLAMA, "--to", "torchtitan", "--for", "0.2.2", "--against", TRAINER]) == 0
     page = capsys.readouterr().out
@@ -146,12 +157,12 @@ def test_settings_beside_an_original_are_told_by_what_to_do_with_them(capsys):
 def test_values_of_trainers_are_told_as_their_files_have_them():
     said = shardmeter.import_config(
         "[model]\nname = 'llama3'\nflavor = '8B'\n[compile]\nenable = true\ncomponents = ['model']\n"
-        "[quantize.linear.float8]\nrecipe_name = 'rowwise'\n"
+        "[quantize.linear.float8]\nrecipe_name = 'rowwise'\n[parallelism]\ntensor_parallel_degree = 2\n[training]\nseq_len = 4096\n"
     ).to_dict()
     assert next(one["value"] for one in said["understood"] if one["key"] == "compile.components") == "[model]"
     assert [one["means"] for one in said["ignored"]] == ["without effect: model.converters does not name it"]
     handed = shardmeter.import_config(
-        'pretrain_gpt.py --num-layers 2 --tensor-model-parallel-size 1 --micro-batch-size 4 "$@"', "megatron"
+        'pretrain_gpt.py --num-layers 2 --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --micro-batch-size 4 "$@"'
     )
     assert handed.document["plan"]["micro_batch"] == 4, "what a script hands on is no value"
 
@@ -164,3 +175,10 @@ def test_what_was_measured_is_sent_where_it_belongs(tmp_path, capsys):
     log = str(ROOT / "examples" / "logs" / "torchtitan.log")
     assert main(["calibrate", LLAMA, "--log", log, "--log", f"{log},plan.tp=1"]) == 2
     assert "named twice; a run counts once" in capsys.readouterr().err
+
+
+def test_the_help_names_every_format():
+    for command, able in (("import", {"read"}), ("export", {"write", "launch"})):
+        told = " ".join(CliRunner().invoke(cli, [command, "--help"]).output.split())
+        names = {name for name, module in formats().items() if any(hasattr(module, one) for one in able)}
+        assert [name for name in sorted(names) if not re.search(rf"\b{name}\b", told)] == []

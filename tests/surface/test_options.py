@@ -60,6 +60,7 @@ OPTIONS = {
     "validate": {"file", "--bars", "--catalog", "--format"},
     "measure": {"--device", "--quick", "--budget", "--threads", "--clock", "--ranks", "--name", "--like", "--from"}
     | {"-o", "--out", "--profile", "--catalog", "--format", "--plot"},
+    "calibrate": SCENARIO | {"--log", "--rows", "--nccl", "--name", "-o", "--out", "--plot"},
     "show": {"file", "--format"},
     "catalog": {"kind", "name", "--catalog", "--format"},
 }

@@ -38,7 +38,9 @@ Three runs of different plans tell much more than three of one plan."""
 @click.option("--rows", "table", metavar="FILE.csv", help="A table of measured runs.")
 @click.option("--nccl", "benchmarks", multiple=True, metavar="FILE", help="Output of nccl-tests. Repeatable.")
 @click.option("--name", metavar="NAME", help="What the calibrated stack is called; left out, as the folder of -o.")
-@click.option("-o", "folder", metavar="DIR", help="A user profile, for --catalog: made, or rows of it replaced.")
+@click.option(
+    "-o", "--out", "folder", metavar="DIR", help="A user profile, for --catalog: made, or rows of it replaced."
+)
 @plot_option("Draw measured against predicted, and what became of the numbers.")
 def calibrate(
     logs: tuple[str, ...], table: str | None, benchmarks: tuple[str, ...], name: str | None, folder: str | None, plot: str | None,

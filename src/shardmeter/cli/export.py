@@ -30,7 +30,12 @@ scenario, with every reason."""
 
 @click.command(epilog=EPILOG, short_help="What does my trainer have to be told to run this plan?")
 @scenario_options
-@click.option("--to", required=True, metavar="FORMAT", help="A trainer, or a launcher with --trainer.")
+@click.option(
+    "--to",
+    required=True,
+    metavar="FORMAT",
+    help="torchtitan, torchft, megatron, nanotron, deepspeed, accelerate; or torchrun, slurm, skypilot, dstack with --trainer.",
+)
 @click.option(
     "--for",
     "version",

@@ -27,7 +27,12 @@ plan. Exit code 1 where settings lack something still, and where a log has no ti
 
 @click.command("import", epilog=EPILOG, short_help="What is the scenario of my trainer's settings?")
 @click.argument("file")
-@click.option("--from", "format_", metavar="FORMAT", help="What FILE is; left out, it is recognised by its content.")
+@click.option(
+    "--from",
+    "format_",
+    metavar="FORMAT",
+    help="What FILE is: torchtitan, torchft, megatron, nanotron, deepspeed, accelerate, transformers, or a log (docs/logs.md); left out, it is recognised by its content.",
+)
 @click.option(
     "--for", "version", default="", metavar="VERSION", help="Version of the trainer; left out, what FILE tells."
 )
@@ -62,5 +67,8 @@ def _next(answer: dict[str, Any], file: str) -> str:
     if not answer["complete"]:
         return f"{file} is no whole scenario yet: what is missing stands on the page"
     if answer["log"] is not None:
-        return f"next: shardmeter calibrate {file} --log {answer['source']}, or shardmeter doctor {file} --measured …"
-    return f"next: shardmeter predict {file}, or shardmeter plan {file} --set plan.tp=any --set plan.micro_batch=any"
+        return (
+            f"next: say in {file} what the log does not (recompute, precision, stack), "
+            f"then shardmeter calibrate {file} --log {answer['source']} -o ours"
+        )
+    return f"next: shardmeter predict {file}, or shardmeter plan {file} --save best.yaml"

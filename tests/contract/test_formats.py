@@ -46,11 +46,27 @@ def joined(dice: random.Random) -> dict[str, Any]:
     }
 
 
+def plain(dice: random.Random) -> dict[str, Any]:
+    """A scenario that every trainer can say."""
+    plan = {"sharding": dice.choice(["zero1", "ddp"]), "tp": dice.choice([1, 2]), "pp": dice.choice([1, 2]),
+            "micro_batch": dice.choice([1, 2]), "recompute": dice.choice(["none", "full"])}  # fmt: skip
+    run = {"seq_len": 1024, "global_batch": 64, "steps": 500}
+    return {
+        "model": "llama-3.1-8b",
+        "stack": "nanotron-2025",
+        "plan": plan,
+        "run": run,
+        "fleet": {"islands": [{"name": "hall", "gpus": "16xH100-SXM5-80GB"}]},
+    }
+
+
 def drawn(seed: int) -> dict[str, Any]:
-    """A scenario of one process group or, one in eight, of two islands; it may be illegal."""
+    """A scenario of one process group or, one in eight, of two islands, or one that all can say; it may be illegal."""
     dice = random.Random(seed)
     if seed % 8 == 0:
         return joined(dice)
+    if seed % 8 == 4:
+        return plain(dice)
     model = dice.choice(list(MODELS))
     experts = model in ("qwen3-30b-a3b", "mixtral-8x7b")
     sharding = dice.choice(["fsdp", "fsdp", "fsdp", "ddp", "zero1", "zero2", "zero3", "none"])

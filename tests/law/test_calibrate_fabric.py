@@ -182,4 +182,4 @@ def test_the_page_says_before_and_after() -> None:
     assert "scale_up_reduce_share" in text
     drawn = figures(fit(len(MANY)).to_dict())
     assert len(drawn) == len(KINDS)
-    assert drawn[2].title.startswith("all_reduce of 32 on 4 hosts: off by 2% after calibration")
+    assert drawn[2].title.startswith("all_reduce of 32 on 4 hosts: off by 2 % after calibration")

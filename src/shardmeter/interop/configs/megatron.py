@@ -112,6 +112,8 @@ def _islands(scenario: Scenario, out: Writing) -> None:
     if any(one != scenario.plans[0] for one in scenario.plans):
         out.cannot("fleet.islands", f"{several} islands with unlike plans", "islands of one size with one plan")
     out.leave("fleet", f"{several} islands are one job over all their nodes; its ranks must follow the islands")
+    for axis in ("dp_shard", "dp_replicate"):
+        out.leave(f"plan.{axis}", f"the script counts the replicas of all {several} islands together: it is read as one island")
 
 
 def _run(run: Run, micro_batch: float, out: Writing) -> None:

@@ -45,6 +45,7 @@ lint: $(VENV)/.ready-dev ## style, types, layers, spelling, generated pages
 	@$(BIN)/python scripts/condense_loss.py --check
 	@$(BIN)/python scripts/loss_page.py --check
 	@$(BIN)/python scripts/network_page.py --check
+	@$(BIN)/python scripts/calibration_page.py --check
 	@$(BIN)/python scripts/threshold_figures.py --check
 	@$(BIN)/python scripts/audit_page.py --check
 

@@ -22,8 +22,13 @@ PAGE = ROOT / "docs" / "calibration.md"
 BEGIN, END = "<!-- grids -->", "<!-- /grids -->"
 
 
-def main() -> None:
-    """Score, write, say."""
+def main() -> int:
+    """Score, write, say; with `--check` only whether the page has the recorded table."""
+    if "--check" in sys.argv[1:]:
+        fresh = PAGE.read_text(encoding="utf-8") == page(recorded())
+        if not fresh:
+            sys.stderr.write("docs/calibration.md does not have the recorded table: run scripts/calibration_page.py\n")
+        return int(not fresh)
     found: list[Scored] = []
     for name, rows in grids(load_catalog()).items():
         found += score(name, rows)
@@ -35,9 +40,26 @@ def main() -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([_cell(getattr(one, name)) for name in columns] for one in found)
-    text = PAGE.read_text(encoding="utf-8")
-    head, rest = text.split(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n{table(found)}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    PAGE.write_text(page(recorded()), encoding="utf-8")
+    return 0
+
+
+def recorded() -> list[Scored]:
+    """What was written, as it was rounded."""
+    with FILE.open(encoding="utf-8", newline="") as file:
+        return [
+            Scored(**{
+                name: text if name == "grid" else int(text) if name in ("rows", "seen") else float(text)
+                for name, text in line.items()
+            })
+            for line in csv.DictReader(file)
+        ]  # fmt: skip
+
+
+def page(found: list[Scored]) -> str:
+    """The page with its table anew."""
+    head, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    return f"{head}{BEGIN}\n{table(found)}\n{END}{rest.split(END)[1]}"
 
 
 def table(found: list[Scored]) -> str:
@@ -48,11 +70,11 @@ def table(found: list[Scored]) -> str:
     for one in found:
         by_grid.setdefault(one.grid, []).append(one)
     for name, some in by_grid.items():
-        after = {one.seen: f"{one.after:.1%}" for one in some}
+        after = {one.seen: _percent(one.after) for one in some}
         cells = " | ".join(after.get(seen, "") for seen in SEEN)
         covered = np.mean([one.covered for one in some])
         lines.append(
-            f"| {name.replace(' | ', ', ')} | {some[0].rows} | {some[0].before:.1%} | {cells} | {covered:.0%} |"
+            f"| {name.replace(' | ', ', ')} | {some[0].rows} | {_percent(some[0].before)} | {cells} | {_percent(covered, 0)} |"
         )
     return "\n".join([*lines, *middles(found)])
 
@@ -62,8 +84,8 @@ def middles(found: list[Scored]) -> list[str]:
     lines = []
     for where, inside in (("all rows", False), ("tp inside a node", True)):
         ends = [_ends([one for one in found if one.seen == seen], inside) for seen in SEEN]
-        after = " | ".join(f"{np.median(new):.1%}" for _, new in ends)
-        cut = " | ".join(f"{np.median(1.0 - new / old):.0%}" for old, new in ends)
+        after = " | ".join(f"{_percent(np.median(new))}" for _, new in ends)
+        cut = " | ".join(f"{_percent(np.median(1.0 - new / old), 0)}" for old, new in ends)
         worse = " | ".join(f"{100.0 * np.max(new - old):+.1f}" for old, new in ends)
         lines += [f"| **median, {where}** | | | {after} | |", f"| **median cut, {where}** | | | {cut} | |",
                   f"| **worst change of a grid in points, {where}** | | | {worse} | |"]  # fmt: skip
@@ -77,9 +99,13 @@ def _ends(some: list[Scored], inside: bool) -> tuple[np.ndarray, np.ndarray]:
     return old, new
 
 
+def _percent(share: float, digits: int = 1) -> str:
+    return f"{100.0 * share:.{digits}f} %"
+
+
 def _cell(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -82,7 +82,9 @@ def alone(asked: Serving, servers: Sequence[Server]) -> Callable[[float], float]
         return None
     line = found[min(able)[1]][0]
     written = prompted(line, None, single)
-    return functools.cache(lambda output: float(passed(line, None, changed(single, output=output), written).output_time))
+    return functools.cache(
+        lambda output: float(passed(line, None, changed(single, output=output), written).output_time)
+    )
 
 
 def times(scenario: Scenario, asked: Serving, servers: Sequence[Server], rtt: float | None = None) -> Both:

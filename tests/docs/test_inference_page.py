@@ -8,6 +8,9 @@ import pytest
 import shardmeter
 from shardmeter.cli import main
 from shardmeter.render.inference import crossing
+from shardmeter.specs.serving import Serving
+from shardmeter.study import crossover
+from shardmeter.study.infer import checked, laid
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "inference.md").read_text(encoding="utf-8")
@@ -43,9 +46,10 @@ def test_crossover_of_the_example():
 @pytest.mark.parametrize("row", rows("prompt"), ids=lambda row: f"{row[0]}, {row[1]} traversals")
 def test_prompts_and_traversals(row):
     prompt, traversals = (int(cell.replace(",", "")) for cell in row[:2])
-    found = shardmeter.infer(EXAMPLE, prompt=prompt, traversals=traversals, crossover=True).to_dict()["crossover"]
-    lengths = {line["rtt_s"]: str(crossing(line)).removesuffix(" tokens") for line in found}
-    assert row[2:] == [lengths[rtt] for rtt in (1e-3, 10e-3, 100e-3)]
+    scenario = shardmeter.load(EXAMPLE)
+    asked = checked(scenario, Serving(prompt=prompt, traversals=traversals))
+    found = crossover.rows(scenario, asked, laid(scenario)[0], (1e-3, 10e-3, 100e-3))
+    assert row[2:] == [str(crossing(line)).removesuffix(" tokens") for line in found[:-1]]
 
 
 def test_commands_of_the_page_are_answered(capsys, monkeypatch):

@@ -31,7 +31,7 @@ TWO: dict[str, Any] = {
     "plan": {"sharding": "fsdp", "recompute": "selective", "sync": {"method": "diloco", "sync_every": 50}},
     "run": {"seq_len": 4096, "global_batch": 64},
 }  # fmt: skip
-SCENARIOS = 100
+SCENARIOS = 40
 
 
 def drawn(seed: int) -> tuple[dict[str, Any], str]:

@@ -14,7 +14,7 @@ import numpy as np
 from shardmeter.core.record import changed
 from shardmeter.engine.inference import Server, lines
 from shardmeter.engine.inference.block_train import laid, traversed
-from shardmeter.engine.inference.pipeline import passed
+from shardmeter.engine.inference.pipeline import passed, prompted
 from shardmeter.engine.inference.pipeline import rows as rows_of
 from shardmeter.specs import Scenario
 from shardmeter.specs.serving import Serving
@@ -81,7 +81,10 @@ def alone(asked: Serving, servers: Sequence[Server]) -> Callable[[float], float]
     if not able:
         return None
     line = found[min(able)[1]][0]
-    return functools.cache(lambda output: float(passed(line, None, changed(single, output=output)).output_time))
+    written = prompted(line, None, single)
+    return functools.cache(
+        lambda output: float(passed(line, None, changed(single, output=output), written).output_time)
+    )
 
 
 def times(scenario: Scenario, asked: Serving, servers: Sequence[Server], rtt: float | None = None) -> Both:
@@ -92,14 +95,14 @@ def times(scenario: Scenario, asked: Serving, servers: Sequence[Server], rtt: fl
         wan = changed(wan, rtt=rtt)
     links = lines(wan, islands, [one.plan.tp for one in servers])
     line = min(rows_of(servers, links, asked), key=lambda one: float(passed(one, links, asked).output_time))
-    blocks = laid(servers, links, asked)
+    blocks, written = laid(servers, links, asked), prompted(line, links, asked)
     known: dict[float, tuple[float, float]] = {}
 
     def both(output: float) -> tuple[float, float]:
         if output not in known:
             own = changed(asked, output=output, in_flight=asked.batch)
             known[output] = (
-                float(passed(line, links, own).output_time),
+                float(passed(line, links, own, written).output_time),
                 float(traversed(blocks, links, own).output_time),
             )
         return known[output]

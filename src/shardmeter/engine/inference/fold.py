@@ -46,8 +46,13 @@ def terms(seconds: Ledger) -> tuple[Term, ...]:
     return tuple(
         Term(label=label, seconds=seconds[label], cause=cause)
         for label, cause in CAUSES.items()
-        if label in seconds and np.any(np.greater(seconds[label], 0.0))
+        if label in seconds and _takes_time(seconds[label])
     )
+
+
+def _takes_time(seconds: Seconds) -> bool:
+    """Whether it is above zero, anywhere in an array; a plain number is most often asked for."""
+    return seconds > 0.0 if isinstance(seconds, float) else bool(np.any(np.greater(seconds, 0.0)))
 
 
 def summed(seconds: Ledger) -> Seconds:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -26,6 +27,8 @@ from shardmeter.engine.links import Array, Links
 from shardmeter.specs import MemoryTerm
 from shardmeter.specs.serving import Host, Served, Serving
 
+Prompted: TypeAlias = tuple[Ledger, list[Seconds]]
+"""A prompt's ledger until its first token is back, and what each host works for it."""
 PASS = 8192.0
 """Tokens of a sequence that lie in memory as activations at most: engines take a longer prompt piece by piece."""
 
@@ -70,9 +73,9 @@ def pipeline(servers: Sequence[Server], links: Links | None, asked: Serving) -> 
     return min(found, key=lambda one: (not one.fits, float(one.output_time)))
 
 
-def passed(line: Row, links: Links | None, asked: Serving) -> Served:
-    """Serve by a given row."""
-    prompt, busy_prompt = _prompt(line, links, asked)
+def passed(line: Row, links: Links | None, asked: Serving, written: Prompted | None = None) -> Served:
+    """Serve by a given row. `written`: its prompt, where that is known from an answer with another output."""
+    prompt, busy_prompt = prompted(line, links, asked) if written is None else written
     steps = [
         one.decoded(share, asked.batch, _seen(asked)) for one, share in zip(line.servers, line.shares, strict=True)
     ]
@@ -172,8 +175,8 @@ def _hops(line: Row, links: Links | None, size: Count, batch: Count, *, cold: bo
 # ---- the prompt ------------------------------------------------------------------------------------------------------------------
 
 
-def _prompt(line: Row, links: Links | None, asked: Serving) -> tuple[Ledger, list[Seconds]]:
-    """The prompt's ledger until its first token is back, and what each host works for it, in the number of chunks that is fastest."""
+def prompted(line: Row, links: Links | None, asked: Serving) -> Prompted:
+    """The prompt in the number of chunks that is fastest: the same for every length of output."""
     tried = [_in_chunks(line, links, asked, chunks) for chunks in _chunks(len(line.servers), asked)]
     return min(tried, key=lambda one: float(summed(one[0])))
 
@@ -191,7 +194,7 @@ def _chunks(servers: int, asked: Serving) -> list[float]:
     return [2.0**power for power in range(int(math.log2(most)) + 1)]
 
 
-def _in_chunks(line: Row, links: Links | None, asked: Serving, chunks: float) -> tuple[Ledger, list[Seconds]]:
+def _in_chunks(line: Row, links: Links | None, asked: Serving, chunks: float) -> Prompted:
     tokens = asked.prompt / chunks
     stages = []
     for one, share in zip(line.servers, line.shares, strict=True):

@@ -4,13 +4,56 @@ from __future__ import annotations
 
 import csv
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from shardmeter import data
 from shardmeter.core.errors import Violation
 from shardmeter.interop.configs import _launching as launching
-from shardmeter.interop.configs.record import Exported, Inexpressible
+from shardmeter.interop.configs.record import Exported, Inexpressible, Setting, Written
 from shardmeter.specs import Island, Scenario
+
+WITHIN = "resources."
+"""Keys that a task has under `resources`."""
+
+
+def exported(
+    scenario: Scenario,
+    trainer: Exported,
+    launcher: str,
+    version: str,
+    *,
+    said: Callable[[Scenario, launching.Job, tuple[launching.Job, ...], str], tuple[Setting, ...]],
+    task: Callable[[Scenario, Exported, tuple[launching.Job, ...], launching.Job, tuple[Setting, ...]], Written],
+    start: Callable[[str, tuple[str, ...]], str],
+    notes: Callable[[tuple[launching.Job, ...]], tuple[str, ...]],
+) -> Exported:
+    """A task an island: `said` gives its keys, from the launcher's name of the accelerator; `task` writes them; `start` is the command
+    for a file and the variables that it has to be told; `notes` come before those of every launcher.
+
+    Raises Inexpressible where ranks that lie island by island are another plan, or the launcher has no such accelerator."""
+    jobs = launching.jobs(scenario, trainer)
+    kinds = accelerators((job.island for job in jobs), launcher)
+    keys = [said(scenario, job, jobs, kind) for job, kind in zip(jobs, kinds, strict=True)]
+    files = tuple(task(scenario, trainer, jobs, job, one) for job, one in zip(jobs, keys, strict=True))
+    starts = (start(file.name, asked(trainer, job)) for file, job in zip(files, jobs, strict=True))
+    return Exported(
+        format=launcher,
+        version=version,
+        files=files,
+        launch="\n".join(starts),
+        said=tuple(setting for one in keys for setting in one),
+        unsaid=unsaid(scenario),
+        notes=(*notes(jobs), *launching.notes(trainer, jobs)),
+    )
+
+
+def keys(said: Sequence[Setting]) -> list[str]:
+    """Lines of YAML: the keys of a task, those under `resources` last."""
+    return [
+        *(f"{one.key}: {one.value}" for one in said if not one.key.startswith(WITHIN)),
+        "resources:",
+        *(f"  {one.key.removeprefix(WITHIN)}: {one.value}" for one in said if one.key.startswith(WITHIN)),
+    ]
 
 
 @functools.cache

@@ -17,25 +17,19 @@ HOUR = 3600.0
 
 def launch(scenario: Scenario, trainer: Exported, version: str = "") -> Exported:
     """The tasks. Raises Inexpressible where ranks that lie island by island are another plan, or dstack has no such GPU."""
-    jobs = launching.jobs(scenario, trainer)
-    kinds = clouds.accelerators((job.island for job in jobs), NAME)
-    said = [_said(scenario, job, jobs, kind) for job, kind in zip(jobs, kinds, strict=True)]
-    files = tuple(_task(scenario, trainer, jobs, job, one) for job, one in zip(jobs, said, strict=True))
-    return Exported(
-        format=NAME,
-        version=version or VERSIONS[0],
-        files=files,
-        launch="\n".join(
-            f"{''.join(f'{name}=… ' for name in clouds.asked(trainer, job))}dstack apply -f {file.name}"
-            for file, job in zip(files, jobs, strict=True)
-        ),
-        said=tuple(setting for one in said for setting in one),
-        unsaid=clouds.unsaid(scenario),
-        notes=(
-            "the task runs in dstack's own image: name one that has the trainer (image), or install it before the command",
-            *(["several nodes need a fleet with placement: cluster"] if any(job.of > 1 for job in jobs) else []),
-            *launching.notes(trainer, jobs),
-        ),
+    return clouds.exported(
+        scenario, trainer, NAME, version or VERSIONS[0], said=_said, task=_task, start=_start, notes=_notes
+    )
+
+
+def _start(file: str, needed: tuple[str, ...]) -> str:
+    return f"{''.join(f'{name}=… ' for name in needed)}dstack apply -f {file}"
+
+
+def _notes(jobs: tuple[launching.Job, ...]) -> tuple[str, ...]:
+    return (
+        "the task runs in dstack's own image: name one that has the trainer (image), or install it before the command",
+        *(["several nodes need a fleet with placement: cluster"] if any(job.of > 1 for job in jobs) else []),
     )
 
 
@@ -70,14 +64,11 @@ def _task(
     said: tuple[Setting, ...],
 ) -> Written:
     """One task as YAML."""
-    within = "resources."
     needed = clouds.asked(trainer, job)
     lines = [
         f"# {launching.title(scenario, job, jobs)}",
         "type: task",
-        *(f"{one.key}: {one.value}" for one in said if not one.key.startswith(within)),
-        "resources:",
-        *(f"  {one.key.removeprefix(within)}: {one.value}" for one in said if one.key.startswith(within)),
+        *clouds.keys(said),
         "shell: bash",
         *(["env:", *(f"  - {name}" for name in needed)] if needed else []),
         *(["files:", *(f"  - {file.name}" for file in trainer.files)] if trainer.files else []),

@@ -16,25 +16,17 @@ HEAD = '$(echo "$SKYPILOT_NODE_IPS" | sed -n 1p)'
 
 def launch(scenario: Scenario, trainer: Exported, version: str = "") -> Exported:
     """The tasks. Raises Inexpressible where ranks that lie island by island are another plan, or SkyPilot has no such accelerator."""
-    jobs = launching.jobs(scenario, trainer)
-    kinds = clouds.accelerators((job.island for job in jobs), NAME)
-    said = [_said(scenario, job, jobs, kind) for job, kind in zip(jobs, kinds, strict=True)]
-    files = tuple(_task(scenario, trainer, jobs, job, one) for job, one in zip(jobs, said, strict=True))
-    return Exported(
-        format=NAME,
-        version=version or VERSIONS[0],
-        files=files,
-        launch="\n".join(
-            f"sky launch {file.name}{''.join(f' --env {name}=…' for name in clouds.asked(trainer, job))}"
-            for file, job in zip(files, jobs, strict=True)
-        ),
-        said=tuple(setting for one in said for setting in one),
-        unsaid=clouds.unsaid(scenario),
-        notes=(
-            "the task has no setup: name an image (resources.image_id), or commands that install the trainer",
-            *launching.notes(trainer, jobs),
-        ),
+    return clouds.exported(
+        scenario, trainer, NAME, version or VERSIONS[0], said=_said, task=_task, start=_start, notes=_notes
     )
+
+
+def _start(file: str, needed: tuple[str, ...]) -> str:
+    return f"sky launch {file}{''.join(f' --env {name}=…' for name in needed)}"
+
+
+def _notes(_: tuple[launching.Job, ...]) -> tuple[str, ...]:
+    return ("the task has no setup: name an image (resources.image_id), or commands that install the trainer",)
 
 
 def _said(scenario: Scenario, job: launching.Job, jobs: tuple[launching.Job, ...], kind: str) -> tuple[Setting, ...]:
@@ -73,12 +65,9 @@ def _task(
     said: tuple[Setting, ...],
 ) -> Written:
     """One task as YAML."""
-    within = "resources."
     lines = [
         f"# {launching.title(scenario, job, jobs)}",
-        *(f"{one.key}: {one.value}" for one in said if not one.key.startswith(within)),
-        "resources:",
-        *(f"  {one.key.removeprefix(within)}: {one.value}" for one in said if one.key.startswith(within)),
+        *clouds.keys(said),
         "workdir: .",
     ]
     needed = clouds.asked(trainer, job)

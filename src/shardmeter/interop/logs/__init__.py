@@ -57,7 +57,7 @@ def read(source: str | Path, format: str | None = None, *, known: Mapping[str, s
     if format is not None and format not in formats():
         raise UnknownName("format of a log", format, formats())
     name, text = _text(source)
-    with _uncollected():
+    with uncollected():
         return _read(text, name, format, known or {})
 
 
@@ -73,8 +73,8 @@ def _read(text: str, name: str, format_: str | None, known: Mapping[str, str]) -
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without the collector of cycles: a log's lines and reports have none, and it would go through all of them again and again."""
+def uncollected() -> Iterator[None]:
+    """Without the collector of cycles: what is read of lines has none, and it would go through all of it again and again."""
     enabled = gc.isenabled()
     gc.disable()
     try:

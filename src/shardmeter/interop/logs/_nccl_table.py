@@ -240,18 +240,22 @@ def _figures(times: tuple[int, ...], cells: list[str], unit: float) -> Iterator[
     """Out of place, then in place, each only where all three figures stand there and are numbers, or no numbers as programs write them."""
     for at in times:
         three = cells[at : at + 3]
-        seconds, algorithm, bus = values = [number_of(cell) for cell in three] + [None] * (3 - len(three))
-        if len(three) < 3 or not all(
-            value is not None or cell.lower() in NOTHING for value, cell in zip(values, three, strict=True)
-        ):
+        values = [number_of(cell) for cell in three]
+        if len(three) < 3 or (None in values and not all(map(_is_nothing, three, values))):
             return
+        seconds, algorithm, bus = values
         yield Figures(
-            seconds=None if seconds is None else seconds * unit,
-            algorithm_rate=None if algorithm is None else algorithm * 1e9,
-            bus_rate=None if bus is None else bus * 1e9,
-            wrong=number_of(cells[at + 3]) if at + 3 < len(cells) else None,
-            in_place=at != times[0],
+            None if seconds is None else seconds * unit,
+            None if algorithm is None else algorithm * 1e9,
+            None if bus is None else bus * 1e9,
+            number_of(cells[at + 3]) if at + 3 < len(cells) else None,
+            at != times[0],
         )
+
+
+def _is_nothing(cell: str, value: float | None) -> bool:
+    """Whether a cell is a number, or none as programs write it."""
+    return value is not None or cell.lower() in NOTHING
 
 
 def number_of(text: str) -> float | None:
@@ -260,4 +264,4 @@ def number_of(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if abs(value) < 1e300 and "_" not in text else None
+    return value if -1e300 < value < 1e300 and "_" not in text else None

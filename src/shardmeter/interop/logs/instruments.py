@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from shardmeter.core.errors import BadData, UnknownName
 from shardmeter.core.files import file_name, read_text
-from shardmeter.interop.logs import gloo, nccl_tests, nvidia_smi, sacct
+from shardmeter.interop.logs import gloo, nccl_tests, nvidia_smi, sacct, uncollected
 
 FORMATS: dict[str, ModuleType] = {one.NAME: one for one in (nccl_tests, gloo, nvidia_smi, sacct)}
 """A format has NAME, TITLE, `recognises(text)` and `read(text, name)`, which raises nothing for what a text holds."""
@@ -29,7 +29,8 @@ def read(source: str | Path, format: str | None = None) -> Account:  # noqa: A00
     if found is None:
         known = "; ".join(one.TITLE for one in FORMATS.values())
         raise BadData(f"{name or 'the text'}: nothing that is measured beside a run is recognised in it: {known}")
-    account: Account = found.read(text, name)
+    with uncollected():
+        account: Account = found.read(text, name)
     return account
 
 

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from shardmeter.core.record import record
 from shardmeter.interop.logs import _nccl_json, _nccl_table
 from shardmeter.interop.logs._nccl_table import Device, Figures, Table
@@ -184,17 +186,21 @@ def _ranks(table: Table, collective: str, listed: int) -> int:
 
 def _ranks_by_rates(table: Table, collective: str) -> tuple[int, int] | None:
     """Least and most ranks that the rates of the rows allow; None where they tell nothing."""
-    least, most = 1.0, 1e9
     ratio = 2.0 if collective in TWICE else 1.0 if collective in ONCE else 0.0
-    for one in (one for row in table.rows for one in row.figures):
-        if not ratio or not one.algorithm_rate or one.bus_rate is None or one.algorithm_rate < 100 * ROUNDED:
-            continue
-        share = one.bus_rate / one.algorithm_rate / ratio
-        slack = 1.2 * ROUNDED / one.algorithm_rate
-        if one.algorithm_rate >= 1000e9:
-            slack *= 10
-        least = max(least, 1.0 / max(1.0 - (share - slack), 1e-9))
-        most = min(most, 1.0 / max(1.0 - (share + slack), 1e-9))
+    rates = [
+        (one.algorithm_rate, one.bus_rate)
+        for row in table.rows
+        for one in row.figures
+        if one.bus_rate is not None and (one.algorithm_rate or 0.0) >= 100 * ROUNDED
+    ]
+    if not ratio or not rates:
+        return None
+    algorithm, bus = np.array(rates, dtype=np.float64).T
+    with np.errstate(over="ignore", invalid="ignore"):
+        share = bus / algorithm / ratio
+        slack = 1.2 * ROUNDED / algorithm * np.where(algorithm >= 1000e9, 10.0, 1.0)
+        least = float(np.fmax.reduce(1.0 / np.maximum(1.0 - (share - slack), 1e-9), initial=1.0))
+        most = float(np.fmin.reduce(1.0 / np.maximum(1.0 - (share + slack), 1e-9), initial=1e9))
     low, high = int(-(-least // 1)), int(most)
     return None if low > high or most == 1e9 else (low, high)
 
@@ -206,20 +212,21 @@ def _timings(table: Table, collective: str, dropped: dict[str, list[str]]) -> It
     """Rows that count; the reason for the others goes to `dropped`."""
     for number in table.cut:
         dropped.setdefault("rows that end too early or have something else inside", []).append(f"{table.word} {number}")
+    of_host = table.options.get("cputime") == "1"
+    apart = collective == "all_to_all"
     for row in table.rows:
         for one in row.figures:
-            why = _why_not(table, row.size, one)
-            if collective == "all_to_all" and one.in_place:
+            if apart and one.in_place:
                 why = "in place, which an all-to-all cannot be"
+            else:
+                why = "times of the host (-C 1), not of the device" if of_host else _why_not(row.size, one)
             if why:
                 dropped.setdefault(why, []).append(f"{table.word} {row.number}")
             elif one.seconds is not None:
                 yield Timing(size=row.size, seconds=one.seconds, in_place=one.in_place, line=row.number)
 
 
-def _why_not(table: Table, size: float, one: Figures) -> str:
-    if table.options.get("cputime") == "1":
-        return "times of the host (-C 1), not of the device"
+def _why_not(size: float, one: Figures) -> str:
     if one.seconds is None:
         return "no time there (NaN, inf or N/A)"
     if size <= 0.0 or one.seconds <= 0.0:

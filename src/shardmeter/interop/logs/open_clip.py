@@ -27,8 +27,8 @@ PARAMETERS = {
 def reading(log: Log) -> Reading:
     """A report a line: batches seen are samples over a batch, which is rate × time."""
     said = {
-        field: found[1] for line in log.having(": ") for field, pattern in PARAMETERS.items()
-        if (found := pattern.search(line.text)) is not None and "Train Epoch" not in line.text
+        field: found[1] for line in log.having(": ") if "Train Epoch" not in line.text for field, pattern in PARAMETERS.items()
+        if (found := pattern.search(line.text)) is not None
     }  # fmt: skip
     steps = []
     for line, found in matches(log, "Train Epoch:", REPORT):

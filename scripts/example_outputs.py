@@ -27,7 +27,7 @@ COMPARISON = ROOT / "docs" / "diff.md"
 EXPLAINED = "unreliable-every-step"
 """The comparison of that page."""
 
-EXECUTED = ("doctor", "front", "logs", "returns", "scale-across", "sensitivity", "tradeoffs", "transitions")
+EXECUTED = ("doctor", "front", "import-export", "logs", "returns", "scale-across", "sensitivity", "tradeoffs", "transitions")
 """Pages of docs/ that show commands with what these print."""
 SHOWS = re.compile(r"```console\n\$ (shardmeter \w+ examples/[^\n]*)\n(?!\$)(.+?)```", re.DOTALL)
 """A block that shows one command for an example, and all that it prints."""

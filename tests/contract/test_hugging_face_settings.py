@@ -184,3 +184,30 @@ def test_what_would_be_another_run_is_refused_with_every_reason():
             formats()[name].write(scenario)
         assert {one.field for one in refused.value.violations} == fields
         assert all(one.way_out for one in refused.value.violations)
+
+
+@pytest.mark.parametrize(
+    ("batch", "found"),
+    [
+        ({"train_batch_size": 256}, (16, 256)),
+        ({"train_batch_size": 256, "gradient_accumulation_steps": 4}, (4, 256)),
+        ({"train_batch_size": 256, "train_micro_batch_size_per_gpu": 2}, (2, 256)),
+        ({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4}, (2, 128)),
+        ({"train_micro_batch_size_per_gpu": 2}, (2, 32)),
+    ],
+)
+def test_two_of_deepspeeds_three_batches_make_the_third_as_it_does(batch, found):
+    text = json.dumps({**batch, "bf16": {"enabled": True}, "zero_optimization": {"stage": 2}}, indent=1)
+    scenario = import_config(text, model="llama-3.2-1b", gpus="16xH100-SXM5-80GB", seq="2048").scenario
+    assert scenario is not None
+    assert (scenario.plan.micro_batch, scenario.run.global_batch) == found
+    assert scenario.stack.gradient_dtype == "bf16", "as parameters are held, not the fp32 of the stack that stands in"
+
+
+def test_the_format_that_gradients_are_added_up_in_is_written_where_it_is_not_deepspeeds_own():
+    scenario = load({"model": "llama-3.2-1b", "gpus": "8xH100-SXM5-80GB", "stack": "titan-eager", "plan": "zero2"})
+    made = formats()["deepspeed"].write(scenario)
+    assert scenario.stack.gradient_dtype == "fp32"
+    assert json.loads(made.files[0].text)["data_types"] == {"grad_accum_dtype": "fp32"}
+    replicas = load({"model": "llama-3.2-1b", "gpus": "8xH100-SXM5-80GB", "stack": "titan-eager", "plan": "ddp"})
+    assert any(one.startswith("stack.gradient_dtype") for one in formats()["deepspeed"].write(replicas).unsaid)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
 
 import shardmeter
 from shardmeter.core.errors import BadScenario, ShardMeterError
+from shardmeter.core.record import changed
 from shardmeter.interop.configs import megatron, nanotron
 from shardmeter.interop.configs.megatron_arguments import keys
 from shardmeter.interop.configs.megatron_words import commands
 from shardmeter.interop.configs.record import Inexpressible
+from shardmeter.specs import Plan
 
 SCRIPT = """#!/bin/bash
 # --num-layers 3 is no option here
@@ -189,3 +192,71 @@ def test_no_text_breaks_a_reader():
                 module.read("".join(letters)[: chance.randint(1, len(letters))], "fuzz")
             except ShardMeterError:
                 continue
+
+
+LINE = (
+    "torchrun --nproc_per_node 8 --nnodes 8 pretrain_gpt.py --num-layers 62 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 "
+    "--micro-batch-size 1 --global-batch-size 256 --vocab-size 32000 --pipeline-model-parallel-size 4 "
+)
+ENDS = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
+
+
+@pytest.mark.parametrize(
+    ("more", "chunks"),
+    [
+        (f"{ENDS}--num-layers-per-virtual-pipeline-stage 8", 2),
+        ("--pipeline-model-parallel-layout 'Et*3|(tt|)*29,m|L'", 8),
+        ("--pipeline-model-parallel-layout 'E(t|t)*3|*4tL'", 2),
+    ],
+)
+def test_stages_are_counted_as_the_trainer_counts_them(more, chunks):
+    assert megatron.read(LINE + more, "line").document["plan"]["virtual_stages"] == chunks
+
+
+@pytest.mark.parametrize(
+    ("more", "version", "reduced", "summed"),
+    [
+        ("--bf16", "", "fp32", "fp32"),
+        ("--bf16 --grad-reduce-in-bf16", "", "bf16", "bf16"),
+        ("--bf16 --main-grads-dtype bf16", "", "bf16", "bf16"),
+        ("--grad-reduce-in-bf16", "", "fp32", "fp32"),
+        ("--fp16", "", "fp16", "fp16"),
+        ("--fp16 --accumulate-allreduce-grads-in-fp32", "", "fp32", "fp32"),
+        ("--bf16 --use-torch-fsdp2", "", "bf16", "bf16"),
+        ("--bf16 --use-megatron-fsdp", "2026-08", "bf16", "bf16"),
+        ("--bf16 --use-megatron-fsdp --megatron-fsdp-main-grads-dtype fp32", "2026-08", "fp32", "fp32"),
+        ("--bf16 --use-megatron-fsdp --megatron-fsdp-main-grads-dtype fp32 --megatron-fsdp-grad-comm-dtype bf16", "2026-08", "bf16", "fp32"),
+        ("--bf16 --use-megatron-fsdp", "core_r0.18", "fp32", "fp32"),
+    ],
+)  # fmt: skip
+def test_gradients_have_the_format_that_the_version_makes_of_the_options(more, version, reduced, summed):
+    document = megatron.read(LINE + more, "line", version).document
+    assert (document["plan"]["reduce_dtype"], document["stack"]["gradient_dtype"]) == (reduced, summed)
+
+
+def test_what_megatron_fsdp_shards_by_itself_depends_on_the_version():
+    read = {version: megatron.read(LINE + "--use-megatron-fsdp", "line", version) for version in megatron.VERSIONS}
+    assert [one.document["plan"]["sharding"] for one in read.values()] == ["fsdp", "fsdp", "ddp"]
+
+
+def test_formats_of_gradients_and_idle_fields_come_back():
+    scenario = shardmeter.load({"model": "qwen3-8b", "gpus": "8xH100-SXM5-80GB", "plan": "fsdp"})
+    shardings = (("fsdp", True), ("fsdp", False), ("zero2", False), ("zero3", False), ("zero1", True))
+    formats = ("fp32", "bf16", "fp16")
+    asked = itertools.product(megatron.VERSIONS, shardings, formats, formats)
+    for version, (sharding, reshard), held, reduced in asked:
+        plan = changed(scenario.plan, sharding=sharding, reshard=reshard, precision=held, gather_dtype=held, reduce_dtype=reduced,
+                       cp_kind="ulysses", sequence_parallel=False)  # fmt: skip
+        if (sharding, reshard, held) == ("fsdp", False, "fp16"):
+            continue  # refused
+        made = megatron.write(changed(scenario, plan=plan), version)
+        again = megatron.read(made.files[0].text, "again", version).document["plan"]
+        left = {one.partition(":")[0].removeprefix("plan.") for one in made.unsaid}
+        for field in {"reduce_dtype", "cp_kind", "sequence_parallel", "sharding", "reshard"} - left:
+            assert again.get(field, getattr(Plan(), field)) == getattr(plan, field), (
+                version,
+                sharding,
+                held,
+                reduced,
+                field,
+            )

@@ -187,3 +187,30 @@ def test_rules_of_fragments_are_torchfts():
         torchft.write(joined(**sync | {"sync_every": 48}))
     with pytest.raises(Inexpressible, match="noloco"):
         torchft.write(joined(method="noloco", sync_every=50))
+
+
+def test_the_older_version_mixes_precision_only_where_something_is_sharded_or_nothing_is_cut():
+    scenario = shardmeter.load({**BASE, "gpus": "8xH100-SXM5-80GB", "plan": "none,tp=8"})
+    assert torchtitan.write(scenario, "0.3.0").said
+    with pytest.raises(Inexpressible, match="computes in fp32"):
+        torchtitan.write(scenario, "0.2.2")
+    text = TOML.replace("pipeline_parallel_degree = 4", "").replace("shard_degree = 2", "shard_degree = 1")
+    assert torchtitan.read(text, "mine.toml").document["plan"]["precision"] == "fp32"
+    alone = text.replace("tensor_parallel_degree = 8", "")
+    assert torchtitan.read(alone, "mine.toml").document["plan"]["precision"] == "bf16"
+
+
+def test_context_parallelism_shards_in_any_case():
+    for sharding in ("none,dp_shard=1", "ddp"):
+        gpus = "4xH100-SXM5-80GB" if sharding.startswith("none") else BASE["gpus"]
+        scenario = shardmeter.load({**BASE, "gpus": gpus, "plan": f"{sharding},cp=4,cp_kind=all-gather"})
+        with pytest.raises(Inexpressible, match="beside cp, over which"):
+            torchtitan.write(scenario)
+
+
+def test_a_pipeline_is_not_captured():
+    stack = {"base": "titan-compile", "step_graphs": True}
+    plan = "fsdp,dp_shard=4,pp=4,reshard=false"
+    made = torchtitan.write(shardmeter.load({**BASE, "stack": stack, "plan": plan}))
+    assert {one.key: one.value for one in made.said}["training.disable_cuda_graphs"] == "true"
+    assert any(one.startswith("stack.step_graphs") for one in made.unsaid)

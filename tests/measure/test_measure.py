@@ -14,6 +14,7 @@ import pytest
 import shardmeter
 from shardmeter.cli.main import main
 from shardmeter.core.errors import BadData, ShardMeterError, Unavailable
+from shardmeter.core.record import changed
 from shardmeter.specs import Accelerator, Stack
 from shardmeter.study.measure import Measured, Measurement, Task, Timing, measure, of, read
 from shardmeter.study.measure import torch_device as layer
@@ -26,6 +27,10 @@ RECORD = ROOT / "tests" / "measure" / "recorded.json"
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 SHARES = {"fp32": 0.55, "bf16": 0.7, "fp8": 0.6}
 PEAKS = {"fp32": 8e10, "bf16": 9.9e14, "fp8": 1.98e15}
+
+
+def timed(task: Task, seconds: float) -> Timing:
+    return Timing(task=task, seconds=seconds, low=seconds, high=seconds, runs=9)
 
 
 class Simulated:
@@ -222,3 +227,23 @@ def test_a_clock_of_one_thread_goes_with_one_thread():
     if HAS_TORCH:
         with pytest.raises(ShardMeterError, match="--threads 1"):
             measure(threads=2, clock="cpu")
+
+
+@pytest.mark.parametrize(("ranks", "reduce_share"), [(2, None), (8, None), (8, 1.2)])
+def test_links_are_priced_as_they_were_timed(ranks, reduce_share):
+    device = Simulated()
+    links = {"scale_up_bandwidth": 3e11, "scale_up_share": 0.8, "scale_up_reduce_share": reduce_share, "scale_up_step": 3e-6,
+             "scale_up_latency": 20e-6, "scale_up_domain": float(ranks), "node_size": float(ranks)}  # fmt: skip
+    truth = changed(device.truth, **links)
+    asked = [
+        Task(kind="collective", name=name, sizes={"bytes": size, "ranks": ranks})
+        for name in ("all_reduce", "all_gather", "reduce_scatter") for size in (1 << 12, 1 << 20, 1 << 28)
+    ]  # fmt: skip
+    between = [timed(task, seconds_of(timed(task, 1.0), truth, device.stack)) for task in asked]
+    alone = measure(device, quick=True, budget=0.01).measured
+    answer = of(changed(alone, timings=(*alone.timings, *between)), "x", "H100-SXM5-80GB")
+    for one in between:
+        said = seconds_of(one, answer.rows.accelerator, answer.rows.stack)
+        assert said == pytest.approx(one.seconds, rel=0.02), one.task.label
+    assert answer.rows.errors["collective"] < 0.01
+    assert answer.rows.accelerator.node_size == 8, "a part of a machine that was timed makes it no smaller"

@@ -93,7 +93,7 @@ def test_what_differs_from_an_original_is_listed(exported, capsys):
         "json",
     )
     assert code == 0
-    assert json.loads(out)["departures"] == [{"key": "training.local_batch_size", "original": "2", "ours": "1"}]
+    assert json.loads(out)["departures"] == [{"key": "training.local_batch_size", "original": "2", "ours": "1", "counts": True}]
     answer = shardmeter.export(
         EXAMPLE, "torchtitan", version="0.2.2", against=str(exported), overrides=["plan.micro_batch=2"]
     )
@@ -172,6 +172,7 @@ LOG = """
 [titan] 2026-01-02 10:00:20,000 - root - INFO - step: 10  loss:  9.1000  memory: 47.20GiB(59.63%)  tps: 5,801  tflops: 340.10  mfu: 34.38%
 [titan] 2026-01-02 10:00:34,000 - root - INFO - step: 20  loss:  7.5000  memory: 47.20GiB(59.63%)  tps: 5,820  tflops: 341.10  mfu: 34.49%
 [titan] 2026-01-02 10:00:48,000 - root - INFO - step: 30  loss:  6.9000  memory: 47.20GiB(59.63%)  tps: 5,811  tflops: 340.90  mfu: 34.46%
+[titan] 2026-01-02 10:01:02,000 - root - INFO - step: 40  loss:  6.5000  memory: 47.20GiB(59.63%)  tps: 5,809  tflops: 340.80  mfu: 34.45%
 """
 
 

@@ -113,3 +113,54 @@ def test_heads_fold_before_a_line_grows_and_no_word_is_cut():
     assert "tokens to the same loss" not in page
     assert max(map(len, page.splitlines())) <= terminal.PIPE_WIDTH
     assert "plan.sync.fragment_sync_delay=1" in page
+
+
+TRAINER = str(ROOT / "examples" / "trainers" / "torchtitan-8b.toml")
+GPUS = ("--gpus", "64xH100-SXM5-80GB")
+
+
+def test_an_import_says_what_to_ask_next_and_nothing_of_prices(tmp_path, capsys):
+    saved = tmp_path / "run.yaml"
+    assert main(["import", TRAINER, *GPUS, "--micro-batch", "2", "-o", str(saved)]) == 0
+    seen = capsys.readouterr()
+    assert f"next: shardmeter predict {saved}" in seen.err
+    assert "price" not in seen.err
+    assert "micro_batch: 2," in saved.read_text(encoding="utf-8"), "a number, as in the files of a trainer"
+    scenario = seen.out[seen.out.index("The scenario") : seen.out.index("Assumed of")]
+    assert max(map(len, scenario.splitlines())) <= terminal.PIPE_WIDTH
+    assert main(["import", TRAINER, "-o", str(saved)]) == 1
+    assert "no whole scenario yet" in capsys.readouterr().err
+
+
+def test_settings_beside_an_original_are_told_by_what_to_do_with_them(capsys):
+    assert main(["export", LLAMA, "--to", "torchtitan", "--for", "0.2.2", "--against", TRAINER]) == 0
+    page = capsys.readouterr().out
+    assert re.search(
+        r"Said otherwise in .*\n +setting +there +here\n(.*\n)*? +parallelism.tensor_parallel_degree +2 +1\n\n", page
+    )
+    assert re.search(r"Not said in .*\n +setting.*\n +training.global_batch_size +128 +run.global_batch = 128\n", page)
+    assert re.search(r"Said in .* alone\n +setting.*\n +metrics.log_frequency +10\n\n", page)
+    assert re.search(r"no figure here depends on it: .*\n.*optimizer.name", page)
+
+
+def test_values_of_trainers_are_told_as_their_files_have_them():
+    said = shardmeter.import_config(
+        "[model]\nname = 'llama3'\nflavor = '8B'\n[compile]\nenable = true\ncomponents = ['model']\n"
+        "[quantize.linear.float8]\nrecipe_name = 'rowwise'\n"
+    ).to_dict()
+    assert next(one["value"] for one in said["understood"] if one["key"] == "compile.components") == "[model]"
+    assert [one["means"] for one in said["ignored"]] == ["without effect: model.converters does not name it"]
+    handed = shardmeter.import_config(
+        'pretrain_gpt.py --num-layers 2 --tensor-model-parallel-size 1 --micro-batch-size 4 "$@"', "megatron"
+    )
+    assert handed.document["plan"]["micro_batch"] == 4, "what a script hands on is no value"
+
+
+def test_what_was_measured_is_sent_where_it_belongs(tmp_path, capsys):
+    table = tmp_path / "nccl.txt"
+    table.write_text("#       size  count  type  redop  root  time  algbw  busbw #wrong\n", encoding="utf-8")
+    assert main(["import", str(table)]) == 2
+    assert "calibrate run.yaml --nccl" in capsys.readouterr().err
+    log = str(ROOT / "examples" / "logs" / "torchtitan.log")
+    assert main(["calibrate", LLAMA, "--log", log, "--log", f"{log},plan.tp=1"]) == 2
+    assert "named twice; a run counts once" in capsys.readouterr().err

@@ -12,10 +12,13 @@ from shardmeter import data
 from shardmeter.core.errors import BadScenario
 from shardmeter.core.record import changed
 from shardmeter.scenario import load
+from shardmeter.scenario.catalog import load_catalog
 from shardmeter.study import intervals
 from shardmeter.study.calibrate.calibration import calibrate, save
 from shardmeter.study.calibrate.observation import Observation
+from shardmeter.study.calibrate.score import grids, score
 from shardmeter.study.predict import predict
+from shardmeter.study.validate import shipped
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PLANS = ({"tp": 1, "micro_batch": 1}, {"tp": 4, "micro_batch": 2}, {"tp": 8, "micro_batch": 4})
@@ -65,13 +68,13 @@ def test_intervals_of_numbers_shrink_with_runs(runs: tuple[Observation, ...]) ->
 
     assert width(one.found.bounds) < width(one.prior_bounds)
     assert width(three.found.bounds) < width(three.prior_bounds)
-    assert three.after.slower / three.after.faster < one.after.slower / one.after.faster
+    assert three.factors[1] / three.factors[0] < one.factors[1] / one.factors[0]
 
 
 def test_a_run_that_is_wrong_is_named_and_counts_little(runs: tuple[Observation, ...]) -> None:
     wrong = observed({"tp": 2, "micro_batch": 2}, longer=6.0)
     answer = calibrate((*runs, wrong))
-    assert [bool(p > 0.5) for p in answer.found.bad] == [False, False, False, True]
+    assert [bool(p > 0.5) for p in answer.bad] == [False, False, False, True]
     assert any(text.startswith("tp2: does not agree") for text in answer.to_dict()["warnings"])
     clean = calibrate(runs)
     assert answer.predicted[0][1] == pytest.approx(clean.predicted[0][1], rel=0.05)
@@ -85,11 +88,18 @@ def test_what_cannot_be_calibrated_is_said_at_once(runs: tuple[Observation, ...]
         calibrate(())
 
 
-def test_recorded_scores() -> None:
-    """What docs/calibration.md says of the measured grids."""
+def test_recorded_scores_are_what_a_grid_gives() -> None:
+    """docs/calibration.md: its smallest grid again, the medians of all, and what no grid loses."""
     with data.open_text("calibration.csv") as file:
-        rows = list(csv.DictReader(file))
-    for seen, cut in ((3, 0.2), (5, 0.2)):
-        some = [(float(row["before"]), float(row["after"])) for row in rows if row["seen"] == str(seen)]
+        recorded = list(csv.DictReader(file))
+    name, rows = min(grids(load_catalog()).items(), key=lambda one: len(one[1]))
+    (again,) = score(name, rows, seen=(3,))
+    (line,) = [one for one in recorded if one["grid"] == name and one["seen"] == "3"]
+    assert (again.before, again.after) == pytest.approx((float(line["before"]), float(line["after"])), abs=1e-3)
+    left_out = [shipped.left_out()[row.id, "step_time"] / row.step_time - 1.0 for row in rows]
+    assert again.before == pytest.approx(np.mean(np.abs(left_out)), abs=0.01)
+    for seen, cut, most in (("3", 0.23, 0.011), ("5", 0.27, 0.0)):
+        some = np.array([(float(one["before"]), float(one["after"])) for one in recorded if one["seen"] == seen])
         assert len(some) == 17
-        assert np.median([1.0 - after / before for before, after in some]) >= cut
+        assert np.median(1.0 - some[:, 1] / some[:, 0]) > cut
+        assert np.max(some[:, 1] - some[:, 0]) < most

@@ -13,6 +13,7 @@ from shardmeter.cli.options import resolve, rows, scenario_options
 from shardmeter.cli.output import say, warn, write
 from shardmeter.cli.pictures import draw, drawable, plot_option
 from shardmeter.cli.progress import progress
+from shardmeter.core.errors import BadScenario
 
 if TYPE_CHECKING:
     from shardmeter.specs import Scenario
@@ -81,6 +82,8 @@ def _stack(
     if folder is not None:
         save(answer, Path(folder))
         say(f"written: {folder}; predict with --catalog {folder} --stack {answer.after.name}")
+    else:
+        say("not written: -o DIR makes rows of it, for --catalog DIR")
     data = answer.to_dict()
     return calibration, {**data, "warnings": [*remarks, *data["warnings"]]}, calibration.title(data)
 
@@ -95,6 +98,10 @@ def _observations(
 
     found: list[Observation] = []
     remarks: list[str] = []
+    named = [text.split(",")[0] for text in logs]
+    twice = sorted({file for file in named if named.count(file) > 1})
+    if twice:
+        raise BadScenario(f"{', '.join(twice)}: named twice; a run counts once")
     for text in logs:
         from shardmeter.core.errors import BadScenario
         from shardmeter.interop.logs.observed import observed
@@ -133,6 +140,8 @@ def _links(asked: dict[str, Any], benchmarks: tuple[str, ...], folder: str | Non
     if folder is not None:
         put_fabric(Path(folder), fit, _today(), rows(asked["catalogs"]) or load_catalog())
         say(f"written: {folder}; predict with --catalog {folder}")
+    else:
+        say("not written: -o DIR makes rows of it, for --catalog DIR")
     data = fit.to_dict()
     remarks = [text for account in accounts for text in account.warnings]
     return calibration_fabric, {**data, "warnings": [*remarks, *data["warnings"]]}, calibration_fabric.title(data)

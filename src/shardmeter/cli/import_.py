@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from shardmeter.cli.options import filling_options, given
-from shardmeter.cli.output import warn, write
+from shardmeter.cli.output import say, warn, write
 from shardmeter.cli.pictures import draw, drawable, plot_option
 from shardmeter.cli.progress import progress
 from shardmeter.cli.saving import savable, save
@@ -49,8 +49,18 @@ def import_(file: str, format_: str | None, version: str, out: str | None, plot:
     warn(answer["warnings"])
     if saved and out is not None:
         save(answer["scenario"], out)
+        say(_next(answer, out))
     if drawn and plot is not None:
         draw(page.figures(answer), plot)
     write(page.document(answer), asked["output"])
     log = answer["log"]
     return 0 if (answer["complete"] if log is None else log["step_time"] is not None) else 1
+
+
+def _next(answer: dict[str, Any], file: str) -> str:
+    """What can be asked of a scenario that was written."""
+    if not answer["complete"]:
+        return f"{file} is no whole scenario yet: what is missing stands on the page"
+    if answer["log"] is not None:
+        return f"next: shardmeter calibrate {file} --log {answer['source']}, or shardmeter doctor {file} --measured …"
+    return f"next: shardmeter predict {file}, or shardmeter plan {file} --set plan.tp=any --set plan.micro_batch=any"

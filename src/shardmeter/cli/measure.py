@@ -76,7 +76,12 @@ def measure(output: str, out: str | None, profile: str | None, plot: str | None,
     if profile is not None:
         answer.write(Path(profile))
         row = answer.rows.accelerator.name
-        say(f"{profile}: holds accelerator {row} and stack torch-{row}; predict with --catalog {profile}")
+        say(
+            f"{profile}: holds accelerator {row} and stack torch-{row}; "
+            f"predict with --catalog {profile} --gpus 1x{row} --stack torch-{row}"
+        )
+    elif out is None:
+        say("not written: -o FILE keeps the timings, --profile DIR makes rows of them, for --catalog DIR")
     data = answer.to_dict()
     if drawn and plot is not None:
         draw(measuring.figures(data), plot)

@@ -9,8 +9,10 @@ from typing import Any
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.interop.configs import format_named, formats, version_of
+from shardmeter.interop.configs._saying import value_text
 from shardmeter.interop.configs.record import Exported
 from shardmeter.interop.importing import source_of
+from shardmeter.scenario.tariffs import NO_PRICE
 from shardmeter.specs import Scenario
 
 
@@ -21,6 +23,8 @@ class Departure:
     key: str
     original: str | None
     ours: str | None
+    counts: bool = True
+    """Whether a figure here depends on it: what its reader understands, or does not know at all."""
 
 
 @record
@@ -50,9 +54,12 @@ class Export:
             "unsaid": list(made.unsaid),
             "notes": list(made.notes),
             "against": self.against or None,
-            "departures": [{"key": one.key, "original": one.original, "ours": one.ours} for one in self.departures],
+            "departures": [
+                {"key": one.key, "original": one.original, "ours": one.ours, "counts": one.counts}
+                for one in self.departures
+            ],
             "assumptions": list(self.scenario.assumptions),
-            "warnings": list(self.scenario.warnings),
+            "warnings": [one for one in self.scenario.warnings if one != NO_PRICE],
         }
 
     def __repr__(self) -> str:
@@ -132,18 +139,25 @@ def departures(module: ModuleType, original: str, made: Exported) -> tuple[Depar
         {key: _text(value) for key, value in module.settings(text, version).items()}
         for text, version in ((file.text, made.version), (original, ""))
     )
+    idle = _ignored(module, file.text, made.version) | _ignored(module, original, "")
     return tuple(
-        Departure(key=key, original=theirs.get(key), ours=ours.get(key))
+        Departure(key=key, original=theirs.get(key), ours=ours.get(key), counts=key not in idle)
         for key in dict.fromkeys((*ours, *theirs))
         if not _same(theirs.get(key), ours.get(key))
     )
 
 
+def _ignored(module: ModuleType, text: str, version: str) -> set[str]:
+    """The settings of a file on which no figure depends; none where its reader refuses the file."""
+    try:
+        return {one.key for one in module.read(text, "settings", version).ignored}
+    except BadScenario:
+        return set()
+
+
 def _text(value: object) -> str:
-    """A value of a file of settings as an export writes it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
+    """A value of a file of settings as an export writes it; floats with all their digits."""
+    return repr(value) if isinstance(value, float) else value_text(value)
 
 
 def _same(one: str | None, other: str | None) -> bool:

@@ -20,6 +20,7 @@ from shardmeter.scenario import opened
 from shardmeter.scenario.choices import left_open
 from shardmeter.scenario.override import Overrides
 from shardmeter.scenario.resolve import resolve
+from shardmeter.scenario.tariffs import NO_PRICE
 from shardmeter.specs import Scenario
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class Import:
         version = f" {read.version}" if read.version else ""
         unknown = (f"{one.key}: {read.format}{version} has no such setting; {one.means}" for one in read.unknown)
         log = self.log.warnings if self.log is not None else ()
-        return (*unknown, *log, *(self.scenario.warnings if self.scenario is not None else ()))
+        resolved = self.scenario.warnings if self.scenario is not None else ()
+        return (*unknown, *log, *(one for one in resolved if one != NO_PRICE))
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON: the settings by what became of them, the scenario, what is missing."""
@@ -106,6 +108,11 @@ def import_config(
     document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
     plain, scenario, missing = _resolved(document, rows)
     run = plain.get("run")
+    if scenario is not None and imported.micro_batch_left and "micro_batch" not in plain.get("plan", {}):
+        share = float(scenario.run.global_batch / (scenario.plan.dp * imported.accumulated))
+        given["plan"] = {**given.get("plan", {}), "micro_batch": max(1, int(share))}
+        document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
+        plain, scenario, missing = _resolved(document, rows)
     if scenario is not None and imported.accumulated > 1 and not (isinstance(run, dict) and "global_batch" in run):
         batch = imported.accumulated * float(scenario.plan.micro_batch * scenario.plan.dp)
         given["run"] = {**given.get("run", {}), "global_batch": round(batch)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shardmeter.render import cells
@@ -37,29 +38,43 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
     before, after = (tuple(run[f"error_{when}"] for run in runs) for when in ("before", "after"))
     errors = Figure(
         slug="runs",
-        title=f"{answer['stack']}: runs are off by {_mean(after):.1%} on average, by {_mean(before):.1%} before",
+        title=f"{answer['stack']}: runs are off by {100 * _mean(after):.1f} % on average, by {100 * _mean(before):.1f} % before",
         x=Scale(title="run", labels=tuple(run["run"] for run in runs)), y=Scale(title="predicted over measured, less one", unit="%"),
         lines=(
-            Line(label="before", x=places, y=before, style="points"), Line(label="after", x=places, y=after, style="points"),
+            Line(label="before", x=_aside(places, 0), y=before, style="points"),
+            Line(label="after", x=_aside(places, 1), y=after, style="points"),
         ),
     )  # fmt: skip
     numbers = [one for one in answer["numbers"] if one["before"] > 0.0]
     at = tuple(float(place) for place in range(len(numbers)))
     moved = Figure(
-        slug="numbers", title=f"{answer['stack']}: numbers after calibration, over what they were",
+        slug="numbers", title=_moved_most(answer["stack"], numbers),
         x=Scale(title="number", labels=tuple(one["number"] for one in numbers)),
         y=Scale(title="over the value before", log=True),
         lines=tuple(
             Line(
-                label=when, x=at, y=tuple(one[when] / one["before"] for one in numbers), style="points",
+                label=when, x=_aside(at, side), y=tuple(one[when] / one["before"] for one in numbers), style="points",
                 low=tuple(one[f"{when}_interval"][0] / one["before"] for one in numbers),
                 high=tuple(one[f"{when}_interval"][1] / one["before"] for one in numbers),
             )
-            for when in ("before", "after")
+            for side, when in enumerate(("before", "after"))
         ),
-        caption=(f"Bars hold {answer['level']:.0%}.",),
+        caption=(f"Bars hold {100 * answer['level']:.0f} %.",),
     )  # fmt: skip
     return errors, moved
+
+
+def _aside(places: tuple[float, ...], side: int) -> tuple[float, ...]:
+    """Places of one of two lines that stand side by side."""
+    return tuple(place + (0.12 if side else -0.12) for place in places)
+
+
+def _moved_most(stack: str, numbers: Sequence[Answer]) -> str:
+    """The number that is furthest from where it was, and by how much."""
+    if not numbers:
+        return f"{stack}: no number is other than it was"
+    most = max(numbers, key=lambda one: abs(math.log(max(one["after"], 1e-9) / one["before"])))
+    return f"{stack}: {most['number']} moves most, to {most['after'] / most['before']:.2f} times what it was"
 
 
 def _mean(errors: tuple[float, ...]) -> float:
@@ -70,8 +85,8 @@ def _verdict(answer: Answer) -> str:
     before, after = (_mean(tuple(run[f"error_{when}"] for run in answer["runs"])) for when in ("before", "after"))
     low, high = answer["step_time_factors_after"]
     return (
-        f"The runs are off by {after:.1%} after calibration, by {before:.1%} before; "
-        f"{answer['level']:.0%} of runs like them take {low:.2f} to {high:.2f} of what is predicted."
+        f"The runs are off by {100 * after:.1f} % after calibration, by {100 * before:.1f} % before; "
+        f"{100 * answer['level']:.0f} % of runs like them take {low:.2f} to {high:.2f} of what is predicted."
     )
 
 
@@ -96,7 +111,7 @@ def _runs(answer: Answer) -> Table:
 def _numbers(answer: Answer) -> Table:
     columns = tuple(Column(key=key, title=key) for key in ("number", "before", "after"))
     columns += (
-        Column(key="between", title=f"{answer['level']:.0%} after"),
+        Column(key="between", title=f"{100 * answer['level']:.0f} % after"),
         Column(key="was", title="before that", drop=1),
     )
     return Table(title="Numbers of the stack", columns=columns, rows=tuple(map(_told, answer["numbers"])))

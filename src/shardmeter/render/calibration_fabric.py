@@ -47,8 +47,8 @@ def _verdict(answer: Answer) -> str:
     told = [one for one in answer["numbers"] if one["told"]]
     if not told:
         return f"The {answer['rows']} rows tell none of the numbers better than the catalog does."
-    return (f"{answer['rows']} rows tell {len(told)} of {len(answer['numbers'])} numbers: times are off by {answer['error_after']:.0%} "
-            f"in the middle, by {answer['error_before']:.0%} with the rows of the catalog.")  # fmt: skip
+    return (f"{answer['rows']} rows tell {len(told)} of {len(answer['numbers'])} numbers: times are off by {100 * answer['error_after']:.0f} % "
+            f"in the middle, by {100 * answer['error_before']:.0f} % with the rows of the catalog.")  # fmt: skip
 
 
 def _fit(answer: Answer) -> Facts:
@@ -76,7 +76,7 @@ def _numbers(answer: Answer) -> Table:
         title="Numbers", rows=tuple(rows),
         columns=(
             Column(key="column", title="column"), Column(key="before", title="before"), Column(key="value", title="after"),
-            Column(key="interval", title=f"{answer['level']:.0%} interval"), Column(key="means", title="what it is", wide=True, drop=1),
+            Column(key="interval", title=f"{100 * answer['level']:.0f} % interval"), Column(key="means", title="what it is", wide=True, drop=1),
         ),
     )  # fmt: skip
 
@@ -118,7 +118,7 @@ def _rates(at: int, curve: Answer, level: float) -> Figure:
     largest = rate("seconds")[-1]
     return Figure(
         slug=f"collective-{at + 1}",
-        title=f"{curve['said']}: off by {_off(curve, 'after'):.0%} after calibration, by {_off(curve, 'before'):.0%} before",
+        title=f"{curve['said']}: off by {100 * _off(curve, 'after'):.0f} % after calibration, by {100 * _off(curve, 'before'):.0f} % before",
         x=Scale(title="size", unit="B", log=True),
         y=Scale(title="size over time", unit="B/s", log=True),
         lines=(
@@ -127,5 +127,5 @@ def _rates(at: int, curve: Answer, level: float) -> Figure:
             Line(label="calibrated", x=sizes, y=rate("after"), low=rate("high"), high=rate("low")),
         ),
         marks=(Mark(says="largest size", x=sizes[-1], y=largest),),
-        caption=(f"Band: {level:.0%} of what the numbers may be; single rows scatter more.",),
+        caption=(f"Band: {100 * level:.0f} % of what the numbers may be; single rows scatter more.",),
     )

@@ -8,6 +8,8 @@ from typing import Any
 from shardmeter.render.document import Column, Document, Fact, Facts, Notes, Row, Section, Table, Verbatim, remarks
 
 Answer = Mapping[str, Any]
+MOST_NAMED = 40
+"""Settings without a figure that are named."""
 
 
 def document(answer: Answer, title: str = "", *, written: tuple[str, ...] = (), short: bool = False) -> Document:
@@ -19,7 +21,7 @@ def document(answer: Answer, title: str = "", *, written: tuple[str, ...] = (), 
         ]
     sections += [
         _started(answer, written),
-        _departures(answer),
+        *_departures(answer),
         Notes(title="Not said in these files", lines=tuple(answer["unsaid"])),
         Notes(title="To fill in, and to know", lines=tuple(answer["notes"])),
         remarks(answer, short=short),
@@ -71,28 +73,35 @@ def _started(answer: Answer, written: tuple[str, ...]) -> Facts:
     return Facts(title="To run it", facts=tuple(facts), caption=(caption,) if alone else ())
 
 
-def _departures(answer: Answer) -> Table | Notes:
-    """What the original says otherwise, or that it says the same."""
-    if not answer["against"]:
-        return Notes(title="", lines=())
-    if not answer["departures"]:
-        return Notes(title=f"Beside {answer['against']}", lines=("Every setting is the same.",))
-    return Table(
-        title=f"Beside {answer['against']}",
-        columns=(
-            Column(key="key", title="setting"),
-            Column(key="original", title="there", wide=True),
-            Column(key="ours", title="here", wide=True),
-        ),
-        rows=tuple(
-            {**one, "original": _or_none(one["original"]), "ours": _or_none(one["ours"])}
-            for one in answer["departures"]
-        ),
+def _departures(answer: Answer) -> list[Table | Notes]:
+    """How the original differs: what both say otherwise, what one of them says alone, and what no figure depends on; or that nothing does."""
+    name, rows = answer["against"], answer["departures"]
+    if not name:
+        return []
+    if not rows:
+        return [Notes(title=f"Beside {name}", lines=("Every setting is the same.",))]
+    setting = Column(key="key", title="setting")
+    there, here = Column(key="original", title="there", wide=True), Column(key="ours", title="here", wide=True)
+    means = {one["key"]: one["means"] for one in answer["settings"]}
+    counted = [{**one, "means": means.get(one["key"], "")} for one in rows if one["counts"]]
+    both, ours, theirs = (
+        tuple(one for one in counted if (one["original"] is None, one["ours"] is None) == lacks)
+        for lacks in ((False, False), (True, False), (False, True))
     )
-
-
-def _or_none(value: str | None) -> str:
-    return "not said" if value is None else value
+    idle = [one["key"] for one in rows if not one["counts"]]
+    most = f"{', '.join(idle[:MOST_NAMED])}{f' and {len(idle) - MOST_NAMED} more' if len(idle) > MOST_NAMED else ''}"
+    return [
+        Table(title=f"Said otherwise in {name}", columns=(setting, there, here), rows=both),
+        Table(
+            title=f"Not said in {name}, which leaves it to the trainer's default",
+            columns=(setting, here, Column(key="means", title="says", wide=True)),
+            rows=ours,
+        ),
+        Table(title=f"Said in {name} alone", columns=(setting, there), rows=theirs),
+        Notes(
+            title="Different too, and no figure here depends on it: keep what you have", lines=(most,) if idle else ()
+        ),
+    ]
 
 
 def _flat(answer: Answer) -> list[Row]:

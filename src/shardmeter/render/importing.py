@@ -10,6 +10,8 @@ from shardmeter.render.document import Column, Document, Notes, Row, Section, Ta
 from shardmeter.render.figure import Figure
 
 Answer = Mapping[str, Any]
+LINE = 100
+"""Letters of a line of the scenario that is shown."""
 LISTS = ("understood", "ignored", "unknown")
 
 
@@ -47,7 +49,7 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
 
 
 def _lines(scenario: Answer) -> tuple[str, ...]:
-    return tuple(yaml_text.text(scenario).splitlines()) if scenario else ()
+    return tuple(yaml_text.text(scenario, LINE).splitlines()) if scenario else ()
 
 
 def _title(answer: Answer) -> str:
@@ -57,7 +59,7 @@ def _title(answer: Answer) -> str:
 
 def _verdict(answer: Answer) -> str:
     counts = ", ".join(f"{len(answer[name])} {name}" for name in LISTS)
-    lacks = "" if answer["complete"] else "; no scenario yet: see what is missing"
+    lacks = "" if answer["complete"] else "; no whole scenario yet: see what is missing"
     return f"settings: {counts}{lacks}"
 
 

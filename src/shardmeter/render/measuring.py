@@ -43,7 +43,7 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
     error = answer["errors"]["matmul"]
     return Document(
         title=heading,
-        verdict=f"Rows {name} and {stack}: products are met to {error:.0%} in the median of {_count(answer, 'matmul')} shapes.",
+        verdict=f"Rows {name} and {stack}: products are met to {100 * error:.0f} % in the median of {_count(answer, 'matmul')} shapes.",
         sure=not answer["warnings"], sections=tuple(sections),
         data={**answer, "figures": [figure.to_dict() for figure in figures(answer)]},
         flat=tuple(_flat(one) for one in answer["kernels"]),
@@ -68,9 +68,15 @@ def _rows(answer: Answer) -> Facts:
                 continue
             of = f" ({column[len(begins) :]})" if begins.endswith("_") else ""
             span = bounds.get(column)
-            note = "" if span is None else f"{level:.0%} between {span[0]:.3g} and {span[1]:.3g}"
-            facts.append(Fact(label=label + of, value=str(value), note=note))
+            size, _, unit = str(value).partition(" ")
+            note = "" if span is None else f"{100 * level:.0f} %: {_cell(span[0], unit)} to {_cell(span[1], unit)}"
+            facts.append(Fact(label=label + of, value=_cell(float(size), unit), note=note))
     return Facts(title="Rows for the catalog", facts=tuple(facts))
+
+
+def _cell(value: float, unit: str) -> str:
+    """A number of a row for people: three digits, scaled where it has a unit."""
+    return cells.text(value, unit) if unit else f"{value:.3g}"
 
 
 def _errors(answer: Answer) -> Table:
@@ -144,7 +150,7 @@ def _met(answer: Answer) -> Figure:
     lines.append(Line(label="as timed", x=ends, y=ends, style="dashed"))
     worst = max(answer["errors"].items(), key=lambda one: one[1])
     return Figure(
-        slug="met", title=f"The rows miss products by {answer['errors']['matmul']:.0%}, {worst[0]} by {worst[1]:.0%} in the median",
+        slug="met", title=f"The rows miss products by {100 * answer['errors']['matmul']:.0f} %, {worst[0]} by {100 * worst[1]:.0f} % in the median",
         x=Scale(title="timed", unit="s", log=True), y=Scale(title="by the engine with these rows", unit="s", log=True), lines=tuple(lines),
     )  # fmt: skip
 

@@ -45,7 +45,9 @@ def figures(answer: Answer) -> tuple[Figure, ...]:
     early, late = (median(one["seconds"] for one in part) for part in (pace[: half or None], pace[half:]))
     change = late / early - 1
     found = (
-        "keeps its pace" if abs(change) < 0.02 else f"becomes {abs(change):.0%} {'slower' if change > 0 else 'faster'}"
+        "keeps its pace"
+        if abs(change) < 0.02
+        else f"becomes {100 * abs(change):.0f} % {'slower' if change > 0 else 'faster'}"
     )
     return (
         Figure(

@@ -44,6 +44,8 @@ OPTIONS = {
     "tokens": ("run", "tokens"),
 }
 """Shortcuts of the command line → the field they set."""
+COUNTED = ("seq", "seq_len", "micro_batch", "global_batch", "tokens")
+"""Those that say how many."""
 PRICES = OPTIONS["prices"]
 """Where the file of prices is named."""
 
@@ -73,11 +75,16 @@ def apply_options(document: Document, options: Mapping[str, Any], rows: Rows) ->
                 _check_currency(value)
             if name == "instance":
                 value = {"islands": [_rented(value, options.get("gpus"), rows)]}
-            _set(document, path, plain(value, flag), flag)
+            _set(document, path, plain(_counted(value) if name in COUNTED else value, flag), flag)
         except (BadScenario, UnknownName) as error:
             _keep(document, error, ".".join(path) if name != "instance" else "fleet.islands.0.instance", flag)
             document.gone.append(path)
             document.unknown += [error] if isinstance(error, UnknownName) else []
+
+
+def _counted(value: Any) -> Any:
+    """A whole number that is said as text, as a number: files that are written say it so. Anything else as it is."""
+    return int(value) if isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{0,14}", value) else value
 
 
 def _check_currency(value: Any) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LIFE: Seconds = 35040.0 * 3600.0
 """Over which owned hardware loses its value: four years of 365 d, as Cloud Carbon Footprint takes of servers."""
+NO_PRICE = "no price is known: the cost is null (say price: $2.10/gpu/h, or --price '$2.10/gpu/h')"
+"""A warning, which is none where nothing is priced."""
 OTHER = "other"
 """The row of `data/grids.csv` for halls of whoever is no provider."""
 
@@ -159,7 +161,7 @@ def _listed(asked: IslandInput, what: Rented, path: Path, found: Findings) -> Pa
     if row is None:
         if asked.spot:
             found.refuse((*path, "spot"), "spot prices belong to an instance", "name an instance, or say price")
-        found.warnings.append("no price is known: the cost is null (say price: $2.10/gpu/h, or --price '$2.10/gpu/h')")
+        found.warnings.append(NO_PRICE)
         return Paid()
     kind, amount = ("spot", row.spot) if asked.spot else ("on demand", row.price)
     if amount is None:

@@ -16,7 +16,6 @@ OUTER_STATES = ("device", "host")
 TOPOLOGIES = ("auto", "ring", "tree", "star", "sharded_star", "all_gather")
 SPLITS = ("speed", "equal")
 RELEASES = ("layers", "end")
-RELEASES = ("layers", "end")
 
 
 @record

@@ -126,10 +126,10 @@ class Stack:
     """CUDA context, communicator buffers and what else lies outside the allocator."""
     fragmentation: Fraction = 0.06
     """Reserved over allocated, minus one."""
-    faster: Ratio = 0.0
+    faster: Ratio | None = None
     """Of a stack that was calibrated on its user's runs: measured over predicted step time, the lower end of 90 % of future runs like
-    them; 0 = none was."""
-    slower: Ratio = 0.0
+    them; None = none was."""
+    slower: Ratio | None = None
     """The upper end."""
     rare: tuple[str, ...] = ()
     """What those runs had that the usual measured ones have not (routed experts, context parallelism)."""

@@ -40,7 +40,7 @@ class Footing:
 def footing(stack: Stack) -> Footing:
     """A stack counts as fitted when it is a shipped row that names its rows, with every number as shipped; one that was calibrated
     brings its own factors."""
-    if float(stack.slower) > 0.0:
+    if stack.faster is not None and stack.slower is not None:
         own = float(stack.faster), float(stack.slower)
         return Footing(stack="", rows=_told(stack), accelerators=(), changed=False, own=own)
     shipped = _shipped(stack.name)

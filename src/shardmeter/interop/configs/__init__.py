@@ -49,6 +49,8 @@ def recognised(text: str, name: str) -> ModuleType:
         f"it could be {' or '.join(found)}" if found else "it looks like the settings of no trainer that is known here"
     )
     way_out = f"say which with --from: {', '.join(found or readers)}"
+    if "busbw" in text:
+        says, way_out = "it is the output of nccl-tests", "links are calibrated with it: calibrate run.yaml --nccl FILE"
     raise BadScenario(f"{name}: no format was recognised", [Violation(field="", says=says, way_out=way_out)])
 
 

@@ -55,10 +55,10 @@ def imported(settings: dict[str, Any], version: str) -> Imported:
         ).lower()
         == "inductor"
     )
-    stack = "titan-compile" if compiled else "titan-eager"
+    name = "titan-compile" if compiled else "titan-eager"
     for key in ("dynamo_config.dynamo_backend", "dynamo_config.backend", "dynamo_backend"):
-        found.means(key, f"stack = {stack}")
-    found.assume(f"stack {stack}: none is fitted on accelerate; `shardmeter calibrate` fits one on a log of yours")
+        found.means(key, f"stack = {name}")
+    found.assume(f"stack {name}: none is fitted on accelerate; `shardmeter calibrate` fits one on a log of yours")
     plan["optimizer"] = "adamw"
     found.assume("plan.optimizer adamw: the program says it")
     say = f"--gpus {world}xNAME" if world else "--gpus"
@@ -66,7 +66,13 @@ def imported(settings: dict[str, Any], version: str) -> Imported:
         f"the file tells neither model, nor accelerators, nor batches, nor the length of sequences: say --model, {say}, --micro-batch, "
         "--global-batch and --seq"
     )
-    return found.imported(version, {"plan": plan, "stack": stack}, IDLE)
+    document: dict[str, Any] = {"plan": plan, "stack": name}
+    if kind == "deepspeed":
+        document["stack"] = {"base": name, "gradient_dtype": plan["reduce_dtype"]}
+        found.assume(
+            f"stack.gradient_dtype {plan['reduce_dtype']}: DeepSpeed adds gradients up as it holds parameters unless told"
+        )
+    return found.imported(version, document, IDLE)
 
 
 def processes(found: Sorting) -> int | None:

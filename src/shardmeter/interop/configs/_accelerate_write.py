@@ -227,6 +227,9 @@ def _zero(found: Saying, scenario: Scenario) -> None:
         found.say(f"{section}zero3_init_flag", True, "weights are made in shards")
     if not plan.reshard:
         found.leave("plan.reshard", f"false changes nothing under {plan.sharding}")
+    if scenario.stack.gradient_dtype != BASE[plan.precision]:
+        says = f"DeepSpeed adds gradients up in {BASE[plan.precision]} unless its own file says otherwise (data_types.grad_accum_dtype)"
+        found.leave("stack.gradient_dtype", f"{scenario.stack.gradient_dtype}: {says}")
 
 
 def _replicated(found: Saying, scenario: Scenario) -> None:

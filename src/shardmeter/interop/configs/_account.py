@@ -45,6 +45,11 @@ class Account:
         """Whether a setting without a value is there."""
         return self.text(key, means) is not None
 
+    def truth(self, key: str, field: str, yes: str = "true", no: str = "false") -> bool:
+        """A setting that is true or false, and which of two values of a field of ours it says; false where it is not said."""
+        said = self.values.get(key, "").strip().lower() in ("true", "yes", "on", "1")
+        return self.text(key, f"{field} = {yes if said else no}") is not None and said
+
     def whole(self, key: str, means: str, otherwise: int | None = None) -> int | None:
         """A setting that is a whole number of 1 or more."""
         value = self.text(key, f"{means} = {cut(self.values.get(key, ''), 20)}")

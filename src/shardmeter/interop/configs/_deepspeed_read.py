@@ -254,10 +254,14 @@ def read_batch(found: Sorting, plan: dict[str, Any], run: dict[str, Any]) -> Non
     found.means("train_batch_size", f"run.global_batch = {whole}")
     if steps and not whole:
         found.adds_up("gradient_accumulation_steps", steps)
+    elif whole and not micro:
+        found.accumulated, found.micro_batch_left = steps or 1, True
     degree_said = f"plan.dp_shard = {plan.get('dp_shard')}" if micro else "how often micro-batches are added up"
     found.means("gradient_accumulation_steps", degree_said)
     if whole and not micro:
-        found.assume("plan.micro_batch 1: the file leaves it to the number of GPUs; say --micro-batch")
+        found.assume(
+            f"plan.micro_batch = {whole} / ({steps or 1} · replicas): the file leaves it to the number of GPUs, as DeepSpeed does"
+        )
 
 
 def read_stack(found: Sorting, plan: dict[str, Any]) -> dict[str, Any]:
@@ -271,7 +275,10 @@ def read_stack(found: Sorting, plan: dict[str, Any]) -> dict[str, Any]:
     stack["gradient_overlap"] = overlap
     found.means(f"{ZERO}overlap_comm", f"stack.gradient_overlap = {str(overlap).lower()}")
     dtype = found.word("data_types.grad_accum_dtype", DTYPES)
-    if dtype:
-        stack["gradient_dtype"] = DTYPES[dtype]
-        found.means("data_types.grad_accum_dtype", f"stack.gradient_dtype = {DTYPES[dtype]}")
+    stack["gradient_dtype"] = DTYPES[dtype] if dtype else plan["gather_dtype"]
+    if not dtype:
+        found.assume(
+            f"stack.gradient_dtype {stack['gradient_dtype']}: DeepSpeed adds gradients up as it holds parameters unless told"
+        )
+    found.means("data_types.grad_accum_dtype", f"stack.gradient_dtype = {stack['gradient_dtype']}")
     return stack

@@ -236,11 +236,24 @@ def _formats(found: Saying, scenario: Scenario) -> None:
     if plan.master_dtype == "bf16":
         found.say("bf16.bf16_master_weights_and_grads", True, "plan.master_dtype = bf16")
         found.say("bf16.bf16_optimizer_states", True, "plan.master_dtype = bf16")
+    _sums(found, scenario)
     key = "seq_parallel_communication_data_type" if count(plan.cp) > 1 else "communication_data_type"
     found.say(key, plan.reduce_dtype, f"plan.reduce_dtype = {plan.reduce_dtype}")
     base = "fp32" if plan.precision == "tf32" else plan.precision
     if STAGE[plan.sharding] == 0 and plan.gather_dtype != base:
         found.leave("plan.gather_dtype", f"{plan.gather_dtype}: nothing is gathered")
+
+
+def _sums(found: Saying, scenario: Scenario) -> None:
+    """The format in which gradients are added up: that of the parameters, unless a stage of ZeRO is told otherwise."""
+    plan, added = scenario.plan, scenario.stack.gradient_dtype
+    held = plan.precision if plan.precision in ("bf16", "fp16") else "fp32"
+    if added == held:
+        return
+    if STAGE[plan.sharding] and held != "fp32":
+        found.say("data_types.grad_accum_dtype", added, f"stack.gradient_dtype = {added}")
+    else:
+        found.leave("stack.gradient_dtype", f"{added}: gradients are added up in {held} here")
 
 
 def _rest(found: Saying, scenario: Scenario) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from shardmeter.core.errors import Violation
 from shardmeter.interop.configs.record import Inexpressible, Setting
+from shardmeter.specs import Plan
 
 
 class Writing:
@@ -44,6 +45,18 @@ class Writing:
         """Raise Inexpressible with every reason; nothing where there is none."""
         if self.reasons:
             raise Inexpressible(f"{self.title} cannot run this scenario as it is", self.reasons)
+
+
+def leave_idle(plan: Plan, out: Writing) -> None:
+    """Note fields that differ from what is read again where they change nothing of the plan."""
+    usual = Plan()
+    for field, is_idle, why in (
+        ("cp_kind", plan.cp == 1, "cp = 1 cuts no sequence"), ("sequence_parallel", plan.tp == 1, "tp = 1 cuts no activations"),
+        ("reshard", plan.sharding != "fsdp", f"{plan.sharding} frees nothing that fsdp does"),
+        ("schedule", plan.pp == 1, "pp = 1 has no pipeline"), ("virtual_stages", plan.pp == 1, "pp = 1 has no pipeline"),
+    ):  # fmt: skip
+        if is_idle and getattr(plan, field) != getattr(usual, field):
+            out.leave(f"plan.{field}", why)
 
 
 def _plain(value: Any) -> str:

@@ -58,9 +58,13 @@ def harmless(name: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value as a report shows it."""
+    """A value as a report shows it: lists and mappings as YAML has them in one line."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(value_text, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {value_text(one)}' for key, one in value.items())}}}"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

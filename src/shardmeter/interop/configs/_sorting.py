@@ -71,6 +71,7 @@ class Sorting:
         self.violations: list[Violation] = []
         self.automatic: list[str] = []
         self.accumulated = 1
+        self.micro_batch_left = False
 
     def means(self, key: str, what: str) -> None:
         """Note what a setting became; nothing where the file has no such setting."""
@@ -174,6 +175,7 @@ class Sorting:
             ignored=tuple(self.ignored),
             unknown=tuple(unknown),
             accumulated=self.accumulated,
+            micro_batch_left=self.micro_batch_left,
         )
 
 
@@ -192,5 +194,7 @@ def has(key: str, known: Collection[str]) -> bool:
 
 
 def written(value: Any) -> str:
-    """A value as a line of the report shows it: as JSON, cut."""
+    """A value as a line of the report shows it: as JSON, cut; a float as short as it can be."""
+    if isinstance(value, float):
+        return f"{value:.12g}"
     return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str), 80)

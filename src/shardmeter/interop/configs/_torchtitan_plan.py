@@ -38,6 +38,7 @@ def said_of(scenario: Scenario, plan: Plan, version: str, groups: int = 1) -> Sa
     _pipeline(saying, plan, scenario)
     _recompute(saying, plan, scenario.stack, version)
     _precision(saying, plan, scenario.model, version)
+    _unmixed(saying, plan, version)
     _optimizer(saying, plan)
     _software(saying, plan, scenario.stack, version)
     _left(saying, run, plan)
@@ -136,6 +137,8 @@ def _degrees(saying: Saying, plan: Plan, version: str) -> None:
 def _sharding(saying: Saying, plan: Plan, version: str) -> tuple[int, int]:
     """Degrees of replicas and of shards, after noting what torchtitan does not shard."""
     shard, replicate = count(plan.dp_shard), count(plan.dp_replicate)
+    if plan.cp > 1 and plan.sharding in ("none", "ddp"):
+        saying.refuse("plan.sharding", f"{plan.sharding} beside cp, over which torchtitan shards", "say fsdp")
     if plan.sharding in ("zero1", "zero2", "zero3"):
         way_out = "say fsdp, with reshard true or false"
         saying.refuse("plan.sharding", f"{plan.sharding}: torchtitan shards by FSDP2", way_out)
@@ -147,8 +150,8 @@ def _sharding(saying: Saying, plan: Plan, version: str) -> tuple[int, int]:
                 saying.leave(f"plan.{axis}", "under ddp the two are one degree")
         if version == OLD and plan.tp * plan.pp * plan.cp > 1:
             saying.refuse("plan.sharding", "ddp beside tp, pp or cp, which 0.2.2 refuses", "say fsdp with dp_shard > 1")
-        if plan.cp > 1:
-            saying.refuse("plan.sharding", "ddp beside cp, over which torchtitan shards", "say fsdp")
+        if replicate == shard == 1 and plan.sharding == "ddp":
+            saying.leave("plan.sharding", "ddp of one replica is none")
         return shard * replicate, 1
     return replicate, shard
 
@@ -268,6 +271,21 @@ def _precision(saying: Saying, plan: Plan, model: Model, version: str) -> None:
         (_narrow_old if version == OLD else _narrow_new)(saying, plan, eight=eight)
 
 
+def _unmixed(saying: Saying, plan: Plan, version: str) -> None:
+    """0.2.2 mixes precision by FSDP, or by autocast of replicas alone: beside tp or pp without FSDP it computes in what it keeps."""
+    sharded = plan.sharding == "fsdp" and plan.dp_shard * plan.cp > 1
+    if (
+        version == OLD
+        and not sharded
+        and plan.ep == 1
+        and plan.tp * plan.pp > 1
+        and plan.precision != plan.master_dtype
+    ):
+        says = f"{plan.precision} with tp or pp and nothing sharded: 0.2.2 computes in {plan.master_dtype} there, as it keeps parameters"
+        way_out = f"say precision={plan.master_dtype}, dp_shard > 1 with fsdp, or --for {NEW}"
+        saying.refuse("plan.precision", says, way_out)
+
+
 def _narrow_old(saying: Saying, plan: Plan, *, eight: bool) -> None:
     means, filtered = f"plan.precision = {plan.precision}", "the head stays in 16 bits"
     if plan.precision in ("fp8", *RECIPES):
@@ -322,7 +340,10 @@ def _software(saying: Saying, plan: Plan, stack: Stack, version: str) -> None:
         says = f"{stack.name} is what was predicted; what torchtitan takes: --stack titan-{'compile' if compiled else 'eager'}"
         saying.leave("stack", says)
     if version == NEW:
-        saying.say("training.disable_cuda_graphs", not stack.step_graphs, f"stack {stack.name}: step_graphs")
+        captured = stack.step_graphs and plan.pp == 1
+        saying.say("training.disable_cuda_graphs", not captured, f"stack {stack.name}: step_graphs")
+        if stack.step_graphs and not captured:
+            saying.leave("stack.step_graphs", "torchtitan captures no step of a pipeline")
     if plan.async_tp and compiled:
         key = "parallelism.enable_async_tensor_parallel" if version == OLD else "compile.enable_async_tensor_parallel"
         saying.say(key, True, "plan.async_tp = true")

@@ -252,6 +252,11 @@ def _formats(reading: Reading, version: str) -> None:
     mixed = words[reading.word("training.mixed_precision_param", words)]
     master = words[reading.word("training.dtype", words)]
     narrow = (_narrow_old if version == OLD else _narrow_new)(reading)
+    if version == OLD and not narrow and _is_unmixed(reading):
+        mixed = master
+        reading.assumed.append(
+            f"plan.precision = {master}: 0.2.2 mixes no precision beside tp or pp where nothing is sharded"
+        )
     reading.put("plan.precision", narrow or mixed, "training.mixed_precision_param")
     gathered = reading.value("quantize.linear.float8.enable_fsdp_float8_all_gather") is True and narrow == "fp8"
     reading.put("plan.gather_dtype", "fp8" if gathered else mixed, *_said(reading, "training.mixed_precision_param"))
@@ -261,6 +266,16 @@ def _formats(reading: Reading, version: str) -> None:
         reading.put("plan.offload", ["optimizer", "parameters"], "training.enable_cpu_offload")
     else:
         reading.means("plan.offload = none", *_said(reading, "training.enable_cpu_offload"))
+
+
+def _is_unmixed(reading: Reading) -> bool:
+    """Whether neither FSDP nor autocast mixes precision: nothing is sharded, and tp or pp is there."""
+    degrees = [
+        reading.whole(f"{P}{axis}_degree", also=(-1,))
+        for axis in ("data_parallel_shard", "context_parallel", "expert_parallel")
+    ]
+    cut = reading.whole(f"{P}tensor_parallel_degree") * reading.whole(f"{PP}degree")
+    return degrees == [1, 1, 1] and cut > 1
 
 
 def _narrow_old(reading: Reading) -> str:
@@ -274,6 +289,8 @@ def _narrow_old(reading: Reading) -> str:
         )
         return "mxfp8"
     if "float8" not in names:
+        for key in filter(lambda key: key.startswith((f8, mx)), reading.said):
+            reading.ignore(key, "without effect: model.converters does not name it")
         return ""
     words = {theirs: ours for ours, theirs in RECIPES.items()}
     recipe = words.get(str(reading.value(f"{f8}recipe_name")), "fp8")
@@ -307,6 +324,7 @@ def _software(reading: Reading, version: str) -> None:
         compiled = False
     name = "titan-compile" if compiled else "titan-eager"
     captured = version == NEW and reading.word("training.disable_cuda_graphs", TRUTH) is False
+    captured = captured and reading.whole(f"{PP}degree") == 1  # refused beside a pipeline
     reading.put("stack", {"base": name, "step_graphs": True} if captured else name, "compile.enable")
     reading.means("how much is compiled", *_said(reading, "compile.components"))
     if version == NEW:

@@ -51,8 +51,9 @@ def read(text: str, name: str, version: str = "") -> Imported:
     account = Account(found.values, name)
     tp = account.whole("--tensor-model-parallel-size", "plan.tp", 1) or 1
     model = read_model(account, tp)
-    plan = read_plan(account, found.launcher, model or {})
-    document: dict[str, Any] = {"plan": plan, "run": read_run(account), "stack": read_stack(account, plan)}
+    plan = read_plan(account, found.launcher, model or {}, version)
+    summed = plan.pop("summed")
+    document: dict[str, Any] = {"plan": plan, "run": read_run(account), "stack": read_stack(account, summed)}
     if model is not None:
         document = {"model": model, **document}
     unknown = account.left(known.__contains__, known, reason)
@@ -75,7 +76,7 @@ def write(scenario: Scenario, version: str = "") -> Exported:
     plan, islands = scenario.plan, scenario.fleet.islands
     _islands(scenario, out)
     write_model(scenario.assembled or scenario.model, float(plan.tp), float(scenario.run.seq_len), out)
-    write_plan(scenario, plan, float(plan.dp_replicate) * len(islands), out)
+    write_plan(scenario, plan, float(plan.dp_replicate) * len(islands), version, out)
     _run(scenario.run, float(plan.micro_batch), out)
     _lacking(out, version)
     out.stop()
@@ -90,6 +91,8 @@ def write(scenario: Scenario, version: str = "") -> Exported:
             f"{FILE} runs one process: it stands beside pretrain_gpt.py, and torchrun starts one for every GPU",
             "data are made up (--mock-data): put --data-path, --tokenizer-type and --tokenizer-model in their place",
             "--lr is a placeholder; checkpoints are not written: add --save, --save-interval",
+            "--rotary-base and --norm-epsilon are left out: say your model's",
+            "--attention-dropout and --hidden-dropout are left out, and 0.1 then: 0 in most models of today",
         ),
     )
 

@@ -20,6 +20,8 @@ _LAUNCHER = re.compile(
     r"--(nproc[-_]per[-_]node|nnodes|node[-_]rank|master[-_](addr|port)|rdzv[-_]\w+|standalone|max[-_]restarts|log[-_]dir|tee|redirects)"
 )
 """Options of torchrun, wherever they stand."""
+_HANDED_ON = re.compile(r"\$(?:[@*]|\{[@*][^}]*\})")
+"""All that a script itself was given (`"$@"`): no value of the option before it."""
 
 
 @record
@@ -71,6 +73,6 @@ def _paired(words: list[str]) -> dict[str, str]:
         if re.match(r"--[A-Za-z]", word):
             name, _, value = word.partition("=")
             found[name] = [value] if value else []
-        elif name and word != "\\":
+        elif name and word != "\\" and not _HANDED_ON.fullmatch(word):
             found[name].append(word)
     return {name: " ".join(values) or FLAG for name, values in found.items()}

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from shardmeter.interop.configs._megatron_writing import Writing
-from shardmeter.interop.configs.megatron_plan import CP_KINDS, FP8, OPTIMIZERS, PIPELINES_INSIDE, SHARDINGS
+from shardmeter.interop.configs._megatron_writing import Writing, leave_idle
+from shardmeter.interop.configs.megatron_plan import (
+    CP_KINDS,
+    FP8,
+    OF_NO_SHARD,
+    OPTIMIZERS,
+    OWN_FORMATS,
+    PIPELINES_INSIDE,
+    SHARDINGS,
+)
 from shardmeter.specs import Model, Plan, Scenario
 from shardmeter.specs.plan import AXES
 from shardmeter.strategies import pipeline, recompute
 
+WHOLE = ("zero3", "fsdp")
+"""Shardings of the parameters themselves."""
 
-def write_plan(scenario: Scenario, plan: Plan, copies: float, out: Writing) -> None:
+
+def write_plan(scenario: Scenario, plan: Plan, copies: float, version: str, out: Writing) -> None:
     """Say a plan. `copies`: groups of replicas that shard together, over all islands."""
     out.begin("parallelism")
     degrees = {"tensor-model": plan.tp, "pipeline-model": plan.pp, "context": plan.cp}
@@ -30,8 +41,11 @@ def write_plan(scenario: Scenario, plan: Plan, copies: float, out: Writing) -> N
         _stages(plan, scenario, out)
     _recompute(plan, scenario.model, out)
     _numbers(plan, out)
+    _sums(plan, version, out)
+    _optimizer(plan, version, out)
     _offload(plan, scenario.model, out)
     _beyond(plan, out)
+    leave_idle(plan, out)
 
 
 def _rank_order(plan: Plan, out: Writing) -> None:
@@ -54,8 +68,8 @@ def _rank_order(plan: Plan, out: Writing) -> None:
 def _sharding(plan: Plan, scenario: Scenario, copies: float, out: Writing) -> None:
     kind, stack = plan.sharding, scenario.stack
     _copies(plan, copies, out)
-    whole = kind in ("zero3", "fsdp")
-    if whole and not plan.reshard:
+    whole = kind in WHOLE
+    if kind == "fsdp" and not plan.reshard:
         _torch_fsdp(plan, scenario, copies, out)
         return
     if kind != "none" and stack.gradient_overlap:
@@ -176,7 +190,7 @@ def _recompute(plan: Plan, model: Model, out: Writing) -> None:
 def _numbers(plan: Plan, out: Writing) -> None:
     out.begin("numbers")
     precision, means = plan.precision, f"plan.precision = {plan.precision}"
-    held = precision if precision in ("fp16", "fp32") else "bf16"
+    held = _held(plan)
     if held != "fp32":
         out.say(f"--{held}", True, means)
     if precision in ("nvfp4", "fp4"):
@@ -197,14 +211,39 @@ def _numbers(plan: Plan, out: Writing) -> None:
         out.say("--fp8-param-gather", True, "plan.gather_dtype = fp8")
     elif plan.gather_dtype != held:
         out.leave("plan.gather_dtype", f"parameters are gathered as they are held, in {held}")
-    if plan.reduce_dtype == "bf16" and held == "bf16":
+
+
+def _sums(plan: Plan, version: str, out: Writing) -> None:
+    """The format in which gradients are reduced: fp32 of parameters in bf16 unless told otherwise, that of the parameters else."""
+    held, reduced, fsdp = _held(plan), plan.reduce_dtype, _of_megatron_fsdp(plan)
+    if plan.sharding == "fsdp" and not fsdp:
+        if reduced != held:
+            out.leave("plan.reduce_dtype", f"PyTorch's FSDP2 reduces gradients as parameters are held, in {held}")
+    elif fsdp and version == OWN_FORMATS:
+        for part in ("main-grads", "grad-comm"):
+            out.say(f"--megatron-fsdp-{part}-dtype", reduced, f"plan.reduce_dtype = {reduced}")
+    elif reduced == held == "bf16":
         out.say("--grad-reduce-in-bf16", True, "plan.reduce_dtype = bf16")
-    elif plan.reduce_dtype != "fp32":
-        out.leave("plan.reduce_dtype", f"gradients are summed in fp32, not {plan.reduce_dtype}")
-    _optimizer(plan, out)
+    elif reduced == "fp32" and held == "fp16":
+        out.say("--accumulate-allreduce-grads-in-fp32", True, "plan.reduce_dtype = fp32")
+    elif reduced not in (held, "fp32"):
+        usual = "fp32" if held == "bf16" else held
+        out.leave(
+            "plan.reduce_dtype", f"gradients of parameters in {held} are reduced in {usual} here, not in {reduced}"
+        )
 
 
-def _optimizer(plan: Plan, out: Writing) -> None:
+def _of_megatron_fsdp(plan: Plan) -> bool:
+    """Whether Megatron's own FSDP shards it, not PyTorch's, nor the distributed optimizer."""
+    return plan.sharding in ("zero2", "zero3") or (plan.sharding == "fsdp" and plan.reshard)
+
+
+def _held(plan: Plan) -> str:
+    """The format in which parameters are held and gathered."""
+    return plan.precision if plan.precision in ("fp16", "fp32") else "bf16"
+
+
+def _optimizer(plan: Plan, version: str, out: Writing) -> None:
     optimizer, alone = plan.optimizer, plan.sharding in ("none", "ddp")
     if optimizer == "adamw8bit":
         out.say("--optimizer", "adam", "plan.optimizer = adamw8bit")
@@ -214,11 +253,14 @@ def _optimizer(plan: Plan, out: Writing) -> None:
         out.say("--optimizer", _theirs(OPTIMIZERS, optimizer), f"plan.optimizer = {optimizer}")
     else:
         out.cannot("plan.optimizer", f"{optimizer} is none of adam, sgd, muon", "optimizer: adamw")
-    if plan.master_dtype == "fp16":
+    own = _of_megatron_fsdp(plan) and version != OF_NO_SHARD
+    if own and plan.master_dtype != "fp32":
+        out.say("--megatron-fsdp-main-params-dtype", plan.master_dtype, "plan.master_dtype")
+    elif plan.master_dtype == "fp16":
         out.say("--main-params-dtype", "fp16", "plan.master_dtype")
     elif plan.master_dtype != "fp32":
         out.leave("plan.master_dtype", f"master parameters are fp32 or fp16, not {plan.master_dtype}")
-    if optimizer == "adamw8bit" or plan.master_dtype == "fp16" or "optimizer" in plan.offload:
+    if optimizer == "adamw8bit" or (plan.master_dtype == "fp16" and not own) or "optimizer" in plan.offload:
         out.say("--use-precision-aware-optimizer", True, "formats of its states, or their place, are chosen")
         if alone:
             out.cannot(

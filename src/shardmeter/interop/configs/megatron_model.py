@@ -24,6 +24,8 @@ HYBRID = (
 GPT2 = 50257
 """Words of the tokenizer GPT2BPETokenizer."""
 LONGEST = 10_000
+LAYERS = {"e": "experts", "d": "dense", "w": "of a window", "f": "of full attention"}
+"""Letters of layers, as a report says them."""
 
 
 def read_model(account: Account, tp: int) -> dict[str, Any] | None:
@@ -141,7 +143,7 @@ def _experts(account: Account, layers: int, ffn: int) -> dict[str, Any]:
 def _pattern(account: Account, key: str, one: str, zero: str, last: bool) -> str:
     """Letters of layers (the shortest row of which they are repeats) from a frequency, or a list of ones and zeros; `last`: a frequency of N is a zero after N − 1 ones, else a one
     and then N − 1 zeros. Empty where nothing is said."""
-    value = account.text(key, f"layers: {one} and {zero}")
+    value = account.text(key, f"layers of a 1 are {LAYERS[one]}, of a 0 {LAYERS[zero]}")
     if value is None:
         return ""
     if value.isdecimal() and 0 < int(value[:9]) <= LONGEST:

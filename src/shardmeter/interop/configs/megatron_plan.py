@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,16 +19,21 @@ FORMATS = {"fp32": "fp32", "bf16": "bf16", "fp16": "fp16"}
 PIPELINES_INSIDE = ("tp", "cp", "pp", "dp_shard", "dp_replicate")
 """The order of ranks of --use-tp-pp-dp-mapping."""
 STACK = "megatron-core"
+OF_NO_SHARD = "core_r0.16"
+"""The version whose Megatron-FSDP shards nothing unless it is told to."""
+OWN_FORMATS = "2026-08"
+"""The version whose Megatron-FSDP sums gradients in formats of its own options; before it --bf16 alone made that fp32, as without it."""
 
 
-def read_plan(account: Account, launcher: Mapping[str, str], model: Mapping[str, Any]) -> dict[str, Any]:
+def read_plan(account: Account, launcher: Mapping[str, str], model: Mapping[str, Any], version: str) -> dict[str, Any]:
     """Every field of the plan that the options tell or that the trainer's defaults decide."""
     degrees = {
         "tp": account.whole("--tensor-model-parallel-size", "plan.tp", 1),
         "pp": account.whole("--pipeline-model-parallel-size", "plan.pp", 1),
         "cp": account.whole("--context-parallel-size", "plan.cp", 1),
     }
-    plan: dict[str, Any] = {**degrees, **_sharding(account), **_numbers(account)}
+    plan: dict[str, Any] = {**degrees, **_sharding(account, version)}
+    plan |= _numbers(account, _summed(account, version))
     plan |= _data_parallel(account, launcher, plan)
     if model.get("experts") or "--expert-model-parallel-size" in account.values:
         plan["ep"] = account.whole("--expert-model-parallel-size", "plan.ep", 1)
@@ -48,13 +54,18 @@ def read_plan(account: Account, launcher: Mapping[str, str], model: Mapping[str,
     return {name: value for name, value in plan.items() if value is not None}
 
 
-def _sharding(account: Account) -> dict[str, Any]:
+def _sharding(account: Account, version: str) -> dict[str, Any]:
     distributed = account.flag("--use-distributed-optimizer", "plan.sharding = zero1, unless FSDP is used")
     fully = account.flag("--use-megatron-fsdp", "plan.sharding = fsdp") or account.flag(
         "--use-custom-fsdp", "plan.sharding = fsdp"
     )
     if fully:
-        sharding = account.word("--data-parallel-sharding-strategy", SHARDINGS, "plan.sharding", "fsdp")
+        usual = "ddp" if version == OF_NO_SHARD else "fsdp"
+        sharding = account.word("--data-parallel-sharding-strategy", SHARDINGS, "plan.sharding", usual)
+        if not account.has("--data-parallel-sharding-strategy"):
+            account.assumed.append(
+                f"plan.sharding = {usual}: --data-parallel-sharding-strategy is no_shard in {OF_NO_SHARD}, optim_grads_params since core_r0.18"
+            )
         return {"sharding": sharding, "reshard": True if sharding == "fsdp" else None}
     account.ignore("--data-parallel-sharding-strategy", "read by Megatron-FSDP alone (--use-megatron-fsdp)")
     if account.flag("--use-torch-fsdp2", "plan.sharding = fsdp"):
@@ -94,7 +105,35 @@ def _count(account: Account, launcher: Mapping[str, str], name: str) -> int:
     return int(value) if known else 0
 
 
-def _numbers(account: Account) -> dict[str, Any]:
+def _summed(account: Account, version: str) -> dict[str, str]:
+    """Formats in which gradients are reduced, and added up over micro-batches, by where they are (`stack.gradient_dtype`)."""
+    held = "fp16" if "--fp16" in account.values else "bf16" if "--bf16" in account.values else "fp32"
+    narrow = account.flag("--grad-reduce-in-bf16", "plan.reduce_dtype = bf16, of parameters in bf16")
+    wide = account.flag("--accumulate-allreduce-grads-in-fp32", "plan.reduce_dtype = fp32")
+    kept = account.word("--main-grads-dtype", FORMATS, "plan.reduce_dtype, of parameters in bf16", "fp32")
+    usual = "fp32" if wide or (held == "bf16" and not narrow and kept == "fp32") else held
+    if "--use-torch-fsdp2" in account.values:
+        usual = held
+        account.assumed.append(
+            f"plan.reduce_dtype = {held}: PyTorch's FSDP2 in Megatron-LM reduces gradients as parameters are held"
+        )
+    main, sent = (f"--megatron-fsdp-{one}-dtype" for one in ("main-grads", "grad-comm"))
+    if not ({"--use-megatron-fsdp", "--use-custom-fsdp"} & account.values.keys()):
+        for key in (main, sent):
+            account.ignore(key, "read by Megatron-FSDP alone (--use-megatron-fsdp)")
+        return {"reduce_dtype": usual, "summed": usual}
+    automatic = held if version == OWN_FORMATS else usual
+    words = {**FORMATS, "auto": automatic}
+    summed = account.word(main, words, "stack.gradient_dtype", automatic)
+    reduced = account.word(sent, {**words, "auto": summed}, "plan.reduce_dtype", summed)
+    if version != OWN_FORMATS and usual == "fp32":
+        summed = reduced = "fp32"
+    if not account.has(sent):
+        account.assumed.append(f"plan.reduce_dtype = {reduced}: Megatron-FSDP's of {version} where {sent} is left out")
+    return {"reduce_dtype": reduced, "summed": summed}
+
+
+def _numbers(account: Account, sums: Mapping[str, str]) -> dict[str, Any]:
     """Formats of numbers, and the optimizer."""
     precision = "bf16" if account.flag("--bf16", "plan.precision = bf16") else "fp32"
     precision = "fp16" if account.flag("--fp16", "plan.precision = fp16") else precision
@@ -107,8 +146,6 @@ def _numbers(account: Account) -> dict[str, Any]:
     if account.text("--fp4-format", "plan.precision = nvfp4") is not None:
         precision = account.word("--fp4-recipe", {"nvfp4": "nvfp4"}, "plan.precision", "nvfp4")
     narrow = account.flag("--fp8-param-gather", "plan.gather_dtype = fp8")
-    reduced = "bf16" if account.flag("--grad-reduce-in-bf16", "plan.reduce_dtype = bf16") else "fp32"
-    account.ignore("--accumulate-allreduce-grads-in-fp32", "gradients are summed in fp32 unless --grad-reduce-in-bf16")
     optimizer = account.word("--optimizer", OPTIMIZERS, "plan.optimizer", "adamw")
     moments = [account.values.get(f"--exp-avg{part}-dtype") for part in ("", "-sq")]
     if optimizer == "adamw" and moments == ["fp8", "fp8"]:
@@ -120,20 +157,42 @@ def _numbers(account: Account) -> dict[str, Any]:
     return {
         "precision": precision,
         "gather_dtype": "fp8" if narrow else held,
-        "reduce_dtype": reduced if held != "fp16" else "fp32",
+        **sums,
         "optimizer": optimizer,
-        "master_dtype": account.word("--main-params-dtype", FORMATS, "plan.master_dtype", "fp32"),
+        "master_dtype": _master(account, held),
     }
+
+
+def _master(account: Account, held: str) -> str:
+    """The format of what the optimizer updates: Megatron-FSDP has an option of its own for it."""
+    own = "--megatron-fsdp-main-params-dtype"
+    if {"--use-megatron-fsdp", "--use-custom-fsdp"} & account.values.keys() and own in account.values:
+        account.ignore("--main-params-dtype", f"{own} is there")
+        return account.word(own, {**FORMATS, "auto": held}, "plan.master_dtype", "fp32")
+    account.ignore(own, "read by Megatron-FSDP alone (--use-megatron-fsdp)")
+    return account.word("--main-params-dtype", FORMATS, "plan.master_dtype", "fp32")
+
+
+def _stages(layout: str) -> int:
+    """Stages of a layout: one more than it has bars, `(tt|)*29` and `|*3` written out."""
+    text = layout.replace(",", "")
+    groups = re.findall(r"\(([^()]+)\)\*(\d{1,4})", text)
+    return 1 + _bars(re.sub(r"\([^()]+\)\*\d{1,4}", "", text)) + sum(_bars(body) * int(times) for body, times in groups)
+
+
+def _bars(text: str) -> int:
+    return text.count("|") + sum(int(times) - 1 for times in re.findall(r"\|\*(\d{1,4})", text))
 
 
 def _schedule(account: Account, pp: int, layers: int | None) -> dict[str, Any]:
     chunks = account.whole("--num-virtual-stages-per-pipeline-rank", "plan.virtual_stages", 1) or 1
     each = account.whole("--num-layers-per-virtual-pipeline-stage", "plan.virtual_stages: layers of one")
     if each and layers:
-        chunks = max(layers // pp // each, 1)
+        ends = sum(f"--account-for-{end}-in-pipeline-split" in account.values for end in ("embedding", "loss"))
+        chunks = max((layers + ends) // pp // each, 1)
     layout = account.text("--pipeline-model-parallel-layout", "plan.virtual_stages, by the stages it counts")
     if layout is not None:
-        chunks = max((layout.count("|") + 1) // pp, 1)
+        chunks = max(_stages(layout) // pp, 1)
         account.assumed.append("plan.pp: stages are cut by the stack's rule; the layout is read for how many there are")
     for key in ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"):
         account.ignore(key, "stages are cut by the stack's rule: even, or with embedding and head as a layer each")
@@ -190,7 +249,7 @@ def read_run(account: Account) -> dict[str, Any]:
     return {name: value for name, value in run.items() if value is not None}
 
 
-def read_stack(account: Account, plan: Mapping[str, Any]) -> str | dict[str, Any]:
+def read_stack(account: Account, summed: str) -> str | dict[str, Any]:
     """Facts of the software that the options decide, over the row of Megatron-Core."""
     facts: dict[str, Any] = {"gradient_overlap": account.flag("--overlap-grad-reduce", "stack.gradient_overlap = true")}
     facts["gather_overlap"] = account.flag("--overlap-param-gather", "stack.gather_overlap = true")
@@ -199,7 +258,7 @@ def read_stack(account: Account, plan: Mapping[str, Any]) -> str | dict[str, Any
         for one in ("embedding", "loss")
     ]
     facts["stage_cut"] = "edges" if all(ends) else "even"
-    facts["gradient_dtype"] = plan["reduce_dtype"]
+    facts["gradient_dtype"] = summed
     if account.flag("--overlap-moe-expert-parallel-comm", "stack.batch_overlap = true"):
         facts["batch_overlap"] = True
     if account.flag("--moe-shared-expert-overlap", "stack.expert_overlap = true"):

@@ -110,13 +110,13 @@ def read(text: str, name: str, version: str = "") -> Imported:
 def _plan(account: Account) -> dict[str, Any]:
     at = "parallelism."
     sequence = account.word(f"{at}tp_mode", TP_MODES, "plan.sequence_parallel", "false") == "true"
-    chunks = account.text(f"{at}tp_linear_async_communication", "plan.async_tp") == "true"
-    whole = account.text(f"{at}recompute_layer", "plan.recompute = full, if true") == "true"
+    chunks = account.truth(f"{at}tp_linear_async_communication", "plan.async_tp")
+    whole = account.truth(f"{at}recompute_layer", "plan.recompute", "full", "none")
     tp = account.whole(f"{at}tp", "plan.tp", 1) or 1
     cp = account.whole(f"{at}context_parallel_size", "plan.cp", 1) or 1
     kind = account.word("model.model_config._attn_implementation", ATTENTION, "plan.cp_kind", "ring")
     precision = account.word("model.dtype", DTYPES, "plan.precision", "bf16")
-    summed = account.text("optimizer.accumulate_grad_in_fp32", "plan.reduce_dtype") == "true"
+    summed = account.truth("optimizer.accumulate_grad_in_fp32", "plan.reduce_dtype", "fp32", "as the model")
     found: dict[str, Any] = {
         "tp": tp,
         "pp": account.whole(f"{at}pp", "plan.pp", 1),
@@ -161,8 +161,8 @@ def _model(account: Account) -> dict[str, Any] | None:
         return None
     recipe["kv_heads"] = recipe["kv_heads"] or heads
     found: dict[str, Any] = {"name": "nanotron-model", "family": "decoder", **recipe, "head_dim": hidden // heads}
-    found["tied"] = account.text(f"{at}tie_word_embeddings", "model.tied") == "true"
-    found["attention_bias"] = account.text(f"{at}attention_bias", "model.attention_bias") == "true"
+    found["tied"] = account.truth(f"{at}tie_word_embeddings", "model.tied")
+    found["attention_bias"] = account.truth(f"{at}attention_bias", "model.attention_bias")
     window = account.whole(f"{at}sliding_window_size", "model.window")
     if window:
         found |= {"window": window, "mixers": "w"}
@@ -170,7 +170,7 @@ def _model(account: Account) -> dict[str, Any] | None:
     if experts:
         found |= {"experts": experts, "top_k": account.whole(f"{at}moe_config.top_k", "model.top_k", 2)}
         found["moe_ffn"] = account.whole(f"{at}moe_config.moe_intermediate_size", "model.moe_ffn", 1408)
-        if account.text(f"{at}moe_config.enable_shared_expert", "model.shared_ffn, if true") == "true":
+        if account.truth(f"{at}moe_config.enable_shared_expert", "model.shared_ffn", "some", "none"):
             found["shared_ffn"] = account.whole(
                 f"{at}moe_config.shared_expert_intermediate_size", "model.shared_ffn", 5632
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardmeter.interop.configs._megatron_writing import Writing
+from shardmeter.interop.configs._megatron_writing import Writing, leave_idle
 from shardmeter.interop.configs._saying import harmless
 from shardmeter.interop.configs.nanotron_words import DTYPES, ENGINES, RECIPE
 from shardmeter.specs import Model, Plan, Scenario
@@ -82,6 +82,10 @@ def _plan(plan: Plan, scenario: Scenario, out: Writing) -> None:
         out.leave("plan.dp_shard", "only the product with dp_replicate counts")
     if plan.ep > 1:
         out.cannot("plan.ep", f"{plan.ep:g}: nanotron lays experts out only over all ranks alike", "ep: 1")
+    if plan.etp > 1 and scenario.model.experts:
+        out.cannot("plan.etp", f"{plan.etp:g}: nanotron cuts no expert by tp", "etp: 1")
+    elif plan.etp > 1:
+        out.leave("plan.etp", "the model has no experts")
     if plan.pp > 1 and plan.schedule not in ENGINES.values():
         out.cannot("plan.schedule", f"{plan.schedule} is neither 1f1b nor gpipe (afab)", "schedule: 1f1b")
     else:
@@ -94,6 +98,7 @@ def _plan(plan: Plan, scenario: Scenario, out: Writing) -> None:
     _sharding(plan, out)
     _context(plan, out)
     _beyond(plan, scenario, out)
+    leave_idle(plan, out)
 
 
 def _sharding(plan: Plan, out: Writing) -> None:

@@ -36,6 +36,8 @@ class Imported:
     """Settings that no figure of ours depends on, or that we cannot express, with the reason."""
     accumulated: int = 1
     """Micro-batches that every replica adds up in a step, where the file tells that and neither the batch nor how many replicas there are."""
+    micro_batch_left: bool = False
+    """Whether the file tells the batch and `accumulated`, and leaves the size of a micro-batch to the number of replicas."""
     unknown: tuple[Setting, ...] = ()
     """Settings that the trainer itself does not have in this version: most often a mistyped name."""
 

@@ -159,5 +159,10 @@ def _untimed(reports: Reports, tokens: Count | None, gpus: Count | None) -> str:
             if value is None
         ]
         if lacks:
-            return f"The log says tokens a second and accelerator, but neither clocks nor {' and '.join(lacks)}: the time of a step is not known."
+            clocks = (
+                "clocks that tell it (they are whole seconds, over less than 30 s)"
+                if np.isfinite(reports.at).any()
+                else "clocks"
+            )
+            return f"The log says tokens a second and accelerator, but neither {clocks} nor {' and '.join(lacks)}: the time of a step is not known."
     return "No report has a time, a rate with its batch or a clock that is a number: the time of a step is not known."

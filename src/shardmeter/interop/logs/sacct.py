@@ -128,6 +128,6 @@ def _doubts(jobs: list[Job]) -> list[str]:
     if lost and total:
         share = sum(job.gpu_seconds for job in lost) / total
         found.append(
-            f"{len(lost)} of {len(jobs)} jobs did not end by themselves ({share:.0%} of the accelerator-hours): failed, cancelled or preempted"
+            f"{len(lost)} of {len(jobs)} jobs did not end by themselves ({100 * share:.0f} % of the accelerator-hours): failed, cancelled or preempted"
         )
     return found

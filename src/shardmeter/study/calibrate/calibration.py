@@ -17,12 +17,14 @@ from shardmeter.study import trust
 from shardmeter.study.calibrate import profile
 from shardmeter.study.calibrate.observation import MOST, Observation
 from shardmeter.study.calibrate.posterior import Given, Posterior, ensemble, interval, posteriors
-from shardmeter.study.calibrate.prior import loose
+from shardmeter.study.calibrate.prior import around, loose, teaches
 from shardmeter.study.fit.batch import Floats, batches, step_times
 from shardmeter.study.intervals import LEVEL
 
 SUSPECT = 0.5
 """Probability above which a row is said to be bad."""
+FEW, NEARBY = 8, 24
+"""Plans beside the measured ones that the numbers are settled on: of every run up to so many, and in all."""
 
 
 @record
@@ -33,6 +35,8 @@ class Calibration:
     before: Stack
     after: Stack
     found: Posterior
+    factors: tuple[float, float]
+    """What holds 90 % of measured over predicted step times, after."""
     predicted: tuple[tuple[float, float], ...]
     """Seconds of every run, as the stack predicted it before and after."""
     prior_bounds: dict[str, tuple[float, float]]
@@ -40,7 +44,7 @@ class Calibration:
 
     def __repr__(self) -> str:
         """One line."""
-        low, high = self.after.faster, self.after.slower
+        low, high = self.factors
         runs = len(self.observations)
         return f"<Calibration {self.after.name}: {runs} run{'s' * (runs > 1)}, step time within {low:.2f} to {high:.2f} of predicted>"
 
@@ -62,9 +66,9 @@ class Calibration:
                 "predicted_after_s": after,
                 "error_before": before / float(one.step_time) - 1.0,
                 "error_after": after / float(one.step_time) - 1.0,
-                "bad_probability": float(bad),
+                "bad_probability": bad,
             }
-            for one, (before, after), bad in zip(self.observations, self.predicted, self.found.bad, strict=True)
+            for one, (before, after), bad in zip(self.observations, self.predicted, self.bad, strict=True)
         ]
         numbers = [
             {
@@ -81,13 +85,19 @@ class Calibration:
             "from": self.before.name,
             "level": LEVEL,
             "step_time_factors_before": self._paces(),
-            "step_time_factors_after": [float(self.after.faster), float(self.after.slower)],
+            "step_time_factors_after": list(self.factors),
             "offset": float(np.expm1(self.found.offset)),
             "numbers": numbers,
             "runs": runs,
             "assumptions": list(dict.fromkeys(text for one in self.observations for text in one.scenario.assumptions)),
             "warnings": self._warnings(),
         }
+
+    @property
+    def bad(self) -> list[float | None]:
+        """Probability that each run is bad; None for one that tells nothing."""
+        told = iter(self.found.bad)
+        return [float(next(told)) if teaches(one.scenario) else None for one in self.observations]
 
     def _paces(self) -> list[float] | None:
         found = trust.paces(changed(self.observations[0].scenario, stack=self.before))
@@ -97,8 +107,13 @@ class Calibration:
         found = [
             f"{one.id}: does not agree with the others ({after / float(one.step_time) - 1.0:+.0%} after calibration): counted little; "
             f"look whether it was measured and described right"
-            for one, (_, after), bad in zip(self.observations, self.predicted, self.found.bad, strict=True)
-            if bad > SUSPECT
+            for one, (_, after), bad in zip(self.observations, self.predicted, self.bad, strict=True)
+            if bad is not None and bad > SUSPECT
+        ]
+        found += [
+            f"{one.id}: tensor parallelism is wider than a node, which tells nothing of the stack's numbers: not used"
+            for one, bad in zip(self.observations, self.bad, strict=True)
+            if bad is None
         ]
         if len(self.observations) < 3:
             found.append(
@@ -126,8 +141,11 @@ def calibrate(
     before = runs[0].scenario.stack
     scenarios = [one.scenario for one in runs]
     measured = np.array([float(one.step_time) for one in runs])
-    prior = ensemble(scenarios, advance=advance)
-    given = Given(rows=np.arange(len(runs)), measured=measured, errors=np.array([float(one.error) for one in runs]))
+    nearby = [other for one in scenarios for other in around(one)[1:]][:: max(1, len(scenarios) // FEW)][:NEARBY]
+    prior = ensemble([*scenarios, *nearby], advance=advance)
+    used = np.array([at for at, one in enumerate(scenarios) if teaches(one)], dtype=np.int64)
+    errors = np.array([float(one.error) for one in runs])
+    given = Given(rows=used, measured=measured[used], errors=errors[used])
     (found,) = posteriors(prior, [given])
     low, high = interval(found, prior.times)
     rare = tuple(dict.fromkeys(what for one in scenarios for what in trust.unseen(one)))
@@ -136,13 +154,13 @@ def calibrate(
         before, **numbers, name=name or f"{before.name}-own", aliases=(), rare=rare, fitted_on=_basis(runs), fitted_date=date,
         title=f"{before.title or before.name}, calibrated on own runs", source="calibrated on own runs",
     )  # fmt: skip
-    told = np.stack([np.exp(prior.times[0]), _times(scenarios, found.numbers)], axis=1)
+    told = np.stack([np.exp(prior.times[0, : len(runs)]), _times(scenarios, found.numbers)], axis=1)
     bounds = {
-        name: (float(np.exp(low)), float(np.exp(high)))
-        for name, low, high in zip(loose(before), *np.quantile(prior.points, _ends(), axis=0), strict=True)
+        number: (float(np.exp(least)), float(np.exp(most)))
+        for number, least, most in zip(loose(before), *np.quantile(prior.points, _ends(), axis=0), strict=True)
     }
     return Calibration(
-        observations=runs, before=before, after=after, found=found, prior_bounds=bounds,
+        observations=runs, before=before, after=after, found=found, factors=(low, high), prior_bounds=bounds,
         predicted=tuple((float(old), float(new)) for old, new in told),
     )  # fmt: skip
 

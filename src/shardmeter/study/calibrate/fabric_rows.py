@@ -66,4 +66,4 @@ def _notes(fit: FabricFit, kind: str) -> str:
     told = [f"{column} {low:.3g} to {high:.3g}" for column, (low, high) in fit.bounds(kind).items()]
     kept = [one.number.column for one in fit.learned if not one.told and one.number.kind == kind]
     rest = f"; not told by the benchmarks, as before: {', '.join(kept)}" if kept else ""
-    return f"at {LEVEL:.0%}, SI: {', '.join(told)}{rest}"
+    return f"at {100 * LEVEL:.0f} %, SI: {', '.join(told)}{rest}"

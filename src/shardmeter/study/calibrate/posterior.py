@@ -3,8 +3,8 @@
 The host's floor, overlap and bubbles make step times kinked in the numbers, and a handful of rows leaves several explanations
 standing: so widths, and which rows are bad, come from draws, which the engine evaluates at once (arrays). Given a draw, offset and
 misfit are normal and are integrated in closed form; rows that may be bad are summed over. Weights are flattened until `LEAST` draws
-count, so that many rows never rest on one lucky draw. The numbers themselves are the mode (`settled`): where the rows are silent
-they stay what they were, which a mean of draws does not. Deterministic: same rows, same answer.
+count, so that many rows never rest on one lucky draw. The numbers are then those that predict, for the plans around, what the draws
+predict on average (`settled`); of one or two runs only part of the way is followed. Deterministic: same rows, same answer.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ import numpy.typing as npt
 
 from shardmeter.core.record import changed, record
 from shardmeter.specs import Scenario
-from shardmeter.study.calibrate.prior import SCALED, WIDTHS, Widths, covariance, loose, sampled
+from shardmeter.study.calibrate.prior import SCALED, TRUSTED, WIDTHS, Widths, covariance, loose, sampled
 from shardmeter.study.fit.batch import Floats, batches, step_times
 from shardmeter.study.fit.stacks import Prior
 from shardmeter.study.intervals import LEVEL, NORMAL_90
 
 Order: TypeAlias = npt.NDArray[np.int64]
-DRAWS = 2000
+DRAWS = 1000
 LEAST = 40.0
 """Draws that must count."""
 CHUNK = 250
 STEPS = 8
+CLOSE = 0.02
+"""Logarithm of time by which numbers may miss what the draws predict."""
 SLIGHTLY = 0.02
 """Logarithm by which a number is moved to see its slope: wide enough to feel a kink nearby."""
 _MANY = 40
@@ -112,18 +114,24 @@ class Given:
 def posteriors(prior: Ensemble, given: Sequence[Given], widths: Widths = WIDTHS) -> list[Posterior]:
     """What each of several sets of runs tells, alone."""
     weighed = [_weighed(prior, one, widths) for one in given]
-    modes = settled(prior, [asked for _, asked in weighed])
+    shares = [TRUSTED.get(len(one.rows), 1.0) for one in given]
+    told = [share * (one.weights @ prior.times - prior.times[0]) for one, share in zip(weighed, shares, strict=True)]
     found = []
-    for (one, asked), (point, left) in zip(weighed, modes, strict=True):
-        offset = float(widths.offset**2 * asked.inverse.sum(axis=0) @ left)
-        found.append(changed(one, numbers=_folded(prior, point, offset), offset=offset))
+    for one, share, moved, point in zip(
+        weighed, shares, told, settled(prior, [prior.times[0] + move for move in told]), strict=True
+    ):
+        mean = float(one.weights @ one.shifts)
+        untrusted = (1.0 - share) ** 2 * float(np.mean((moved / share + mean) ** 2)) if share else 0.0
+        found.append(
+            changed(one, numbers=_folded(prior, point, share * mean), offset=share * mean, own=one.own + untrusted)
+        )
     return found
 
 
-def _weighed(prior: Ensemble, given: Given, widths: Widths) -> tuple[Posterior, _Asked]:
-    """Draws weighed by the runs; the numbers of their mode are still to be found."""
-    at, target = given.rows, np.log(given.measured)
-    left = target - prior.times[:, at]
+def _weighed(prior: Ensemble, given: Given, widths: Widths) -> Posterior:
+    """Draws weighed by the runs; the numbers are still to be found."""
+    at = given.rows
+    left = np.log(given.measured) - prior.times[:, at]
     shared = prior.near[np.ix_(at, at)] + widths.offset**2
     noise = widths.noise**2 + np.broadcast_to(given.errors, at.shape) ** 2
     logs, shifts, remaining, ways = [], [], [], list(_ways(len(at)))
@@ -138,25 +146,11 @@ def _weighed(prior: Ensemble, given: Given, widths: Widths) -> tuple[Posterior, 
     of_draws, of_ways = weights.sum(axis=0), weights.sum(axis=1)
     each = (weights * np.array(shifts)).sum(axis=0) / np.maximum(of_draws, np.finfo(float).tiny)
     bad_rows: Floats = np.array(ways, dtype=float).T @ of_ways
-    precision = (1.0 - bad_rows) / noise + bad_rows / widths.bad**2
     own = float(of_ways @ np.array(remaining)) + widths.misfit**2 + widths.noise**2 + widths.unlike**2
-    inverse = np.asarray(np.linalg.inv(shared + np.diag(1.0 / precision)), dtype=np.float64)
-    found = Posterior(
+    return Posterior(
         numbers={}, bounds=_bounds(prior, of_draws, each), offset=0.0, draws=float(1.0 / np.sum(of_draws**2)), bad=bad_rows,
         weights=of_draws, shifts=each, own=own,
     )  # fmt: skip
-    return found, _Asked(rows=at, target=target, inverse=inverse)
-
-
-@record
-class _Asked:
-    """One question to `settled`: which runs of the ensemble were measured, what they took, and how far that may be off."""
-
-    rows: Order
-    target: Floats
-    """Logarithms of seconds."""
-    inverse: Floats
-    """Of the covariance of offset, misfit and noise."""
 
 
 @record
@@ -166,57 +160,53 @@ class _Place:
     point: Floats
     around: Floats
     left: Floats
-    """Of the target at every point around, shape (1 + numbers, rows)."""
+    """Of the target at every point around, over `CLOSE`, shape (1 + numbers, plans)."""
     cost: float
     damping: float = 1e-3
     done: bool = False
 
 
-def settled(prior: Ensemble, asked: Sequence[_Asked]) -> list[tuple[Floats, Floats]]:
-    """For every question the numbers (as logarithms) that explain its runs best for what they cost in the prior, and what is then
-    left to explain. Levenberg-Marquardt from the centre, slopes by differences, all questions together in one evaluation a step."""
+def settled(prior: Ensemble, targets: Sequence[Floats]) -> list[Floats]:
+    """For every set of log times of the ensemble's plans the numbers (as logarithms) that predict them, up to `CLOSE` and what they cost
+    in the prior. Levenberg-Marquardt from the centre, slopes by differences, all sets together in one evaluation a step."""
     priors = list(prior.priors.values())
     centre, spread = np.log([one.centre for one in priors]), np.array([one.spread for one in priors])
     low, high = (np.log([getattr(one, end) for one in priors]) for end in ("low", "high"))
     groups = batches(prior.scenarios)
 
-    def places(points: Sequence[Floats], which: Sequence[_Asked]) -> list[_Place]:
+    def places(points: Sequence[Floats], which: Sequence[Floats]) -> list[_Place]:
         around = [_around(point, low, high) for point in points]
         stacked = np.exp(np.concatenate(around))
         numbers = {name: stacked[:, at] for at, name in enumerate(prior.priors)}
         times = np.log(step_times(groups, len(prior.scenarios), numbers)).reshape(len(which), -1, len(prior.scenarios))
         found = []
-        for point, near, told, one in zip(points, around, times, which, strict=True):
-            left = one.target - told[:, one.rows]
-            cost = float(left[0] @ one.inverse @ left[0] + np.sum(((point - centre) / spread) ** 2))
+        for point, near, told, target in zip(points, around, times, which, strict=True):
+            left = (target - told) / CLOSE
+            cost = float(left[0] @ left[0] + np.sum(((point - centre) / spread) ** 2))
             found.append(_Place(point=point, around=near, left=left, cost=cost))
         return found
 
-    at = places([centre] * len(asked), asked)
+    at = places([centre] * len(targets), targets)
     for _ in range(STEPS):
-        open_ = [place for place in range(len(asked)) if not at[place].done]
+        open_ = [place for place in range(len(targets)) if not at[place].done]
         if not open_:
             break
-        steps = [
-            _step(at[place], asked[place].inverse, (at[place].point - centre) / spread**2, spread) for place in open_
-        ]
+        steps = [_step(at[place], (at[place].point - centre) / spread**2, spread) for place in open_]
         tried = [np.clip(at[place].point + step, low, high) for place, step in zip(open_, steps, strict=True)]
-        for place, new in zip(open_, places(tried, [asked[place] for place in open_]), strict=True):
+        for place, new in zip(open_, places(tried, [targets[place] for place in open_]), strict=True):
             old = at[place]
             if new.cost < old.cost:
                 at[place] = changed(new, damping=0.3 * old.damping, done=old.cost - new.cost < 1e-2 * (1.0 + old.cost))
             else:
                 at[place] = changed(old, damping=10.0 * max(old.damping, 1e-2))
-    return [(place.point, place.left[0]) for place in at]
+    return [place.point for place in at]
 
 
-def _step(at: _Place, inverse: Floats, pull: Floats, spread: Floats) -> Floats:
+def _step(at: _Place, pull: Floats, spread: Floats) -> Floats:
     """The damped step of one search; `pull` is the slope of the prior's cost."""
     slopes = (at.left[1:] - at.left[0]) / np.diagonal(at.around[1:] - at.around[0])[:, None]
-    normal = slopes @ inverse @ slopes.T + np.diag(1.0 / spread**2)
-    step: Floats = -np.linalg.solve(
-        normal + at.damping * np.diag(np.diag(normal)), slopes @ inverse @ at.left[0] + pull
-    )
+    normal = slopes @ slopes.T + np.diag(1.0 / spread**2)
+    step: Floats = -np.linalg.solve(normal + at.damping * np.diag(np.diag(normal)), slopes @ at.left[0] + pull)
     return step
 
 

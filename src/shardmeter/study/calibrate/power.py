@@ -79,7 +79,7 @@ class PowerFit:
     warnings: tuple[str, ...]
 
     def __repr__(self) -> str:
-        share = "unknown" if self.computing is None else f"{self.computing:.0%}"
+        share = "unknown" if self.computing is None else f"{100 * self.computing:.0f} %"
         return f"<PowerFit of {len(self.draws)} accelerators: {share} of the rating while computing>"
 
     @property
@@ -129,7 +129,9 @@ def _doubts(draws: Sequence[Draw], accelerator: Accelerator, share: Fraction | N
     if accelerator.power is None:
         found.append(f"the rating of {accelerator.name} is not known: watts are given, no share of it")
     if share is not None and share > 1.05:
-        found.append(f"{share:.0%} of the rating of {accelerator.name}: another part, or one whose limit was raised")
+        found.append(
+            f"{100 * share:.0f} % of the rating of {accelerator.name}: another part, or one whose limit was raised"
+        )
     if draws and all(one.computing is None for one in draws):
         found.append("no accelerator was busy in any sample: the monitor ran beside nothing")
     idle = [one.gpu for one in draws if one.computing is None]

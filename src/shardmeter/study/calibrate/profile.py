@@ -25,6 +25,8 @@ from shardmeter.scenario.tables import LAYOUTS
 
 UNITS = {"Seconds": " s", "Bytes": " B", "BytesPerS": " B/s", "FlopPerS": " FLOP/s", "Watts": " W"}
 """What follows the number in a cell of that type; the other types are bare."""
+FROM_RUNS = ("faster", "slower")
+"""Numbers of a stack that only runs tell, 0 where none did; the catalog has no 0 for them."""
 DIGITS = 6
 INTERVALS = "intervals"
 
@@ -81,10 +83,11 @@ def cell(value: Any, type_name: str) -> str:
 
 
 def cells(kind: str, record: Any) -> dict[str, str]:
-    """A record of a table as text by column. Leaves out: what is put together from several columns (peaks of an accelerator)."""
+    """A record of a table as text by column; empty where 0 stands for a number that nobody knows. Leaves out: what is put together from
+    several columns (peaks of an accelerator)."""
     columns = LAYOUTS[kind].columns
     return {
-        name: cell(getattr(record, name), type_name)
+        name: "" if name in FROM_RUNS and not getattr(record, name) else cell(getattr(record, name), type_name)
         for name, type_name in field_types(type(record)).items()
         if name in columns
     }

@@ -23,6 +23,7 @@ from shardmeter.study.calibrate.posterior import (
     interval,
     posteriors,
 )
+from shardmeter.study.calibrate.prior import teaches
 from shardmeter.study.fit.batch import Floats, batches, step_times
 from shardmeter.study.fit.leave_out import FitRow, family_of
 from shardmeter.study.fit.stacks import PRIORS, WHERE_SEEN, WITH_EXPERTS
@@ -66,13 +67,14 @@ FEWEST = 10
 
 def grids(catalog: Catalog) -> dict[str, list[FitRow]]:
     """The grids of the shipped rows, in the normal regime, each with the numbers that every other source teaches."""
-    mapped = [legal(row) for row in map_rows(shipped.measured().rows, catalog)]
-    rows = {one.id: one for row in mapped if (one := _row(row)) is not None}
-    taught = touched(list(rows.values()))
+    mapped = map_rows(shipped.measured().rows, catalog)
+    taught = touched([one for row in mapped if (one := _row(row)) is not None])
+    scored = [legal(row) for row in mapped if row.source_key.startswith(SCORED) and row.regime == NORMAL]
+    rows = {one.id: one for row in scored if (one := _row(row)) is not None}
     found: dict[str, list[FitRow]] = {}
-    for row in mapped:
+    for row in scored:
         place = grid(row)
-        if place is not None and row.regime == NORMAL and row.id in rows and row.source_key.startswith(SCORED):
+        if place is not None and row.id in rows:
             found.setdefault(place[0], []).append(rows[row.id])
     return {name: unseen(some, taught, catalog) for name, some in sorted(found.items()) if len(some) >= FEWEST}
 
@@ -115,14 +117,16 @@ def score(
     scenarios = [row.scenario for row in rows]
     prior = ensemble(scenarios, draws=draws)
     before = np.exp(prior.times[0])
+    told = np.array([teaches(one) for one in scenarios])
     found = []
     for count in seen:
         if 2 * count > len(rows):
             continue
         orders: list[Order] = [np.random.default_rng(seed).permutation(len(rows)) for seed in range(seeds)]
-        after = posteriors(prior, [Given(rows=order[:count], measured=measured[order[:count]]) for order in orders])
-        told = _told(scenarios, after)
-        found.append(_score(name, count, (measured, before, told), orders, (prior, after)))
+        known = [order[:count][told[order[:count]]] for order in orders]
+        after = posteriors(prior, [Given(rows=some, measured=measured[some]) for some in known])
+        predicted = _told(scenarios, after)
+        found.append(_score(name, count, (measured, before, predicted), orders, (prior, after)))
     return found
 
 
@@ -137,11 +141,11 @@ def _score(
     found: tuple[Ensemble, Sequence[Posterior]],
 ) -> Scored:  # fmt: skip
     measured, before, told = times
-    inside = np.array([bool(one.plan.tp <= one.fleet.islands[0].tiers[0].size) for one in found[0].scenarios])
+    inside = np.array([teaches(one) for one in found[0].scenarios])
     errors, covered, widths = [], [], []
     for order, predicted, one in zip(orders, told, found[1], strict=True):
-        known, rest = order[:count], order[count:]
-        low, high = interval(one, found[0].times[:, known])
+        rest = order[count:]
+        low, high = interval(one, found[0].times)
         ratio = measured[rest] / predicted[rest]
         off = np.abs(before[rest] / measured[rest] - 1.0), np.abs(1.0 / ratio - 1.0)
         errors.append([float(np.mean(some)) for some in (*off, *(one[inside[rest]] for one in off))])

@@ -49,7 +49,7 @@ class Measurement:
         for kind, error in self.rows.errors.items():
             if error > 0.25:
                 found.append(
-                    f"{kind}: the engine's formula misses the timed sizes by {error:.0%} (median), whatever the row says"
+                    f"{kind}: the engine's formula misses the timed sizes by {100 * error:.0f} % (median), whatever the row says"
                 )
         return tuple(found)
 

@@ -22,6 +22,7 @@ from shardmeter.specs import Accelerator, Island, Model, Plan, Stack
 from shardmeter.specs.demands import FORWARD, INPUT_GRAD, WEIGHT_GRAD, Compute
 from shardmeter.specs.fleet import Tier
 from shardmeter.strategies import loss, optimizer, precision
+from shardmeter.study.measure.links import links, seconds_between
 from shardmeter.study.measure.record import Measured, Timing
 
 LEVEL = 0.9
@@ -89,7 +90,7 @@ def rows(measured: Measured, name: str, like: Accelerator | None = None) -> Rows
     bounds |= spans
     factor, span = _traffic_factor(measured, device, stack)
     stack = changed(stack, traffic_factor=factor)
-    kernels = [one for kind in PRICED for one in measured.of(kind)]
+    kernels = [one for kind in (*PRICED, "collective") for one in measured.of(kind)]
     detail = tuple((one, seconds_of(one, device, stack)) for one in kernels)
     errors = {
         kind: float(np.median([abs(said / one.seconds - 1.0) for one, said in detail if one.task.kind == kind]))
@@ -113,7 +114,7 @@ def _device(measured: Measured, name: str, like: Accelerator | None) -> tuple[Ac
     rates = [(2.0 * one.task.sizes["bytes"] / one.seconds, 2.0 * one.task.sizes["bytes"] / one.low) for one in copies]
     top = max(best for _, best in rates) if like is None else float(like.memory_bandwidth)
     shares = [min(usual / top, 1.0) for usual, _ in rates]
-    between = _between(measured)
+    between, spans = links(measured, like)
     given: dict[str, Any] = {
         "name": name, "arch": name, "memory": measured.memory, "memory_bandwidth": top, "peak": peak,
         "memory_share": float(np.median(shares)), "processors": measured.processors, "host_ahead": measured.kind != "cpu",
@@ -121,35 +122,11 @@ def _device(measured: Measured, name: str, like: Accelerator | None) -> tuple[Ac
         "attention_share": {KERNEL: (0.5, 0.5)}, "source": f"shardmeter measure on {measured.device}, {measured.software}",
         "retrieved": measured.date, **between,
     }  # fmt: skip
+    spans["memory_share"] = (min(shares), max(shares))
     if like is not None:
-        return changed(like, **given), {"memory_share": (min(shares), max(shares))}
+        return changed(like, **given), spans
     alone = {"scale_up_domain": 1.0, "node_size": 1.0, "scale_up_bandwidth": top} | given
-    return Accelerator(**alone), {"memory_share": (min(shares), max(shares))}
-
-
-def _between(measured: Measured) -> dict[str, Any]:
-    """What collectives over several ranks say of the links between them: nothing where there were none."""
-    timed = measured.of("collective")
-    if not timed:
-        return {}
-    ranks = max(one.task.sizes["ranks"] for one in timed)
-    least, most = (pick(one.task.sizes["bytes"] for one in timed) for pick in (min, max))
-
-    def seconds(name: str, size: int) -> float | None:
-        found = [one.seconds for one in measured.of("collective", name) if one.task.sizes["bytes"] == size]
-        return found[0] if found else None
-
-    rates = [
-        (2.0 if name == "all_reduce" else 1.0) * most * (ranks - 1) / ranks / taken
-        for name in ("all_reduce", "all_gather", "reduce_scatter") if (taken := seconds(name, most)) is not None
-    ]  # fmt: skip
-    start = seconds("all_reduce", least) or 0.0
-    once = seconds("all_gather", least) or start
-    return {
-        "scale_up": "measured", "scale_up_bandwidth": max(rates), "scale_up_share": float(np.median(rates) / max(rates)),
-        "scale_up_latency": start, "scale_up_step": max(start - once, 1e-7) / (ranks - 1),
-        "scale_up_domain": float(ranks), "node_size": float(ranks),
-    }  # fmt: skip
+    return Accelerator(**alone), spans
 
 
 def _stack(measured: Measured, name: str) -> Stack:
@@ -251,6 +228,8 @@ LAYER_OPS = {"norm": 2.0, "activation": 1.0, "residual": 2.0}
 def seconds_of(one: Timing, device: Accelerator, stack: Stack) -> float:
     """What the engine says of a task."""
     dtype = one.task.dtype
+    if one.task.kind == "collective":
+        return seconds_between(one, device, stack)
     if one.task.kind == "pointwise" and one.task.name == "update":
         elements = float(one.task.sizes["rows"] * one.task.sizes["width"])
         return float(

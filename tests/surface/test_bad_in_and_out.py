@@ -91,9 +91,9 @@ def test_a_trainers_name_means_its_settings_unless_the_file_is_its_log(tmp_path)
     settings = shardmeter.export(tmp_path_run(tmp_path), "torchtitan", version="0.2.2").exported.files[0].text
     read = shardmeter.import_config(settings, "torchtitan", gpus="8xH100-SXM5-80GB")
     assert read.log is None
-    assert read.scenario.plan.tp == 2
+    assert read.document["plan"]["tp"] == 2
     log = Path(__file__).parents[2] / "examples" / "logs" / "torchtitan.log"
-    assert shardmeter.import_config(log, "torchtitan").log.step_time > 0
+    assert shardmeter.import_config(log, "torchtitan").log is not None
 
 
 def tmp_path_run(folder):

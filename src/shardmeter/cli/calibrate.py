@@ -98,17 +98,16 @@ def _observations(
 
     found: list[Observation] = []
     remarks: list[str] = []
-    named = [text.split(",")[0] for text in logs]
-    twice = sorted({file for file in named if named.count(file) > 1})
+    named = [re.split(r",(?=[\w.]+=)", text) for text in logs]
+    files = [file for file, *_ in named]
+    twice = sorted({file for file in files if files.count(file) > 1})
     if twice:
         raise BadScenario(f"{', '.join(twice)}: named twice; a run counts once")
-    for text in logs:
-        from shardmeter.core.errors import BadScenario
+    if "" in files:
+        raise BadScenario(f"--log {logs[files.index('')]!r}: no file is named")
+    for file, *fields in named:
         from shardmeter.interop.logs.observed import observed
 
-        file, *fields = re.split(r",(?=[\w.]+=)", text)
-        if not file:
-            raise BadScenario(f"--log {text!r}: no file is named")
         one, account = observed(Path(file), with_(fields), name=file)
         found.append(one)
         remarks += [f"{file}: {said}" for said in account.warnings]
@@ -121,7 +120,7 @@ def _observations(
 
 
 def _links(asked: dict[str, Any], benchmarks: tuple[str, ...], folder: str | None) -> tuple[Any, dict[str, Any], str]:
-    from shardmeter.core.errors import BadData, BadScenario
+    from shardmeter.core.errors import BadData
     from shardmeter.interop.logs import instruments
     from shardmeter.render import calibration_fabric
     from shardmeter.scenario.catalog import load_catalog

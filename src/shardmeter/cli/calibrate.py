@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,13 +51,23 @@ def calibrate(
     runs = bool(logs or table)
     if runs == bool(benchmarks):
         raise click.UsageError("name what was measured: --log and --rows for the stack, or --nccl for the links")
+    if benchmarks and name is not None:
+        raise click.UsageError("--name calls a stack: it goes with --log and --rows")
     drawn = drawable(plot)
+    if folder is not None:
+        _refuse_place(folder)
     page, answer, title = _stack(asked, logs, table, name, folder) if runs else _links(asked, benchmarks, folder)
     if drawn and plot is not None:
         draw(page.figures(answer), plot)
     warn(answer["warnings"])
     write(page.document(answer, title), asked["output"])
     return 0
+
+
+def _refuse_place(folder: str) -> None:
+    from shardmeter.study.calibrate.profile import refuse_place
+
+    refuse_place(Path(folder))
 
 
 def _stack(
@@ -67,7 +78,7 @@ def _stack(
     from shardmeter.study.calibrate.calibration import save
 
     observed, remarks = _observations(asked, logs, table)
-    called = name or (Path(folder).name if folder else "")
+    called = " ".join((name or (Path(folder).absolute().name if folder else "")).split())
     with progress("weighing draws"):
         answer = found(observed, called, date=_today())
     if folder is not None:
@@ -89,14 +100,16 @@ def _observations(
 
     found: list[Observation] = []
     remarks: list[str] = []
-    named = [text.split(",")[0] for text in logs]
-    twice = sorted({file for file in named if named.count(file) > 1})
+    named = [re.split(r",(?=[\w.]+=)", text) for text in logs]
+    files = [file for file, *_ in named]
+    twice = sorted({file for file in files if files.count(file) > 1})
     if twice:
         raise BadScenario(f"{', '.join(twice)}: named twice; a run counts once")
-    for text in logs:
+    if "" in files:
+        raise BadScenario(f"--log {logs[files.index('')]!r}: no file is named")
+    for file, *fields in named:
         from shardmeter.interop.logs.observed import observed
 
-        file, *fields = text.split(",")
         one, account = observed(Path(file), with_(fields), name=file)
         found.append(one)
         remarks += [f"{file}: {said}" for said in account.warnings]
@@ -116,7 +129,9 @@ def _links(asked: dict[str, Any], benchmarks: tuple[str, ...], folder: str | Non
     from shardmeter.study.calibrate.fabric import calibrate_fabric
     from shardmeter.study.calibrate.fabric_rows import put_fabric
 
-    island = resolve(asked).fleet.islands[0]
+    island, *others = resolve(asked).fleet.islands
+    if others:
+        raise BadScenario(f"{len(others) + 1} islands: links are calibrated on one; calibrate with one of them")
     accounts = [instruments.read(Path(file)) for file in benchmarks]
     tables = [one for account in accounts for one in getattr(account, "benchmarks", ())]
     if not tables:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,10 @@ def measure(output: str, out: str | None, profile: str | None, plot: str | None,
     drawn = drawable(plot)
     if out is not None:
         refuse_place(out)
+    if profile is not None:
+        from shardmeter.study.calibrate.profile import refuse_place as refuse_folder
+
+        refuse_folder(Path(profile))
     answer = _answer(**asked)
     from shardmeter.render import measuring
 
@@ -92,6 +97,8 @@ def _answer(
     from shardmeter.scenario.catalog import load_catalog
     from shardmeter.study import measure as study
 
+    if budget is not None and not math.isfinite(budget):
+        raise click.BadParameter(f"{budget} is no time", param_hint="--budget")
     part = None if like is None else load_catalog(tuple(map(Path, catalogs))).accelerator(like)
     if source is not None:
         return study.of(study.read(Path(source)), name, part)

@@ -11,7 +11,7 @@ from shardmeter.core.errors import BadScenario, UnknownName
 from shardmeter.core.files import at_home, read_text
 from shardmeter.core.record import record
 from shardmeter.interop import logs
-from shardmeter.interop.configs import format_named, recognised, version_of
+from shardmeter.interop.configs import format_named, formats, recognised, version_of
 from shardmeter.interop.configs.record import Imported, Setting
 from shardmeter.interop.logs.record import LogAccount
 from shardmeter.interop.logs.scenario import imported as of_log
@@ -137,13 +137,19 @@ def _resolved(document: Document, rows: Rows) -> tuple[dict[str, Any], Scenario 
 
 def _read(file: str | PathLike[str], format_: str | None, version: str) -> tuple[Imported, str, LogAccount | None]:
     """What a file says of a scenario, its name, and the account of it where it is a log."""
-    if logs.is_log(_log_source(file), format_):
+    if _is_log(file, format_):
         account = logs.read(_log_source(file), format_)
         return of_log(account), "log" if is_text(file) else str(file), account
     text_, name = source_of(file)
     module = recognised(text_, name) if format_ is None else format_named(format_, "read")
     made: Imported = module.read(text_, name, version_of(module, version) if version else "")
     return made, name, None
+
+
+def _is_log(file: str | PathLike[str], format_: str | None) -> bool:
+    """Whether a file is the log of a run. A trainer's name is the word for its settings and for its log: there what the file prints decides."""
+    trainer = format_ is not None and hasattr(formats().get(format_), "read")
+    return logs.is_log(_log_source(file), None if trainer else format_)
 
 
 def _log_source(file: str | PathLike[str]) -> str | Path:

@@ -79,8 +79,10 @@ class Account:
             self.ignored.append(self._setting(key, why))
 
     def refuse(self, key: str, says: str, way_out: str = "") -> None:
-        """Note what is wrong with a value."""
-        self.violations.append(Violation(field=key, says=says, way_out=way_out))
+        """Note what is wrong with a value, once."""
+        found = Violation(field=key, says=says, way_out=way_out)
+        if found not in self.violations:
+            self.violations.append(found)
 
     def left(self, known: Callable[[str], bool], names: Any, why: Callable[[str], str]) -> tuple[Setting, ...]:
         """Ignore what nobody took, each with its reason, and return what the trainer does not have, with the nearest names."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from shardmeter.core.errors import Violation
 from shardmeter.core.record import record
+from shardmeter.interop.configs._saying import harmless
 from shardmeter.interop.configs.record import Exported, Inexpressible
 from shardmeter.specs import Island, Plan, Scenario
 from shardmeter.specs.wan import Wan
@@ -25,6 +26,8 @@ LIGHTHOUSE_PORT = 29510
 """Where the replica groups of torchft meet: its lighthouse's own default."""
 SOCKET_THREADS, SOCKETS = 16, 64
 """Most threads, and most sockets over all of them, that NCCL takes for one connection."""
+LONGEST_NAME, LONGEST_PLACE = 40, 20
+"""Characters of a job's name, and of the island's in it."""
 GPU_VENDORS = ("NVIDIA", "AMD", "")
 """Whose devices PyTorch's launchers start a process for; an accelerator without a vendor is taken for one of these."""
 
@@ -197,7 +200,7 @@ def shell(scenario: Scenario, trainer: Exported, jobs_: tuple[Job, ...], job: Jo
     if not grouped_by_island(trainer):
         return lines
     if job.number:
-        says = f"address of the lighthouse on the first node of {jobs_[0].island.name}: http://HOST:{LIGHTHOUSE_PORT}"
+        says = f"address of the lighthouse on the first node of {harmless(jobs_[0].island.name)}: http://HOST:{LIGHTHOUSE_PORT}"
         return [*lines, f'export TORCHFT_LIGHTHOUSE="${{LIGHTHOUSE:?{says}}}"']
     serves = f"torchft_lighthouse --min_replicas {len(jobs_)} --quorum_tick_ms 100 --join_timeout_ms 10000 &"
     stops = 'trap "kill $! 2> /dev/null || true" EXIT'
@@ -209,7 +212,7 @@ def head_of(job: Job, own: str) -> str:
     """A line that sets `head`, host of the first node: `own` finds it on the island itself; of another island it has to be told."""
     if not job.joins:
         return f"head={own}"
-    return f"head=${{HEAD:?host of the first node of {job.head}, as it is reached from here}}"
+    return f"head=${{HEAD:?host of the first node of {harmless(job.head)}, as it is reached from here}}"
 
 
 def rank_in(job: Job, node: str) -> str:
@@ -221,10 +224,10 @@ def title(scenario: Scenario, job: Job, jobs_: tuple[Job, ...]) -> str:
     """What a file starts, one line."""
     place = "" if len(jobs_) == 1 else f" on {job.island.name} ({job.number + 1} of {len(jobs_)} islands)"
     nodes = "1 node" if job.nodes == 1 else f"{job.nodes} nodes"
-    return f"{scenario.name}{place}: {nodes} with {job.gpus} x {job.island.accelerator.name}"
+    return harmless(f"{scenario.name}{place}: {nodes} with {job.gpus} x {job.island.accelerator.name}")
 
 
-def slug(name: str, longest: int = 40) -> str:
+def slug(name: str, longest: int = LONGEST_NAME) -> str:
     """A name that every scheduler takes: lower-case letters, digits and dashes, a letter first."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:longest].rstrip("-")
     return plain if re.match(r"[a-z]", plain) else f"run-{plain}".rstrip("-")[:longest]
@@ -232,12 +235,23 @@ def slug(name: str, longest: int = 40) -> str:
 
 def name_of(scenario: Scenario, job: Job, jobs_: tuple[Job, ...]) -> str:
     """The name of a job where it is listed among others."""
-    return slug(scenario.name if len(jobs_) == 1 else f"{scenario.name}-{job.island.name}")
+    if len(jobs_) == 1:
+        return slug(scenario.name)
+    own = _place(job, jobs_)
+    whole = f"{slug(scenario.name, LONGEST_NAME - len(own) - 1)}-{own}"
+    return whole if scenario.name else own
+
+
+def _place(job: Job, jobs_: tuple[Job, ...]) -> str:
+    """The island of a job as a part of names, with its number where those of two islands would be the same."""
+    names = {slug(one.island.name, LONGEST_PLACE) for one in jobs_}
+    own = slug(job.island.name, LONGEST_PLACE)
+    return own if len(names) == len(jobs_) else f"{own}-{job.number + 1}"
 
 
 def suffixed(stem: str, ending: str, job: Job, jobs_: tuple[Job, ...]) -> str:
     """The name of a job's file: `slurm.sh`, or `slurm-iowa.sh` where there are several islands."""
-    return f"{stem}.{ending}" if len(jobs_) == 1 else f"{stem}-{slug(job.island.name)}.{ending}"
+    return f"{stem}.{ending}" if len(jobs_) == 1 else f"{stem}-{_place(job, jobs_)}.{ending}"
 
 
 def unsaid(scenario: Scenario) -> tuple[str, ...]:

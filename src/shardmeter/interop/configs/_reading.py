@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from shardmeter.core.errors import nearest, shown
+from shardmeter.core.errors import BadScenario, Violation, nearest, shown
 from shardmeter.interop.configs._saying import value_text
 from shardmeter.interop.configs.record import Imported, Setting
 
@@ -21,6 +21,7 @@ class Reading:
         self.document: dict[str, Any] = {}
         self.wrong: list[Setting] = []
         self.assumed: list[str] = []
+        self.violations: list[Violation] = []
         self._understood: dict[str, str] = {}
         self._ignored: dict[str, str] = {}
 
@@ -33,11 +34,15 @@ class Reading:
         return self.said[key] if self.has(key) else self.defaults.get(key)
 
     def whole(self, key: str, least: int = 1, also: Collection[int] = ()) -> int:
-        """A whole number that is at least `least` or one of `also`; the default where the file says none, which is then told."""
+        """A whole number that is at least `least` or one of `also`. Of a text (an expression, a variable) the default, which is then told;
+        anything else is malformed."""
         value = self.value(key)
         if isinstance(value, int) and not isinstance(value, bool) and (least <= value <= MOST or value in also):
             return value
-        self.ignore(key, f"{shown(value, 20)} is no whole number of {least} or more")
+        says = f"{shown(value, 20)} is no whole number of {least} or more"
+        if self.has(key) and not isinstance(value, str):
+            self.violations.append(Violation(field=key, says=says))
+        self.ignore(key, says)
         return int(self.defaults[key])
 
     def word(self, key: str, known: Collection[Any]) -> Any:
@@ -77,7 +82,11 @@ class Reading:
             self._understood.pop(key, None)
 
     def imported(self, format_: str, version: str, keys: Collection[str], why: Callable[[str], str]) -> Imported:
-        """The report: what is left of the keys is ignored, with the reason `why` tells, or unknown to the trainer, whose `keys` are given."""
+        """The report: what is left of the keys is ignored, with the reason `why` tells, or unknown to the trainer, whose `keys` are given.
+
+        Raises BadScenario with everything that was malformed."""
+        if self.violations:
+            raise BadScenario(f"{format_}: {len(self.violations)} settings cannot be read", self.violations)
         ignored, unknown = dict(self._ignored), []
         for key in self.said:
             if key in self._understood or key in ignored:

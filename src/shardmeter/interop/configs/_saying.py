@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from shardmeter.core.errors import Violation
+from shardmeter.core.errors import Violation, cut
 from shardmeter.interop.configs.record import Inexpressible, Setting
 
 
@@ -44,6 +45,16 @@ class Saying:
             Setting(key=key, value=texts.get(key, value_text(value)), means=self.means[key])
             for key, value in self.values.items()
         )
+
+
+LONGEST_NAME = 120
+"""Characters of a user's name in a file that is written."""
+
+
+def harmless(name: str) -> str:
+    """A user's name as it may stand in a comment, a docstring or a message of any file: what a shell, YAML or Python could take for its own
+    (quotes, `$`, backslashes, braces, ends of lines) is an underscore."""
+    return cut(re.sub(r"[^\w .,:+@=/()×-]", "_", name), LONGEST_NAME)
 
 
 def value_text(value: Any) -> str:

@@ -26,6 +26,10 @@ LARGEST = 200_000
 """Characters of the longest file that is read."""
 
 
+MOST = 1_000
+"""Settings of the largest configuration; one in which a name stands for itself has ever more."""
+
+
 @record
 class Found:
     """What a function or a line of flags says."""
@@ -132,7 +136,9 @@ def _keywords(call: ast.Call, before: str, known: Known, modules: Mapping[str, s
 
 
 def _value(key: str, value: ast.expr, known: Known, modules: Mapping[str, str], into: dict[str, Any]) -> None:
-    """Note what one keyword is set to: a literal, or a call with keywords of its own."""
+    """Note what one keyword is set to: a literal, or a call with keywords of its own. Raises ValueError for too many."""
+    if len(into) > MOST:
+        raise ValueError(f"more than {MOST} settings")
     if isinstance(value, ast.Name) and value.id in known:
         value = known[value.id]
     if not isinstance(value, ast.Call):

@@ -38,12 +38,17 @@ def flat(text_: str, name: str) -> dict[str, Any]:
         raise BadScenario(f"{name}: not readable as TOML: {str(error)[:200]}") from None
     except (ValueError, RecursionError):
         raise BadScenario(f"{name}: not readable as TOML (a number of too many digits, or too deep)") from None
-    return dict(_flat(found, ""))
+    try:
+        return dict(_flat(found, ""))
+    except RecursionError:
+        raise BadScenario(f"{name}: more than {NESTING} sections in one another") from None
 
 
 def _flat(found: Mapping[str, Any], before: str) -> Iterable[tuple[str, Any]]:
+    if before.count(".") > NESTING:
+        raise RecursionError
     for key, value in found.items():
-        if isinstance(value, Mapping) and before.count(".") < NESTING:
+        if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{key}.")
         else:
             yield f"{before}{key}", value

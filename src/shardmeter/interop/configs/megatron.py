@@ -9,6 +9,7 @@ from typing import Any
 from shardmeter.core.errors import BadScenario
 from shardmeter.interop.configs._account import Account
 from shardmeter.interop.configs._megatron_writing import Writing
+from shardmeter.interop.configs._saying import harmless
 from shardmeter.interop.configs.megatron_arguments import FLAG, VERSIONS, arguments, keys, version_like
 from shardmeter.interop.configs.megatron_layout import write_plan
 from shardmeter.interop.configs.megatron_model import read_model
@@ -158,7 +159,7 @@ def _script(out: Writing, version: str, scenario: Scenario) -> str:
     plan, gpus = scenario.plan, sum(float(island.gpus) for island in scenario.fleet.islands)
     lines = [
         "#!/usr/bin/env bash",
-        f"# {scenario.model.name} by Megatron-LM {version} on {gpus:g} GPUs, written by ShardMeter.",
+        f"# {harmless(scenario.model.name)} by Megatron-LM {version} on {gpus:g} GPUs, written by ShardMeter.",
         f"# It runs one process of them: torchrun --no-python ./{FILE}",
     ]
     if plan.sharding in ("zero2", "zero3", "fsdp"):

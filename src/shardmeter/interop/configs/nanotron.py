@@ -58,11 +58,11 @@ def keys(version: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def settings(text: str, version: str = "") -> dict[str, object]:  # noqa: ARG001  (one version)
+def settings(text: str, version: str = "", name: str = NAME) -> dict[str, object]:  # noqa: ARG001  (one version)
     """The settings of a text by dotted name, as texts; those that say null are not there."""
-    data, _ = read_yaml(text, NAME)
+    data, _ = read_yaml(text, name)
     if not isinstance(data, dict):
-        raise BadScenario("nanotron: holds no mapping at the top; it has at least general, model, parallelism, tokens")
+        raise BadScenario(f"{name}: holds no mapping at the top; it has at least general, model, parallelism, tokens")
     return dict(_flat(data))
 
 
@@ -81,7 +81,7 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 def read(text: str, name: str, version: str = "") -> Imported:
     """The settings as a scenario. Raises BadScenario with every value that cannot be read."""
-    version, values = version or VERSIONS[0], {key: str(value) for key, value in settings(text).items()}
+    version, values = version or VERSIONS[0], {key: str(value) for key, value in settings(text, name=name).items()}
     account = Account(values, name)
     plan, run = _plan(account), _run(account)
     passes = account.whole("tokens.batch_accumulation_per_replica", "run.global_batch / (dp · micro_batch)", 1) or 1

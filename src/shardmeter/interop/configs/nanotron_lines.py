@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shardmeter.interop.configs._megatron_writing import Writing, leave_idle
+from shardmeter.interop.configs._saying import harmless
 from shardmeter.interop.configs.nanotron_words import DTYPES, ENGINES, RECIPE
 from shardmeter.specs import Model, Plan, Scenario
 from shardmeter.specs.plan import AXES
@@ -193,7 +194,7 @@ def yaml_of(out: Writing, scenario: Scenario) -> str:
         for step in above:
             place = place.setdefault(step, {})
         place[last] = one.value
-    head = f"# {scenario.model.name} by nanotron on {gpus:g} GPUs, written by ShardMeter.\n# Data and learning rate are placeholders.\n"
+    head = f"# {harmless(scenario.model.name)} by nanotron on {gpus:g} GPUs, written by ShardMeter.\n# Data and learning rate are placeholders.\n"
     stages = "data_stages:\n- name: stage 1\n  start_training_step: 1\n  data: {dataset: null, seed: 42, num_loading_workers: 1}\n"
     return head + "\n".join(_lines(tree)) + "\n" + stages
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shardmeter.interop.configs import _launching as launching
+from shardmeter.interop.configs._saying import harmless
 from shardmeter.interop.configs.record import Exported, Setting, Written
 from shardmeter.specs import Scenario
 
@@ -37,7 +38,7 @@ def _script(scenario: Scenario, trainer: Exported, jobs: tuple[launching.Job, ..
     lines = ["#!/usr/bin/env bash", f"# {launching.title(scenario, job, jobs)}"]
     if not job.alone:
         lines.append(
-            f"# On every node: ./{name} HEAD NODE, the host of the first node of {job.head} and the node's own number."
+            f"# On every node: ./{name} HEAD NODE, the host of the first node of {harmless(job.head)} and the node's own number."
         )
     lines += ["set -euo pipefail", 'cd "$(dirname "$0")"']
     if not job.alone:

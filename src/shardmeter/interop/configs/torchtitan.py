@@ -11,7 +11,7 @@ from shardmeter.core.errors import Violation
 from shardmeter.core.record import changed
 from shardmeter.interop.configs import _torchtitan_python as python
 from shardmeter.interop.configs import _torchtitan_toml as toml
-from shardmeter.interop.configs._saying import Saying
+from shardmeter.interop.configs._saying import Saying, harmless
 from shardmeter.interop.configs._torchtitan_models import NEW, OLD
 from shardmeter.interop.configs._torchtitan_plan import said_of
 from shardmeter.interop.configs._torchtitan_read import imported
@@ -86,7 +86,7 @@ def write(scenario: Scenario, version: str = "") -> Exported:
 
 def written(name: str, saying: Saying, scenario: Scenario, version: str, more: str = "") -> Exported:
     """What was said as files, and the command that starts them, with `more` arguments."""
-    head = f"{scenario.model.name}, written by ShardMeter {__version__} for {name if name == NAME else 'torchtitan with ' + name} {version}"
+    head = f"{harmless(scenario.model.name)}, written by ShardMeter {__version__} for {name if name == NAME else 'torchtitan with ' + name} {version}"
     if version == OLD:
         values: Mapping[str, Any] = {**saying.values, "optimizer.name": "AdamW", "training.dataset": "c4"}
         file = Written(name=f"{name}.toml", text=toml.text(toml.comment((head,)), values))

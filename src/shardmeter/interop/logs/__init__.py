@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ from types import ModuleType
 from shardmeter.core.errors import BadData, UnknownName, shown
 from shardmeter.core.files import at_home, file_name
 from shardmeter.interop.logs.account import account
-from shardmeter.interop.logs.lines import opened
+from shardmeter.interop.logs.lines import opened, plain
 from shardmeter.interop.logs.record import LogAccount
 
 LARGEST = 2**31
@@ -45,7 +45,7 @@ def formats() -> dict[str, ModuleType]:
 
 def recognised(text: str) -> tuple[str, ...]:
     """The formats whose signs a text has; empty where it is no training log that is known."""
-    return _signs(opened(text).text)
+    return _signs(plain(text))
 
 
 def read(source: str | Path, format: str | None = None, *, known: Mapping[str, str] | None = None) -> LogAccount:  # noqa: A002  (as the option is called)
@@ -93,7 +93,7 @@ def is_log(source: str | Path, format: str | None = None) -> bool:  # noqa: A002
     if format is not None:
         return format in formats()
     try:
-        return bool(_signs(opened(_text(source)[1]).text))
+        return bool(_signs(plain(_text(source, _searched)[1])))
     except BadData:
         return False
 
@@ -108,8 +108,8 @@ def _signs(text: str) -> tuple[str, ...]:
     )
 
 
-def _text(source: str | Path) -> tuple[str, str]:
-    """The name of a log and its text; bytes that are no UTF-8 are replaced."""
+def _text(source: str | Path, bytes_of: Callable[[Path], bytes] = Path.read_bytes) -> tuple[str, str]:
+    """The name of a log and its text, of the bytes that are taken; those that are no UTF-8 are replaced."""
     if isinstance(source, str) and "\n" in source:
         return "", source
     try:
@@ -118,10 +118,23 @@ def _text(source: str | Path) -> tuple[str, str]:
             raise BadData(f"{file_name(source)}: is no file")
         if (size := path.stat().st_size) > LARGEST:
             raise BadData(f"{file_name(source)}: {size:,} bytes are more than a log that is read ({LARGEST:,})")
-        raw = path.read_bytes()
+        raw = bytes_of(path)
     except OSError as error:
         raise BadData(f"{file_name(source)}: cannot be read ({error.strerror or 'no reason is given'})") from None
     except ValueError:
         raise BadData(f"{shown(str(source))}: no file can have this name") from None
     encoding = "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     return path.name, raw.decode(encoding, errors="replace")
+
+
+def _searched(path: Path) -> bytes:
+    """What signs are searched in: a large file is not read for that."""
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        if size <= 3 * SEARCHED:
+            return file.read()
+        found = []
+        for start in (0, size // 4 * 2, (size - SEARCHED) // 2 * 2):  # even: UTF-16 has two bytes a character
+            file.seek(start)
+            found.append(file.read(SEARCHED))
+    return b"".join(found)

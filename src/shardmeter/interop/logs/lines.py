@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from shardmeter.core.record import record
 
-ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\^_])|[\x00\x08]")
-"""Colours, titles and movements of the cursor; zero bytes and backspaces."""
+ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+"""Colours, titles and movements of the cursor."""
 RANK = re.compile(
     r"\s*(?:\[(?:rank|default)(\d+)\]:|(\d{1,5}):(?= )|\[\d+,(\d+)\]<std(?:out|err)>:|"
     r"\(\w[\w. ]* pid=(\d+)(?:, ip=[\d.]+)?\)|\(pid=(\d+)(?:, ip=[\d.]+)?\))\s?"
@@ -51,10 +51,14 @@ class Log:
 
 def opened(text: str, name: str = "") -> Log:
     """A text as a log."""
-    text = text.removeprefix("\ufeff")
-    if "\x1b" in text or "\x00" in text or "\x08" in text:
-        text = ESCAPES.sub("", text)
+    text = plain(text)
     return Log(name=name, text=text, lines=tuple(_lines(text)))
+
+
+def plain(text: str) -> str:
+    """A text without the mark of its order of bytes, escapes of terminals, zero bytes and backspaces."""
+    text = text.removeprefix("\ufeff").replace("\x00", "").replace("\x08", "")
+    return ESCAPES.sub("", text) if "\x1b" in text else text
 
 
 def _lines(text: str) -> Iterator[Line]:

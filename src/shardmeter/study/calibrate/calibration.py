@@ -15,7 +15,7 @@ from shardmeter.specs import Scenario
 from shardmeter.specs.stack import Stack
 from shardmeter.study import trust
 from shardmeter.study.calibrate import profile
-from shardmeter.study.calibrate.observation import Observation
+from shardmeter.study.calibrate.observation import MOST, Observation
 from shardmeter.study.calibrate.posterior import Given, Posterior, ensemble, interval, posteriors
 from shardmeter.study.calibrate.prior import around, loose, teaches
 from shardmeter.study.fit.batch import Floats, batches, step_times
@@ -23,8 +23,6 @@ from shardmeter.study.intervals import LEVEL
 
 SUSPECT = 0.5
 """Probability above which a row is said to be bad."""
-MOST = 200
-"""Runs that one calibration takes."""
 FEW, NEARBY = 8, 24
 """Plans beside the measured ones that the numbers are settled on: of every run up to so many, and in all."""
 

@@ -6,6 +6,9 @@ from shardmeter.core.record import record
 from shardmeter.core.units import Bytes, Fraction, Seconds
 from shardmeter.specs import Scenario
 
+MOST = 200
+"""Runs that one calibration takes."""
+
 
 @record
 class Observation:

@@ -11,6 +11,7 @@ import io
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,21 @@ FROM_RUNS = ("faster", "slower")
 """Numbers of a stack that only runs tell, 0 where none did; the catalog has no 0 for them."""
 DIGITS = 6
 INTERVALS = "intervals"
+
+
+def refuse_place(folder: Path) -> None:
+    """Raises ShardMeterError where no profile can be, and BadData for one that the catalog does not read, before any work."""
+    try:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            folder.stat()
+        place = next((one for one in (folder, *folder.absolute().parents) if one.exists()), folder)
+    except (OSError, ValueError):  # too long, a null byte, a link to itself
+        raise ShardMeterError(f"{file_name(folder)}: no folder can have this name") from None
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        why = "is not writable" if place.is_dir() else "is no folder"
+        raise ShardMeterError(f"{file_name(folder)}: no folder for a profile ({file_name(place)} {why})")
+    if folder.is_dir() and any(folder.iterdir()):
+        load_catalog((folder,))
 
 
 def put(folder: Path, kind: str, row: Mapping[str, str]) -> Path:
@@ -152,6 +168,7 @@ def _write(path: Path, text: str) -> None:
         beside.write_text(text, encoding="utf-8", newline="")
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
         why = error.strerror or str(error)
         raise ShardMeterError(f"{file_name(path)} cannot be written ({why})") from None

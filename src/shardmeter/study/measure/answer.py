@@ -17,7 +17,7 @@ from shardmeter.study.measure.record import Measured
 from shardmeter.study.measure.rows import KERNEL, LEVEL, Rows, rows, slug
 from shardmeter.study.measure.run import Device, Gone, timings
 from shardmeter.study.measure.tasks import tasks
-from shardmeter.study.measure.torch_device import open_device
+from shardmeter.study.measure.torch_device import open_device, refuse_ranks
 
 BUDGET, QUICK_BUDGET = 90.0, 20.0
 """Seconds of a measurement where none are said; collectives are beside."""
@@ -132,6 +132,8 @@ def measure(
 
     Raises Unavailable without PyTorch, ShardMeterError where there is no such device."""
     opened: Device = open_device(device, threads, clock) if isinstance(device, str) else device
+    if ranks > 1:
+        refuse_ranks(opened.kind, ranks)
     start, seconds = time.monotonic(), budget or (QUICK_BUDGET if quick else BUDGET)
     found = timings(opened, tasks(opened.kind, opened.dtypes, quick=quick), seconds, report)
     if ranks > 1:

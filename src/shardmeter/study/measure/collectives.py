@@ -17,6 +17,8 @@ from shardmeter.study.measure.tasks import COLLECTIVES, MESSAGES
 
 WAIT = 300.0
 """Seconds after which ranks that do not answer are given up."""
+PAUSE = 0.05
+"""Seconds between two looks at the processes."""
 LEAST = 5
 
 
@@ -24,30 +26,39 @@ def collectives(kind: str, ranks: int, budget: float) -> tuple[Timing, ...]:
     """Time collectives over `ranks` processes for `budget` seconds; what the backend lacks is left out. Raises ShardMeterError where
     they do not find one another or one of them ends early."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", __name__, folder, kind, str(ranks), str(budget)]
-        started = [
-            subprocess.Popen([*command, str(rank)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)  # noqa: S603  (our own module)
-            for rank in range(ranks)
-        ]
-        said = []
-        try:
-            for one in started:
-                said.append(one.communicate(timeout=WAIT)[1])  # noqa: PERF401  (those that ended are kept when one does not)
-        except subprocess.TimeoutExpired:
-            raise ShardMeterError(f"collectives: {ranks} processes did not end within {WAIT:.0f} s") from None
-        finally:
-            for one in started:
-                if one.poll() is None:
-                    one.kill()
-                    one.wait()
-        if any(one.returncode for one in started):
-            last = next((text.strip().splitlines()[-1] for text in said if text.strip()), "no reason is given")
-            raise ShardMeterError(f"collectives: the processes ended early ({last[:200]})")
+        _run(Path(folder), [sys.executable, "-m", __name__, folder, kind, str(ranks), str(budget)], ranks)
         found = json.loads((Path(folder) / "timings.json").read_text(encoding="utf-8"))
     return tuple(
         timing(Task(kind="collective", name=name, sizes={"bytes": size, "ranks": ranks}), seconds)
         for name, size, seconds in found
     )
+
+
+def _run(folder: Path, command: list[str], ranks: int) -> None:
+    """Start a command once a rank and wait for all. None is left behind, whatever comes: too few processes, the first that fails, an
+    interruption. Raises ShardMeterError."""
+    started: list[subprocess.Popen[bytes]] = []
+    until = time.monotonic() + WAIT
+    try:
+        for rank in range(ranks):
+            with (folder / f"{rank}.txt").open("wb") as said:
+                started.append(subprocess.Popen([*command, str(rank)], stdout=subprocess.DEVNULL, stderr=said))  # noqa: S603  (our own module)
+        while None in (ended := [one.poll() for one in started]) and not any(ended):
+            if time.monotonic() > until:
+                raise ShardMeterError(f"collectives: {ranks} processes did not end within {WAIT:.0f} s")
+            time.sleep(PAUSE)
+    except OSError as error:
+        raise ShardMeterError(f"collectives: {ranks} processes cannot be started ({error.strerror})") from None
+    finally:
+        for one in started:
+            one.kill()
+            one.wait()
+    failed = next((rank for rank, code in enumerate(ended) if code), None)
+    if failed is not None:
+        said_last = (folder / f"{failed}.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+        raise ShardMeterError(
+            f"collectives: the processes ended early ({''.join(said_last)[:200] or 'no reason is given'})"
+        )
 
 
 def _rank(folder: str, kind: str, ranks: int, budget: float, rank: int) -> None:
@@ -95,7 +106,7 @@ def _timed(dist: Any, torch: Any, work: Any, kind: str, share: float) -> list[fl
     begin = time.perf_counter()
     work()
     wait()
-    runs = torch.tensor([max(share / (time.perf_counter() - begin), LEAST)], device=kind)
+    runs = torch.tensor([max(share / (time.perf_counter() - begin), LEAST)], device=kind, dtype=torch.float32)
     dist.all_reduce(runs, op=dist.ReduceOp.MIN)
     taken = []
     for _ in range(min(int(runs.item()), 1000)):

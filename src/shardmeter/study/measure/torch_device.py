@@ -41,6 +41,19 @@ def open_device(kind: str, threads: int | None = None, clock: str = "wall") -> T
     return TorchDevice(torch, kind, threads, clock)
 
 
+def refuse_ranks(kind: str, ranks: int) -> None:
+    """Raises ShardMeterError where a device of that kind is not there for every process."""
+    most = max(2, os.cpu_count() or 1)
+    if kind == "cuda":
+        import torch
+
+        most = int(torch.cuda.device_count())
+    if ranks > most:
+        raise ShardMeterError(
+            f"--ranks {ranks}: every process has a {'GPU' if kind == 'cuda' else 'core'} of its own, of which {most} are here"
+        )
+
+
 class TorchDevice:
     """A device as PyTorch has it; see `run.Device`."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,14 +47,12 @@ def main() -> int:
 
 def recorded() -> list[Scored]:
     """What was written, as it was rounded."""
+
+    def value(name: str, text: str) -> Any:
+        return text if name == "grid" else int(text) if name in ("rows", "seen") else float(text)
+
     with FILE.open(encoding="utf-8", newline="") as file:
-        return [
-            Scored(**{
-                name: text if name == "grid" else int(text) if name in ("rows", "seen") else float(text)
-                for name, text in line.items()
-            })
-            for line in csv.DictReader(file)
-        ]  # fmt: skip
+        return [Scored(**{name: value(name, text) for name, text in line.items()}) for line in csv.DictReader(file)]
 
 
 def page(found: list[Scored]) -> str:
@@ -99,7 +98,7 @@ def _ends(some: list[Scored], inside: bool) -> tuple[np.ndarray, np.ndarray]:
     return old, new
 
 
-def _percent(share: float, digits: int = 1) -> str:
+def _percent(share: float | np.floating, digits: int = 1) -> str:
     return f"{100.0 * share:.{digits}f} %"
 
 

@@ -11,6 +11,7 @@ import shardmeter
 from shardmeter.core.errors import BadScenario, ShardMeterError
 from shardmeter.core.record import changed, field_names
 from shardmeter.interop.configs import formats, recognised
+from shardmeter.interop.configs._saying import Saying, value_text
 from shardmeter.interop.configs.record import Inexpressible
 from shardmeter.specs import Plan, Sync
 
@@ -219,3 +220,28 @@ def test_an_export_repeats_itself_and_says_what_it_says(name, scenarios):
         assert all(setting.key and setting.means for setting in made.said)
         left_out(made.unsaid)
     assert seen == LEAST
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1234567.0, "1234567"), (5e8, "500000000"), (0.25, "0.25"), (1e300, "1e+300"), (math.inf, "inf"), (True, "true"), (["a", 2.0], "[a, 2]")],
+)  # fmt: skip
+def test_a_value_has_one_text_with_all_digits_of_a_whole_number(value, text):
+    assert value_text(value) == text
+
+
+def test_settings_stand_in_their_groups_and_every_refusal_is_told_at_once():
+    found = Saying("a trainer")
+    for title, key in (("model", "layers"), ("run", "steps"), ("model", "hidden")):
+        found.begin(title)
+        found.say(key, 4.0, "as it is")
+    assert {title: [one.key for one in group] for title, group in found.groups().items()} == {
+        "model": ["layers", "hidden"],
+        "run": ["steps"],
+    }
+    found.stop()
+    found.refuse("plan.tp", "3", "say 2")
+    found.refuse("plan.pp", "5")
+    with pytest.raises(Inexpressible, match="a trainer cannot run this plan") as refused:
+        found.stop()
+    assert [one.field for one in refused.value.violations] == ["plan.tp", "plan.pp"]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from shardmeter.interop.configs import _deepspeed_write, _training_arguments
 from shardmeter.interop.configs._saying import Saying, count
-from shardmeter.interop.configs._writing import leave_the_run, refuse_if, refuse_islands, steps_of, tree
+from shardmeter.interop.configs._writing import leave_the_run, refuse_islands, steps_of, tree, yaml
 from shardmeter.interop.configs.record import Exported, Written
 from shardmeter.specs import Scenario
 
@@ -52,92 +49,78 @@ def refuse(found: Saying, scenario: Scenario) -> None:
     """Reasons that hold however it is distributed."""
     plan = scenario.plan
     refuse_islands(found, scenario, "accelerate")
-    refuse_if(
-        plan.pp > 1, found, "plan.pp", f"{plan.pp} stages, and accelerate's file has none", "pp: 1, or another trainer"
-    )
-    refuse_if(
-        count(plan.ep) > 1,
-        found,
-        "plan.ep",
-        f"{count(plan.ep)}, and accelerate's file spreads no experts",
-        "ep: 1, or --to deepspeed",
-    )
+    if plan.pp > 1:
+        found.refuse("plan.pp", f"{plan.pp} stages, and accelerate's file has none", "pp: 1, or another trainer")
+    if count(plan.ep) > 1:
+        found.refuse(
+            "plan.ep", f"{count(plan.ep)}, and accelerate's file spreads no experts", "ep: 1, or --to deepspeed"
+        )
     known = plan.precision in BASE
-    refuse_if(
-        not known,
-        found,
-        "plan.precision",
-        f"{plan.precision} is no mixed precision of accelerate",
-        f"one of {', '.join(BASE)}",
-    )
-    refuse_if(
-        plan.master_dtype != "fp32",
-        found,
-        "plan.master_dtype",
-        f"{plan.master_dtype}, and accelerate keeps masters in fp32",
-        "master_dtype: fp32",
-    )
+    if not known:
+        found.refuse(
+            "plan.precision", f"{plan.precision} is no mixed precision of accelerate", f"one of {', '.join(BASE)}"
+        )
+    if plan.master_dtype != "fp32":
+        found.refuse(
+            "plan.master_dtype", f"{plan.master_dtype}, and accelerate keeps masters in fp32", "master_dtype: fp32"
+        )
     eight = plan.precision == "fp8" and plan.gather_dtype == "fp8"
-    refuse_if(
+    if (
         known
         and plan.sharding in ("fsdp", "zero3", "zero1", "zero2")
         and plan.gather_dtype != BASE[plan.precision]
-        and not eight,
-        found,
-        "plan.gather_dtype",
-        f"{plan.gather_dtype}, and weights are gathered in {BASE.get(plan.precision)}",
-        f"gather_dtype: {BASE.get(plan.precision)}",
-    )
-    refuse_if(
-        count(plan.tp) > 1 and plan.sequence_parallel,
-        found,
-        "plan.sequence_parallel",
-        f"true with tp = {count(plan.tp)}: transformers' tensor parallelism keeps activations whole between products",
-        "sequence_parallel: false",
-    )
+        and not eight
+    ):
+        found.refuse(
+            "plan.gather_dtype",
+            f"{plan.gather_dtype}, and weights are gathered in {BASE.get(plan.precision)}",
+            f"gather_dtype: {BASE.get(plan.precision)}",
+        )
+    if count(plan.tp) > 1 and plan.sequence_parallel:
+        found.refuse(
+            "plan.sequence_parallel",
+            f"true with tp = {count(plan.tp)}: transformers' tensor parallelism keeps activations whole between products",
+            "sequence_parallel: false",
+        )
 
 
 def _refuse_mesh(found: Saying, scenario: Scenario) -> None:
     """What FSDP2 on a mesh, and replicas, do not do."""
     plan = scenario.plan
     tp, cp, shard, replicas = (count(degree) for degree in (plan.tp, plan.cp, plan.dp_shard, plan.dp_replicate))
-    refuse_if(
-        cp > 1 and plan.cp_kind == "ulysses",
-        found,
-        "plan.cp_kind",
-        f"ulysses with cp = {cp}: accelerate has it with DeepSpeed alone",
-        "cp_kind: ring or all-gather, or sharding: zero3",
-    )
-    refuse_if(
-        plan.sharding == "fsdp" and shard == 1 and cp == 1,
-        found,
-        "plan.sharding",
-        "fsdp with dp_shard = 1 and cp = 1: accelerate refuses a mesh with nothing to shard over",
-        "sharding: ddp, or none on one replica",
-    )
-    refuse_if(
-        plan.sharding != "fsdp" and (cp > 1 or (tp > 1 and shard * replicas > 1)),
-        found,
-        "plan.sharding",
-        f"{plan.sharding} with tp = {tp} and cp = {cp}: accelerate's mesh goes with FSDP2",
-        "sharding: fsdp",
-    )
+    if cp > 1 and plan.cp_kind == "ulysses":
+        found.refuse(
+            "plan.cp_kind",
+            f"ulysses with cp = {cp}: accelerate has it with DeepSpeed alone",
+            "cp_kind: ring or all-gather, or sharding: zero3",
+        )
+    if plan.sharding == "fsdp" and shard == 1 and cp == 1:
+        found.refuse(
+            "plan.sharding",
+            "fsdp with dp_shard = 1 and cp = 1: accelerate refuses a mesh with nothing to shard over",
+            "sharding: ddp, or none on one replica",
+        )
+    if plan.sharding != "fsdp" and (cp > 1 or (tp > 1 and shard * replicas > 1)):
+        found.refuse(
+            "plan.sharding",
+            f"{plan.sharding} with tp = {tp} and cp = {cp}: accelerate's mesh goes with FSDP2",
+            "sharding: fsdp",
+        )
     away = set(plan.offload)
-    refuse_if(
-        len(away & {"optimizer", "parameters"}) == 1,
-        found,
-        "plan.offload",
-        f"{', '.join(plan.offload)}: fsdp_offload_params keeps parameters and optimizer on the host together",
-        "both of them, or neither",
-    )
-    refuse_if(
-        "activations" in away
-        and (plan.recompute != "full" or plan.sharding != "fsdp" or count(plan.offload_layers) > 0),
-        found,
-        "plan.offload",
-        "FSDP2 offloads the inputs of all checkpointed layers, and nothing else of activations",
-        "recompute: full, without offload_layers; or no activations in offload",
-    )
+    if len(away & {"optimizer", "parameters"}) == 1:
+        found.refuse(
+            "plan.offload",
+            f"{', '.join(plan.offload)}: fsdp_offload_params keeps parameters and optimizer on the host together",
+            "both of them, or neither",
+        )
+    if "activations" in away and (
+        plan.recompute != "full" or plan.sharding != "fsdp" or count(plan.offload_layers) > 0
+    ):
+        found.refuse(
+            "plan.offload",
+            "FSDP2 offloads the inputs of all checkpointed layers, and nothing else of activations",
+            "recompute: full, without offload_layers; or no activations in offload",
+        )
 
 
 def _refuse_zero(found: Saying, scenario: Scenario) -> None:
@@ -147,16 +130,10 @@ def _refuse_zero(found: Saying, scenario: Scenario) -> None:
     own = Saying("DeepSpeed")
     _deepspeed_write.refuse(own, scenario)
     found.reasons += [one for one in own.reasons if one.field not in already]
-    refuse_if(
-        count(plan.tp) > 1, found, "plan.tp", f"{count(plan.tp)} with {plan.sharding}", "tp: 1, or --to deepspeed"
-    )
-    refuse_if(
-        "activations" in plan.offload,
-        found,
-        "plan.offload",
-        "activations with ZeRO are said in DeepSpeed's own file",
-        "--to deepspeed",
-    )
+    if count(plan.tp) > 1:
+        found.refuse("plan.tp", f"{count(plan.tp)} with {plan.sharding}", "tp: 1, or --to deepspeed")
+    if "activations" in plan.offload:
+        found.refuse("plan.offload", "activations with ZeRO are said in DeepSpeed's own file", "--to deepspeed")
 
 
 def _fleet(found: Saying, scenario: Scenario) -> None:
@@ -294,25 +271,3 @@ def _beside(found: Saying, scenario: Scenario) -> None:
         found.leave("plan.schedule", f"{plan.schedule} changes nothing without stages")
     if count(plan.etp) > 1:
         found.leave("plan.etp", f"{count(plan.etp)}: experts are cut as the program cuts them")
-
-
-def yaml(tree: Mapping[str, Any], indent: str = "") -> str:
-    """Mappings of words, numbers and flags as YAML, the same for every reader of 1.1 and 1.2."""
-    lines = []
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            lines.append(f"{indent}{key}:\n{yaml(value, indent + '  ')}")
-        else:
-            text = str(value).lower() if isinstance(value, bool) else str(value)
-            quoted = isinstance(value, str) and value.lower() in (
-                "no",
-                "yes",
-                "on",
-                "off",
-                "true",
-                "false",
-                "null",
-                "none",
-            )
-            lines.append(f"{indent}{key}: {repr(text) if quoted else text}\n")
-    return "".join(lines)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from shardmeter.interop.configs._saying import Saying, count
-from shardmeter.interop.configs._writing import leave_the_run, refuse_if, refuse_islands, steps_of, tree
+from shardmeter.interop.configs._writing import leave_the_run, refuse_islands, steps_of, tree
 from shardmeter.interop.configs.record import Exported, Written
 from shardmeter.specs import Scenario
 
@@ -51,118 +51,99 @@ def refuse(found: Saying, scenario: Scenario) -> None:
     refuse_islands(found, scenario, "DeepSpeed")
     _refuse_sharding(found, scenario, stage)
     _refuse_degrees(found, scenario, stage)
-    refuse_if(
-        plan.precision not in ("bf16", "fp16", "fp32", "tf32"),
-        found,
-        "plan.precision",
-        f"{plan.precision} is no number format of DeepSpeed's file",
-        "bf16, fp16, fp32 or tf32",
-    )
+    if plan.precision not in ("bf16", "fp16", "fp32", "tf32"):
+        found.refuse(
+            "plan.precision", f"{plan.precision} is no number format of DeepSpeed's file", "bf16, fp16, fp32 or tf32"
+        )
     base = "fp32" if plan.precision == "tf32" else plan.precision
-    refuse_if(
-        stage > 0 and plan.gather_dtype != base and plan.precision in ("bf16", "fp16", "fp32", "tf32"),
-        found,
-        "plan.gather_dtype",
-        f"{plan.gather_dtype}, and DeepSpeed gathers weights as they are held, in {base}",
-        f"gather_dtype: {base}",
-    )
-    refuse_if(
-        plan.master_dtype != "fp32"
-        and (plan.master_dtype != plan.precision or plan.master_dtype != "bf16" or stage == 0),
-        found,
-        "plan.master_dtype",
-        f"{plan.master_dtype} with precision {plan.precision} and stage {stage}: bf16 masters go with bf16 and a stage of ZeRO",
-        "master_dtype: fp32",
-    )
+    if stage > 0 and plan.gather_dtype != base and plan.precision in ("bf16", "fp16", "fp32", "tf32"):
+        found.refuse(
+            "plan.gather_dtype",
+            f"{plan.gather_dtype}, and DeepSpeed gathers weights as they are held, in {base}",
+            f"gather_dtype: {base}",
+        )
+    if plan.master_dtype != "fp32" and (
+        plan.master_dtype != plan.precision or plan.master_dtype != "bf16" or stage == 0
+    ):
+        found.refuse(
+            "plan.master_dtype",
+            f"{plan.master_dtype} with precision {plan.precision} and stage {stage}: bf16 masters go with bf16 and a stage of ZeRO",
+            "master_dtype: fp32",
+        )
     away = plan.offload
-    refuse_if(
-        "optimizer" in away and stage == 0,
-        found,
-        "plan.offload",
-        f"the optimizer lies on the host, and sharding {plan.sharding} has none of ZeRO's stages",
-        "sharding: zero1, zero2 or zero3",
-    )
-    refuse_if(
-        "activations" in away and (plan.recompute != "full" or count(plan.offload_layers) > 0),
-        found,
-        "plan.offload",
-        "DeepSpeed offloads the inputs of all checkpointed layers (cpu_checkpointing), and nothing else of activations",
-        "recompute: full, without offload_layers; or no activations in offload",
-    )
+    if "optimizer" in away and stage == 0:
+        found.refuse(
+            "plan.offload",
+            f"the optimizer lies on the host, and sharding {plan.sharding} has none of ZeRO's stages",
+            "sharding: zero1, zero2 or zero3",
+        )
+    if "activations" in away and (plan.recompute != "full" or count(plan.offload_layers) > 0):
+        found.refuse(
+            "plan.offload",
+            "DeepSpeed offloads the inputs of all checkpointed layers (cpu_checkpointing), and nothing else of activations",
+            "recompute: full, without offload_layers; or no activations in offload",
+        )
 
 
 def _refuse_sharding(found: Saying, scenario: Scenario, stage: int) -> None:
     plan = scenario.plan
     replicas = count(plan.dp_replicate)
-    refuse_if(
-        stage > 0 and replicas > 1,
-        found,
-        "plan.dp_replicate",
-        f"{plan.sharding} in {replicas} groups: ZeRO shards over all ranks since MiCS was removed, and zero_hpz_partition_size gathers "
-        "the forward pass from all of them and shards optimizer states over all",
-        "dp_replicate: 1, or another trainer",
-    )
-    refuse_if(
-        plan.sharding == "fsdp" and not plan.reshard,
-        found,
-        "plan.reshard",
-        "false: stage 3 gathers parameters again for the backward",
-        "reshard: true, or sharding: zero2",
-    )
+    if stage > 0 and replicas > 1:
+        found.refuse(
+            "plan.dp_replicate",
+            f"{plan.sharding} in {replicas} groups: ZeRO shards over all ranks since MiCS was removed, and zero_hpz_partition_size gathers "
+            "the forward pass from all of them and shards optimizer states over all",
+            "dp_replicate: 1, or another trainer",
+        )
+    if plan.sharding == "fsdp" and not plan.reshard:
+        found.refuse(
+            "plan.reshard",
+            "false: stage 3 gathers parameters again for the backward",
+            "reshard: true, or sharding: zero2",
+        )
 
 
 def _refuse_degrees(found: Saying, scenario: Scenario, stage: int) -> None:
     plan = scenario.plan
     tp, pp, cp, ep = (count(degree) for degree in (plan.tp, plan.pp, plan.cp, plan.ep))
-    refuse_if(
-        tp > 1 and plan.sequence_parallel,
-        found,
-        "plan.sequence_parallel",
-        f"true with tp = {tp}: DeepSpeed's tensor parallelism keeps activations whole between products",
-        "sequence_parallel: false",
-    )
-    refuse_if(
-        cp > 1 and plan.cp_kind != "ulysses",
-        found,
-        "plan.cp_kind",
-        f"{plan.cp_kind} with cp = {cp}: DeepSpeed cuts sequences by heads (Ulysses)",
-        "cp_kind: ulysses",
-    )
-    refuse_if(
-        pp > 1 and stage > 1,
-        found,
-        "plan.sharding",
-        f"{plan.sharding} with pp = {pp}: its pipelines go with stages 0 and 1",
-        "sharding: zero1 or ddp",
-    )
-    refuse_if(
-        pp > 1 and (plan.schedule != "1f1b" or plan.virtual_stages > 1),
-        found,
-        "plan.schedule",
-        f"{plan.schedule} with {plan.virtual_stages} virtual stages: its pipelines run 1f1b",
-        "schedule: 1f1b",
-    )
-    refuse_if(
-        ep > 1 and count(plan.etp) > 1,
-        found,
-        "plan.etp",
-        f"{count(plan.etp)}: experts are not cut by tensor parallelism",
-        "etp: 1",
-    )
-    refuse_if(
-        ep > 1 and tp > 1 and bool({"optimizer", "parameters"} & set(plan.offload)),
-        found,
-        "plan.offload",
-        f"{', '.join(plan.offload)} with tp = {tp} and ep = {ep} is refused by AutoEP",
-        "offload: none, or tp: 1",
-    )
-    refuse_if(
-        ep > 1 and cp > 1 and (stage == 3 or tp > 1),
-        found,
-        "plan.cp",
-        f"{cp} with ep = {ep}: AutoEP refuses sequence parallelism with stage 3 and with tensor parallelism",
-        "cp: 1",
-    )
+    if tp > 1 and plan.sequence_parallel:
+        found.refuse(
+            "plan.sequence_parallel",
+            f"true with tp = {tp}: DeepSpeed's tensor parallelism keeps activations whole between products",
+            "sequence_parallel: false",
+        )
+    if cp > 1 and plan.cp_kind != "ulysses":
+        found.refuse(
+            "plan.cp_kind",
+            f"{plan.cp_kind} with cp = {cp}: DeepSpeed cuts sequences by heads (Ulysses)",
+            "cp_kind: ulysses",
+        )
+    if pp > 1 and stage > 1:
+        found.refuse(
+            "plan.sharding",
+            f"{plan.sharding} with pp = {pp}: its pipelines go with stages 0 and 1",
+            "sharding: zero1 or ddp",
+        )
+    if pp > 1 and (plan.schedule != "1f1b" or plan.virtual_stages > 1):
+        found.refuse(
+            "plan.schedule",
+            f"{plan.schedule} with {plan.virtual_stages} virtual stages: its pipelines run 1f1b",
+            "schedule: 1f1b",
+        )
+    if ep > 1 and count(plan.etp) > 1:
+        found.refuse("plan.etp", f"{count(plan.etp)}: experts are not cut by tensor parallelism", "etp: 1")
+    if ep > 1 and tp > 1 and {"optimizer", "parameters"} & set(plan.offload):
+        found.refuse(
+            "plan.offload",
+            f"{', '.join(plan.offload)} with tp = {tp} and ep = {ep} is refused by AutoEP",
+            "offload: none, or tp: 1",
+        )
+    if ep > 1 and cp > 1 and (stage == 3 or tp > 1):
+        found.refuse(
+            "plan.cp",
+            f"{cp} with ep = {ep}: AutoEP refuses sequence parallelism with stage 3 and with tensor parallelism",
+            "cp: 1",
+        )
 
 
 def _batch(found: Saying, scenario: Scenario) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from shardmeter.core.errors import Violation, cut
@@ -11,7 +10,7 @@ from shardmeter.interop.configs.record import Inexpressible, Setting
 
 
 class Saying:
-    """Settings by key, in the order in which they are said, with what of the scenario each says."""
+    """Settings by key, in the order in which they are said, with what of the scenario each says; in groups where a file has them."""
 
     def __init__(self, format_: str) -> None:
         self.format = format_
@@ -20,35 +19,48 @@ class Saying:
         self.unsaid: list[str] = []
         self.notes: list[str] = []
         self.reasons: list[Violation] = []
+        self._title = ""
+        self._titles: dict[str, str] = {}
+
+    def begin(self, title: str) -> None:
+        """Whatever is said next belongs to the group of this title."""
+        self._title = title
 
     def say(self, key: str, value: Any, means: str) -> None:
         """Set one key."""
-        self.values[key], self.means[key] = value, means
+        self.values[key], self.means[key], self._titles[key] = value, means, self._title
 
     def leave(self, field: str, why: str) -> None:
         """A field of the scenario that is not said, as it changes nothing of the run or nothing that can be told."""
         self.unsaid.append(f"{field}: {why}")
 
-    def refuse(self, field: str, says: str, way_out: str = "", rule: str = "") -> None:
+    def refuse(self, field: str, says: str, way_out: str = "") -> None:
         """A field of the scenario that makes another run of it."""
-        self.reasons.append(Violation(field=field, says=says, way_out=way_out, rule=rule))
+        self.reasons.append(Violation(field=field, says=says, way_out=way_out))
 
     def stop(self) -> None:
         """Raises Inexpressible where anything was refused."""
         if self.reasons:
             raise Inexpressible(f"{self.format} cannot run this plan", self.reasons)
 
-    def settings(self, shown: Mapping[str, str] | None = None) -> tuple[Setting, ...]:
+    def settings(self) -> tuple[Setting, ...]:
         """What is said, with values as a file shows them."""
-        texts = shown or {}
         return tuple(
-            Setting(key=key, value=texts.get(key, value_text(value)), means=self.means[key])
-            for key, value in self.values.items()
+            Setting(key=key, value=value_text(value), means=self.means[key]) for key, value in self.values.items()
         )
+
+    def groups(self) -> dict[str, list[Setting]]:
+        """What is said by the titles of its groups."""
+        found: dict[str, list[Setting]] = {}
+        for one in self.settings():
+            found.setdefault(self._titles[one.key], []).append(one)
+        return found
 
 
 LONGEST_NAME = 120
 """Characters of a user's name in a file that is written."""
+EXACT = 2.0**53
+"""Below it a float holds every whole number."""
 
 
 def harmless(name: str) -> str:
@@ -58,14 +70,16 @@ def harmless(name: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """A value as a report shows it: lists and mappings as YAML has them in one line."""
+    """A value as a file or a report shows it: whole numbers without a fraction, lists and mappings as YAML has them in one line."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(value_text, value))}]"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {value_text(one)}' for key, one in value.items())}}}"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < EXACT else f"{value:g}"
+    return str(value)
 
 
 def count(value: Any) -> int:

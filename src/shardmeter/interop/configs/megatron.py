@@ -8,8 +8,7 @@ from typing import Any
 
 from shardmeter.core.errors import BadScenario
 from shardmeter.interop.configs._account import Account
-from shardmeter.interop.configs._megatron_writing import Writing
-from shardmeter.interop.configs._saying import harmless
+from shardmeter.interop.configs._saying import Saying, harmless
 from shardmeter.interop.configs.megatron_arguments import FLAG, VERSIONS, arguments, keys, version_like
 from shardmeter.interop.configs.megatron_layout import write_plan
 from shardmeter.interop.configs.megatron_model import read_model
@@ -72,7 +71,7 @@ def read(text: str, name: str, version: str = "") -> Imported:
 def write(scenario: Scenario, version: str = "") -> Exported:
     """A script that runs one process of the scenario. Raises Inexpressible with every reason."""
     version = version or VERSIONS[0]
-    out = Writing(f"Megatron-LM {version}")
+    out = Saying(f"Megatron-LM {version}")
     plan, islands = scenario.plan, scenario.fleet.islands
     _islands(scenario, out)
     write_model(scenario.assembled or scenario.model, float(plan.tp), float(scenario.run.seq_len), out)
@@ -85,7 +84,7 @@ def write(scenario: Scenario, version: str = "") -> Exported:
         version=version,
         files=(Written(name=FILE, text=_script(out, version, scenario), executable=True),),
         launch=f"torchrun --no-python ./{FILE}",
-        said=out.said,
+        said=out.settings(),
         unsaid=tuple(out.unsaid),
         notes=(
             f"{FILE} runs one process: it stands beside pretrain_gpt.py, and torchrun starts one for every GPU",
@@ -97,11 +96,11 @@ def write(scenario: Scenario, version: str = "") -> Exported:
     )
 
 
-def _islands(scenario: Scenario, out: Writing) -> None:
+def _islands(scenario: Scenario, out: Saying) -> None:
     """One job runs on one island, or on several that are synchronised after every step and laid out alike."""
     several, plan = len(scenario.fleet.islands), scenario.plan
     if plan.sync.method != "every_step":
-        out.cannot(
+        out.refuse(
             "plan.sync",
             f"{plan.sync.method}: gradients are averaged after every step",
             "sync: {method: every_step}, or a torchft export",
@@ -109,23 +108,26 @@ def _islands(scenario: Scenario, out: Writing) -> None:
     if several == 1:
         return
     if plan.placement:
-        out.cannot("plan.placement", "an axis that crosses islands in an order of its own", "islands as replicas")
+        out.refuse("plan.placement", "an axis that crosses islands in an order of its own", "islands as replicas")
     if any(one != scenario.plans[0] for one in scenario.plans):
-        out.cannot("fleet.islands", f"{several} islands with unlike plans", "islands of one size with one plan")
+        out.refuse("fleet.islands", f"{several} islands with unlike plans", "islands of one size with one plan")
     out.leave("fleet", f"{several} islands are one job over all their nodes; its ranks must follow the islands")
     for axis in ("dp_shard", "dp_replicate"):
-        out.leave(f"plan.{axis}", f"the script counts the replicas of all {several} islands together: it is read as one island")
+        out.leave(
+            f"plan.{axis}",
+            f"the script counts the replicas of all {several} islands together: it is read as one island",
+        )
 
 
-def _run(run: Run, micro_batch: float, out: Writing) -> None:
+def _run(run: Run, micro_batch: float, out: Saying) -> None:
     out.begin("run")
     out.say("--micro-batch-size", micro_batch, "plan.micro_batch")
     out.say("--global-batch-size", run.global_batch, "run.global_batch")
     out.say("--seq-length", run.seq_len, "run.seq_len")
     if run.phases:
-        out.cannot("run.phases", f"{len(run.phases)} phases", "one export for each phase")
+        out.refuse("run.phases", f"{len(run.phases)} phases", "one export for each phase")
     if run.reference is not None:
-        out.cannot("run.reference", "a frozen model beside the trained one", "reference: left out")
+        out.refuse("run.reference", "a frozen model beside the trained one", "reference: left out")
     if run.steps is not None:
         out.say("--train-iters", run.steps, "run.steps")
     elif run.tokens is not None:
@@ -145,17 +147,17 @@ def _run(run: Run, micro_batch: float, out: Writing) -> None:
     out.say("--lr", "3e-4", "a placeholder")
 
 
-def _lacking(out: Writing, version: str) -> None:
+def _lacking(out: Saying, version: str) -> None:
     """Options that the version does not have yet."""
-    if version == "core_r0.16" and ("--optimizer", "muon") in {(one.key, one.value) for one in out.said}:
-        out.cannot(
+    if version == "core_r0.16" and out.values.get("--optimizer") == "muon":
+        out.refuse(
             "plan.optimizer", f"muon: {version} has it without overlapped reductions only", f"--for {VERSIONS[0]}"
         )
-    for one in [one for one in out.said if one.key not in keys(version)]:
-        out.cannot(one.means.split()[0], f"{version} has no {one.key}", f"--for {VERSIONS[0]}")
+    for key in [key for key in out.values if key not in keys(version)]:
+        out.refuse(out.means[key].split()[0], f"{version} has no {key}", f"--for {VERSIONS[0]}")
 
 
-def _script(out: Writing, version: str, scenario: Scenario) -> str:
+def _script(out: Saying, version: str, scenario: Scenario) -> str:
     plan, gpus = scenario.plan, sum(float(island.gpus) for island in scenario.fleet.islands)
     lines = [
         "#!/usr/bin/env bash",
@@ -173,7 +175,7 @@ def _script(out: Writing, version: str, scenario: Scenario) -> str:
             "export CUDA_DEVICE_MAX_CONNECTIONS=1",
         ]
     lines += ["", "ARGUMENTS=("]
-    for group, said in out.groups.items():
+    for group, said in out.groups().items():
         lines += [f"  # {group}", *(f"  {_option(one)}" for one in said)]
     return "\n".join([*lines, ")", "", 'exec python -u pretrain_gpt.py "${ARGUMENTS[@]}" "$@"', ""])
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shardmeter.interop.configs._megatron_writing import Writing, leave_idle
+from shardmeter.interop.configs._saying import Saying
+from shardmeter.interop.configs._writing import leave_idle
 from shardmeter.interop.configs.megatron_plan import (
     CP_KINDS,
     FP8,
@@ -20,7 +21,7 @@ WHOLE = ("zero3", "fsdp")
 """Shardings of the parameters themselves."""
 
 
-def write_plan(scenario: Scenario, plan: Plan, copies: float, version: str, out: Writing) -> None:
+def write_plan(scenario: Scenario, plan: Plan, copies: float, version: str, out: Saying) -> None:
     """Say a plan. `copies`: groups of replicas that shard together, over all islands."""
     out.begin("parallelism")
     degrees = {"tensor-model": plan.tp, "pipeline-model": plan.pp, "context": plan.cp}
@@ -45,10 +46,10 @@ def write_plan(scenario: Scenario, plan: Plan, copies: float, version: str, out:
     _optimizer(plan, version, out)
     _offload(plan, scenario.model, out)
     _beyond(plan, out)
-    leave_idle(plan, out)
+    leave_idle(out, plan)
 
 
-def _rank_order(plan: Plan, out: Writing) -> None:
+def _rank_order(plan: Plan, out: Saying) -> None:
     order = tuple(axis for axis in plan.rank_order if plan.degree(axis) > 1)
     if order == tuple(axis for axis in AXES if axis in order):
         if plan.rank_order != AXES:
@@ -58,14 +59,14 @@ def _rank_order(plan: Plan, out: Writing) -> None:
         if plan.rank_order != PIPELINES_INSIDE:
             out.leave("plan.rank_order", "axes of degree 1 lie where they like")
     else:
-        out.cannot(
+        out.refuse(
             "plan.rank_order",
             f"{', '.join(order)}: ranks lie in the order tp, cp, dp, pp, or tp, cp, pp, dp",
             "one of these",
         )
 
 
-def _sharding(plan: Plan, scenario: Scenario, copies: float, out: Writing) -> None:
+def _sharding(plan: Plan, scenario: Scenario, copies: float, out: Saying) -> None:
     kind, stack = plan.sharding, scenario.stack
     _copies(plan, copies, out)
     whole = kind in WHOLE
@@ -86,7 +87,7 @@ def _sharding(plan: Plan, scenario: Scenario, copies: float, out: Writing) -> No
         out.say("--ckpt-format", "fsdp_dtensor", "the one format of checkpoints that Megatron-FSDP has")
         out.say("--no-gradient-accumulation-fusion", True, "gradients are sharded")
         if plan.optimizer not in ("adamw", "sgd"):
-            out.cannot(
+            out.refuse(
                 "plan.optimizer", f"{plan.optimizer} with {kind}: Megatron-FSDP has adam and sgd", "sharding: zero1"
             )
     overlap = whole or stack.gather_overlap
@@ -94,7 +95,7 @@ def _sharding(plan: Plan, scenario: Scenario, copies: float, out: Writing) -> No
         out.say("--overlap-param-gather", True, "gathers of parameters run behind compute")
 
 
-def _copies(plan: Plan, copies: float, out: Writing) -> None:
+def _copies(plan: Plan, copies: float, out: Saying) -> None:
     """Which replicas shard together."""
     kind = plan.sharding
     if kind == "zero3":
@@ -108,7 +109,7 @@ def _copies(plan: Plan, copies: float, out: Writing) -> None:
         out.leave("plan.dp_shard", "of ddp only the product with dp_replicate counts")
 
 
-def _torch_fsdp(plan: Plan, scenario: Scenario, copies: float, out: Writing) -> None:
+def _torch_fsdp(plan: Plan, scenario: Scenario, copies: float, out: Saying) -> None:
     """Gathered parameters kept until the backward: PyTorch's FSDP2 alone has it."""
     way_out = "reshard: true, or sharding: zero2"
     for field, is_there in {
@@ -119,17 +120,17 @@ def _torch_fsdp(plan: Plan, scenario: Scenario, copies: float, out: Writing) -> 
         f"plan.precision = {plan.precision}": plan.precision == "fp16",
     }.items():
         if is_there:
-            out.cannot("plan.reshard", f"false with {field}: PyTorch's FSDP2 in Megatron-LM does not do both", way_out)
+            out.refuse("plan.reshard", f"false with {field}: PyTorch's FSDP2 in Megatron-LM does not do both", way_out)
     out.say("--use-torch-fsdp2", True, "plan.sharding = fsdp")
     out.say("--torch-fsdp2-no-reshard-after-forward", True, "plan.reshard = false")
     out.say("--no-gradient-accumulation-fusion", True, "gradients are sharded")
     out.say("--ckpt-format", "torch_dist", "one of the formats that FSDP2 has")
 
 
-def _stages(plan: Plan, scenario: Scenario, out: Writing) -> None:
+def _stages(plan: Plan, scenario: Scenario, out: Saying) -> None:
     """The schedule, and how layers are cut into stages."""
     if plan.schedule not in ("1f1b", "interleaved"):
-        out.cannot(
+        out.refuse(
             "plan.schedule",
             f"{plan.schedule}: pretrain_gpt.py has 1f1b and interleaved",
             "schedule: 1f1b or interleaved",
@@ -147,7 +148,7 @@ def _stages(plan: Plan, scenario: Scenario, out: Writing) -> None:
         return
     counts = pipeline.cut(model.layers + model.mtp, stages, "edges" if rule == "edges" else "even", 1.0, 0.0)
     if min(counts) < 0 or counts[-1] < model.mtp:
-        out.cannot("plan.pp", f"{model.layers + model.mtp} layers over {stages} stages", "pp that divides the layers")
+        out.refuse("plan.pp", f"{model.layers + model.mtp} layers over {stages} stages", "pp that divides the layers")
         return
     if rule == "cost":
         out.leave("stack.stage_cut", f"cost: layers are dealt out evenly, {', '.join(map(str, counts))}")
@@ -157,7 +158,7 @@ def _stages(plan: Plan, scenario: Scenario, out: Writing) -> None:
     out.say("--pipeline-model-parallel-layout", "|".join(held), "plan.pp, plan.virtual_stages: layers of every stage")
 
 
-def _recompute(plan: Plan, model: Model, out: Writing) -> None:
+def _recompute(plan: Plan, model: Model, out: Saying) -> None:
     policy = plan.recompute
     if policy == "none":
         return
@@ -184,10 +185,10 @@ def _recompute(plan: Plan, model: Model, out: Writing) -> None:
             )
     else:
         way_out = "a share of whole layers of a stage, or full"
-        out.cannot("plan.recompute", f"{policy} is {layers:g} layers of a stage of {stage:g}", way_out)
+        out.refuse("plan.recompute", f"{policy} is {layers:g} layers of a stage of {stage:g}", way_out)
 
 
-def _numbers(plan: Plan, out: Writing) -> None:
+def _numbers(plan: Plan, out: Saying) -> None:
     out.begin("numbers")
     precision, means = plan.precision, f"plan.precision = {plan.precision}"
     held = _held(plan)
@@ -202,7 +203,7 @@ def _numbers(plan: Plan, out: Writing) -> None:
         out.say("--fp8-format", "hybrid", means)
         out.say("--fp8-recipe", _theirs(FP8, precision), means)
     elif precision != held:
-        out.cannot(
+        out.refuse(
             "plan.precision",
             f"{precision}: there is no recipe for it",
             f"one of {', '.join(FP8.values())}, nvfp4, bf16, fp16, fp32",
@@ -213,7 +214,7 @@ def _numbers(plan: Plan, out: Writing) -> None:
         out.leave("plan.gather_dtype", f"parameters are gathered as they are held, in {held}")
 
 
-def _sums(plan: Plan, version: str, out: Writing) -> None:
+def _sums(plan: Plan, version: str, out: Saying) -> None:
     """The format in which gradients are reduced: fp32 of parameters in bf16 unless told otherwise, that of the parameters else."""
     held, reduced, fsdp = _held(plan), plan.reduce_dtype, _of_megatron_fsdp(plan)
     if plan.sharding == "fsdp" and not fsdp:
@@ -243,7 +244,7 @@ def _held(plan: Plan) -> str:
     return plan.precision if plan.precision in ("fp16", "fp32") else "bf16"
 
 
-def _optimizer(plan: Plan, version: str, out: Writing) -> None:
+def _optimizer(plan: Plan, version: str, out: Saying) -> None:
     optimizer, alone = plan.optimizer, plan.sharding in ("none", "ddp")
     if optimizer == "adamw8bit":
         out.say("--optimizer", "adam", "plan.optimizer = adamw8bit")
@@ -252,7 +253,7 @@ def _optimizer(plan: Plan, version: str, out: Writing) -> None:
     elif optimizer in OPTIMIZERS.values():
         out.say("--optimizer", _theirs(OPTIMIZERS, optimizer), f"plan.optimizer = {optimizer}")
     else:
-        out.cannot("plan.optimizer", f"{optimizer} is none of adam, sgd, muon", "optimizer: adamw")
+        out.refuse("plan.optimizer", f"{optimizer} is none of adam, sgd, muon", "optimizer: adamw")
     own = _of_megatron_fsdp(plan) and version != OF_NO_SHARD
     if own and plan.master_dtype != "fp32":
         out.say("--megatron-fsdp-main-params-dtype", plan.master_dtype, "plan.master_dtype")
@@ -263,35 +264,35 @@ def _optimizer(plan: Plan, version: str, out: Writing) -> None:
     if optimizer == "adamw8bit" or (plan.master_dtype == "fp16" and not own) or "optimizer" in plan.offload:
         out.say("--use-precision-aware-optimizer", True, "formats of its states, or their place, are chosen")
         if alone:
-            out.cannot(
+            out.refuse(
                 "plan.sharding",
                 f"{plan.sharding}: states in few bits or on the host need the distributed optimizer",
                 "sharding: zero1",
             )
 
 
-def _offload(plan: Plan, model: Model, out: Writing) -> None:
+def _offload(plan: Plan, model: Model, out: Saying) -> None:
     if "optimizer" in plan.offload:
         out.say("--optimizer-cpu-offload", True, "plan.offload: optimizer")
     if "parameters" in plan.offload:
-        out.cannot("plan.offload", "parameters stay on the device", "offload: [optimizer]")
+        out.refuse("plan.offload", "parameters stay on the device", "offload: [optimizer]")
     if "activations" not in plan.offload:
         return
     layers = plan.offload_layers or model.layers
     if plan.pp > 1 or plan.recompute != "none" or layers >= model.layers:
         says = f"activations of {layers:g} of {model.layers} layers with pp = {plan.pp}, recompute {plan.recompute}"
-        out.cannot("plan.offload", says, f"pp: 1, recompute: none, offload_layers: {model.layers - 1} at most")
+        out.refuse("plan.offload", says, f"pp: 1, recompute: none, offload_layers: {model.layers - 1} at most")
     out.say("--cpu-offloading-num-layers", layers, "plan.offload_layers")
 
 
-def _beyond(plan: Plan, out: Writing) -> None:
+def _beyond(plan: Plan, out: Saying) -> None:
     """What a plan may hold that no option says."""
     if plan.trainable != "all":
-        out.cannot(
+        out.refuse(
             "plan.trainable", f"{plan.trainable or 'without a backward'}: every parameter is trained", "trainable: all"
         )
     if plan.ahead or plan.stagger:
-        out.cannot("plan.ahead", "micro-batches ahead of a boundary between islands", "ahead: 0, stagger: false")
+        out.refuse("plan.ahead", "micro-batches ahead of a boundary between islands", "ahead: 0, stagger: false")
     if plan.expert_skew != 1.0:
         out.leave("plan.expert_skew", "how unequal experts are loaded comes of the run, not of an option")
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 
-from shardmeter.interop.configs._megatron_writing import Writing
+from shardmeter.interop.configs._saying import Saying
 from shardmeter.interop.configs.megatron_model import BIASES, NORMS, POSITIONS
 from shardmeter.specs import Model
 
 
-def write_model(model: Model, tp: float, seq_len: float, out: Writing) -> None:
+def write_model(model: Model, tp: float, seq_len: float, out: Saying) -> None:
     """Say a model's shape; what would be another model goes to the reasons."""
     if model.family != "decoder":
-        out.cannot("model.family", f"{model.family}: pretrain_gpt.py trains decoders", "another trainer")
+        out.refuse("model.family", f"{model.family}: pretrain_gpt.py trains decoders", "another trainer")
         return
     out.begin("model")
     out.say("--num-layers", model.layers, "model.layers")
@@ -33,7 +33,7 @@ def write_model(model: Model, tp: float, seq_len: float, out: Writing) -> None:
         out.leave("model.vocab", f"padded to {math.ceil(model.vocab / tp) * tp:g}, a multiple of tp = {tp:g}")
 
 
-def _attention(model: Model, out: Writing) -> None:
+def _attention(model: Model, out: Saying) -> None:
     if model.kv_lora_rank:
         out.say("--multi-latent-attention", True, "latent attention")
         if model.q_lora_rank:
@@ -48,11 +48,11 @@ def _attention(model: Model, out: Writing) -> None:
             out.say("--num-query-groups", model.kv_heads, "model.kv_heads")
         out.say("--kv-channels", model.head_dim, "model.head_dim")
         if model.value_dim != model.head_dim:
-            out.cannot(
+            out.refuse(
                 "model.v_head_dim", f"{model.value_dim:g} beside head_dim = {model.head_dim:g} without latent attention"
             )
     if set(model.mixers) - set("fw"):
-        out.cannot("model.mixers", f"{model.mixers[:40]}: only full attention and sliding windows are written")
+        out.refuse("model.mixers", f"{model.mixers[:40]}: only full attention and sliding windows are written")
     elif "w" in model.mixers:
         kinds = (model.mixers * model.layers)[: model.layers]
         out.say("--window-size", f"({model.window - 1:g},0)", "model.window")
@@ -63,32 +63,32 @@ def _attention(model: Model, out: Writing) -> None:
         out.say("--attention-output-gate", True, "model.attention_gate")
 
 
-def _vectors(model: Model, out: Writing) -> None:
+def _vectors(model: Model, out: Saying) -> None:
     """Norms, biases, positions, the kind of MLP."""
     norms, positions = _reversed(NORMS), _reversed(POSITIONS)
     if model.norm in norms:
         out.say("--normalization", norms[model.norm], f"model.norm = {model.norm}")
     else:
-        out.cannot("model.norm", f"{model.norm}: norms have a weight (RMSNorm), or weight and bias (LayerNorm)")
+        out.refuse("model.norm", f"{model.norm}: norms have a weight (RMSNorm), or weight and bias (LayerNorm)")
     if model.positions in positions:
         out.say("--position-embedding-type", positions[model.positions], f"model.positions = {model.positions}")
     else:
-        out.cannot("model.positions", f"{model.positions} is none of {', '.join(positions)}")
+        out.refuse("model.positions", f"{model.positions} is none of {', '.join(positions)}")
     if model.mlp == "gated":
         out.say("--swiglu", True, "model.mlp = gated")
     _biases(model, out)
     if model.qk_norm == "head":
         out.say("--qk-layernorm", True, "model.qk_norm = head")
     elif model.qk_norm == "full":
-        out.cannot("model.qk_norm", "full: --qk-layernorm is one vector a head")
+        out.refuse("model.qk_norm", "full: --qk-layernorm is one vector a head")
     if model.norms_per_layer != 2.0:
-        out.cannot("model.norms_per_layer", f"{model.norms_per_layer:g}: layers have 2 norms")
+        out.refuse("model.norms_per_layer", f"{model.norms_per_layer:g}: layers have 2 norms")
     for field in ("embedding_norm", "head_bias", "router_bias"):
         if getattr(model, field):
             out.leave(f"model.{field}", "there is no option for it")
 
 
-def _biases(model: Model, out: Writing) -> None:
+def _biases(model: Model, out: Saying) -> None:
     biases = (model.attention_bias, model.output_bias, model.mlp_bias)
     if biases in BIASES:
         for key in BIASES[biases]:
@@ -99,7 +99,7 @@ def _biases(model: Model, out: Writing) -> None:
         out.say("--disable-bias-linear", True, "model.mlp_bias")
 
 
-def _experts(model: Model, out: Writing) -> None:
+def _experts(model: Model, out: Saying) -> None:
     if not model.experts:
         return
     out.say("--num-experts", model.experts, "model.experts")
@@ -113,7 +113,7 @@ def _experts(model: Model, out: Writing) -> None:
         out.say("--moe-latent-size", model.moe_latent, "model.moe_latent")
     kinds = (model.mlps * model.layers)[: model.layers] if model.mlps else ""
     if "-" in kinds:
-        out.cannot("model.mlps", "layers without an MLP")
+        out.refuse("model.mlps", "layers without an MLP")
     elif kinds or model.dense_first:
         kinds = kinds or "d" * model.dense_first + "e" * (model.layers - model.dense_first)
         out.say("--moe-layer-freq", _list(kinds, "e"), "model.dense_first, model.mlps: 1 = experts")

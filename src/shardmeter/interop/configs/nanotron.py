@@ -9,7 +9,7 @@ from typing import Any
 
 from shardmeter.core.errors import BadScenario
 from shardmeter.interop.configs._account import Account
-from shardmeter.interop.configs._megatron_writing import Writing
+from shardmeter.interop.configs._saying import Saying
 from shardmeter.interop.configs.nanotron_lines import FILE, write_settings, yaml_of
 from shardmeter.interop.configs.nanotron_words import (
     ATTENTION,
@@ -179,7 +179,7 @@ def _model(account: Account) -> dict[str, Any] | None:
 
 def write(scenario: Scenario, version: str = "") -> Exported:
     """The YAML of a scenario. Raises Inexpressible with every reason."""
-    out = Writing("nanotron")
+    out = Saying("nanotron")
     write_settings(scenario, out)
     out.stop()
     return Exported(
@@ -187,7 +187,7 @@ def write(scenario: Scenario, version: str = "") -> Exported:
         version=version or VERSIONS[0],
         files=(Written(name=FILE, text=yaml_of(out, scenario)),),
         launch=f"torchrun run_train.py --config-file {FILE}",
-        said=out.said,
+        said=out.settings(),
         unsaid=tuple(out.unsaid),
         notes=(
             "run_train.py is nanotron's own; the launch needs CUDA_DEVICE_MAX_CONNECTIONS=1",

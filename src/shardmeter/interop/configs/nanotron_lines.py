@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardmeter.interop.configs._megatron_writing import Writing, leave_idle
-from shardmeter.interop.configs._saying import harmless
+from shardmeter.interop.configs._saying import Saying, harmless
+from shardmeter.interop.configs._writing import leave_idle, tree, yaml
 from shardmeter.interop.configs.nanotron_words import DTYPES, ENGINES, RECIPE
 from shardmeter.specs import Model, Plan, Scenario
 from shardmeter.specs.plan import AXES
@@ -19,7 +19,7 @@ _PLAIN = {
 """What a Llama or a Qwen 2 of nanotron is in any case."""
 
 
-def write_settings(scenario: Scenario, out: Writing) -> None:
+def write_settings(scenario: Scenario, out: Saying) -> None:
     """Say the model, the plan and the run; what would be another run goes to the reasons."""
     _model(scenario.assembled or scenario.model, scenario.plan, out)
     _plan(scenario.plan, scenario, out)
@@ -40,22 +40,22 @@ def write_settings(scenario: Scenario, out: Writing) -> None:
     out.say("tokens.train_steps", steps, "run.steps")
     for field, value in {"phases": run.phases, "reference": run.reference}.items():
         if value:
-            out.cannot(f"run.{field}", "nanotron has no setting for it", "leave it out")
+            out.refuse(f"run.{field}", "nanotron has no setting for it", "leave it out")
 
 
-def _model(model: Model, plan: Plan, out: Writing) -> None:
+def _model(model: Model, plan: Plan, out: Saying) -> None:
     at = "model.model_config."
     for field, value in {"family": "decoder", **_PLAIN}.items():
         if getattr(model, field) != value:
-            out.cannot(f"model.{field}", f"{getattr(model, field)}: nanotron's Llama and Qwen 2 have {value or 'none'}")
+            out.refuse(f"model.{field}", f"{getattr(model, field)}: nanotron's Llama and Qwen 2 have {value or 'none'}")
     if set(model.mixers) - {"w"}:
-        out.cannot("model.mixers", f"{model.mixers[:40]}: all layers are of one kind")
+        out.refuse("model.mixers", f"{model.mixers[:40]}: all layers are of one kind")
     elif model.mixers:
         out.say(f"{at}sliding_window_size", model.window, "model.window")
     if model.head_dim * model.heads != model.hidden:
-        out.cannot("model.head_dim", f"{model.head_dim:g}, where hidden / heads = {model.hidden / model.heads:g}")
+        out.refuse("model.head_dim", f"{model.head_dim:g}, where hidden / heads = {model.hidden / model.heads:g}")
     if model.kv_heads < plan.tp:
-        out.cannot(
+        out.refuse(
             "plan.tp",
             f"tp = {plan.tp:g} and {model.kv_heads:g} key heads: each rank has one at least",
             f"tp ≤ {model.kv_heads:g}",
@@ -73,7 +73,7 @@ def _model(model: Model, plan: Plan, out: Writing) -> None:
             out.say(f"{at}moe_config.shared_expert_intermediate_size", model.shared_ffn, "model.shared_ffn")
 
 
-def _plan(plan: Plan, scenario: Scenario, out: Writing) -> None:
+def _plan(plan: Plan, scenario: Scenario, out: Saying) -> None:
     at = "parallelism."
     for key, field in {"dp": "dp", "pp": "pp", "tp": "tp", "context_parallel_size": "cp"}.items():
         out.say(at + key, getattr(plan, field), f"plan.{field}")
@@ -81,29 +81,29 @@ def _plan(plan: Plan, scenario: Scenario, out: Writing) -> None:
         out.leave("plan.dp_replicate", "only the product with dp_shard counts")
         out.leave("plan.dp_shard", "only the product with dp_replicate counts")
     if plan.ep > 1:
-        out.cannot("plan.ep", f"{plan.ep:g}: nanotron lays experts out only over all ranks alike", "ep: 1")
+        out.refuse("plan.ep", f"{plan.ep:g}: nanotron lays experts out only over all ranks alike", "ep: 1")
     if plan.etp > 1 and scenario.model.experts:
-        out.cannot("plan.etp", f"{plan.etp:g}: nanotron cuts no expert by tp", "etp: 1")
+        out.refuse("plan.etp", f"{plan.etp:g}: nanotron cuts no expert by tp", "etp: 1")
     elif plan.etp > 1:
         out.leave("plan.etp", "the model has no experts")
     if plan.pp > 1 and plan.schedule not in ENGINES.values():
-        out.cannot("plan.schedule", f"{plan.schedule} is neither 1f1b nor gpipe (afab)", "schedule: 1f1b")
+        out.refuse("plan.schedule", f"{plan.schedule} is neither 1f1b nor gpipe (afab)", "schedule: 1f1b")
     else:
         out.say(f"{at}pp_engine", "afab" if plan.schedule == "gpipe" else "1f1b", f"plan.schedule = {plan.schedule}")
     out.say(f"{at}tp_mode", "REDUCE_SCATTER" if plan.sequence_parallel else "ALL_REDUCE", "plan.sequence_parallel")
     out.say(f"{at}tp_linear_async_communication", plan.async_tp, "plan.async_tp")
     out.say(f"{at}recompute_layer", plan.recompute == "full", f"plan.recompute = {plan.recompute}")
     if plan.recompute not in ("none", "full"):
-        out.cannot("plan.recompute", f"{plan.recompute}: every layer runs again, or none", "recompute: full or none")
+        out.refuse("plan.recompute", f"{plan.recompute}: every layer runs again, or none", "recompute: full or none")
     _sharding(plan, out)
     _context(plan, out)
     _beyond(plan, scenario, out)
-    leave_idle(plan, out)
+    leave_idle(out, plan)
 
 
-def _sharding(plan: Plan, out: Writing) -> None:
+def _sharding(plan: Plan, out: Saying) -> None:
     if plan.sharding not in ("none", "ddp", "zero1") or (plan.sharding == "zero1" and plan.dp_replicate > 1):
-        out.cannot(
+        out.refuse(
             "plan.sharding",
             f"{plan.sharding}: nanotron has ddp (zero_stage 0) and zero1 over all replicas",
             "sharding: zero1",
@@ -113,9 +113,9 @@ def _sharding(plan: Plan, out: Writing) -> None:
         out.leave("plan.sharding", "none is what one replica has with zero_stage 0, read again as ddp")
 
 
-def _context(plan: Plan, out: Writing) -> None:
+def _context(plan: Plan, out: Saying) -> None:
     if plan.cp > 1 and plan.cp_kind == "ulysses":
-        out.cannot("plan.cp_kind", "ulysses: nanotron has rings and gathers", "cp_kind: ring")
+        out.refuse("plan.cp_kind", "ulysses: nanotron has rings and gathers", "cp_kind: ring")
     elif plan.cp > 1:
         gathered = plan.cp_kind == "all-gather"
         out.say(
@@ -127,30 +127,30 @@ def _context(plan: Plan, out: Writing) -> None:
             out.say("model.model_config.ring_attn_heads_k_stride", 1, "heads gathered at a time")
 
 
-def _beyond(plan: Plan, scenario: Scenario, out: Writing) -> None:
+def _beyond(plan: Plan, scenario: Scenario, out: Saying) -> None:
     """What a plan may hold that no setting says."""
     if plan.rank_order != AXES:
-        out.cannot("plan.rank_order", f"{', '.join(plan.rank_order)}: ranks lie in the order {', '.join(AXES)}")
+        out.refuse("plan.rank_order", f"{', '.join(plan.rank_order)}: ranks lie in the order {', '.join(AXES)}")
     if plan.offload:
-        out.cannot("plan.offload", f"{', '.join(plan.offload)}: everything stays on the device", "offload: none")
+        out.refuse("plan.offload", f"{', '.join(plan.offload)}: everything stays on the device", "offload: none")
     if plan.trainable != "all":
-        out.cannot(
+        out.refuse(
             "plan.trainable", f"{plan.trainable or 'without a backward'}: every parameter is trained", "trainable: all"
         )
     if len(scenario.fleet.islands) > 1 or plan.sync.method != "every_step":
-        out.cannot(
+        out.refuse(
             "fleet.islands",
             f"{len(scenario.fleet.islands)} islands by {plan.sync.method}: nanotron is one job",
             "one island",
         )
 
 
-def _numbers(plan: Plan, out: Writing) -> None:
+def _numbers(plan: Plan, out: Saying) -> None:
     dtypes = {ours: theirs for theirs, ours in DTYPES.items()}
     if plan.precision in dtypes:
         out.say("model.dtype", dtypes[plan.precision], "plan.precision")
     else:
-        out.cannot("plan.precision", f"{plan.precision} is none of {', '.join(dtypes)}", "precision: bf16")
+        out.refuse("plan.precision", f"{plan.precision} is none of {', '.join(dtypes)}", "precision: bf16")
     if plan.gather_dtype != plan.precision:
         out.leave("plan.gather_dtype", f"parameters are gathered as they are held, in {plan.precision}")
     summed = plan.master_dtype == "fp32"
@@ -160,7 +160,7 @@ def _numbers(plan: Plan, out: Writing) -> None:
         if getattr(plan, field) != held:
             out.leave(f"plan.{field}", f"gradients and master parameters are {held} both")
     if plan.optimizer not in ("adamw", "sgd"):
-        out.cannot("plan.optimizer", f"{plan.optimizer} is neither adamw nor sgd", "optimizer: adamw")
+        out.refuse("plan.optimizer", f"{plan.optimizer} is neither adamw nor sgd", "optimizer: adamw")
     factory = "optimizer.optimizer_factory."
     out.say(f"{factory}name", "adamW" if plan.optimizer == "adamw" else plan.optimizer, "plan.optimizer")
     if plan.optimizer == "adamw":
@@ -173,12 +173,12 @@ def _numbers(plan: Plan, out: Writing) -> None:
             out.say(factory + key, value, "a usual value")
 
 
-def yaml_of(out: Writing, scenario: Scenario) -> str:
+def yaml_of(out: Saying, scenario: Scenario) -> str:
     """The settings as YAML, with what nanotron asks for besides."""
     gpus = sum(float(island.gpus) for island in scenario.fleet.islands)
-    tree: dict[str, Any] = {
+    asked: dict[str, Any] = {
         "general": {"project": "shardmeter", "run": "plan"},
-        "model": {"model_config": {"is_qwen2_config": "true"}, "init_method": {"std": "0.02"}},
+        "model": {"model_config": {"is_qwen2_config": True}, "init_method": {"std": "0.02"}},
         "optimizer": {
             "weight_decay": "0.1",
             "clip_grad": "1.0",
@@ -188,22 +188,6 @@ def yaml_of(out: Writing, scenario: Scenario) -> str:
             },
         },
     }  # fmt: skip
-    for one in out.said:
-        place = tree
-        *above, last = one.key.split(".")
-        for step in above:
-            place = place.setdefault(step, {})
-        place[last] = one.value
     head = f"# {harmless(scenario.model.name)} by nanotron on {gpus:g} GPUs, written by ShardMeter.\n# Data and learning rate are placeholders.\n"
     stages = "data_stages:\n- name: stage 1\n  start_training_step: 1\n  data: {dataset: null, seed: 42, num_loading_workers: 1}\n"
-    return head + "\n".join(_lines(tree)) + "\n" + stages
-
-
-def _lines(tree: dict[str, Any], depth: int = 0) -> list[str]:
-    found = []
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            found += [f"{'  ' * depth}{key}:", *_lines(value, depth + 1)]
-        else:
-            found.append(f"{'  ' * depth}{key}: {value}")
-    return found
+    return head + yaml(tree(out, asked)) + stages

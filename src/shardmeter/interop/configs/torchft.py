@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from shardmeter.core.errors import Violation
 from shardmeter.core.record import changed
 from shardmeter.interop.configs import torchtitan
 from shardmeter.interop.configs._saying import Saying, count
 from shardmeter.interop.configs._torchtitan_models import NEW, OLD
 from shardmeter.interop.configs._torchtitan_plan import said_of
-from shardmeter.interop.configs.record import Exported, Imported, Inexpressible
+from shardmeter.interop.configs.record import Exported, Imported
 from shardmeter.specs import Scenario, Sync
 from shardmeter.sync import defaults
 
@@ -50,8 +49,9 @@ def write(scenario: Scenario, version: str = "") -> Exported:
 def _of_islands(scenario: Scenario) -> None:
     """Raises Inexpressible where there is nothing to join."""
     if not scenario.plans:
-        found = Violation(field="fleet", says="one island has no other to meet", way_out="--to torchtitan")
-        raise Inexpressible("torchft cannot run this plan", [found])
+        alone = Saying("torchft")
+        alone.refuse("fleet", "one island has no other to meet", "--to torchtitan")
+        alone.stop()
 
 
 def _model(saying: Saying, version: str) -> None:

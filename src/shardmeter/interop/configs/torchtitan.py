@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from shardmeter import __version__
-from shardmeter.core.errors import Violation
 from shardmeter.core.record import changed
 from shardmeter.interop.configs import _torchtitan_python as python
 from shardmeter.interop.configs import _torchtitan_toml as toml
@@ -16,7 +15,7 @@ from shardmeter.interop.configs._torchtitan_models import NEW, OLD
 from shardmeter.interop.configs._torchtitan_plan import said_of
 from shardmeter.interop.configs._torchtitan_read import imported
 from shardmeter.interop.configs._torchtitan_text import module_text
-from shardmeter.interop.configs.record import Exported, Imported, Inexpressible, Setting, Written
+from shardmeter.interop.configs.record import Exported, Imported, Setting, Written
 from shardmeter.specs import Scenario
 
 NAME = "torchtitan"
@@ -73,15 +72,21 @@ def _kind(text: str, name: str, version: str) -> str:
 def write(scenario: Scenario, version: str = "") -> Exported:
     """The files of a scenario of one process group. Raises Inexpressible."""
     version = version or NEW
-    if scenario.plans:
-        says = f"{len(scenario.plans)} islands, which torchtitan alone joins to one process group"
-        way_out = "--to torchft runs an island as a replica group: diloco, streaming_diloco, local_sgd"
-        raise Inexpressible(
-            f"torchtitan {version} cannot run this plan", [Violation(field="fleet", says=says, way_out=way_out)]
-        )
+    _of_one_group(scenario, version)
     saying = said_of(scenario, scenario.plan, version)
     saying.stop()
     return written(NAME, saying, scenario, version)
+
+
+def _of_one_group(scenario: Scenario, version: str) -> None:
+    """Raises Inexpressible where islands train apart."""
+    if scenario.plans:
+        several = Saying(f"torchtitan {version}")
+        says = f"{len(scenario.plans)} islands, which torchtitan alone joins to one process group"
+        several.refuse(
+            "fleet", says, "--to torchft runs an island as a replica group: diloco, streaming_diloco, local_sgd"
+        )
+        several.stop()
 
 
 def written(name: str, saying: Saying, scenario: Scenario, version: str, more: str = "") -> Exported:

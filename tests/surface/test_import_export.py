@@ -93,7 +93,9 @@ def test_what_differs_from_an_original_is_listed(exported, capsys):
         "json",
     )
     assert code == 0
-    assert json.loads(out)["departures"] == [{"key": "training.local_batch_size", "original": "2", "ours": "1", "counts": True}]
+    assert json.loads(out)["departures"] == [
+        {"key": "training.local_batch_size", "original": "2", "ours": "1", "counts": True}
+    ]
     answer = shardmeter.export(
         EXAMPLE, "torchtitan", version="0.2.2", against=str(exported), overrides=["plan.micro_batch=2"]
     )

@@ -56,7 +56,6 @@ OPTIONS = {
     "diff": {"a", "b", "--set", "--set-b", "--catalog", "--format"},
     "sensitivity": SCENARIO | {"--of", "--what-if", "--with", "--pairs", "--all", "--plot"},
     "tradeoffs": SCENARIO | {"--over", "--plot"},
-    "calibrate": SCENARIO | {"--log", "--rows", "--nccl", "--name", "-o", "--plot"},
     "validate": {"file", "--bars", "--catalog", "--format"},
     "measure": {"--device", "--quick", "--budget", "--threads", "--clock", "--ranks", "--name", "--like", "--from"}
     | {"-o", "--out", "--profile", "--catalog", "--format", "--plot"},

@@ -125,7 +125,7 @@ def read_fsdp(found: Reading, plan: dict[str, Any], named: str = "") -> None:
         found.means(f"plan.reshard = {str(plan['reshard']).lower()}", key)
         found.ignore(own["sharding_strategy"], "FSDP2 has fsdp_reshard_after_forward instead")
     else:
-        key = own["sharding_strategy"] if named or found.has(own["sharding_strategy"]) else key
+        key = own["sharding_strategy"] if named or own["sharding_strategy"] in found.said else key
         word = named or found.word(key, (*STRATEGIES, *FLAGS), otherwise="full_shard")
         plan["sharding"], plan["reshard"] = STRATEGIES.get(word, ("fsdp", word in ("true", "yes")))
         found.means(f"plan.sharding = {plan['sharding']}, plan.reshard = {str(plan['reshard']).lower()}", key)
@@ -282,4 +282,4 @@ def _fill(found: Reading, plan: dict[str, Any], world: int) -> None:
 
 def _first(found: Reading, *names: str) -> str:
     """The first of several spellings that the file has; the first where it has none."""
-    return next((name for name in names if found.has(name)), names[0])
+    return next((name for name in names if name in found.said), names[0])

@@ -255,11 +255,11 @@ def read_batch(found: Reading, plan: dict[str, Any], run: dict[str, Any]) -> Non
     found.means(f"run.global_batch = {whole}", "train_batch_size")
     if steps and not whole:
         found.adds_up("gradient_accumulation_steps", steps)
-    elif whole and not micro:
-        found.accumulated, found.micro_batch_left = steps or 1, True
-    degree_said = f"plan.dp_shard = {plan.get('dp_shard')}" if micro else "how often micro-batches are added up"
-    found.means(degree_said, "gradient_accumulation_steps")
+    else:
+        said = f"plan.dp_shard = {plan.get('dp_shard')}" if micro else "how often micro-batches are added up"
+        found.means(said, "gradient_accumulation_steps")
     if whole and not micro:
+        found.accumulated, found.micro_batch_left = steps or 1, True
         found.assume(
             f"plan.micro_batch = {whole} / ({steps or 1} · replicas): the file leaves it to the number of GPUs, as DeepSpeed does"
         )

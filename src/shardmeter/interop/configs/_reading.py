@@ -21,9 +21,8 @@ MOST = 10**15
 """No whole number of a setting is larger."""
 LONGEST, MALFORMED = 80, 40
 """Characters of a key or a value that are shown in a list, and of a malformed value."""
-NEAREST, LIKELY, LIKELIEST = 20, 200, 20
-"""Unknown settings that the nearest names are looked for; the names sharing most runs of letters with one, among which they are looked for;
-and those of them among which one is that was mistyped."""
+NEAREST, LIKELY = 20, 30
+"""Unknown settings that the nearest names are looked for, and the names sharing most letters with one, among which they are."""
 ALIKE = 0.85
 """Likeness of two names from which on one is taken for the other, mistyped."""
 YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -268,7 +267,7 @@ class Reading:
                 continue
             looked = len(unknown) < NEAREST
             likely = _likely(key, names) if looked else []
-            if beside and not difflib.get_close_matches(key, likely[:LIKELIEST], 1, ALIKE):
+            if beside and not difflib.get_close_matches(key, likely, 1, ALIKE):
                 self.ignore(key, beside)
             else:
                 near = ", ".join(nearest(key, likely)) if looked else f"not looked for beyond the first {NEAREST}"

@@ -85,7 +85,7 @@ def _read_program(found: Reading, plan: dict[str, Any], document: dict[str, Any]
         document["run"] = run
     for key in MODEL:
         found.ignore(key, f"say --model: a catalog name, or the folder of {found.said.get(key)!s:.60}")
-    rank = next((key for key in RANK if found.has(key)), RANK[0])
+    rank = next((key for key in RANK if key in found.said), RANK[0])
     is_lora = "lora" in (str(found.said.get(key)).lower() for key in ("finetuning_type", "adapter")) or found.flag(
         "use_peft"
     )
@@ -141,7 +141,7 @@ def _words(found: Reading) -> list[str]:
 
 def _read_batch(found: Reading, plan: dict[str, Any], document: dict[str, Any]) -> None:
     """Micro-batches, and how many are added up: the number of replicas is the launcher's."""
-    key = next((one for one in MICRO if found.has(one)), MICRO[0])
+    key = next((one for one in MICRO if one in found.said), MICRO[0])
     micro = found.whole(key) or 8
     if not found.has(key):
         found.assume("plan.micro_batch 8: TrainingArguments' where per_device_train_batch_size is left out")
@@ -165,7 +165,7 @@ def _read_optimizer(found: Reading, plan: dict[str, Any]) -> None:
         ("sgd", "sgd"),
     )
     plan["optimizer"] = next((ours for word, ours in kinds if word in name), "adamw")
-    if not found.has(key):
+    if key not in found.said:
         found.assume("plan.optimizer adamw: TrainingArguments' where optim is left out")
     found.means(f"plan.optimizer = {plan['optimizer']}, by the moments that it keeps", key)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardmeter.interop.configs._sorting import Sorting, keys
+from shardmeter.interop.configs._reading import TREE, Reading, by_pattern
+from shardmeter.interop.configs._trees import keys
 from shardmeter.interop.configs.record import Imported
 
 KINDS = (
@@ -37,8 +38,8 @@ IDLE = {
 
 def imported(settings: dict[str, Any], version: str) -> Imported:
     """Settings by their dotted paths as a scenario. Raises BadScenario with everything that is malformed."""
-    found = Sorting("accelerate", settings, keys("accelerate-1.15.0"))
-    kind = found.word("distributed_type", KINDS, "no")
+    found = Reading("accelerate", settings, keys("accelerate-1.15.0"), TREE)
+    kind = found.word("distributed_type", KINDS, otherwise="no")
     plan: dict[str, Any] = {}
     world = processes(found)
     read_degrees(found, plan)
@@ -47,8 +48,8 @@ def imported(settings: dict[str, Any], version: str) -> Imported:
     read_formats(found, plan, kind)
     if world and not found.violations:
         _fill(found, plan, world)
-    found.means("distributed_type", f"plan.sharding = {plan['sharding']}")
-    found.means("num_processes", f"{world} GPUs, over which the degrees are laid" if world else "left to the launcher")
+    found.means(f"plan.sharding = {plan['sharding']}", "distributed_type")
+    found.means(f"{world} GPUs, over which the degrees are laid" if world else "left to the launcher", "num_processes")
     compiled = (
         str(
             found.value(_first(found, "dynamo_config.dynamo_backend", "dynamo_config.backend", "dynamo_backend"))
@@ -57,7 +58,7 @@ def imported(settings: dict[str, Any], version: str) -> Imported:
     )
     name = "titan-compile" if compiled else "titan-eager"
     for key in ("dynamo_config.dynamo_backend", "dynamo_config.backend", "dynamo_backend"):
-        found.means(key, f"stack = {name}")
+        found.means(f"stack = {name}", key)
     found.assume(f"stack {name}: none is fitted on accelerate; `shardmeter calibrate` fits one on a log of yours")
     plan["optimizer"] = "adamw"
     found.assume("plan.optimizer adamw: the program says it")
@@ -72,20 +73,20 @@ def imported(settings: dict[str, Any], version: str) -> Imported:
         found.assume(
             f"stack.gradient_dtype {plan['reduce_dtype']}: DeepSpeed adds gradients up as it holds parameters unless told"
         )
-    return found.imported(version, document, IDLE)
+    return found.imported(version, by_pattern(IDLE), document)
 
 
-def processes(found: Sorting) -> int | None:
+def processes(found: Reading) -> int | None:
     """GPUs of the run; None where they are left to the launcher (-1)."""
-    world = found.whole("num_processes", -1)
+    world = found.whole("num_processes", least=-1)
     return world if world and world > 0 else None
 
 
-def read_degrees(found: Sorting, plan: dict[str, Any]) -> None:
+def read_degrees(found: Reading, plan: dict[str, Any]) -> None:
     """The mesh of `parallelism_config`."""
     degrees = {name: found.whole(SIZE.format(name)) or 1 for name in ("dp_replicate", "dp_shard", "tp", "cp", "sp")}
     for name, degree in degrees.items():
-        found.means(SIZE.format(name), f"plan.{'cp' if name == 'sp' else name} = {degree}")
+        found.means(f"plan.{'cp' if name == 'sp' else name} = {degree}", SIZE.format(name))
         if name in ("dp_replicate", "dp_shard", "tp") and degree > 1:
             plan[name] = degree
     if degrees["cp"] > 1 and degrees["sp"] > 1:
@@ -103,52 +104,52 @@ def read_degrees(found: Sorting, plan: dict[str, Any]) -> None:
     if degrees["sp"] > 1:
         plan |= {"cp": degrees["sp"], "cp_kind": "ulysses"}
     elif degrees["cp"] > 1:
-        passed = found.word(strategy, ("allgather", "alltoall"), "allgather")
+        passed = found.word(strategy, ("allgather", "alltoall"), otherwise="allgather")
         plan |= {"cp": degrees["cp"], "cp_kind": "ring" if passed == "alltoall" else "all-gather"}
-        if strategy not in found.left:
+        if not found.has(strategy):
             found.assume("plan.cp_kind all-gather: accelerate's cp_comm_strategy where it is left out")
-        found.means(strategy, f"plan.cp_kind = {plan['cp_kind']}")
+        found.means(f"plan.cp_kind = {plan['cp_kind']}", strategy)
 
 
-def read_fsdp(found: Sorting, plan: dict[str, Any]) -> None:
-    """FSDP of either version."""
+def read_fsdp(found: Reading, plan: dict[str, Any], named: str = "") -> None:
+    """FSDP of either version. `named`: the strategy, where another setting says it."""
     own = {name: _first(found, f"fsdp_config.fsdp_{name}", f"fsdp_config.{name}") for name in _OF_FSDP}
-    second = found.whole(own["version"], 1, 2) or 1
-    if own["version"] not in found.left:
+    second = found.whole(own["version"], least=1, most=2) or 1
+    if not found.has(own["version"]):
         found.assume("FSDP1: the file does not say fsdp_version, and accelerate's is 1")
-    found.means(own["version"], f"FSDP{second}")
+    found.means(f"FSDP{second}", own["version"])
     plan |= {"sharding": "fsdp", "reshard": True}
     key = own["reshard_after_forward"]
     if second == 2:
         plan["reshard"] = found.flag(key, default=True)
-        found.means(key, f"plan.reshard = {str(plan['reshard']).lower()}")
+        found.means(f"plan.reshard = {str(plan['reshard']).lower()}", key)
         found.ignore(own["sharding_strategy"], "FSDP2 has fsdp_reshard_after_forward instead")
     else:
-        key = own["sharding_strategy"] if own["sharding_strategy"] in found.left else key
-        word = found.word(key, (*STRATEGIES, *FLAGS), "full_shard")
+        key = own["sharding_strategy"] if named or own["sharding_strategy"] in found.said else key
+        word = named or found.word(key, (*STRATEGIES, *FLAGS), otherwise="full_shard")
         plan["sharding"], plan["reshard"] = STRATEGIES.get(word, ("fsdp", word in ("true", "yes")))
-        found.means(key, f"plan.sharding = {plan['sharding']}, plan.reshard = {str(plan['reshard']).lower()}")
+        found.means(f"plan.sharding = {plan['sharding']}, plan.reshard = {str(plan['reshard']).lower()}", key)
     if plan["sharding"] == "hsdp":
         machines, world = found.whole("num_machines") or 1, processes(found)
         found.means(
-            "num_machines", f"plan.dp_replicate = {machines}: every machine shards, and they replicate one another"
+            f"plan.dp_replicate = {machines}: every machine shards, and they replicate one another", "num_machines"
         )
         if world and world % machines == 0:
             plan |= {"sharding": "fsdp", "dp_replicate": machines, "dp_shard": world // machines}
     away = ["optimizer", "parameters"] if found.flag(own["offload_params"]) else []
-    found.means(own["offload_params"], f"plan.offload {'has' if away else 'lacks'} optimizer and parameters")
+    found.means(f"plan.offload {'has' if away else 'lacks'} optimizer and parameters", own["offload_params"])
     again = found.flag(own["activation_checkpointing"])
     plan["recompute"] = "full" if again else "none"
-    if own["activation_checkpointing"] not in found.left:
+    if not found.has(own["activation_checkpointing"]):
         found.assume(
             "plan.recompute none: fsdp_activation_checkpointing is left out; if the program checkpoints, say --set plan.recompute=full"
         )
-    found.means(own["activation_checkpointing"], f"plan.recompute = {plan['recompute']}")
+    found.means(f"plan.recompute = {plan['recompute']}", own["activation_checkpointing"])
     if found.flag(own["activation_checkpointing_offload"]) and again:
         away.append("activations")
     found.means(
-        own["activation_checkpointing_offload"],
         f"plan.offload {'has' if 'activations' in away else 'lacks'} activations",
+        own["activation_checkpointing_offload"],
     )
     plan["offload"] = away or "none"
 
@@ -158,11 +159,11 @@ _OF_FSDP = (
 )  # fmt: skip
 
 
-def read_deepspeed(found: Sorting, plan: dict[str, Any]) -> None:
+def read_deepspeed(found: Reading, plan: dict[str, Any]) -> None:
     """DeepSpeed as accelerate's file says it."""
     section = "deepspeed_config."
-    stage = found.whole(f"{section}zero_stage", 0, 3)
-    elsewhere = found.left.get(f"{section}deepspeed_config_file")
+    stage = found.whole(f"{section}zero_stage", least=0, most=3)
+    elsewhere = found.said.get(f"{section}deepspeed_config_file")
     if stage is None:
         stage = 2
         found.assume(
@@ -170,15 +171,15 @@ def read_deepspeed(found: Sorting, plan: dict[str, Any]) -> None:
             else "plan.sharding zero2: the file does not say zero_stage, and accelerate's is 2"
         )  # fmt: skip
     plan["sharding"] = ("ddp", "zero1", "zero2", "zero3")[stage]
-    found.means(f"{section}zero_stage", f"plan.sharding = {plan['sharding']}")
+    found.means(f"plan.sharding = {plan['sharding']}", f"{section}zero_stage")
     away = []
     for what, name in (("optimizer", "offload_optimizer_device"), ("parameters", "offload_param_device")):
-        device = found.word(f"{section}{name}", ("none", "cpu", "nvme"), "none")
+        device = found.word(f"{section}{name}", ("none", "cpu", "nvme"), otherwise="none")
         if device == "nvme":
             found.assume(f"{name} nvme: read as the host's memory, which is faster; rates of drives are not modelled")
         if device != "none":
             away.append(what)
-        found.means(f"{section}{name}", f"plan.offload {'lacks' if device == 'none' else 'has'} {what}")
+        found.means(f"plan.offload {'lacks' if device == 'none' else 'has'} {what}", f"{section}{name}")
     plan |= {"offload": away or "none", "recompute": "none"}
     found.assume(
         "plan.recompute none: the program says it (gradient_checkpointing); if it does, say --set plan.recompute=full"
@@ -191,7 +192,7 @@ def read_deepspeed(found: Sorting, plan: dict[str, Any]) -> None:
     )
 
 
-def read_megatron(found: Sorting, plan: dict[str, Any]) -> None:
+def read_megatron(found: Reading, plan: dict[str, Any]) -> None:
     """Megatron-LM as accelerate's file says it: degrees, sharding, what is recomputed."""
     section = "megatron_lm_config.megatron_lm_"
     for name, field in (
@@ -201,23 +202,23 @@ def read_megatron(found: Sorting, plan: dict[str, Any]) -> None:
         degree = found.whole(f"{section}{name}")
         if degree:
             plan[field] = degree
-        found.means(f"{section}{name}", f"plan.{field} = {degree}")
+        found.means(f"plan.{field} = {degree}", f"{section}{name}")
     if plan.get("pp", 1) > 1:
         plan["schedule"] = "1f1b"
     plan["sequence_parallel"] = found.flag(f"{section}sequence_parallelism") or plan.get("tp", 1) == 1
-    found.means(f"{section}sequence_parallelism", f"plan.sequence_parallel = {str(plan['sequence_parallel']).lower()}")
+    found.means(f"plan.sequence_parallel = {str(plan['sequence_parallel']).lower()}", f"{section}sequence_parallelism")
     zero = found.flag(f"{section}use_distributed_optimizer")
     plan["sharding"] = "zero1" if zero else "ddp"
-    found.means(f"{section}use_distributed_optimizer", f"plan.sharding = {plan['sharding']}")
+    found.means(f"plan.sharding = {plan['sharding']}", f"{section}use_distributed_optimizer")
     again = found.flag(f"{section}recompute_activations")
     plan |= {"recompute": "selective" if again else "none", "offload": "none"}
-    found.means(f"{section}recompute_activations", f"plan.recompute = {plan['recompute']}")
+    found.means(f"plan.recompute = {plan['recompute']}", f"{section}recompute_activations")
     found.ignore(
         f"{section}num_micro_batches", "the micro-batch is the program's: say --micro-batch and --global-batch"
     )
 
 
-def read_replicas(found: Sorting, plan: dict[str, Any]) -> None:
+def read_replicas(found: Reading, plan: dict[str, Any]) -> None:
     """Copies of the model, or one."""
     plan |= {"sharding": "none" if processes(found) == 1 else "ddp", "recompute": "none", "offload": "none"}
     found.assume(
@@ -225,25 +226,27 @@ def read_replicas(found: Sorting, plan: dict[str, Any]) -> None:
     )
 
 
-def read_formats(found: Sorting, plan: dict[str, Any], kind: str) -> None:
+def read_formats(found: Reading, plan: dict[str, Any], kind: str) -> None:
     """What is multiplied, gathered, reduced and kept in which number format: accelerate's policies of mixed precision."""
-    word = found.word("mixed_precision", ("no", "false", "fp16", "bf16", "fp8"), "fp16" if found.flag("fp16") else "no")
-    found.means("fp16", "plan.precision = fp16")
+    word = found.word(
+        "mixed_precision", ("no", "false", "fp16", "bf16", "fp8"), otherwise="fp16" if found.flag("fp16") else "no"
+    )
+    found.means("plan.precision = fp16", "fp16")
     base = "fp32" if word in ("no", "false") else "bf16" if word == "fp8" else word
     plan["precision"] = base
     if word == "fp8":
         key = _first(found, "fp8_config.fp8_backend", "fp8_config.backend")
-        plan["precision"] = FP8[found.word(key, FP8, "te")]
-        found.means(key, f"plan.precision = {plan['precision']}")
-    found.means("mixed_precision", f"plan.precision = {plan['precision']}")
+        plan["precision"] = found.word(key, FP8, otherwise=FP8["te"])
+        found.means(f"plan.precision = {plan['precision']}", key)
+    found.means(f"plan.precision = {plan['precision']}", "mixed_precision")
     policy(found, plan, base, kind in ("fsdp", "deepspeed", "megatron_lm"))
     every = _first(found, "fp8_config.fp8_enable_fsdp_float8_all_gather", "fp8_config.enable_fsdp_float8_all_gather")
     if found.flag(every) and word == "fp8":
         plan["gather_dtype"] = "fp8"
-        found.means(every, "plan.gather_dtype = fp8")
+        found.means("plan.gather_dtype = fp8", every)
 
 
-def policy(found: Sorting, plan: dict[str, Any], base: str, cast: bool) -> None:
+def policy(found: Reading, plan: dict[str, Any], base: str, cast: bool) -> None:
     """What is gathered, reduced and kept under mixed precision in `base`: weights `cast` as a whole by FSDP or ZeRO, or by autocast."""
     plan |= {"gather_dtype": base, "reduce_dtype": base if cast else "fp32", "master_dtype": "fp32"}
     if base == "fp32":
@@ -258,7 +261,7 @@ def policy(found: Sorting, plan: dict[str, Any], base: str, cast: bool) -> None:
         found.assume("plan.reduce_dtype fp32: weights and gradients are fp32 under autocast")
 
 
-def _fill(found: Sorting, plan: dict[str, Any], world: int) -> None:
+def _fill(found: Reading, plan: dict[str, Any], world: int) -> None:
     """The data-parallel degree that the number of processes leaves."""
     shards = plan["sharding"] not in ("ddp", "none")
     inside = plan.get("tp", 1) * plan.get("cp", 1) * plan.get("pp", 1) * plan.get("dp_replicate", 1)
@@ -277,6 +280,6 @@ def _fill(found: Sorting, plan: dict[str, Any], world: int) -> None:
         plan["dp_shard"] = plan.get("dp_shard", 1) * round(left)
 
 
-def _first(found: Sorting, *names: str) -> str:
+def _first(found: Reading, *names: str) -> str:
     """The first of several spellings that the file has; the first where it has none."""
-    return next((name for name in names if name in found.left), names[0])
+    return next((name for name in names if name in found.said), names[0])

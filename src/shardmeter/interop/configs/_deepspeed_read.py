@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardmeter.interop.configs._sorting import Sorting, keys
+from shardmeter.interop.configs._reading import TREE, Reading, by_pattern
+from shardmeter.interop.configs._trees import keys
 from shardmeter.interop.configs.record import Imported
 
 STAGES = ("ddp", "zero1", "zero2", "zero3")
@@ -48,7 +49,7 @@ IDLE = {
 
 def imported(settings: dict[str, Any], version: str) -> Imported:
     """Settings by their dotted paths as a scenario. Raises BadScenario with everything that is malformed."""
-    found = Sorting("deepspeed", settings, keys("deepspeed-0.19.8"))
+    found = Reading("deepspeed", settings, keys("deepspeed-0.19.8"), TREE)
     for key in [one for one in settings if one.split(".")[0] in REMOVED or one.removeprefix(ZERO) in REMOVED_ZERO]:
         if key != f"{ZERO}mics_shard_size":
             found.ignore(key, GONE)
@@ -67,28 +68,28 @@ def imported(settings: dict[str, Any], version: str) -> Imported:
     found.assume(
         "the file tells neither the model nor the accelerators: say --model and --gpus; nor the length of sequences: --seq"
     )
-    return found.imported(version, document, IDLE)
+    return found.imported(version, by_pattern(IDLE), document)
 
 
-def read_sharding(found: Sorting, plan: dict[str, Any]) -> None:
+def read_sharding(found: Reading, plan: dict[str, Any]) -> None:
     """The stage of ZeRO, and groups that it shards in."""
-    stage = found.whole(f"{ZERO}stage", 0, 3)
-    older = found.flag("zero_optimization") if not isinstance(found.left.get("zero_optimization"), dict) else None
+    stage = found.whole(f"{ZERO}stage", least=0, most=3)
+    older = found.flag("zero_optimization") if not isinstance(found.said.get("zero_optimization"), dict) else None
     if older and stage is None:
         stage = 1
-        found.means("zero_optimization", "plan.sharding = zero1: true is an older spelling of stage 1")
+        found.means("plan.sharding = zero1: true is an older spelling of stage 1", "zero_optimization")
     plan["sharding"] = STAGES[stage or 0]
     if stage is None:
         found.assume("plan.sharding ddp: no ZeRO stage is said, and DeepSpeed's is 0")
-    found.means(f"{ZERO}stage", f"plan.sharding = {plan['sharding']}")
-    shard = found.whole(f"{ZERO}mics_shard_size", -1)
+    found.means(f"plan.sharding = {plan['sharding']}", f"{ZERO}stage")
+    shard = found.whole(f"{ZERO}mics_shard_size", least=-1)
     if shard and shard > 0 and stage == 3:
         plan |= {"sharding": "hsdp", "dp_shard": shard}
         found.means(
-            f"{ZERO}mics_shard_size", f"plan.sharding = hsdp, plan.dp_shard = {shard} (MiCS; 0.19 has it no more)"
+            f"plan.sharding = hsdp, plan.dp_shard = {shard} (MiCS; 0.19 has it no more)", f"{ZERO}mics_shard_size"
         )
     found.ignore(f"{ZERO}mics_shard_size", GONE)
-    second = found.whole(f"{ZERO}zero_hpz_partition_size", 0)
+    second = found.whole(f"{ZERO}zero_hpz_partition_size", least=0)
     if second and second > 1:
         found.ignore(
             f"{ZERO}zero_hpz_partition_size",
@@ -97,51 +98,51 @@ def read_sharding(found: Sorting, plan: dict[str, Any]) -> None:
         )
 
 
-def read_degrees(found: Sorting, plan: dict[str, Any]) -> None:
+def read_degrees(found: Reading, plan: dict[str, Any]) -> None:
     """Tensor, pipeline, sequence and expert parallelism."""
-    tp = found.whole("tensor_parallel.autotp_size", 0)
+    tp = found.whole("tensor_parallel.autotp_size", least=0)
     if tp:
         plan["tp"] = tp
-        found.means("tensor_parallel.autotp_size", f"plan.tp = {tp}")
+        found.means(f"plan.tp = {tp}", "tensor_parallel.autotp_size")
     if tp and tp > 1:
         plan["sequence_parallel"] = False
         found.assume(
             "plan.sequence_parallel false: DeepSpeed's tensor parallelism keeps activations whole between products"
         )
-    stages = None if found.left.get("pipeline.stages") in (None, "auto") else found.whole("pipeline.stages")
+    stages = None if found.said.get("pipeline.stages") == "auto" else found.whole("pipeline.stages")
     if stages:
         plan |= {"pp": stages, "schedule": "1f1b"}
         found.means(
-            "pipeline.stages",
             f"plan.pp = {stages}, plan.schedule = 1f1b (the PipelineModule's num_stages has to agree)",
+            "pipeline.stages",
         )
     cp = found.whole("sequence_parallel_size")
     if cp:
         plan |= {"cp": cp, "cp_kind": "ulysses"}
-        found.means("sequence_parallel_size", f"plan.cp = {cp}, plan.cp_kind = ulysses")
+        found.means(f"plan.cp = {cp}, plan.cp_kind = ulysses", "sequence_parallel_size")
     ep = found.whole("expert_parallel.autoep_size")
     if found.flag("expert_parallel.enabled") and ep:
         plan["ep"] = ep
-        found.means("expert_parallel.autoep_size", f"plan.ep = {ep}")
+        found.means(f"plan.ep = {ep}", "expert_parallel.autoep_size")
         etp = found.whole("expert_parallel.expert_tensor_parallel_size")
         plan["etp"] = etp or 1
-        found.means("expert_parallel.expert_tensor_parallel_size", f"plan.etp = {etp}")
-        found.means("expert_parallel.enabled", "experts are spread over ranks")
+        found.means(f"plan.etp = {etp}", "expert_parallel.expert_tensor_parallel_size")
+        found.means("experts are spread over ranks", "expert_parallel.enabled")
 
 
-def read_formats(found: Sorting, plan: dict[str, Any]) -> None:
+def read_formats(found: Reading, plan: dict[str, Any]) -> None:
     """What is multiplied, gathered, reduced and kept in which number format."""
-    section = next((one for one in ("bf16", "bfloat16") if f"{one}.enabled" in found.left), "bf16")
+    section = next((one for one in ("bf16", "bfloat16") if f"{one}.enabled" in found.said), "bf16")
     bf16, fp16 = found.flag(f"{section}.enabled"), found.flag("fp16.enabled")
     cast = found.flag("torch_autocast.enabled")
-    automatic = {f"{section}.enabled", "fp16.enabled"} & set(found.automatic)
+    automatic = found.hides(f"{section}.enabled") or found.hides("fp16.enabled")
     dtype = "fp32"
     if bf16 and fp16:
         found.refuse("bf16.enabled", "bf16 and fp16 are both enabled", "keep one", "DeepSpeed refuses both at once")
     elif bf16 or fp16:
         dtype = "bf16" if bf16 else "fp16"
     elif cast:
-        dtype = DTYPES[found.word("torch_autocast.dtype", DTYPES, "bf16")]
+        dtype = found.word("torch_autocast.dtype", DTYPES, otherwise="bf16")
         found.assume(f"plan.precision {dtype}: autocast over weights in fp32, which are gathered and reduced in fp32")
     elif automatic:
         dtype = "bf16"
@@ -151,20 +152,20 @@ def read_formats(found: Sorting, plan: dict[str, Any]) -> None:
     held = "fp32" if cast and not (bf16 or fp16) else dtype
     plan |= {"precision": dtype, "gather_dtype": held, "reduce_dtype": held, "master_dtype": "fp32"}
     for key in (f"{section}.enabled", "fp16.enabled", "torch_autocast.enabled", "torch_autocast.dtype"):
-        found.means(key, f"plan.precision = {dtype}")
+        found.means(f"plan.precision = {dtype}", key)
     wanted = "seq_parallel_communication_data_type" if plan.get("cp", 1) > 1 else "communication_data_type"
-    reduce = found.word(wanted, ("fp32", "bf16", "fp16"), "fp32" if plan.get("cp", 1) > 1 else "")
+    reduce = found.word(wanted, ("fp32", "bf16", "fp16"), otherwise="fp32" if plan.get("cp", 1) > 1 else "")
     if reduce:
         plan["reduce_dtype"] = reduce
-    if wanted not in found.left:
+    if not found.has(wanted):
         found.assume(f"plan.reduce_dtype {plan['reduce_dtype']}: DeepSpeed's where {wanted} is left out")
-    found.means(wanted, f"plan.reduce_dtype = {plan['reduce_dtype']}")
+    found.means(f"plan.reduce_dtype = {plan['reduce_dtype']}", wanted)
     master = found.flag(f"{section}.bf16_master_weights_and_grads")
     moments = found.flag(f"{section}.bf16_optimizer_states")
     if master and moments:
         plan["master_dtype"] = "bf16"
-        found.means(f"{section}.bf16_master_weights_and_grads", "plan.master_dtype = bf16")
-        found.means(f"{section}.bf16_optimizer_states", "plan.master_dtype = bf16")
+        found.means("plan.master_dtype = bf16", f"{section}.bf16_master_weights_and_grads")
+        found.means("plan.master_dtype = bf16", f"{section}.bf16_optimizer_states")
     elif master:
         found.ignore(
             f"{section}.bf16_master_weights_and_grads",
@@ -172,7 +173,7 @@ def read_formats(found: Sorting, plan: dict[str, Any]) -> None:
         )
 
 
-def read_offload(found: Sorting, plan: dict[str, Any]) -> None:
+def read_offload(found: Reading, plan: dict[str, Any]) -> None:
     """What lies on the host."""
     away = []
     for what, section, older in (
@@ -180,27 +181,27 @@ def read_offload(found: Sorting, plan: dict[str, Any]) -> None:
         ("parameters", "offload_param", "cpu_offload_param"),
     ):
         key = f"{ZERO}{section}.device"
-        device = found.word(key, ("none", "cpu", "nvme"), "none")
+        device = found.word(key, ("none", "cpu", "nvme"), otherwise="none")
         if device == "nvme":
             found.assume(f"{key} nvme: read as the host's memory, which is faster; rates of drives are not modelled")
         if found.flag(f"{ZERO}{older}"):
             device = "cpu"
         if device != "none":
             away.append(what)
-        found.means(key, f"plan.offload {'has' if device != 'none' else 'lacks'} {what}")
-        found.means(f"{ZERO}{older}", f"plan.offload {'has' if device != 'none' else 'lacks'} {what}")
+        found.means(f"plan.offload {'has' if device != 'none' else 'lacks'} {what}", key)
+        found.means(f"plan.offload {'has' if device != 'none' else 'lacks'} {what}", f"{ZERO}{older}")
     if found.flag("activation_checkpointing.cpu_checkpointing"):
         away.append("activations")
-        found.means("activation_checkpointing.cpu_checkpointing", "plan.offload has activations, plan.recompute = full")
+        found.means("plan.offload has activations, plan.recompute = full", "activation_checkpointing.cpu_checkpointing")
     plan["offload"] = away or "none"
 
 
-def read_recompute(found: Sorting, plan: dict[str, Any]) -> None:
+def read_recompute(found: Reading, plan: dict[str, Any]) -> None:
     """What runs again, as far as the file tells."""
-    interval = found.whole("pipeline.activation_checkpoint_interval", 0)
+    interval = found.whole("pipeline.activation_checkpoint_interval", least=0)
     if interval or "activations" in plan["offload"]:
         plan["recompute"] = "full"
-        found.means("pipeline.activation_checkpoint_interval", "plan.recompute = full")
+        found.means("plan.recompute = full", "pipeline.activation_checkpoint_interval")
         if interval and interval > 1:
             found.assume(f"plan.recompute full: one input is kept for every layer, not for every {interval}")
         return
@@ -211,13 +212,13 @@ def read_recompute(found: Sorting, plan: dict[str, Any]) -> None:
     )
 
 
-def read_optimizer(found: Sorting, plan: dict[str, Any]) -> None:
+def read_optimizer(found: Reading, plan: dict[str, Any]) -> None:
     """The optimizer by what it keeps."""
     given = found.value("optimizer.type")
     name = str(given).lower() if isinstance(given, str) else ""
     plan["optimizer"] = OPTIMIZERS.get(name, "adamw")
     if name in OPTIMIZERS:
-        found.means("optimizer.type", f"plan.optimizer = {plan['optimizer']}, by the moments that it keeps")
+        found.means(f"plan.optimizer = {plan['optimizer']}, by the moments that it keeps", "optimizer.type")
         return
     found.ignore("optimizer.type", "what it keeps is not known: read as adamw")
     found.assume(
@@ -227,7 +228,7 @@ def read_optimizer(found: Sorting, plan: dict[str, Any]) -> None:
     )
 
 
-def read_batch(found: Sorting, plan: dict[str, Any], run: dict[str, Any]) -> None:
+def read_batch(found: Reading, plan: dict[str, Any], run: dict[str, Any]) -> None:
     """train_batch_size = train_micro_batch_size_per_gpu · gradient_accumulation_steps · data-parallel degree, as far as it is told."""
     whole, micro, steps = (
         found.whole(key)
@@ -250,21 +251,21 @@ def read_batch(found: Sorting, plan: dict[str, Any], run: dict[str, Any]) -> Non
             plan |= {"sharding": "zero3", "dp_replicate": max(1, round(degree) // plan["dp_shard"])}
         else:
             plan["dp_shard"] = round(degree)
-    found.means("train_micro_batch_size_per_gpu", f"plan.micro_batch = {micro}")
-    found.means("train_batch_size", f"run.global_batch = {whole}")
+    found.means(f"plan.micro_batch = {micro}", "train_micro_batch_size_per_gpu")
+    found.means(f"run.global_batch = {whole}", "train_batch_size")
     if steps and not whole:
         found.adds_up("gradient_accumulation_steps", steps)
-    elif whole and not micro:
-        found.accumulated, found.micro_batch_left = steps or 1, True
-    degree_said = f"plan.dp_shard = {plan.get('dp_shard')}" if micro else "how often micro-batches are added up"
-    found.means("gradient_accumulation_steps", degree_said)
+    else:
+        said = f"plan.dp_shard = {plan.get('dp_shard')}" if micro else "how often micro-batches are added up"
+        found.means(said, "gradient_accumulation_steps")
     if whole and not micro:
+        found.accumulated, found.micro_batch_left = steps or 1, True
         found.assume(
             f"plan.micro_batch = {whole} / ({steps or 1} · replicas): the file leaves it to the number of GPUs, as DeepSpeed does"
         )
 
 
-def read_stack(found: Sorting, plan: dict[str, Any]) -> dict[str, Any]:
+def read_stack(found: Reading, plan: dict[str, Any]) -> dict[str, Any]:
     """The software that stands in for DeepSpeed, with what the file says of it."""
     stack: dict[str, Any] = {"base": STACK}
     found.assume(f"stack {STACK}: no stack is fitted on DeepSpeed; `shardmeter calibrate` fits one on a log of yours")
@@ -273,12 +274,12 @@ def read_stack(found: Sorting, plan: dict[str, Any]) -> dict[str, Any]:
         overlap = plan["sharding"] in ("zero3", "hsdp")
         found.assume(f"stack.gradient_overlap {str(overlap).lower()}: DeepSpeed's overlap_comm of that stage")
     stack["gradient_overlap"] = overlap
-    found.means(f"{ZERO}overlap_comm", f"stack.gradient_overlap = {str(overlap).lower()}")
+    found.means(f"stack.gradient_overlap = {str(overlap).lower()}", f"{ZERO}overlap_comm")
     dtype = found.word("data_types.grad_accum_dtype", DTYPES)
-    stack["gradient_dtype"] = DTYPES[dtype] if dtype else plan["gather_dtype"]
+    stack["gradient_dtype"] = dtype or plan["gather_dtype"]
     if not dtype:
         found.assume(
             f"stack.gradient_dtype {stack['gradient_dtype']}: DeepSpeed adds gradients up as it holds parameters unless told"
         )
-    found.means("data_types.grad_accum_dtype", f"stack.gradient_dtype = {stack['gradient_dtype']}")
+    found.means(f"stack.gradient_dtype = {stack['gradient_dtype']}", "data_types.grad_accum_dtype")
     return stack

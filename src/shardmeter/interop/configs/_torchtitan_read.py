@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping
-from importlib.resources import files
 from typing import Any
 
-from shardmeter.interop.configs._reading import MOST, Reading
+from shardmeter.interop.configs._reading import MOST, TYPED, Reading
 from shardmeter.interop.configs._torchtitan_models import NEW, OLD, model_of
 from shardmeter.interop.configs._torchtitan_plan import RECIPES, ROTATIONS, SCHEDULES
+from shardmeter.interop.configs._trees import keys
 from shardmeter.interop.configs.record import Imported
 from shardmeter.scenario.catalog import catalog_of
 
@@ -34,7 +33,6 @@ NEW_DEFAULTS: dict[str, Any] = {
     f"{P}enable_sequence_parallel": True, "compile.enable_async_tensor_parallel": False, "activation_checkpoint": "SelectiveAC",
     "training.disable_cuda_graphs": False,
 }  # fmt: skip
-TRUTH = (True, False)
 WHY = {
     "job": "names and folders", "profiling": "what is measured, not how fast it runs", "profiler": "what is measured, not how fast it runs",
     "metrics": "what is logged", "lr_scheduler": "how the learning rate moves", "optimizer": "how far a step goes, not how long it takes",
@@ -46,16 +44,10 @@ WHY = {
 """Why the settings of a section change nothing here."""
 
 
-@functools.cache
-def keys_of(version: str) -> tuple[str, ...]:
-    """Every setting of a version."""
-    text = (files("shardmeter.data") / "keys" / f"torchtitan-{version}.txt").read_text(encoding="utf-8")
-    return tuple(text.split())
-
-
 def imported(said: Mapping[str, Any], version: str) -> Imported:
     """What flat settings are as a scenario."""
-    reading = Reading(said, DEFAULTS | (OLD_DEFAULTS if version == OLD else NEW_DEFAULTS))
+    defaults = DEFAULTS | (OLD_DEFAULTS if version == OLD else NEW_DEFAULTS)
+    reading = Reading("torchtitan", said, keys(f"torchtitan-{version}"), TYPED, defaults)
     model = _model(reading, version)
     _mesh(reading)
     _batch(reading)
@@ -65,7 +57,7 @@ def imported(said: Mapping[str, Any], version: str) -> Imported:
     _formats(reading, version)
     _software(reading, version)
     _synchronised(reading)
-    return reading.imported("torchtitan", version, keys_of(version), _why)
+    return reading.imported(version, _why)
 
 
 def _why(key: str) -> str:
@@ -90,9 +82,9 @@ def _model(reading: Reading, version: str) -> str | None:
 
 def _mesh(reading: Reading) -> None:
     """Degrees, and what they shard."""
-    tp, cp = (reading.whole(f"{P}{axis}_parallel_degree") for axis in ("tensor", "context"))
-    replicate = reading.whole(f"{P}data_parallel_replicate_degree")
-    shard = reading.whole(f"{P}data_parallel_shard_degree", also=(-1,))
+    tp, cp = (_count(reading, f"{P}{axis}_parallel_degree") for axis in ("tensor", "context"))
+    replicate = _count(reading, f"{P}data_parallel_replicate_degree")
+    shard = _count(reading, f"{P}data_parallel_shard_degree", also=-1)
     key_of = {"dp_replicate": f"{P}data_parallel_replicate_degree", "dp_shard": f"{P}data_parallel_shard_degree"}
     for axis, degree, key in (("tp", tp, f"{P}tensor_parallel_degree"), ("cp", cp, f"{P}context_parallel_degree")):
         if degree > 1 or reading.has(key):
@@ -107,9 +99,14 @@ def _mesh(reading: Reading) -> None:
     if replicate > 1 or reading.has(key_of["dp_replicate"]):
         reading.put("plan.dp_replicate", replicate, key_of["dp_replicate"])
     policy = reading.word(f"{P}fsdp_reshard_after_forward", ("default", "always", "never"))
-    stages = reading.whole(f"{PP}degree")
+    stages = _count(reading, f"{PP}degree")
     keep = {"always": True, "never": False}.get(policy, stages == 1)
     reading.put("plan.reshard", keep, f"{P}fsdp_reshard_after_forward")
+
+
+def _count(reading: Reading, key: str, least: int = 1, also: int | None = None) -> int:
+    """A whole number; the trainer's default where the file does not say one."""
+    return reading.whole(key, "", 1, least=least, also=also)
 
 
 def _said(reading: Reading, *keys: str) -> tuple[str, ...]:
@@ -118,14 +115,14 @@ def _said(reading: Reading, *keys: str) -> tuple[str, ...]:
 
 def _batch(reading: Reading) -> None:
     """Sequence, steps and batches; a pipeline takes its micro-batches out of the local batch."""
-    reading.put("run.seq_len", reading.whole("training.seq_len"), "training.seq_len")
-    reading.put("run.steps", reading.whole("training.steps"), "training.steps")
-    local, stages = reading.whole("training.local_batch_size"), reading.whole(f"{PP}degree")
-    whole = reading.whole("training.global_batch_size", also=(-1,))
-    shard = reading.whole(f"{P}data_parallel_shard_degree", also=(-1,))
-    replicas = reading.whole(f"{P}data_parallel_replicate_degree") * shard * _groups(reading) if shard > 0 else None
+    reading.put("run.seq_len", _count(reading, "training.seq_len"), "training.seq_len")
+    reading.put("run.steps", _count(reading, "training.steps"), "training.steps")
+    local, stages = _count(reading, "training.local_batch_size"), _count(reading, f"{PP}degree")
+    whole = _count(reading, "training.global_batch_size", also=-1)
+    shard = _count(reading, f"{P}data_parallel_shard_degree", also=-1)
+    replicas = _count(reading, f"{P}data_parallel_replicate_degree") * shard * _groups(reading) if shard > 0 else None
     if stages > 1:
-        reading.put("plan.micro_batch", reading.whole(f"{PP}microbatch_size"), f"{PP}microbatch_size")
+        reading.put("plan.micro_batch", _count(reading, f"{PP}microbatch_size"), f"{PP}microbatch_size")
     else:
         reading.put("plan.micro_batch", local, "training.local_batch_size")
     if whole > 0:
@@ -152,7 +149,7 @@ def _groups(reading: Reading) -> int:
 
 def _pipeline(reading: Reading) -> None:
     """Stages, schedule, chunks."""
-    stages = reading.whole(f"{PP}degree")
+    stages = _count(reading, f"{PP}degree")
     if stages == 1:
         if reading.has(f"{PP}degree"):
             reading.put("plan.pp", 1, f"{PP}degree")
@@ -169,7 +166,7 @@ def _pipeline(reading: Reading) -> None:
     chunks = 1 if single else 2
     layers = _layers(reading)
     if isinstance(each, int) and each > 0 and layers:
-        ends = [reading.whole(f"{PP}{end}_stage_less_layers", 0) for end in ("first", "last")]
+        ends = [_count(reading, f"{PP}{end}_stage_less_layers", 0) for end in ("first", "last")]
         chunks = max(1, -(-(layers + sum(ends)) // each) // stages)
         reading.put("plan.virtual_stages", chunks, key)
     elif single:
@@ -187,9 +184,9 @@ def _layers(reading: Reading) -> int | None:
 
 def _experts(reading: Reading, version: str, model: str | None) -> None:
     """Expert parallelism; where there is none, experts are cut by tp."""
-    ep, tp = reading.whole(f"{P}expert_parallel_degree"), reading.whole(f"{P}tensor_parallel_degree")
+    ep, tp = _count(reading, f"{P}expert_parallel_degree"), _count(reading, f"{P}tensor_parallel_degree")
     key = f"{P}expert_tensor_parallel_degree"
-    etp = reading.whole(key) if version == OLD else 1
+    etp = _count(reading, key) if version == OLD else 1
     if model is not None and catalog_of(None).model(model).experts == 0:
         reading.means("the model has no experts", *_said(reading, f"{P}expert_parallel_degree", key))
     elif ep > 1:
@@ -217,10 +214,10 @@ def _old(reading: Reading) -> None:
         reading.put("plan.recompute", f"every-{option}", *keys)
     else:
         reading.ignore(keys[1], "neither op nor a number of layers")
-    if reading.whole(f"{P}context_parallel_degree") > 1:
+    if _count(reading, f"{P}context_parallel_degree") > 1:
         words = {theirs: ours for ours, theirs in ROTATIONS.items()}
-        method = reading.word(f"{P}context_parallel_rotate_method", words)
-        reading.put("plan.cp_kind", words[method], f"{P}context_parallel_rotate_method")
+        kind = reading.word(f"{P}context_parallel_rotate_method", words)
+        reading.put("plan.cp_kind", kind, f"{P}context_parallel_rotate_method")
     _overlapped(reading, f"{P}enable_async_tensor_parallel")
 
 
@@ -232,16 +229,16 @@ def _new(reading: Reading) -> None:
         reading.put("plan.recompute", words[policy], "activation_checkpoint")
     else:
         reading.ignore("activation_checkpoint", "plan.recompute has no such policy")
-    if reading.whole(f"{P}tensor_parallel_degree") > 1:
-        cut = reading.word(f"{P}enable_sequence_parallel", TRUTH)
+    if _count(reading, f"{P}tensor_parallel_degree") > 1:
+        cut = reading.flag(f"{P}enable_sequence_parallel")
         reading.put("plan.sequence_parallel", cut, f"{P}enable_sequence_parallel")
-    if reading.whole(f"{P}context_parallel_degree") > 1:
+    if _count(reading, f"{P}context_parallel_degree") > 1:
         reading.put("plan.cp_kind", "all-gather", why="0.3.0 gathers keys and values")
     _overlapped(reading, "compile.enable_async_tensor_parallel")
 
 
 def _overlapped(reading: Reading, key: str) -> None:
-    on = reading.word(key, TRUTH) and bool(reading.value("compile.enable"))
+    on = reading.flag(key) and bool(reading.value("compile.enable"))
     if on or reading.has(key):
         reading.put("plan.async_tp", on, key)
 
@@ -249,20 +246,18 @@ def _overlapped(reading: Reading, key: str) -> None:
 def _formats(reading: Reading, version: str) -> None:
     """Number formats, and what lies on the host."""
     words = {"float32": "fp32", "bfloat16": "bf16"}
-    mixed = words[reading.word("training.mixed_precision_param", words)]
-    master = words[reading.word("training.dtype", words)]
+    mixed = reading.word("training.mixed_precision_param", words)
+    master = reading.word("training.dtype", words)
     narrow = (_narrow_old if version == OLD else _narrow_new)(reading)
     if version == OLD and not narrow and _is_unmixed(reading):
         mixed = master
-        reading.assumed.append(
-            f"plan.precision = {master}: 0.2.2 mixes no precision beside tp or pp where nothing is sharded"
-        )
+        reading.assume(f"plan.precision = {master}: 0.2.2 mixes no precision beside tp or pp where nothing is sharded")
     reading.put("plan.precision", narrow or mixed, "training.mixed_precision_param")
     gathered = reading.value("quantize.linear.float8.enable_fsdp_float8_all_gather") is True and narrow == "fp8"
     reading.put("plan.gather_dtype", "fp8" if gathered else mixed, *_said(reading, "training.mixed_precision_param"))
     reading.put("plan.reduce_dtype", "fp32", *_said(reading, "training.mixed_precision_reduce"))
     reading.put("plan.master_dtype", master, "training.dtype")
-    if reading.word("training.enable_cpu_offload", TRUTH):
+    if reading.flag("training.enable_cpu_offload"):
         reading.put("plan.offload", ["optimizer", "parameters"], "training.enable_cpu_offload")
     else:
         reading.means("plan.offload = none", *_said(reading, "training.enable_cpu_offload"))
@@ -271,10 +266,10 @@ def _formats(reading: Reading, version: str) -> None:
 def _is_unmixed(reading: Reading) -> bool:
     """Whether neither FSDP nor autocast mixes precision: nothing is sharded, and tp or pp is there."""
     degrees = [
-        reading.whole(f"{P}{axis}_degree", also=(-1,))
+        _count(reading, f"{P}{axis}_degree", also=-1)
         for axis in ("data_parallel_shard", "context_parallel", "expert_parallel")
     ]
-    cut = reading.whole(f"{P}tensor_parallel_degree") * reading.whole(f"{PP}degree")
+    cut = _count(reading, f"{P}tensor_parallel_degree") * _count(reading, f"{PP}degree")
     return degrees == [1, 1, 1] and cut > 1
 
 
@@ -318,13 +313,13 @@ def _narrow_new(reading: Reading) -> str:
 
 def _software(reading: Reading, version: str) -> None:
     """The stack: compiled or not, and whether whole steps are captured."""
-    compiled = reading.word("compile.enable", TRUTH) is True
+    compiled = reading.flag("compile.enable") is True
     parts = reading.value("compile.components")
     if isinstance(parts, list) and "model" not in parts:
         compiled = False
     name = "titan-compile" if compiled else "titan-eager"
-    captured = version == NEW and reading.word("training.disable_cuda_graphs", TRUTH) is False
-    captured = captured and reading.whole(f"{PP}degree") == 1  # refused beside a pipeline
+    captured = version == NEW and reading.flag("training.disable_cuda_graphs") is False
+    captured = captured and _count(reading, f"{PP}degree") == 1  # refused beside a pipeline
     reading.put("stack", {"base": name, "step_graphs": True} if captured else name, "compile.enable")
     reading.means("how much is compiled", *_said(reading, "compile.components"))
     if version == NEW:

@@ -11,7 +11,7 @@ from typing import Any
 
 from shardmeter.interop.configs._deepspeed_read import imported
 from shardmeter.interop.configs._deepspeed_write import exported
-from shardmeter.interop.configs._sorting import flat, mapping, topped
+from shardmeter.interop.configs._trees import flat, mapping, topped
 from shardmeter.interop.configs.record import Exported, Imported
 from shardmeter.specs import Scenario
 

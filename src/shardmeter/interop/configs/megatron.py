@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from shardmeter.core.errors import BadScenario
-from shardmeter.interop.configs._account import Account
+from shardmeter.interop.configs._reading import SHELL, Reading
 from shardmeter.interop.configs._saying import Saying, harmless
 from shardmeter.interop.configs.megatron_arguments import FLAG, VERSIONS, arguments, keys, version_like
 from shardmeter.interop.configs.megatron_layout import write_plan
@@ -46,26 +46,15 @@ def read(text: str, name: str, version: str = "") -> Imported:
     if not found.values:
         raise BadScenario(f"{name}: no options (words that begin with --) after a script or in an array")
     version = version or version_like(found.values)
-    known = keys(version)
-    account = Account(found.values, name)
-    tp = account.whole("--tensor-model-parallel-size", "plan.tp", 1) or 1
-    model = read_model(account, tp)
-    plan = read_plan(account, found.launcher, model or {}, version)
+    reading = Reading(NAME, {**found.launcher, **found.values}, keys(version), SHELL)
+    tp = reading.whole("--tensor-model-parallel-size", "plan.tp", 1)
+    model = read_model(reading, tp)
+    plan = read_plan(reading, found.launcher, model or {}, version)
     summed = plan.pop("summed")
-    document: dict[str, Any] = {"plan": plan, "run": read_run(account), "stack": read_stack(account, summed)}
+    document: dict[str, Any] = {"plan": plan, "run": read_run(reading), "stack": read_stack(reading, summed)}
     if model is not None:
         document = {"model": model, **document}
-    unknown = account.left(known.__contains__, known, reason)
-    account.stop()
-    return Imported(
-        format=NAME,
-        version=version,
-        document=document,
-        understood=tuple(account.understood),
-        assumed=tuple(account.assumed),
-        ignored=tuple(account.ignored),
-        unknown=unknown,
-    )
+    return reading.imported(version, reason, document)
 
 
 def write(scenario: Scenario, version: str = "") -> Exported:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping
-from importlib.resources import files
 
 from shardmeter.core.record import record
+from shardmeter.interop.configs import _trees
 from shardmeter.interop.configs.megatron_words import commands
 
 VERSIONS = ("2026-08", "core_r0.18", "core_r0.16")
@@ -34,11 +33,9 @@ class Arguments:
     """Options before the script: those of torchrun."""
 
 
-@functools.cache
 def keys(version: str) -> frozenset[str]:
     """The names of the options of a version."""
-    text = files("shardmeter").joinpath("data", "keys", f"megatron-{version}.txt").read_text("utf-8")
-    return frozenset(text.split())
+    return _trees.keys(f"megatron-{version}")
 
 
 def version_like(names: Mapping[str, str]) -> str:
@@ -58,7 +55,8 @@ def arguments(text: str) -> Arguments:
     said = _paired(longest[begins + 1 :])
     launcher = {name: value for name, value in said.items() if _LAUNCHER.fullmatch(name)}
     values = {name: value for name, value in said.items() if name not in launcher}
-    return Arguments(values=values, launcher=_paired(longest[: max(begins, 0)]) | launcher)
+    before = {name: value for name, value in _paired(longest[: max(begins, 0)]).items() if name not in values}
+    return Arguments(values=values, launcher=before | launcher)
 
 
 def _options(words: list[str]) -> int:

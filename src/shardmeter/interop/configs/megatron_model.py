@@ -6,7 +6,7 @@ import ast
 import math
 from typing import Any
 
-from shardmeter.interop.configs._account import Account
+from shardmeter.interop.configs._reading import Reading
 
 POSITIONS = {
     "learned_absolute": "learned", "rope": "rope", "yarn": "rope", "mrope": "rope", "relative": "relative", "none": "none",
@@ -28,110 +28,110 @@ LAYERS = {"e": "experts", "d": "dense", "w": "of a window", "f": "of full attent
 """Letters of layers, as a report says them."""
 
 
-def read_model(account: Account, tp: int) -> dict[str, Any] | None:
+def read_model(reading: Reading, tp: int) -> dict[str, Any] | None:
     """The fields of an inline decoder; None where the options do not tell its shape."""
     for key in HYBRID:
-        account.ignore(key, "layers of several kinds are not read from it: say --model")
+        reading.ignore(key, "layers of several kinds are not read from it: say --model")
     shape = {
-        "layers": account.whole("--num-layers", "model.layers"),
-        "hidden": account.whole("--hidden-size", "model.hidden"),
-        "heads": account.whole("--num-attention-heads", "model.heads"),
+        "layers": reading.whole("--num-layers", "model.layers"),
+        "hidden": reading.whole("--hidden-size", "model.hidden"),
+        "heads": reading.whole("--num-attention-heads", "model.heads"),
     }
     layers, hidden, heads = shape["layers"], shape["hidden"], shape["heads"]
-    gated = account.flag("--swiglu", "model.mlp = gated") or account.flag("--quick-geglu", "model.mlp = gated")
-    ffn = account.whole("--ffn-hidden-size", "model.ffn")
-    model: dict[str, Any] = {**_attention(account, hidden, heads), **_vectors(account), **_ends(account, tp)}
+    gated = reading.given("--swiglu", "model.mlp = gated") or reading.given("--quick-geglu", "model.mlp = gated")
+    ffn = reading.whole("--ffn-hidden-size", "model.ffn")
+    model: dict[str, Any] = {**_attention(reading, hidden, heads), **_vectors(reading), **_ends(reading, tp)}
     model["mlp"] = "gated" if gated else "plain"
-    if layers is None or hidden is None or heads is None or any(key in account.values for key in HYBRID):
-        account.assumed.append("model: the options do not tell its shape; say --model")
+    if layers is None or hidden is None or heads is None or any(key in reading.said for key in HYBRID):
+        reading.assume("model: the options do not tell its shape; say --model")
         return None
     if ffn is None:
         ffn = int(4 * hidden * 2 / 3 / 64) * 64 if gated else 4 * hidden
-        account.assumed.append(f"model.ffn = {ffn}: the trainer's rule without --ffn-hidden-size")
-    experts = _experts(account, layers, ffn)
+        reading.assume(f"model.ffn = {ffn}: the trainer's rule without --ffn-hidden-size")
+    experts = _experts(reading, layers, ffn)
     return {"name": "megatron-model", "family": "decoder", **shape, "ffn": ffn, **model, **experts}
 
 
-def _attention(account: Account, hidden: int | None, heads: int | None) -> dict[str, Any]:
+def _attention(reading: Reading, hidden: int | None, heads: int | None) -> dict[str, Any]:
     found: dict[str, Any] = {"kv_heads": heads}
-    if account.flag("--group-query-attention", "model.kv_heads by --num-query-groups"):
-        found["kv_heads"] = account.whole("--num-query-groups", "model.kv_heads", 1)
-    channels = account.whole("--kv-channels", "model.head_dim")
+    if reading.given("--group-query-attention", "model.kv_heads by --num-query-groups"):
+        found["kv_heads"] = reading.whole("--num-query-groups", "model.kv_heads", 1)
+    channels = reading.whole("--kv-channels", "model.head_dim")
     found["head_dim"] = channels or (hidden // heads if hidden and heads else None)
-    if account.flag("--multi-latent-attention", "latent attention"):
-        rotated = account.whole("--qk-pos-emb-head-dim", "model.qk_rope_head_dim", 64) or 64
-        plain = account.whole("--qk-head-dim", "model.head_dim - qk_rope_head_dim", 128) or 128
+    if reading.given("--multi-latent-attention", "latent attention"):
+        rotated = reading.whole("--qk-pos-emb-head-dim", "model.qk_rope_head_dim", 64)
+        plain = reading.whole("--qk-head-dim", "model.head_dim - qk_rope_head_dim", 128)
         found |= {"kv_heads": None, "head_dim": plain + rotated, "qk_rope_head_dim": rotated}
-        found["kv_lora_rank"] = account.whole("--kv-lora-rank", "model.kv_lora_rank", 32)
-        found["q_lora_rank"] = account.whole("--q-lora-rank", "model.q_lora_rank", 0)
-        found["v_head_dim"] = account.whole("--v-head-dim", "model.v_head_dim", 128)
-    window = account.text("--window-size", "model.window: as many tokens behind, and itself")
+        found["kv_lora_rank"] = reading.whole("--kv-lora-rank", "model.kv_lora_rank", 32)
+        found["q_lora_rank"] = reading.whole("--q-lora-rank", "model.q_lora_rank", 0)
+        found["v_head_dim"] = reading.whole("--v-head-dim", "model.v_head_dim", 128)
+    window = reading.text("--window-size", "model.window: as many tokens behind, and itself")
     if window is not None:
         behind = window.strip("() ").partition(",")[0].strip()
         if behind.isdecimal() and len(behind) < 10:
             found |= {
                 "window": int(behind) + 1,
-                "mixers": _pattern(account, "--window-attn-skip-freq", "w", "f", True) or "w",
+                "mixers": _pattern(reading, "--window-attn-skip-freq", "w", "f", True) or "w",
             }
         else:
-            account.refuse("--window-size", f"{behind[:20]!r} is no number of tokens")
-    if account.text("--softmax-type", "model.sinks, where learnable") == "learnable":
+            reading.refuse("--window-size", f"{behind[:20]!r} is no number of tokens")
+    if reading.text("--softmax-type", "model.sinks, where learnable") == "learnable":
         found["sinks"] = True
-    if account.flag("--attention-output-gate", "model.attention_gate = true"):
+    if reading.given("--attention-output-gate", "model.attention_gate = true"):
         found["attention_gate"] = True
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _vectors(account: Account) -> dict[str, Any]:
+def _vectors(reading: Reading) -> dict[str, Any]:
     """Norms, biases, positions."""
     bare, of_qkv = (
-        account.flag("--disable-bias-linear", "no biases"),
-        account.flag("--add-qkv-bias", "model.attention_bias = true"),
+        reading.given("--disable-bias-linear", "no biases"),
+        reading.given("--add-qkv-bias", "model.attention_bias = true"),
     )
-    positions = account.word("--position-embedding-type", POSITIONS, "model.positions", "learned")
-    if account.flag("--use-rotary-position-embeddings", "model.positions = rope"):
+    positions = reading.word("--position-embedding-type", POSITIONS, "model.positions", "learned")
+    if reading.given("--use-rotary-position-embeddings", "model.positions = rope"):
         positions = "rope"
     return {
-        "norm": account.word("--normalization", NORMS, "model.norm", "layer"),
+        "norm": reading.word("--normalization", NORMS, "model.norm", "layer"),
         "positions": positions,
         "attention_bias": of_qkv or not bare,
         "output_bias": not bare,
         "mlp_bias": not bare,
-        "qk_norm": "head" if account.flag("--qk-layernorm", "model.qk_norm = head") else "none",
+        "qk_norm": "head" if reading.given("--qk-layernorm", "model.qk_norm = head") else "none",
     }
 
 
-def _ends(account: Account, tp: int) -> dict[str, Any]:
+def _ends(reading: Reading, tp: int) -> dict[str, Any]:
     """Vocabulary, context, head, prediction modules."""
-    found: dict[str, Any] = {"context": account.whole("--max-position-embeddings", "model.context")}
-    found["tied"] = not account.flag("--untie-embeddings-and-output-weights", "model.tied = false")
-    found["mtp"] = account.whole("--mtp-num-layers", "model.mtp")
-    unit = tp * (account.whole("--make-vocab-size-divisible-by", "model.vocab, a multiple of it", 128) or 128)
-    vocab = account.whole("--padded-vocab-size", "model.vocab")
-    unpadded = account.whole("--vocab-size", "model.vocab, before padding")
-    if vocab is None and unpadded is None and account.values.get("--tokenizer-type") == "GPT2BPETokenizer":
+    found: dict[str, Any] = {"context": reading.whole("--max-position-embeddings", "model.context")}
+    found["tied"] = not reading.given("--untie-embeddings-and-output-weights", "model.tied = false")
+    found["mtp"] = reading.whole("--mtp-num-layers", "model.mtp")
+    unit = tp * (reading.whole("--make-vocab-size-divisible-by", "model.vocab, a multiple of it", 128))
+    vocab = reading.whole("--padded-vocab-size", "model.vocab")
+    unpadded = reading.whole("--vocab-size", "model.vocab, before padding")
+    if vocab is None and unpadded is None and reading.said.get("--tokenizer-type") == "GPT2BPETokenizer":
         unpadded = GPT2
-        account.assumed.append(f"model.vocab: {GPT2} words of GPT2BPETokenizer")
+        reading.assume(f"model.vocab: {GPT2} words of GPT2BPETokenizer")
     if vocab is None and unpadded is not None:
         vocab = math.ceil(unpadded / unit) * unit
     if vocab is None:
-        account.assumed.append(
+        reading.assume(
             "model.vocab: the tokenizer's, which the options do not tell; say --model or --set model.vocab=N"
         )
     found["vocab"] = vocab
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _experts(account: Account, layers: int, ffn: int) -> dict[str, Any]:
-    experts = account.whole("--num-experts", "model.experts")
+def _experts(reading: Reading, layers: int, ffn: int) -> dict[str, Any]:
+    experts = reading.whole("--num-experts", "model.experts")
     if experts is None:
         return {}
-    found: dict[str, Any] = {"experts": experts, "top_k": account.whole("--moe-router-topk", "model.top_k", 2)}
-    found["moe_ffn"] = account.whole("--moe-ffn-hidden-size", "model.moe_ffn", ffn)
-    found["shared_ffn"] = account.whole("--moe-shared-expert-intermediate-size", "model.shared_ffn")
-    found["moe_latent"] = account.whole("--moe-latent-size", "model.moe_latent")
-    found["shared_gate"] = account.flag("--moe-shared-expert-gate", "model.shared_gate = true") or None
-    kinds = _pattern(account, "--moe-layer-freq", "e", "d", False)
+    found: dict[str, Any] = {"experts": experts, "top_k": reading.whole("--moe-router-topk", "model.top_k", 2)}
+    found["moe_ffn"] = reading.whole("--moe-ffn-hidden-size", "model.moe_ffn", ffn)
+    found["shared_ffn"] = reading.whole("--moe-shared-expert-intermediate-size", "model.shared_ffn")
+    found["moe_latent"] = reading.whole("--moe-latent-size", "model.moe_latent")
+    found["shared_gate"] = reading.given("--moe-shared-expert-gate", "model.shared_gate = true") or None
+    kinds = _pattern(reading, "--moe-layer-freq", "e", "d", False)
     first = len(kinds) - len(kinds.lstrip("d"))
     if kinds and (kinds * layers)[:layers] == "d" * first + "e" * (layers - first):
         found["dense_first"] = first or None
@@ -140,10 +140,10 @@ def _experts(account: Account, layers: int, ffn: int) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _pattern(account: Account, key: str, one: str, zero: str, last: bool) -> str:
+def _pattern(reading: Reading, key: str, one: str, zero: str, last: bool) -> str:
     """Letters of layers (the shortest row of which they are repeats) from a frequency, or a list of ones and zeros; `last`: a frequency of N is a zero after N − 1 ones, else a one
     and then N − 1 zeros. Empty where nothing is said."""
-    value = account.text(key, f"layers of a 1 are {LAYERS[one]}, of a 0 {LAYERS[zero]}")
+    value = reading.text(key, f"layers of a 1 are {LAYERS[one]}, of a 0 {LAYERS[zero]}")
     if value is None:
         return ""
     if value.isdecimal() and 0 < int(value[:9]) <= LONGEST:
@@ -154,7 +154,7 @@ def _pattern(account: Account, key: str, one: str, zero: str, last: bool) -> str
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         listed = None
     if not isinstance(listed, list) or not listed:
-        account.refuse(
+        reading.refuse(
             key, f"{value[:40]!r} is neither a number nor a list of ones and zeros", "write it as [0]*3+[1]*58"
         )
         return ""

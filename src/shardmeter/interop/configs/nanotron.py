@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
-from importlib.resources import files
 from typing import Any
 
 from shardmeter.core.errors import BadScenario
-from shardmeter.interop.configs._account import Account
+from shardmeter.interop.configs import _trees
+from shardmeter.interop.configs._reading import SHELL, YES, Reading
 from shardmeter.interop.configs._saying import Saying
 from shardmeter.interop.configs.nanotron_lines import FILE, write_settings, yaml_of
 from shardmeter.interop.configs.nanotron_words import (
@@ -51,11 +50,9 @@ def recognises(text: str, name: str) -> bool:
     return not name.endswith((".json", ".toml", ".sh", ".py")) and sum(f"{word}:" in text for word in _TELLING) >= 4
 
 
-@functools.cache
 def keys(version: str) -> frozenset[str]:
     """Dotted names of the settings of a version."""
-    text = files("shardmeter").joinpath("data", "keys", f"nanotron-{version}.txt").read_text("utf-8")
-    return frozenset(text.split())
+    return _trees.keys(f"nanotron-{version}")
 
 
 def settings(text: str, version: str = "", name: str = NAME) -> dict[str, object]:  # noqa: ARG001  (one version)
@@ -82,62 +79,52 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 def read(text: str, name: str, version: str = "") -> Imported:
     """The settings as a scenario. Raises BadScenario with every value that cannot be read."""
     version, values = version or VERSIONS[0], {key: str(value) for key, value in settings(text, name=name).items()}
-    account = Account(values, name)
-    plan, run = _plan(account), _run(account)
-    passes = account.whole("tokens.batch_accumulation_per_replica", "run.global_batch / (dp · micro_batch)", 1) or 1
+    reading = Reading(NAME, values, keys(version), SHELL)
+    plan, run = _plan(reading), _run(reading)
+    passes = reading.whole("tokens.batch_accumulation_per_replica", "run.global_batch / (dp · micro_batch)", 1)
     if plan.get("micro_batch"):
         run["global_batch"] = passes * plan["micro_batch"] * plan["dp_shard"]
-    model = _model(account)
+    model = _model(reading)
     kept = "fp32" if plan["reduce_dtype"] == "fp32" else "bf16"
-    account.assumed.append(f"stack {STACK}: its fitted numbers")
+    reading.assume(f"stack {STACK}: its fitted numbers")
     document: dict[str, Any] = {"plan": plan, "run": run, "stack": {"base": STACK, "gradient_dtype": kept}}
-    known = keys(version)
-    unknown = account.left(
-        known.__contains__, known, lambda key: _REASONS.get(key.split(".")[0], "no figure here depends on it")
-    )
-    account.stop()
-    return Imported(
-        format=NAME,
-        version=version,
-        document=document if model is None else {"model": model, **document},
-        understood=tuple(account.understood),
-        assumed=tuple(account.assumed),
-        ignored=tuple(account.ignored),
-        unknown=unknown,
+    document = document if model is None else {"model": model, **document}
+    return reading.imported(
+        version, lambda key: _REASONS.get(key.split(".")[0], "no figure here depends on it"), document
     )
 
 
-def _plan(account: Account) -> dict[str, Any]:
+def _plan(reading: Reading) -> dict[str, Any]:
     at = "parallelism."
-    sequence = account.word(f"{at}tp_mode", TP_MODES, "plan.sequence_parallel", "false") == "true"
-    chunks = account.truth(f"{at}tp_linear_async_communication", "plan.async_tp")
-    whole = account.truth(f"{at}recompute_layer", "plan.recompute", "full", "none")
-    tp = account.whole(f"{at}tp", "plan.tp", 1) or 1
-    cp = account.whole(f"{at}context_parallel_size", "plan.cp", 1) or 1
-    kind = account.word("model.model_config._attn_implementation", ATTENTION, "plan.cp_kind", "ring")
-    precision = account.word("model.dtype", DTYPES, "plan.precision", "bf16")
-    summed = account.truth("optimizer.accumulate_grad_in_fp32", "plan.reduce_dtype", "fp32", "as the model")
+    sequence = reading.word(f"{at}tp_mode", TP_MODES, "plan.sequence_parallel", "false") == "true"
+    chunks = _truth(reading, f"{at}tp_linear_async_communication", "plan.async_tp")
+    whole = _truth(reading, f"{at}recompute_layer", "plan.recompute", "full", "none")
+    tp = reading.whole(f"{at}tp", "plan.tp", 1)
+    cp = reading.whole(f"{at}context_parallel_size", "plan.cp", 1)
+    kind = reading.word("model.model_config._attn_implementation", ATTENTION, "plan.cp_kind", "ring")
+    precision = reading.word("model.dtype", DTYPES, "plan.precision", "bf16")
+    summed = _truth(reading, "optimizer.accumulate_grad_in_fp32", "plan.reduce_dtype", "fp32", "as the model")
     found: dict[str, Any] = {
         "tp": tp,
-        "pp": account.whole(f"{at}pp", "plan.pp", 1),
+        "pp": reading.whole(f"{at}pp", "plan.pp", 1),
         "cp": cp,
-        "dp_shard": account.whole(f"{at}dp", "plan.dp_shard", 1),
+        "dp_shard": reading.whole(f"{at}dp", "plan.dp_shard", 1),
         "dp_replicate": 1,
-        "sharding": account.word("optimizer.zero_stage", SHARDINGS, "plan.sharding", "ddp"),
-        "schedule": account.word(f"{at}pp_engine", ENGINES, "plan.schedule", "gpipe"),
+        "sharding": reading.word("optimizer.zero_stage", SHARDINGS, "plan.sharding", "ddp"),
+        "schedule": reading.word(f"{at}pp_engine", ENGINES, "plan.schedule", "gpipe"),
         "virtual_stages": 1,
         "recompute": "full" if whole else "none",
         "precision": precision,
         "gather_dtype": precision,
         "reduce_dtype": "fp32" if summed else precision,
         "master_dtype": "fp32" if summed else precision,
-        "optimizer": account.word("optimizer.optimizer_factory.name", OPTIMIZERS, "plan.optimizer", "adamw"),
+        "optimizer": reading.word("optimizer.optimizer_factory.name", OPTIMIZERS, "plan.optimizer", "adamw"),
         "cp_kind": kind if cp > 1 else None,
         "offload": "none",
-        "micro_batch": account.whole("tokens.micro_batch_size", "plan.micro_batch"),
+        "micro_batch": reading.whole("tokens.micro_batch_size", "plan.micro_batch"),
     }
-    if account.values.get(f"{at}expert_parallel_size", "1") != "1":
-        found["ep"] = account.whole(f"{at}expert_parallel_size", "plan.ep", 1)
+    if reading.said.get(f"{at}expert_parallel_size", "1") != "1":
+        found["ep"] = reading.whole(f"{at}expert_parallel_size", "plan.ep", 1)
     if tp > 1 or sequence:
         found["sequence_parallel"] = sequence
     if tp > 1:
@@ -145,33 +132,40 @@ def _plan(account: Account) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _run(account: Account) -> dict[str, Any]:
-    run = {"seq_len": account.whole("tokens.sequence_length", "run.seq_len")}
-    run["steps"] = account.whole("tokens.train_steps", "run.steps")
+def _truth(reading: Reading, key: str, field: str, yes: str = "true", no: str = "false") -> bool:
+    """A setting that is true or false, and which of two values of a field of ours it says; false where it is not said."""
+    is_true = str(reading.value(key)).strip().lower() in YES
+    reading.means(f"{field} = {yes if is_true else no}", key)
+    return is_true
+
+
+def _run(reading: Reading) -> dict[str, Any]:
+    run = {"seq_len": reading.whole("tokens.sequence_length", "run.seq_len")}
+    run["steps"] = reading.whole("tokens.train_steps", "run.steps")
     return {name: value for name, value in run.items() if value is not None}
 
 
-def _model(account: Account) -> dict[str, Any] | None:
+def _model(reading: Reading) -> dict[str, Any] | None:
     """The fields of an inline decoder: a Llama or a Qwen 2; None where the file does not tell them."""
     at = "model.model_config."
-    recipe = {field: account.whole(at + key, f"model.{field}") for field, key in RECIPE.items()}
+    recipe = {field: reading.whole(at + key, f"model.{field}") for field, key in RECIPE.items()}
     hidden, heads = recipe["hidden"], recipe["heads"]
     if hidden is None or heads is None or any(recipe[name] is None for name in ("layers", "ffn", "vocab")):
-        account.assumed.append("model: the file does not tell its shape; say --model")
+        reading.assume("model: the file does not tell its shape; say --model")
         return None
     recipe["kv_heads"] = recipe["kv_heads"] or heads
     found: dict[str, Any] = {"name": "nanotron-model", "family": "decoder", **recipe, "head_dim": hidden // heads}
-    found["tied"] = account.truth(f"{at}tie_word_embeddings", "model.tied")
-    found["attention_bias"] = account.truth(f"{at}attention_bias", "model.attention_bias")
-    window = account.whole(f"{at}sliding_window_size", "model.window")
+    found["tied"] = _truth(reading, f"{at}tie_word_embeddings", "model.tied")
+    found["attention_bias"] = _truth(reading, f"{at}attention_bias", "model.attention_bias")
+    window = reading.whole(f"{at}sliding_window_size", "model.window")
     if window:
         found |= {"window": window, "mixers": "w"}
-    experts = account.whole(f"{at}moe_config.num_experts", "model.experts")
+    experts = reading.whole(f"{at}moe_config.num_experts", "model.experts")
     if experts:
-        found |= {"experts": experts, "top_k": account.whole(f"{at}moe_config.top_k", "model.top_k", 2)}
-        found["moe_ffn"] = account.whole(f"{at}moe_config.moe_intermediate_size", "model.moe_ffn", 1408)
-        if account.truth(f"{at}moe_config.enable_shared_expert", "model.shared_ffn", "some", "none"):
-            found["shared_ffn"] = account.whole(
+        found |= {"experts": experts, "top_k": reading.whole(f"{at}moe_config.top_k", "model.top_k", 2)}
+        found["moe_ffn"] = reading.whole(f"{at}moe_config.moe_intermediate_size", "model.moe_ffn", 1408)
+        if _truth(reading, f"{at}moe_config.enable_shared_expert", "model.shared_ffn", "some", "none"):
+            found["shared_ffn"] = reading.whole(
                 f"{at}moe_config.shared_expert_intermediate_size", "model.shared_ffn", 5632
             )
     return {name: value for name, value in found.items() if value is not None}

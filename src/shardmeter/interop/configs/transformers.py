@@ -13,7 +13,8 @@ from typing import Any
 from shardmeter.core.record import changed
 from shardmeter.interop.configs import _deepspeed_read
 from shardmeter.interop.configs._accelerate_read import STRATEGIES, policy, read_fsdp
-from shardmeter.interop.configs._sorting import Sorting, flat, keys, mapping, topped
+from shardmeter.interop.configs._reading import TREE, Reading, by_pattern
+from shardmeter.interop.configs._trees import flat, keys, mapping, topped
 from shardmeter.interop.configs.record import Imported
 
 NAME = "transformers"
@@ -51,7 +52,7 @@ def read(text: str, name: str = NAME, version: str = "") -> Imported:
     tree = mapping(text, name)
     inner = tree.pop("deepspeed", None)
     given = flat(tree) | ({} if inner is None or isinstance(inner, Mapping) else {"deepspeed": inner})
-    found = Sorting(NAME, given, _known())
+    found = Reading(NAME, given, _known(), TREE)
     plan: dict[str, Any] = {}
     document: dict[str, Any] = {"plan": plan, "stack": _deepspeed_read.STACK}
     found.assume(
@@ -65,48 +66,44 @@ def read(text: str, name: str = NAME, version: str = "") -> Imported:
         return _with_deepspeed(
             found, document, _deepspeed_read.imported(_filled(inner, plan), ""), version or VERSIONS[0]
         )
-    return found.imported(version or VERSIONS[0], document, IDLE, beside=BESIDE)
+    return found.imported(version or VERSIONS[0], by_pattern(IDLE), document, beside=BESIDE)
 
 
-def _read_program(found: Sorting, plan: dict[str, Any], document: dict[str, Any]) -> None:
+def _read_program(found: Reading, plan: dict[str, Any], document: dict[str, Any]) -> None:
     """Model, lengths and adapters, which programs say beside."""
     run: dict[str, Any] = {}
     for key in LENGTH:
         length = found.whole(key)
         if length:
             run.setdefault("seq_len", length)
-        found.means(key, f"run.seq_len = {run.get('seq_len')}")
-    steps = found.whole("max_steps", -1)
+        found.means(f"run.seq_len = {run.get('seq_len')}", key)
+    steps = found.whole("max_steps", least=-1)
     if steps and steps > 0:
         run["steps"] = steps
-    found.means("max_steps", f"run.steps = {steps}" if steps and steps > 0 else "as many as the epochs have")
+    found.means(f"run.steps = {steps}" if steps and steps > 0 else "as many as the epochs have", "max_steps")
     if run:
         document["run"] = run
     for key in MODEL:
-        found.ignore(key, f"say --model: a catalog name, or the folder of {found.left.get(key)!s:.60}")
-    rank = next((key for key in RANK if key in found.left), RANK[0])
-    is_lora = "lora" in (str(found.left.get(key)).lower() for key in ("finetuning_type", "adapter")) or found.flag(
+        found.ignore(key, f"say --model: a catalog name, or the folder of {found.said.get(key)!s:.60}")
+    rank = next((key for key in RANK if key in found.said), RANK[0])
+    is_lora = "lora" in (str(found.said.get(key)).lower() for key in ("finetuning_type", "adapter")) or found.flag(
         "use_peft"
     )
     if is_lora:
         plan["trainable"] = f"lora(r={found.whole(rank) or 8})"
         for key in (rank, "finetuning_type", "adapter", "use_peft"):
-            found.means(key, f"plan.trainable = {plan['trainable']}")
+            found.means(f"plan.trainable = {plan['trainable']}", key)
 
 
-def _read_sharding(found: Sorting, plan: dict[str, Any], *, is_inline: bool) -> None:
+def _read_sharding(found: Reading, plan: dict[str, Any], *, is_inline: bool) -> None:
     """FSDP by its words and its section, or replicas; formats and what is recomputed."""
     words = _words(found)
     named = next((word for word in words if word in STRATEGIES), "")
     wrapped = bool(words) and words != ["false"]
     if wrapped:
-        if named and not any(key.endswith("sharding_strategy") for key in found.left):
-            found.left["fsdp_config.sharding_strategy"] = named
-            read_fsdp(found, plan)
-            found.understood = [one for one in found.understood if one.key != "fsdp_config.sharding_strategy"]
-        else:
-            read_fsdp(found, plan)
-        found.means("fsdp", f"plan.sharding = {plan['sharding']}, plan.reshard = {str(plan['reshard']).lower()}")
+        elsewhere = any(key.endswith("sharding_strategy") for key in found.said)
+        read_fsdp(found, plan, "" if elsewhere else named)
+        found.means(f"plan.sharding = {plan['sharding']}, plan.reshard = {str(plan['reshard']).lower()}", "fsdp")
         if "offload" in words:
             plan["offload"] = ["optimizer", "parameters"]
     elif not is_inline:
@@ -117,7 +114,7 @@ def _read_sharding(found: Sorting, plan: dict[str, Any], *, is_inline: bool) -> 
     again = found.flag("gradient_checkpointing") or found.flag("activation_checkpointing")
     plan["recompute"] = "full" if again or plan.get("recompute") == "full" else "none"
     for key in ("gradient_checkpointing", "activation_checkpointing"):
-        found.means(key, f"plan.recompute = {plan['recompute']}")
+        found.means(f"plan.recompute = {plan['recompute']}", key)
     found.ignore("deepspeed", "its settings are in that file: read it by itself, and lay both together")
     dtypes = [key for key in ("bf16", "fp16") if found.flag(key)]
     if len(dtypes) > 1:
@@ -125,41 +122,40 @@ def _read_sharding(found: Sorting, plan: dict[str, Any], *, is_inline: bool) -> 
     base = dtypes[0] if dtypes else "fp32"
     plan["precision"] = "tf32" if base == "fp32" and found.flag("tf32") else base
     for key in ("bf16", "fp16", "tf32"):
-        found.means(key, f"plan.precision = {plan['precision']}")
+        found.means(f"plan.precision = {plan['precision']}", key)
     policy(found, plan, base, wrapped)
 
 
-def _words(found: Sorting) -> list[str]:
+def _words(found: Reading) -> list[str]:
     """What `fsdp` says: a flag, words in a text, or a list of them."""
-    given = found.left.get("fsdp")
+    given = found.said.get("fsdp")
     listed = given if isinstance(given, list) else str(given or "").split()
     words = [str(one).lower() for one in listed]
     known = (*STRATEGIES, "offload", "auto_wrap", "true", "false")
     strange = [word for word in words if word not in known]
     if strange:
         found.refuse("fsdp", f"{', '.join(strange)[:60]} is no word of it", f"of {', '.join(known)}")
-        found.left.pop("fsdp")
         return []
     return words
 
 
-def _read_batch(found: Sorting, plan: dict[str, Any], document: dict[str, Any]) -> None:
+def _read_batch(found: Reading, plan: dict[str, Any], document: dict[str, Any]) -> None:
     """Micro-batches, and how many are added up: the number of replicas is the launcher's."""
-    key = next((one for one in MICRO if one in found.left), MICRO[0])
+    key = next((one for one in MICRO if one in found.said), MICRO[0])
     micro = found.whole(key) or 8
-    if key not in found.left:
+    if not found.has(key):
         found.assume("plan.micro_batch 8: TrainingArguments' where per_device_train_batch_size is left out")
     plan["micro_batch"] = micro
-    found.means(key, f"plan.micro_batch = {micro}")
+    found.means(f"plan.micro_batch = {micro}", key)
     found.adds_up("gradient_accumulation_steps", found.whole("gradient_accumulation_steps") or 1)
     length = "" if document.get("run", {}).get("seq_len") else ", --seq"
     found.assume(f"the file tells no accelerators: say --gpus; nor a model that is certain: --model{length}")
 
 
-def _read_optimizer(found: Sorting, plan: dict[str, Any]) -> None:
+def _read_optimizer(found: Reading, plan: dict[str, Any]) -> None:
     """The optimizer by what it keeps."""
-    key = "optim" if "optim" in found.left else "optimizer"
-    name = str(found.left.get(key, "adamw_torch_fused")).lower()
+    key = "optim" if "optim" in found.said else "optimizer"
+    name = str(found.said.get(key, "adamw_torch_fused")).lower()
     eight = "8bit" in name or "int8" in name
     kinds = (
         ("adafactor", "adafactor"),
@@ -169,9 +165,9 @@ def _read_optimizer(found: Sorting, plan: dict[str, Any]) -> None:
         ("sgd", "sgd"),
     )
     plan["optimizer"] = next((ours for word, ours in kinds if word in name), "adamw")
-    if key not in found.left:
+    if key not in found.said:
         found.assume("plan.optimizer adamw: TrainingArguments' where optim is left out")
-    found.means(key, f"plan.optimizer = {plan['optimizer']}, by the moments that it keeps")
+    found.means(f"plan.optimizer = {plan['optimizer']}, by the moments that it keeps", key)
 
 
 def _filled(inner: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,9 +181,9 @@ def _filled(inner: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]
     return {key: own[key] if key in own and str(value).lower() == "auto" else value for key, value in given.items()}
 
 
-def _with_deepspeed(found: Sorting, document: dict[str, Any], inner: Imported, version: str) -> Imported:
+def _with_deepspeed(found: Reading, document: dict[str, Any], inner: Imported, version: str) -> Imported:
     """Both reports as one: DeepSpeed's plan, and what the Trainer says of recomputation, the optimizer and batches."""
-    outer = found.imported(version, document, IDLE, beside=BESIDE)
+    outer = found.imported(version, by_pattern(IDLE), document, beside=BESIDE)
     plan = document["plan"] | inner.document["plan"]
     if document["plan"]["recompute"] == "full":
         plan["recompute"] = "full"
@@ -205,8 +201,8 @@ def _with_deepspeed(found: Sorting, document: dict[str, Any], inner: Imported, v
 
 
 @cache
-def _known() -> tuple[str, ...]:
+def _known() -> frozenset[str]:
     """Fields of TrainingArguments, what stands below those that are mappings, and accelerate's section of FSDP."""
     fields = keys("training-arguments-5.24.0")
     below = [f"{one}.*" for one in fields if one.endswith(("_kwargs", "_config")) and one != "fsdp_config"]
-    return (*fields, *below, *(one for one in keys("accelerate-1.15.0") if one.startswith("fsdp_config.")))
+    return fields.union(below, (one for one in keys("accelerate-1.15.0") if one.startswith("fsdp_config.")))

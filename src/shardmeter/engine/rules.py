@@ -349,7 +349,10 @@ def missing_rates(case: Case) -> list[str]:
 def offload_says(case: Case) -> tuple[str, str, str]:
     device, missing = case.island.accelerator, missing_rates(case)
     given = ", ".join(f"{name}: ... GB/s" for name in missing)
-    way_out = f"say accelerator: {{base: {quoted(device.name)}, {given}}} and nodes of an island in fleet.islands (in the place of gpus), or offload: none"
+    way_out = (
+        f"say accelerator: {{base: {quoted(device.name)}, {given}}}, or offload: none "
+        "(an accelerator is said of an island of fleet.islands with its nodes, in the place of gpus)"
+    )
     return "plan.offload", f"offloading needs {' and '.join(missing)} of {device.name}, not known", way_out
 
 

@@ -70,5 +70,5 @@ class Accelerator:
 
     @property
     def peak_counted(self) -> FlopPerS:
-        """The peak that utilisation is counted against: that of 16-bit products or, of a device without them, of the widest it has."""
-        return next((self.peak[one] for one in ("bf16", "fp16", "fp32") if one in self.peak), max(self.peak.values()))
+        """The peak that utilisation is counted against: that of 16-bit products or, of a device without them, of fp32, or of what it has."""
+        return next(self.peak[one] for one in ("bf16", "fp16", "fp32", *self.peak) if one in self.peak)

@@ -237,7 +237,7 @@ def test_equal_islands_are_counted() -> None:
     assert min(sizes.values()) == answer.ranked[0].value
 
 
-def test_twenty_four_unlike_islands_take_less_than_thirty_seconds() -> None:
+def test_twenty_four_unlike_islands_take_less_than_twenty_seconds() -> None:
     islands = [
         {"name": f"i{at}", "accelerator": DEVICES[at % 4], "nodes": 1 + at // 4, "price": f"${1 + at % 3}/gpu/h"}
         for at in range(24)
@@ -252,7 +252,7 @@ def test_twenty_four_unlike_islands_take_less_than_thirty_seconds() -> None:
     }  # fmt: skip
     began = time.process_time()
     answer = found(document)
-    assert time.process_time() - began < 30.0
+    assert time.process_time() - began < 20.0
     assert answer.best is not None
     assert math.isfinite(answer.gap)
     assert answer.gap < 0.25

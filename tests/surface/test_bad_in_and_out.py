@@ -123,6 +123,20 @@ def test_settings_that_are_none_are_refused(file, text, says, tmp_path, refusal)
     assert says in refusal("import", path, "--from", "torchtitan", *OPTIONS)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (("--gpus", "0xH100-SXM5-80GB"), "--gpus: 0 makes no sense"),
+        (("--gpus", "8xH1000"), "unknown accelerator 'H1000'"),
+        ((*OPTIONS[2:], "--set", "plan.tp=1e400"), "--set plan.tp=1e400: inf is too large"),
+    ],
+)
+def test_an_option_that_is_wrong_is_no_setting_that_is_missing(wrong, says, refusal):
+    file = Path(__file__).parents[2] / "examples" / "trainers" / "torchtitan-8b.toml"
+    assert says in refusal("import", file, *wrong)
+    assert main(["import", str(file)]) == 1
+
+
 def test_a_value_is_refused_once(tmp_path, refusal):
     path = tmp_path / "run.sh"
     path.write_text("python pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 2 "

@@ -102,36 +102,47 @@ def import_config(
     """The settings of a trainer, or the log of a run, as a scenario. `options` (model, gpus, stack, …) fill in what the file does not tell, and win over it.
 
     `shardmeter.import_config("train.toml", gpus="64xH100-SXM5-80GB").scenario`. A text with a line break, or words after a command, is
-    the settings themselves. Raises BadScenario for what cannot be read at all, UnknownName for a format that is none."""
+    the settings themselves. Raises BadScenario for what cannot be read at all and for options that are wrong, UnknownName for a format
+    that is none and for a name that an option has; what the file itself lacks, or has that we refuse, is `missing`."""
     imported, name, log = _read(file, format, version)
     given = dict(imported.document)
-    document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
-    plain, scenario, missing = _resolved(document, rows)
+    said = (*map(str, options.values()), *(overrides.values() if isinstance(overrides, Mapping) else overrides))
+
+    def completed() -> tuple[dict[str, Any], Scenario | None, tuple[str, ...]]:
+        document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
+        return _resolved(document, rows, tuple(map(str, said)))
+
+    plain, scenario, missing = completed()
     run = plain.get("run")
     if scenario is not None and imported.micro_batch_left and "micro_batch" not in plain.get("plan", {}):
         share = float(scenario.run.global_batch / (scenario.plan.dp * imported.accumulated))
         given["plan"] = {**given.get("plan", {}), "micro_batch": max(1, int(share))}
-        document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
-        plain, scenario, missing = _resolved(document, rows)
+        plain, scenario, missing = completed()
     if scenario is not None and imported.accumulated > 1 and not (isinstance(run, dict) and "global_batch" in run):
         batch = imported.accumulated * float(scenario.plan.micro_batch * scenario.plan.dp)
         given["run"] = {**given.get("run", {}), "global_batch": round(batch)}
-        document, rows = opened(given, overrides=overrides, catalog=catalog, options=options)
-        plain, scenario, missing = _resolved(document, rows)
+        plain, scenario, missing = completed()
     if log is not None and log.step_time is None and scenario is not None:
         # a rate alone, with what the options say of the run
         log = logs.read(_log_source(file), format, known=known(scenario))
     return Import(source=name, imported=imported, document=plain, scenario=scenario, missing=missing, log=log)
 
 
-def _resolved(document: Document, rows: Rows) -> tuple[dict[str, Any], Scenario | None, tuple[str, ...]]:
-    """What the document says, and the scenario, or None and what is missing still, or wrong."""
+def _resolved(
+    document: Document, rows: Rows, said: tuple[str, ...]
+) -> tuple[dict[str, Any], Scenario | None, tuple[str, ...]]:
+    """What the document says, and the scenario, or None and what is missing still, or refused. Raises what is wrong with options and
+    overrides, whose texts are `said`."""
     plain = document.data.copy()
     try:
         return plain, resolve(document, rows, left_open(document, planning=False)), ()
     except BadScenario as error:
+        if any(one.where.startswith("--") for one in error.violations):
+            raise
         return plain, None, tuple(str(one) for one in error.violations) or (error.message,)
     except UnknownName as error:
+        if any(error.name in text for text in said):
+            raise
         return plain, None, (error.message,)
 
 

@@ -1,6 +1,6 @@
 # The menu. `make demo` and `make test` need nothing but Python 3.11 or newer with pip; they make their own .venv.
 .DEFAULT_GOAL := help
-.PHONY: help demo test parsers lint format bench validate fit bless oracle docs clean
+.PHONY: help demo test parsers lint types style pages format bench validate fit bless oracle docs clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,12 +32,18 @@ parsers: $(VENV)/.ready-dev ## show every export to the real parser of its train
 	@$(BIN)/python scripts/parsers_record.py
 	@$(BIN)/python -m pytest -q tests/parsers -m parsers
 
-lint: $(VENV)/.ready-dev ## style, types, layers, spelling, generated pages
+lint: types style pages ## style, types, layers, spelling, generated pages (make -j2 lint: side by side)
+
+types: $(VENV)/.ready-dev
+	@$(BIN)/mypy
+
+style: $(VENV)/.ready-dev
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
-	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/codespell README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md docs src scripts examples
+
+pages: $(VENV)/.ready-dev
 	@$(BIN)/python scripts/check_docs.py
 	@$(BIN)/python scripts/command_reference.py --check
 	@$(BIN)/python scripts/sync_page.py --check

@@ -199,7 +199,7 @@ def fleet_of_homes(count: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEEDS[:18])
 def test_at_the_crossover_both_take_as_long(seed):
     scenario = fleet(seed)
     rng = random.Random(2000 + seed)

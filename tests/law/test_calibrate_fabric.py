@@ -46,7 +46,7 @@ def planted(sizes, seed: int = 1, noise: float = 0.03) -> list[Benchmark]:
         seconds = seconds * np.exp(noise * chance.standard_normal(len(sizes)))
         timings = tuple(Timing(size=float(size), seconds=float(one)) for size, one in zip(sizes, seconds, strict=True))
         found.append(Benchmark(collective=collective, ranks=8.0 * hosts, hosts=float(hosts), per_host=8.0, timings=timings,
-                               device="NVIDIA H100 80GB HBM3", library="made up", source=f"{collective}-{hosts}"))  # fmt: skip
+                               device="NVIDIA H100 80GB HBM3", backend="made up", source=f"{collective}-{hosts}"))  # fmt: skip
     return found
 
 

@@ -39,7 +39,7 @@ def read(text: str, name: str = "") -> BenchmarkAccount:
         if timings and title in RINGS and plain and processes > 1:
             scale = processes if RINGS[title] in OF_EACH else 1
             found.append(Benchmark(
-                collective=RINGS[title], ranks=float(processes), hosts=float(processes), per_host=1.0, library=NAME,
+                collective=RINGS[title], ranks=float(processes), hosts=float(processes), per_host=1.0, backend=NAME,
                 timings=tuple(Timing(size=one.size * scale, seconds=one.seconds, line=one.line) for one in timings),
                 source=f"{name or NAME}, line {begins}",
             ))  # fmt: skip

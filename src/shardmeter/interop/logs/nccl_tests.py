@@ -157,7 +157,7 @@ def _benchmark(table: Table, collective: str, name: str, dropped: dict[str, list
         per_host=float(hosts.most_common(1)[0][1] * each) if hosts else None,
         hosts=float(max(len(hosts), 1)),
         device=world[0].name if world else "",
-        library=table.version,
+        backend=table.version,
         settings=tuple(sorted(table.settings.items())),
         source=f"{name or NAME}, {place}",
     )

@@ -217,7 +217,7 @@ def calibrate_fabric(
         left=tuple(settled.left), assumptions=tuple(dict.fromkeys(settled.assumed)),
         warnings=tuple(dict.fromkeys([*settled.warned, *_faster(cases, numbers, before, accelerator, fabric)])),
         noise=found.noise, alike=found.alike, effective=found.effective,
-        source="; ".join(dict.fromkeys(one.library or one.source for one in benchmarks)),
+        source="; ".join(dict.fromkeys(one.backend or one.source for one in benchmarks)),
     )  # fmt: skip
 
 
@@ -325,7 +325,7 @@ class _Settled:
 def _algorithms(one: Benchmark) -> tuple[str, ...]:
     """What the library may choose from, as its settings leave it."""
     said = {name: value.lower() for name, value in one.settings}
-    if one.library == "gloo" or said.get("NCCL_ALGO") == "ring":
+    if one.backend == "gloo" or said.get("NCCL_ALGO") == "ring":
         return ("ring",)
     return ("ring", "tree") if said.get("NCCL_NVLS_ENABLE") == "0" else ("ring", "tree", "nvls")
 

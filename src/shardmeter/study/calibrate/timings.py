@@ -37,7 +37,7 @@ class Benchmark:
     hosts: Count = 1.0
     device: str = ""
     """As its driver calls it."""
-    library: str = ""
+    backend: str = ""
     """Software and version: `nccl-tests 2.19.6, NCCL 2.27.7`."""
     settings: tuple[tuple[str, str], ...] = ()
     """Of the library, that change how collectives run: (name, value), as `NCCL_ALGO`."""

@@ -167,6 +167,20 @@ def test_every_task_runs_on_cuda_and_what_a_build_lacks_is_left_out():
     assert layer.TorchDevice(torch_of_nothing(capability=(8, 0)), "cuda", None, "wall").dtypes == ("bf16",)
 
 
+def test_what_cannot_run_is_told_and_kept_in_the_file(tmp_path):
+    class Lacking(Simulated):
+        def ready(self, task: Task) -> Any:
+            return None if task.name == "residual" else super().ready(task)
+
+    measured = measure(Lacking(), quick=True, budget=0.01).measured
+    assert measured.left_out
+    assert any(one.startswith("pointwise residual") for one in measured.left_out)
+    (tmp_path / "here.json").write_text(json.dumps(measured.to_dict()), encoding="utf-8")
+    again = of(read(tmp_path / "here.json"))
+    assert again.measured == measured
+    assert f"not timed, as it could not run here: {measured.left_out[0]}" in again.warnings
+
+
 def test_the_clock_is_read_at_least_five_times_and_the_first_run_is_thrown_away():
     runs = iter([100.0, *[1.0] * 200])
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from shardmeter.core.record import record
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs import Accelerator
 from shardmeter.study.calibrate import profile
-from shardmeter.study.measure.collectives import collectives
-from shardmeter.study.measure.record import Measured
+from shardmeter.study.measure.collectives import collectives, messages
+from shardmeter.study.measure.record import Measured, Task, Timing
 from shardmeter.study.measure.rows import KERNEL, LEVEL, Rows, rows, slug
 from shardmeter.study.measure.run import Device, Gone, timings
 from shardmeter.study.measure.tasks import tasks
@@ -41,7 +42,7 @@ class Measurement:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What makes the numbers doubtful."""
-        found = []
+        found = [f"not timed, as it could not run here: {what}" for what in self.measured.left_out]
         if self.unsteady > NARROW_RATIO:
             found.append(
                 f"single runs spread by {self.unsteady:.2f} ×: something else uses this machine; measure again when it is quiet"
@@ -135,15 +136,28 @@ def measure(
     if ranks > 1:
         refuse_ranks(opened.kind, ranks)
     start, seconds = time.monotonic(), budget or (QUICK_BUDGET if quick else BUDGET)
-    found = timings(opened, tasks(opened.kind, opened.dtypes, quick=quick), seconds, report)
+    asked = tasks(opened.kind, opened.dtypes, quick=quick)
+    found = timings(opened, asked, seconds, report)
     if ranks > 1:
+        asked = (*asked, *messages(opened.kind, ranks))
         found = (*found, *collectives(opened.kind, ranks, seconds / 4.0))
     measured = Measured(
         device=opened.name, kind=opened.kind, software=opened.software, threads=opened.threads, clock=opened.clock,
         date=dt.datetime.now(tz=dt.UTC).date().isoformat(), memory=opened.memory, processors=opened.processors,
-        took=time.monotonic() - start, timings=found,
+        took=time.monotonic() - start, timings=found, left_out=_left_out(asked, found),
     )  # fmt: skip
     return of(measured, name, like)
+
+
+def _left_out(asked: Sequence[Task], found: Sequence[Timing]) -> tuple[str, ...]:
+    """The tasks that have no timing, those of one kernel together."""
+    timed = {repr(one.task) for one in found}
+    lacking = Counter(
+        " ".join(filter(None, (task.kind, task.name, task.phase, task.dtype)))
+        for task in asked
+        if repr(task) not in timed
+    )
+    return tuple(f"{what} ({count} size{'s' if count > 1 else ''})" for what, count in lacking.items())
 
 
 def of(measured: Measured, name: str = "", like: Accelerator | str | None = None) -> Measurement:

@@ -22,16 +22,22 @@ PAUSE = 0.05
 LEAST = 5
 
 
+def messages(kind: str, ranks: int) -> tuple[Task, ...]:
+    """What `collectives` is to time."""
+    return tuple(_task(name, size, ranks) for name in COLLECTIVES for size in MESSAGES[kind])
+
+
+def _task(name: str, size: int, ranks: int) -> Task:
+    return Task(kind="collective", name=name, sizes={"bytes": size, "ranks": ranks})
+
+
 def collectives(kind: str, ranks: int, budget: float) -> tuple[Timing, ...]:
     """Time collectives over `ranks` processes for `budget` seconds; what the backend lacks is left out. Raises ShardMeterError where
     they do not find one another or one of them ends early."""
     with tempfile.TemporaryDirectory() as folder:
         _run(Path(folder), [sys.executable, "-m", __name__, folder, kind, str(ranks), str(budget)], ranks)
         found = json.loads((Path(folder) / "timings.json").read_text(encoding="utf-8"))
-    return tuple(
-        timing(Task(kind="collective", name=name, sizes={"bytes": size, "ranks": ranks}), seconds)
-        for name, size, seconds in found
-    )
+    return tuple(timing(_task(name, size, ranks), seconds) for name, size, seconds in found)
 
 
 def _run(folder: Path, command: list[str], ranks: int) -> None:

@@ -97,6 +97,8 @@ class Measured:
     took: float
     """Seconds of the whole measurement."""
     timings: tuple[Timing, ...]
+    left_out: tuple[str, ...] = ()
+    """What was asked and could not run: kernels that the device or its software lacks, sizes that find no room."""
 
     def of(self, kind: str, name: str = "", phase: str = "", dtype: str = "") -> tuple[Timing, ...]:
         """The timings of a kind; of a name, a phase and a number format where these are said."""
@@ -110,7 +112,7 @@ class Measured:
         """The file: plain numbers in SI units."""
         own = ("device", "kind", "software", "threads", "clock", "date", "memory", "processors", "took")
         return {"format": FORMAT, **{name: getattr(self, name) for name in own},
-                "timings": [one.to_dict() for one in self.timings]}  # fmt: skip
+                "timings": [one.to_dict() for one in self.timings], "left_out": list(self.left_out)}  # fmt: skip
 
 
 def read(path: Path) -> Measured:
@@ -135,12 +137,16 @@ def read(path: Path) -> Measured:
     for name, known in (("kind", r"cpu|cuda"), ("clock", r"wall|cpu"), ("date", r"\d{4}-\d{2}-\d{2}")):
         if not re.fullmatch(known, texts[name], re.ASCII):
             bad.append(Violation(field=name, says=f"{shown(texts[name])} is not as measure writes it", where=where))
+    left = found.get("left_out", [])
+    if not isinstance(left, list) or not all(isinstance(one, str) and len(one) <= 200 for one in left):
+        bad.append(Violation(field="left_out", says="is no list of short texts", where=where))
     if bad:
         raise BadData("the measurements cannot be read", bad)
     return Measured(
         device=texts["device"], kind=texts["kind"], software=texts["software"], clock=texts["clock"], date=texts["date"],
         threads=int(numbers["threads"]), memory=numbers["memory"], processors=numbers["processors"],
         took=numbers["took"], timings=tuple(one for one in read_rows if one is not None),
+        left_out=tuple(left),
     )  # fmt: skip
 
 

@@ -41,7 +41,8 @@ from shardmeter.core.errors import ShardMeterError, Unavailable
 ANSWERED, ANSWER_IS_NO, MALFORMED, OUR_FAULT, UNWRITABLE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 74, 130, 141
 
 EPILOG = """Exit codes: 0 answered; 1 valid, but the answer is no (does not fit, a bar missed); 2 malformed input;
-70 a fault of ours; 74 a file cannot be written, or a scheduler not be reached; 130 interrupted; 141 nobody read it to the end."""
+70 a fault of ours; 74 a file cannot be written, a scheduler not be reached, PyTorch is missing; 130 interrupted;
+141 nobody read it to the end."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}, epilog=EPILOG)

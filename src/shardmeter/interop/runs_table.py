@@ -33,10 +33,10 @@ def runs_table(path: Path, resolve: Callable[[Sequence[str]], Scenario]) -> tupl
         raise BadData(
             f"{name}: no run; the first line names the columns ({TIME}, plan.tp, …), each further line is a run"
         )
-    if len(lines) - 1 > MOST:
-        raise BadData(f"{name}: {len(lines) - 1} runs; a calibration takes 1 to {MOST}")
     columns = lines[0][1]
     bad = _header(columns, name)
+    if len(lines) - 1 > MOST:
+        bad.append(Violation(field="", says=f"{len(lines) - 1} runs; a calibration takes 1 to {MOST}", where=name))
     found = []
     for number, texts in lines[1:] if not bad else ():
         where = f"{name}:{number}"

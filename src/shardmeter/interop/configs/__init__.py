@@ -14,21 +14,15 @@ Law: `read(write(s).files[0].text)` is the plan and run of `s`, but for the fiel
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from types import ModuleType
 
 from shardmeter.core.errors import BadScenario, UnknownName, Violation
+from shardmeter.interop.found import found_in
 
 
 def formats() -> dict[str, ModuleType]:
     """Every format by its name."""
-    found = {}
-    for entry in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{entry.name}")
-        if hasattr(module, "NAME"):
-            found[module.NAME] = module
-    return found
+    return found_in(__name__, __path__, "NAME")
 
 
 def format_named(name: str, *doing: str) -> ModuleType:

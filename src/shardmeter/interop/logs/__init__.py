@@ -11,8 +11,6 @@ What is common to all is done once: `lines` takes away colours and labels of ran
 from __future__ import annotations
 
 import gc
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -21,6 +19,7 @@ from types import ModuleType
 
 from shardmeter.core.errors import BadData, UnknownName, shown
 from shardmeter.core.files import at_home, file_name
+from shardmeter.interop.found import found_in
 from shardmeter.interop.logs.account import account
 from shardmeter.interop.logs.lines import opened, plain
 from shardmeter.interop.logs.record import LogAccount
@@ -35,12 +34,7 @@ SEARCHED = 1_000_000
 @cache
 def formats() -> dict[str, ModuleType]:
     """Every format of training logs by its name."""
-    found = {}
-    for entry in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{entry.name}")
-        if hasattr(module, "reading"):
-            found[module.NAME] = module
-    return found
+    return found_in(__name__, __path__, "reading")
 
 
 def recognised(text: str) -> tuple[str, ...]:

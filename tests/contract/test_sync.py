@@ -325,7 +325,8 @@ def test_the_gap_of_replicas_is_that_of_each_scalar() -> None:
     whole = sync.effect(changed(ONE_B, cells=cells), asked).factor
     for i, j in np.ndindex(5, 5):
         one = sync.effect(changed(ONE_B, cells=float(cells[i, 0])), changed(asked, sync_every=float(periods[j])))
-        assert np.asarray(whole)[i, j] == float(one.factor or 0.0)
+        # a power of an array and of a number may differ in the last digit: processors have instructions of their own for many
+        assert np.asarray(whole)[i, j] == pytest.approx(float(one.factor or 0.0), rel=1e-15)
 
 
 def test_an_effect_of_several_things_says_each_with_its_basis() -> None:

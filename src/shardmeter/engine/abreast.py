@@ -14,7 +14,7 @@ from shardmeter.specs.wan import PAIRS, SITES, Wan
 
 AXES = dict.fromkeys((*PAIRS, "egress"), 2) | dict.fromkeys((*SITES, "uplinks", "incast", "adapter"), 1)
 """Numbers of a network, and how many axes of islands each may have."""
-UNSAID = {"buffer": np.inf, "planes": 1.0, "sends": np.inf, "hold": 0.0}
+UNSAID = {"buffer": np.inf, "planes": 1.0, "sends": np.inf, "hold": 0.0, "mtu": 0.0}
 """Numbers that are not read where they say nothing."""
 FINITE = ("up", "down", "uplink", "uplinks")
 """Numbers of sites of which it matters whether they are known."""
@@ -45,7 +45,7 @@ def _words(wan: Wan) -> tuple[Any, ...]:
     """Equal for networks of which the same formulas are asked."""
     said = tuple(uplinks.is_left(getattr(wan, name), value) for name, value in UNSAID.items())
     known = tuple(np.isfinite(getattr(wan, name)).tobytes() for name in FINITE)
-    return wan.islands, wan.transport, wan.balance, wan.assumed, said, known
+    return wan.islands, wan.transport, wan.balance, wan.backend, wan.assumed, said, known
 
 
 def _abreast(wans: Sequence[Wan]) -> Wan:

@@ -15,7 +15,9 @@ import numpy as np
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, Usd
+from shardmeter.engine import asked
 from shardmeter.engine.links import Array, Links, fewest, links_of, most
+from shardmeter.engine.passage import Message, Passage, alike, last
 from shardmeter.engine.ring import Ring, ring_front, ring_ways
 from shardmeter.physics import crossing as collective
 from shardmeter.physics import wan as link
@@ -55,37 +57,6 @@ class Crossed:
         return total
 
 
-@record
-class Message:
-    """A message between the islands of one position, one of each cell."""
-
-    size: Bytes
-    calls: Count
-    links: Links
-    rings: Count
-    """Rings side by side, each over one rank of every island."""
-    ranks: Count
-    """Accelerators of all islands together where one ring goes through all of them, else 0."""
-    back: Count = 1.0
-    """What comes back from a server, over the message: all of the others' where they are not averaged."""
-
-    @property
-    def cells(self) -> int:
-        """How many cells take part."""
-        return len(self.links.names)
-
-
-@record
-class Passage:
-    """How a message passes: seconds (…, cells), what goes from where to where over the size (cells, cells), the narrowest."""
-
-    seconds: Array
-    shares: Array
-    narrowest: str
-    server: int = -1
-    """The cell that answers the others: what it sends is for their exchanges, of the rest each cell's own; −1 = none."""
-
-
 def price(
     one: Crossing,
     wan: Wan,
@@ -96,9 +67,11 @@ def price(
     accelerators: Sequence[Count] = (),
     weights: Sequence[float] = (),
     segment: Bytes = link.SEGMENT,
+    idle: Seconds = 0.0,
 ) -> Crossed:
     """What one message takes between cells of a network of which TCP packets carry `segment` bytes; the rest as of `crossed`."""
-    return crossed(one, links_of(wan, segment), cells, sync, own=own, accelerators=accelerators, weights=weights)
+    links = links_of(wan, segment)
+    return crossed(one, links, cells, sync, own=own, accelerators=accelerators, weights=weights, idle=idle)
 
 
 def crossed(
@@ -110,9 +83,10 @@ def crossed(
     own: bool = False,
     accelerators: Sequence[Count] = (),
     weights: Sequence[float] = (),
+    idle: Seconds = 0.0,
 ) -> Crossed:
     """What one message takes, by the topology of `sync` or the collective's own; of networks side by side that are of one of `ways`, whose
-    axis is then the first and `narrowest` empty.
+    axis is then the first and `narrowest` empty. `idle` seconds nothing passed before it, which gloo's connections, once warm, feel.
 
     `own`: seconds of every cell, else of the slowest. `accelerators` of every island: hierarchical messages pass in as
     many rings side by side as the smallest island has; without it as many as the link has lanes. `weights` of every
@@ -121,9 +95,10 @@ def crossed(
     with a server all of the others' come back, and a ring, a tree and servers of parts carry M/2 times what they carry
     of a mean. Leaves out: messages of other crossings on the wire, those of other groups where they share a line."""
     if one.groups:
-        return _apart(one, links, cells, sync, own=own, accelerators=accelerators, weights=weights)
+        return _apart(one, links, cells, sync, own=own, accelerators=accelerators, weights=weights, idle=idle)
     topology = topology_of(one, sync)
-    passing, gathers = TOPOLOGIES[topology], one.collective == "all_gather" and topology != "all_gather"
+    passing = (TOPOLOGIES | asked.TOPOLOGIES if links.backend == asked.BACKEND else TOPOLOGIES)[topology]
+    gathers = one.collective == "all_gather" and topology != "all_gather"
     islands = len(links.names)
     if len(cells) < 2:
         return _nothing(one, len(cells), islands, own=own)
@@ -138,11 +113,14 @@ def crossed(
         for members in groups:
             weight = max(weights[at] for at in members) if weights else 1.0
             message = _message(one, weight * size, links.among(members), sync, [*accelerators], members)
+            message = changed(message, idle=idle)
             seen = weight, message.links.tables, np.asarray(message.rings).tobytes(), message.ranks
             if seen not in passages:
                 message = changed(message, back=len(cells) - 1.0) if gathers else message
                 passages[seen] = passing(message)
-                starts[seen] = passing(changed(message, size=0.0 * size)).seconds if one.behind else np.zeros(1)
+                starts[seen] = (
+                    passing(changed(message, size=0.0 * size, calls=1.0)).seconds if one.behind else np.zeros(1)
+                )
             passage = passages[seen]
             source, target = np.nonzero(passage.shares)
             owner, gone = np.where(source == passage.server, target, source), weight * passage.shares[source, target]
@@ -151,7 +129,7 @@ def crossed(
             where: Any = (..., owner, at)
             np.add.at(charged, where, gone * links.egress[..., at, to])
     seconds = np.maximum.reduce([passage.seconds for passage in passages.values()])
-    seconds = seconds + _last(one.calls * links.waited(size / one.calls))
+    seconds = seconds + last(one.calls * links.waited(size / one.calls))
     slowest = max(passages.values(), key=lambda passage: float(np.max(passage.seconds)))
     return Crossed(
         seconds=seconds if own else np.max(seconds, axis=-1),
@@ -256,7 +234,7 @@ def _ring(message: Message) -> Passage:
     ranks = message.ranks or float(message.cells)
     shares = np.zeros((message.cells, message.cells))
     shares[at, to] = 2.0 * (ranks - 1.0) / ranks
-    return _alike(np.minimum.reduce(times), shares, "" if message.links.networks else _said(message, best, times))
+    return alike(np.minimum.reduce(times), shares, "" if message.links.networks else _said(message, best, times))
 
 
 def _front(links: Links) -> tuple[Ring, ...]:
@@ -319,7 +297,7 @@ def _tree(message: Message) -> Passage:
     depth = np.ceil(np.log2(message.cells))
     trees = [_widest_tree(np.minimum(links.rate, links.rate.T), links.rtt + links.rtt.T), _chain(front[0], links)]
     shares, (rate, said) = max(((tree, _slowest(tree, links)) for tree in trees), key=lambda one: one[1][0])
-    return _alike(collective.relay_time(message.size, rate, depth, delay), shares, said)
+    return alike(collective.relay_time(message.size, rate, depth, delay), shares, said)
 
 
 def _slowest(tree: Array, links: Links) -> tuple[BytesPerS, str]:
@@ -357,7 +335,7 @@ def _star(message: Message) -> Passage:
 
     largest = times(np.max(message.size), np.s_[:, :])
     server = int(np.lexsort((largest.sum(axis=0), largest.max(axis=0)))[0])
-    seconds = times(_last(message.size), np.s_[:, server])
+    seconds = times(last(message.size), np.s_[:, server])
     shares = np.zeros_like(links.rate)
     shares[server, :], shares[:, server] = message.back, 1.0
     shares[server, server] = 0.0
@@ -375,7 +353,7 @@ def _all_gather(message: Message) -> Passage:
     slowest = np.argmin(down, axis=0)
     inward = down[slowest, np.arange(message.cells)]
     rtt, first = np.where(apart, 0.0, links.rtt).max(axis=0), np.where(apart, np.inf, links.first).min(axis=0)
-    seconds = _passed(_last(message.size), np.minimum(inward, links.up.min()), rtt, first, message.calls)
+    seconds = _passed(last(message.size), np.minimum(inward, links.up.min()), rtt, first, message.calls)
     shares = np.where(apart, 0.0, 1.0 / others)
     worst = int(np.argmin(inward))
     return Passage(seconds=seconds, shares=shares, narrowest=links.said(int(slowest[worst]), worst, coming=others))
@@ -389,7 +367,7 @@ def _sharded_star(message: Message) -> Passage:
     shared = np.where(apart, np.inf, shared)
     rate = np.minimum(shared.min(axis=0), shared.min(axis=1))
     delay = message.calls * np.where(apart, 0.0, links.delay).max(axis=0)
-    seconds = np.asarray(collective.sharded_time(_last(message.size), float(message.cells), rate, delay))
+    seconds = np.asarray(collective.sharded_time(last(message.size), float(message.cells), rate, delay))
     source, target = np.unravel_index(int(np.argmin(shared)), shared.shape)
     shares = np.where(apart, 0.0, 2.0 / message.cells)
     return Passage(seconds=seconds, shares=shares, narrowest=links.said(int(source), int(target), others, others))
@@ -403,7 +381,7 @@ def _exchange(message: Message) -> Passage:
     mean = others / np.sum(1.0 / rate, axis=-1)
     rtt = np.sum(np.where(apart, 0.0, np.maximum(links.rtt, links.rtt.T)), axis=-1) / others
     first = np.where(apart, np.inf, links.first).min(axis=-1)
-    seconds = _passed(_last(message.size), mean, rtt, first, message.calls)
+    seconds = _passed(last(message.size), mean, rtt, first, message.calls)
     source, target = np.unravel_index(int(np.argmin(rate)), rate.shape)
     shares = np.where(apart, 0.0, 1.0 / others)
     return Passage(seconds=seconds, shares=shares, narrowest=links.said(int(source), int(target)))
@@ -422,16 +400,6 @@ TOPOLOGIES: dict[str, Callable[[Message], Passage]] = {
 def _passed(size: Bytes, rate: BytesPerS, rtt: Seconds, first: Bytes, calls: Count) -> Array:
     """One transfer, its start included."""
     return np.asarray(link.pass_time(size, rate, calls * rtt / 2.0, link.slow_start(size, rate, rtt, first)))
-
-
-def _alike(seconds: Any, shares: Array, narrowest: str) -> Passage:
-    """The same seconds for every cell."""
-    cells = len(shares)
-    return Passage(seconds=np.repeat(_last(seconds), cells, axis=-1), shares=shares, narrowest=narrowest)
-
-
-def _last(number: Any) -> Array:
-    return np.asarray(number, dtype=float)[..., None]
 
 
 def _widest_tree(rates: Array, trips: Array) -> Array:

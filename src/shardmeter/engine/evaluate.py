@@ -31,6 +31,7 @@ from shardmeter.specs.plan import Plan
 from shardmeter.specs.run import Run
 from shardmeter.specs.stack import Stack
 from shardmeter.strategies import data, fsdp, precision, probes
+from shardmeter.strategies.precision import WIDTH
 
 Priced: TypeAlias = tuple[Work, Prices, dict[str, Piece], list[MicroBatch]]
 """Demands of one step, their prices, one piece of every block at these, and the micro-batch of every kind of stage."""
@@ -155,7 +156,19 @@ def ends(ready: Priced, plan: Plan, held: Work, whole: Ending) -> Ends:
         shard=updated(held, plan),
         trained=whole.trained,
         spread=whole.spread,
+        collectives=_collectives(ready, plan, held, whole.trained),
     )
+
+
+def _collectives(ready: Priced, plan: Plan, held: Work, trained: Count) -> Count:
+    """Collectives that the gradients of the island's fullest stage pass in, of `trained` parameters that all islands of its cell hold.
+
+    Leaves out: the first bucket of PyTorch's DDP, which is smaller."""
+    work, price, _, kinds = ready
+    if fsdp.applies(plan):
+        return max(float(kinds[at].stage.layers) for at, _, _ in held.runs) + 1.0
+    size = trained / float(max(len(work.stages), 1)) * WIDTH[plan.reduce_dtype]
+    return np.maximum(np.ceil(size / price.stack.bucket), 1.0)
 
 
 def _lasts(ready: Priced, plan: Plan, links: tuple[Boundary, ...]) -> tuple[Last, ...]:

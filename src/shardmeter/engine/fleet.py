@@ -12,6 +12,7 @@ from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, Count, Number, Seconds, Usd
 from shardmeter.engine import add
 from shardmeter.engine import round as rounds
+from shardmeter.engine.asked import BACKEND
 from shardmeter.engine.cells import Cell, cells_of, inner_steps
 from shardmeter.engine.crossing import Crossed
 from shardmeter.engine.evaluate import evaluate
@@ -295,15 +296,30 @@ def meet(parts: tuple[Part, ...], asked: Round, networks: Networks, plan: Plan, 
     """Islands whose inner steps are known, joined by networks whose pairs have so many `lanes`, and by a method. Raises ValueError
     without a network."""
     cells, weights, priced = grouped(parts), held_by(parts), []
-    for one in asked.crossings:
+    pace = pace_of(parts, asked, lanes, plan.sync.release)
+    by_gloo = BACKEND in networks.backends
+    for said in asked.crossings:
+        one, idle = (_cut(said, parts), _idle(said, asked, pace)) if by_gloo else (said, 0.0)
         with under(term_of(one)):
-            charge = networks.crossed(one, cells, plan.sync, own=asked.pace != "barrier", weights=weights)
+            charge = networks.crossed(one, cells, plan.sync, own=asked.pace != "barrier", weights=weights, idle=idle)
             priced.append(spread_inside(charge, one, parts))
     start = np.repeat(_last(_most([one.start for one in priced] or [0.0])), len(cells), axis=-1)
-    pace = changed(pace_of(parts, asked, lanes, plan.sync.release), start=start)
+    pace = changed(pace, start=start)
     folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace, apart=networks.many)
     sent, paid = _moved(parts, asked, folded, priced)
     return Met(parts=parts, round=asked, pace=pace, folded=folded, priced=tuple(priced), sent=sent, paid=paid)
+
+
+def _cut(one: Crossing, parts: Sequence[Part]) -> Crossing:
+    """Gradients as the collectives that gloo passes one after the other, each with round trips of its own."""
+    if not one.behind:
+        return one
+    return changed(one, calls=float(np.max(_most([part.estimate.ends.collectives for part in parts]))))
+
+
+def _idle(one: Crossing, asked: Round, pace: Pace) -> Seconds:
+    """For how long connections stand idle before a message: the inner steps between two of them, of the fastest cell."""
+    return float(np.min(_last(asked.steps / one.messages) * pace.step))
 
 
 def grouped(parts: Sequence[Part]) -> list[list[int]]:

@@ -23,6 +23,8 @@ Array: TypeAlias = npt.NDArray[Any]
 
 AT_ONCE = 1e30
 """Bytes that a transfer sends in its first round trip where nothing holds it back."""
+LARGE = 9000.0
+"""Any packet, where none is said and nothing is read of it."""
 LEAST_RTT = 1e-6
 """Seconds of a round trip at least: windows are divided by it."""
 
@@ -63,6 +65,10 @@ class Links:
     """(islands,): of one uplink port."""
     uplinks: Array
     """(islands,): how many they are; inf where nothing is said of them."""
+    window: Array
+    """Bytes that one lane's streams have under way at most."""
+    backend: str = "nccl"
+    """Software of the collectives."""
     balance: tuple[str, ...] = ()
     """How flows find them; of networks side by side left empty."""
 
@@ -88,7 +94,7 @@ class Links:
             names=tuple(self.names[at] for at in islands), rate=self.rate[grid], capacity=self.capacity[grid],
             limit=self.limit[grid], delay=self.delay[grid], rtt=self.rtt[grid], first=self.first[grid], up=self.up[row],
             down=self.down[row], lanes=self.lanes[grid], streams=self.streams[grid], egress=self.egress[grid],
-            sending=self.sending[grid], late=self.late[grid], under_way=self.under_way[grid], held=self.held[grid],
+            sending=self.sending[grid], window=self.window[grid], backend=self.backend, late=self.late[grid], under_way=self.under_way[grid], held=self.held[grid],
             adapter=self.adapter[row], buffer=self.buffer[row], uplinks=self.uplinks[row],
             balance=tuple(self.balance[at] for at in islands if self.balance),
         )  # fmt: skip
@@ -144,7 +150,7 @@ class Links:
         return f"{self.names[source]} → {self.names[target]} at {rate}, {why}{at_once}"
 
 
-TABLES = tuple(name for name in field_names(Links) if name not in ("names", "uplinks", "balance"))
+TABLES = tuple(name for name in field_names(Links) if name not in ("names", "uplinks", "balance", "backend"))
 """The fields of `Links` that are numbers."""
 LIMITS = ("the link", "what leaves the site", "what comes into the site", "window of {streams}", "loss on {streams}",
           "buffers of {buffer}")  # fmt: skip
@@ -203,12 +209,18 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
 
     rtt = np.maximum(matrix(wan.rtt), LEAST_RTT)
     bandwidth, loss, window, lanes = (matrix(x) for x in (wan.bandwidth, wan.loss, wan.window, wan.lanes))
+    payload: Any = 1.0
+    if not uplinks.is_left(wan.mtu, 0.0):
+        mtu = matrix(wan.mtu)
+        segment = np.where(mtu > 0.0, mtu - link.HEADERS, segment)
+        payload = np.where(mtu > 0.0, link.WIRE / link.wire_share(np.where(mtu > 0.0, mtu, LARGE), link.HEADERS), 1.0)
+        bandwidth = bandwidth * payload
     streams = matrix(wan.streams)
     flows = lanes * streams
     up, down, adapter, buffer, ports = (
         uplinks.sites(x, islands) for x in (wan.up, wan.down, wan.adapter, wan.buffer, wan.uplinks)
     )
-    leaving, coming = up[..., :, None], down[..., None, :]
+    leaving, coming = up[..., :, None] * payload, down[..., None, :] * payload
     sends = np.array([TRANSPORTS.index(word) for word in wan.transport])
     weaker = np.minimum(sends[:, None], sends[None, :])
     tcp = weaker == TCP
@@ -230,7 +242,7 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     first = np.where(tcp, link.FIRST * segment * flows, AT_ONCE)
     return Links(
         names=wan.islands, rate=rate, capacity=capacity, limit=limit, delay=rtt / 2.0, rtt=rtt, first=first, up=up, down=down,
-        lanes=lanes, streams=streams, egress=matrix(wan.egress), sending=sending,
+        lanes=lanes, streams=streams, egress=matrix(wan.egress), sending=sending, window=streams * window, backend=wan.backend,
         late=np.where((weaker == SELECTIVE) | (weaker == RDMA), loss, 0.0), under_way=np.where(tcp, 0.0, streams * window),
         held=np.where(tcp | (weaker == LOSSLESS), 0.0, np.minimum(streams * window, matrix(wan.sends))),
         adapter=adapter, buffer=buffer,

@@ -87,19 +87,20 @@ class Networks:
         return self._once(("tour", counts, tuple(members)), made)
 
     def crossed(
-        self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = ()
-    ) -> Crossed:
+        self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = (),
+        idle: Seconds = 0.0,
+    ) -> Crossed:  # fmt: skip
         """One message between cells, as `crossing.price` has it; of many networks `narrowest` is left empty (`narrowest` has them).
 
         Sizes may be arrays for one network only; raises ValueError otherwise, and without a network."""
         if not self.many:
-            return self._prices(one, cells, sync, own=own, weights=weights)[0]
+            return self._prices(one, cells, sync, own=own, weights=weights, idle=idle)[0]
         if np.ndim(one.size) or np.ndim(one.calls):
             raise ValueError(
                 "numbers of the synchronisation may be arrays where one network joins the islands, not many"
             )
-        key = ("stacked", *_asked(one, cells, sync, own=own), *weights)
-        return self._once(key, lambda: self._abreast(one, cells, sync, own=own, weights=weights))
+        key = ("stacked", *_asked(one, cells, sync, own=own), *weights, idle)
+        return self._once(key, lambda: self._abreast(one, cells, sync, own=own, weights=weights, idle=idle))
 
     def narrowest(
         self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = ()
@@ -120,18 +121,21 @@ class Networks:
         return found if sync.hierarchical else (1.0,) * len(found)
 
     def _prices(
-        self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = ()
-    ) -> list[Crossed]:
+        self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = (),
+        idle: Seconds = 0.0,
+    ) -> list[Crossed]:  # fmt: skip
         """A message on each network by itself."""
         links = self.links(self.gpus if sync.hierarchical else ())
         each = [links.some(at, wan.balance) for at, wan in enumerate(self._given())] if self.many else [links]
         return [
-            crossing.crossed(one, here, cells, sync, own=own, accelerators=self.gpus, weights=weights) for here in each
+            crossing.crossed(one, here, cells, sync, own=own, accelerators=self.gpus, weights=weights, idle=idle)
+            for here in each
         ]
 
     def _abreast(
-        self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float]
-    ) -> Crossed:
+        self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float],
+        idle: Seconds,
+    ) -> Crossed:  # fmt: skip
         """The same of all networks, those that it passes alike at once."""
         links = self.links(self.gpus if sync.hierarchical else ())
         shape = len(self), len(cells), len(self.islands)
@@ -139,10 +143,17 @@ class Networks:
         made = {name: np.empty(shape[: axes.get(name, len(shape))]) for name in CROSSED}
         for places in crossing.ways(one, links, cells, sync):
             here = links.some(places if len(places) > 1 else places[0])
-            found = crossing.crossed(one, here, cells, sync, own=own, accelerators=self.gpus, weights=weights)
+            found = crossing.crossed(
+                one, here, cells, sync, own=own, accelerators=self.gpus, weights=weights, idle=idle
+            )
             for name, numbers in made.items():
                 numbers[places] = getattr(found, name)
         return Crossed(narrowest="", **made)
+
+    @property
+    def backends(self) -> frozenset[str]:
+        """Software of the collectives, of any of the networks."""
+        return frozenset(wan.backend for wan in self.wans)
 
     def _given(self) -> tuple[Wan, ...]:
         if not self.wans:

@@ -25,6 +25,10 @@ FIRST = 10.0
 WIRE = 1.0075
 """Bytes on the wire for one of payload: 66 of headers to a segment of 8,949. The 20 point-to-point rows of Yuan 2022 have 1.008;
 packets of 1,500 bytes have up to 1.046, which capacities that were measured as payload already leave out."""
+HEADERS = 52.0
+"""Of a TCP packet: 20 of IPv4, 20 of TCP, 12 of timestamps."""
+RTO_LEAST = 0.2
+"""Seconds that a retransmission timeout is longer than the round trip (Linux)."""
 LN2 = float(np.log(2.0))
 LEAST_LOSS = 1e-18
 """Loss that no transfer lives to see: stands for none."""
@@ -85,6 +89,25 @@ def go_back_n(loss: Fraction, packets: Count) -> Fraction:
 
     Leaves out: lost acknowledgements and timeouts, which at losses of a per cent leave nothing."""
     return (1.0 - loss) / (1.0 - loss + loss * packets)
+
+
+@formula(cite="shardmeter")
+def wire_share(mtu: Bytes, headers: Bytes) -> Ratio:
+    """Bytes on the wire for one of payload over TCP with packets of `mtu`: `headers` to each (IPv4, TCP, timestamps), and one
+    acknowledgement for every two that come, as the other direction carries as much.
+
+    Measured in all-reduces: 1.051 for 1,500 (1.054 here), 1.009 for 9,000 (1.0088), 1.0024 for 36,000 (1.0022). Leaves out: framing below
+    IP, packets that are sent again, the last packet of a message, which is smaller."""
+    return mtu / (mtu - headers) + 0.5 * headers / (mtu - headers)
+
+
+@formula(cite="rfc2861")
+def window_left(window: Bytes, first: Bytes, idle: Seconds, timeout: Seconds) -> Bytes:
+    """What a connection may send in its first round trip after `idle`: its window halved for every `timeout` that has passed, but what a
+    new one begins with at least. A timeout is a round trip and RTO_LEAST.
+
+    Leaves out: congestion control that keeps a rate instead (BBR); variance in the timeout."""
+    return np.maximum(window * 0.5 ** (idle / timeout), first)
 
 
 @formula(cite="rfc6928")

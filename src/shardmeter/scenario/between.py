@@ -25,7 +25,7 @@ from shardmeter.scenario.values import (
 )
 from shardmeter.specs.geography import SHARED
 from shardmeter.specs.plan import OUTER_STATES, RELEASES, SPLITS, TOPOLOGIES
-from shardmeter.specs.wan import BALANCES, TRANSPORTS
+from shardmeter.specs.wan import BACKENDS, BALANCES, TRANSPORTS
 
 ROUND = 1e9
 """Inner steps of the longest round."""
@@ -137,6 +137,7 @@ class LineInput(Input):
     sends: Size | None = said("Bytes that one accelerator's send to the next stage has under way.")
     hold: Duration | None = said("From the arrival of data until its buffer is free for more (RDMA's kinds).")
     redundancy: Loss | None = said("Share of the packets that make up for lost ones (transport coded).")
+    mtu: Size | None = said("Largest packet, headers included; bandwidths are then of all that is on the wire.")
     egress: Traffic | None = said("Paid by the sender.")
     shared: str | None = said("Whose the bandwidth is: the island's, each node's, each GPU's.", words=SHARED)
 
@@ -215,4 +216,5 @@ class WanInput(Input):
     links: tuple[LinkInput, ...] | None = said("Pairs that differ.")
     sites: dict[Name, SiteInput] | None = said("Connections that an island's transfers share, by its name.")
     self: LineInput | None = said("Between the islands of one `count`.")
+    backend: str | None = said("Software of the collectives between islands; nccl if left out.", words=BACKENDS)
     assumed: AssumedInput | None = said("How networks behave: defaults of docs/network.md, with ranges.")

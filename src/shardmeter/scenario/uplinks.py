@@ -28,7 +28,7 @@ UPLINKS = ("oversubscription", "balance", "flows", "uplink", "slowest", "buffer"
 _UNSAID = {"flows": 1.0, "uplink": np.inf, "slowest": 1.0, "buffer": np.inf, "planes": 1.0}
 _HASHED = ("flows", "slowest")
 """Numbers that only hashing reads."""
-OWN = {"sends": np.inf, "hold": 0.0, "redundancy": 0.1}
+OWN = {"sends": np.inf, "hold": 0.0, "redundancy": 0.1, "mtu": 0.0}
 """Numbers of a pair that sites do not say, with what they are where nobody says them."""
 
 

@@ -83,7 +83,12 @@ def resolve_wan(asked: WanInput | None, entries: Sequence[Entry], rows: Rows, fo
     _check_all(given, groups, sites, tables, found)
     _fill_defaults(tables, found)
     made = _made(sites, tables, _transports([site.name for site in sites], tables, found))
-    made = changed(made, assumed=uplinks.assumed_of(given.assumed), **uplinks.said_of(tables.sites, found))
+    made = changed(
+        made,
+        backend=given.backend or made.backend,
+        assumed=uplinks.assumed_of(given.assumed),
+        **uplinks.said_of(tables.sites, found),
+    )
     told = bool((~np.isnan(tables.sites["planes"])).any())
     uplinks.say_failures(made, [site.island for site in sites], told, found)
     return made

@@ -58,6 +58,8 @@ class Ends:
     """Trained parameters that the fullest rank updates."""
     trained: Count = 0.0
     """Trained parameters of the whole model."""
+    collectives: Count = 1.0
+    """Into which its gradients are cut: one for every layer that is sharded, and one for the rest; else one a bucket."""
     sent: Bytes = 0.0
     """What leaves the island in a step through an axis that is placed across islands; NaN where it is not counted."""
     egress: Usd = 0.0

@@ -112,6 +112,7 @@ class Line:
     sends: Bytes | None = None
     hold: Seconds | None = None
     redundancy: Fraction | None = None
+    mtu: Bytes | None = None
     oversubscription: Ratio | None = None
     balance: str | None = None
     flows: Count | None = None

@@ -17,7 +17,10 @@ coded: redundant packets make up for losses (FEC); lossless: neither window nor 
 BALANCES = ("ecmp", "planned", "spray")
 """How a site's flows find its uplinks: hashed, each flow to one; laid out so that none is shared; packet by packet over all."""
 
-PAIRS = ("bandwidth", "rtt", "loss", "window", "streams", "lanes", "sends", "hold", "redundancy")
+BACKENDS = ("nccl", "gloo")
+"""Software of the collectives between islands: rings in chunks of 4 MiB; rings of 1 MiB segments, each asked for by its receiver."""
+
+PAIRS = ("bandwidth", "rtt", "loss", "window", "streams", "lanes", "sends", "hold", "redundancy", "mtu")
 """Numbers of every pair of islands; egress, which changes no time, is one too."""
 SITES = ("up", "down", "flows", "uplink", "slowest", "buffer", "planes")
 """Numbers of every site."""
@@ -69,6 +72,11 @@ class Wan:
     """(islands, islands): from the arrival of data until its buffer is free for more; of RDMA's kinds alone."""
     redundancy: Fraction = 0.1
     """(islands, islands): share of the packets that make up for lost ones; of `coded` alone."""
+    mtu: Bytes = 0.0
+    """(islands, islands): largest packet, its IP header included; rates are then of all that is on the wire. 0 = not said: rates are
+    of payload and the few headers of `wan.WIRE`."""
+    backend: str = "nccl"
+    """A word of BACKENDS."""
     assumed: Assumed = Assumed()
     """What nobody said of how networks behave; read where `balance` or a transport asks for it."""
     uplinks: Count = math.inf

@@ -9,6 +9,7 @@ import numpy as np
 from shardmeter.core.units import GIB, Number
 from shardmeter.engine import add
 from shardmeter.engine.fleet import Part, Whole
+from shardmeter.physics.wan import HEADERS, WIRE, wire_share
 from shardmeter.specs.plan import Sync
 from shardmeter.specs.round import Round
 from shardmeter.specs.scenario import Scenario
@@ -88,6 +89,7 @@ def synchronisation(whole: Whole, scenario: Scenario) -> dict[str, Any] | None:
         "hidden_s": sum(_plain(one) for one in folded.hidden),
         "update_s": _plain(folded.update),
         "sent_bytes": _known(sum(_plain(one) for one in whole.sent)),
+        "wire_bytes": _known(sum(_plain(one) for one in whole.sent) * headers(whole)),
         "paid_usd": _known(sum(_plain(one) for one in whole.paid)),
         "crossings": [
             {
@@ -103,6 +105,14 @@ def synchronisation(whole: Whole, scenario: Scenario) -> dict[str, Any] | None:
         "variance": None if scenario.plan.probes is None else _plain(zero_order.variance(scenario.model, scenario.plan)),
         "loss_effect": loss_effect(whole),
     }  # fmt: skip
+
+
+def headers(whole: Whole) -> float:
+    """Bytes on the wire for one that is sent: by the packets of the network, their mean where pairs have unlike ones."""
+    mtu = np.zeros(()) if whole.wan is None else np.asarray(whole.wan.mtu, dtype=float)
+    pairs = mtu if mtu.ndim < 2 else mtu[~np.eye(len(mtu), dtype=bool)]
+    said = pairs[pairs > 0.0]
+    return float(np.mean(wire_share(said, HEADERS))) if said.size else WIRE
 
 
 def loss_effect(whole: Whole) -> dict[str, Any] | None:

@@ -26,6 +26,7 @@ PAIRS: dict[str, tuple[float, float, bool]] = {
     "bandwidth": (1e-9, 1e30, True), "rtt": (0.0, 1e12, False), "loss": (0.0, 0.9, False),
     "window": (1e-9, 1e30, True), "streams": (1.0, 1e30, False), "lanes": (1.0, 1e30, False),
     "sends": (1e-9, math.inf, True), "hold": (0.0, 1e12, False), "redundancy": (0.0, 0.9, False),
+    "mtu": (0.0, 1e9, False),
 }  # fmt: skip
 """Matrices of a network: least, largest, whether the least itself is too little. The largest are beyond all reason: what is more
 only overflows."""

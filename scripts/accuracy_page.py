@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pages import closed
 from shardmeter.core.record import changed
 from shardmeter.render import Table, markdown, validation
 from shardmeter.study.validate import validate
@@ -45,13 +46,18 @@ BESIDE = (
     ("layout:pp>1,tp>8", "tp above 8, several stages (floor rows among them)"),
 )
 """Groups that do worst, shown beside the headline."""
+NEXT = (
+    "[Your own runs](validate.md): the same tables for a file of yours.",
+    "[Why a measured number is another one](doctor.md) than the predicted.",
+    "[What the model leaves out](formulas.md), formula by formula.",
+)
 
 
 def page(report: Mapping[str, Any]) -> str:
     """The whole page."""
     first, *rest = validation.document(report).sections
     sections = (first, beside(report), *rest)
-    return HEAD + "\n" + "\n\n".join(markdown.section_text(section) for section in sections) + "\n"
+    return closed(HEAD + "\n" + "\n\n".join(markdown.section_text(section) for section in sections) + "\n", *NEXT)
 
 
 def beside(report: Mapping[str, Any]) -> Table:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pages import kept
+from pages import closed, kept
 from shardmeter.cli import main as shardmeter
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.study.audit import factors, limits
@@ -60,6 +60,11 @@ EXAMPLES = (
      "--claim tokens_per_s_per_gpu=1000 --claim tokens_per_step=1048576 --claim 'step_time=8.192 s' --claim gpus=16 --claim accumulation=8"),
     ("A bill.", "--claim 'price=$0.9/node/h' --claim 'wall_clock=1 d' --claim 'cost=$900'"),
 )  # fmt: skip
+NEXT = (
+    "[What would explain a number](doctor.md) of a run that is yours to look into.",
+    "[What measured runs reach](accuracy.md), by source.",
+    "[What papers say of training over slow lines](zoo.md), taken apart.",
+)
 
 
 def run(line: str) -> str:
@@ -136,7 +141,7 @@ def page() -> str:
         "## The highest measured\n\nBy mfu's count over the dense bf16 peak, on less than a node and on more "
         f"(`scripts/highest_mfu.py` reads it off the rows that ship).\n\n{table(('accelerator', 'precision', 'GPUs', 'model', 'MFU', 'source'), best)}\n"
     )
-    return "\n".join(parts)
+    return closed("\n".join(parts), *NEXT)
 
 
 def main() -> int:

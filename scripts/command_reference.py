@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pages import kept
+from pages import closed, kept
 from shardmeter.cli import cli
 
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
@@ -20,6 +20,11 @@ Every command has `--format table|json|csv`: the answer goes to standard output,
 Exit codes: 0 answered; 1 valid, but the answer is no (the plan does not fit, a bar is missed); 2 malformed input; 70 a fault
 of ours; 74 the output cannot be written (a full disk); 141 nobody read it to the end (a closed pipe). Shell completion: `eval "$(_SHARDMETER_COMPLETE=bash_source shardmeter)"` (or `zsh_source`, `fish_source`).
 """
+NEXT = (
+    "[Which question has which command](README.md).",
+    "[The scenario file](scenario.md) that they all take.",
+    "[Pictures](gallery.md) of what they draw.",
+)
 
 
 def page() -> str:
@@ -29,7 +34,7 @@ def page() -> str:
     for name, command in sorted(cli.commands.items()):
         blocks.append(f"## {name}\n")
         blocks.append(_help(command, name, parent))
-    return "\n".join(blocks)
+    return closed("\n".join(blocks), *NEXT)
 
 
 def _help(command: click.Command, name: str, parent: click.Context | None) -> str:

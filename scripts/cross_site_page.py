@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
 
-from pages import kept
+from pages import closed, kept
 from shardmeter.core.quantity import show
 from shardmeter.study.validate.cross_site.efficiency import ALIKE, Verdict, alike, verdict, verdicts
 from shardmeter.study.validate.cross_site.gains import Gain, gains
@@ -57,6 +57,11 @@ RATES = """
 GB/s of an adapter of 400 Gbit/s by its channels (queue pairs) of NCCL's 4 MiB, round trip 20 µs and 10 µs a kilometre: as the line
 of a scenario gives them.
 """
+NEXT = (
+    "[Training across buildings](scale-across.md): plan your own.",
+    "[Uplinks, transports and buffers](network.md) that these figures hang on.",
+    "[How rows are read](geo.md) that say more than a percentage.",
+)
 
 
 def main() -> int:
@@ -74,7 +79,7 @@ def page() -> str:
     head = ("", "who", "published", "compared here", "found", "where", "published is")
     parts += [GAINS, table(head, map(gain, gains()))]
     parts += [RATES, table(("channels", *(f"{at:,g} km" for at in DISTANCES)), map(rates, CHANNELS))]
-    return "\n".join(parts) + "\n"
+    return closed("\n".join(parts) + "\n", *NEXT)
 
 
 def row(one: Trial) -> Sequence[str]:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pages import kept
+from pages import closed, kept
 from shardmeter.render.figure import Figure, Line, Scale
 from shardmeter.study.validate.curves import SOURCES, Series, curves
 from shardmeter.study.validate.shipped import sources
@@ -66,6 +66,11 @@ A point on the line loses what was measured. `tests/validation/test_curves.py` h
 
 Every = Mapping[str, Sequence[Series]]
 """The series of every source."""
+NEXT = (
+    "[A curve of your own](returns.md): along GPUs, islands, a bandwidth.",
+    "[The same runs by source](accuracy.md).",
+    "[Thresholds that others state](thresholds.md).",
+)
 
 
 def page(series: Every | None = None) -> str:
@@ -75,7 +80,7 @@ def page(series: Every | None = None) -> str:
         every = known[source]
         citation = sources()[SOURCES[source]]
         made += text.format(citation=citation, summary=summary(every)) + "\n" + table(every)
-    return made + TAIL
+    return closed(made + TAIL, *NEXT)
 
 
 def all_series() -> Every:

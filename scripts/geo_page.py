@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pages import kept
+from pages import closed, kept
 from shardmeter.scenario.catalog import catalog_of
 from shardmeter.study.validate import shipped
 from shardmeter.study.validate.geo import account, score
@@ -63,6 +63,11 @@ are named), C = 2·(M − 1)/M · parameters · bits over the bandwidth; stall o
 k = 0.55 is the share of a step behind which that program lets a message pass: it follows from when the first layers of strided fragments are
 ready (0.540, 0.550 and 0.5525 of a step before its end, in the mean, with 8, 16 and 36 fragments), and is no fit. Where a row does not say: layers and step are those of the
 tables' models (1B 24 layers 0.1 s, 10B 48 and 0.8 s, 100B 108 and 4.9 s, 405B 126 and 26 s, 671B 61 and 20 s), a step has 2²⁰ tokens."""
+NEXT = (
+    "[A file of your own](validate.md) in these columns.",
+    "[What is paid for on a line](wan.md), and what [methods](sync.md) send over it.",
+    "[Accelerator-hours of whole runs](runs.md).",
+)
 
 
 def page() -> str:
@@ -88,7 +93,7 @@ def page() -> str:
         table(("row", "quantity", "reported", "follows", "off by"), identity_rows(judged)),
         f"\n{arithmetic()}",
     ]
-    return "\n".join(parts)
+    return closed("\n".join(parts), *NEXT)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

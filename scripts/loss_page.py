@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pages import kept
+from pages import closed, kept
 from shardmeter.core.quantity import show
 from shardmeter.core.record import changed
 from shardmeter.physics import convergence
@@ -106,6 +106,11 @@ a warning names it; where nothing is known the loss is null, and a warning says 
 
 Of 814 rows of runs across islands that ship, 94 are losses that other papers predict: all within 0.05 nats ([geo.md](geo.md) says how).
 """
+NEXT = (
+    "[What H, bits or the batch cost in loss](tradeoffs.md), knob by knob.",
+    "[What methods do to the loss](methods.md#what-is-known-of-the-loss).",
+    "[What the longer run costs](money.md).",
+)
 
 
 def page() -> str:
@@ -133,7 +138,7 @@ def page() -> str:
         "## A target\n",
         example("target-loss", "The whole run"),
     ]
-    return "\n".join(parts)
+    return closed("\n".join(parts), *NEXT)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import shardmeter
-from pages import kept
+from pages import closed, kept
 from shardmeter import sync
 from shardmeter.core.errors import BadScenario
 from shardmeter.render.islands import loss_text
@@ -68,6 +68,11 @@ Time alone does not compare methods. Those without a backward (eggroll, mezo, so
 cuts the gradient between blocks; branch_train_merge, dipaco and soma end with several models, each of which has seen a part of the tokens.
 """
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+NEXT = (
+    "[What each method is](sync.md), with its defaults and its source.",
+    "[What H, bits and delays cost in loss](tradeoffs.md), for a scenario of yours.",
+    "[What papers say of them](zoo.md), and what the arithmetic says.",
+)
 
 
 def page() -> str:
@@ -83,7 +88,7 @@ def page() -> str:
         parts.append("")
     parts += ["## What is known of the loss", "", "As `predict` says it of the thirty homes.", ""]
     parts += [f"- **{name}**: {text}" for name, text in known.items()]
-    return "\n".join([*parts, ""])
+    return closed("\n".join([*parts, ""]), *NEXT)
 
 
 def row(name: str, fleet: dict[str, Any], plan: dict[str, Any]) -> tuple[tuple[str, ...], str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pages import kept
+from pages import closed, kept
 from shardmeter import data
 from shardmeter.scenario.catalog import catalog_of
 from shardmeter.study import practice
@@ -100,6 +100,11 @@ within {low:g} and {high:g} (`physics/practice.py`, after Efron and Morris 1975)
 a `deadline` or a `budget` is asked of a run of which nothing is said that interrupts it, it says beside the answer of the steps what runs of the
 class took: the factor, its 90 % interval from the residuals of tier A (`data/runs/residuals.csv`), and how likely that keeps the limit.
 """
+NEXT = (
+    "[A file of your own runs](validate.md) in these columns.",
+    "[What interrupts a run](failures.md), and what it costs.",
+    "[Seconds of steps](accuracy.md), which these hours are made of.",
+)
 
 
 def page() -> str:
@@ -134,7 +139,7 @@ def page() -> str:
         "\n## Rows that are not compared\n",
         table(("rows", "becomes", "why"), fates(judged)),
     ]
-    return "\n".join(parts) + "\n"
+    return closed("\n".join(parts) + "\n", *NEXT)
 
 
 def prose(text: str | None) -> str:

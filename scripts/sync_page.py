@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pages import kept
+from pages import closed, kept
 from shardmeter import sync
 from shardmeter.core.units import Bytes, Count
 from shardmeter.scenario.catalog import load_catalog
@@ -50,13 +50,18 @@ LEAST = 1e-6
 """Bits a parameter below which a message is told in bytes."""
 PACES = {"barrier": "for the slowest", "deadline": "until the deadline", "own": "for nobody"}
 LABEL = re.compile(r"^(Bytes|Period|Window|Memory|Compute|Convergence|Source|Leaves out): ", re.MULTILINE)
+NEXT = (
+    "[Every method on three fleets](methods.md), at its defaults.",
+    "[What H, bits and delays cost in loss](tradeoffs.md).",
+    "[How islands share a run](islands.md): batches, placement, who waits for whom.",
+)
 
 
 def page() -> str:
     """The whole page."""
     rows = [row(name) for name in sync.names()]
     table = [_line(COLUMNS), _line("---" for _ in COLUMNS), *(_line(one) for one in rows)]
-    return "\n".join([HEAD, *table, "", *(part for name in sync.names() for part in section(name))])
+    return closed("\n".join([HEAD, *table, "", *(part for name in sync.names() for part in section(name))]), *NEXT)
 
 
 def row(name: str) -> tuple[str, ...]:

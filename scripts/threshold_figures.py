@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pages import kept
+from pages import closed, kept
 from shardmeter.core.quantity import show
 from shardmeter.render.figure import Figure, Line, Scale
 from shardmeter.study.validate import shipped
@@ -55,6 +55,11 @@ against the bandwidth of the link. The lines are the rounds of `sync/` folded by
 for 50, 80, 90, 95 and 99 %, the last of 50 bandwidths (a factor of 1.207 apart) that misses each. *Off* compares the bandwidth that is
 printed with the one that our curve gives on the same grid; a grid step is 1.207.
 """
+NEXT = (
+    "[Where your own scenario crosses](transitions.md) from one regime to the next.",
+    "[Series that others measured](curves.md).",
+    "[What the next Gbit/s buys](returns.md).",
+)
 
 
 def main() -> int:
@@ -79,7 +84,7 @@ def page() -> str:
     for size in sizes():
         lines += [f"\n![utilisation of {size:g}B parameters](figures/{_slug(size)}.svg)\n"]
     lines += ["", _bandwidths()]
-    return "\n".join(lines) + "\n"
+    return closed("\n".join(lines) + "\n", *NEXT)
 
 
 Measured = list[tuple[Threshold, float, float | None]]

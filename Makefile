@@ -1,6 +1,6 @@
 # The menu. `make demo` and `make test` need nothing but Python 3.11 or newer with pip; they make their own .venv.
 .DEFAULT_GOAL := help
-.PHONY: help demo test parsers lint types style pages format bench validate fit bless oracle docs clean
+.PHONY: help demo test parsers lint types style pages format bench validate fit bless oracle docs site clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -45,6 +45,10 @@ style: $(VENV)/.ready-dev
 
 pages: $(VENV)/.ready-dev
 	@$(BIN)/python scripts/check_docs.py
+	@$(BIN)/python scripts/docs_home.py --check
+	@$(BIN)/python scripts/catalog_pages.py --check
+	@$(BIN)/python scripts/formula_book.py --check
+	@$(BIN)/python scripts/gallery.py --check
 	@$(BIN)/python scripts/command_reference.py --check
 	@$(BIN)/python scripts/sync_page.py --check
 	@$(BIN)/python scripts/methods_page.py --check
@@ -90,7 +94,14 @@ docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
 	@$(BIN)/python scripts/runs_page.py
 	@$(BIN)/python scripts/curves_page.py
 	@$(BIN)/python scripts/cross_site_page.py
+	@$(BIN)/python scripts/catalog_pages.py
+	@$(BIN)/python scripts/formula_book.py
+	@$(BIN)/python scripts/gallery.py
+	@$(BIN)/python scripts/docs_home.py
+
+site: $(VENV)/.ready-dev ## build all pages as a site: site/index.html (offline; a warning is an error)
+	@$(BIN)/python scripts/build_site.py
 
 clean: ## remove .venv and every cache
-	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
+	@rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks
 	@find src tests scripts bench -name __pycache__ -type d -prune -exec rm -rf {} +

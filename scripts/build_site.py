@@ -101,26 +101,33 @@ def _write(file: Path, text: str) -> None:
 
 def build(out: Path) -> int:
     """Build the site into a folder, in place of what is there. The exit code: 1 with every warning on standard error."""
+    with tempfile.TemporaryDirectory() as scratch:
+        source, made = Path(scratch) / "pages", Path(scratch) / "html"
+        stage(source)
+        wrong = html(source, made)
+        if not wrong:
+            shutil.rmtree(out, ignore_errors=True)
+            shutil.copytree(made, out)
+    return int(wrong)
+
+
+def html(source: Path, made: Path) -> bool:
+    """Turn staged pages into a site; whether anything is wrong with it, which is told on standard error."""
     from pygments.lexers.special import TextLexer
     from sphinx.application import Sphinx
     from sphinx.util.docutils import docutils_namespace
 
-    with tempfile.TemporaryDirectory() as scratch, docutils_namespace():
-        source, made, kept = (Path(scratch) / name for name in ("pages", "html", "doctrees"))
-        stage(source)
-        app = Sphinx(source, None, made, kept, "html", SETTINGS, status=None, warning=sys.stderr, warningiserror=True)
+    with tempfile.TemporaryDirectory() as doctrees, docutils_namespace():
+        app = Sphinx(
+            source, None, made, doctrees, "html", SETTINGS, status=None, warning=sys.stderr, warningiserror=True
+        )
         app.add_lexer("csv", TextLexer)
         app.build()
-        wrong = problems(made)
-        for problem in wrong:
-            print(problem, file=sys.stderr)
-        if app.statuscode or wrong:
-            return 1
-        shutil.rmtree(made / ".doctrees", ignore_errors=True)
-        (made / ".buildinfo").unlink(missing_ok=True)
-        shutil.rmtree(out, ignore_errors=True)
-        shutil.copytree(made, out)
-    return 0
+    (made / ".buildinfo").unlink(missing_ok=True)
+    wrong = problems(made)
+    for problem in wrong:
+        print(problem, file=sys.stderr)
+    return bool(app.statuscode or wrong)
 
 
 def main() -> int:

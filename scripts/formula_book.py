@@ -41,7 +41,8 @@ comes out. `shardmeter explain RUN.yaml --term NAME` shows the calls of your own
 * [By symbol](formulas/symbols.md): which formulas take a quantity, or give one.
 * [By source](formulas/sources.md): what rests on which paper.
 
-Arguments are SI: seconds, bytes, FLOPs, watts, dollars; 1 is a count, a share or a ratio. A number may be a float or an array.
+Arguments are SI: seconds, bytes, FLOPs, watts, dollars; 1 is a count, a share or a ratio. A number may be a float or an array: of pairs of
+islands, rows are parted by semicolons; of more than nine numbers the least and the largest are told.
 """
 NEXT = """## What now
 
@@ -108,7 +109,8 @@ def _said(module: ModuleType) -> tuple[str, list[str]]:
 
 def _entry(module: ModuleType, one: Formula, number: Worked) -> list[str]:
     rows = [_line(("argument", "unit", "worked number", "in SI")), _line(("---", "---", "---:", "---:"))]
-    for name, value in number.arguments.items():
+    defaults = {name: parameter.default for name, parameter in inspect.signature(one.body).parameters.items()}
+    for name, value in {**defaults, **number.arguments}.items():
         rows.append(_line((f"`{name}`", one.units[name], *_shown(value, one.units[name]))))
     rows.append(
         _line(
@@ -188,12 +190,16 @@ def _shown(value: Any, unit: str) -> tuple[str, str]:
     own = "" if unit == "1" else unit
     if numbers.size == 1:
         return cells.text(float(numbers.item()), own, exact=True), f"{numbers.item():.6g}"
-    shape = " × ".join(map(str, numbers.shape))
-    if numbers.size <= LARGEST:
-        return ", ".join(cells.text(one, own, exact=True) for one in numbers.ravel().tolist()), f"{shape}"
-    ends = (float(np.nanmin(numbers)), float(np.nanmax(numbers)))
-    low, high = (cells.text(one, own, exact=True) for one in ends)
-    return low if low == high else f"{low} to {high}", shape
+    if numbers.size > LARGEST:
+        ends = [float(np.nanmin(numbers)), float(np.nanmax(numbers))]
+        low, high = (cells.text(one, own, exact=True) for one in ends)
+        shape = " × ".join(map(str, numbers.shape))
+        return (
+            low if low == high else f"{low} to {high}"
+        ), f"{shape}: {' to '.join(f'{one:.6g}' for one in dict.fromkeys(ends))}"
+    rows = np.atleast_2d(numbers).tolist()
+    read = "; ".join(", ".join(cells.text(one, own, exact=True) for one in row) for row in rows)
+    return read, "; ".join(", ".join(f"{one:.6g}" for one in row) for row in rows)
 
 
 def _first(doc: str) -> str:

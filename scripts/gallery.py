@@ -41,12 +41,12 @@ GALLERY = (
     ),
     Drawn("islands", "What one more home buys", "returns examples/home-workers.yaml --axis islands --plot {file}", "returns.md", ("rate",)),
     Drawn(
-        "regimes", "What rules a round over three clouds, by the length of rounds and the width of lines",
-        "transitions examples/three-clouds-70b.yaml --x H --y bandwidth --plot {file}", "transitions.md", ("regimes",),
+        "regimes", "What rules a round over three continents, by the length of rounds and the width of lines",
+        "transitions examples/intellect-1.yaml --x H --y bandwidth --plot {file}", "transitions.md", ("regimes",),
     ),
     Drawn(
-        "regime", "What rules a step along one number", "transitions examples/llama-8b-64xh100.yaml --plot {file}", "transitions.md",
-        ("along-nodes",),
+        "regime", "What rules a step, by the bandwidth of its fabric", "transitions examples/llama-8b-64xh100.yaml --plot {file}", "transitions.md",
+        ("along-fabric-bandwidth",),
     ),
     Drawn("tradeoffs", "Throughput against loss, for rounds of 10 to 1,000 steps",
         "tradeoffs examples/intellect-1.yaml --over plan.sync.sync_every=10,30,100,300,1000 --plot {file}", "tradeoffs.md"),
@@ -114,6 +114,8 @@ def main() -> int:
         FIGURES.mkdir(parents=True, exist_ok=True)
         for one in GALLERY:
             draw(one)
+        for stale in {path.name for path in FIGURES.glob("*")} - {file for one in GALLERY for file in one.files()}:
+            (FIGURES / stale).unlink()
     wrong = problems()
     for problem in wrong:
         print(problem, file=sys.stderr)

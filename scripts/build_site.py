@@ -37,6 +37,7 @@ SETTINGS: dict[str, Any] = {
     "html_copy_source": False,
     "html_show_sourcelink": False,
     "html_show_copyright": False,
+    "html_use_index": False,
     "toc_object_entries": False,
 }
 

@@ -111,7 +111,7 @@ def _row(
         whole, active = int(parameters(model)), int(active_parameters(model))
         told["parameters"] = _size(whole) if active == whole else f"{_size(whole)} ({_size(active)} active)"
     number = f"{sources.index(row['source']) + 1}" if row.get("source") else ""
-    cells = [_marked(told.get(key, "")) for key in shown]
+    cells = [f"`{told[key]}`" if key == "name" else _marked(told.get(key, "")) for key in shown]
     return [*cells, number, *([row["retrieved"]] if "retrieved" in row else [])]
 
 

@@ -26,6 +26,8 @@ from worked_numbers import Worked, modules, worked
 DOCS = Path(__file__).parent.parent / "docs"
 FRONT, SYMBOLS, SOURCES = "formulas.md", "formulas/symbols.md", "formulas/sources.md"
 WRITTEN = "Written by `make docs` from the formulas themselves; do not edit."
+LONG = 45
+"""Letters of a sentence that is a title as it is."""
 LARGEST = 9
 """Numbers of an array that are all shown; of a larger one its least and its largest."""
 MARK = re.compile(r"([*<\[\]])")
@@ -100,11 +102,12 @@ def _module(name: str, formulas: Sequence[Formula], numbers: Mapping[str, Worked
 
 
 def _said(module: ModuleType) -> tuple[str, list[str]]:
-    """The first sentence of what a module says of itself, as a title, and what follows it."""
-    text = inspect.getdoc(module) or ""
-    first, _, rest = " ".join(text.split("\n\n")[0].split()).partition(": " if len(text.split(". ")[0]) > 100 else ". ")
-    paragraphs = [rest[:1].upper() + rest[1:], *(" ".join(part.split()) for part in text.split("\n\n")[1:])]
-    return _marked(first.rstrip(".:")), [_marked(part) for part in paragraphs if part]
+    """The first sentence of what a module says of itself as a title, a long one up to where it first pauses, and what follows it."""
+    paragraphs = [" ".join(part.split()) for part in (inspect.getdoc(module) or "").split("\n\n")]
+    first, _, rest = paragraphs[0].partition(". ")
+    short = re.split(r"[:,] ", first, maxsplit=1)[0] if len(first) > LONG else first
+    opening = rest if short == first else paragraphs[0]
+    return _marked(short.rstrip(".:")), [_marked(part) for part in (opening, *paragraphs[1:]) if part]
 
 
 def _entry(module: ModuleType, one: Formula, number: Worked) -> list[str]:
@@ -168,7 +171,7 @@ def code(module: ModuleType, one: Formula) -> str:
         "\n".join(lines[node.lineno - 1 : node.end_lineno]) for name, node in constants.items() if name in names
     )
     blocks = [_function(functions[name], lines) for name in wanted]
-    return "\n\n".join(["\n".join(said), *blocks] if said else blocks)
+    return "\n\n\n".join(["\n".join(said), *blocks] if said else blocks)
 
 
 def _targets(node: ast.Assign | ast.AnnAssign) -> list[str]:

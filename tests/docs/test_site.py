@@ -57,7 +57,7 @@ def test_every_row_of_the_catalog_is_on_its_page_with_source_and_date(kind):
     page = text(f"docs/catalog/{kind.replace('_', '-')}.md")
     body, sources = page.split("## Sources")
     said = re.findall(r"^\d+\. (.+)$", sources, re.MULTILINE)
-    found = {line.split(" | ")[0].removeprefix("| "): line for line in body.splitlines() if line.startswith("| ")}
+    found = {line.split(" | ")[0].strip("|` "): line for line in body.splitlines() if line.startswith("| ")}
     for row in rows:
         number, *date = found[row["name"]].removesuffix(" |").split(" | ")[-2 if "retrieved" in row else -1 :]
         assert said[int(number) - 1].replace("\\", "") == row["source"]

@@ -18,7 +18,7 @@ from typing import Any
 
 from docs_home import called
 from site_links import problems
-from site_map import HOME, ROOT, UNDER, sections
+from site_map import HOME, ROOT, UNDER, held, sections
 
 OUT = ROOT / "site"
 LOOK = ROOT / "scripts" / "site"
@@ -77,7 +77,9 @@ def stage(folder: Path) -> None:
         if page == HOME:
             text += "".join(_contents(name, own) for name, own in placed.items())
         elif page in UNDER:
-            text += _contents("", [one for own in placed.values() for one in own if one.startswith(UNDER[page])])
+            text += _contents(
+                "", [one for own in placed.values() for one in own if one.startswith(UNDER[page]) and one != page]
+            )
         _write(folder / place(page), text)
     for file in sorted(files - pages):
         if (ROOT / file).is_file():
@@ -87,9 +89,8 @@ def stage(folder: Path) -> None:
 
 
 def _contents(caption: str, pages: Sequence[str]) -> str:
-    """A list of pages for the side of the site, under a caption; one without is of pages below the one that it stands on."""
-    held = tuple(UNDER.values()) if caption else ()
-    own = [page for page in pages if not page.startswith(held)] if held else pages
+    """A list of pages for the side of the site, under a caption; without one, of those below the page that it stands on."""
+    own = [page for page in pages if not (caption and held(page, pages))]
     entries = "\n".join(f"{called(page)} </{place(page).removesuffix('.md')}>" for page in own)
     said = f":caption: {caption}\n" if caption else ""
     return f"\n```{{toctree}}\n:hidden:\n{said}\n{entries}\n```\n"
@@ -125,6 +126,7 @@ def html(source: Path, made: Path) -> bool:
         app.add_lexer("csv", TextLexer)
         app.build()
     (made / ".buildinfo").unlink(missing_ok=True)
+    shutil.rmtree(made / "_sources", ignore_errors=True)
     wrong = problems(made)
     for problem in wrong:
         print(problem, file=sys.stderr)

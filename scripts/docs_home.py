@@ -7,7 +7,7 @@ import re
 import sys
 
 from pages import kept
-from site_map import HOME, ROOT, UNDER, sections, title
+from site_map import HOME, ROOT, held, sections, title
 
 ROW = re.compile(r"^\| ([^|]+\?) \| (.+) \|$", re.MULTILINE)
 COMMAND = re.compile(r"`([a-z]+)([^`]*)`")
@@ -48,11 +48,7 @@ def page() -> str:
     parts = [HEAD.format(readme="../README.md") + "\n".join(rows), "", "## All pages", ""]
     for name, pages in sections().items():
         parts += [f"### {name}", ""]
-        parts += [
-            f"* [{called(one)}]({_from_docs(one)})"
-            for one in pages
-            if not any(one.startswith(under) for under in UNDER.values())
-        ]
+        parts += [f"* [{called(one)}]({_from_docs(one)})" for one in pages if not held(one, pages)]
         parts.append("")
     return "\n".join(parts)
 

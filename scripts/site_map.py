@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 HOME = "docs/README.md"
 SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Begin", ("README.md", "docs/tutorial*.md", "docs/scenario.md", "docs/gallery.md", "docs/ui*.md", "docs/report*.md")),
-    ("How to", ("docs/how-to*.md", "docs/how-to/*.md")),
-    ("Worked studies", ("docs/studies*.md", "docs/studies/*.md")),
+    ("How to", ("docs/how-to*.md", "docs/how-to/index*.md", "docs/how-to/*.md")),
+    ("Worked studies", (
+            "docs/studies*.md", "docs/studies/index*.md", "docs/studies/one-*.md", "docs/studies/two-*.md", "docs/studies/three-*.md",
+            "docs/studies/*.md",
+        )),
     (
         "Questions",
         (
@@ -46,8 +50,13 @@ SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
 )  # fmt: skip
 """Sections with their pages in order: a name must be there, a pattern may find none; a page belongs to the first that finds it."""
-UNDER = {"docs/formulas.md": "docs/formulas/", "docs/catalog.md": "docs/catalog/"}
-"""Pages that hold others: the pages of a folder stand below them."""
+UNDER = {
+    "docs/how-to/index.md": "docs/how-to/",
+    "docs/studies/index.md": "docs/studies/",
+    "docs/formulas.md": "docs/formulas/",
+    "docs/catalog.md": "docs/catalog/",
+}
+"""Pages that hold others: the other pages of a folder stand below them, where the page is there."""
 TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
@@ -72,6 +81,11 @@ def sections(root: Path = ROOT) -> dict[str, tuple[str, ...]]:
     if missing:
         raise SystemExit("\n".join([*missing, "(the order of the pages is in scripts/site_map.py)"]))
     return placed
+
+
+def held(page: str, pages: Collection[str]) -> bool:
+    """Whether a page stands below another one of these."""
+    return any(page.startswith(folder) and page != over and over in pages for over, folder in UNDER.items())
 
 
 def title(page: str, root: Path = ROOT) -> str:

@@ -1,7 +1,7 @@
 """Starts workers, watches what they log, and ends them: none is left, however a run ends.
 
-Workers are forked from a server that has loaded PyTorch once. The server ends with the process that asked for it, and the kernel kills
-each worker when the server ends: so not even a killed command leaves one behind.
+Workers are forked from a server that has loaded PyTorch once. The kernel kills each worker when the process that runs them ends, and the
+server ends when it has neither that process nor a worker: so not even a killed command leaves one behind.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from shardmeter.lab.records import Experiment, Fault, Task
 WORKER = "shardmeter.lab.worker:main"
 DONE, FAILED, STOPPED = 0, 1, 3
 """Exit codes of a worker; a negative one is the signal that ended it."""
+OWN = {DONE: "done", STOPPED: "stopped"}
+"""How a worker ended by itself; any other way it failed."""
 LOOK = 0.02
 """Seconds between two looks at the logs."""
 ASKED = 1.0
@@ -49,7 +51,7 @@ class Ended:
     rank: int
     exit_code: int
     says: str
-    """The end of what it wrote to standard error, or why it was ended."""
+    """Why it was ended, or the end of what it wrote (`rank-K.err` has all of it); empty for one that is done."""
     how: str
     """done; stopped (cleanly, as a peer is gone); failed (by itself); killed (on purpose: the fault that was asked for); ended (by us: the
     deadline, another's failure, a broken network)."""
@@ -157,10 +159,11 @@ class Crew:
         for rank, process in sorted(self.processes.items()):
             process.join()
             code = int(process.exitcode)
-            how, says = self.reasons.get(rank, ({DONE: "done", STOPPED: "stopped"}.get(code, "failed"), ""))
-            if how in ("killed", "ended") and code in (DONE, STOPPED):  # it was faster
-                how, says = {DONE: "done", STOPPED: "stopped"}[code], ""
-            found.append(Ended(rank=rank, exit_code=code, says=says or self._last_words(rank, code), how=how))
+            how, says = OWN.get(code, "failed"), ""
+            if code < 0 and rank in self.reasons:  # else it was faster than we
+                how, says = self.reasons[rank]
+            words = self._last_words(rank, code)
+            found.append(Ended(rank=rank, exit_code=code, says=says or ("" if how == "done" else words), how=how))
         return tuple(found)
 
     def _last_words(self, rank: int, code: int) -> str:
@@ -169,7 +172,7 @@ class Crew:
         if not said:
             path.unlink(missing_ok=True)
         if code < 0:
-            said = f"{said}\nended by {signal.Signals(-code).name}".strip()
+            said = f"{said}\nended by signal {-code} ({signal.strsignal(-code)})".strip()
         return said[-SAID:]
 
 
@@ -269,12 +272,14 @@ def _where_shardmeter_is() -> Iterator[None]:
 
 def _work(task: Task, namespace: str | None, words: str, call: str | Callable[[Task], int | None]) -> None:
     """What a worker process does: nothing before it is where its island is."""
-    kernel.die_with_parent()
     ignore_interrupts()
     opener = multiprocessing.parent_process()
-    if opener is None or not opener.is_alive():
-        sys.exit(FAILED)  # it ended while this one began
+    if opener is None:
+        raise RuntimeError("a worker is started by the process that watches it")
     kernel.call_process(kernel.title(opener.pid or 0))
+    kernel.die_with(opener.sentinel)
+    if not opener.is_alive():
+        sys.exit(FAILED)  # it ended while this one began
     file = os.open(words, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (1, 2):
         os.dup2(file, stream)

@@ -88,8 +88,11 @@ def test_a_worker_that_will_not_end_is_killed(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_worker_that_a_fault_names_is_killed_after_its_round_and_the_rest_goes_on(tmp_path: Path) -> None:
-    fault = Fault(kind="worker", between=("b",), after_round=2)
-    ended, _ = run(tmp_path, "rounds", fault=fault)
+    fault, seen = Fault(kind="worker", between=("b",), after_round=2), []
+    ended, _ = run(tmp_path, "rounds", fault=fault, watch=lambda rank, event: seen.append(event))
+    assert [one["says"] for one in seen if one["event"] == "fault"] == [
+        "rank 1, of island b: killed on purpose, after round 2"
+    ]
     assert [(one.exit_code, one.how) for one in ended] == [(0, "done"), (-signal.SIGKILL, "killed")]
     assert ended[1].says == "killed on purpose, after round 2"
     through = [event["round"] for event in events(tmp_path, 1)]
@@ -112,6 +115,8 @@ def test_faults_that_cannot_be_are_refused_before_anything_starts(tmp_path: Path
         run(tmp_path, "rounds", fault=Fault(kind="worker", between=("zz",), after_round=0))
     with pytest.raises(UnknownName, match="worker"):
         run(tmp_path, "rounds", fault=Fault(kind="wire", between=("a",), after_round=0))
+    with pytest.raises(BadScenario, match="from 1 to 1 islands, not 2"):
+        run(tmp_path, "rounds", fault=Fault(kind="worker", between=("a", "b"), after_round=0))
     with pytest.raises(BadScenario, match="loopback"):
         run(tmp_path, "rounds", fault=Fault(kind="line", between=("a", "b"), after_round=0))
     assert not list(tmp_path.iterdir())

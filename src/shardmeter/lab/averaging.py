@@ -16,6 +16,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from shardmeter.lab import groups
+
 BLOCK = 1024
 """Values that share a scale."""
 SCALE = 4
@@ -84,5 +86,5 @@ def _mean_of_quantised(values: Any, bits: int, members: int) -> Any:
     dist.all_to_all_single(came, sent)
     own = quantised(restored(came, bits).mean(dim=0, keepdim=True), bits)
     whole = torch.empty_like(sent)
-    dist.all_gather_into_tensor(whole, own.contiguous())
+    groups.gather(whole, own.contiguous())
     return restored(whole, bits).reshape(-1)[: len(values)]

@@ -17,6 +17,9 @@ from shardmeter.lab.groups import Lost
 if TYPE_CHECKING:
     from shardmeter.lab.worker import Worker
 
+TRIES = 5
+"""Groups that are tried for one exchange, each of those that the one before left."""
+
 
 class Shared:
     """Tensors that are the same on all members whenever their versions are; `adopt` is called where they were taken from others, or a
@@ -37,17 +40,17 @@ def train(worker: Worker, exchange: Callable[[int], None], shared: Sequence[Shar
     while at < worker.experiment.rounds:
         for _ in range(int(worker.settings["sync_every"])):
             worker.step()
-        done = False
-        while not done:
+        again = False
+        while not again:
             says = failed(worker, lambda at=at: exchange(at))
             if not says:
-                done = True
-                for one in shared:
-                    one.version += 1
-                worker.through(at)
-                at += 1
-            else:
-                at, done = recovered(worker, says, at, shared)
+                break
+            at, again = recovered(worker, says, at, shared)
+        if not again:
+            for one in shared:
+                one.version += 1
+            worker.through(at)
+            at += 1
 
 
 def failed(worker: Worker, exchange: Callable[[], None]) -> str:
@@ -63,12 +66,13 @@ def failed(worker: Worker, exchange: Callable[[], None]) -> str:
 
 def recovered(worker: Worker, says: str, at: int, shared: Sequence[Shared]) -> tuple[int, bool]:
     """(round to go on with, whether it begins again) in the group of those who are left. Raises Lost."""
-    while True:
+    for _ in range(TRIES):
         worker.regroup(says, at)
         try:
             return _agreed(worker, at, shared)
         except Lost as lost:
             says = str(lost)
+    raise Lost(f"no group holds ({TRIES} tried): {says}")
 
 
 def _agreed(worker: Worker, at: int, shared: Sequence[Shared]) -> tuple[int, bool]:
@@ -77,7 +81,7 @@ def _agreed(worker: Worker, at: int, shared: Sequence[Shared]) -> tuple[int, boo
 
     mine = torch.tensor([at, *(one.version for one in shared)])
     all_of = torch.empty((worker.size, len(mine)), dtype=mine.dtype)
-    groups.attempt(lambda: dist.all_gather_into_tensor(all_of, mine))
+    groups.attempt(lambda: groups.gather(all_of, mine))
     newest = all_of.max(dim=0).values
     behind = [bool((all_of[:, 1 + place] < newest[1 + place]).any()) for place in range(len(shared))]
     for place, one in enumerate(shared):

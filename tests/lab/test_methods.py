@@ -8,6 +8,7 @@ import os
 import signal
 import statistics
 import time
+from typing import Any
 
 import pytest
 
@@ -91,7 +92,8 @@ def evaluated(logs):
 def whole(tmp_path_factory):
     """One worker with the batch of two; of four."""
     return {
-        batch: run(tmp_path_factory.mktemp("one"), "ddp", islands=1, batch=batch, settings={"steps": 10}) for batch in (8, 16)
+        batch: run(tmp_path_factory.mktemp("one"), "ddp", islands=1, batch=batch, settings={"steps": 10})
+        for batch in (8, 16)
     }
 
 
@@ -143,6 +145,18 @@ def test_a_pair_that_gossips_is_a_group_of_two(tmp_path):
     assert losses(one) == pytest.approx(losses(other), abs=1e-5)
 
 
+@pytest.mark.parametrize("method", ["diloco", "local_sgd"])
+def test_an_islands_workers_share_a_replica_in_either_way(tmp_path, method):
+    said = {"sync_every": 3}
+    one = run(tmp_path / "a", method, workers=2, settings={**said, "inner": "ddp"}, rounds=3)
+    other = run(tmp_path / "b", method, workers=2, settings={**said, "inner": "fsdp2"}, rounds=3)
+    assert losses(one) == pytest.approx(losses(other), abs=1e-5)
+    assert evaluated(one) == pytest.approx(evaluated(other), abs=1e-5)
+    whole = 4 * shapes.parameters(TINY)
+    for logs in (one, other):  # what crosses the border of an island is one replica, whoever holds it
+        assert of(logs[0], "sync", "bytes")[0] + of(logs[1], "sync", "bytes")[0] == whole
+
+
 def test_few_bits_train_nearly_alike(tmp_path):
     one = run(tmp_path / "a", "diloco", settings={"sync_every": 4}, rounds=4)
     for bits, far in ((16, 1e-3), (8, 5e-3), (4, 5e-2)):
@@ -152,7 +166,7 @@ def test_few_bits_train_nearly_alike(tmp_path):
 
 # ---- every method ----------------------------------------------------------------------------------------------------------------
 
-EVERY = {
+EVERY: dict[str, dict[str, Any]] = {
     "ddp": {"settings": {"steps": 30}, "rounds": 2},
     "fsdp2": {"settings": {"steps": 30}, "rounds": 2},
     "hsdp": {"settings": {"steps": 30}, "rounds": 2},
@@ -172,7 +186,7 @@ def test_the_loss_falls_in_sixty_steps(tmp_path, method):
     assert before == pytest.approx(5.55, abs=0.1)  # all 256 bytes alike
     assert after < before - 1.5
     for rank, log in enumerate(logs):
-        assert [line["event"] for line in log][0] == "ready"
+        assert log[0]["event"] == "ready"
         assert log[-1]["event"] == "done"
         assert log[-1]["steps"] >= 60 - 2
         assert log[-1]["peak_memory"] > 1e8
@@ -185,6 +199,8 @@ def test_the_loss_falls_in_sixty_steps(tmp_path, method):
 @pytest.mark.parametrize("method", [name for name in EVERY if name not in ("ddp", "fsdp2", "hsdp", "pipeline")])
 def test_messages_have_the_bytes_that_the_engine_counts(tmp_path, method):
     """Scales, and what fills up blocks and chunks, are beside them: a few per cent of these small messages at the fewest bits."""
+    said: dict[str, Any]
+    ours: dict[str, Any]
     said, ours = {"sync_every": 2.0, "bits": 32.0}, {"sync_every": 2, "bits": 32}
     if method == "streaming_diloco":
         said, ours = {**said, "bits": 4.0, "num_fragments": 2}, {**ours, "bits": 4, "num_fragments": 2}
@@ -194,7 +210,9 @@ def test_messages_have_the_bytes_that_the_engine_counts(tmp_path, method):
     replica = Replica(parameters=float(shapes.parameters(SMALL)), gradient_bytes=4.0, layers=4.0, cells=2.0)
     demanded = round_of(replica, changed(defaults(method), **said)).crossings
     for log in logs:
-        held = sum(line["bytes"] for line in log if line["event"] == "sync") / 4.0  # rounds, the one that warms up among them
+        held = (
+            sum(line["bytes"] for line in log if line["event"] == "sync") / 4.0
+        )  # rounds, the one that warms up among them
         assert held == pytest.approx(sum(one.size * one.messages for one in demanded), rel=0.02)
 
 

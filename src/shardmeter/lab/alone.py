@@ -68,14 +68,15 @@ def timed(folder: Path) -> Step:
     ordered = sorted(found)
     last = len(ordered) - 1
     return Step(
-        seconds=statistics.median(ordered), low=ordered[int(0.05 * last)], high=ordered[round(0.95 * last)], steps=float(len(ordered))
+        seconds=statistics.median(ordered),
+        low=ordered[int(0.05 * last)],
+        high=ordered[round(0.95 * last)],
+        steps=float(len(ordered)),
     )
 
 
 def kinds(experiment: Experiment) -> tuple[tuple[int, ...], ...]:
-    """Islands that take the same step: their places in `sites`, kind by kind. Stages of a pipeline are each of their own."""
-    if experiment.method == "pipeline":
-        return tuple((at,) for at in range(len(experiment.sites)))
+    """Islands that take the same step: their places in `sites`, kind by kind."""
     found: dict[Any, list[int]] = {}
     for at, site in enumerate(experiment.sites):
         found.setdefault((site.workers, site.pace), []).append(at)
@@ -87,10 +88,9 @@ def key(experiment: Experiment, at: int) -> tuple[Any, ...]:
     site = experiment.sites[at]
     averaged = not scenarios.way(experiment.method).every_step and experiment.method not in ("block_train", "soma")
     inner = "averaged" if averaged else experiment.method
-    words = ("inner", "blocks", "perturbations", "together", "schedule")
+    words = ("inner", "blocks", "perturbations", "together")
     told = tuple((word, experiment.said[word]) for word in words if word in experiment.said)
-    stage = (at, len(experiment.sites)) if experiment.method == "pipeline" else ()
-    return (inner, experiment.model, experiment.batch, experiment.micro_batches, site.workers, site.pace, told, stage)
+    return (inner, experiment.model, experiment.batch, experiment.micro_batches, site.workers, site.pace, told)
 
 
 def solved(question: Mapping[str, Any], row: str, workers: int, seconds: Seconds, folder: Path) -> FlopPerS:
@@ -104,7 +104,9 @@ def solved(question: Mapping[str, Any], row: str, workers: int, seconds: Seconds
         if abs(said / seconds - 1.0) < CLOSE:
             return rate
         rate = min(max(rate * said / seconds, 1e6), 1e20)
-    raise BadData(f"{row}: no rate of products gives the {seconds:.4g} s that a step took alone; with {rate:.3g} FLOP/s it is {said:.4g} s")
+    raise BadData(
+        f"{row}: no rate of products gives the {seconds:.4g} s that a step took alone; with {rate:.3g} FLOP/s it is {said:.4g} s"
+    )
 
 
 def said_step(question: Mapping[str, Any], folder: Path) -> Seconds:
@@ -133,7 +135,9 @@ def put(folder: Path, row: str, workers: int, rate: FlopPerS) -> None:
     })  # fmt: skip
 
 
-def calibrated(experiment: Experiment, steps: Sequence[tuple[tuple[int, ...], Step, str]], folder: Path) -> tuple[Calibrated, ...]:
+def calibrated(
+    experiment: Experiment, steps: Sequence[tuple[tuple[int, ...], Step, str]], folder: Path
+) -> tuple[Calibrated, ...]:
     """The rows of an experiment's islands, written to the catalog at `folder`; `steps`: (places of a kind, its step alone, the experiment
     that timed it). Raises as `solved`."""
     made = []

@@ -37,7 +37,9 @@ def _folder(value: str) -> str:
     if FOLDER.fullmatch(value):
         return value
     says = f"{shown(value, 40)} is no name of a folder"
-    raise refused(says, "as in diloco-3", "letters, digits, dots, dashes and underlines, 64 at most, a letter or digit first")
+    raise refused(
+        says, "as in diloco-3", "letters, digits, dots, dashes and underlines, 64 at most, a letter or digit first"
+    )
 
 
 Folder: TypeAlias = Annotated[Name, AfterValidator(_folder)]

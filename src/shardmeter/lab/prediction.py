@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from shardmeter.engine.crossing import price
-from shardmeter.engine.links import links_of
 from shardmeter.lab import alone, scenarios
 from shardmeter.lab.alone import Calibrated
 from shardmeter.lab.records import Experiment
@@ -28,7 +27,9 @@ WIRE, SENT = "sync.wire_bytes", "sync.sent_bytes"
 """Where the bytes of a round come from: those on the wire, headers and acknowledgements included, or what is sent without them."""
 
 
-def made(experiment: Experiment, found: Sequence[Calibrated], folder: Path, *, shaped: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def made(
+    experiment: Experiment, found: Sequence[Calibrated], folder: Path, *, shaped: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """(scenario, prediction) of an experiment whose rows lie in `folder`. The scenario of a probe, which trains nothing, is empty.
 
     The prediction: `round_s`, `inner_step_s` (null where the crossing is within the step), `sync_s` (exposed in a round; null where the
@@ -48,7 +49,7 @@ def made(experiment: Experiment, found: Sequence[Calibrated], folder: Path, *, s
         "wire_bytes_round": sync["sent_bytes"] if wire is None else wire,
         "wire_basis": SENT if wire is None else WIRE,
         "period_steps": sync["period_steps"],
-        "alone": [one.to_dict() if hasattr(one, "to_dict") else _said(one) for one in found],
+        "alone": [_said(one) for one in found],
         "predict": answer,
     }
 
@@ -66,8 +67,13 @@ def _probes(experiment: Experiment, *, shaped: bool) -> dict[str, Any]:
 
     The round of a probe is one all-reduce of every size."""
     names = [site.name for site in experiment.sites]
-    fleet = {"islands": [{"name": name, "gpus": f"1x{NOMINAL}"} for name in names], "wan": scenarios.wan(experiment, shaped=shaped)}
-    network = load({"model": scenarios.model(experiment.model), "stack": "titan-eager", "fleet": fleet, "plan": "none"}).fleet.wan
+    fleet = {
+        "islands": [{"name": name, "gpus": f"1x{NOMINAL}"} for name in names],
+        "wan": scenarios.wan(experiment, shaped=shaped),
+    }
+    network = load(
+        {"model": scenarios.model(experiment.model), "stack": "titan-eager", "fleet": fleet, "plan": "none"}
+    ).fleet.wan
     cells = [(at,) for at in range(len(names))]
     points = []
     for size in experiment.said["sizes"]:

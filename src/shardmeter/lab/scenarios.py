@@ -13,6 +13,7 @@ from typing import Any
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import record
 from shardmeter.lab.records import VOCABULARY, Experiment, Line, Shape, Site
+from shardmeter.lab.shapes import parameters
 from shardmeter.scenario.between import LineInput, WanInput
 from shardmeter.sync import method as engine_method
 
@@ -65,7 +66,9 @@ def way(method: str) -> Way:
     return WAYS[method]
 
 
-def scenario(experiment: Experiment, accelerators: Sequence[str], stack: str = STACK, *, shaped: bool = True) -> dict[str, Any]:
+def scenario(
+    experiment: Experiment, accelerators: Sequence[str], stack: str = STACK, *, shaped: bool = True
+) -> dict[str, Any]:
     """The scenario of an experiment, as `predict` reads it; `accelerators`: the row of every island. Not `shaped`: the line is `UNSHAPED`.
 
     Raises UnknownName for a method that is none, ValueError for one that has no scenario."""
@@ -89,7 +92,8 @@ def alone(experiment: Experiment, at: int, accelerator: str, stack: str = STACK)
     """The scenario of one island, that at `at`, by itself: the inner step that its calibrating run takes, nothing crossing.
 
     A method that trains parts or probes is asked as it is, over as many islands alike as it needs, of which one is read off: such
-    islands tell each other nothing within a step. A stage of a pipeline is asked as one model of its layers (`Shape` of the stage)."""
+    islands tell each other nothing within a step. One of a
+    pipeline takes the step of the whole model."""
     own = way(experiment.method).sync
     site = experiment.sites[at]
     said: dict[str, Any] = {
@@ -125,7 +129,7 @@ def sync(experiment: Experiment) -> dict[str, Any]:
         made["split"] = "equal"
     if "hierarchical" in fields and experiment.method == "ddp" and experiment.workers > len(experiment.sites):
         made["hierarchical"] = False
-    if experiment.method == "ddp" and 4.0 * parameters_about(experiment.model) <= experiment.said.get("bucket", BUCKET):
+    if experiment.method == "ddp" and 4.0 * parameters(experiment.model) <= experiment.said.get("bucket", BUCKET):
         made["release"] = "end"
     said = {word: value for word, value in experiment.settings if word not in own.own}
     return made | said
@@ -153,15 +157,6 @@ def model(shape: Shape) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def parameters_about(shape: Shape) -> float:
-    """Parameters of a model as the engine counts them."""
-    from shardmeter.families import parameters
-    from shardmeter.scenario import load
-
-    question = {"model": model(shape), "gpus": "1xH100-SXM5-80GB", "plan": "none", "run": {"seq_len": shape.seq_len}}
-    return float(parameters(load(question).model))
-
-
 def _island(site: Site, accelerator: str) -> dict[str, Any]:
     return {"name": site.name, "gpus": f"{site.workers}x{accelerator}"}
 
@@ -184,7 +179,12 @@ def _placement(experiment: Experiment, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _line(line: Line) -> dict[str, Any]:
-    made: dict[str, Any] = {"bandwidth": f"{line.bandwidth:.9g} B/s", "rtt": f"{line.rtt:.9g} s", "loss": line.loss, "streams": 1}
+    made: dict[str, Any] = {
+        "bandwidth": f"{line.bandwidth:.9g} B/s",
+        "rtt": f"{line.rtt:.9g} s",
+        "loss": line.loss,
+        "streams": 1,
+    }
     if "mtu" in LineInput.model_fields:
         made["mtu"] = f"{line.mtu:.9g} B"
     return made

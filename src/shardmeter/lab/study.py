@@ -42,7 +42,10 @@ def opened(source: object) -> Document:
         path = Path(source)
         if isinstance(source, str) and not path.exists() and not path.suffix:
             close = meant(nearest(source, bundled()))
-            raise BadScenario(f"{shown(source)} is no file, and no study that ships: {', '.join(bundled())}" + (f"; {close}" if close else ""))
+            raise BadScenario(
+                f"{shown(source)} is no file, and no study that ships: {', '.join(bundled())}"
+                + (f"; {close}" if close else "")
+            )
         return read_file(path, "a study", LEAST)
     return read_document(source, what="study")
 
@@ -61,7 +64,9 @@ def study_of(document: Document) -> Study:
         if experiment is not None:
             made.append(reading.settled(experiment, at))
     if not form.experiments:
-        reading.refuse(("experiments",), "no experiment", "a list of {name: …, method: …, islands: 2, line: …, model: …}")
+        reading.refuse(
+            ("experiments",), "no experiment", "a list of {name: …, method: …, islands: 2, line: …, model: …}"
+        )
     if form.name is None:
         reading.refuse(("name",), "no name", "as in name: mine", "results go to lab-NAME")
     reading.same_names([one.name for one in form.experiments or ()])
@@ -129,7 +134,9 @@ class _Reading:
         )  # fmt: skip
         if made.kind == "decoder" and made.hidden % made.heads:
             says = f"hidden = {made.hidden} is no multiple of heads = {made.heads}"
-            self.refuse((*path, "heads"), says, f"heads: {next(n for n in range(made.heads, 0, -1) if made.hidden % n == 0)}")
+            self.refuse(
+                (*path, "heads"), says, f"heads: {next(n for n in range(made.heads, 0, -1) if made.hidden % n == 0)}"
+            )
         return made
 
     def line(self, form: LineForm, path: tuple[str | int, ...], base: Line | None = None) -> Line | None:
@@ -171,7 +178,9 @@ class _Reading:
             else self.model(form.model or ModelForm(), "inline", (*path, "model"))
         )
         names = [site.name for site in sites]
-        pairs = [self._link(one, (*path, "lines", place), names, lines, line) for place, one in enumerate(form.lines or ())]
+        pairs = [
+            self._link(one, (*path, "lines", place), names, lines, line) for place, one in enumerate(form.lines or ())
+        ]
         fault = None if form.fault is None else self._fault(form.fault, (*path, "fault"), names, form)
         if line is None or model is None or None in pairs or str(form.method) not in scenarios.WAYS:
             return None
@@ -188,7 +197,12 @@ class _Reading:
         try:
             scenarios.way(method)
         except UnknownName as error:
-            self.refuse((*path, "method"), f"unknown method {shown(method)}", meant(error.nearest), f"one of {', '.join(scenarios.WAYS)}")
+            self.refuse(
+                (*path, "method"),
+                f"unknown method {shown(method)}",
+                meant(error.nearest),
+                f"one of {', '.join(scenarios.WAYS)}",
+            )
 
     def _sites(self, form: ExperimentForm, path: tuple[str | int, ...]) -> tuple[Site, ...]:
         usual = int(form.workers or 1)
@@ -197,19 +211,30 @@ class _Reading:
             if one.name is None:
                 self.refuse((*path, "islands", at, "name"), "is not said", "as in {name: a}")
             workers = usual if one.workers is None else int(one.workers)
-            made.append(Site(name=one.name or "", workers=workers, pace=one.pace if one.pace is not None else form.pace))
+            made.append(
+                Site(name=one.name or "", workers=workers, pace=one.pace if one.pace is not None else form.pace)
+            )
         names = [site.name for site in made]
         for name in dict.fromkeys(name for name in names if name and names.count(name) > 1):
-            self.refuse((*path, "islands"), f"{shown(name)} is the name of {names.count(name)} islands", "a name for each")
+            self.refuse(
+                (*path, "islands"), f"{shown(name)} is the name of {names.count(name)} islands", "a name for each"
+            )
         if len(made) < 2:
             self.refuse((*path, "islands"), f"{len(made)} island: nothing crosses", "2 or more")
         if len({site.workers for site in made}) > 1:
             counts = ", ".join(f"{site.name} {site.workers}" for site in made)
-            self.refuse((*path, "islands"), f"islands of unlike numbers of workers ({counts})", "the same number for each")
+            self.refuse(
+                (*path, "islands"), f"islands of unlike numbers of workers ({counts})", "the same number for each"
+            )
         return tuple(made)
 
     def _link(
-        self, form: LinkForm, path: tuple[str | int, ...], names: list[str], lines: Mapping[str, Line | None], usual: Line | None
+        self,
+        form: LinkForm,
+        path: tuple[str | int, ...],
+        names: list[str],
+        lines: Mapping[str, Line | None],
+        usual: Line | None,
     ) -> tuple[tuple[str, str], Line] | None:
         if not self.needed(form, ("between",), path) or form.between is None:
             return None
@@ -223,26 +248,43 @@ class _Reading:
             if name not in names:
                 self.refuse(path, f"unknown island {shown(name)}", meant(nearest(name, names)))
 
-    def _fault(self, form: FaultForm, path: tuple[str | int, ...], names: list[str], asked: ExperimentForm) -> Fault | None:
+    def _fault(
+        self, form: FaultForm, path: tuple[str | int, ...], names: list[str], asked: ExperimentForm
+    ) -> Fault | None:
         if not self.needed(form, ("kill", "after_round"), path):
             return None
         if (form.island is None) == (form.between is None):
-            self.refuse(path, "one of island and between belongs here", "as in {kill: worker, island: b, after_round: 1}")
+            self.refuse(
+                path, "one of island and between belongs here", "as in {kill: worker, island: b, after_round: 1}"
+            )
             return None
         among = form.between or (str(form.island),)
         self._known(among, path, names)
         if form.kill == WORKER and form.between is not None:
             self.refuse((*path, "between"), "a worker is of one island", f"island: {form.between[0]}")
-        rounds = asked.rounds or Experiment(name="", method="", sites=(), line=scenarios.UNSHAPED, model=Shape(name="", layers=1, hidden=1)).rounds
-        whole = rounds * (_steps(asked) if scenarios.WAYS.get(str(asked.method), scenarios.Way(sync="")).every_step else 1)
+        rounds = (
+            asked.rounds
+            or Experiment(
+                name="", method="", sites=(), line=scenarios.UNSHAPED, model=Shape(name="", layers=1, hidden=1)
+            ).rounds
+        )
+        whole = rounds * (
+            _steps(asked) if scenarios.WAYS.get(str(asked.method), scenarios.Way(sync="")).every_step else 1
+        )
         if form.after_round is not None and form.after_round >= whole:
-            self.refuse((*path, "after_round"), f"after {form.after_round:g} of {whole:g} rounds nothing is left to break", f"{whole - 1:g} or less")
+            self.refuse(
+                (*path, "after_round"),
+                f"after {form.after_round:g} of {whole:g} rounds nothing is left to break",
+                f"{whole - 1:g} or less",
+            )
         return Fault(kind=str(form.kill), between=tuple(among), after_round=int(form.after_round or 1))
 
     def _settings(self, form: ExperimentForm, path: tuple[str | int, ...]) -> tuple[tuple[str, Any], ...]:
         own = scenarios.WAYS[str(form.method)].own
         if form.sync and not scenarios.WAYS[str(form.method)].sync:
-            self.refuse((*path, "sync"), f"{form.method} reads no words of plan.sync", f"settings: {{{', '.join(own)}}}")
+            self.refuse(
+                (*path, "sync"), f"{form.method} reads no words of plan.sync", f"settings: {{{', '.join(own)}}}"
+            )
         made = dict(form.sync or {})
         made.pop("method", None)
         if "method" in (form.sync or {}):
@@ -252,7 +294,9 @@ class _Reading:
         for word, value in (form.settings or {}).items():
             place = (*path, "settings", word)
             if word not in own:
-                self.refuse(place, "unknown key", meant(nearest(word, own)), f"{form.method} reads {', '.join(own) or 'none'}")
+                self.refuse(
+                    place, "unknown key", meant(nearest(word, own)), f"{form.method} reads {', '.join(own) or 'none'}"
+                )
                 continue
             try:
                 made[word] = WORDS[word](value)
@@ -270,7 +314,11 @@ class _Reading:
                 self.refuse((*path, "model"), says, f"{len(made.sites)} layers or more")
         if (made.method == "soma") != (made.model.kind == "lstm"):
             wanted = "lstm" if made.method == "soma" else "decoder"
-            self.refuse((*path, "model"), f"{made.method} trains a model of kind {wanted}, not {made.model.kind}", f"kind: {wanted}")
+            self.refuse(
+                (*path, "model"),
+                f"{made.method} trains a model of kind {wanted}, not {made.model.kind}",
+                f"kind: {wanted}",
+            )
         if made.method == "all_reduce" and not made.said.get("sizes"):
             self.refuse((*path, "settings", "sizes"), "is not said", "as in sizes: [4 B, 1 MB, 16 MB]")
         if made.fault is not None and made.method == "all_reduce":
@@ -289,7 +337,13 @@ class _Reading:
             return made
         fields = [name for name in _fields(said.method) if name not in UNSAID or getattr(said, name)]
         own = {word: value for word, value in made.settings if word in scenarios.way(made.method).own}
-        return changed(made, settings=(*((name, getattr(said, name)) for name in field_names(type(said)) if name in fields), *own.items()))
+        return changed(
+            made,
+            settings=(
+                *((name, getattr(said, name)) for name in field_names(type(said)) if name in fields),
+                *own.items(),
+            ),
+        )
 
     def _retold(self, error: ShardMeterError, at: int) -> None:
         """A scenario's complaints, at the places of the experiment that it was made of."""

@@ -13,8 +13,8 @@ from typing import Any
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.lab.records import Task
 
-SIGNS = ("gloo", "connection closed", "connection reset", "broken pipe", "timed out", "timeout", "connect")
-"""What PyTorch's errors say of a peer that is gone; its error types do not tell it."""
+SIGNS = ("gloo/transport", "gloo/rendezvous", "connection closed", "connection reset", "broken pipe", "timed out", "timeout")
+"""What PyTorch's errors say where a peer is gone; their types do not tell it."""
 
 
 class Lost(ShardMeterError):
@@ -67,3 +67,12 @@ def told(error: BaseException) -> str:
     if not any(sign in text.lower() for sign in SIGNS):
         return ""
     return re.sub(r"\[/?[\w./-]+:\d+\]\s*", "", text.strip().splitlines()[0]).strip()[:160]
+
+
+def gather(everybody: Any, own: Any) -> None:
+    """Fill `everybody` (members × the shape of `own`, both in one piece) with what each member has. Raises RuntimeError where a peer is
+    gone."""
+    import torch.distributed as dist
+
+    call = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # the name since PyTorch 2.13
+    call(everybody.view(-1), own.view(-1))

@@ -182,7 +182,7 @@ class Worker:
     def regroup(self, says: str, at: int) -> None:
         """After a peer was lost: find out who goes on, and open their group. Raises Lost where this worker is not among them."""
         old = self.members
-        while True:
+        for _ in range(len(old)):
             groups.disconnect()
             self.generation += 1
             wait = self.task.patience + 1.5 * self.longest
@@ -197,6 +197,7 @@ class Worker:
                 continue
             self.log.event("lost", round=at, says=says, members=list(self.members))
             return
+        raise Lost(f"no group holds: {says}")
 
     # ---- loss ------------------------------------------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ def key(experiment: Experiment, at: int) -> tuple[Any, ...]:
     site = experiment.sites[at]
     averaged = not scenarios.way(experiment.method).every_step and experiment.method not in ("block_train", "soma")
     inner = "averaged" if averaged else experiment.method
-    words = ("inner", "blocks", "perturbations", "together")
+    words = ("blocks", "perturbations", "together")
     told = tuple((word, experiment.said[word]) for word in words if word in experiment.said)
     return (inner, experiment.model, experiment.batch, experiment.micro_batches, site.workers, site.pace, told)
 

@@ -41,6 +41,8 @@ class Point:
     seconds: Spread
     wire: Bytes | None
     """All islands together; None where nothing tells the interfaces apart."""
+    paused: Seconds | None = None
+    """One that came after a pause, when TCP has let go of its window; None where there was none."""
 
 
 @record
@@ -217,12 +219,15 @@ def _points(
     syncs: Mapping[int, Sequence[Event]], rounds: Mapping[int, Sequence[Event]], experiment: Experiment
 ) -> tuple[Point, ...]:
     """A probe by sizes: a round is one all-reduce, told by the bytes of its exchange."""
-    size_of = {_round(one): float(one["bytes"]) for own in syncs.values() for one in own if numbers([one], "bytes")}
+    told = [one for own in syncs.values() for one in own if numbers([one], "bytes")]
+    size_of = {_round(one): float(one["bytes"]) for one in told if not one.get("paused")}
+    after_pause = {float(one["bytes"]): float(one["seconds"]) for one in told if one.get("paused")}
     made = []
     for size in experiment.said.get("sizes", ()):
         at = {number for number, found in size_of.items() if found == float(size)}
         seconds = _by_round({rank: [one for one in own if _round(one) in at] for rank, own in syncs.items()}, "seconds")
         wire = _wire({rank: [one for one in own if _round(one) in at] for rank, own in rounds.items()}, experiment)
         if seconds is not None:
-            made.append(Point(size=float(size), seconds=seconds, wire=None if wire is None else wire.middle))
+            paused = after_pause.get(float(size))
+            made.append(Point(size=float(size), seconds=seconds, wire=None if wire is None else wire.middle, paused=paused))
     return tuple(made)

@@ -38,23 +38,26 @@ class Way:
     """Method of `plan.sync`; empty: no scenario, each collective is priced by itself."""
     every_step: bool = False
     """Whether a round is one step, which all take together: such a method stops where a peer is gone."""
+    several: bool = False
+    """Whether an island may have several workers."""
     own: tuple[str, ...] = ()
     """Words of the lab's own that it reads beside those of `plan.sync`."""
 
 
+OUTER = ("outer_rate", "outer_momentum")
 WAYS: Mapping[str, Way] = {
-    "all_reduce": Way(sync="", every_step=True, own=("sizes", "repeats")),
+    "all_reduce": Way(sync="", every_step=True, several=True, own=("sizes", "pause")),
     "block_train": Way(sync="block_train", own=("reference",)),
-    "ddp": Way(sync="every_step", every_step=True, own=("steps", "bucket")),
-    "diloco": Way(sync="diloco", own=("inner",)),
-    "fsdp2": Way(sync="every_step", every_step=True, own=("steps",)),
-    "hsdp": Way(sync="every_step", every_step=True, own=("steps",)),
-    "local_sgd": Way(sync="local_sgd", own=("inner",)),
-    "noloco": Way(sync="noloco", own=("inner",)),
+    "ddp": Way(sync="every_step", every_step=True, several=True, own=("steps", "bucket")),
+    "diloco": Way(sync="diloco", own=OUTER),
+    "fsdp2": Way(sync="every_step", every_step=True, several=True, own=("steps",)),
+    "hsdp": Way(sync="every_step", every_step=True, several=True, own=("steps",)),
+    "local_sgd": Way(sync="local_sgd"),
+    "noloco": Way(sync="noloco", own=(*OUTER, "pull")),
     "pipeline": Way(sync="every_step", every_step=True, own=("steps", "schedule")),
     "soma": Way(sync="soma", own=("steps", "reference")),
-    "sparse_loco": Way(sync="sparse_loco", own=("inner",)),
-    "streaming_diloco": Way(sync="streaming_diloco", own=("inner",)),
+    "sparse_loco": Way(sync="sparse_loco", own=OUTER),
+    "streaming_diloco": Way(sync="streaming_diloco", own=OUTER),
 }
 """The methods of the lab."""
 
@@ -164,8 +167,8 @@ def _island(site: Site, accelerator: str) -> dict[str, Any]:
 def _plan(experiment: Experiment) -> dict[str, Any]:
     """The layout inside an island."""
     several = max(site.workers for site in experiment.sites) > 1
-    sharded = experiment.method == "hsdp" or experiment.said.get("inner") == "fsdp2"
-    inside = "fsdp" if experiment.method == "fsdp2" or (several and sharded) else "ddp" if several else "none"
+    sharded = experiment.method == "fsdp2" or (experiment.method == "hsdp" and several)
+    inside = "fsdp" if sharded else "ddp" if several else "none"
     return {"sharding": inside, "precision": "fp32", "optimizer": "adamw", "micro_batch": experiment.batch}
 
 

@@ -306,9 +306,10 @@ class _Reading:
 
     def _shape(self, made: Experiment, path: tuple[str | int, ...]) -> None:
         """Rules between a method, its model and its islands."""
+        if not scenarios.way(made.method).several and any(site.workers > 1 for site in made.sites):
+            joined = ", ".join(name for name, one in scenarios.WAYS.items() if one.several)
+            self.refuse((*path, "workers"), f"{made.method} has one worker an island", "workers: 1", f"several with {joined}")
         if made.method == "pipeline":
-            if any(site.workers > 1 for site in made.sites):
-                self.refuse((*path, "workers"), "a stage is one worker", "workers: 1")
             if made.model.layers < len(made.sites):
                 says = f"{len(made.sites)} islands, but {made.model.layers} layers: a stage is whole layers"
                 self.refuse((*path, "model"), says, f"{len(made.sites)} layers or more")
@@ -376,7 +377,21 @@ def _count(value: Any) -> int:
 def _sizes(value: Any) -> tuple[int, ...]:
     if not isinstance(value, list) or not value:
         raise BadScenario(f"{shown(value, 40)} is no list of sizes, as in [4 B, 1 MB]")
-    return tuple(int(quantity(one, "size")) for one in value)
+    sizes = tuple(int(quantity(one, "size")) for one in value)
+    if any(size % WIDTH for size in sizes):
+        raise BadScenario(f"{shown(next(size for size in sizes if size % WIDTH))} bytes are no whole values of {WIDTH} bytes")
+    return tuple(dict.fromkeys(sizes))
+
+
+def _seconds(value: Any) -> float:
+    return quantity(value, "time")
+
+
+def _rate(value: Any) -> float:
+    number = quantity(value, "count")
+    if number > MOST_RATE:
+        raise BadScenario(f"{number:g} is too large; at most {MOST_RATE:g}")
+    return number
 
 
 def _word(*words: str) -> Callable[[Any], str]:
@@ -394,10 +409,13 @@ def _switch(value: Any) -> bool:
     return value
 
 
+WIDTH = 4
+"""Bytes of a value of a probe."""
+MOST_RATE = 10.0
 UNSAID = ("experts", "rank")
 """Words of `plan.sync` whose 0 means that nobody says them."""
 WORDS: Mapping[str, Callable[[Any], Any]] = {
-    "sizes": _sizes, "repeats": _count, "steps": _count, "reference": _switch, "schedule": _word("gpipe", "1f1b"),
-    "inner": _word("none", "fsdp2"), "bucket": lambda value: quantity(value, "size"),
+    "sizes": _sizes, "pause": _seconds, "steps": _count, "reference": _switch, "schedule": _word("gpipe", "1f1b"),
+    "bucket": lambda value: quantity(value, "size"), "outer_rate": _rate, "outer_momentum": _rate, "pull": _rate,
 }  # fmt: skip
 """How the lab's own words are read."""

@@ -91,12 +91,13 @@ def measured(experiment: Experiment, logs: Logs) -> Measured:
     whole = len({_round(one) for own in rounds.values() for one in own})
     steps = [len(inner[rank]) / len(own) for rank, own in rounds.items() if own]
     before, after, basis = _losses(logs)
+    points = _points(syncs, rounds, experiment) if experiment.method == "all_reduce" else ()
     return Measured(
-        round=_by_round(rounds, "seconds"),
+        round=_all_sizes(points) if points else _by_round(rounds, "seconds"),
         step=_spread([seconds for own in inner.values() for seconds in numbers(own, "seconds")], whole),
         sync=_by_round(_summed(syncs, "seconds"), "seconds"),
         steps=statistics.median(steps) if steps else 0.0,
-        wire=_wire(rounds, experiment),
+        wire=_all_wires(points) if points else _wire(rounds, experiment),
         payload=_by_round(_summed(syncs, "bytes"), "bytes"),
         before=before, after=after, basis=basis, curve=_curve(logs),
         peak_memory=max((number for events in logs.values() for number in numbers(of(events, "done"), "peak_memory")), default=None),
@@ -104,7 +105,7 @@ def measured(experiment: Experiment, logs: Logs) -> Measured:
         figures=tuple({"rank": rank, **one} for rank, events in logs.items() for one in of(events, "figure")),
         lost=tuple(_told(rank, one, ("round", "members", "says")) for rank, events in logs.items() for one in of(events, "lost")),
         stopped=tuple(_told(rank, one, ("says",)) for rank, events in logs.items() for one in of(events, "stopped")),
-        points=_points(syncs, rounds, experiment) if experiment.method == "all_reduce" else (),
+        points=points,
     )  # fmt: skip
 
 
@@ -213,6 +214,22 @@ def _others(logs: Logs) -> tuple[tuple[str, int, Nats], ...]:
 
 def _told(rank: int, one: Event, fields: Iterable[str]) -> dict[str, Any]:
     return {"rank": rank, **{field: one[field] for field in fields if field in one}}
+
+
+def _all_sizes(points: Sequence[Point]) -> Spread:
+    """The round of a probe: one all-reduce of every size."""
+    spans = [point.seconds for point in points]
+    return Spread(
+        middle=sum(one.middle for one in spans), low=sum(one.low for one in spans), high=sum(one.high for one in spans),
+        rounds=min(one.rounds for one in spans),
+    )  # fmt: skip
+
+
+def _all_wires(points: Sequence[Point]) -> Spread | None:
+    found = [point.wire for point in points if point.wire is not None]
+    if len(found) < len(points):
+        return None
+    return Spread(middle=sum(found), low=sum(found), high=sum(found), rounds=min(one.seconds.rounds for one in points))
 
 
 def _points(

@@ -13,7 +13,6 @@ from typing import Any
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import record
 from shardmeter.lab.records import VOCABULARY, Experiment, Line, Shape, Site
-from shardmeter.lab.shapes import parameters
 from shardmeter.scenario.between import LineInput, WanInput
 from shardmeter.sync import method as engine_method
 
@@ -27,7 +26,7 @@ STEPS = 10
 FULL = 32.0
 """Bits of a value where a method has no number of bits of its own."""
 BUCKET = 25.0 * 2**20
-"""Bytes of gradients that DistributedDataParallel sends at once."""
+"""Bytes of gradients that DistributedDataParallel sends at once; small models leave layer by layer all the same, as far as measured."""
 
 
 @record
@@ -122,7 +121,8 @@ def alone(experiment: Experiment, at: int, accelerator: str, stack: str = STACK)
 
 
 def sync(experiment: Experiment) -> dict[str, Any]:
-    """`plan.sync` of an experiment: what it says, in fp32 and in equal parts where it says nothing."""
+    """`plan.sync` of an experiment: what it says, in fp32 and in equal parts where it says nothing. The gradients of hsdp pass behind
+    nothing: PyTorch's FSDP has no streams on processors."""
     own = way(experiment.method)
     fields, usual = engine_method(own.sync).FIELDS, engine_method(own.sync).DEFAULTS
     made: dict[str, Any] = {"method": own.sync}
@@ -132,7 +132,7 @@ def sync(experiment: Experiment) -> dict[str, Any]:
         made["split"] = "equal"
     if "hierarchical" in fields and experiment.method == "ddp" and experiment.workers > len(experiment.sites):
         made["hierarchical"] = False
-    if experiment.method == "ddp" and 4.0 * parameters(experiment.model) <= experiment.said.get("bucket", BUCKET):
+    if experiment.method == "hsdp":
         made["release"] = "end"
     said = {word: value for word, value in experiment.settings if word not in own.own}
     return made | said
@@ -142,8 +142,10 @@ def wan(experiment: Experiment, *, shaped: bool = True) -> dict[str, Any]:
     """What joins the islands, in the words of `fleet.wan`."""
     if not shaped:
         return _backed({"default": _line(UNSHAPED)})
-    links = [{"between": list(pair), **_line(line)} for pair, line in experiment.lines]
-    return _backed({"default": _line(experiment.line)} | ({"links": links} if links else {}))
+    passed = 4.0 * experiment.batch * experiment.model.seq_len * experiment.model.hidden
+    sends = passed if experiment.method == "pipeline" else 0.0
+    links = [{"between": list(pair), **_line(line, sends)} for pair, line in experiment.lines]
+    return _backed({"default": _line(experiment.line, sends)} | ({"links": links} if links else {}))
 
 
 def model(shape: Shape) -> dict[str, Any]:
@@ -181,7 +183,9 @@ def _placement(experiment: Experiment, names: Sequence[str]) -> dict[str, Any]:
     return {}
 
 
-def _line(line: Line) -> dict[str, Any]:
+def _line(line: Line, sends: float = 0.0) -> dict[str, Any]:
+    """A line as a scenario has it; `sends`: bytes of one message between stages, which gloo passes one at a time, each when it is asked
+    for. Leaves out: that a stage asks only when it has nothing left to compute."""
     made: dict[str, Any] = {
         "bandwidth": f"{line.bandwidth:.9g} B/s",
         "rtt": f"{line.rtt:.9g} s",
@@ -190,7 +194,7 @@ def _line(line: Line) -> dict[str, Any]:
     }
     if "mtu" in LineInput.model_fields:
         made["mtu"] = f"{line.mtu:.9g} B"
-    return made
+    return made | ({"sends": f"{sends:.9g} B"} if sends else {})
 
 
 def _backed(said: dict[str, Any]) -> dict[str, Any]:

@@ -59,8 +59,8 @@ def times_table(answer: Answer) -> Table:
         Column(key="name", title="experiment"), Column(key="method", title="method", drop=3), Column(key="line", title="line", drop=2),
         Column(key="predicted", title="round, predicted", unit="s"), Column(key="measured", title="measured", unit="s"),
         Column(key="span", title="from … to", drop=4), Column(key="error", title="error", unit="±%"),
-        Column(key="step", title="step, predicted", unit="s", drop=5), Column(key="step_measured", title="measured ", unit="s", drop=5),
-        Column(key="sync", title="waits, predicted", unit="s", drop=6), Column(key="sync_measured", title=" measured", unit="s", drop=6),
+        Column(key="step", title="step, predicted", unit="s", drop=5), Column(key="step_measured", title="measured", unit="s", drop=5),
+        Column(key="sync", title="waits, predicted", unit="s", drop=6), Column(key="sync_measured", title="measured", unit="s", drop=6),
         Column(key="status", title="run"),
     )  # fmt: skip
     return Table(title="Rounds", columns=columns, rows=tuple(_times(one) for one in answer["experiments"]))
@@ -89,7 +89,7 @@ def bytes_table(answer: Answer) -> Table | None:
         Column(key="name", title="experiment"), Column(key="predicted", title="on the lines, predicted", unit="B"),
         Column(key="measured", title="measured", unit="B"), Column(key="error", title="error", unit="±%"),
         Column(key="payload", title="a worker's messages, predicted", unit="B", drop=1),
-        Column(key="payload_measured", title="measured ", unit="B", drop=1), Column(key="payload_error", title="error ", unit="±%", drop=1),
+        Column(key="payload_measured", title="measured", unit="B", drop=1), Column(key="payload_error", title="error", unit="±%", drop=1),
     )  # fmt: skip
     rows: list[Row] = [
         {
@@ -145,7 +145,7 @@ def _nats(value: float | None) -> str | None:
 def _assembled(answer: Answer) -> Table | None:
     columns = (
         Column(key="experiment", title="experiment"), Column(key="what", title="of parts"), Column(key="loss", title="loss"),
-        Column(key="reference", title="trained whole"), Column(key="reference_loss", title="loss "),
+        Column(key="reference", title="trained whole"), Column(key="reference_loss", title="loss"),
         Column(key="difference", title="difference"),
     )  # fmt: skip
     rows: list[Row] = [
@@ -183,7 +183,7 @@ def broken(one: Answer) -> list[str]:
     """What broke in an experiment, who went on, who stopped, as sentences."""
     found = []
     fault = one["fault"]
-    if fault is not None:
+    if fault is not None and one["status"] != "not run":
         what = f"a worker of {fault['between'][0]} was killed" if fault["kind"] == "worker" else f"the line of {' and '.join(fault['between'])} was cut"
         went = ", ".join(one["survivors"])
         ended = f"{went} went on to the end" if went else "all stopped" if one["status"] == "stopped" else "nobody went on"

@@ -115,17 +115,17 @@ class Simulated:
 
     def _rounds(self, one: Experiment, clock: Clock, code: int, event: Callable[..., None]) -> None:
         own = way(one.method)
-        steps = 1 if own.every_step else int(one.said.get("sync_every", 1))
-        count = one.rounds * (int(one.said.get("steps", 10)) if own.every_step else 1)
+        steps = 1 if own.by_step else int(one.said.get("sync_every", 1))
+        count = one.rounds * (int(one.said.get("steps", 10)) if own.by_step else 1)
         sizes = one.said.get("sizes", ())
         if sizes:
             count, steps = 3 * len(sizes), 0
         for at in range(-1, count if code == 0 else 2):
             began = clock.now
             for _ in range(steps):
-                clock.now += self.step + (self.sync if own.every_step else 0.0)
+                clock.now += self.step + (self.sync if own.by_step else 0.0)
                 event("step", step=at, seconds=self.step, loss=5.0 - 0.1 * at)
-            if not own.every_step or sizes:
+            if not own.by_step or sizes:
                 clock.now += self.sync
                 event("sync", round=at, seconds=self.sync, bytes=sizes[at % len(sizes)] if sizes else 3.2e6, what="outer gradient")
             event("round", round=at, seconds=clock.now - began, sent_bytes=None if self.kind == "loopback" else self.sent)

@@ -86,7 +86,7 @@ def kinds(experiment: Experiment) -> tuple[tuple[int, ...], ...]:
 def key(experiment: Experiment, at: int) -> tuple[Any, ...]:
     """What sets the step of an island alone: experiments of equal keys share one calibrating run."""
     site = experiment.sites[at]
-    averaged = not scenarios.way(experiment.method).every_step and experiment.method not in ("block_train", "soma")
+    averaged = not scenarios.way(experiment.method).stops and experiment.method not in ("block_train", "soma")
     inner = "averaged" if averaged else experiment.method
     words = ("blocks", "perturbations", "together")
     told = tuple((word, experiment.said[word]) for word in words if word in experiment.said)

@@ -95,7 +95,7 @@ def measured(experiment: Experiment, logs: Logs) -> Measured:
     return Measured(
         round=_all_sizes(points) if points else _by_round(rounds, "seconds"),
         step=_spread([seconds for own in inner.values() for seconds in numbers(own, "seconds")], whole),
-        sync=_by_round(_summed(syncs, "seconds"), "seconds"),
+        sync=_by_round(_summed(_waits(syncs), "seconds"), "seconds"),
         steps=statistics.median(steps) if steps else 0.0,
         wire=_all_wires(points) if points else _wire(rounds, experiment),
         payload=_by_round(_summed(syncs, "bytes"), "bytes"),
@@ -150,6 +150,11 @@ def _summed(found: Mapping[int, Sequence[Event]], field: str) -> dict[int, list[
                 totals[_round(one)] = totals.get(_round(one), 0.0) + number
         made[rank] = [{"event": "sync", "t": 0.0, "round": at, field: total} for at, total in totals.items()]
     return made
+
+
+def _waits(found: Mapping[int, Sequence[Event]]) -> dict[int, list[Event]]:
+    """Exchanges with the seconds that a worker waited for them: where these are told apart, those."""
+    return {rank: [{**one, "seconds": one.get("waited", one.get("seconds"))} for one in own] for rank, own in found.items()}
 
 
 def _firsts(experiment: Experiment) -> list[int]:

@@ -40,11 +40,11 @@ def made(
     question = scenarios.scenario(experiment, alone.rows(experiment, found), shaped=shaped)
     answer = predict(load(question, catalog=load_catalog((folder,)))).to_dict()
     sync = answer["sync"]
-    every_step, placed = scenarios.way(experiment.method).every_step, "placement" in question["plan"]
+    within, placed = scenarios.way(experiment.method).stops, "placement" in question["plan"]
     wire = sync.get("wire_bytes")
     return question, {
         "round_s": sync["round_s"],
-        "inner_step_s": None if every_step else sync["inner_s"] / sync["period_steps"],
+        "inner_step_s": None if within else sync["inner_s"] / sync["period_steps"],
         "sync_s": None if placed else sync["exposed_s"],
         "wire_bytes_round": sync["sent_bytes"] if wire is None else wire,
         "wire_basis": SENT if wire is None else WIRE,

@@ -25,6 +25,10 @@ from shardmeter.lab.running import DONE, FAILED, STOPPED
 
 ASSEMBLED, REFERENCE = "assembled", "reference"
 """What evaluations of a model put together of parts, and of one trained whole, are called."""
+PARTS = ("block ", "expert ")
+"""How evaluations of single parts begin, which a model trained whole is not compared with."""
+BARRIER = "barrier"
+"""Pace of methods whose messages are alike on all workers."""
 NOT_RUN, BROKEN_OFF = "not run", "broken off"
 PLAIN = "plain loopback: lines are not shaped, so that times and bytes on the wire are not scored; losses and bytes of messages are"
 
@@ -174,7 +178,7 @@ def _scaled(said: Mapping[str, Any] | None, name: str, found: Measured) -> float
 def _payload(said: Mapping[str, Any] | None) -> float | None:
     """Bytes of messages that a worker holds in a round, as the engine has them; None where it prices them inside the step."""
     sync = ((said or {}).get("predict") or {}).get("sync")
-    if not sync or (said or {}).get("sync_s") is None:
+    if not sync or (said or {}).get("sync_s") is None or sync["pace"] != BARRIER:
         return None
     return sum(one["bytes"] * one["messages"] for one in sync["crossings"]) or None
 
@@ -277,7 +281,7 @@ def _assembled(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         references = {what: loss for what, loss in whats.items() if REFERENCE in what}
         for what, loss in whats.items():
             for reference, other in references.items():
-                if what not in references:
+                if what not in references and not what.startswith(PARTS):
                     row = {
                         "experiment": one["name"],
                         "what": what,

@@ -229,7 +229,7 @@ class _Runs:
 
 def deadline(one: Experiment, round_s: Seconds) -> Seconds:
     """Seconds after which a run that has not ended is ended."""
-    every = one.said.get("steps", scenarios.STEPS) if scenarios.way(one.method).every_step else 1
+    every = one.said.get("steps", scenarios.STEPS) if scenarios.way(one.method).by_step else 1
     return MARGIN + 3.0 * (one.rounds * every + 3) * round_s
 
 
@@ -254,7 +254,7 @@ def ending(one: Experiment, ended: Sequence[Ended]) -> dict[str, Any]:
     left = [each for each in ended if each.rank not in hit]
     if one.fault is None or any(each.exit_code not in (THROUGH, GONE) for each in left):
         return said | {"status": FAILED}
-    goes_on = not scenarios.way(one.method).every_step
+    goes_on = not scenarios.way(one.method).stops
     if survivors:
         return said | {"status": DONE}
     return said | {"status": FAILED if goes_on else STOPPED}

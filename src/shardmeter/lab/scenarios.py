@@ -35,8 +35,10 @@ class Way:
 
     sync: str
     """Method of `plan.sync`; empty: no scenario, each collective is priced by itself."""
-    every_step: bool = False
-    """Whether a round is one step, which all take together: such a method stops where a peer is gone."""
+    by_step: bool = False
+    """Whether a round is one step: a run takes `rounds` × `steps` of them."""
+    stops: bool = False
+    """Whether all stop where a peer is gone: what crosses is within the step."""
     several: bool = False
     """Whether an island may have several workers."""
     own: tuple[str, ...] = ()
@@ -45,16 +47,16 @@ class Way:
 
 OUTER = ("outer_rate", "outer_momentum")
 WAYS: Mapping[str, Way] = {
-    "all_reduce": Way(sync="", every_step=True, several=True, own=("sizes", "pause")),
+    "all_reduce": Way(sync="", stops=True, several=True, own=("sizes", "pause")),
     "block_train": Way(sync="block_train", own=("reference",)),
-    "ddp": Way(sync="every_step", every_step=True, several=True, own=("steps", "bucket")),
+    "ddp": Way(sync="every_step", by_step=True, stops=True, several=True, own=("steps", "bucket")),
     "diloco": Way(sync="diloco", own=OUTER),
-    "fsdp2": Way(sync="every_step", every_step=True, several=True, own=("steps",)),
-    "hsdp": Way(sync="every_step", every_step=True, several=True, own=("steps",)),
+    "fsdp2": Way(sync="every_step", by_step=True, stops=True, several=True, own=("steps",)),
+    "hsdp": Way(sync="every_step", by_step=True, stops=True, several=True, own=("steps",)),
     "local_sgd": Way(sync="local_sgd"),
     "noloco": Way(sync="noloco", own=(*OUTER, "pull")),
-    "pipeline": Way(sync="every_step", every_step=True, own=("steps", "schedule")),
-    "soma": Way(sync="soma", own=("steps", "reference")),
+    "pipeline": Way(sync="every_step", by_step=True, stops=True, own=("steps", "schedule")),
+    "soma": Way(sync="soma", by_step=True, own=("steps", "reference", "probe", "samples", "top_k")),
     "sparse_loco": Way(sync="sparse_loco", own=OUTER),
     "streaming_diloco": Way(sync="streaming_diloco", own=OUTER),
 }

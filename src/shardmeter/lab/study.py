@@ -269,7 +269,7 @@ class _Reading:
             ).rounds
         )
         whole = rounds * (
-            _steps(asked) if scenarios.WAYS.get(str(asked.method), scenarios.Way(sync="")).every_step else 1
+            _steps(asked) if scenarios.WAYS.get(str(asked.method), scenarios.Way(sync="")).by_step else 1
         )
         if form.after_round is not None and form.after_round >= whole:
             self.refuse(
@@ -417,5 +417,6 @@ UNSAID = ("experts", "rank")
 WORDS: Mapping[str, Callable[[Any], Any]] = {
     "sizes": _sizes, "pause": _seconds, "steps": _count, "reference": _switch, "schedule": _word("gpipe", "1f1b"),
     "bucket": lambda value: quantity(value, "size"), "outer_rate": _rate, "outer_momentum": _rate, "pull": _rate,
+    "probe": _rate, "samples": _count, "top_k": _count,
 }  # fmt: skip
 """How the lab's own words are read."""

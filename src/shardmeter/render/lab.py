@@ -163,7 +163,7 @@ def _variance(answer: Answer) -> Table | None:
     rows: list[Row] = [
         {
             "experiment": one["experiment"], "name": one["name"], "value": _short(one.get("value")), "expected": _short(one.get("expected")),
-            "error": _short(one.get("standard_error")), "samples": one.get("samples"),
+            "error": _short(one.get("error")), "samples": one.get("samples"),
         }
         for one in answer["variance"]
     ]  # fmt: skip

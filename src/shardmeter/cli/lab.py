@@ -132,7 +132,9 @@ def _refuse_without_lines(kind: str) -> None:
 
     lacking = missing(kind)
     if lacking:
-        raise Unavailable(f"lines cannot be emulated here: {'; '.join(lacking)}; --kind loopback trains without, and scores no times")
+        raise Unavailable(
+            f"lines cannot be emulated here: {'; '.join(lacking)}; --kind loopback trains without, and scores no times"
+        )
 
 
 def _document(found: Any) -> Any:

@@ -20,10 +20,19 @@ def checked() -> dict[str, Any]:
     torch = [] if torch_version() else [f"PyTorch is not installed: {INSTALL}"]
     few = [f"{cores()} core, and the studies that ship need {ENOUGH_CORES}"] if cores() < ENOUGH_CORES else []
     missing = [*torch, *lines, *few]
-    emulation = "" if torch else scenarios.LOOPBACK if lines else scenarios.TUN if network.missing("netem") else scenarios.NETEM
+    emulation = (
+        "" if torch else scenarios.LOOPBACK if lines else scenarios.TUN if network.missing("netem") else scenarios.NETEM
+    )
     so = []
     if torch:
         so.append("no study runs")
     elif lines:
         so.append("studies run over plain loopback: losses and bytes of messages are scored, times are not")
-    return {"works": not missing, "emulation": emulation, "machine": machine(emulation), "missing": missing, "so": so, "warnings": []}
+    return {
+        "works": not missing,
+        "emulation": emulation,
+        "machine": machine(emulation),
+        "missing": missing,
+        "so": so,
+        "warnings": [],
+    }

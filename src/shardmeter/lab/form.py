@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Tag, WithJsonSchema
 
 from shardmeter.core.errors import shown
 from shardmeter.scenario.bounds import Bound
@@ -17,6 +17,8 @@ MOST_ISLANDS = 8
 KINDS = ("decoder", "lstm")
 WORKER, LINE = "worker", "line"
 FAULTS = (WORKER, LINE)
+NAME, INLINE = "‹name›", "‹inline›"
+"""Either way to say a part, as scenarios tell them apart: a step of a place that no reader is shown."""
 FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 if TYPE_CHECKING:
@@ -113,14 +115,12 @@ class FaultForm(Input):
     after_round: Whole | None = said("Rounds that are through when it happens.")
 
 
-def _named(value: Any) -> Any:
-    if isinstance(value, str | dict):
-        return value
-    raise refused(f"wanted a name or a mapping, got {shown(value, 40)}")
+def _tag(value: Any) -> str:
+    return NAME if isinstance(value, str) else INLINE
 
 
-NamedLine: TypeAlias = Annotated[str | LineForm, BeforeValidator(_named)]
-NamedModel: TypeAlias = Annotated[str | ModelForm, BeforeValidator(_named)]
+NamedLine: TypeAlias = Annotated[Annotated[str, Tag(NAME)] | Annotated[LineForm, Tag(INLINE)], Discriminator(_tag)]
+NamedModel: TypeAlias = Annotated[Annotated[str, Tag(NAME)] | Annotated[ModelForm, Tag(INLINE)], Discriminator(_tag)]
 
 
 class ExperimentForm(Input):

@@ -154,7 +154,9 @@ def _summed(found: Mapping[int, Sequence[Event]], field: str) -> dict[int, list[
 
 def _waits(found: Mapping[int, Sequence[Event]]) -> dict[int, list[Event]]:
     """Exchanges with the seconds that a worker waited for them: where these are told apart, those."""
-    return {rank: [{**one, "seconds": one.get("waited", one.get("seconds"))} for one in own] for rank, own in found.items()}
+    return {
+        rank: [{**one, "seconds": one.get("waited", one.get("seconds"))} for one in own] for rank, own in found.items()
+    }
 
 
 def _firsts(experiment: Experiment) -> list[int]:
@@ -251,5 +253,7 @@ def _points(
         wire = _wire({rank: [one for one in own if _round(one) in at] for rank, own in rounds.items()}, experiment)
         if seconds is not None:
             paused = after_pause.get(float(size))
-            made.append(Point(size=float(size), seconds=seconds, wire=None if wire is None else wire.middle, paused=paused))
+            made.append(
+                Point(size=float(size), seconds=seconds, wire=None if wire is None else wire.middle, paused=paused)
+            )
     return tuple(made)

@@ -268,9 +268,7 @@ class _Reading:
                 name="", method="", sites=(), line=scenarios.UNSHAPED, model=Shape(name="", layers=1, hidden=1)
             ).rounds
         )
-        whole = rounds * (
-            _steps(asked) if scenarios.WAYS.get(str(asked.method), scenarios.Way(sync="")).by_step else 1
-        )
+        whole = rounds * (_steps(asked) if scenarios.WAYS.get(str(asked.method), scenarios.Way(sync="")).by_step else 1)
         if form.after_round is not None and form.after_round >= whole:
             self.refuse(
                 (*path, "after_round"),
@@ -308,11 +306,12 @@ class _Reading:
         """Rules between a method, its model and its islands."""
         if not scenarios.way(made.method).several and any(site.workers > 1 for site in made.sites):
             joined = ", ".join(name for name, one in scenarios.WAYS.items() if one.several)
-            self.refuse((*path, "workers"), f"{made.method} has one worker an island", "workers: 1", f"several with {joined}")
-        if made.method == "pipeline":
-            if made.model.layers < len(made.sites):
-                says = f"{len(made.sites)} islands, but {made.model.layers} layers: a stage is whole layers"
-                self.refuse((*path, "model"), says, f"{len(made.sites)} layers or more")
+            self.refuse(
+                (*path, "workers"), f"{made.method} has one worker an island", "workers: 1", f"several with {joined}"
+            )
+        if made.method == "pipeline" and made.model.layers < len(made.sites):
+            says = f"{len(made.sites)} islands, but {made.model.layers} layers: a stage is whole layers"
+            self.refuse((*path, "model"), says, f"{len(made.sites)} layers or more")
         if (made.method == "soma") != (made.model.kind == "lstm"):
             wanted = "lstm" if made.method == "soma" else "decoder"
             self.refuse(
@@ -379,7 +378,9 @@ def _sizes(value: Any) -> tuple[int, ...]:
         raise BadScenario(f"{shown(value, 40)} is no list of sizes, as in [4 B, 1 MB]")
     sizes = tuple(int(quantity(one, "size")) for one in value)
     if any(size % WIDTH for size in sizes):
-        raise BadScenario(f"{shown(next(size for size in sizes if size % WIDTH))} bytes are no whole values of {WIDTH} bytes")
+        raise BadScenario(
+            f"{shown(next(size for size in sizes if size % WIDTH))} bytes are no whole values of {WIDTH} bytes"
+        )
     return tuple(dict.fromkeys(sizes))
 
 

@@ -149,10 +149,17 @@ def _assembled(answer: Answer) -> Table | None:
         Column(key="difference", title="difference"),
     )  # fmt: skip
     rows: list[Row] = [
-        {**one, "loss": _nats(one["loss"]), "reference_loss": _nats(one["reference_loss"]), "difference": f"{one['difference']:+.3f}"}
+        {
+            **one,
+            "loss": _nats(one["loss"]),
+            "reference_loss": _nats(one["reference_loss"]),
+            "difference": f"{one['difference']:+.3f}",
+        }
         for one in answer["assembled"]
     ]
-    return Table(title="Models of parts against models trained whole", columns=columns, rows=tuple(rows)) if rows else None
+    return (
+        Table(title="Models of parts against models trained whole", columns=columns, rows=tuple(rows)) if rows else None
+    )
 
 
 def _variance(answer: Answer) -> Table | None:
@@ -167,7 +174,11 @@ def _variance(answer: Answer) -> Table | None:
         }
         for one in answer["variance"]
     ]  # fmt: skip
-    return Table(title="Variance of what is estimated without gradients", columns=columns, rows=tuple(rows)) if rows else None
+    return (
+        Table(title="Variance of what is estimated without gradients", columns=columns, rows=tuple(rows))
+        if rows
+        else None
+    )
 
 
 def _short(value: Any) -> str | None:
@@ -184,13 +195,23 @@ def broken(one: Answer) -> list[str]:
     found = []
     fault = one["fault"]
     if fault is not None and one["status"] != "not run":
-        what = f"a worker of {fault['between'][0]} was killed" if fault["kind"] == "worker" else f"the line of {' and '.join(fault['between'])} was cut"
+        what = (
+            f"a worker of {fault['between'][0]} was killed"
+            if fault["kind"] == "worker"
+            else f"the line of {' and '.join(fault['between'])} was cut"
+        )
         went = ", ".join(one["survivors"])
-        ended = f"{went} went on to the end" if went else "all stopped" if one["status"] == "stopped" else "nobody went on"
-        found.append(f"{one['name']}: {what} after {fault['after_round']} round{'s' if fault['after_round'] > 1 else ''}; {ended}")
+        ended = (
+            f"{went} went on to the end" if went else "all stopped" if one["status"] == "stopped" else "nobody went on"
+        )
+        found.append(
+            f"{one['name']}: {what} after {fault['after_round']} round{'s' if fault['after_round'] > 1 else ''}; {ended}"
+        )
         for lost in one["lost"][:1]:
             members = ", ".join(map(str, lost.get("members", ())))
-            found.append(f"{one['name']}: workers {members} found each other again in round {lost.get('round')}: {lost.get('says', '')}")
+            found.append(
+                f"{one['name']}: workers {members} found each other again in round {lost.get('round')}: {lost.get('says', '')}"
+            )
     if one["stopped"] or (one["says"] and one["status"] in ("failed", "broken off")):
         told = "; ".join(f"worker {each['rank']} stopped: {each.get('says', '')}" for each in one["stopped"][:3])
         found.append(f"{one['name']} ({one['status']}): {told or one['says']}")

@@ -16,19 +16,31 @@ SHOWN = {"step": "step", "sync": "exchange", "round": "round"}
 
 def text(data: Mapping[str, Any], logs: Mapping[str, Mapping[int, tuple[Mapping[str, Any], ...]]]) -> str:
     """The file's text: one event a line. `data` is a report's JSON, `logs` the events of its runs by experiment and rank."""
-    found = [event for number, one in enumerate(data["experiments"], 1) for event in _events(number, one, logs.get(one["name"], {}))]
+    found = [
+        event
+        for number, one in enumerate(data["experiments"], 1)
+        for event in _events(number, one, logs.get(one["name"], {}))
+    ]
     lines = ",\n".join(json.dumps(event, ensure_ascii=False, allow_nan=False) for event in found)
     other = json.dumps({"study": data["study"], "emulation": data["machine"].get("emulation")})
     return f'{{"displayTimeUnit": "ms", "otherData": {other}, "traceEvents": [\n{lines}\n]}}\n'
 
 
-def _events(number: int, one: Mapping[str, Any], logs: Mapping[int, tuple[Mapping[str, Any], ...]]) -> Iterator[dict[str, Any]]:
+def _events(
+    number: int, one: Mapping[str, Any], logs: Mapping[int, tuple[Mapping[str, Any], ...]]
+) -> Iterator[dict[str, Any]]:
     """All events of one experiment. Rounds and exchanges of a worker have a row of their own beneath its steps: they overlap these."""
     times = [event["t"] for events in logs.values() for event in events]
     if not times:
         return
     start = min(times)
-    yield {"ph": "M", "name": "process_name", "pid": number, "tid": 0, "args": {"name": f"{one['name']} ({one['method']})"}}
+    yield {
+        "ph": "M",
+        "name": "process_name",
+        "pid": number,
+        "tid": 0,
+        "args": {"name": f"{one['name']} ({one['method']})"},
+    }
     for rank, events in logs.items():
         for row, kind in enumerate(SHOWN):
             thread = 3 * rank + row + 2
@@ -41,7 +53,16 @@ def _events(number: int, one: Mapping[str, Any], logs: Mapping[int, tuple[Mappin
             if event["event"] in ("lost", "stopped", "eval"):
                 says = {key: value for key, value in event.items() if key not in ("event", "t")}
                 at = round((event["t"] - start) * MICRO, DIGITS)
-                yield {"ph": "i", "s": "t", "name": event["event"], "cat": "told", "pid": number, "tid": 3 * rank + 2, "ts": at, "args": says}
+                yield {
+                    "ph": "i",
+                    "s": "t",
+                    "name": event["event"],
+                    "cat": "told",
+                    "pid": number,
+                    "tid": 3 * rank + 2,
+                    "ts": at,
+                    "args": says,
+                }
     yield from _predicted(number, one, logs, start)
 
 
@@ -61,7 +82,9 @@ def _predicted(
 ) -> Iterator[dict[str, Any]]:
     """The predicted round from where the first that counts began, as often as rounds were logged."""
     seconds = one["round"]["predicted"]
-    rounds = [event for event in next(iter(logs.values()), ()) if event["event"] == "round" and event.get("round", -1) >= 0]
+    rounds = [
+        event for event in next(iter(logs.values()), ()) if event["event"] == "round" and event.get("round", -1) >= 0
+    ]
     if seconds is None or not rounds:
         return
     yield _named(number, 1, PREDICTED)

@@ -1,4 +1,4 @@
-"""A stage on which nothing runs: workers' logs as a run of given speeds would write them, for tests of all that stands around runs."""
+"""A stage for the lab on which nothing runs: logs as workers of given speeds would write them, for tests of all that stands around runs."""
 
 from __future__ import annotations
 
@@ -26,23 +26,30 @@ class Network:
 
     @property
     def addresses(self) -> tuple[str, ...]:
+        """Of the islands."""
         return tuple(f"10.77.0.{at + 1}" for at in range(self.islands))
 
     def traffic(self) -> tuple[Traffic, ...] | None:
+        """What was carried so far; nothing is told apart on loopback."""
         if self.kind == "loopback":
             return None
         return tuple(
-            Traffic(sent_bytes=each, sent_packets=1.0, received_bytes=each, received_packets=1.0) for each in self.carried
+            Traffic(sent_bytes=each, sent_packets=1.0, received_bytes=each, received_packets=1.0)
+            for each in self.carried
         )
 
 
 @dataclass
 class Clock:
+    """The time that a worker has reached."""
+
     now: float = 100.0
 
 
 @dataclass(frozen=True)
 class Ended:
+    """How a worker ended."""
+
     rank: int
     exit_code: int | None
     says: str = ""
@@ -56,16 +63,19 @@ class Simulated:
     sync: float = 0.4
     sent: float = 5e6
     kind: str = "tun"
-    codes: Callable[[Task, Fault | None], int] = lambda task, fault: 0  # noqa: E731
+    codes: Callable[[Task, Fault | None], int] = lambda _task, _fault: 0
     raises: BaseException | None = None
     seen: list[str] = field(default_factory=list)
     networks: list[Network] = field(default_factory=list)
 
     def stage(self) -> Stage:
+        """What a run is given."""
         return Stage(open_network=self.open_network, launch=self.launch)
 
     @contextmanager
     def open_network(self, experiment: Experiment, *, kind: str) -> Iterator[Network]:
+        """A network of counters, of the stage's own kind whatever is asked for."""
+        del kind
         network = Network(kind=self.kind, islands=len(experiment.sites), carried=[0.0] * len(experiment.sites))
         self.networks.append(network)
         self.seen.append(f"open {experiment.name}")
@@ -78,6 +88,8 @@ class Simulated:
     def launch(
         self, tasks: Sequence[Task], network: Any, *, deadline_s: float, fault: Fault | None = None, watch: Any = None
     ) -> tuple[Ended, ...]:
+        """Write the logs of all workers at once."""
+        del deadline_s, watch
         one = tasks[0].experiment
         stored = (Path(tasks[0].folder).parent / "prediction.json").exists()
         self.seen.append(f"{'alone' if tasks[0].alone else 'run'} {one.name}{', predicted' if stored else ''}")
@@ -86,13 +98,13 @@ class Simulated:
         ended = []
         for task in tasks:
             code = 0 if task.alone else self.codes(task, fault)
-            self.log(task, code, fault)
+            self.log(task, code)
             ended.append(Ended(task.rank, code, "" if code == 0 else f"simulated {code}"))
         if not tasks[0].alone:
             network.carried = [each + 1e7 for each in network.carried]
         return tuple(ended)
 
-    def log(self, task: Task, code: int, fault: Fault | None) -> None:
+    def log(self, task: Task, code: int) -> None:
         """What one worker writes."""
         clock, lines = Clock(), list[str]()
 
@@ -127,5 +139,13 @@ class Simulated:
                 event("step", step=at, seconds=self.step, loss=5.0 - 0.1 * at)
             if not own.by_step or sizes:
                 clock.now += self.sync
-                event("sync", round=at, seconds=self.sync, bytes=sizes[at % len(sizes)] if sizes else 3.2e6, what="outer gradient")
-            event("round", round=at, seconds=clock.now - began, sent_bytes=None if self.kind == "loopback" else self.sent)
+                event(
+                    "sync",
+                    round=at,
+                    seconds=self.sync,
+                    bytes=sizes[at % len(sizes)] if sizes else 3.2e6,
+                    what="outer gradient",
+                )
+            event(
+                "round", round=at, seconds=clock.now - began, sent_bytes=None if self.kind == "loopback" else self.sent
+            )

@@ -102,7 +102,7 @@ class Courier:
         gone: tuple[tuple[int, str], ...] = ()
         if way.to is not None and way.to.rank != self._rank and (says := self._silence(way.to, way.begun)):
             gone = ((way.to.rank, says),)
-            self._gone.add(way.to.rank)
+            self._leave(way.to.rank)
         server = None if way.to is None else way.to.rank
         return Exchange(round=way.at, seconds=time.monotonic() - way.begun, server=server, gone=gone)
 
@@ -120,7 +120,7 @@ class Courier:
                 way.hang_up()
                 says = self._judged(peer, error, way.begun)
                 if says:
-                    self._gone.add(peer.rank)
+                    self._leave(peer.rank)
                     gone.append((peer.rank, says))
                     continue
                 found = {"server": peer.rank}
@@ -178,13 +178,18 @@ class Courier:
             return ""
         return f"rank {peer.rank} is gone: no sign of it for {self._patience:g} s"
 
+    def _leave(self, rank: int) -> None:
+        """A peer is gone: nothing is sent to it, and nothing waited for."""
+        self._gone.add(rank)
+        self._server.left(rank)
+
     def _missed(self) -> list[tuple[int, str]]:
         """Copies whose connection has ended and whose port does not answer: they are gone."""
         found = []
         for rank in self._server.absent():
             peer = next(one for one in self._peers if one.rank == rank)
             if rank not in self._gone and not reached(peer, min(1.0, self._patience)):
-                self._gone.add(rank)
+                self._leave(rank)
                 found.append((rank, f"rank {rank} is gone: its port does not answer"))
         return found
 

@@ -66,7 +66,16 @@ def told(error: BaseException) -> str:
     text = str(error)
     if not any(sign in text.lower() for sign in SIGNS):
         return ""
-    return re.sub(r"\[/?[\w./-]+:\d+\]\s*", "", text.strip().splitlines()[0]).strip()[:160]
+    line = re.sub(r"\[/?[\w./-]+:\d+\]\s*", "", text.strip().splitlines()[0])
+    return line.partition(". This is typically")[0].strip()[:160]
+
+
+def named(says: str, task: Task) -> str:
+    """The same with islands by name in place of addresses, where each has one of its own."""
+    if len(set(task.addresses)) == len(task.addresses):
+        for site, address in zip(task.experiment.sites, task.addresses, strict=False):
+            says = re.sub(rf"\[{re.escape(address)}\](:\d+)?", f"island {site.name}", says)
+    return says
 
 
 def gather(everybody: Any, own: Any) -> None:

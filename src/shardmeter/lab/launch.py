@@ -1,7 +1,7 @@
 """Starts workers, watches what they log, and ends them: none is left, however a run ends.
 
-Workers are forked from a server that has loaded PyTorch once. The server ends with the process that asked for it, and the kernel kills
-each worker when the server ends: so not even a killed command leaves one behind.
+Workers are forked from a server that has loaded PyTorch once. The kernel kills each worker when the process that runs them ends, and the
+server ends when it has neither that process nor a worker: so not even a killed command leaves one behind.
 """
 
 from __future__ import annotations
@@ -26,11 +26,15 @@ from shardmeter.core.record import record
 from shardmeter.core.units import Seconds
 from shardmeter.lab.network import kernel
 from shardmeter.lab.network.contract import Network
-from shardmeter.lab.records import Experiment, Fault, Task
+from shardmeter.lab.records import Fault, Task
 
 WORKER = "shardmeter.lab.worker:main"
 DONE, FAILED, STOPPED = 0, 1, 3
 """Exit codes of a worker; a negative one is the signal that ended it."""
+OWN = {DONE: "done", STOPPED: "stopped"}
+"""How a worker ended by itself; any other way it failed."""
+FAULTS = {"worker": 1, "line": 2}
+"""What can break, and how many islands it is of at most."""
 LOOK = 0.02
 """Seconds between two looks at the logs."""
 ASKED = 1.0
@@ -49,7 +53,7 @@ class Ended:
     rank: int
     exit_code: int
     says: str
-    """The end of what it wrote to standard error, or why it was ended."""
+    """Why it was ended, or the end of what it wrote (`rank-K.err` has all of it); empty for one that is done."""
     how: str
     """done; stopped (cleanly, as a peer is gone); failed (by itself); killed (on purpose: the fault that was asked for); ended (by us: the
     deadline, another's failure, a broken network)."""
@@ -157,10 +161,11 @@ class Crew:
         for rank, process in sorted(self.processes.items()):
             process.join()
             code = int(process.exitcode)
-            how, says = self.reasons.get(rank, ({DONE: "done", STOPPED: "stopped"}.get(code, "failed"), ""))
-            if how in ("killed", "ended") and code in (DONE, STOPPED):  # it was faster
-                how, says = {DONE: "done", STOPPED: "stopped"}[code], ""
-            found.append(Ended(rank=rank, exit_code=code, says=says or self._last_words(rank, code), how=how))
+            how, says = OWN.get(code, "failed"), ""
+            if code < 0 and rank in self.reasons:  # else it was faster than we
+                how, says = self.reasons[rank]
+            words = self._last_words(rank, code)
+            found.append(Ended(rank=rank, exit_code=code, says=says or ("" if how == "done" else words), how=how))
         return tuple(found)
 
     def _last_words(self, rank: int, code: int) -> str:
@@ -169,7 +174,7 @@ class Crew:
         if not said:
             path.unlink(missing_ok=True)
         if code < 0:
-            said = f"{said}\nended by {signal.Signals(-code).name}".strip()
+            said = f"{said}\nended by signal {-code} ({signal.strsignal(-code)})".strip()
         return said[-SAID:]
 
 
@@ -186,10 +191,12 @@ def run(
     """Run one process for each task, inside its island, until all have ended; how they did, by rank.
 
     `deadline_s`: after which those that still run are ended. `fault`: what breaks when a log shows its round through. `watch`: called with
-    the rank and each event as it is logged. `call`: what a worker does with its task, `module:function` or a function of a module; an
-    integer that it returns is the exit code. `grace_s`: what the others have to stop by themselves when one has failed.
+    the rank and each event as it is logged, and with an event `fault` (`t`, `says`) when that happens. `call`: what a worker does with its
+    task, `module:function` or a function of a module; an integer that it returns is the exit code. `grace_s`: what the others have to stop
+    by themselves when one has failed.
     Raises UnknownName for a fault at an island that is not there, BadScenario for a line that cannot be cut, and what `watch` raises; no
     worker runs any more then, either."""
+    tell = watch or (lambda rank, event: None)  # noqa: ARG005  (nobody asked)
     breaks = _fault(tasks, network, fault)
     crew = Crew(tasks, network, call)
     until, why = time.monotonic() + deadline_s, f"the deadline of {deadline_s:g} s"
@@ -197,11 +204,11 @@ def run(
         while crew.running:
             crew.rest()
             for rank, event in crew.news():
-                if watch is not None:
-                    watch(rank, event)
+                tell(rank, event)
                 if breaks is not None and fault is not None and _is_through(event, fault.after_round):
-                    breaks(crew)
+                    says = breaks(crew)
                     breaks = None
+                    tell(rank, {"event": "fault", "t": time.monotonic(), "says": says})
             if crew.failed and time.monotonic() + grace_s < until:
                 until, why = time.monotonic() + grace_s, f"rank {crew.failed[0]} has failed, and {grace_s:g} s are over"
                 grace_s = math.inf
@@ -210,8 +217,7 @@ def run(
             if time.monotonic() >= until:
                 crew.end(crew.running, why)
         for rank, event in crew.news():
-            if watch is not None:
-                watch(rank, event)
+            tell(rank, event)
         return crew.outcome()
     finally:
         crew.end(crew.running, "the run was given up")
@@ -221,25 +227,40 @@ def _is_through(event: Event, after_round: int) -> bool:
     return event.get("event") == "round" and int(event.get("round", -1)) >= after_round
 
 
-def _fault(tasks: Sequence[Task], network: Network, fault: Fault | None) -> Callable[[Crew], None] | None:
-    """What breaks, as something to call; None where nothing does."""
-    if fault is None or not tasks:
+def _fault(tasks: Sequence[Task], network: Network, fault: Fault | None) -> Callable[[Crew], str] | None:
+    """What breaks, as something to call, which says what it did; None where nothing does."""
+    if fault is None:
         return None
-    experiment: Experiment = tasks[0].experiment
-    names = [site.name for site in experiment.sites]
+    if fault.kind not in FAULTS:
+        raise UnknownName("fault", fault.kind, FAULTS)
+    names = [site.name for site in tasks[0].experiment.sites]
     for name in fault.between:
         if name not in names:
             raise UnknownName("island", name, names)
+    most = FAULTS[fault.kind]
+    if not 1 <= len(fault.between) <= most:
+        raise BadScenario(f"a fault of a {fault.kind} names from 1 to {most} islands, not {len(fault.between)}")
     places = [names.index(name) for name in fault.between]
-    says = f"on purpose, after round {fault.after_round}"
+    when = f"on purpose, after round {fault.after_round}"
+
+    def kill(crew: Crew) -> str:
+        first = min(rank for rank, task in crew.tasks.items() if task.island == places[0])
+        says = f"killed {when}"
+        crew.kill(first, says)
+        return f"rank {first}, of island {fault.between[0]}: {says}"
+
+    def cut(_: Crew) -> str:
+        network.cut(*places)
+        whose = (
+            f"the line between {' and '.join(fault.between)}" if len(places) > 1 else f"all lines of {fault.between[0]}"
+        )
+        return f"{whose}: cut {when}"
+
     if fault.kind == "worker":
-        first = min((task.rank for task in tasks if task.island == places[0]), default=None)
-        return None if first is None else lambda crew: crew.kill(first, f"killed {says}")
-    if fault.kind != "line":
-        raise UnknownName("fault", fault.kind, ("worker", "line"))
+        return kill
     if network.kind == "loopback":
         raise BadScenario("a line cannot be cut on plain loopback, which has none")
-    return lambda _: network.cut(*places[:2])
+    return cut
 
 
 def _server() -> Any:
@@ -269,12 +290,14 @@ def _where_shardmeter_is() -> Iterator[None]:
 
 def _work(task: Task, namespace: str | None, words: str, call: str | Callable[[Task], int | None]) -> None:
     """What a worker process does: nothing before it is where its island is."""
-    kernel.die_with_parent()
     ignore_interrupts()
     opener = multiprocessing.parent_process()
-    if opener is None or not opener.is_alive():
-        sys.exit(FAILED)  # it ended while this one began
+    if opener is None:
+        raise RuntimeError("a worker is started by the process that watches it")
     kernel.call_process(kernel.title(opener.pid or 0))
+    kernel.die_with(opener.sentinel)
+    if not opener.is_alive():
+        sys.exit(FAILED)  # it ended while this one began
     file = os.open(words, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (1, 2):
         os.dup2(file, stream)

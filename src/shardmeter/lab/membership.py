@@ -121,7 +121,7 @@ def _reaches(folder: Path, roll: Iterable[int], generation: int) -> dict[int, Co
 
 def _settled(path: Path, proposal: list[int]) -> list[int]:
     """What the first to propose something has proposed."""
-    mine = path.with_suffix(f".{os.getpid()}")
+    mine = path.with_suffix(f".{threading.get_native_id()}")
     mine.write_text(json.dumps(proposal), encoding="utf-8")
     with contextlib.suppress(FileExistsError):
         os.link(mine, path)

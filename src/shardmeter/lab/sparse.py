@@ -14,6 +14,8 @@ import torch
 CHUNK = 4096
 SCALE = 2
 """Bytes of a scale."""
+ROUNDING = 2.0**-8
+"""What a scale may lose as bfloat16: it is made so much larger, so that the largest value is within it."""
 TOGETHER = 4
 """Values are kept in multiples of this, so that bytes are whole."""
 
@@ -42,7 +44,7 @@ def message(values: Any, keep: int, bits: int) -> Any:
     if bits > 8:
         kind = torch.float32 if bits == 32 else torch.float16
         return torch.cat([*parts, chunks.to(kind).contiguous().view(torch.uint8)], dim=1)
-    scales = chunks.abs().amax(dim=1, keepdim=True).to(torch.bfloat16)
+    scales = (chunks.abs().amax(dim=1, keepdim=True) * (1.0 + ROUNDING)).to(torch.bfloat16)
     levels = 2**bits
     shares = torch.where(scales > 0, chunks / scales.float(), torch.zeros_like(chunks))
     cells = ((shares + 1.0) * (levels / 2)).floor_().clamp_(0, levels - 1).to(torch.uint8)

@@ -48,7 +48,7 @@ def work(task: Task) -> int:
             worker = Worker(task, log)
             method(task.experiment.method).run(worker)
         except Lost as lost:
-            log.event("stopped", says=str(lost))
+            log.event("stopped", says=groups.named(str(lost), task))
             return STOPPED
         except Exception as error:  # whatever it is, the log says it, and stderr where
             traceback.print_exc()
@@ -189,13 +189,14 @@ class Worker:
             self.members = membership.survivors(self.task, self.members, self.generation, wait)
             if self.rank not in self.members:
                 others = ", ".join(map(str, self.members))
-                raise Lost(f"{says}; ranks {others} go on, which this one does not reach (before: {', '.join(map(str, old))})")
+                raise Lost(f"{says}; of {len(old)} ranks {others} go on, which this one does not all reach")
             try:
                 groups.connect(self.task, self.members, self.generation)
             except Lost as again:
                 says = str(again)
                 continue
-            self.log.event("lost", round=at, says=says, members=list(self.members))
+            gone = ", ".join(str(one) for one in old if one not in self.members)
+            self.log.event("lost", round=at, says=groups.named(f"without {gone}: {says}" if gone else says, self.task), members=list(self.members))
             return
         raise Lost(f"no group holds: {says}")
 

@@ -231,23 +231,25 @@ def collected(
 ) -> dict[int, Any]:
     """The parameters of every block that some living worker has, fetched over the line."""
     vectors: dict[int, Any] = {}
+    gone: list[int] = []
+    names = [site.name for site in worker.experiment.sites]
     for at, holders in enumerate(ranks):
         for rank in holders:
             begun = time.monotonic()
             own = rank == worker.rank
             vector = server.final if own else fetched(peers[rank], float(worker.task.patience))
             if vector is None:
+                gone.append(rank)
                 continue
             vectors[at] = vector
             size, seconds = (0.0 if own else float(vector.nbytes)), time.monotonic() - begun
-            says = f"block {at} from island {worker.experiment.sites[rank].name}"
+            says = f"block {at} from island {names[rank]}"
             worker.log.event("note", says=says, bytes=size, seconds=seconds)
             break
-        else:
-            names = ", ".join(worker.experiment.sites[rank].name for rank in holders)
-            says = f"block {at} has no living copy ({names}): the others are assembled without it"
-            living = [rank for done in vectors for rank in ranks[done]]
-            worker.log.event("lost", round=worker.experiment.rounds - 1, says=says, members=living)
+    living = [rank for rank in range(worker.task.world) if rank not in gone]
+    for at in [at for at in range(len(ranks)) if at not in vectors]:
+        says = f"block {at} has no living copy ({', '.join(names[rank] for rank in ranks[at])}): the others are assembled without it"
+        worker.log.event("lost", round=worker.experiment.rounds - 1, says=says, members=living)
     return vectors
 
 

@@ -53,9 +53,14 @@ def call_process(name: str) -> None:
     _library().prctl(15, name.encode(), 0, 0, 0)
 
 
-def die_with_parent() -> None:
-    """Have the kernel kill the calling process when the one that started it ends, however that ends."""
-    _library().prctl(1, signal.SIGKILL, 0, 0, 0)
+def die_with(pipe: int) -> None:
+    """Have the kernel kill the calling process when the other end of a pipe, of which it holds the end to read, is closed: as that of a
+    process that ends is, however it ends. A pipe that is closed already kills nobody."""
+    import fcntl
+
+    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def capabilities_missing() -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 Each island has one interface. What it sends is told apart by where it goes, one class a line, and waits there in a netem queue that has
 the line's rate, delay, jitter and loss.
 Leaves out, where the forwarder of `tun` has it: a queue in bytes (netem counts packets, small ones like large ones, and those under way
-as well); jitter is drawn packet by packet and evenly spread, and losses are not the same in every run.
+as well); jitter is drawn packet by packet and evenly spread; losses are not the same in every run, take no time on the line and are not in
+what was sent. The bridge shows the first packet of an island to all others, which count it as received.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ from shardmeter.scenario.values import meant
 BUNDLED = Path(__file__).parent / "studies"
 """Studies that ship with the package."""
 LEAST = "has at least `name:` and `experiments:`"
+SMALLEST_PACKET, LARGEST_PACKET = 576.0, 65535.0
+"""Bytes that every IPv4 host takes, and that none exceeds."""
 NOMINAL, NOMINAL_STACK = "H100-SXM5-80GB", "titan-eager"
 """Rows with which a scenario is read to check its words, before any is calibrated."""
 
@@ -145,8 +147,8 @@ class _Reading:
             return None
         said = {name: getattr(form, name) for name in LineForm.model_fields if getattr(form, name) is not None}
         made = changed(base, **said) if base is not None else Line(**said)
-        if made.mtu < 576.0 or made.mtu > 65535.0 + 1.0:
-            self.refuse((*path, "mtu"), f"{made.mtu:g} B is no size of a packet", "576 B to 65536 B")
+        if made.mtu < SMALLEST_PACKET or made.mtu > LARGEST_PACKET:
+            self.refuse((*path, "mtu"), f"{made.mtu:g} B is no size of a packet", f"{SMALLEST_PACKET:g} B to {LARGEST_PACKET:g} B")
         elif made.queue < made.mtu:
             says = f"a queue of {made.queue:g} B holds no packet of {made.mtu:g} B"
             self.refuse((*path, "queue"), says, f"queue: {2 * made.mtu:g} B, or mtu: 1500 B")

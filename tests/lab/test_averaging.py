@@ -73,7 +73,9 @@ def test_all_members_end_with_the_same_mean_near_the_true_one(tmp_path, world):
         assert float((found[0][bits] - exact).abs().max()) <= float(bound)
 
 
-@pytest.mark.parametrize(("share", "bits"), [(64 / 4096, 2), (0.1, 4), (0.05, 8), (0.02, 16), (0.02, 32), (1.0, 32), (1.0, 2)])
+@pytest.mark.parametrize(
+    ("share", "bits"), [(64 / 4096, 2), (0.1, 4), (0.05, 8), (0.02, 16), (0.02, 32), (1.0, 32), (1.0, 2)]
+)
 def test_the_largest_of_every_chunk_cross(share, bits):
     values, keep = drawn(10_000), sparse.kept(share)
     rows = sparse.message(values, keep, bits)

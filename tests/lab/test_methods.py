@@ -8,6 +8,7 @@ import os
 import signal
 import statistics
 import time
+from typing import Any
 
 import pytest
 
@@ -91,7 +92,8 @@ def evaluated(logs):
 def whole(tmp_path_factory):
     """One worker with the batch of two; of four."""
     return {
-        batch: run(tmp_path_factory.mktemp("one"), "ddp", islands=1, batch=batch, settings={"steps": 10}) for batch in (8, 16)
+        batch: run(tmp_path_factory.mktemp("one"), "ddp", islands=1, batch=batch, settings={"steps": 10})
+        for batch in (8, 16)
     }
 
 
@@ -152,7 +154,7 @@ def test_few_bits_train_nearly_alike(tmp_path):
 
 # ---- every method ----------------------------------------------------------------------------------------------------------------
 
-EVERY = {
+EVERY: dict[str, dict[str, Any]] = {
     "ddp": {"settings": {"steps": 30}, "rounds": 2},
     "fsdp2": {"settings": {"steps": 30}, "rounds": 2},
     "hsdp": {"settings": {"steps": 30}, "rounds": 2},
@@ -172,7 +174,7 @@ def test_the_loss_falls_in_sixty_steps(tmp_path, method):
     assert before == pytest.approx(5.55, abs=0.1)  # all 256 bytes alike
     assert after < before - 1.5
     for rank, log in enumerate(logs):
-        assert [line["event"] for line in log][0] == "ready"
+        assert log[0]["event"] == "ready"
         assert log[-1]["event"] == "done"
         assert log[-1]["steps"] >= 60 - 2
         assert log[-1]["peak_memory"] > 1e8
@@ -185,6 +187,7 @@ def test_the_loss_falls_in_sixty_steps(tmp_path, method):
 @pytest.mark.parametrize("method", [name for name in EVERY if name not in ("ddp", "fsdp2", "hsdp", "pipeline")])
 def test_messages_have_the_bytes_that_the_engine_counts(tmp_path, method):
     """Scales, and what fills up blocks and chunks, are beside them: a few per cent of these small messages at the fewest bits."""
+    said: dict[str, Any]
     said, ours = {"sync_every": 2.0, "bits": 32.0}, {"sync_every": 2, "bits": 32}
     if method == "streaming_diloco":
         said, ours = {**said, "bits": 4.0, "num_fragments": 2}, {**ours, "bits": 4, "num_fragments": 2}
@@ -194,7 +197,9 @@ def test_messages_have_the_bytes_that_the_engine_counts(tmp_path, method):
     replica = Replica(parameters=float(shapes.parameters(SMALL)), gradient_bytes=4.0, layers=4.0, cells=2.0)
     demanded = round_of(replica, changed(defaults(method), **said)).crossings
     for log in logs:
-        held = sum(line["bytes"] for line in log if line["event"] == "sync") / 4.0  # rounds, the one that warms up among them
+        held = (
+            sum(line["bytes"] for line in log if line["event"] == "sync") / 4.0
+        )  # rounds, the one that warms up among them
         assert held == pytest.approx(sum(one.size * one.messages for one in demanded), rel=0.02)
 
 

@@ -38,7 +38,9 @@ def test_a_model_has_the_parameters_that_are_counted(shape):
     model = models.build(shape, 0)
     assert sum(one.numel() for one in model.parameters()) == shapes.parameters(shape)
     assert sum(one.numel() for one in model.layers[0].parameters()) == shapes.layer_parameters(shape)
-    assert sum(one.numel() for one in model.embedding.parameters()) == shapes.embedding_parameters(shape)
+    assert sum(one.numel() for one in model.get_submodule("embedding").parameters()) == shapes.embedding_parameters(
+        shape
+    )
 
 
 def test_parts_begin_as_the_whole_does_and_give_what_it_gives():

@@ -24,17 +24,17 @@ SCALE = 4
 """Bytes of a scale."""
 
 
-def mean(values: Any, bits: int, members: int) -> Any:
-    """The mean over the group's members of a vector (fp32), new. Raises RuntimeError where a peer is gone."""
+def mean(values: Any, bits: int, members: int, group: Any = None) -> Any:
+    """The mean over the members of a group (None: all) of a vector (fp32), new. Raises RuntimeError where a peer is gone."""
     if bits == 32:
         summed = values.clone()
-        dist.all_reduce(summed)
+        dist.all_reduce(summed, group=group)
         return summed.div_(members)
     if bits == 16:
         halves = (values / members).to(torch.float16)
-        dist.all_reduce(halves)
+        dist.all_reduce(halves, group=group)
         return halves.to(torch.float32)
-    return _mean_of_quantised(values, bits, members)
+    return _mean_of_quantised(values, bits, members, group)
 
 
 def size(count: int, bits: int, members: int) -> int:
@@ -77,14 +77,14 @@ def _unpacked(packed: Any) -> Any:
     return both.to(torch.int8) - 8
 
 
-def _mean_of_quantised(values: Any, bits: int, members: int) -> Any:
+def _mean_of_quantised(values: Any, bits: int, members: int, group: Any) -> Any:
     shard = -(-len(values) // (members * BLOCK)) * BLOCK
     filled = torch.zeros(members * shard, dtype=torch.float32)
     filled[: len(values)] = values
     sent = quantised(filled.view(members, shard), bits)
     came = torch.empty_like(sent)
-    dist.all_to_all_single(came, sent)
+    dist.all_to_all_single(came, sent, group=group)
     own = quantised(restored(came, bits).mean(dim=0, keepdim=True), bits)
     whole = torch.empty_like(sent)
-    groups.gather(whole, own.contiguous())
+    groups.gather(whole, own.contiguous(), group)
     return restored(whole, bits).reshape(-1)[: len(values)]

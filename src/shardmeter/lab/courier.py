@@ -106,6 +106,12 @@ class Courier:
         server = None if way.to is None else way.to.rank
         return Exchange(round=way.at, seconds=time.monotonic() - way.begun, server=server, gone=gone)
 
+    def close(self) -> None:
+        """Nothing is sent any more."""
+        self.drop()
+        if self._line is not None:
+            self._line[1].close()
+
     def _run(self, way: _Way) -> None:
         gone: list[tuple[int, str]] = []
         for peer in self._peers:
@@ -242,7 +248,7 @@ def fetched(peer: Peer, patience: float) -> Vector | None:
             line.close()
         if answer.status == 200:
             return np.frombuffer(body, dtype=np.float32).copy()
-        time.sleep(PAUSE)
+        time.sleep(5.0 * PAUSE)
 
 
 # ---- who listens where ----------------------------------------------------------------------------------------------------------

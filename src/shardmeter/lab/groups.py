@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,15 @@ from typing import Any
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.lab.records import Task
 
-SIGNS = ("gloo/transport", "gloo/rendezvous", "connection closed", "connection reset", "broken pipe", "timed out", "timeout")
+SIGNS = (
+    "gloo/transport",
+    "gloo/rendezvous",
+    "connection closed",
+    "connection reset",
+    "broken pipe",
+    "timed out",
+    "timeout",
+)
 """What PyTorch's errors say where a peer is gone; their types do not tell it."""
 
 
@@ -31,7 +39,7 @@ def connect(task: Task, members: tuple[int, ...], generation: int = 0) -> None:
 
     def opened() -> None:
         store = dist.FileStore(str(Path(task.folder) / name), len(members))
-        patience = timedelta(seconds=task.patience)
+        patience = timedelta(seconds=float(task.patience))
         place = members.index(task.rank)
         dist.init_process_group("gloo", store=store, rank=place, world_size=len(members), timeout=patience)
         if len(members) > 1:
@@ -78,10 +86,18 @@ def named(says: str, task: Task) -> str:
     return says
 
 
-def gather(everybody: Any, own: Any) -> None:
+def gather(everybody: Any, own: Any, group: Any = None) -> None:
     """Fill `everybody` (members × the shape of `own`, both in one piece) with what each member has. Raises RuntimeError where a peer is
     gone."""
     import torch.distributed as dist
 
     call = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # the name since PyTorch 2.13
-    call(everybody.view(-1), own.view(-1))
+    call(everybody.view(-1), own.view(-1), group=group)
+
+
+def part(parts: Sequence[Sequence[int]], place: int) -> Any:
+    """The group, of these parts of the members' places, that a place is of; all members ask for the same parts."""
+    import torch.distributed as dist
+
+    made = [(one, dist.new_group(list(one))) for one in parts]
+    return next(group for one, group in made if place in one)

@@ -50,8 +50,8 @@ class Listener:
         self._socket.close()
 
 
-def knock(folder: Path, rank: int, patience: Seconds = KNOCK) -> str:
-    """there, gone (the process does not listen any more), or silent (nothing comes back)."""
+def knock(folder: Path, rank: int, patience: float = KNOCK) -> str:
+    """there, gone (the process does not listen any more), or silent (nothing comes back within `patience` seconds)."""
     told = _read(folder / f"port-{rank}.json")
     if told is None:
         return "gone"

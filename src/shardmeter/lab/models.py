@@ -113,7 +113,13 @@ def loss_of(scores: Any, targets: Any) -> Any:
 
 
 def build(
-    shape: Shape, seed: int, pace: Pace | None = None, *, layers: range | None = None, embedding: bool = True, head: bool = True
+    shape: Shape,
+    seed: int,
+    pace: Pace | None = None,
+    *,
+    layers: range | None = None,
+    embedding: bool = True,
+    head: bool = True,
 ) -> Model:
     """A model, or the part of it with these layers, with or without the ends. Equal seeds give equal weights, of parts too."""
     pace = pace or Pace(None)
@@ -124,7 +130,9 @@ def build(
     for name, weight in whole.named_parameters():
         if weight.dim() > 1:
             ending = name.endswith(("out.weight", "down.weight"))
-            torch.nn.init.normal_(weight, 0.0, SPREAD / ((2.0 * shape.layers) ** 0.5 if ending else 1.0), generator=draw)
+            torch.nn.init.normal_(
+                weight, 0.0, SPREAD / ((2.0 * shape.layers) ** 0.5 if ending else 1.0), generator=draw
+            )
     if shape.kind == "lstm":
         for one in whole.layers:
             for weight in one.lstm.parameters():

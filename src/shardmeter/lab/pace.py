@@ -22,7 +22,9 @@ class Pace:
     """The clock of one worker's blocks; `rate` None = as fast as the processor is."""
 
     def __init__(self, rate: FlopPerS | None) -> None:
-        self.rate, self.late, self.off = rate, 0.0, False
+        self.rate, self.off = rate, False
+        self.late: float = 0.0
+        """Seconds by which the last block ended too late."""
 
     def restart(self) -> None:
         """A new step: nothing is late yet."""
@@ -34,7 +36,7 @@ class Pace:
         remaining = until - time.monotonic()
         if remaining > 0.0:
             time.sleep(remaining)
-        self.late = max(0.0, time.monotonic() - until)
+        self.late = max(0.0, time.monotonic() - float(until))
 
 
 class Clock:

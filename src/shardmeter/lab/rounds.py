@@ -7,6 +7,7 @@ the work of the round. Some further than others (the collective was through for 
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,7 @@ def train(worker: Worker, exchange: Callable[[int], None], shared: Sequence[Shar
             worker.step()
         again = False
         while not again:
-            says = failed(worker, lambda at=at: exchange(at))
+            says = failed(worker, functools.partial(exchange, at))
             if not says:
                 break
             at, again = recovered(worker, says, at, shared)
@@ -86,13 +87,15 @@ def _agreed(worker: Worker, at: int, shared: Sequence[Shared]) -> tuple[int, boo
     behind = [bool((all_of[:, 1 + place] < newest[1 + place]).any()) for place in range(len(shared))]
     for place, one in enumerate(shared):
         if behind[place]:
-            source = worker.members[int(all_of[:, 1 + place].argmax())]
+            source = int(all_of[:, 1 + place].argmax())
             for tensor in one.tensors:
-                groups.attempt(lambda tensor=tensor, source=source: dist.broadcast(tensor, worker.members.index(source)))
+                groups.attempt(functools.partial(dist.broadcast, tensor, source))
             one.version = int(newest[1 + place])
             one.adopt()
     if any(behind):
-        worker.log.event("note", says="some were further than others: all go on from what those hold, and begin the round again")
+        worker.log.event(
+            "note", says="some were further than others: all go on from what those hold, and begin the round again"
+        )
     return int(newest[0]), any(behind)
 
 

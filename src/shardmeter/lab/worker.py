@@ -50,7 +50,7 @@ def work(task: Task) -> int:
         except Lost as lost:
             log.event("stopped", says=groups.named(str(lost), task))
             return STOPPED
-        except Exception as error:  # whatever it is, the log says it, and stderr where
+        except Exception as error:  # noqa: BLE001 - whatever it is, the log says it, and stderr where
             traceback.print_exc()
             log.event("stopped", says=f"{type(error).__name__}: {str(error).strip()[:300]}")
             return FAULT
@@ -85,6 +85,8 @@ class Worker:
         self.longest = 0.0
         """Seconds of the longest round so far."""
         self.model: Any = None
+        self.stepping: Any = None
+        """What an inner step calls: the model, or what wraps it."""
         self.optimizer: Any = None
         self._listener: membership.Listener | None = None
         self._since, self._sent = time.monotonic(), None  # type: float, float | None
@@ -95,7 +97,7 @@ class Worker:
         """The model, or the part that `models.build` is told, with its optimizer."""
         from shardmeter.lab.models import build, optimizer_of
 
-        self.model = build(self.shape, self.task.seed, self.pace, **part)
+        self.model = self.stepping = build(self.shape, self.task.seed, self.pace, **part)
         self.optimizer = optimizer_of(self.model, self.experiment.learning_rate)
         return self.model
 
@@ -133,7 +135,7 @@ class Worker:
         """Forward and backward of the micro-batches, an optimizer step; the mean training loss."""
         count, total = self.experiment.micro_batches, 0.0
         for micro_batch in range(count):
-            loss = self.model(*self.batch(micro_batch))
+            loss = self.stepping(*self.batch(micro_batch))
             (loss / count if count > 1 else loss).backward()
             total += loss.item() / count
         self.optimizer.step()
@@ -177,10 +179,14 @@ class Worker:
         self._since, self._sent = now, counted
 
     def _counter(self) -> float | None:
-        return sent(self.task.interface) if self.rank == self.first else None
+        counted = sent(self.task.interface) if self.rank == self.first else None
+        return None if counted is None else float(counted)
 
     def regroup(self, says: str, at: int) -> None:
-        """After a peer was lost: find out who goes on, and open their group. Raises Lost where this worker is not among them."""
+        """After a peer was lost: find out who goes on, and open their group. Raises Lost where this worker is not among them, or its
+        island has more workers, which hold one replica together."""
+        if any(site.workers > 1 for site in self.experiment.sites):
+            raise Lost(says)
         old = self.members
         for _ in range(len(old)):
             groups.disconnect()
@@ -196,7 +202,12 @@ class Worker:
                 says = str(again)
                 continue
             gone = ", ".join(str(one) for one in old if one not in self.members)
-            self.log.event("lost", round=at, says=groups.named(f"without {gone}: {says}" if gone else says, self.task), members=list(self.members))
+            self.log.event(
+                "lost",
+                round=at,
+                says=groups.named(f"without {gone}: {says}" if gone else says, self.task),
+                members=list(self.members),
+            )
             return
         raise Lost(f"no group holds: {says}")
 
@@ -207,6 +218,12 @@ class Worker:
         if self.place == 0:
             self.told(held_out(model or self.model, self), what)
 
+    def evaluate_together(self) -> None:
+        """The same of a model of which each worker has a shard: all take part, the first tells. Raises Lost."""
+        loss = groups.attempt(lambda: held_out(self.model, self))
+        if self.place == 0:
+            self.told(loss)
+
     def told(self, loss: Nats, what: str = "held-out") -> None:
         """Log a loss."""
         if what == "held-out":
@@ -215,7 +232,7 @@ class Worker:
 
 
 def held_out(model: Any, worker: Worker) -> Nats:
-    """Mean loss on the windows held out, in nats a byte; sharded models are evaluated by all ranks at once."""
+    """Mean loss on the windows held out, in nats a byte, unpaced."""
     import torch
 
     worker.pace.off = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from shardmeter.lab import rounds
+from shardmeter.lab import groups
 
 if TYPE_CHECKING:
     from shardmeter.lab.worker import Worker
@@ -45,8 +45,6 @@ def run(worker: Worker) -> None:
 def _once(worker: Worker, at: int, size: int, **more: bool) -> None:
     import torch
     import torch.distributed as dist
-
-    from shardmeter.lab import groups
 
     values = torch.ones(max(1, size // WIDTH))
     worker.begin()

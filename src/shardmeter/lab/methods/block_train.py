@@ -147,6 +147,7 @@ def rounds(worker: Worker, block: Denoiser, courier: Courier) -> None:
         worker.through(at)
     last = courier.taken(window) or courier.drop()
     taken_over(worker, block, last, sent)
+    courier.close()
 
 
 def share(worker: Worker) -> float:
@@ -218,7 +219,7 @@ def finish(worker: Worker, peers: Mapping[int, Peer], ranks: Sequence[Sequence[i
     done, patience = Path(worker.task.folder) / COLLECTED, float(worker.task.patience)
     for rank in range(worker.rank):
         while not done.exists() and reached(peers[rank], patience):
-            time.sleep(2.0 * PAUSE)
+            time.sleep(5.0 * PAUSE)
         if done.exists():
             return
     vectors = collected(worker, peers, ranks, server)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from shardmeter.lab.models import optimizer_of
-from shardmeter.lab.worker import every_step, held_out
+from shardmeter.lab.worker import every_step
 
 if TYPE_CHECKING:
     from shardmeter.lab.worker import Worker
@@ -37,13 +37,6 @@ def train_sharded(worker: Worker, mesh: Any) -> None:
     if worker.task.alone:
         every_step(worker)
         return
-    _evaluate(worker)
+    worker.evaluate_together()
     every_step(worker)
-    _evaluate(worker)
-
-
-def _evaluate(worker: Worker) -> None:
-    """All gather, the first tells."""
-    loss = held_out(worker.model, worker)
-    if worker.place == 0:
-        worker.told(loss)
+    worker.evaluate_together()

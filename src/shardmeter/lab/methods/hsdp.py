@@ -21,7 +21,9 @@ def run(worker: Worker) -> None:
     counts = sorted({site.workers for site in worker.experiment.sites})
     if len(counts) > 1 and not worker.task.alone:
         says = f"islands of {' and '.join(map(str, counts))} workers: a mesh of copies and shards has equal rows"
-        raise BadScenario("hsdp needs islands alike", [Violation(field="islands", says=says, way_out="the same workers on each")])
+        raise BadScenario(
+            "hsdp needs islands alike", [Violation(field="islands", says=says, way_out="the same workers on each")]
+        )
     worker.build()
     worker.connect()
     shape = (worker.size // worker.site.workers, worker.site.workers)

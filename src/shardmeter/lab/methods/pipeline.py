@@ -56,9 +56,8 @@ def _check(worker: Worker) -> None:
 
 
 def _schedule(worker: Worker, word: str, micro_batches: int) -> Any:
-    from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
-
     import torch
+    from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
     from shardmeter.lab.models import loss_of
 

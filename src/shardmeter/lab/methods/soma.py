@@ -30,7 +30,8 @@ from shardmeter import sync
 from shardmeter.core.errors import BadScenario, Violation
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Nats
-from shardmeter.lab import membership, router
+from shardmeter.lab import presence, router
+from shardmeter.lab.courier import met
 from shardmeter.lab.records import Shape
 from shardmeter.lab.shapes import embedding_parameters, forward_flops, parameters
 from shardmeter.lab.worker import every_step
@@ -81,12 +82,13 @@ def run(worker: Worker) -> None:
         probe=float(settings.get("probe", 0.01)),
     )
     learner = Learner(begun(worker.shape, worker.task.seed + worker.island), worker.experiment.learning_rate)
-    if not worker.task.alone:
-        membership.Listener(worker.task)
-    worker.ready()
     if worker.task.alone:
+        worker.ready()
         every_step(worker, lambda: step(worker, learner, part))
         return
+    held_lock = presence.hold(worker.task.folder, worker.rank)
+    met(worker.task.folder, worker.rank, range(worker.task.world), float(worker.task.patience))
+    worker.ready()
     if worker.rank == 0:
         untrained = {at: begun(worker.shape, worker.task.seed + at) for at in range(experts)}
         worker.told(ensemble(worker, part, routes, untrained)[-1][1])
@@ -95,6 +97,7 @@ def run(worker: Worker) -> None:
     own_loss(worker, part, learner, routes)
     keep(worker, learner)
     finish(worker, part, routes, pieces, chosen)
+    held_lock.close()
 
 
 def refuse(worker: Worker) -> None:
@@ -265,12 +268,10 @@ def finish(worker: Worker, part: Part, routes: router.Router, pieces: Any, chose
 
 def waited(worker: Worker, rank: int) -> bool:
     """Wait for the expert of a rank; False where it is gone without one."""
-    silent = 0.0
-    while not expert_file(worker, rank).exists():
-        says = membership.knock(Path(worker.task.folder), rank)
-        if says == "gone" or silent > worker.task.patience:
-            return expert_file(worker, rank).exists()
-        silent = silent + float(membership.KNOCK) if says == "silent" else 0.0
+    path = expert_file(worker, rank)
+    while not path.exists():
+        if not presence.lives(worker.task.folder, rank):
+            return path.exists()
         time.sleep(PAUSE)
     return True
 

@@ -9,6 +9,7 @@ The last fragment of a round leaves when the round ends and arrives in the next.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,7 +32,10 @@ class Stream:
         settings = worker.settings
         self.worker, self.every = worker, int(settings["sync_every"])
         count = int(settings.get("num_fragments", min(8, worker.shape.layers)))
-        self.delay, self.alpha = int(settings.get("fragment_sync_delay", 1)), float(settings.get("fragment_update_alpha", 0.5))
+        self.delay, self.alpha = (
+            int(settings.get("fragment_sync_delay", 1)),
+            float(settings.get("fragment_update_alpha", 0.5)),
+        )
         self.bits = int(settings.get("bits", 4))
         _check(worker, count, self.every, self.delay)
         self.fragments = [outer.of(worker, one) for one in _fragments(worker.build(), count)]
@@ -108,14 +112,16 @@ def _round(worker: Worker, stream: Stream, at: int) -> str:
     """One round; what is said of a peer that is gone."""
     for in_round in range(1, stream.every + 1):
         worker.step()
-        if says := rounds.failed(worker, lambda in_round=in_round: stream.after_step(in_round, at)):
+        if says := rounds.failed(worker, functools.partial(stream.after_step, in_round, at)):
             return says
     return ""
 
 
 def _fragments(model: Any, count: int) -> list[list[Any]]:
     """Parameters of each fragment."""
-    found = [[one for at in run for one in model.layers[at].parameters()] for run in shapes.dealt(len(model.layers), count)]
+    found = [
+        [one for at in run for one in model.layers[at].parameters()] for run in shapes.dealt(len(model.layers), count)
+    ]
     found[0] = [*model.embedding.parameters(), *found[0]]
     found[-1] = [*found[-1], *model.head.parameters()]
     return found
@@ -125,8 +131,12 @@ def _check(worker: Worker, count: int, every: int, delay: int) -> None:
     found = []
     if not 1 <= count <= min(worker.shape.layers, every):
         says = f"{count} fragments of {worker.shape.layers} layers in rounds of {every} steps"
-        found.append(Violation(field="num_fragments", says=says, rule="a fragment is whole layers and has a step of its own"))
+        found.append(
+            Violation(field="num_fragments", says=says, rule="a fragment is whole layers and has a step of its own")
+        )
     if not 0 <= delay <= every:
-        found.append(Violation(field="fragment_sync_delay", says=f"{delay} steps in rounds of {every}", rule="at most a round"))
+        found.append(
+            Violation(field="fragment_sync_delay", says=f"{delay} steps in rounds of {every}", rule="at most a round")
+        )
     if found:
         raise BadScenario("no such fragments", found)

@@ -1,0 +1,91 @@
+"""Workers of a method as processes over loopback, for tests."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+
+import pytest
+
+from shardmeter.core.errors import BadScenario
+from shardmeter.lab.log import Log, events
+from shardmeter.lab.records import Experiment, Line, Shape, Site, Task
+
+LINE = Line(bandwidth=1e9, rtt=1e-3)
+SECONDS = 90.0
+
+
+def expert():
+    return Shape(name="expert", layers=1, hidden=8, seq_len=16, kind="lstm")
+
+
+def decoder():
+    return Shape(name="tiny", layers=2, hidden=32, heads=2, seq_len=32)
+
+
+def tasks(folder, method, islands=2, workers=1, alone=0.0, patience=10.0, paces=None, **said):
+    paces = paces or (None,) * islands
+    sites = tuple(Site(name="abcd"[at], workers=workers, pace=paces[at]) for at in range(islands))
+    settings = tuple(said.pop("settings", {}).items())
+    said = {"model": decoder(), "batch": 4, "rounds": 2, **said}
+    experiment = Experiment(name=method, method=method, sites=sites, line=LINE, settings=settings, **said)
+    world = islands * workers
+    return [
+        Task(
+            experiment=experiment, rank=rank, world=world, island=rank // workers, folder=str(folder), interface="lo",
+            address="127.0.0.1", addresses=("127.0.0.1",) * islands, alone=alone, patience=patience,
+        )
+        for rank in range(world)
+    ]  # fmt: skip
+
+
+def started(asked):
+    from shardmeter.lab import worker
+
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["torch", "shardmeter.lab.worker", "shardmeter.lab.models"])
+    processes = [server.Process(target=worker.main, args=(one,), daemon=True) for one in asked]
+    for one in processes:
+        one.start()
+    return processes
+
+
+def ended(processes):
+    until = time.monotonic() + SECONDS
+    for one in processes:
+        one.join(max(0.0, until - time.monotonic()))
+    late = [one for one in processes if one.exitcode is None]
+    for one in late:
+        one.kill()
+        one.join()
+    assert not late
+    return [one.exitcode for one in processes]
+
+
+def run(folder, method, **said):
+    """The events of every rank."""
+    asked = tasks(folder, method, **said)
+    assert ended(started(asked)) == [0] * len(asked)
+    return [events(folder, rank) for rank in range(len(asked))]
+
+
+def killed(folder, method, victim, after, **said):
+    """Exit codes, and the events of every rank, where one is killed when a round of it is through."""
+    asked = tasks(folder, method, **said)
+    processes = started(asked)
+    until = time.monotonic() + SECONDS
+    while not any(line["event"] == "round" and line["round"] >= after for line in events(folder, victim)):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    processes[victim].kill()
+    return ended(processes), [events(folder, rank) for rank in range(len(asked))]
+
+
+def refused(folder, method, **said):
+    """What a method says to what it cannot train."""
+    from shardmeter.lab import methods, worker
+
+    (task, *_) = tasks(folder, method, **said)
+    with Log(folder, 0) as log, pytest.raises(BadScenario) as error:
+        methods.method(method).run(worker.Worker(task, log))
+    return str(error.value)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pages import kept
 from shardmeter.lab.report import report
-from shardmeter.lab.scenarios import WAYS
+from shardmeter.lab.scenarios import DONE, WAYS
 from shardmeter.render import json_text, lab, markdown
 from shardmeter.render.document import Facts, Notes, Table, told
 from shardmeter.sync import method
@@ -26,7 +26,8 @@ LEVEL = 3
 SETTINGS = {
     "sizes": "bytes of each all-reduce, as in [1 MB, 16 MB]", "pause": "how long the line is idle before one more of each size",
     "steps": "steps, each of them a round, for each of `rounds` (10)", "bucket": "bytes of gradients that leave at once (25 MiB)",
-    "schedule": "gpipe or 1f1b", "outer_rate": "rate of the outer step", "outer_momentum": "its momentum",
+    "schedule": "gpipe or 1f1b",
+    "inner": "how workers of an island share a replica: ddp or fsdp2", "outer_rate": "rate of the outer step", "outer_momentum": "its momentum",
     "pull": "how far a pair is pulled to its mean", "reference": "false: no model is trained whole to compare with",
     "probe": "how far a probe moves", "samples": "of the variance; 0: not measured", "top_k": "experts that answer together",
 }  # fmt: skip
@@ -36,11 +37,15 @@ SETTINGS = {
 def methods() -> str:
     """Every method, with what the engine knows it by and its own words."""
     lines = ["| method | in a scenario | meets | words of `sync` | words of `settings` |", "|---|---|---|---|---|"]
-    placed = {"fsdp2": "`every_step`, `placement: {dp_shard}`", "pipeline": "`every_step`, `placement: {pp}`", "hsdp": "`every_step`, fsdp inside"}
+    placed = {
+        "fsdp2": "`every_step`, `placement: {dp_shard}`",
+        "pipeline": "`every_step`, `placement: {pp}`",
+        "hsdp": "`every_step`, fsdp inside",
+    }
     for name, way in WAYS.items():
         known = placed.get(name, f"`{way.sync}`" if way.sync else "none: a probe of gloo")
         meets = "every step" if way.stops else "never" if way.by_step else "in rounds"
-        read = ", ".join(f"`{field}`" for field in method(way.sync).FIELDS) if way.sync else ""
+        read = ", ".join(f"`{field}`" for field in method(way.sync).FIELDS if field in DONE) if way.sync else ""
         lines.append(f"| `{name}` | {known} | {meets} | {read} | {', '.join(f'`{word}`' for word in way.own)} |")
     used = [word for word in SETTINGS if any(word in way.own for way in WAYS.values())]
     return "\n".join(lines) + "\n\n" + "; ".join(f"`{word}`: {SETTINGS[word]}" for word in used) + "."

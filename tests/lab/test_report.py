@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from lab_stage import Simulated
+
 from shardmeter.cli.main import main
 from shardmeter.core.errors import BadData
 from shardmeter.lab import report as reports
@@ -46,7 +46,7 @@ def entry(data: Any, name: str) -> Any:
     return next(one for one in data["experiments"] if one["name"] == name)
 
 
-def test_measured_numbers_are_those_of_the_logs(place):
+def test_measured_numbers_are_those_of_the_logs(place: Path) -> None:
     one = entry(reports.report(place).data, "outer")
     assert one["round"]["measured"] == pytest.approx(10 * 0.05 + 0.4)
     assert one["round"]["rounds"] == 5
@@ -58,7 +58,7 @@ def test_measured_numbers_are_those_of_the_logs(place):
     assert one["loss"] | {"curve": []} == {"before": 5.5, "after": 3.5, "basis": "held-out", "falls": True, "curve": []}
 
 
-def test_errors_are_predicted_over_measured_less_one(place):
+def test_errors_are_predicted_over_measured_less_one(place: Path) -> None:
     data = reports.report(place).data
     for one in data["experiments"]:
         for key in ("round", "wire_bytes"):
@@ -70,14 +70,14 @@ def test_errors_are_predicted_over_measured_less_one(place):
     assert data["totals"]["transport"]["n"] == 2
 
 
-def test_rounds_after_a_fault_do_not_count(place):
+def test_rounds_after_a_fault_do_not_count(place: Path) -> None:
     one = entry(reports.report(place).data, "killed")
     assert one["round"]["rounds"] == 1
     assert one["survivors"] == ["a", "c"]
     assert "a worker of b was killed after 1 round; a, c went on to the end" in page.broken(one)[0]
 
 
-def test_a_prediction_that_was_changed_or_is_younger_does_not_count(tmp_path):
+def test_a_prediction_that_was_changed_or_is_younger_does_not_count(tmp_path: Path) -> None:
     where = made(tmp_path, only=["outer", "every"])
     file = where / "outer" / "prediction.json"
     said = json.loads(file.read_text(encoding="utf-8"))
@@ -92,7 +92,7 @@ def test_a_prediction_that_was_changed_or_is_younger_does_not_count(tmp_path):
     assert len(data["warnings"]) == 2
 
 
-def test_a_run_without_an_end_and_one_that_was_never_run(tmp_path):
+def test_a_run_without_an_end_and_one_that_was_never_run(tmp_path: Path) -> None:
     where = made(tmp_path, only=["outer", "every"])
     file = where / "outer" / "outcome.json"
     file.write_text(json.dumps({**json.loads(file.read_text(encoding="utf-8")), "status": "running"}), encoding="utf-8")
@@ -103,7 +103,7 @@ def test_a_run_without_an_end_and_one_that_was_never_run(tmp_path):
     assert found.data["totals"]["not_run"] == 2
 
 
-def test_on_loopback_times_are_not_scored_and_messages_are(tmp_path):
+def test_on_loopback_times_are_not_scored_and_messages_are(tmp_path: Path) -> None:
     data = reports.report(made(tmp_path, stage=Simulated(kind="loopback"), only=["outer", "probe"])).data
     one = entry(data, "outer")
     assert one["round"]["measured"] is not None
@@ -114,15 +114,17 @@ def test_on_loopback_times_are_not_scored_and_messages_are(tmp_path):
     assert "not scored" in data["warnings"][0]
 
 
-def test_training_that_gets_nowhere_is_told(tmp_path):
+def test_training_that_gets_nowhere_is_told(tmp_path: Path) -> None:
     where = made(tmp_path, only=["outer"])
     for file in (where / "outer" / "run").glob("*.jsonl"):
-        file.write_text(file.read_text(encoding="utf-8").replace('"loss": 3.5, "what"', '"loss": 6.5, "what"'), encoding="utf-8")
+        file.write_text(
+            file.read_text(encoding="utf-8").replace('"loss": 3.5, "what"', '"loss": 6.5, "what"'), encoding="utf-8"
+        )
     data = reports.report(where).data
     assert data["totals"]["loss"] == {"told": 1, "falls": 0, "not_falling": ["outer"]}
 
 
-def test_other_figures_have_tables_of_their_own(tmp_path):
+def test_other_figures_have_tables_of_their_own(tmp_path: Path) -> None:
     where = made(tmp_path, only=["outer"])
     lines = [
         {"event": "eval", "t": 900.0, "step": 9, "loss": 3.0, "what": "assembled"}, {"event": "eval", "t": 901.0, "step": 9, "loss": 2.5, "what": "reference"},
@@ -142,14 +144,14 @@ def test_other_figures_have_tables_of_their_own(tmp_path):
     assert "| outer | assembled | 3.000 | reference | 2.500 | +0.500 |" in text
 
 
-def test_logs_without_a_round_that_counts_are_no_numbers():
+def test_logs_without_a_round_that_counts_are_no_numbers() -> None:
     one = study.read(TEXT).experiments[0]
     found = measured(one, {0: ({"event": "ready", "t": 1.0}, {"event": "stopped", "t": 2.0, "says": "no"})})
     assert (found.round, found.step, found.sync, found.wire, found.before) == (None,) * 5
     assert found.stopped[0]["says"] == "no"
 
 
-def test_the_trace_has_a_row_a_worker_and_the_round_that_was_predicted(place):
+def test_the_trace_has_a_row_a_worker_and_the_round_that_was_predicted(place: Path) -> None:
     found = reports.report(place)
     events = json.loads(lab_trace.text(found.data, found.logs))["traceEvents"]
     names = {one["args"]["name"] for one in events if one["ph"] == "M" and one["name"] == "thread_name"}
@@ -159,23 +161,50 @@ def test_the_trace_has_a_row_a_worker_and_the_round_that_was_predicted(place):
     assert all(one["dur"] > 0 and one["ts"] >= 0 for one in lasting)
 
 
-def test_what_is_drawn(place):
+def test_what_is_drawn(place: Path) -> None:
     data = reports.report(place).data
     drawn = page.figures(data)
     assert [one.slug for one in drawn] == ["rounds", "bytes", "losses"]
     assert "mine" not in plot_html.page(drawn)[:0].decode()
-    assert len(drawn[0].lines) == len({one["method"] for one in data["experiments"] if one["round"]["error"] is not None}) + 1
+    assert (
+        len(drawn[0].lines)
+        == len({one["method"] for one in data["experiments"] if one["round"]["error"] is not None}) + 1
+    )
 
 
-def test_the_page_and_the_json_are_plain(place):
+def test_the_page_and_the_json_are_plain(place: Path) -> None:
     data = json.loads(json_text.text(page.document(reports.report(place).data)))
-    assert {"version", "data_date", "assumptions", "warnings", "study", "machine", "experiments", "totals", "variance", "assembled", "figures"} <= set(data)
-    keys = {"name", "method", "status", "predicted_first", "round", "inner_step", "sync", "wire_bytes", "payload_bytes", "loss", "peak_memory_bytes"}
+    assert {
+        "version",
+        "data_date",
+        "assumptions",
+        "warnings",
+        "study",
+        "machine",
+        "experiments",
+        "totals",
+        "variance",
+        "assembled",
+        "figures",
+    } <= set(data)
+    keys = {
+        "name",
+        "method",
+        "status",
+        "predicted_first",
+        "round",
+        "inner_step",
+        "sync",
+        "wire_bytes",
+        "payload_bytes",
+        "loss",
+        "peak_memory_bytes",
+    }
     assert all(keys <= set(one) for one in data["experiments"])
 
 
 @pytest.mark.parametrize("lacks", ["study.yaml", "machine.json"])
-def test_a_folder_that_no_lab_made_is_refused(lacks, tmp_path):
+def test_a_folder_that_no_lab_made_is_refused(lacks: Any, tmp_path: Path) -> None:
     where = made(tmp_path, only=["outer"])
     (where / lacks).unlink()
     with pytest.raises(BadData, match="no folder of `shardmeter lab run`"):
@@ -183,7 +212,7 @@ def test_a_folder_that_no_lab_made_is_refused(lacks, tmp_path):
 
 
 @pytest.mark.parametrize("file", ["prediction.json", "outcome.json", "run/rank-0.jsonl"])
-def test_a_damaged_file_is_one_sentence(file, tmp_path, capsys):
+def test_a_damaged_file_is_one_sentence(file: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = made(tmp_path, only=["outer"])
     (where / "outer" / file).write_text("{]\n", encoding="utf-8")
     assert main(["lab", "report", str(where)]) == 2
@@ -195,8 +224,25 @@ def test_a_damaged_file_is_one_sentence(file, tmp_path, capsys):
 # ---- the command -----------------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_writes_page_json_and_trace(place, tmp_path, capsys):
-    assert main(["lab", "report", str(place), "--format", "json", "-o", str(tmp_path / "page.md"), "--plot", str(tmp_path / "page.html")]) == 0
+def test_the_command_writes_page_json_and_trace(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(
+            [
+                "lab",
+                "report",
+                str(place),
+                "--format",
+                "json",
+                "-o",
+                str(tmp_path / "page.md"),
+                "--plot",
+                str(tmp_path / "page.html"),
+            ]
+        )
+        == 0
+    )
     said = json.loads(capsys.readouterr().out)
     assert json.loads((place / "report.json").read_text(encoding="utf-8")) == {**said, "bars_missed": []}
     assert "## Rounds" in (tmp_path / "page.md").read_text(encoding="utf-8")
@@ -206,7 +252,7 @@ def test_the_command_writes_page_json_and_trace(place, tmp_path, capsys):
     assert capsys.readouterr().out.startswith("name,method,islands,status,predicted_first,round_predicted_s,")
 
 
-def test_a_missed_bar_is_a_no(place, tmp_path, capsys):
+def test_a_missed_bar_is_a_no(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bars = tmp_path / "bars.yaml"
     bars.write_text("totals.round.median_abs_error: {max: 0.0001}\n", encoding="utf-8")
     assert main(["lab", "report", str(place), "--bars", str(bars)]) == 1
@@ -218,7 +264,7 @@ def test_a_missed_bar_is_a_no(place, tmp_path, capsys):
     assert "round" in capsys.readouterr().err
 
 
-def test_a_failed_experiment_is_a_no(tmp_path, capsys):
+def test_a_failed_experiment_is_a_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = made(tmp_path, stage=Simulated(codes=lambda task, fault: 1), only=["outer"])
     assert main(["lab", "report", str(where)]) == 1
     assert "outer (failed)" in capsys.readouterr().out
@@ -237,7 +283,7 @@ def test_a_failed_experiment_is_a_no(tmp_path, capsys):
         (("reprt",), "No such command"),
     ],
 )
-def test_wrong_input_is_a_sentence(arguments, says, capsys):
+def test_wrong_input_is_a_sentence(arguments: Any, says: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", *arguments]) == 2
     seen = capsys.readouterr()
     assert says in seen.err
@@ -245,7 +291,7 @@ def test_wrong_input_is_a_sentence(arguments, says, capsys):
     assert "Traceback" not in seen.err
 
 
-def test_the_study_may_be_mistyped(tmp_path, capsys):
+def test_the_study_may_be_mistyped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text(TEXT.replace("sync_every", "sync_evry"), encoding="utf-8")
     assert main(["lab", "run", str(file), "-o", str(tmp_path / "out")]) == 2
@@ -253,14 +299,18 @@ def test_the_study_may_be_mistyped(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_without_pytorch_that_is_said_and_nothing_is_made(tmp_path, capsys, monkeypatch):
+def test_without_pytorch_that_is_said_and_nothing_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shardmeter.lab.machine.torch_version", lambda: "")
     assert main(["lab", "run", "fast", "-o", str(tmp_path / "out")]) == 74
     assert "pip install 'shardmeter[lab]'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
-def test_without_privileges_the_way_out_is_told(tmp_path, capsys, monkeypatch):
+def test_without_privileges_the_way_out_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shardmeter.lab.machine.torch_version", lambda: "9.9")
     monkeypatch.setattr("shardmeter.lab.network.missing", lambda kind="auto": ("needs root",))
     assert main(["lab", "run", "fast", "-o", str(tmp_path / "out")]) == 74
@@ -268,8 +318,12 @@ def test_without_privileges_the_way_out_is_told(tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("torch", "lines", "code"), [("9.9", (), 0), ("", (), 1), ("9.9", ("needs root",), 1), ("", ("needs root",), 1)])
-def test_check_says_what_is_missing(torch, lines, code, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("torch", "lines", "code"), [("9.9", (), 0), ("", (), 1), ("9.9", ("needs root",), 1), ("", ("needs root",), 1)]
+)
+def test_check_says_what_is_missing(
+    torch: Any, lines: Any, code: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in ("machine", "checking"):
         monkeypatch.setattr(f"shardmeter.lab.{module}.torch_version", lambda: torch)
     monkeypatch.setattr("shardmeter.lab.network.missing", lambda kind="auto": lines)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from lab_stage import Ended, Simulated
+
 from shardmeter.core.errors import ShardMeterError, Unavailable, UnknownName
 from shardmeter.core.record import changed
 from shardmeter.lab import running, study
@@ -42,7 +42,7 @@ def outcome(folder: Path, name: str) -> dict[str, Any]:
     return found
 
 
-def test_every_prediction_is_stored_before_its_run_and_alike_islands_are_timed_once(tmp_path):
+def test_every_prediction_is_stored_before_its_run_and_alike_islands_are_timed_once(tmp_path: Path) -> None:
     stage = Simulated()
     ran = run(tmp_path, stage)
     assert ran.failed == ()
@@ -55,7 +55,7 @@ def test_every_prediction_is_stored_before_its_run_and_alike_islands_are_timed_o
     assert said["predicted_at"] < outcome(tmp_path, "again")["started_at"]
 
 
-def test_what_is_left_of_an_experiment(tmp_path):
+def test_what_is_left_of_an_experiment(tmp_path: Path) -> None:
     run(tmp_path, Simulated())
     out = tmp_path / "out"
     assert {path.name for path in out.iterdir()} == {"study.yaml", "machine.json", "outer", "again", "every", "probe"}
@@ -74,7 +74,9 @@ def test_what_is_left_of_an_experiment(tmp_path):
     assert not (out / "probe" / "scenario.yaml").exists()
 
 
-def test_the_scenario_that_is_left_is_the_one_that_was_predicted(tmp_path, capsys):
+def test_the_scenario_that_is_left_is_the_one_that_was_predicted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from shardmeter.cli.main import main
 
     run(tmp_path, Simulated(), only=["outer"])
@@ -85,7 +87,7 @@ def test_the_scenario_that_is_left_is_the_one_that_was_predicted(tmp_path, capsy
     assert again["sync"]["round_s"] == pytest.approx(said["round_s"], rel=1e-6)
 
 
-def test_a_killed_worker_is_no_failure_where_the_rest_goes_on(tmp_path):
+def test_a_killed_worker_is_no_failure_where_the_rest_goes_on(tmp_path: Path) -> None:
     stage = Simulated(
         codes=lambda task, fault: (
             -9 if fault and task.island == 1 and fault.kind == "worker" else 3 if fault and fault.kind == "line" else 0
@@ -114,14 +116,14 @@ def test_a_killed_worker_is_no_failure_where_the_rest_goes_on(tmp_path):
         ({"outer": (0, 0, 0)}, ()),
     ],
 )
-def test_what_counts_as_a_failure(codes, failed, tmp_path):
+def test_what_counts_as_a_failure(codes: Any, failed: Any, tmp_path: Path) -> None:
     def code(task: Any, fault: Any) -> int:
         return int(codes.get(task.experiment.name, (0,) * 9)[task.rank])
 
     assert run(tmp_path, Simulated(codes=code), BROKEN).failed == failed
 
 
-def test_one_that_fails_is_written_down_and_the_study_goes_on(tmp_path):
+def test_one_that_fails_is_written_down_and_the_study_goes_on(tmp_path: Path) -> None:
     heard: list[str] = []
     stage = Simulated(raises=ShardMeterError("the line broke"))
     ran = run(tmp_path, stage, say=heard.append)
@@ -132,7 +134,7 @@ def test_one_that_fails_is_written_down_and_the_study_goes_on(tmp_path):
     assert any("the line broke" in line for line in heard)
 
 
-def test_an_island_alone_that_fails_is_told(tmp_path):
+def test_an_island_alone_that_fails_is_told(tmp_path: Path) -> None:
     class Lame(Simulated):
         def launch(self, tasks: Any, network: Any, **more: Any) -> tuple[Ended, ...]:
             found = super().launch(tasks, network, **more)
@@ -145,7 +147,7 @@ def test_an_island_alone_that_fails_is_told(tmp_path):
     assert outcome(tmp_path, "every")["says"] == "the island a alone: worker 0: no text"
 
 
-def test_an_interrupt_is_written_down_and_goes_on_up(tmp_path):
+def test_an_interrupt_is_written_down_and_goes_on_up(tmp_path: Path) -> None:
     stage = Simulated(raises=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, stage)
@@ -153,7 +155,7 @@ def test_an_interrupt_is_written_down_and_goes_on_up(tmp_path):
     assert all(network.closed for network in stage.networks)
 
 
-def test_where_no_network_can_be_opened_nothing_runs(tmp_path):
+def test_where_no_network_can_be_opened_nothing_runs(tmp_path: Path) -> None:
     class Nowhere(Simulated):
         def open_network(self, experiment: Any, *, kind: str) -> Any:
             raise Unavailable("no /dev/net/tun")
@@ -163,7 +165,7 @@ def test_where_no_network_can_be_opened_nothing_runs(tmp_path):
     assert run(tmp_path, Simulated(), again=True).failed == (), "the folder is a lab's, and can be used again"
 
 
-def test_results_are_replaced_only_where_that_is_asked_and_only_what_a_lab_made(tmp_path):
+def test_results_are_replaced_only_where_that_is_asked_and_only_what_a_lab_made(tmp_path: Path) -> None:
     run(tmp_path, Simulated())
     own = tmp_path / "out" / "outer" / "notes.txt"
     own.write_text("mine", encoding="utf-8")
@@ -177,7 +179,7 @@ def test_results_are_replaced_only_where_that_is_asked_and_only_what_a_lab_made(
     assert (tmp_path / "out" / "every" / "outcome.json").read_bytes() == before
 
 
-def test_a_folder_of_others_is_refused(tmp_path):
+def test_a_folder_of_others_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("", encoding="utf-8")
     with pytest.raises(ShardMeterError, match=r"holds thesis.tex, which no lab made"):
@@ -185,13 +187,13 @@ def test_a_folder_of_others_is_refused(tmp_path):
     assert (tmp_path / "out" / "thesis.tex").exists()
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("", encoding="utf-8")
     with pytest.raises(ShardMeterError, match="is no folder"):
         run(tmp_path, Simulated())
 
 
-def test_experiments_are_asked_for_by_name(tmp_path):
+def test_experiments_are_asked_for_by_name(tmp_path: Path) -> None:
     stage = Simulated()
     run(tmp_path, stage, only=["every"])
     assert stage.seen[0] == "open every"
@@ -199,7 +201,7 @@ def test_experiments_are_asked_for_by_name(tmp_path):
         run(tmp_path, Simulated(), only=["outr"])
 
 
-def test_tasks_are_one_a_worker_rank_by_rank(tmp_path):
+def test_tasks_are_one_a_worker_rank_by_rank(tmp_path: Path) -> None:
     asked = study.read(
         TEXT.replace(
             "islands: 2, line: country, model: small}\n  - {name: probe",

@@ -41,7 +41,7 @@ def answer(one: Experiment, folder: Path, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("method", TRAINED)
-def test_predict_says_the_step_that_was_timed_alone(method, tmp_path):
+def test_predict_says_the_step_that_was_timed_alone(method: Any, tmp_path: Path) -> None:
     one = OF_METHOD[method]
     (found,) = rows(one, tmp_path)
     said = alone.said_step(scenarios.alone(one, 0, found.row), tmp_path)
@@ -50,19 +50,19 @@ def test_predict_says_the_step_that_was_timed_alone(method, tmp_path):
 
 
 @pytest.mark.parametrize("seconds", [1e-4, 0.02, 3.0, 200.0])
-def test_any_step_has_a_rate(seconds, tmp_path):
+def test_any_step_has_a_rate(seconds: Any, tmp_path: Path) -> None:
     one = OF_METHOD["diloco"]
     rows(one, tmp_path, seconds)
     assert alone.said_step(scenarios.alone(one, 0, "lab-1"), tmp_path) == pytest.approx(seconds, rel=1e-3)
 
 
-def test_a_step_that_no_rate_gives_is_refused(tmp_path):
+def test_a_step_that_no_rate_gives_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadData, match="no rate of products"):
         rows(OF_METHOD["diloco"], tmp_path, 1e-9)
 
 
 @pytest.mark.parametrize("method", TRAINED)
-def test_a_round_is_at_least_its_steps_and_more_bandwidth_is_never_slower(method, tmp_path):
+def test_a_round_is_at_least_its_steps_and_more_bandwidth_is_never_slower(method: Any, tmp_path: Path) -> None:
     one = OF_METHOD[method]
     usual = answer(one, tmp_path / "usual")["sync"]
     wide = answer(
@@ -74,13 +74,13 @@ def test_a_round_is_at_least_its_steps_and_more_bandwidth_is_never_slower(method
 
 
 @pytest.mark.parametrize("method", TRAINED)
-def test_a_line_that_is_not_shaped_takes_almost_nothing(method, tmp_path):
+def test_a_line_that_is_not_shaped_takes_almost_nothing(method: Any, tmp_path: Path) -> None:
     """What is left of the round is compute: for the pipelines the bubble too."""
     said = answer(OF_METHOD[method], tmp_path, shaped=False)["sync"]
     assert said["round_s"] <= STEP * said["period_steps"] * 1.2
 
 
-def test_unlike_islands_have_rows_of_their_own(tmp_path):
+def test_unlike_islands_have_rows_of_their_own(tmp_path: Path) -> None:
     one = OF_METHOD["diloco"]
     sites = (changed(one.sites[0], pace=5e9), *one.sites[1:])
     unlike = changed(one, sites=sites)
@@ -97,7 +97,7 @@ def test_unlike_islands_have_rows_of_their_own(tmp_path):
     )
 
 
-def test_what_is_alike_is_timed_once():
+def test_what_is_alike_is_timed_once() -> None:
     one = OF_METHOD["diloco"]
     assert alone.key(one, 0) == alone.key(
         changed(one, name="other", method="noloco", settings=(("sync_every", 3.0),)), 1
@@ -107,18 +107,19 @@ def test_what_is_alike_is_timed_once():
 
 
 @pytest.mark.parametrize("name", ["small", "tiny"])
-def test_the_models_have_as_many_parameters_as_those_that_are_trained(name):
+def test_the_models_have_as_many_parameters_as_those_that_are_trained(name: Any) -> None:
     shape = next(one.model for one in BUNDLED.values() if one.model.name == name)
     made = load({"model": scenarios.model(shape), "gpus": "1xH100-SXM5-80GB", "plan": "none"}).model
     assert parameters(made) == pytest.approx(shapes.parameters(shape), rel=2e-3)
 
 
-def test_a_probe_is_priced_as_the_engine_prices_its_messages(tmp_path):
+def test_a_probe_is_priced_as_the_engine_prices_its_messages(tmp_path: Path) -> None:
     one = OF_METHOD["all_reduce"]
     question, said = prediction.made(one, (), tmp_path, shaped=True)
     assert question == {}
     network = load(scenarios.scenario(changed(OF_METHOD["diloco"], sites=one.sites, line=one.line, lines=one.lines),
                                       ["H100-SXM5-80GB"] * len(one.sites), "titan-eager")).fleet.wan  # fmt: skip
+    assert network is not None
     cells = [(at,) for at in range(len(one.sites))]
     for point in said["probes"]:
         crossed = price(Crossing(label="", collective="all_reduce", size=float(point["bytes"])), network, cells, Sync())
@@ -126,7 +127,7 @@ def test_a_probe_is_priced_as_the_engine_prices_its_messages(tmp_path):
     assert said["round_s"] == pytest.approx(sum(point["seconds"] for point in said["probes"]))
 
 
-def test_a_prediction_is_on_the_disk_with_its_time_and_digest(tmp_path):
+def test_a_prediction_is_on_the_disk_with_its_time_and_digest(tmp_path: Path) -> None:
     digest = prediction.store({"round_s": 1.0}, tmp_path)
     stored = json.loads((tmp_path / prediction.FILE).read_text(encoding="utf-8"))
     assert stored["round_s"] == 1.0
@@ -136,7 +137,7 @@ def test_a_prediction_is_on_the_disk_with_its_time_and_digest(tmp_path):
     assert digest != prediction.digest(tmp_path / prediction.FILE)
 
 
-def test_a_calibrating_run_gives_the_median_without_its_first_step(tmp_path):
+def test_a_calibrating_run_gives_the_median_without_its_first_step(tmp_path: Path) -> None:
     lines = [
         {"event": "step", "t": float(at), "step": at, "seconds": seconds, "loss": 1.0}
         for at, seconds in enumerate([9.0, 1.0, 1.2, 1.1])

@@ -39,7 +39,7 @@ def only(source: Any) -> Experiment:
     return one
 
 
-def test_units_become_si_and_what_is_silent_has_its_default():
+def test_units_become_si_and_what_is_silent_has_its_default() -> None:
     one = only(GOOD)
     assert [site.name for site in one.sites] == ["a", "b", "c"]
     assert [site.pace for site in one.sites] == [2e10] * 3
@@ -49,7 +49,7 @@ def test_units_become_si_and_what_is_silent_has_its_default():
     assert (one.batch, one.rounds, one.micro_batches) == (8, 4, 1)
 
 
-def test_every_word_of_the_method_is_settled_as_the_scenario_reads_it():
+def test_every_word_of_the_method_is_settled_as_the_scenario_reads_it() -> None:
     said = only(GOOD).said
     assert said["sync_every"] == 10
     assert said["bits"] == 32
@@ -57,13 +57,13 @@ def test_every_word_of_the_method_is_settled_as_the_scenario_reads_it():
     assert only(changed(sync={"H": 7})).said["sync_every"] == 7
 
 
-def test_islands_may_be_listed():
+def test_islands_may_be_listed() -> None:
     one = only(changed(islands=[{"name": "north"}, {"name": "south", "pace": "10 GFLOP/s"}], lines=[]))
     assert [(site.name, site.pace) for site in one.sites] == [("north", 2e10), ("south", 1e10)]
 
 
 @pytest.mark.parametrize("form", ["json", "yaml", "toml"])
-def test_any_of_three_languages(form, tmp_path):
+def test_any_of_three_languages(form: Any, tmp_path: Path) -> None:
     file = tmp_path / f"study.{form}"
     file.write_text(json.dumps(GOOD), encoding="utf-8")
     if form == "toml":
@@ -84,7 +84,8 @@ def test_any_of_three_languages(form, tmp_path):
         ({"islands": [{"name": "a"}, {"name": "a"}], "lines": []}, "'a' is the name of 2 islands"),
         ({"islands": 99}, "99 is no number of islands"),
         ({"islands": [{"name": "a", "workers": 2}, {"name": "c"}], "method": "ddp", "sync": {}}, "unlike numbers of workers (a 2, c 1)"),
-        ({"workers": 2}, "diloco has one worker an island"),
+        ({"workers": 2}, "several workers of an island share one replica, and nothing says how; inner: ddp, or inner: fsdp2"),
+        ({"workers": 2, "method": "noloco"}, "noloco has one worker an island"),
         ({"line": "contry"}, "unknown line 'contry'; did you mean 'country'?"),
         ({"model": "smal"}, "unknown model 'smal'; did you mean 'small'?"),
         ({"lines": [{"between": ["a", "z"], "line": "ocean"}]}, "unknown island 'z'"),
@@ -109,6 +110,8 @@ def test_any_of_three_languages(form, tmp_path):
         ({"method": "all_reduce", "sync": {}, "settings": {"sizes": ["3 B"]}}, "no whole values of 4 bytes"),
         ({"method": "all_reduce", "sync": {"bits": 8}, "settings": {"sizes": ["4 B"]}}, "all_reduce reads no words of plan.sync"),
         ({"method": "block_train", "islands": 2, "lines": [], "sync": {"blocks": 3}}, "3 blocks, but 2 islands"),
+        ({"sync": {"topology": "star"}}, "experiments.0.sync.topology: the lab has one way to do it: auto"),
+        ({"sync": {"bits": 5}}, "diloco sends no values of 5 bits; one of 4, 8, 16, 32"),
         ({"line": {"bandwidth": "100 Mbps"}}, "experiments.0.line.rtt: is not said"),
         ({"line": {"bandwidth": "100", "rtt": "20 ms"}}, "experiments.0.line.bandwidth"),
         ({"line": {"bandwidth": "1 Gbps", "rtt": "5 ms", "mtu": "9 kB", "queue": "4 kB"}}, "a queue of 4000 B holds no packet of 9000 B"),
@@ -117,11 +120,11 @@ def test_any_of_three_languages(form, tmp_path):
         ({"colour": "red"}, "experiments.0.colour: unknown key"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_run_is_refused(fields, says):
+def test_what_cannot_be_run_is_refused(fields: Any, says: Any) -> None:
     assert says in refusal(changed(**fields))
 
 
-def test_all_violations_at_once_with_their_places(tmp_path):
+def test_all_violations_at_once_with_their_places(tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     text = (
         "name: bad\nmodels: {small: {layers: 4, hidden: 130}}\nlines: {country: {bandwidth: 100 Mbps, rtt: 20 ms}}\nexperiments:\n"
@@ -137,26 +140,26 @@ def test_all_violations_at_once_with_their_places(tmp_path):
 
 
 @pytest.mark.parametrize("lacks", ["name", "experiments"])
-def test_what_a_study_needs(lacks):
+def test_what_a_study_needs(lacks: Any) -> None:
     assert f"no {lacks.removesuffix('s')}" in refusal({key: value for key, value in GOOD.items() if key != lacks})
 
 
-def test_a_text_that_is_no_file_is_told():
+def test_a_text_that_is_no_file_is_told() -> None:
     assert "is no file" in refusal({**GOOD, "text": "no-such-text"})
 
 
-def test_a_word_that_no_study_has_names_those_that_ship():
+def test_a_word_that_no_study_has_names_those_that_ship() -> None:
     assert "bundled, fast" in refusal("bundeld")
 
 
 @pytest.mark.parametrize("word", study.bundled())
-def test_studies_that_ship_are_read(word):
+def test_studies_that_ship_are_read(word: Any) -> None:
     found = study.read(word)
     assert found.name == word
     assert found.experiments
 
 
-def test_the_bundled_study_covers_what_it_is_for():
+def test_the_bundled_study_covers_what_it_is_for() -> None:
     found = study.read("bundled").experiments
     lines = [line for one in found for line in (one.line, *(each for _, each in one.lines))]
     assert len(found) >= 12
@@ -167,11 +170,11 @@ def test_the_bundled_study_covers_what_it_is_for():
     assert {one.fault.kind for one in found if one.fault} == {"worker", "line"}
 
 
-def test_the_methods_that_are_said_are_those_that_are_built():
+def test_the_methods_that_are_said_are_those_that_are_built() -> None:
     assert set(methods.names()) <= set(scenarios.WAYS)
 
 
-def test_a_study_is_its_own_copy(tmp_path):
+def test_a_study_is_its_own_copy(tmp_path: Path) -> None:
     """What `lab run` keeps is read as the same study."""
     document = study.opened("fast")
     file = tmp_path / "study.yaml"

@@ -88,12 +88,12 @@ def key(experiment: Experiment, at: int) -> tuple[Any, ...]:
     site = experiment.sites[at]
     averaged = not scenarios.way(experiment.method).stops and experiment.method not in ("block_train", "soma")
     inner = "averaged" if averaged else experiment.method
-    words = ("blocks", "perturbations", "together")
+    words = ("blocks", "perturbations", "together", "inner")
     told = tuple((word, experiment.said[word]) for word in words if word in experiment.said)
     return (inner, experiment.model, experiment.batch, experiment.micro_batches, site.workers, site.pace, told)
 
 
-def solved(question: Mapping[str, Any], row: str, workers: int, seconds: Seconds, folder: Path) -> FlopPerS:
+def solved(question: Mapping[str, Any], row: str, workers: int, seconds: float, folder: Path) -> float:
     """The rate of products with which `predict` says `seconds` of a question of one island; its row is left in the catalog at `folder`.
 
     Found by evaluating the engine, to `CLOSE`. Raises BadData where no rate gives it."""
@@ -109,7 +109,7 @@ def solved(question: Mapping[str, Any], row: str, workers: int, seconds: Seconds
     )
 
 
-def said_step(question: Mapping[str, Any], folder: Path) -> Seconds:
+def said_step(question: Mapping[str, Any], folder: Path) -> float:
     """The inner step of the first island, as the engine says it."""
     answer = predict(load(question, catalog=load_catalog((folder,))))
     return float(answer.whole.parts[0].estimate.step_time)
@@ -143,7 +143,7 @@ def calibrated(
     made = []
     for number, (places, step, source) in enumerate(steps, 1):
         row, workers = f"lab-{number}", experiment.sites[places[0]].workers
-        rate = solved(scenarios.alone(experiment, places[0], row), row, workers, step.seconds, folder)
+        rate = solved(scenarios.alone(experiment, places[0], row), row, workers, float(step.seconds), folder)
         islands = tuple(experiment.sites[at].name for at in places)
         made.append(Calibrated(row=row, islands=islands, step=step, rate=rate, source=source))
     return tuple(made)

@@ -39,8 +39,8 @@ class Point:
 
     size: Bytes
     seconds: Spread
-    wire: Bytes | None
-    """All islands together; None where nothing tells the interfaces apart."""
+    wire: Spread | None
+    """Bytes, all islands together; None where nothing tells the interfaces apart."""
     paused: Seconds | None = None
     """One that came after a pause, when TCP has let go of its window; None where there was none."""
 
@@ -93,7 +93,7 @@ def measured(experiment: Experiment, logs: Logs) -> Measured:
     before, after, basis = _losses(logs)
     points = _points(syncs, rounds, experiment) if experiment.method == "all_reduce" else ()
     return Measured(
-        round=_all_sizes(points) if points else _by_round(rounds, "seconds"),
+        round=_added([point.seconds for point in points]) if points else _by_round(rounds, "seconds"),
         step=_spread([seconds for own in inner.values() for seconds in numbers(own, "seconds")], whole),
         sync=_by_round(_summed(_waits(syncs), "seconds"), "seconds"),
         steps=statistics.median(steps) if steps else 0.0,
@@ -223,12 +223,11 @@ def _told(rank: int, one: Event, fields: Iterable[str]) -> dict[str, Any]:
     return {"rank": rank, **{field: one[field] for field in fields if field in one}}
 
 
-def _all_sizes(points: Sequence[Point]) -> Spread:
+def _added(spans: Sequence[Spread]) -> Spread:
     """The round of a probe: one all-reduce of every size."""
-    spans = [point.seconds for point in points]
     return Spread(
         middle=sum(one.middle for one in spans), low=sum(one.low for one in spans), high=sum(one.high for one in spans),
-        rounds=min(one.rounds for one in spans),
+        rounds=min(float(one.rounds) for one in spans),
     )  # fmt: skip
 
 
@@ -236,7 +235,7 @@ def _all_wires(points: Sequence[Point]) -> Spread | None:
     found = [point.wire for point in points if point.wire is not None]
     if len(found) < len(points):
         return None
-    return Spread(middle=sum(found), low=sum(found), high=sum(found), rounds=min(one.seconds.rounds for one in points))
+    return _added(found)
 
 
 def _points(
@@ -253,7 +252,5 @@ def _points(
         wire = _wire({rank: [one for one in own if _round(one) in at] for rank, own in rounds.items()}, experiment)
         if seconds is not None:
             paused = after_pause.get(float(size))
-            made.append(
-                Point(size=float(size), seconds=seconds, wire=None if wire is None else wire.middle, paused=paused)
-            )
+            made.append(Point(size=float(size), seconds=seconds, wire=wire, paused=paused))
     return tuple(made)

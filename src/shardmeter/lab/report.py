@@ -132,13 +132,14 @@ def _asked(one: Experiment) -> dict[str, Any]:
 
 
 def _line(line: Line) -> dict[str, float]:
-    return {
+    numbers = {
         "bandwidth_B_per_s": line.bandwidth,
         "rtt_s": line.rtt,
         "jitter_s": line.jitter,
         "loss": line.loss,
         "mtu_B": line.mtu,
     }
+    return {name: float(value) for name, value in numbers.items()}
 
 
 def _complaints(
@@ -199,20 +200,12 @@ def _probes(said: Mapping[str, Any] | None, found: Measured, *, scored: bool) ->
     priced = {float(one["bytes"]): one for one in (said or {}).get("probes") or ()}
     made = []
     for point in found.points:
-        one = priced.get(point.size, {})
-        wire = (
-            None
-            if point.wire is None
-            else Spread(middle=point.wire, low=point.wire, high=point.wire, rounds=point.seconds.rounds)
-        )
-        seconds = _compared(_number(one, "seconds"), point.seconds, scored=scored)
-        made.append(
-            {
-                "bytes": point.size,
-                "seconds": seconds,
-                "wire_bytes": _compared(_number(one, "wire_bytes"), wire, scored=scored),
-            }
-        )
+        one = priced.get(float(point.size), {})
+        made.append({
+            "bytes": point.size, "after_a_pause_s": point.paused,
+            "seconds": _compared(_number(one, "seconds"), point.seconds, scored=scored),
+            "wire_bytes": _compared(_number(one, "wire_bytes"), point.wire, scored=scored),
+        })  # fmt: skip
     return made
 
 

@@ -197,7 +197,7 @@ class _Runs:
         seconds = self.study.alone_seconds
         where = place / folder.ALONE / one.sites[at].name
         tasks = [task for task in self.tasks(one, network, where, alone=seconds) if task.island == at]
-        ended = self.stage.launch(tasks, network, deadline_s=MARGIN + 10.0 * seconds)
+        ended = self.stage.launch(tasks, network, deadline_s=float(MARGIN + 10.0 * seconds))
         wrong = [
             f"worker {each.rank}: {each.says or f'exit code {each.exit_code}'}"
             for each in ended
@@ -227,10 +227,10 @@ class _Runs:
         ]  # fmt: skip
 
 
-def deadline(one: Experiment, round_s: Seconds) -> Seconds:
+def deadline(one: Experiment, round_s: float) -> float:
     """Seconds after which a run that has not ended is ended."""
     every = one.said.get("steps", scenarios.STEPS) if scenarios.way(one.method).by_step else 1
-    return MARGIN + 3.0 * (one.rounds * every + 3) * round_s
+    return float(MARGIN + 3.0 * (one.rounds * every + 3) * round_s)
 
 
 def ending(one: Experiment, ended: Sequence[Ended]) -> dict[str, Any]:

@@ -41,24 +41,31 @@ class Way:
     """Whether all stop where a peer is gone: what crosses is within the step."""
     several: bool = False
     """Whether an island may have several workers."""
+    bits: tuple[float, ...] = ()
+    """Bits of a value that it can send, where it reads them."""
     own: tuple[str, ...] = ()
     """Words of the lab's own that it reads beside those of `plan.sync`."""
 
 
 OUTER = ("outer_rate", "outer_momentum")
+QUANTISED = (4.0, 8.0, 16.0, 32.0)
+DONE = (
+    "sync_every", "num_fragments", "fragment_sync_delay", "fragment_update_alpha", "bits", "top_k", "blocks", "perturbations", "together",
+)  # fmt: skip
+"""Words of `plan.sync` that the lab does as they are said; of the others it has one way."""
 WAYS: Mapping[str, Way] = {
     "all_reduce": Way(sync="", stops=True, several=True, own=("sizes", "pause")),
-    "block_train": Way(sync="block_train", own=("reference",)),
+    "block_train": Way(sync="block_train", bits=(16.0, 32.0), own=("reference",)),
     "ddp": Way(sync="every_step", by_step=True, stops=True, several=True, own=("steps", "bucket")),
-    "diloco": Way(sync="diloco", own=OUTER),
+    "diloco": Way(sync="diloco", several=True, bits=QUANTISED, own=(*OUTER, "inner")),
     "fsdp2": Way(sync="every_step", by_step=True, stops=True, several=True, own=("steps",)),
     "hsdp": Way(sync="every_step", by_step=True, stops=True, several=True, own=("steps",)),
-    "local_sgd": Way(sync="local_sgd"),
-    "noloco": Way(sync="noloco", own=(*OUTER, "pull")),
+    "local_sgd": Way(sync="local_sgd", several=True, bits=QUANTISED, own=("inner",)),
+    "noloco": Way(sync="noloco", bits=(16.0, 32.0), own=(*OUTER, "pull")),
     "pipeline": Way(sync="every_step", by_step=True, stops=True, own=("steps", "schedule")),
     "soma": Way(sync="soma", by_step=True, own=("steps", "reference", "probe", "samples", "top_k")),
-    "sparse_loco": Way(sync="sparse_loco", own=OUTER),
-    "streaming_diloco": Way(sync="streaming_diloco", own=OUTER),
+    "sparse_loco": Way(sync="sparse_loco", bits=(2.0, *QUANTISED), own=OUTER),
+    "streaming_diloco": Way(sync="streaming_diloco", several=True, bits=QUANTISED, own=(*OUTER, "inner")),
 }
 """The methods of the lab."""
 
@@ -171,7 +178,8 @@ def _island(site: Site, accelerator: str) -> dict[str, Any]:
 def _plan(experiment: Experiment) -> dict[str, Any]:
     """The layout inside an island."""
     several = max(site.workers for site in experiment.sites) > 1
-    sharded = experiment.method == "fsdp2" or (experiment.method == "hsdp" and several)
+    shards = experiment.method == "hsdp" or experiment.said.get("inner") == "fsdp2"
+    sharded = experiment.method == "fsdp2" or (shards and several)
     inside = "fsdp" if sharded else "ddp" if several else "none"
     return {"sharding": inside, "precision": "fp32", "optimizer": "adamw", "micro_batch": experiment.batch}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from shardmeter.core.errors import BadQuantity, BadScenario, ShardMeterError, UnknownName, Violation, nearest, shown
 from shardmeter.core.quantity import quantity
-from shardmeter.core.record import changed, field_names
+from shardmeter.core.record import changed
 from shardmeter.lab import scenarios
 from shardmeter.lab.form import WORKER, ExperimentForm, FaultForm, LineForm, LinkForm, ModelForm, StudyForm
 from shardmeter.lab.records import Experiment, Fault, Line, Shape, Site, Study
@@ -16,6 +16,7 @@ from shardmeter.scenario.read import Document, read_file
 from shardmeter.scenario.read import read as read_document
 from shardmeter.scenario.schema import validate
 from shardmeter.scenario.values import meant
+from shardmeter.specs.plan import Sync
 
 BUNDLED = Path(__file__).parent / "studies"
 """Studies that ship with the package."""
@@ -148,7 +149,11 @@ class _Reading:
         said = {name: getattr(form, name) for name in LineForm.model_fields if getattr(form, name) is not None}
         made = changed(base, **said) if base is not None else Line(**said)
         if made.mtu < SMALLEST_PACKET or made.mtu > LARGEST_PACKET:
-            self.refuse((*path, "mtu"), f"{made.mtu:g} B is no size of a packet", f"{SMALLEST_PACKET:g} B to {LARGEST_PACKET:g} B")
+            self.refuse(
+                (*path, "mtu"),
+                f"{made.mtu:g} B is no size of a packet",
+                f"{SMALLEST_PACKET:g} B to {LARGEST_PACKET:g} B",
+            )
         elif made.queue < made.mtu:
             says = f"a queue of {made.queue:g} B holds no packet of {made.mtu:g} B"
             self.refuse((*path, "queue"), says, f"queue: {2 * made.mtu:g} B, or mtu: 1500 B")
@@ -189,9 +194,12 @@ class _Reading:
         made = Experiment(
             name=str(form.name), method=str(form.method), sites=sites, line=line, model=model, fault=fault,
             lines=tuple(pair for pair in pairs if pair is not None), settings=self._settings(form, path),
-            **{name: int(getattr(form, name)) for name in ("batch", "micro_batches", "rounds") if getattr(form, name) is not None},
-            **({} if form.learning_rate is None else {"learning_rate": form.learning_rate}),
         )  # fmt: skip
+        numbers: dict[str, Any] = {name: getattr(form, name) for name in ("batch", "micro_batches", "rounds")}
+        numbers = {name: int(value) for name, value in numbers.items() if value is not None}
+        if form.learning_rate is not None:
+            numbers["learning_rate"] = form.learning_rate
+        made = changed(made, **numbers)
         self._shape(made, path)
         return made
 
@@ -306,11 +314,15 @@ class _Reading:
 
     def _shape(self, made: Experiment, path: tuple[str | int, ...]) -> None:
         """Rules between a method, its model and its islands."""
-        if not scenarios.way(made.method).several and any(site.workers > 1 for site in made.sites):
+        several, own = any(site.workers > 1 for site in made.sites), scenarios.way(made.method)
+        if several and not own.several:
             joined = ", ".join(name for name, one in scenarios.WAYS.items() if one.several)
             self.refuse(
                 (*path, "workers"), f"{made.method} has one worker an island", "workers: 1", f"several with {joined}"
             )
+        elif several and "inner" in own.own and made.said.get("inner", "none") == "none":
+            says = "several workers of an island share one replica, and nothing says how"
+            self.refuse((*path, "settings", "inner"), says, "inner: ddp, or inner: fsdp2")
         if made.method == "pipeline" and made.model.layers < len(made.sites):
             says = f"{len(made.sites)} islands, but {made.model.layers} layers: a stage is whole layers"
             self.refuse((*path, "model"), says, f"{len(made.sites)} layers or more")
@@ -328,24 +340,42 @@ class _Reading:
 
     def settled(self, made: Experiment, at: int) -> Experiment:
         """With every word of its synchronisation as the scenario reads it, after noting what it refuses."""
-        from shardmeter.scenario import load
-
         if not scenarios.way(made.method).sync:
             return made
         try:
-            said = load(scenarios.scenario(made, [NOMINAL] * len(made.sites), NOMINAL_STACK)).plan.sync
+            said = synchronised(made)
         except ShardMeterError as error:
             self._retold(error, at)
             return made
-        fields = [name for name in _fields(said.method) if name not in UNSAID or getattr(said, name)]
-        own = {word: value for word, value in made.settings if word in scenarios.way(made.method).own}
-        return changed(
-            made,
-            settings=(
-                *((name, getattr(said, name)) for name in field_names(type(said)) if name in fields),
-                *own.items(),
-            ),
+        self._done(made, said, at)
+        fields = _fields(said.method)
+        settled = [(name, getattr(said, name)) for name in fields if name not in UNSAID or getattr(said, name)]
+        own = [(word, value) for word, value in made.settings if word in scenarios.way(made.method).own]
+        return changed(made, settings=(*settled, *own))
+
+    def _done(self, made: Experiment, said: Sync, at: int) -> None:
+        """Note what a scenario may say of the method and the lab does not do: it would be predicted, and something else be run."""
+        own = scenarios.way(made.method).own
+        known = {*scenarios.DONE, *own}
+        usual = synchronised(
+            changed(made, settings=tuple((word, value) for word, value in made.settings if word in known))
         )
+        for word in _fields(said.method):
+            asked = getattr(said, word)
+            if word not in scenarios.DONE and asked != getattr(usual, word):
+                says, rule = (
+                    f"the lab has one way to do it: {getattr(usual, word)}",
+                    f"it does {', '.join(scenarios.DONE)} as they are said",
+                )
+                self.refuse(("experiments", at, "sync", word), says, "leave it out", rule)
+        formats = scenarios.way(made.method).bits
+        if formats and float(said.bits) not in formats:
+            able = ", ".join(f"{one:g}" for one in formats)
+            self.refuse(
+                ("experiments", at, "sync", "bits"),
+                f"{made.method} sends no values of {float(said.bits):g} bits",
+                f"one of {able}",
+            )
 
     def _retold(self, error: ShardMeterError, at: int) -> None:
         """A scenario's complaints, at the places of the experiment that it was made of."""
@@ -355,6 +385,13 @@ class _Reading:
             inside = steps[1:] if steps[:2] == ("plan", "sync") else ("model",) if steps[:1] == ("model",) else ()
             rule = one.rule or ("" if inside else f"of the scenario's {one.field}" if one.field else "")
             self.refuse(("experiments", at, *inside), one.says, one.way_out, rule)
+
+
+def synchronised(made: Experiment) -> Sync:
+    """The synchronisation of an experiment as its scenario reads it. Raises ShardMeterError for one that it refuses."""
+    from shardmeter.scenario import load
+
+    return load(scenarios.scenario(made, [NOMINAL] * len(made.sites), NOMINAL_STACK)).plan.sync
 
 
 def _fields(method: str) -> tuple[str, ...]:
@@ -419,7 +456,7 @@ UNSAID = ("experts", "rank")
 """Words of `plan.sync` whose 0 means that nobody says them."""
 WORDS: Mapping[str, Callable[[Any], Any]] = {
     "sizes": _sizes, "pause": _seconds, "steps": _count, "reference": _switch, "schedule": _word("gpipe", "1f1b"),
-    "bucket": lambda value: quantity(value, "size"), "outer_rate": _rate, "outer_momentum": _rate, "pull": _rate,
+    "inner": _word("none", "ddp", "fsdp2"), "bucket": lambda value: quantity(value, "size"), "outer_rate": _rate, "outer_momentum": _rate, "pull": _rate,
     "probe": _rate, "samples": _count, "top_k": _count,
 }  # fmt: skip
 """How the lab's own words are read."""

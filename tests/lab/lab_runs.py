@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from typing import Any
 
 import pytest
 
@@ -15,15 +16,24 @@ LINE = Line(bandwidth=1e9, rtt=1e-3)
 SECONDS = 90.0
 
 
-def expert():
+def expert() -> Any:
     return Shape(name="expert", layers=1, hidden=8, seq_len=16, kind="lstm")
 
 
-def decoder():
+def decoder() -> Any:
     return Shape(name="tiny", layers=2, hidden=32, heads=2, seq_len=32)
 
 
-def tasks(folder, method, islands=2, workers=1, alone=0.0, patience=10.0, paces=None, **said):
+def tasks(
+    folder: Any,
+    method: Any,
+    islands: Any = 2,
+    workers: Any = 1,
+    alone: Any = 0.0,
+    patience: Any = 10.0,
+    paces: Any = None,
+    **said: Any,
+) -> Any:
     paces = paces or (None,) * islands
     sites = tuple(Site(name="abcd"[at], workers=workers, pace=paces[at]) for at in range(islands))
     settings = tuple(said.pop("settings", {}).items())
@@ -39,7 +49,7 @@ def tasks(folder, method, islands=2, workers=1, alone=0.0, patience=10.0, paces=
     ]  # fmt: skip
 
 
-def started(asked):
+def started(asked: Any) -> Any:
     from shardmeter.lab import worker
 
     server = multiprocessing.get_context("forkserver")
@@ -50,7 +60,7 @@ def started(asked):
     return processes
 
 
-def ended(processes):
+def ended(processes: Any) -> Any:
     until = time.monotonic() + SECONDS
     for one in processes:
         one.join(max(0.0, until - time.monotonic()))
@@ -62,14 +72,14 @@ def ended(processes):
     return [one.exitcode for one in processes]
 
 
-def run(folder, method, **said):
+def run(folder: Any, method: Any, **said: Any) -> Any:
     """The events of every rank."""
     asked = tasks(folder, method, **said)
     assert ended(started(asked)) == [0] * len(asked)
     return [events(folder, rank) for rank in range(len(asked))]
 
 
-def killed(folder, method, victim, after, **said):
+def killed(folder: Any, method: Any, victim: Any, after: Any, **said: Any) -> Any:
     """Exit codes, and the events of every rank, where one is killed when a round of it is through."""
     asked = tasks(folder, method, **said)
     processes = started(asked)
@@ -81,7 +91,7 @@ def killed(folder, method, victim, after, **said):
     return ended(processes), [events(folder, rank) for rank in range(len(asked))]
 
 
-def refused(folder, method, **said):
+def refused(folder: Any, method: Any, **said: Any) -> Any:
     """What a method says to what it cannot train."""
     from shardmeter.lab import methods, worker
 

@@ -145,6 +145,18 @@ def test_a_pair_that_gossips_is_a_group_of_two(tmp_path):
     assert losses(one) == pytest.approx(losses(other), abs=1e-5)
 
 
+@pytest.mark.parametrize("method", ["diloco", "local_sgd"])
+def test_an_islands_workers_share_a_replica_in_either_way(tmp_path, method):
+    said = {"sync_every": 3}
+    one = run(tmp_path / "a", method, workers=2, settings={**said, "inner": "ddp"}, rounds=3)
+    other = run(tmp_path / "b", method, workers=2, settings={**said, "inner": "fsdp2"}, rounds=3)
+    assert losses(one) == pytest.approx(losses(other), abs=1e-5)
+    assert evaluated(one) == pytest.approx(evaluated(other), abs=1e-5)
+    whole = 4 * shapes.parameters(TINY)
+    for logs in (one, other):  # what crosses the border of an island is one replica, whoever holds it
+        assert of(logs[0], "sync", "bytes")[0] + of(logs[1], "sync", "bytes")[0] == whole
+
+
 def test_few_bits_train_nearly_alike(tmp_path):
     one = run(tmp_path / "a", "diloco", settings={"sync_every": 4}, rounds=4)
     for bits, far in ((16, 1e-3), (8, 5e-3), (4, 5e-2)):
@@ -188,6 +200,7 @@ def test_the_loss_falls_in_sixty_steps(tmp_path, method):
 def test_messages_have_the_bytes_that_the_engine_counts(tmp_path, method):
     """Scales, and what fills up blocks and chunks, are beside them: a few per cent of these small messages at the fewest bits."""
     said: dict[str, Any]
+    ours: dict[str, Any]
     said, ours = {"sync_every": 2.0, "bits": 32.0}, {"sync_every": 2, "bits": 32}
     if method == "streaming_diloco":
         said, ours = {**said, "bits": 4.0, "num_fragments": 2}, {**ours, "bits": 4, "num_fragments": 2}

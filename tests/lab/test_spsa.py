@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,19 +11,19 @@ from shardmeter.lab.variance import spread
 from shardmeter.physics import zero_order
 
 
-def quadratics(experts, size, seed=0):
+def quadratics(experts: Any, size: Any, seed: Any = 0) -> Any:
     draw = np.random.default_rng(seed)
     roots = draw.normal(size=(experts, size, size))
     return np.einsum("kij,klj->kil", roots, roots) / size, draw.normal(size=(experts, size))
 
 
-def probed(experts, size, samples, step=1e-2):
+def probed(experts: Any, size: Any, samples: Any, step: Any = 1e-2) -> Any:
     """Slopes and z·g of quadratics of their own, by really evaluating both sides; and the estimates themselves."""
     curves, lines = quadratics(experts, size)
     draw = np.random.default_rng(1)
     signs, at = draw.choice([-1.0, 1.0], size=(samples, experts, size)), draw.normal(size=(experts, size))
 
-    def loss(points):
+    def loss(points: Any) -> Any:
         return 0.5 * np.einsum("ski,kij,skj->sk", points, curves, points) + np.einsum("ski,ki->sk", points, lines)
 
     slopes = (loss(at + step * signs) - loss(at - step * signs)) / (2.0 * step)
@@ -30,10 +32,10 @@ def probed(experts, size, samples, step=1e-2):
 
 
 @pytest.mark.parametrize("experts", [2, 4, 8])
-def test_experts_apart_have_an_nth_of_the_variance(experts):
+def test_experts_apart_have_an_nth_of_the_variance(experts: Any) -> None:
     size, samples = 40, 20_000
     slopes, along, gradients, _ = probed(experts, size, samples)
-    found = spread(slopes, along, np.sum(gradients**2, axis=1), np.full(experts, float(size)))
+    found: Any = spread(slopes, along, np.sum(gradients**2, axis=1), np.full(experts, float(size)))
     whole = experts * size
     assert found.expected == pytest.approx((whole - experts) / (experts * (whole - 1.0)))
     assert abs(found.value - found.expected) < 4.0 * found.error
@@ -42,7 +44,7 @@ def test_experts_apart_have_an_nth_of_the_variance(experts):
     assert found.apart == pytest.approx(size - 1.0, rel=0.05)
 
 
-def test_squared_errors_are_those_of_the_estimates():
+def test_squared_errors_are_those_of_the_estimates() -> None:
     slopes, along, gradients, signs = probed(3, 10, 50)
     found = spread(slopes, along, np.sum(gradients**2, axis=1), np.full(3, 10.0))
     square = np.sum(gradients**2)
@@ -52,8 +54,8 @@ def test_squared_errors_are_those_of_the_estimates():
     assert found.value == pytest.approx(apart / together)
 
 
-def test_the_error_is_what_repeats_scatter_by():
-    repeats = []
+def test_the_error_is_what_repeats_scatter_by() -> None:
+    repeats: list[Any] = []
     slopes, along, gradients, _ = probed(4, 20, 40_000)
     squares = np.sum(gradients**2, axis=1)
     for part in range(100):
@@ -63,7 +65,7 @@ def test_the_error_is_what_repeats_scatter_by():
     assert np.mean([one.error for one in repeats]) == pytest.approx(scatter, rel=0.25)
 
 
-def test_one_probe_has_no_error():
+def test_one_probe_has_no_error() -> None:
     with pytest.raises(ValueError, match="1 probes"):
         spread(np.ones((1, 2)), np.ones((1, 2)), np.ones(2), np.ones(2))
 
@@ -72,7 +74,7 @@ def test_one_probe_has_no_error():
 
 
 @pytest.fixture
-def parts():
+def parts() -> Any:
     pytest.importorskip("torch", reason="needs PyTorch")
     from shardmeter.lab import spsa
     from shardmeter.lab.records import Shape
@@ -83,23 +85,25 @@ def parts():
 
 
 @pytest.mark.torch
-def test_copies_side_by_side_lose_what_the_module_does(parts):
+def test_copies_side_by_side_lose_what_the_module_does(parts: Any) -> None:
     import torch
 
     from shardmeter.lab.models import SPREAD, build
 
     spsa, shape, (tokens, targets) = parts
+    first: Any = build(shape, 3)
     copies = torch.stack([spsa.begun(shape, seed) for seed in (3, 4, 5)])
-    losses = spsa.losses_of(shape, spsa.embedding_of(shape, 3), tokens, targets)(copies)
+    with torch.no_grad():
+        losses = spsa.losses_of(shape, spsa.embedding_of(shape, 3), tokens, targets)(copies)
     for seed, loss in zip((3, 4, 5), losses, strict=True):
-        model = build(shape, seed)
+        model: Any = build(shape, seed)
         with torch.no_grad():
-            model.embedding.tokens.weight.copy_(build(shape, 3).embedding.tokens.weight * (spsa.EMBEDDING / SPREAD))
-        assert float(loss) == pytest.approx(float(model(tokens, targets)), abs=1e-5)
+            model.embedding.tokens.weight.copy_(first.embedding.tokens.weight * (spsa.EMBEDDING / SPREAD))
+            assert float(loss) == pytest.approx(float(model(tokens, targets)), abs=1e-5)
 
 
 @pytest.mark.torch
-def test_the_mean_of_many_estimates_is_the_gradient(parts):
+def test_the_mean_of_many_estimates_is_the_gradient(parts: Any) -> None:
     import torch
 
     spsa, shape, batch = parts
@@ -119,7 +123,7 @@ def test_the_mean_of_many_estimates_is_the_gradient(parts):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("together", [1, 4, 16])
-def test_passes_side_by_side_change_nothing(parts, together):
+def test_passes_side_by_side_change_nothing(parts: Any, together: Any) -> None:
     import torch
 
     spsa, shape, batch = parts
@@ -132,7 +136,7 @@ def test_passes_side_by_side_change_nothing(parts, together):
 
 
 @pytest.mark.torch
-def test_both_sides_see_the_same(parts):
+def test_both_sides_see_the_same(parts: Any) -> None:
     """The slope along a direction is that of the gradient to second order: no noise of the batch is in it."""
     import torch
 

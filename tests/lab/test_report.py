@@ -114,6 +114,16 @@ def test_on_loopback_times_are_not_scored_and_messages_are(tmp_path: Path) -> No
     assert "not scored" in data["warnings"][0]
 
 
+def test_a_machine_that_others_use_is_told(tmp_path: Path) -> None:
+    where = made(tmp_path, only=["outer"])
+    for file in (where / "outer" / "run").glob("*.jsonl"):
+        file.write_text(
+            file.read_text(encoding="utf-8").replace('"seconds": 0.05,', '"seconds": 0.1,'), encoding="utf-8"
+        )
+    (says,) = reports.report(where).data["warnings"]
+    assert says.startswith("outer: a step took 1.98 × as long in the run as alone")
+
+
 def test_training_that_gets_nowhere_is_told(tmp_path: Path) -> None:
     where = made(tmp_path, only=["outer"])
     for file in (where / "outer" / "run").glob("*.jsonl"):

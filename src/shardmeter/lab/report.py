@@ -29,6 +29,8 @@ PARTS = ("block ", "expert ")
 """How evaluations of single parts begin, which a model trained whole is not compared with."""
 BARRIER = "barrier"
 """Pace of methods whose messages are alike on all workers."""
+STEADY, NEAR = 1.25, 0.1
+"""How far above its 5th per cent the 95th of steps alone may be, and how far a step of the run from that alone, before the page warns."""
 NOT_RUN, BROKEN_OFF = "not run", "broken off"
 PLAIN = "plain loopback: lines are not shaped, so that times and bytes on the wire are not scored; losses and bytes of messages are"
 
@@ -64,7 +66,7 @@ def report(place: Path) -> Report:
     machine = folder.read(place / folder.MACHINE, "description of a machine") or {}
     logs = {one.name: reading.logs(place / one.name / folder.RUN) for one in asked.experiments}
     entries = [_entry(one, place / one.name, logs[one.name]) for one in asked.experiments]
-    warnings = [f"{one['name']}: {says}" for one in entries for says in one["complaints"]]
+    warnings = [f"{one['name']}: {says}" for one in entries for says in (*one["complaints"], *_unsteady(one))]
     if machine.get("emulation") == scenarios.LOOPBACK:
         warnings.insert(0, PLAIN)
     return Report(
@@ -116,6 +118,23 @@ def _entry(one: Experiment, place: Path, logs: Logs) -> dict[str, Any]:
         "lost": [dict(one) for one in found.lost], "stopped": [dict(one) for one in found.stopped],
         "survivors": (outcome or {}).get("survivors", []), "traffic": (outcome or {}).get("traffic"),
     }  # fmt: skip
+
+
+def _unsteady(one: Mapping[str, Any]) -> list[str]:
+    """What else the machine did: steps alone that spread, steps of the run that took longer than alone."""
+    found = []
+    for kind in one["alone"]:
+        if kind["high_s"] > STEADY * kind["low_s"] and kind["timed_in"] == one["name"]:
+            spread = kind["high_s"] / kind["low_s"]
+            found.append(
+                f"steps of {kind['islands'][0]} alone spread by {spread:.2f} ×: something else uses this machine"
+            )
+    error = one["inner_step"]["error"]
+    if error is not None and abs(error) > NEAR:
+        found.append(
+            f"a step took {1.0 / (1.0 + error):.2f} × as long in the run as alone: islands slow each other, or something else does"
+        )
+    return found
 
 
 def _asked(one: Experiment) -> dict[str, Any]:

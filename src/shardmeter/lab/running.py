@@ -26,7 +26,7 @@ THROUGH, GONE = 0, 3
 """Exit codes of a worker: all rounds are through; a peer is gone and it ended for that."""
 LEAST_PATIENCE: Seconds = 8.0
 """Of a collective, however short its rounds are."""
-MARGIN: Seconds = 90.0
+MARGIN: Seconds = 120.0
 """What a run may take beyond three times its prediction: starting, evaluation, references that are trained after it."""
 
 

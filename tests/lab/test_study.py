@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shardmeter import BadScenario
+from shardmeter import BadScenario, ShardMeterError
 from shardmeter.lab import methods, scenarios, study
 from shardmeter.lab.records import Experiment, Line
 
@@ -181,3 +181,50 @@ def test_a_study_is_its_own_copy(tmp_path: Path) -> None:
     file.write_text(document.text, encoding="utf-8")
     assert study.read(file) == study.study_of(document)
     assert Path(document.name).name == "fast.yaml"
+
+
+WRONG = (
+    None,
+    True,
+    "",
+    "x",
+    -1,
+    0,
+    1e300,
+    float("nan"),
+    [],
+    [1],
+    {},
+    {"a": 1},
+    "1 Gbps",
+    ["a", "b"],
+    {"name": "a"},
+    "\x00",
+    "é" * 300,
+)
+
+
+def test_whatever_stands_in_a_place_is_read_or_refused() -> None:
+    """Every field of the good study, and of all methods, under every kind of wrong value."""
+    fields = {"name", "models", "lines", "experiments", "seed", "text", "alone_seconds"}
+    for field in sorted(fields):
+        for value in WRONG:
+            _tried({**GOOD, field: value})
+    experiment = ("name", "method", "islands", "workers", "pace", "line", "lines", "model", "batch", "micro_batches", "sync", "settings",
+                  "learning_rate", "rounds", "fault")  # fmt: skip
+    for field in experiment:
+        for value in WRONG:
+            _tried(changed(**{field: value}))
+    for word in study.WORDS:
+        method = next(name for name, way in scenarios.WAYS.items() if word in way.own)
+        for value in WRONG:
+            _tried(
+                changed(method=method, sync={}, settings={word: value}, model="lstm" if method == "soma" else "small")
+            )
+
+
+def _tried(source: Any) -> None:
+    try:
+        study.read(source)
+    except ShardMeterError as error:
+        assert str(error)  # noqa: PT017

@@ -289,9 +289,9 @@ def _assembled(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Evaluations beside those of text held out, of every experiment that has a reference."""
     made = []
     for one in entries:
-        whats = {evaluation["what"]: evaluation["loss"] for evaluation in one["evaluations"]}
-        references = {what: loss for what, loss in whats.items() if REFERENCE in what}
-        for what, loss in whats.items():
+        losses = {evaluation["what"]: evaluation["loss"] for evaluation in one["evaluations"]}
+        references = {what: loss for what, loss in losses.items() if REFERENCE in what}
+        for what, loss in losses.items():
             for reference, other in references.items():
                 if what not in references and not what.startswith(PARTS):
                     row = {

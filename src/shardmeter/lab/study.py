@@ -189,7 +189,7 @@ class _Reading:
             self._link(one, (*path, "lines", place), names, lines, line) for place, one in enumerate(form.lines or ())
         ]
         fault = None if form.fault is None else self._fault(form.fault, (*path, "fault"), names, form)
-        if line is None or model is None or None in pairs or str(form.method) not in scenarios.WAYS:
+        if not sites or line is None or model is None or None in pairs or str(form.method) not in scenarios.WAYS:
             return None
         made = Experiment(
             name=str(form.name), method=str(form.method), sites=sites, line=line, model=model, fault=fault,

@@ -1,7 +1,9 @@
 """Fully sharded data parallelism: PyTorch's `fully_shard` of every layer and of the root (embedding and head) over all workers, so
 that parameters and gradients cross the border of the islands every step. All in fp32.
 
-Every micro-batch gathers again and scatters its gradients. On processors PyTorch's FSDP has no streams: a gather is not hidden.
+Every micro-batch gathers again (embedding and head stay gathered until the backward) and scatters its gradients. On processors
+PyTorch's FSDP has no streams: a gather is not hidden. gloo scatters by an all-reduce, of which each keeps its part: twice the bytes of
+a reduce-scatter.
 """
 
 from __future__ import annotations

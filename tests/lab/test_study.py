@@ -183,7 +183,7 @@ def test_a_study_is_its_own_copy(tmp_path: Path) -> None:
     assert Path(document.name).name == "fast.yaml"
 
 
-WRONG = (
+WRONG: tuple[Any, ...] = (
     None,
     True,
     "",

@@ -54,6 +54,7 @@ pages: $(VENV)/.ready-dev
 	@$(BIN)/python scripts/calibration_page.py --check
 	@$(BIN)/python scripts/threshold_figures.py --check
 	@$(BIN)/python scripts/audit_page.py --check
+	@$(BIN)/python scripts/lab_page.py --check
 
 format: $(VENV)/.ready-dev ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix
@@ -90,6 +91,7 @@ docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
 	@$(BIN)/python scripts/runs_page.py
 	@$(BIN)/python scripts/curves_page.py
 	@$(BIN)/python scripts/cross_site_page.py
+	@$(BIN)/python scripts/lab_page.py
 
 clean: ## remove .venv and every cache
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks

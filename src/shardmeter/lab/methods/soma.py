@@ -46,7 +46,7 @@ PIECE = 512
 """Bytes of a piece of text; of one that is held out, the first half is routed by."""
 TOP_K = 4
 SAMPLES = 1000
-MEASURED = 4
+MEASURED = 2
 """Sequences by which the variance is measured."""
 PROBES = 25
 """Probes of the variance at once."""

@@ -20,11 +20,10 @@ from shardmeter.scenario import load
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.specs.plan import Sync
 from shardmeter.specs.round import Crossing
+from shardmeter.study.islands import headers
 from shardmeter.study.predict import predict
 
 FILE = "prediction.json"
-WIRE, SENT = "sync.wire_bytes", "sync.sent_bytes"
-"""Where the bytes of a round come from: those on the wire, headers and acknowledgements included, or what is sent without them."""
 
 
 def made(
@@ -33,7 +32,7 @@ def made(
     """(scenario, prediction) of an experiment whose rows lie in `folder`. The scenario of a probe, which trains nothing, is empty.
 
     The prediction: `round_s`, `inner_step_s` (null where the crossing is within the step), `sync_s` (exposed in a round; null where the
-    engine has it within the step), `wire_bytes_round` of all islands, `wire_basis`, `period_steps`, `alone`, `predict` (its whole JSON)
+    engine has it within the step), `wire_bytes_round` of all islands, `period_steps`, `alone`, `predict` (its whole JSON)
     or `probes` (`bytes`, `seconds`, `wire_bytes` of each size)."""
     if not scenarios.way(experiment.method).sync:
         return {}, _probes(experiment, shaped=shaped)
@@ -41,13 +40,11 @@ def made(
     answer = predict(load(question, catalog=load_catalog((folder,)))).to_dict()
     sync = answer["sync"]
     within, placed = scenarios.way(experiment.method).stops, "placement" in question["plan"]
-    wire = sync.get("wire_bytes")
     return question, {
         "round_s": sync["round_s"],
         "inner_step_s": None if within else sync["inner_s"] / sync["period_steps"],
         "sync_s": None if placed else sync["exposed_s"],
-        "wire_bytes_round": sync["sent_bytes"] if wire is None else wire,
-        "wire_basis": SENT if wire is None else WIRE,
+        "wire_bytes_round": sync["wire_bytes"],
         "period_steps": sync["period_steps"],
         "alone": [_said(one) for one in found],
         "predict": answer,
@@ -81,13 +78,12 @@ def _probes(experiment: Experiment, *, shaped: bool) -> dict[str, Any]:
     for size in experiment.said["sizes"]:
         message = Crossing(label="all-reduce", collective="all_reduce", size=float(size))
         crossed = price(message, network, cells, Sync())
-        wire = getattr(crossed, "wire", None)
-        sent = crossed.sent if wire is None else wire
-        points.append({"bytes": size, "seconds": float(np.max(crossed.seconds)), "wire_bytes": float(np.sum(sent))})
+        sent = float(np.sum(crossed.sent)) * headers(network)
+        points.append({"bytes": size, "seconds": float(np.max(crossed.seconds)), "wire_bytes": sent})
     return {
         "round_s": sum(one["seconds"] for one in points), "inner_step_s": None, "sync_s": None,
         "wire_bytes_round": sum(one["wire_bytes"] for one in points),
-        "wire_basis": WIRE if hasattr(crossed, "wire") else SENT, "period_steps": float(len(points)), "alone": [], "probes": points,
+        "period_steps": float(len(points)), "alone": [], "probes": points,
     }  # fmt: skip
 
 

@@ -109,7 +109,6 @@ def _entry(one: Experiment, place: Path, logs: Logs) -> dict[str, Any]:
         "sync": _compared(_scaled(said, "sync_s", found), found.sync, scored=counts and shaped),
         "wire_bytes": {
             **_compared(_scaled(said, "wire_bytes_round", found), found.wire, scored=counts and shaped),
-            "basis": (said or {}).get("wire_basis"),
         },
         "payload_bytes": _compared(_payload(said), found.payload, scored=counts),
         "alone": (said or {}).get("alone", []), "probes": _probes(said, found, scored=counts and shaped),

@@ -66,6 +66,10 @@ class Launch(Protocol):
         """How each ended."""
 
 
+CONGESTION = "reno"
+"""TCP's congestion control between the islands: the one that every Linux grants to a namespace, so that runs of two machines compare."""
+
+
 @record
 class Stage:
     """Where experiments run: what opens networks and what launches workers."""
@@ -139,7 +143,7 @@ class _Runs:
         outcome: dict[str, Any] = {"status": RUNNING, "says": ""}
         try:
             place.mkdir(exist_ok=True)
-            with self.stage.open_network(one, kind=self.kind) as network:
+            with self.stage.open_network(one, kind=self.kind, congestion=CONGESTION) as network:
                 self._told(network)
                 self._whole(one, place, network, outcome)
         except KeyboardInterrupt:

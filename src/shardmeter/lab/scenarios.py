@@ -13,7 +13,6 @@ from typing import Any
 from shardmeter.core.errors import UnknownName
 from shardmeter.core.record import record
 from shardmeter.lab.records import VOCABULARY, Experiment, Line, Shape, Site
-from shardmeter.scenario.between import LineInput, WanInput
 from shardmeter.sync import method as engine_method
 
 NETEM, TUN, LOOPBACK = "netem", "tun", "loopback"
@@ -201,12 +200,11 @@ def _line(line: Line, sends: float = 0.0) -> dict[str, Any]:
         "rtt": f"{line.rtt:.9g} s",
         "loss": line.loss,
         "streams": 1,
+        "mtu": f"{line.mtu:.9g} B",
     }
-    if "mtu" in LineInput.model_fields:
-        made["mtu"] = f"{line.mtu:.9g} B"
     return made | ({"sends": f"{sends:.9g} B"} if sends else {})
 
 
 def _backed(said: dict[str, Any]) -> dict[str, Any]:
-    """With the software that passes messages, where scenarios have a word for it."""
-    return said | ({"backend": "gloo"} if "backend" in WanInput.model_fields else {})
+    """With the software that passes messages."""
+    return {"backend": "gloo"} | said

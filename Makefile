@@ -58,6 +58,7 @@ pages: $(VENV)/.ready-dev
 	@$(BIN)/python scripts/calibration_page.py --check
 	@$(BIN)/python scripts/threshold_figures.py --check
 	@$(BIN)/python scripts/audit_page.py --check
+	@$(BIN)/python scripts/lab_page.py --check
 
 format: $(VENV)/.ready-dev ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix
@@ -94,6 +95,7 @@ docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
 	@$(BIN)/python scripts/runs_page.py
 	@$(BIN)/python scripts/curves_page.py
 	@$(BIN)/python scripts/cross_site_page.py
+	@$(BIN)/python scripts/lab_page.py
 	@$(BIN)/python scripts/catalog_pages.py
 	@$(BIN)/python scripts/formula_book.py
 	@$(BIN)/python scripts/gallery.py

@@ -34,6 +34,10 @@ def page() -> str:
     for name, command in sorted(cli.commands.items()):
         blocks.append(f"## {name}\n")
         blocks.append(_help(command, name, parent))
+        if isinstance(command, click.Group):
+            inside = click.Context(command, info_name=name, parent=parent, **command.context_settings)
+            for part, own in sorted(command.commands.items()):
+                blocks += [f"### {name} {part}\n", _help(own, part, inside)]
     return closed("\n".join(blocks), *NEXT)
 
 

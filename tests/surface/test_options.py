@@ -60,8 +60,16 @@ OPTIONS = {
     "measure": {"--device", "--quick", "--budget", "--threads", "--clock", "--ranks", "--name", "--like", "--from"}
     | {"-o", "--out", "--profile", "--catalog", "--format", "--plot"},
     "calibrate": SCENARIO | {"--log", "--rows", "--nccl", "--name", "-o", "--out", "--plot"},
+    "lab": set(),
     "show": {"file", "--format"},
     "catalog": {"kind", "name", "--catalog", "--format"},
+}
+
+
+LAB = {
+    "run": {"study", "-o", "--out", "--only", "--kind", "--again", "--format"},
+    "report": {"folder", "--bars", "-o", "--out", "--plot", "--format"},
+    "check": {"--format"},
 }
 
 
@@ -90,3 +98,13 @@ def test_every_option_has_help(command):
         if isinstance(parameter, click.Option):
             assert parameter.help, parameter.name
     assert cli.commands[command].help
+
+
+def test_the_commands_of_the_lab():
+    lab = cli.commands["lab"]
+    assert isinstance(lab, click.Group)
+    assert {name: names(command) for name, command in lab.commands.items()} == LAB
+    for command in lab.commands.values():
+        assert command.help
+        assert "Examples:" in str(command.epilog)
+        assert all(parameter.help for parameter in command.params if isinstance(parameter, click.Option))

@@ -23,6 +23,7 @@ from shardmeter.cli.export import export
 from shardmeter.cli.front import front
 from shardmeter.cli.import_ import import_
 from shardmeter.cli.infer import infer
+from shardmeter.cli.lab import lab
 from shardmeter.cli.measure import measure
 from shardmeter.cli.output import PipeClosedError, UnwritableError, prepare, say, silence, written
 from shardmeter.cli.plan import plan
@@ -73,6 +74,7 @@ for _command in (
     export,
     validate,
     measure,
+    lab,
     catalog,
     show,
 ):

@@ -13,6 +13,7 @@ from shardmeter.physics.wan import HEADERS, WIRE, wire_share
 from shardmeter.specs.plan import Sync
 from shardmeter.specs.round import Round
 from shardmeter.specs.scenario import Scenario
+from shardmeter.specs.wan import Wan
 from shardmeter.study import zero_order
 from shardmeter.sync import method
 
@@ -89,7 +90,7 @@ def synchronisation(whole: Whole, scenario: Scenario) -> dict[str, Any] | None:
         "hidden_s": sum(_plain(one) for one in folded.hidden),
         "update_s": _plain(folded.update),
         "sent_bytes": _known(sum(_plain(one) for one in whole.sent)),
-        "wire_bytes": _known(sum(_plain(one) for one in whole.sent) * headers(whole)),
+        "wire_bytes": _known(sum(_plain(one) for one in whole.sent) * headers(whole.wan)),
         "paid_usd": _known(sum(_plain(one) for one in whole.paid)),
         "crossings": [
             {
@@ -107,9 +108,9 @@ def synchronisation(whole: Whole, scenario: Scenario) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def headers(whole: Whole) -> float:
+def headers(wan: Wan | None) -> float:
     """Bytes on the wire for one that is sent: by the packets of the network, their mean where pairs have unlike ones."""
-    mtu = np.zeros(()) if whole.wan is None else np.asarray(whole.wan.mtu, dtype=float)
+    mtu = np.zeros(()) if wan is None else np.asarray(wan.mtu, dtype=float)
     pairs = mtu if mtu.ndim < 2 else mtu[~np.eye(len(mtu), dtype=bool)]
     said = pairs[pairs > 0.0]
     return float(np.mean(wire_share(said, HEADERS))) if said.size else WIRE

@@ -73,9 +73,9 @@ class Simulated:
         return Stage(open_network=self.open_network, launch=self.launch)
 
     @contextmanager
-    def open_network(self, experiment: Experiment, *, kind: str) -> Iterator[Network]:
+    def open_network(self, experiment: Experiment, *, kind: str, congestion: str) -> Iterator[Network]:
         """A network of counters, of the stage's own kind whatever is asked for."""
-        del kind
+        del kind, congestion
         network = Network(kind=self.kind, islands=len(experiment.sites), carried=[0.0] * len(experiment.sites))
         self.networks.append(network)
         self.seen.append(f"open {experiment.name}")

@@ -157,7 +157,7 @@ def test_an_interrupt_is_written_down_and_goes_on_up(tmp_path: Path) -> None:
 
 def test_where_no_network_can_be_opened_nothing_runs(tmp_path: Path) -> None:
     class Nowhere(Simulated):
-        def open_network(self, experiment: Any, *, kind: str) -> Any:
+        def open_network(self, experiment: Any, *, kind: str, congestion: str) -> Any:
             raise Unavailable("no /dev/net/tun")
 
     with pytest.raises(Unavailable, match="/dev/net/tun"):

@@ -44,7 +44,9 @@ def predicted(row: Row) -> float:
 def errors(collective: str) -> dict[str, float]:
     """Predicted over measured − 1 by row."""
     return {
-        f"{row['members']} x {row['bytes']} B, {row['bandwidth_bit_s']} bit/s, {row['rtt_s']} s, idle {row['idle_s']}": predicted(row)
+        f"{row['members']} x {row['bytes']} B, {row['bandwidth_bit_s']} bit/s, {row['rtt_s']} s, idle {row['idle_s']}": predicted(
+            row
+        )
         / float(row["seconds"])
         - 1.0
         for row in ROWS

@@ -84,27 +84,36 @@ def _started(size: Bytes, rate: BytesPerS, rtt: Seconds, first: Bytes) -> Second
     return np.where(np.less_equal(size, first), 0.0, lost)
 
 
+def passed(kind: str, size: Bytes, members: Count, rate: BytesPerS, delay: Seconds) -> Seconds:
+    """One collective of `size` bytes, the whole buffer of each member, round a ring of warm connections. A reduce_scatter is PyTorch's over gloo: an
+    all_reduce of which everybody keeps a part; a gather passes in halves of what each member holds."""
+    if kind == "all_gather":
+        half = link.WIRE * size / members / 2.0 / rate
+        pair = collective.asked_pair(half, delay, members)
+        return collective.asked_train(2.0 * (members - 1.0), half, delay, pair)
+    count = collective.segments(size, members, collective.SEGMENT)
+    part = link.WIRE * size / count / rate
+    pair = collective.asked_pair(part, delay, members)
+    return 2.0 * collective.asked_train(count * (members - 1.0) / members, part, delay, pair)
+
+
 def _ring(message: Message) -> Passage:
     """An all-reduce: round the ring once to add up and once to hand out."""
     members, rings = _round(message)
     count = collective.segments(message.size / (message.calls * rings), members, collective.SEGMENT)
     lap = _lap(message, UNDER_WAY * message.size / (message.calls * count))
     part = lap.size / count
-    seconds = link.WIRE * part / lap.rate
-    pair = collective.asked_pair(seconds, lap.delay, lap.members)
-    once = collective.asked_train(count * (lap.members - 1.0) / lap.members, seconds, lap.delay, pair)
-    total = 2.0 * message.calls * once + _started(UNDER_WAY * part, lap.rate, lap.rtt, lap.first)
+    total = message.calls * passed("all_reduce", lap.size, members, lap.rate, lap.delay) + _started(
+        UNDER_WAY * part, lap.rate, lap.rtt, lap.first
+    )
     return alike(total, _shares(message, lap, 2.0 * (lap.members - 1.0) / lap.members), _said(message, lap))
 
 
 def _gather(message: Message) -> Passage:
     """Everybody's message round the ring, in halves."""
     lap = _lap(message, message.size / message.calls)
-    half = lap.size / 2.0
-    seconds = link.WIRE * half / lap.rate
-    pair = collective.asked_pair(seconds, lap.delay, lap.members)
-    once = collective.asked_train(2.0 * (lap.members - 1.0), seconds, lap.delay, pair)
-    total = message.calls * once + _started(UNDER_WAY * half, lap.rate, lap.rtt, lap.first)
+    whole = passed("all_gather", lap.size * lap.members, lap.members, lap.rate, lap.delay)
+    total = message.calls * whole + _started(lap.size, lap.rate, lap.rtt, lap.first)
     return alike(total, _shares(message, lap, message.cells - 1.0), _said(message, lap))
 
 

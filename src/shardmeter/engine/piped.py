@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds, Usd
+from shardmeter.engine.asked import BACKEND
 from shardmeter.engine.demand import Work, copies_reduction
 from shardmeter.engine.evaluate import Priced, assembled, ending, priced, timed
 from shardmeter.engine.links import Links
@@ -153,7 +154,8 @@ def crossings(ready: Mapping[int, Priced], cell: Cell, lines: Lines, plan: Plan)
         whole, own = (size / _rate(one, source, target, stages, ranks) for one in (links, lines.in_turn))
         delay = entry(links.delay, source, target) + links.waited(size, (source, target), plan.dp)
         sooner = _sooner(lines.in_turn, size, source, target, stages, ranks)
-        made.append(Boundary(wire=own, delay=delay - sooner, ahead=more, others=whole - own))
+        asked = links.backend == BACKEND
+        made.append(Boundary(wire=own, delay=delay - sooner, ahead=more, others=whole - own, asked=asked))
         for way in ((source, target), (target, source)):
             moved[way] += float(passes * work.micro_batches * size)
     meeting, copied = _meeting(ready, cell, links, plan)

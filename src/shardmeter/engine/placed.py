@@ -10,6 +10,7 @@ import numpy as np
 
 from shardmeter.core.record import changed
 from shardmeter.core.units import Bytes, Count
+from shardmeter.engine.asked import BACKEND
 from shardmeter.engine.chosen import slowest
 from shardmeter.engine.demand import Work
 from shardmeter.engine.evaluate import demands, evaluate
@@ -39,7 +40,7 @@ def placed(
             one = evaluate(
                 model, changed(island, nodes=whole / island.gpus_per_node, tiers=tiers), laid, run, stack, meets=True
             )
-            sent = _sent(demands(model, laid, run, stack), laid, cell, island)
+            sent = _sent(demands(model, laid, run, stack), laid, cell, island, by_gloo=tour.backend == BACKEND)
             known[key] = changed(one, ends=changed(one.ends, sent=sent, egress=sent * tour.egress))
         found.append(known[key])
     latest = slowest(found)
@@ -58,10 +59,10 @@ def spread(plan: Plan, axis: str, members: Sequence[Island]) -> Plan:
     return changed(plan, **{axis: int(degree) if axis == "pp" else degree}, rank_order=order)
 
 
-def _sent(work: Work, plan: Plan, cell: Cell, island: Island) -> Bytes:
+def _sent(work: Work, plan: Plan, cell: Cell, island: Island, *, by_gloo: bool) -> Bytes:
     """What every island sends in a step where sharded parameters cross islands: of each gather and each reduction of each group of
     ranks what one island lacks, M − 1 parts of M; NaN for other axes, and for tokens that go to experts elsewhere, whose traffic is
-    not counted."""
+    not counted. Over gloo a reduction is an all-reduce."""
     if cell.axis != "dp_shard" or not fsdp.applies(plan) or plan.ep * plan.etp > island.gpus:
         return math.nan
     groups = {fsdp.SHARD: plan.tp * plan.dp_replicate, fsdp.EXPERTS: plan.ep * plan.etp * plan.dp_replicate}
@@ -72,7 +73,8 @@ def _sent(work: Work, plan: Plan, cell: Cell, island: Island) -> Bytes:
         for one in block.sharded:
             if one.axes in groups:
                 lacks = 1.0 - 1.0 / parts[one.axes]
-                total = total + float(block.block.count) * one.size * groups[one.axes] * lacks
+                twice = 2.0 if by_gloo and one.collective == "reduce_scatter" else 1.0
+                total = total + float(block.block.count) * one.size * groups[one.axes] * lacks * twice
     return total * work.micro_batches
 
 
@@ -89,4 +91,5 @@ def between(island: Island, tour: Tour, whole: Count, stack: Stack) -> Tier:
         latency=2.0 * tour.delay,
         latency_base=2.0 * tour.delay,
         latency_step=tour.delay,
+        asked=tour.backend == BACKEND,
     )

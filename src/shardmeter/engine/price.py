@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shardmeter.core.units import Bytes, BytesPerS, Count, Flop, FlopPerS, Fraction, Ratio, Seconds, Watts
-from shardmeter.engine import torus
+from shardmeter.engine import asked, torus
 from shardmeter.physics import attention, collectives, gemm, host, memory_bound
 from shardmeter.specs.accelerator import Accelerator
 from shardmeter.specs.demands import FORWARD, Compute, Transfer
@@ -187,8 +187,16 @@ class Prices:
         if demand.collective == "all_reduce" and "tree" in self.stack.collectives:
             latency = np.minimum(latency, tree)
         seconds = np.minimum(collectives.wire_time(longest, total) + latency, at_once) * demand.messages
+        if self.island.tiers[-1].asked:
+            seconds = np.where(crossing, self._asked(demand, ranks) * demand.messages, seconds)
         fabric = np.where(crossing, seconds, 0.0)
         return Charge(seconds, np.where(crossing, innermost * demand.messages, seconds), fabric)
+
+    def _asked(self, demand: Transfer, ranks: Count) -> Seconds:
+        """One collective over islands by gloo: one ring through all ranks. Leaves out: that only some of its hops cross."""
+        tier = self.island.tiers[-1]
+        rate = tier.bandwidth * tier.share * self._factor(len(self.island.tiers) - 1)
+        return asked.passed(demand.collective, demand.size, ranks, rate, tier.latency_step)
 
     def _at_once(self, demand: Transfer, tier: Tier, ranks: Count) -> Seconds:
         """Every rank reads what it needs from all others at once: a gather or a scatter in one step; an all-reduce in one step

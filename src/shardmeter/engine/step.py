@@ -128,10 +128,31 @@ def _along(
     none = tuple(Boundary(wire=0.0, ahead=link.ahead) for link in links)
     passes = round(float(work.micro_batches))
     still, moving = (
-        long_makespan(plan.schedule, slots, passes, plan.virtual_stages, one, beside=stack.pipeline_overlap)
-        for one in (none, links)
+        long_makespan(plan.schedule, own, passes, plan.virtual_stages, one, beside=stack.pipeline_overlap)
+        for own, one in ((slots, none), _asking(slots, links))
     )
     return still, np.maximum(moving, busiest)
+
+
+def _asking(slots: list[Slot], links: tuple[Boundary, ...]) -> tuple[list[Slot], tuple[Boundary, ...]]:
+    """The turns of stages that ask for what they get: the word, the wire and the way of a message are part of the turn that waits for
+    it, but for the word's way if the message is not there yet. Two boundaries alike: (S, E) the ends of the turns before it there and here,
+    it ends at max(S − way, E) + 2 · way + wire + its compute.
+
+    Leaves out: several chunks of a device, whose messages pass as elsewhere; sends that wait for their receiver."""
+    if not any(link.asked for link in links) or any(slot.chunks for slot in slots):
+        return slots, links
+    line = [slot for slot in slots for _ in range(slot.count)]
+    trips = [link.wire + 2.0 * link.delay if link.asked else 0.0 for link in links]
+    asking = [
+        changed(
+            slot, first=at, count=1,
+            forward=slot.forward + (trips[at - 1] if at else 0.0),
+            input_grad=slot.input_grad + (trips[at] if at < len(line) - 1 else 0.0),
+        )
+        for at, slot in enumerate(line)
+    ]  # fmt: skip
+    return asking, tuple(changed(link, wire=0.0, delay=-link.delay) if link.asked else link for link in links)
 
 
 def slowest_pieces(

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from shardmeter.core.record import changed, field_names, record
+from shardmeter.core.record import changed, record
 from shardmeter.core.units import BytesPerS, Count, Number, Seconds, UsdPerByte
 from shardmeter.engine import abreast, crossing
 from shardmeter.engine.crossing import Crossed
@@ -30,9 +30,11 @@ class Tour:
     """One way, on the average of its links."""
     egress: UsdPerByte
     """The same of what they cost; NaN where a price is not known."""
+    backend: str = "nccl"
+    """Software of the collectives that go round it."""
 
 
-TOUR, CROSSED = field_names(Tour), ("seconds", "caused", "charged", "start")
+TOUR, CROSSED = ("rate", "delay", "egress"), ("seconds", "caused", "charged", "start")
 """Fields of what is answered that are numbers."""
 
 
@@ -80,9 +82,13 @@ class Networks:
             links = self.links(sending).among(list(members))
             tables = links.rate, links.rtt, links.egress
             if not self.many:
-                return _tour(*tables)
+                return changed(_tour(*tables), backend=links.backend)
             each = [_tour(*one) for one in zip(*tables, strict=True)]
-            return changed(each[0], **{name: np.array([getattr(one, name) for one in each]) for name in TOUR})
+            return changed(
+                each[0],
+                backend=links.backend,
+                **{name: np.array([getattr(one, name) for one in each]) for name in TOUR},
+            )
 
         return self._once(("tour", counts, tuple(members)), made)
 

@@ -93,13 +93,15 @@ def key(experiment: Experiment, at: int) -> tuple[Any, ...]:
     return (inner, experiment.model, experiment.batch, experiment.micro_batches, site.workers, site.pace, told)
 
 
-def solved(question: Mapping[str, Any], row: str, workers: int, seconds: float, folder: Path) -> float:
+def solved(
+    question: Mapping[str, Any], row: str, workers: int, seconds: float, folder: Path, *, hides: bool = True
+) -> float:
     """The rate of products with which `predict` says `seconds` of a question of one island; its row is left in the catalog at `folder`.
 
     Found by evaluating the engine, to `CLOSE`. Raises BadData where no rate gives it."""
     rate = 1e10
     for _ in range(TRIES):
-        put(folder, row, workers, rate)
+        put(folder, row, workers, rate, hides=hides)
         said = said_step(question, folder)
         if abs(said / seconds - 1.0) < CLOSE:
             return rate
@@ -115,8 +117,9 @@ def said_step(question: Mapping[str, Any], folder: Path) -> float:
     return float(answer.whole.parts[0].estimate.step_time)
 
 
-def put(folder: Path, row: str, workers: int, rate: FlopPerS) -> None:
-    """Write the row of an island's workers, and that of their software, into a catalog."""
+def put(folder: Path, row: str, workers: int, rate: FlopPerS, *, hides: bool = True) -> None:
+    """Write the row of an island's workers, and that of their software, into a catalog; `hides`: whether messages pass behind what a worker
+    computes, as those of FSDP do not on processors, which have no streams."""
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     source = "shardmeter lab: an island timed alone"
     profile.put(folder, "accelerators", {
@@ -128,7 +131,7 @@ def put(folder: Path, row: str, workers: int, rate: FlopPerS) -> None:
     profile.put(folder, "stacks", {
         "name": scenarios.STACK, "title": "eager PyTorch over gloo, as the lab runs it", "framework": "PyTorch", "year": today[:4],
         "attention": "fa2", "kernels": "eager", "loss": "torch", "stage_cut": "even", "reduce_dtype": "fp32", "gather_dtype": "fp32",
-        "gradient_dtype": "fp32", "gradient_overlap": "yes", "pipeline_overlap": "yes", "bucket": f"{scenarios.BUCKET:.9g} B",
+        "gradient_dtype": "fp32", "gradient_overlap": "yes" if hides else "no", "gather_overlap": "yes" if hides else "no", "pipeline_overlap": "yes", "bucket": f"{scenarios.BUCKET:.9g} B",
         "collectives": "ring", "gemm_factor": "1", "traffic_factor": "1", "launch_overhead": "0 s", "nic_factor": "1",
         "attention_factor": "1", "scale_up_factor": "1", "contention": "0", "step_overhead": "0 s", "context": "300 MB",
         "fragmentation": "0", "fitted_on": "the rate of products alone", "fitted_date": today, "source": source,
@@ -143,7 +146,8 @@ def calibrated(
     made = []
     for number, (places, step, source) in enumerate(steps, 1):
         row, workers = f"lab-{number}", experiment.sites[places[0]].workers
-        rate = solved(scenarios.alone(experiment, places[0], row), row, workers, float(step.seconds), folder)
+        question, hides = scenarios.alone(experiment, places[0], row), not scenarios.shards(experiment)
+        rate = solved(question, row, workers, float(step.seconds), folder, hides=hides)
         islands = tuple(experiment.sites[at].name for at in places)
         made.append(Calibrated(row=row, islands=islands, step=step, rate=rate, source=source))
     return tuple(made)

@@ -150,10 +150,8 @@ def wan(experiment: Experiment, *, shaped: bool = True) -> dict[str, Any]:
     """What joins the islands, in the words of `fleet.wan`."""
     if not shaped:
         return _backed({"default": _line(UNSHAPED)})
-    passed = 4.0 * experiment.batch * experiment.model.seq_len * experiment.model.hidden
-    sends = passed if experiment.method == "pipeline" else 0.0
-    links = [{"between": list(pair), **_line(line, sends)} for pair, line in experiment.lines]
-    return _backed({"default": _line(experiment.line, sends)} | ({"links": links} if links else {}))
+    links = [{"between": list(pair), **_line(line)} for pair, line in experiment.lines]
+    return _backed({"default": _line(experiment.line)} | ({"links": links} if links else {}))
 
 
 def model(shape: Shape) -> dict[str, Any]:
@@ -174,12 +172,17 @@ def _island(site: Site, accelerator: str) -> dict[str, Any]:
     return {"name": site.name, "gpus": f"{site.workers}x{accelerator}"}
 
 
+def shards(experiment: Experiment) -> bool:
+    """Whether an experiment runs PyTorch's FSDP."""
+    several = max(site.workers for site in experiment.sites) > 1
+    within = experiment.method == "hsdp" or experiment.said.get("inner") == "fsdp2"
+    return experiment.method == "fsdp2" or (within and several)
+
+
 def _plan(experiment: Experiment) -> dict[str, Any]:
     """The layout inside an island."""
     several = max(site.workers for site in experiment.sites) > 1
-    shards = experiment.method == "hsdp" or experiment.said.get("inner") == "fsdp2"
-    sharded = experiment.method == "fsdp2" or (shards and several)
-    inside = "fsdp" if sharded else "ddp" if several else "none"
+    inside = "fsdp" if shards(experiment) else "ddp" if several else "none"
     return {"sharding": inside, "precision": "fp32", "optimizer": "adamw", "micro_batch": experiment.batch}
 
 
@@ -192,17 +195,15 @@ def _placement(experiment: Experiment, names: Sequence[str]) -> dict[str, Any]:
     return {}
 
 
-def _line(line: Line, sends: float = 0.0) -> dict[str, Any]:
-    """A line as a scenario has it; `sends`: bytes of one message between stages, which gloo passes one at a time, each when it is asked
-    for. Leaves out: that a stage asks only when it has nothing left to compute."""
-    made: dict[str, Any] = {
+def _line(line: Line) -> dict[str, Any]:
+    """A line as a scenario has it."""
+    return {
         "bandwidth": f"{line.bandwidth:.9g} B/s",
         "rtt": f"{line.rtt:.9g} s",
         "loss": line.loss,
         "streams": 1,
         "mtu": f"{line.mtu:.9g} B",
     }
-    return made | ({"sends": f"{sends:.9g} B"} if sends else {})
 
 
 def _backed(said: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,8 @@ class Boundary:
     until its message has left."""
     ahead: Count = 0.0
     """Micro-batches more that every stage before it holds because of it."""
+    asked: bool = False
+    """Whether a message passes when its receiver asks for it (gloo), which it does when its turn has come."""
     others: Seconds = 0.0
     """How long the wire is busy with the same message of other pipelines, which send in turn: the last of them begins so much later."""
 

@@ -84,6 +84,8 @@ class Tier:
     """What each reaches in an all-to-all of more than half a node, where that is less; shares included."""
     torus: tuple[TorusAxis, ...] = ()
     """Where the tier is a torus: its axes, in the order in which ranks fill them. A group has the links of those it spans."""
+    asked: bool = False
+    """Whether what crosses it passes in segments that their receivers ask for (gloo between islands)."""
     adapter: BytesPerS | None = None
     """Wire rate of one adapter where accelerators share adapters: what one of them gets while the others are silent."""
 

@@ -63,7 +63,8 @@ def _swapped(worker: Worker, own: Any, other: int) -> Any:
     import torch.distributed as dist
 
     place, came = worker.members.index(other), torch.empty_like(own)
-    both = [dist.P2POp(dist.isend, own, place), dist.P2POp(dist.irecv, came, place)]
+    # asked for first: gloo would queue the word that this worker is ready behind what it sends, and the two would take turns
+    both = [dist.P2POp(dist.irecv, came, place), dist.P2POp(dist.isend, own, place)]
     for one in dist.batch_isend_irecv(both):
         one.wait()
     return came

@@ -120,7 +120,7 @@ def kept(printed: str, shows: str | None, where: str) -> str:
     """Of what is printed the sections that are to be shown, in their own order."""
     if shows is None:
         return printed
-    wanted = dict(part.strip().partition(":")[::2] for part in shows.split(";"))
+    wanted = {title: rows for title, rows in re.findall(r" *([^;]+?)(?::(\d+))? *(?:;|$)", shows)}
     lines: list[str] = []
     for at, section in enumerate(re.split(r"\n\n+", printed.strip("\n"))):
         title = HEAD if at == 0 else next((name for name in wanted if section.startswith(name)), None)
@@ -161,7 +161,12 @@ def main() -> int:
         if wanted and page.stem not in wanted:
             continue
         old = page.read_text(encoding="utf-8")
-        new = fresh(page, draw=not check)
+        try:
+            new = fresh(page, draw=not check)
+        except Stale as stale:
+            print(stale, file=sys.stderr)
+            code = 1
+            continue
         code |= pages.kept(page, old if timeless(new) == timeless(old) else new)
     return code
 

@@ -7,7 +7,7 @@ A page is run from top to bottom in one folder of its own, in which `examples` i
   last with 3 lines of its table; what is left out is a line `…`;
 * `<!-- refused -->` there says that the input is to be refused (exit code 2); any other exit code than 0 and 1 is a fault of the page;
 * a block `python` is run, and a block `text` right after it is what it prints;
-* a file named by `--plot` is drawn by this script into docs/figures/studies, and not by the test, which leaves the option out.
+* a file named by `--plot` is drawn by this script into docs/figures/studies, where those stay that a page shows; the test leaves the option out.
 
 Blocks of any other kind (`sh`, `yaml`) are not run."""
 
@@ -40,7 +40,7 @@ REFUSED = 2
 ELLIPSIS = "…"
 
 
-class Stale(Exception):  # noqa: N818
+class Stale(Exception):
     """A page that cannot be run: what and where."""
 
 
@@ -112,7 +112,7 @@ def ran(source: str, page: Path) -> str:
     """What a block of Python prints."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(compile(source, str(page), "exec"), {"__name__": page.stem})
+        exec(compile(source, str(page), "exec"), {"__name__": page.stem})  # noqa: S102
     return out.getvalue()
 
 
@@ -120,7 +120,7 @@ def kept(printed: str, shows: str | None, where: str) -> str:
     """Of what is printed the sections that are to be shown, in their own order."""
     if shows is None:
         return printed
-    wanted = {title: rows for title, rows in re.findall(r" *([^;]+?)(?::(\d+))? *(?:;|$)", shows)}
+    wanted = dict(re.findall(r" *([^;]+?)(?::(\d+))? *(?:;|$)", shows))
     lines: list[str] = []
     for at, section in enumerate(re.split(r"\n\n+", printed.strip("\n"))):
         title = HEAD if at == 0 else next((name for name in wanted if section.startswith(name)), None)
@@ -168,7 +168,17 @@ def main() -> int:
             code = 1
             continue
         code |= pages.kept(page, old if timeless(new) == timeless(old) else new)
+    if not check:
+        prune()
     return code
+
+
+def prune() -> None:
+    """Remove figures that no page shows: a command draws several."""
+    shown = "\n".join(page.read_text(encoding="utf-8") for page in pages_run())
+    for figure in FIGURES.glob("*.svg"):
+        if f"figures/studies/{figure.name}" not in shown:
+            figure.unlink()
 
 
 if __name__ == "__main__":

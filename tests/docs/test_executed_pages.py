@@ -11,7 +11,13 @@ ROOT = Path(__file__).parents[2]
 PAGES = executed_pages.pages_run()
 CASES = [pytest.param(page, id=f"{page.parent.name}-{page.stem}") for page in PAGES]
 STUDIES = [page for page in PAGES if page.parent.name == "studies" and page.stem != "index"]
-PARTS = ("**Question.**", "First answer", "What surprised", "What would change the decision", "How sure, and what is not")
+PARTS = (
+    "**Question.**",
+    "First answer",
+    "What surprised",
+    "What would change the decision",
+    "How sure, and what is not",
+)
 
 
 def outputs(text: str) -> str:
@@ -65,7 +71,9 @@ def test_every_scenario_of_the_studies_is_asked_about():
 def test_parts_of_an_answer_are_cut_where_their_titles_stand():
     printed = "first\n\nSpeed\n  a\n  b\n\nMemory: all\n  c\n\nEnd\n  d\n"
     assert executed_pages.kept(printed, None, "x") == printed
-    assert executed_pages.kept(printed, "Speed:1; Memory: all", "x") == "…\n\nSpeed\n  a\n  …\n\nMemory: all\n  c\n\n…\n"
+    assert (
+        executed_pages.kept(printed, "Speed:1; Memory: all", "x") == "…\n\nSpeed\n  a\n  …\n\nMemory: all\n  c\n\n…\n"
+    )
     assert executed_pages.kept(printed, "head", "x") == "first\n\n…\n"
     with pytest.raises(executed_pages.Stale, match="Fast"):
         executed_pages.kept(printed, "head; Fast", "x")
@@ -84,3 +92,10 @@ def test_a_page_that_cannot_be_run_is_told(block, message, tmp_path):
     page.write_text(block + "\n", encoding="utf-8")
     with pytest.raises(executed_pages.Stale, match=message):
         executed_pages.fresh(page)
+
+
+def test_the_error_with_the_source_left_out_stands_first():
+    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    heads = [line for line in page.splitlines() if "source left out |" in line]
+    assert len(heads) >= 5
+    assert all(line.split(" | ")[2] == "source left out" for line in heads)

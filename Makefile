@@ -85,6 +85,7 @@ docs: $(VENV)/.ready-dev ## regenerate the pages that are written by scripts
 	@$(BIN)/python scripts/sync_page.py
 	@$(BIN)/python scripts/methods_page.py
 	@$(BIN)/python scripts/example_outputs.py
+	@$(BIN)/python scripts/executed_pages.py
 	@$(BIN)/python scripts/accuracy_page.py
 	@$(BIN)/python scripts/geo_page.py
 	@$(BIN)/python scripts/loss_page.py

@@ -42,7 +42,9 @@ def are_closed() -> bool:
 def refuse_closed(path: object, error: type[ShardMeterError]) -> None:
     """Raise `error` where no file may be named; the file system is not asked."""
     if _CLOSED:
-        raise error(f"{file_name(path)}: names a file, which is not read here; name a part of the catalog, or write it out")
+        raise error(
+            f"{file_name(path)}: names a file, which is not read here; name a part of the catalog, or write it out"
+        )
 
 
 def file_name(path: object) -> str:

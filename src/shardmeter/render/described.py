@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from shardmeter.render import cells
-from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, Value, Verbatim, numeric, told
+from shardmeter.render.document import (
+    Column,
+    Document,
+    Facts,
+    Notes,
+    Row,
+    Section,
+    Table,
+    Value,
+    Verbatim,
+    numeric,
+    told,
+)
 from shardmeter.render.figure import Figure
 from shardmeter.render.json_text import plain
 
@@ -67,4 +79,3 @@ def _row(row: Row, columns: tuple[Column, ...]) -> list[dict[str, Value]]:
 
 def _value(value: Value, unit: str) -> dict[str, Value]:
     return {"raw": plain(value), "text": cells.text(value, unit)}
-

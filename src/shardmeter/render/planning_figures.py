@@ -58,10 +58,6 @@ def _axis(word: str, plans: Sequence[Answer]) -> tuple[str, str, str]:
     return whole if known or word not in PER_STEP else PER_STEP[word]
 
 
-def _points(
-    label: str, plans: Sequence[Answer], x: tuple[str, str, str], y: tuple[str, str, str], style: str
-) -> Line:
+def _points(label: str, plans: Sequence[Answer], x: tuple[str, str, str], y: tuple[str, str, str], style: str) -> Line:
     known = [one for one in plans if one.get(x[0]) is not None]
-    return Line(
-        label=label, x=tuple(one[x[0]] for one in known), y=tuple(one.get(y[0]) for one in known), style=style
-    )
+    return Line(label=label, x=tuple(one[x[0]] for one in known), y=tuple(one.get(y[0]) for one in known), style=style)

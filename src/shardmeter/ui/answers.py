@@ -82,7 +82,10 @@ def numbers(state: State, catalog: Rows) -> dict[str, Any]:
             "peak_gib": memory["peak_gib"],
             "limit_gib": memory["limit_gib"],
             "memory": memory["terms"],
-            **{key: run.get(key) for key in ("wall_clock_s", "gpu_hours", "cost_usd", "tokens", "loss", "deadline", "budget")},
+            **{
+                key: run.get(key)
+                for key in ("wall_clock_s", "gpu_hours", "cost_usd", "tokens", "loss", "deadline", "budget")
+            },
             "bottleneck": {key: value for key, value in found["bottleneck"].items() if key not in ("advice", "relief")},
             "intervals": found["intervals"],
             "ledger": found["ledger"],
@@ -155,7 +158,9 @@ def _returns(asked: Asked, catalog: Rows) -> Answer:
         raise _wrong("scaling", scaling, "strong or weak")
     found = returns(document, rows, asked.word("axis", "gpus"), asked.words.get("over", ()), scaling)
     data = found.to_dict()
-    return Answer(view="returns", page=page.document(data, heading(found.scenario)), figures=page.figures(data), scenario=said)
+    return Answer(
+        view="returns", page=page.document(data, heading(found.scenario)), figures=page.figures(data), scenario=said
+    )
 
 
 def _transitions(asked: Asked, catalog: Rows) -> Answer:
@@ -182,7 +187,9 @@ def _tradeoffs(asked: Asked, catalog: Rows) -> Answer:
     document, rows, said = _opened(asked, catalog)
     found = tradeoffs(document, rows, asked.words.get("over", ()))
     data = found.to_dict()
-    return Answer(view="tradeoffs", page=page.document(data, heading(found.scenario)), figures=page.figures(data), scenario=said)
+    return Answer(
+        view="tradeoffs", page=page.document(data, heading(found.scenario)), figures=page.figures(data), scenario=said
+    )
 
 
 def _sensitivity(asked: Asked, catalog: Rows) -> Answer:
@@ -196,7 +203,9 @@ def _sensitivity(asked: Asked, catalog: Rows) -> Answer:
         beside=asked.words.get("with", ()),
     )  # fmt: skip
     data = found.to_dict()
-    return Answer(view="sensitivity", page=page.document(data, heading(scenario)), figures=page.figures(data), scenario=said)
+    return Answer(
+        view="sensitivity", page=page.document(data, heading(scenario)), figures=page.figures(data), scenario=said
+    )
 
 
 def _doctor(asked: Asked, catalog: Rows) -> Answer:
@@ -208,7 +217,9 @@ def _doctor(asked: Asked, catalog: Rows) -> Answer:
     scenario, said = _resolved(asked, catalog)
     found = doctor(scenario, given, None, ())
     data = found.to_dict()
-    return Answer(view="doctor", page=page.document(data, heading(found.scenario)), figures=page.figures(data), scenario=said)
+    return Answer(
+        view="doctor", page=page.document(data, heading(found.scenario)), figures=page.figures(data), scenario=said
+    )
 
 
 def _trace(asked: Asked, catalog: Rows) -> Answer:

@@ -22,7 +22,13 @@ LINES: Mapping[str, tuple[str, ...]] = {
     "regions": ("city", "continent"),
 }
 """Columns that make the line of a name."""
-WORDED = {"parameters": "parameters", "layers": "layers", "context": "context", "peak_bf16": "bf16", "memory_bandwidth": "memory"}
+WORDED = {
+    "parameters": "parameters",
+    "layers": "layers",
+    "context": "context",
+    "peak_bf16": "bf16",
+    "memory_bandwidth": "memory",
+}
 """Words after a value that does not speak for itself."""
 FORM: tuple[dict[str, Any], ...] = (
     {"key": "model", "label": "Model", "group": "model", "placeholder": "llama-3.1-8b", "unit": "", "list": "models",
@@ -86,13 +92,19 @@ def form(*, drawn: bool) -> dict[str, Any]:
     from shardmeter.scenario.grammar import NAMES
     from shardmeter.sync import names
 
-    writers = {name: module for name, module in formats().items() if hasattr(module, "write") or hasattr(module, "launch")}
+    writers = {
+        name: module for name, module in formats().items() if hasattr(module, "write") or hasattr(module, "launch")
+    }
     return {
         "fields": list(FORM),
         "keys": list(FIELDS),
         "whole": list(WHOLE),
         "words": list(WORDS),
-        "choices": {"methods": list(names()), "plans": list(NAMES), "objectives": ["time", "cost", "throughput", "energy"]},
+        "choices": {
+            "methods": list(names()),
+            "plans": list(NAMES),
+            "objectives": ["time", "cost", "throughput", "energy"],
+        },
         "formats": [{"name": name, "launcher": not hasattr(module, "write")} for name, module in writers.items()],
         "kinds": list(KINDS),
         "svg": drawn,

@@ -128,7 +128,9 @@ def _two_questions(said: Mapping[str, list[str]]) -> list[Violation]:
     others = [key for key in (*whole[1:], *FIELDS) if key in said]
     if not whole or not others:
         return []
-    says = f"{whole[0]} is a whole scenario, and {', '.join(others)} {'is' if len(others) == 1 else 'are'} said beside it"
+    says = (
+        f"{whole[0]} is a whole scenario, and {', '.join(others)} {'is' if len(others) == 1 else 'are'} said beside it"
+    )
     return [Violation(field=others[0], says=says, way_out="change a scenario with set=a.b=VALUE")]
 
 
@@ -166,7 +168,9 @@ def _said(state: State) -> tuple[Mapping[str, Any] | str | None, dict[str, Any],
     if name := state.value("example"):
         return f"{example(name)}\n", {}, state.sets()
     if not state.pairs:
-        raise BadScenario("nothing is asked", [Violation(field="model", says="no model is named", way_out="say a model and GPUs")])
+        raise BadScenario(
+            "nothing is asked", [Violation(field="model", says="no model is named", way_out="say a model and GPUs")]
+        )
     options: dict[str, Any] = {key: value for key in OPTIONS if (value := state.value(key))}
     source: Mapping[str, Any] | None = None
     if (islands := state.value("islands")) and (gpus := options.pop("gpus", None)):
@@ -233,7 +237,11 @@ def files_in(data: Any) -> list[Violation]:
             if named or path == ("fleet", "prices"):
                 out = "name a part of the catalog, or write its numbers out"
                 found.append(
-                    Violation(field=".".join(path), says=f"{shown(text)} names a file, which the page does not read", way_out=out)
+                    Violation(
+                        field=".".join(path),
+                        says=f"{shown(text)} names a file, which the page does not read",
+                        way_out=out,
+                    )
                 )
 
     look(data, ())
@@ -286,7 +294,12 @@ def _by_fields(data: dict[str, Any]) -> State | None:
             return None
         if line:
             said["plan"] = line
-    for field, key in (("seq_len", "seq"), ("global_batch", "global_batch"), ("tokens", "tokens"), *((one, one) for one in LIMITS)):
+    for field, key in (
+        ("seq_len", "seq"),
+        ("global_batch", "global_batch"),
+        ("tokens", "tokens"),
+        *((one, one) for one in LIMITS),
+    ):
         _take(rest, ("run", field), key, said)
     sets = list(_leaves(rest, ()))
     if len(sets) > MOST_SETS or any(len(value) > LONGEST_VALUE for value in (*said.values(), *sets)):

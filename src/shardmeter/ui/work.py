@@ -110,7 +110,9 @@ def reply(question: Question, catalog: Catalog) -> Reply:
     except ShardMeterError as error:
         return refusal(error)
     except MemoryError:
-        return refusal(BadScenario("the question takes more memory than one may have; ask for fewer points, islands or steps"))
+        return refusal(
+            BadScenario("the question takes more memory than one may have; ask for fewer points, islands or steps")
+        )
     except RecursionError:
         return refusal(BadScenario("the question is nested too deep"))
     except Exception as error:  # noqa: BLE001  (the last line of defence: no traceback reaches a browser)
@@ -125,7 +127,9 @@ def our_fault(error: BaseException) -> Reply:
     """A fault of ours: its kind for the browser, its text for who runs the server."""
     says = " ".join(str(error).split())[:300]
     sys.stderr.write(f"unexpected error, please report it: {type(error).__name__}: {says}\n")
-    return _json({"error": {"says": f"a fault of ours ({type(error).__name__}), please report it", "violations": []}}, FAULT)
+    return _json(
+        {"error": {"says": f"a fault of ours ({type(error).__name__}), please report it", "violations": []}}, FAULT
+    )
 
 
 def refusal(error: ShardMeterError, status: int = UNPROCESSABLE) -> Reply:
@@ -145,7 +149,15 @@ def told(error: ShardMeterError) -> dict[str, Any]:
     if isinstance(error, UnknownName):
         key = UNKNOWN.get(error.kind, "")
         found.append(
-            {"field": key or error.kind, "key": key, "says": error.message, "rule": "", "way_out": "", "where": "", "values": list(error.nearest)}
+            {
+                "field": key or error.kind,
+                "key": key,
+                "says": error.message,
+                "rule": "",
+                "way_out": "",
+                "where": "",
+                "values": list(error.nearest),
+            }
         )
     return {"says": error.message, "violations": found}
 
@@ -207,7 +219,9 @@ def search(link: Connection, setup: Setup, query: str) -> None:
     except ShardMeterError as error:
         link.send(("failed", told(error)))
     except MemoryError:
-        link.send(("failed", {"says": "the search takes more memory than one may have; narrow an axis", "violations": []}))
+        link.send(
+            ("failed", {"says": "the search takes more memory than one may have; narrow an axis", "violations": []})
+        )
     except Exception as error:  # noqa: BLE001  (as in reply)
         link.send(("failed", json.loads(our_fault(error).body)["error"]))
 

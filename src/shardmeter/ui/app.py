@@ -33,6 +33,8 @@ WORDS_OF = {
     "tradeoffs": ("over",), "sensitivity": ("of", "what_if", "with", "pairs"), "doctor": ("measured",), "trace": ("steps", "rounds", "island"),
 }  # fmt: skip
 """Words that a view's answer depends on."""
+LATER_S = 0.3
+"""How long the questions of sliders, which take a tenth of the time, may pass those of views by."""
 JSON_HEADERS = {"cache-control": "no-store"}
 BODY_S = 10.0
 """How long a body may take to arrive."""
@@ -124,7 +126,9 @@ class Server:
             return await self.long.ask(question, limit)
         began = time.monotonic()
         with suppress(TooLongError):
-            found = await self.quick.ask(question, min(self.settings.quick_limit, limit))
+            found = await self.quick.ask(
+                question, min(self.settings.quick_limit, limit), LATER_S if question.kind == "view" else 0.0
+            )
             if found.status != work.MOVED:
                 return found
         from shardmeter.core.record import changed
@@ -296,7 +300,12 @@ def application(settings: Settings, ready: Callable[[], None] = lambda: None) ->
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        await server.open()
+        try:
+            await server.open()
+        except Exception as trouble:  # the server's own words for it would be a traceback
+            work.our_fault(trouble)
+            await server.close()
+            raise
         sweeping = asyncio.ensure_future(server.sweeping())
         ready()
         try:

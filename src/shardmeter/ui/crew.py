@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import multiprocessing
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -108,13 +109,60 @@ class Worker:
             self.process.kill()
 
 
+class Line:
+    """So many places, and who waits for one, in the order in which they came; small questions pass large ones by, for a while."""
+
+    def __init__(self, places: int, most: int) -> None:
+        self.free, self.most = places, most
+        self._order = 0
+        self._heap: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    async def place(self, later: float, patience: float) -> None:
+        """Wait for a place as if one had come so many seconds `later`. Raises BusyError where too many wait, or for too long."""
+        if self.free and not self._heap:
+            self.free -= 1
+            return
+        if len(self._heap) >= self.most:
+            raise BusyError
+        loop = asyncio.get_running_loop()
+        mine = loop.create_future()
+        self._order += 1
+        entry = (loop.time() + later, self._order, mine)
+        heapq.heappush(self._heap, entry)
+        try:
+            async with asyncio.timeout(patience):
+                await mine
+        except TimeoutError:
+            self._leave(entry)
+            raise BusyError from None
+        except asyncio.CancelledError:
+            self._leave(entry)
+            raise
+
+    def _leave(self, entry: tuple[float, int, asyncio.Future[None]]) -> None:
+        """Stop waiting; who was given a place meanwhile passes it on."""
+        if entry in self._heap:
+            self._heap.remove(entry)
+            heapq.heapify(self._heap)
+        elif entry[2].done() and not entry[2].cancelled():
+            self.leave()
+
+    def leave(self) -> None:
+        """Give a place to the next who waits."""
+        while self._heap:
+            following = heapq.heappop(self._heap)[2]
+            if not following.done():
+                following.set_result(None)
+                return
+        self.free += 1
+
+
 class Lane:
     """So many workers, and a line of questions before them. To be used in one event loop."""
 
     def __init__(self, setup: work.Setup, *, workers: int, waiting: int, patience: float) -> None:
         self.setup, self.patience = setup, patience
-        self._most, self._waiting = waiting, 0
-        self._free = asyncio.Semaphore(workers)
+        self._line = Line(workers, waiting)
         self._idle: list[Worker] = []
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="shardmeter-lane")
         self._workers = workers
@@ -132,24 +180,16 @@ class Lane:
         self._idle.clear()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def ask(self, question: work.Question, limit: float) -> work.Reply:
-        """The reply of the next free worker. Whoever stops waiting (a task that is cancelled) ends the work too.
+    async def ask(self, question: work.Question, limit: float, later: float = 0.0) -> work.Reply:
+        """The reply of the next free worker, in line as if it were asked so many seconds `later`. Whoever stops waiting (a task that is
+        cancelled) ends the work too.
 
         Raises BusyError where the line is full or does not move, TooLongError, EndedError."""
-        if self._waiting >= self._most:
-            raise BusyError
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(self.patience):
-                await self._free.acquire()
-        except TimeoutError:
-            raise BusyError from None
-        finally:
-            self._waiting -= 1
+        await self._line.place(later, self.patience)
         try:
             return await self._asked(question, limit)
         finally:
-            self._free.release()
+            self._line.leave()
 
     async def _asked(self, question: work.Question, limit: float) -> work.Reply:
         loop = asyncio.get_running_loop()

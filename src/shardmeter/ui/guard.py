@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import sys
@@ -115,6 +116,15 @@ class Guard:
             await _say(send, 429, f"more than {self.most} requests of one client at once; wait for their answers")
             return
         self.open[client] += 1
+        try:
+            await self._passed(scope, receive, send)
+        finally:
+            self.open[client] -= 1
+            if not self.open[client]:
+                del self.open[client]
+
+    async def _passed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application answer, and add what every response carries."""
         begun = False
 
         async def sent(message: Message) -> None:
@@ -126,16 +136,15 @@ class Guard:
 
         try:
             await self.app(scope, receive, sent)
+        except asyncio.CancelledError:  # the server ends, and has waited for this long enough
+            if not begun:
+                await _say(send, 503, "the server ends")
         except Exception as error:
             says = " ".join(str(error).split())[:300]
             sys.stderr.write(f"unexpected error, please report it: {type(error).__name__}: {says}\n")
             if begun:  # the response is broken off: the client sees that
                 raise
             await _say(send, 500, f"a fault of ours ({type(error).__name__}), please report it")
-        finally:
-            self.open[client] -= 1
-            if not self.open[client]:
-                del self.open[client]
 
     def _refused(self, scope: Scope, headers: Mapping[str, str]) -> tuple[int, str] | None:
         """Status and sentence for what is not answered."""

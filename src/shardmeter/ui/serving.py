@@ -67,7 +67,7 @@ def serve(settings: Settings, made: socket.socket, ready: Callable[[], None] = l
     from shardmeter.ui.app import application
 
     config = uvicorn.Config(
-        application(settings, ready), http="h11", ws="none", lifespan="on", log_level="warning", access_log=False, server_header=False,
+        application(settings, ready), http="h11", ws="none", lifespan="on", log_level="critical", access_log=False, server_header=False,
         proxy_headers=False, h11_max_incomplete_event_size=LARGEST_HEAD, limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=30,
         timeout_graceful_shutdown=2,
     )  # fmt: skip

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
+
+SELDOM = (50_000, 20, 100)
+"""How often a worker looks for garbage: an answer makes much, and nearly none of it in circles."""
 
 MODULES = (
     "numpy", "shardmeter.render.described", "shardmeter.render.doctor", "shardmeter.render.explanation", "shardmeter.render.gantt",
@@ -27,6 +31,9 @@ def warm() -> None:
     one = "model=llama-3.1-8b&gpus=16xH100-SXM5-80GB&tokens=1T&price=$2/gpu/h"
     for query in (one, f"{one}&islands=2&bandwidth=10 Gbps&rtt=10 ms&method=diloco"):
         answer("predict", parsed(query), catalog).to_dict()
+    gc.collect()
+    gc.freeze()  # what is there stays, in every worker: it is not looked through again
+    gc.set_threshold(*SELDOM)
 
 
 if __name__ != "__main__":

@@ -2,12 +2,15 @@
 
 import io
 import json
+import os
 import threading
 import time
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from shardmeter.ui.crew import cores
 
 ONE = {"model": "llama-3.1-8b", "gpus": "64xH100-SXM5-80GB", "tokens": "1T", "price": "$2/gpu/h"}
 SEVERAL = ONE | {"islands": 4, "bandwidth": "10 Gbps", "rtt": "40 ms", "method": "diloco", "sync_every": 50}
@@ -37,8 +40,7 @@ def test_predict_is_what_the_command_answers(page):
     found = page.ask("/api/predict", ONE)
     assert found.status == 200
     got = found.json()
-    options = {key: value for key, value in ONE.items()}
-    assert got["data"] == json.loads(json.dumps(envelope(shardmeter.predict(**options).to_dict())))
+    assert got["data"] == json.loads(json.dumps(envelope(shardmeter.predict(**ONE).to_dict())))
     assert got["view"] == "predict"
     assert got["cached"] is False
     assert got["took_s"] > 0.0
@@ -348,6 +350,7 @@ def test_twenty_clients_at_once(page):
             if found.status != 200 or found.json()["cached"]:
                 errors.append((found.status, found.body[:200]))
 
+    alone = os.getloadavg()[0] < 0.5 * cores()
     threads = [threading.Thread(target=client, args=(number,)) for number in range(20)]
     began = time.perf_counter()
     for one in threads:
@@ -364,4 +367,6 @@ def test_twenty_clients_at_once(page):
             f"  {view}: p50 {1e3 * sorted(times)[len(times) // 2]:.0f} ms, most {1e3 * max(times):.0f} ms of {len(times)}"
         )
     assert not errors
-    assert every[197] < 5.0, "a bar that a busy machine holds; bench/ has the one that counts"
+    assert every[197] < (0.5 if alone else 10.0), (
+        f"p99 {every[197]:.2f} s, on a machine with {'nothing' if alone else 'much'} else to do"
+    )

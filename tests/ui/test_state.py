@@ -2,6 +2,7 @@
 
 import base64
 import zlib
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -108,8 +109,7 @@ def test_a_state_of_a_scenario_of_a_state_predicts_the_same(state):
 @pytest.mark.parametrize("name", sorted(examples()))
 def test_an_example_is_a_state_and_predicts_as_its_file_does(name):
     state = parsed(f"example={name}").state
-    document, rows = opened(state, ROWS)
-    data = document.data
+    data = opened(state, ROWS)[0].data
     again = state_of(data, ROWS)
     assert spelled(opened(parsed(again.text()).state, ROWS)[0].data) == spelled(data)
     assert example(name).strip()
@@ -187,10 +187,8 @@ def test_what_unpacks_to_no_scenario_is_refused_before_it_is_read(text, says):
 
 @given(st.binary(max_size=200))
 def test_any_bytes_unpack_or_are_refused(raw):
-    try:
-        inflated(base64.urlsafe_b64encode(raw).decode())
-    except BadScenario as error:
-        assert error.violations
+    with suppress(BadScenario):
+        assert inflated(base64.urlsafe_b64encode(raw).decode()).strip()
 
 
 FILES = [

@@ -47,7 +47,10 @@ class Asked:
     alternatives: int = ALTERNATIVES
     """How many other machines to look at; 0 = none."""
     command: str = ""
-    """What makes the same document again, as it is typed in a shell; empty = the usual one, on the scenario that the report holds."""
+    """What makes the same document of a file `scenario.yaml` with the scenario that the report holds, as it is typed in a shell; empty = the
+    usual one."""
+    typed: str = ""
+    """What was typed; empty = nothing was."""
 
 
 @record
@@ -97,7 +100,12 @@ def report(
         "title": asked.title or None,
         "date": asked.date or None,
         "command": asked.command or None,
+        "typed": asked.typed or None,
         "scenario": dict(data),
+        "machines": [
+            {"name": one.name, "gpus": float(one.gpus), "accelerator": one.accelerator.name}
+            for one in own.fleet.islands
+        ],
         "prediction": found,
         "plans": plans,
         "alternatives": other,

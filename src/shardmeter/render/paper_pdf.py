@@ -222,7 +222,10 @@ def _table(table: Table, styles: _Styles, width: float) -> Any:
     heads = [styles.text(text, kinds[right][0]) for text, right in zip(made.heads, made.right, strict=True)]
     rows = [
         [
-            styles.text(text, kinds[right][0 if made.totalled and at == len(made.rows) - 1 else 1])
+            styles.text(
+                text.replace(" ", "\u00a0") if right else text,
+                kinds[right][0 if made.totalled and at == len(made.rows) - 1 else 1],
+            )
             for text, right in zip(row, made.right, strict=True)
         ]
         for at, row in enumerate(made.rows)
@@ -252,12 +255,13 @@ def _widths(made: Grid, width: float) -> list[float]:
     from reportlab.pdfbase.pdfmetrics import stringWidth
 
     columns = list(zip(made.heads, *made.rows, strict=True))
-    needs = [max(stringWidth(text, BOLD, CELL) for text in texts) + 2 * PAD + 1.0 for texts in columns]
+    beside = 2 * PAD + 1.0
+    needs = [max(stringWidth(text, BOLD, CELL) for text in texts) + beside for texts in columns]
     if sum(needs) <= width:
         return needs
     words = [
-        max((stringWidth(word, BOLD, CELL) for text in texts for word in text.split()), default=0.0) + 2 * PAD + 1.0
-        for texts in columns
+        max(stringWidth(word, BOLD, CELL) for text in texts for word in _whole(text, right=right)) + beside
+        for texts, right in zip(columns, made.right, strict=True)
     ]
     for least in (
         [min(word, need) if wide else need for word, need, wide in zip(words, needs, made.wide, strict=True)],
@@ -268,3 +272,8 @@ def _widths(made: Grid, width: float) -> list[float]:
         if room >= 0.0 and sum(more) > 0.0:
             return [one + room * extra / sum(more) for one, extra in zip(least, more, strict=True)]
     return [one * width / sum(words) for one in words]
+
+
+def _whole(text: str, *, right: bool) -> list[str]:
+    """The parts of a cell that no line breaks: of numbers, which stand to the right, all of it."""
+    return [text] if right else text.replace(" %", "\u00a0%").split(" ")

@@ -16,6 +16,8 @@ from shardmeter.render.report_risks import FAR
 Answer = Mapping[str, Any]
 _ENDS = re.compile(r"(?P<what>.+?)\s*\((?P<whence>[^()]*(?:\([^()]*\)[^()]*)*)\)$")
 """A sentence that ends with where it comes from, in brackets."""
+_DATED = re.compile(r"\b20\d\d(?:-\d\d){0,2}\b")
+_MEASURED = re.compile(r"\bmeasured 20\d\d(?:-\d\d){0,2}\b")
 DEFAULT = "the default of a scenario (docs/scenario.md)"
 RULE = "a rule of this tool"
 
@@ -45,14 +47,30 @@ def assumptions(answer: Answer) -> Chapter:
 def _taken(text: str) -> Row:
     """An assumption and its source: what stands in brackets at its end, or after its colon."""
     match = _ENDS.match(text)
-    if match is None:
-        head, colon, tail = text.partition(": ")
-        named = colon and " " not in head.rpartition(".")[2].strip() and not tail.startswith("a ")
-        return {"what": text, "whence": RULE if not named else "the catalog, or a rule of this tool"}
-    whence = match["whence"]
-    if whence.endswith("left out"):
-        whence = DEFAULT if whence == "left out" else f"{whence.removesuffix('left out').rstrip('; ')}; {DEFAULT}"
-    return {"what": match["what"], "whence": DEFAULT if whence == "none named" else whence}
+    if match is not None:
+        return {"what": match["what"], "whence": _whence(match["whence"])}
+    head, colon, tail = text.rpartition(": ")
+    dated = _DATED.search(tail)
+    if colon and dated is not None and " " in head:
+        return {"what": head, "whence": tail}
+    measured = _MEASURED.search(text)
+    return {"what": text, "whence": RULE if measured is None else measured[0]}
+
+
+def _whence(text: str) -> str:
+    """What stands in brackets, as a source."""
+    if text == "none named":
+        return f"none was named; {DEFAULT}"
+    if text.endswith("left out"):
+        before = text.removesuffix("left out").rstrip(" ;")
+        return (
+            DEFAULT
+            if not before
+            else f"{before}; {DEFAULT}"
+            if " " in before
+            else f"`{before}` was left out; {DEFAULT}"
+        )
+    return f"the catalog, {text}" if _DATED.fullmatch(text) else text
 
 
 def validated(answer: Answer) -> Chapter:

@@ -16,6 +16,7 @@ MOVERS = 5
 """Numbers of the scenario that are shown with what half and twice of them do."""
 FAR = 8.0
 """Distance of the nearest measured run from which on none is called near."""
+WARNING = "warning"
 Risk = tuple[str, str]
 """What it is of, and what is known of it."""
 
@@ -35,7 +36,10 @@ def chapter(answer: Answer) -> Chapter:
 def first(answer: Answer) -> str:
     """The first risk, as the end of a sentence."""
     found = next(risks(answer), None)
-    return "" if found is None else f"{found[0]}. {found[1]}"
+    if found is None:
+        return ""
+    of, says = found
+    return says if of == WARNING else f"{of}. {says}"
 
 
 def risks(answer: Answer) -> Iterator[Risk]:
@@ -48,7 +52,7 @@ def risks(answer: Answer) -> Iterator[Risk]:
             f"it is borderline: the chance to fit is {chance}; a fuller GPU than predicted ends the run at once.",
         )
     for text in found["warnings"]:
-        yield "warning", text
+        yield WARNING, text
     practice = report_words.practice(answer)
     if practice:
         yield "interruptions", practice

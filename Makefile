@@ -76,6 +76,7 @@ fit: $(VENV)/.ready-dev ## refit the stacks from the measured runs, and what who
 
 bless: $(VENV)/.ready-dev ## freeze the golden predictions anew, after a change that is meant; shows what moves
 	@$(BIN)/python scripts/bless.py
+	@$(BIN)/python scripts/bless_report.py
 
 oracle: $(VENV)/.ready-dev ## rewrite the table of parameter and FLOP counts (needs torch)
 	@$(BIN)/python scripts/oracle.py

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shardmeter.interop.importing import import_config
     from shardmeter.interop.logs import read_log
     from shardmeter.render.page import page as page
+    from shardmeter.render.reporting import report
     from shardmeter.scenario import load
     from shardmeter.specs import Scenario
     from shardmeter.study.api import (
@@ -63,6 +64,7 @@ __all__ = [
     "plan",
     "predict",
     "read_log",
+    "report",
     "returns",
     "scale_across",
     "sensitivity",
@@ -98,6 +100,7 @@ _HOMES = {
     "plan": "shardmeter.study.api",
     "predict": "shardmeter.study.api",
     "read_log": "shardmeter.interop.logs",
+    "report": "shardmeter.render.reporting",
     "returns": "shardmeter.study.api",
     "scale_across": "shardmeter.study.api",
     "sensitivity": "shardmeter.study.api",

@@ -25,6 +25,8 @@ SCENARIO = {
 }
 OPTIONS = {
     "predict": SCENARIO | {"--deadline", "--budget"},
+    "report": SCENARIO
+    | {"-o", "--out", "--title", "--date", "--deadline", "--budget", "--search", "--alternatives"},
     "explain": SCENARIO | {"--term"},
     "plan": SCENARIO
     | {

@@ -33,6 +33,7 @@ PUBLIC = {
     "plan",
     "predict",
     "read_log",
+    "report",
     "returns",
     "scale_across",
     "sensitivity",

@@ -28,6 +28,7 @@ from shardmeter.cli.measure import measure
 from shardmeter.cli.output import PipeClosedError, UnwritableError, prepare, say, silence, written
 from shardmeter.cli.plan import plan
 from shardmeter.cli.predict import predict
+from shardmeter.cli.report import report
 from shardmeter.cli.returns import returns
 from shardmeter.cli.sensitivity import sensitivity
 from shardmeter.cli.show import show
@@ -56,6 +57,7 @@ def cli(debug: bool) -> None:
 
 for _command in (
     predict,
+    report,
     explain,
     plan,
     front,

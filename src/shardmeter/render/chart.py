@@ -160,14 +160,15 @@ def _marks(grid: Grid, figure: Figure, x: Axis, y: Axis, *, plain: bool) -> list
 
 
 def _bars(figure: Figure, width: int, *, plain: bool) -> list[str]:
-    """A line a bar: name, bar from nothing, value."""
+    """A line a bar: name, bar from nothing, its length."""
     bars: dict[float, list[tuple[float | None, str]]] = {}
     lying = bool(figure.y.labels)
     along, across = (figure.y, figure.x) if lying else (figure.x, figure.y)
     for line in figure.lines:
-        for place, value in zip(line.y if lying else line.x, line.x if lying else line.y, strict=True):
+        begin = line.begin or (0.0,) * len(line.x)
+        for place, value, start in zip(line.y if lying else line.x, line.x if lying else line.y, begin, strict=True):
             if place is not None:
-                bars.setdefault(place, []).append((value, line.label))
+                bars.setdefault(place, []).append((None if value is None else value - start, line.label))
     most = max((abs(value) for group in bars.values() for value, _ in group if value is not None), default=0.0) or 1.0
     names = {place: along.labels[int(place)] if along.labels else _text(place, along) for place in bars}
     gutter = min(max(map(len, names.values()), default=0), width // 2)

@@ -36,6 +36,8 @@ class Line:
     left: tuple[float, ...] = ()
     """Of points: the lower end of an interval of every x, and `right` the upper one; empty = none is known."""
     right: tuple[float, ...] = ()
+    begin: tuple[float, ...] = ()
+    """Of bars: where each begins; empty = all where their axis says."""
     style: str = "line"
     """line, dashed, points (measured ones), cloud (many small ones in the background), steps, bars."""
 
@@ -78,4 +80,8 @@ class Figure:
 
     def to_dict(self) -> dict[str, Any]:
         """The entry of a JSON answer: the same description."""
-        return dataclasses.asdict(self)
+        made = dataclasses.asdict(self)
+        for line in (*made["lines"], *made["contours"]):
+            if not line["begin"]:
+                del line["begin"]
+        return made

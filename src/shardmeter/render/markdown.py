@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shardmeter.render import cells, chart
-from shardmeter.render.document import Column, Document, Facts, Notes, Row, Section, Table, Verbatim, numeric, told
+from shardmeter.render.document import Document, Facts, Notes, Section, Table, Verbatim, told
 from shardmeter.render.figure import Figure
+from shardmeter.render.grid import grid
 
 CHART_WIDTH = 96
 """Columns of a drawn figure."""
@@ -23,7 +26,11 @@ def section_text(section: Section, *, level: int = 2) -> str:
     if isinstance(section, Notes):
         body = "\n".join(f"* {line}" for line in section.lines)
     elif isinstance(section, Facts):
-        body = "\n".join(f"* {fact.label}: {cells.text(fact.value, fact.unit)}" for fact in section.facts)
+        lines = [
+            f"* {fact.label}: {cells.text(fact.value, fact.unit)}{f' ({fact.note})' if fact.note else ''}"
+            for fact in section.facts
+        ]
+        body = "\n".join((*lines, *(["", *section.caption] if section.caption else [])))
     elif isinstance(section, Verbatim):
         body = "\n".join(("```text", *section.lines, "```"))
     elif isinstance(section, Figure):
@@ -35,19 +42,14 @@ def section_text(section: Section, *, level: int = 2) -> str:
 
 def table_text(table: Table) -> str:
     """A pipe table; bars are left out."""
-    columns = [column for column in table.columns if not column.bar]
-    rows = [*table.rows, *([table.total] if table.total is not None else [])]
+    made = grid(table)
     lines = [
-        _line([column.title for column in columns]),
-        _line(["---:" if numeric(table, column) else "---" for column in columns]),
-        *(_line([_cell(row, column) for column in columns]) for row in rows),
+        _line(made.heads),
+        _line(["---:" if right else "---" for right in made.right]),
+        *(_line([cell.replace("|", "\\|") for cell in row]) for row in made.rows),
     ]
     return "\n".join(lines + (["", table.caption] if table.caption else []))
 
 
-def _line(cells_: list[str]) -> str:
+def _line(cells_: Sequence[str]) -> str:
     return f"| {' | '.join(cells_)} |"
-
-
-def _cell(row: Row, column: Column) -> str:
-    return cells.text(row.get(column.key), column.unit).replace("|", "\\|") if column.key in row else ""

@@ -40,6 +40,7 @@ PAGES: Mapping[str, tuple[str, Callable[[ModuleType, Any], Any]]] = {
     "Solution": ("solution", lambda _, answer: heading(answer.prediction.scenario)),
     "Inference": ("inference", lambda module, answer: module.title(answer.scenario, answer.asked.how)),
     "Difference": ("difference", lambda _, answer: (heading(answer.a.scenario), heading(answer.b.scenario))),
+    "Report": ("report", _headed),
     "Returns": ("returns", _headed),
     "ScaleAcross": ("scale_across", lambda module, answer: module.title(answer.scenario, answer.answer["question"])),
     "Sensitivity": ("sensitivity", _headed),

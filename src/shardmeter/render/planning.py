@@ -32,14 +32,9 @@ def title(scenario: Scenario) -> str:
 
 def document(answer: Answer, heading: str = "", *, command: str = "", short: bool = False) -> Document:
     """A `plan` JSON as a document; `command` predicts the scenario, to which a plan is added. `short` leaves out what was assumed."""
-    plans, front = answer["plans"], answer["pareto"]
-    sections: list[Section | None] = [
-        _plans(answer) if plans else None,
-        _front(answer) if len(front) > 1 else _alone(answer) if front and len(answer["objective"]) > 1 else None,
-        _yours(answer),
-        _miss(answer["nearest_miss"]),
-        _ways(answer["way_out"]) if answer["nearest_miss"] else None,
-        rejected(answer["space"], answer["space"]["evaluated"]),
+    plans = answer["plans"]
+    shown: list[Section | None] = [
+        *sections(answer),
         Notes(title="To predict the first", lines=(_again(answer, command),)) if plans and command else None,
         remarks(answer, short=short),
     ]
@@ -48,10 +43,24 @@ def document(answer: Answer, heading: str = "", *, command: str = "", short: boo
         verdict=_verdict(answer),
         good=bool(plans),
         sure=bool(answer["space"]["optimal"]) and not (plans and doubtful(plans[0])),
-        sections=tuple(section for section in sections if section is not None),
+        sections=tuple(section for section in shown if section is not None),
         data={**answer, "command": _again(answer, command) if plans and command else ""},
         flat=tuple(_flat(answer)),
     )
+
+
+def sections(answer: Answer) -> tuple[Section, ...]:
+    """The tables of a `plan` JSON: the best plans, the front, the user's own, why others are out."""
+    plans, front = answer["plans"], answer["pareto"]
+    found: list[Section | None] = [
+        _plans(answer) if plans else None,
+        _front(answer) if len(front) > 1 else _alone(answer) if front and len(answer["objective"]) > 1 else None,
+        _yours(answer),
+        _miss(answer["nearest_miss"]),
+        _ways(answer["way_out"]) if answer["nearest_miss"] else None,
+        rejected(answer["space"], answer["space"]["evaluated"]),
+    ]
+    return tuple(section for section in found if section is not None)
 
 
 def _verdict(answer: Answer) -> str:

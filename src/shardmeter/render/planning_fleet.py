@@ -26,8 +26,27 @@ def title(scenario: Scenario) -> str:
 
 def document(answer: Answer, heading: str = "", *, short: bool = False) -> Document:
     """A `plan` JSON of several islands as a document. `short` leaves out what was assumed."""
+    plans = answer["plans"]
+    shown: list[Section] = [
+        *sections(answer),
+        *([Notes(title="To predict the first", lines=_again())] if plans and not short else []),
+        remarks(answer, short=short),
+    ]
+    return Document(
+        title=heading,
+        verdict=_verdict(answer),
+        good=bool(plans),
+        sure=bool(answer["space"]["optimal"]) and not (plans and doubtful(plans[0])),
+        sections=tuple(shown),
+        data=dict(answer),
+        flat=tuple(_flat(answer)),
+    )
+
+
+def sections(answer: Answer) -> tuple[Section, ...]:
+    """The tables of a `plan` JSON of several islands: the best plans, the front, the user's own, what was searched."""
     plans, front = answer["plans"], answer["pareto"]
-    sections: list[Section | None] = [
+    found: list[Section | None] = [
         _table(plans, answer, f"The best plans, by {answer['objective'][0]}") if plans else None,
         _islands(plans[0]) if plans else None,
         _table(front, answer, f"Which no other one beats in {' and '.join(answer['objective'])}: {len(front)}")
@@ -38,18 +57,8 @@ def document(answer: Answer, heading: str = "", *, short: bool = False) -> Docum
         _miss(answer["nearest_miss"]),
         _kinds(answer["space"]),
         planning.rejected(answer["space"], answer["space"]["joint"]),
-        Notes(title="To predict the first", lines=_again()) if plans and not short else None,
-        remarks(answer, short=short),
     ]
-    return Document(
-        title=heading,
-        verdict=_verdict(answer),
-        good=bool(plans),
-        sure=bool(answer["space"]["optimal"]) and not (plans and doubtful(plans[0])),
-        sections=tuple(section for section in sections if section is not None),
-        data=dict(answer),
-        flat=tuple(_flat(answer)),
-    )
+    return tuple(section for section in found if section is not None)
 
 
 def _verdict(answer: Answer) -> str:

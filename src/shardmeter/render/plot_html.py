@@ -28,21 +28,30 @@ def page(figures: Sequence[Figure]) -> bytes:
 
 
 def _part(figure: Figure, svg: str) -> str:
-    """One figure: the picture with names of its own, tables, the description."""
+    """One figure: the picture, its numbers, the description."""
+    # "<" is escaped, so that no text of the description can end the script
+    data = json.dumps(json_text.plain(figure.to_dict()), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    return (
+        f'<figure id="{figure.slug}">\n{inline(figure, svg)}{numbers(figure)}\n'
+        f'<script type="application/json" data-figure="{figure.slug}">{data}</script>\n</figure>'
+    )
+
+
+def inline(figure: Figure, svg: str) -> str:
+    """A picture as an element of a page: with names of its own, and its title for who does not see it."""
     drawn = _IDS.sub(rf"\g<1>{figure.slug}-", svg[svg.index("<svg") :])
     label = html.escape(figure.title, quote=True)
-    drawn = drawn.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    return drawn.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
+def numbers(figure: Figure) -> str:
+    """What a figure draws, in tables that open."""
     tables = "".join(_of_line(figure, line) for line in (*figure.lines, *figure.contours))
     if figure.field is not None:
         tables += _of_field(figure, figure.field)
     said = "".join(f"<li>{html.escape(_said(figure, at))}</li>" for at in range(len(figure.marks)))
     marks = f"<p>Marked:</p><ul>{said}</ul>" if said else ""
-    # "<" is escaped, so that no text of the description can end the script
-    data = json.dumps(json_text.plain(figure.to_dict()), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
-    return (
-        f'<figure id="{figure.slug}">\n{drawn}<details><summary>The numbers</summary>{marks}{tables}</details>\n'
-        f'<script type="application/json" data-figure="{figure.slug}">{data}</script>\n</figure>'
-    )
+    return f"<details><summary>The numbers</summary>{marks}{tables}</details>"
 
 
 def _said(figure: Figure, at: int) -> str:
@@ -56,9 +65,11 @@ def _of_line(figure: Figure, line: Line) -> str:
     lying = line.style == "bars" and bool(figure.y.labels)
     across = figure.x if lying else figure.y
     heads = [figure.x.title, figure.y.title, *(["from", "to"] if line.low and line.high else [])]
+    heads += ["begins at"] if line.begin else []
     rows = []
     for at, (x, y) in enumerate(zip(line.x, line.y, strict=True)):
         ends = [_text(line.low[at], across), _text(line.high[at], across)] if line.low and line.high else []
+        ends += [_text(line.begin[at], across)] if line.begin else []
         rows.append([_text(x, figure.x), _text(y, figure.y), *ends])
     return _table(line.label, heads, rows)
 

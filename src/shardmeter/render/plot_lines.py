@@ -81,12 +81,13 @@ def _bars(axes: Any, line: Line, at: int, of: int, *, lying: bool, start: float)
         "label": line.label,
         "zorder": 3,
     }
+    starts = _numbers(line.begin) if line.begin else start
     whisker = _around(sizes, _numbers(line.low), _numbers(line.high)) if line.low and line.high else None
     how = {"ecolor": "#222222", "capsize": 3, "error_kw": {"elinewidth": 1.1, "zorder": 4}}
     if lying:
-        axes.barh(middle, sizes - start, thick, start, xerr=whisker, **look, **how)
+        axes.barh(middle, sizes - starts, thick, starts, xerr=whisker, **look, **how)
     else:
-        axes.bar(middle, sizes - start, thick, start, yerr=whisker, **look, **how)
+        axes.bar(middle, sizes - starts, thick, starts, yerr=whisker, **look, **how)
 
 
 def _contour(axes: Any, line: Line, at: int) -> None:

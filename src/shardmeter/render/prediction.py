@@ -39,28 +39,28 @@ MFU = "MFU: full attention counted, causal hardware does half; HFU: recomputatio
 def document(answer: Answer, title: str = "", *, short: bool = False) -> Document:
     """A `predict` JSON as a document; `title` names the question. `short` leaves out what was assumed."""
     speed: list[Section | None] = [
-        _speed(answer),
-        *_probes(answer),
-        *islands.sections(answer, _interval(answer, "round_s", "s")),
-        _ledger(answer),
-        *_bottleneck(answer),
+        speed_facts(answer),
+        *probe_facts(answer),
+        *islands.sections(answer, interval_text(answer, "round_s", "s")),
+        ledger_table(answer),
+        *bottleneck_sections(answer),
     ]
-    memory: list[Section | None] = [_memory(answer)]
-    ways: list[Section | None] = [_ways(answer.get("way_out") or (), alone=not answer.get("sync"))]
+    memory: list[Section | None] = [memory_table(answer)]
+    ways: list[Section | None] = [ways_out(answer.get("way_out") or (), alone=not answer.get("sync"))]
     sections: list[Section | None] = [
         *(speed + memory if answer["fits"] else ways + memory + speed),
-        _run(answer),
+        run_facts(answer),
         *learning.sections(answer),
-        *_made_of(answer.get("run")),
+        *made_of(answer.get("run")),
         _notes("Warnings", answer.get("warnings") or ())
         if short
         else _notes("Assumed", answer.get("assumptions") or ()),
     ]
     return Document(
         title=title,
-        verdict=" ".join((_verdict(answer), *limits.missed(answer), *limits.doubts(answer))),
+        verdict=" ".join((verdict(answer), *limits.missed(answer), *limits.doubts(answer))),
         good=is_yes(answer),
-        sure=not _borderline(answer),
+        sure=not borderline(answer),
         sections=tuple(section for section in sections if section is not None),
         data=answer,
         flat=_flat(answer),
@@ -99,10 +99,11 @@ def _flat(answer: Answer) -> tuple[Row, ...]:
     return ({"island": "all", **whole}, *rows)
 
 
-def _verdict(answer: Answer) -> str:
+def verdict(answer: Answer) -> str:
+    """Whether it fits, and how sure that is, in a sentence."""
     memory = answer["memory"]
     peak, limit = memory["peak_gib"], memory["limit_gib"]
-    if _borderline(answer):
+    if borderline(answer):
         chance = f"a chance of {100 * answer['fits_probability']:.0f} % to fit"
         counted = "counted as fitting" if answer["fits"] else f"{peak - limit:.1f} short, counted as not fitting"
         return f"Borderline: {peak:.1f} of {limit:.1f} GiB on the fullest GPU, {chance} ({counted})."
@@ -117,7 +118,7 @@ def _verdict(answer: Answer) -> str:
     )
 
 
-def _borderline(answer: Answer) -> bool:
+def borderline(answer: Answer) -> bool:
     """Whether the chance to fit is neither high nor low, and the estimate itself fits or misses by little."""
     memory = answer["memory"]
     return doubtful(answer) and memory["peak_gib"] <= (1.0 + NEAR) * memory["limit_gib"]
@@ -129,7 +130,8 @@ def doubtful(answer: Answer) -> bool:
     return chance is not None and 1.0 - SURE <= chance <= SURE
 
 
-def _speed(answer: Answer) -> Facts:
+def speed_facts(answer: Answer) -> Facts:
+    """Step, throughput, rates of FLOPs."""
     hfu = answer.get("hfu")
     basis = (answer.get("intervals") or {}).get("basis")
     return Facts(
@@ -140,7 +142,7 @@ def _speed(answer: Answer) -> Facts:
                 label="throughput",
                 value=answer["tokens_per_s"],
                 unit="tokens/s",
-                note=_interval(answer, "tokens_per_s", "tokens/s"),
+                note=interval_text(answer, "tokens_per_s", "tokens/s"),
             ),
             Fact(label="per GPU", value=answer["tokens_per_s_per_gpu"], unit="tokens/s"),
             *_samples(answer),
@@ -154,11 +156,11 @@ def _speed(answer: Answer) -> Facts:
 def _step(answer: Answer) -> Fact:
     """The step that all accelerators take, if there is one."""
     common = answer["step_time_s"]
-    note = _interval(answer, "step_time_s", "s") if common else "none that all islands take: see the round"
+    note = interval_text(answer, "step_time_s", "s") if common else "none that all islands take: see the round"
     return Fact(label="step", value=common, unit="s", note=note)
 
 
-def _probes(answer: Answer) -> tuple[Facts, ...]:
+def probe_facts(answer: Answer) -> tuple[Facts, ...]:
     """Steps without a backward: their passes, and how noisy an estimate they make."""
     found = answer.get("zero_order")
     if not found:
@@ -182,7 +184,8 @@ def _samples(answer: Answer) -> tuple[Fact, ...]:
     return () if word == "sequences" else (Fact(label=word, value=answer["samples_per_s"], unit=f"{word}/s"),)
 
 
-def _interval(answer: Answer, key: str, unit: str) -> str:
+def interval_text(answer: Answer, key: str, unit: str) -> str:
+    """`90 %: 2.01 to 2.58 s`; empty where none is known."""
     intervals = answer.get("intervals") or {}
     bounds = intervals.get(key)
     if not bounds:
@@ -203,7 +206,8 @@ def _bounds(answer: Answer) -> dict[str, Any]:
     return found
 
 
-def _ledger(answer: Answer) -> Table:
+def ledger_table(answer: Answer) -> Table:
+    """The terms of a step, which add to it."""
     rows: list[Row] = [
         {**{key: entry.get(key) for key in ("term", "seconds", "share", "cause")}, "hidden_seconds": _hidden(entry)}
         for entry in answer["ledger"]
@@ -233,7 +237,7 @@ def _with_bars(rows: list[Row]) -> list[Row]:
     return [row for row in rows if row["seconds"] or row["hidden_seconds"]]
 
 
-def _bottleneck(answer: Answer) -> tuple[Section | None, ...]:
+def bottleneck_sections(answer: Answer) -> tuple[Section | None, ...]:
     """The cause that takes most, its terms together, and what would relieve it: evaluated changes."""
     bottleneck = answer.get("bottleneck") or {}
     if not bottleneck.get("term"):
@@ -291,7 +295,8 @@ def options(sets: Sequence[str]) -> str:
     return " ".join(f"--set {shlex.quote(text)}" for text in sets)
 
 
-def _ways(entries: Sequence[Answer], *, alone: bool) -> Section:
+def ways_out(entries: Sequence[Answer], *, alone: bool) -> Section:
+    """What would make a plan fit that does not."""
     if not entries:
         return Notes(title="What would fit", lines=(NO_WAY_OUT if alone else NO_WAY_OUT_TOGETHER,))
     rows: list[Row] = [
@@ -319,7 +324,8 @@ def _ways(entries: Sequence[Answer], *, alone: bool) -> Section:
     )
 
 
-def _memory(answer: Answer) -> Table:
+def memory_table(answer: Answer) -> Table:
+    """The terms of the peak, which add to it."""
     memory = answer["memory"]
     limit = memory["limit_gib"]
     rows: list[Row] = [
@@ -348,21 +354,22 @@ def _memory(answer: Answer) -> Table:
 
 
 def _memory_interval(answer: Answer) -> str:
-    bounds, chance = _interval(answer, "memory_peak_gib", "GiB"), answer.get("fits_probability")
+    bounds, chance = interval_text(answer, "memory_peak_gib", "GiB"), answer.get("fits_probability")
     if not bounds or chance is None:
         return ""
     likely = f"{100 * chance:.0f} %" if 0.01 <= chance < 0.995 else "above 99 %" if chance > 0.5 else "below 1 %"
     return f"{bounds}; chance to fit {likely} ({answer['intervals'].get('memory_basis')})"
 
 
-def _run(answer: Answer) -> Facts | None:
+def run_facts(answer: Answer) -> Facts | None:
+    """The whole run: hours, dollars, energy, limits; None where its length is not known."""
     run = answer.get("run")
     if not run:
         return None
     paid: Sequence[Answer] = run.get("cost_terms") or ()
     basis = paid[0]["basis"] if len(paid) == 1 else ""
     facts = [
-        Fact(label="wall clock", value=run.get("wall_clock_s"), unit="s", note=_interval(answer, "wall_clock_s", "s")),
+        Fact(label="wall clock", value=run.get("wall_clock_s"), unit="s", note=interval_text(answer, "wall_clock_s", "s")),
         Fact(label="tokens", value=run.get("tokens"), unit="tokens"),
         *learning.other_laws(run),
         Fact(label="steps", value=run.get("steps")),
@@ -370,7 +377,7 @@ def _run(answer: Answer) -> Facts | None:
         Fact(label="goodput", value=run.get("goodput"), unit="%"),
         Fact(
             label="cost", value=run.get("cost_usd"), unit="USD",
-            note="; ".join(filter(None, (_interval(answer, "cost_usd", "USD"), basis))),
+            note="; ".join(filter(None, (interval_text(answer, "cost_usd", "USD"), basis))),
         ),
         Fact(label="energy", value=run.get("energy_kwh"), unit="kWh", note=_range(run)),
         Fact(label="carbon", value=run.get("carbon_kg"), unit="kg", note=run.get("carbon_basis") or ""),
@@ -385,7 +392,7 @@ def _range(run: Answer) -> str:
     return f"from {cells.text(bounds[0], 'kWh')} to the rating's {cells.text(bounds[1], 'kWh')}" if bounds else ""
 
 
-def _made_of(run: Answer | None) -> tuple[Table, ...]:
+def made_of(run: Answer | None) -> tuple[Table, ...]:
     """What the hours, the dollars and the electricity are made of, where that is more than one thing."""
     if not run:
         return ()

@@ -20,7 +20,7 @@ MINUS = "-"
 
 def document(answer: Answer, heading: str = "", *, every: bool = False, short: bool = False) -> Document:
     """A `sensitivity` JSON as a document. `every` lists all numbers, those that do nothing too; `short` leaves out what was assumed."""
-    sections: list[Section] = [_answer(answer), _ranked(answer, every=every)]
+    sections: list[Section] = [_answer(answer), ranked(answer, None if every else SHOWN)]
     if answer["what_if"]:
         sections.append(_what_if(answer))
     if answer["pairs"]:
@@ -79,9 +79,9 @@ def _answer(answer: Answer) -> Facts:
     return Facts(title="The answer", facts=facts)
 
 
-def _ranked(answer: Answer, *, every: bool) -> Table:
-    rows = answer["levers"] if every else answer["levers"][:SHOWN]
-    rows = [*rows, *(answer["silent"] if every else ())]
+def ranked(answer: Answer, most: int | None) -> Table:
+    """The first numbers with what they do; None = all, those that do nothing too."""
+    rows = [*answer["levers"][:most], *(answer["silent"] if most is None else ())]
     columns = (
         Column(key="title", title="number"),
         Column(key="now", title="now"),

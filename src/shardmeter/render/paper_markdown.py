@@ -1,0 +1,33 @@
+"""A document of several pages as Markdown, its figures as SVG files beside it."""
+
+from __future__ import annotations
+
+from shardmeter.render import markdown
+from shardmeter.render.document import Section
+from shardmeter.render.figure import Figure
+from shardmeter.render.paper import Paper
+
+
+def text(paper: Paper, stem: str) -> str:
+    """The Markdown; the picture of a figure is `STEM-slug.svg`."""
+    blocks = [f"# {paper.title}", *paper.lines, f"**{paper.verdict}**"]
+    for number, chapter in enumerate(paper.chapters, 1):
+        blocks += [f"## {number}. {chapter.title}", *chapter.says]
+        blocks += [_section(section, stem) for section in chapter.shown]
+    return "\n\n".join([*blocks, f"*{paper.foot}*"]) + "\n"
+
+
+def _section(section: Section, stem: str) -> str:
+    if not isinstance(section, Figure):
+        return markdown.section_text(section, level=3)
+    title = section.title.replace("[", "(").replace("]", ")")
+    return "\n\n".join([f"![{title}](<{stem}-{section.slug}.svg>)", *section.caption])
+
+
+def files(paper: Paper, name: str) -> dict[str, bytes]:
+    """The files of a document that is to be `name` (with `.md`), by name, the pictures first. Raises ImportError without matplotlib."""
+    from shardmeter.render.plot import picture
+
+    stem = name.rpartition(".")[0]
+    made = {f"{stem}-{figure.slug}.svg": picture(figure, "svg") for figure in paper.figures()}
+    return {**made, name: text(paper, stem).encode()}

@@ -23,7 +23,7 @@ function startFigures() {
     const range = h("dd", { class: "range" });
     const need = one.needs && h("button", { type: "button", class: "way", hidden: true, onclick: () => focusField(one.needs[0]) }, one.needs[1]);
     parts[one.key] = { value, range, need };
-    return h("div", { "data-figure-of": one.key }, h("dt", null, one.name), h("dd", null, value, one.unit && h("span", { class: "of" }, one.unit)), range, need && h("dd", { class: "need" }, need));
+    return h("div", { "data-figure-of": one.key }, h("dt", null, one.name, one.unit && h("span", { class: "of" }, one.unit)), h("dd", null, value), range, need && h("dd", { class: "need" }, need));
   }));
 }
 
@@ -89,13 +89,13 @@ function showBottleneck(of) {
   const ways = of.fits ? [] : (of.way_out ?? []);
   const some = it.relief.filter((one) => one.gain > 0.001 && (one.fits || !of.fits)).slice(0, 5);
   fill(byId("relief"),
-    ways.length > 0 && [h("p", { class: "label" }, "What would make it fit, one change each"), h("ul", null, ways.slice(0, 5).map(relief))],
-    some.length ? [h("p", { class: "label" }, "What would make it faster, one change each"), h("ul", null, some.map(relief))]
+    ways.length > 0 && [h("p", { class: "label" }, "What would make it fit: one change each"), h("ul", null, ways.slice(0, 5).map(relief))],
+    some.length ? [h("p", { class: "label" }, "What would make it faster: one change each, of the step's time, and the memory then"), h("ul", null, some.map(relief))]
       : h("p", { class: "label" }, "No single change that was tried makes it faster."));
 }
 
 function relief(one) {
-  const gain = one.gain >= 0 ? `${text(one.gain, "%")} less time a step` : `${text(-one.gain, "%")} more time a step`;
+  const gain = one.gain >= 0 ? `saves ${text(one.gain, "%")}` : `takes ${text(-one.gain, "%")} more`;
   const fits = one.fits === false ? "does not fit" : text(one.memory_peak_gib, "GiB");
   const name = one.set?.length ? h("button", { type: "button", class: "apply", onclick: () => override(one.set) }, one.change) : h("span", { class: "plainly" }, one.change);
   return h("li", null, name, h("span", { class: "gain" }, gain), h("span", { class: one.fits === false ? "note bad" : "note" }, fits));
@@ -136,7 +136,7 @@ function showLedger(of) {
 function showTotal(of, sum, most) {
   const range = of.intervals?.step_time_s;
   write(byId("step-seconds"), text(of.step_time_s ?? sum, "s"));
-  write(byId("step-range"), range ? `90 %: ${span(range, "s")}` : "");
+  write(byId("step-range"), `${range ? `A step takes ${span(range, "s")} in nine runs of ten. ` : ""}In colour: what limits it. Hidden: behind compute, at no cost.`);
   byId("step-bar").style.width = `${((100 * sum) / most).toFixed(3)}%`;
   const whisker = byId("step-whisker");
   whisker.hidden = !range;
@@ -161,7 +161,7 @@ export function showNumbers(of) {
 
 /** A prediction's JSON as the figures that are shown. */
 export const figuresOf = (data) => ({
-  ...data, ...data.run, peak_gib: data.memory.peak_gib, limit_gib: data.memory.limit_gib, memory: data.memory.terms, islands: data.islands.length,
+  ...data, ...data.run, peak_gib: data.memory.peak_gib, limit_gib: data.memory.limit_gib, memory: data.memory.terms, islands: data.islands.length, period: data.sync?.period_steps ?? null,
   batch: data.samples_per_s && data.step_time_s ? Math.round(data.samples_per_s * data.step_time_s) : null,
 });
 

@@ -23,11 +23,13 @@ let drawn = "";
 function refuse(error) {
   const { left, marked } = showProblems(error);
   staleAnswer();
-  const links = marked.map((key) => h("li", null, h("button", { type: "button", class: "link", onclick: () => focusField(key) }, `See the field “${document.querySelector(`[data-key="${key}"] label`)?.textContent ?? "scenario"}”`)));
+  byId("answer").classList.add("refused");
+  const links = marked.map((one) => h("li", null, h("button", { type: "button", class: "link", onclick: () => focusField(one.key) }, one.label), `: ${one.says}`));
   fill(byId("problems"), h("div", { class: "refusal" }, h("ul", null, left.map((one) => h("li", null, one.field && h("code", null, one.field), " ", told(one))), links)));
 }
 
 function accept() {
+  byId("answer").classList.remove("refused");
   showProblems(null);
   fill(byId("problems"));
 }
@@ -131,11 +133,11 @@ async function start() {
   startState();
   startAnswer();
   startTabs(VIEWS);
+  startSliders();
   onState(follow);
   askPrediction();
   try {
     await startQuestion();
-    startSliders();
     await startExamples();
   } catch (error) {
     refuse(error);

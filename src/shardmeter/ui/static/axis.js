@@ -39,8 +39,8 @@ export function axisOf(scale, values, { most = 7, ends = null } = {}) {
   const [low, high] = ends ?? around(scale, known);
   const own = scale.log && known.at(-1) / known[0] > OWN_UNITS && SIZED.includes(scale.unit);
   const [size, name] = scale.log && ["", "×"].includes(scale.unit) ? [1, scale.unit] : unitFor(scale.log ? Math.sqrt(low * high) : Math.max(Math.abs(low), Math.abs(high)), scale.unit);
-  const few = known.length > 2 && known.length <= most && scale.log && !own && apart(known);
-  const at = few ? known : scale.log ? powers(low, high, scale.unit, size, most) : even(low, high, size, most);
+  const few = known.length > 2 && known.length <= 2 * most && scale.log && !own && apart(known);
+  const at = few ? thin(known, most) : scale.log ? powers(low, high, scale.unit, size, most) : even(low, high, size, most);
   const said = own ? (one) => text(one, scale.unit) : (one) => number(Number((one / size).toPrecision(6)));
   return { low, high, ticks: at.map((one) => [one, said(one)]), title: own || !name ? scale.title : `${scale.title} (${name})`, log: scale.log };
 }

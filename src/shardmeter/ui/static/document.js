@@ -18,18 +18,25 @@ function bar(share) {
   return h("span", { class: "bar", "aria-hidden": "true" }, h("span", { style: { width: `${(100 * width).toFixed(1)}%` } }));
 }
 
-/** A table with its caption; rows are lists of cells in the order of the columns. `more(at)` may give each row a last cell (a button). */
+/** A text whose long words may part after a comma. */
+const parting = (said) => (said.length > 18 && !said.includes(" ") ? said.replaceAll(",", ",\u200b") : said);
+
+/** A table with its caption; rows are lists of cells in the order of the columns, sentences of a column that says so stand below their row.
+ * `more(at)` may give each row a first cell (a button). */
 export function table(section, more) {
-  const places = section.columns.map((_, at) => at).filter((at) => !section.columns[at].bar || section.rows.length > 1);
+  const { columns } = section;
+  const places = columns.map((_, at) => at).filter((at) => !columns[at].below && (!columns[at].bar || section.rows.length > 1));
+  const below = columns.map((_, at) => at).filter((at) => columns[at].below);
   const side = (column) => (column.bar ? "bars" : column.number ? "num" : column.wide ? "wide" : null);
-  const cell = (row, at, first) => {
-    const column = section.columns[at];
-    return h(first ? "th" : "td", { class: side(column), scope: first ? "row" : null }, column.bar ? bar(raw(row[at])) : shown(row[at] ?? ""));
+  const cell = (row, at, first) => h(first ? "th" : "td", { class: side(columns[at]), scope: first ? "row" : null }, columns[at].bar ? bar(raw(row[at])) : parting(shown(row[at] ?? "")));
+  const line = (row, begin) => {
+    const texts = below.map((at) => shown(row[at] ?? "")).filter((one) => one && one !== "–");
+    const aside = texts.length > 0 && h("tr", { class: "below" }, h("td", { colspan: String(places.length + (begin ? 1 : 0)) }, texts.map((one) => h("p", null, one))));
+    return [h("tr", { class: aside ? "above" : null }, begin && h("td", null, begin), places.map((at, place) => cell(row, at, place === 0))), aside];
   };
-  const line = (row, last) => h("tr", null, places.map((at, place) => cell(row, at, place === 0)), last && h("td", null, last));
   const head = (column) => h("th", { scope: "col", class: side(column) }, column.title || h("span", { class: "unseen" }, column.bar ? "as a bar" : "remark"));
   const made = h("table", null,
-    h("thead", null, h("tr", null, places.map((at) => head(section.columns[at])), more && h("th", { scope: "col" }, h("span", { class: "unseen" }, "use it")))),
+    h("thead", null, h("tr", null, more && h("th", { scope: "col" }, h("span", { class: "unseen" }, "use it")), places.map((at) => head(columns[at])))),
     h("tbody", null, section.rows.map((row, at) => line(row, more?.(at)))),
     section.total && h("tfoot", null, line(section.total, more && " ")));
   const captions = [section.caption ?? []].flat().filter(Boolean);
@@ -51,14 +58,14 @@ function verbatim(section) {
 
 /** Copy a text and say so on the button. */
 export async function copy(text, button) {
-  const before = button.textContent;
+  const before = [...button.childNodes];
   try {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
     button.textContent = "Not allowed here";
   }
-  setTimeout(() => (button.textContent = before), 1600);
+  setTimeout(() => button.replaceChildren(...before), 1600);
 }
 
 const KINDS = {

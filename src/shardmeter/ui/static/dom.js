@@ -18,7 +18,7 @@ function dress(element, attributes) {
 export function h(tag, attributes, ...children) {
   const element = document.createElement(tag);
   dress(element, attributes);
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
@@ -26,7 +26,7 @@ export function h(tag, attributes, ...children) {
 export function svg(tag, attributes, ...children) {
   const element = document.createElementNS(SVG, tag);
   dress(element, attributes);
-  element.append(...children.flat().filter(Boolean));
+  element.append(...children.flat(Infinity).filter(Boolean));
   return element;
 }
 
@@ -34,7 +34,7 @@ export const byId = (id) => document.getElementById(id);
 
 /** Replace what stands in an element. */
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 

@@ -79,7 +79,7 @@ function lineTraces(figure, line, at) {
     const whisker = errors(line, size, "low", "high", { color: colour("ink") });
     return [{
       ...common, type: "bar", orientation: flat ? "h" : "v", base, [flat ? "x" : "y"]: size.map((one) => (one === null ? null : one - base)),
-      [flat ? "error_x" : "error_y"]: whisker, marker: { color: tint, pattern: { shape: HATCHES[at % HATCHES.length], fgcolor: colour("panel"), size: 6 } }, textposition: "none",
+      [flat ? "error_x" : "error_y"]: whisker, marker: { color: tint, pattern: { shape: HATCHES[at % HATCHES.length], fgcolor: colour("panel"), bgcolor: tint, size: 7, solidity: 0.25 } }, textposition: "none",
     }];
   }
   const points = line.style === "points" || line.style === "cloud";
@@ -160,7 +160,7 @@ function marks(figure, x, y) {
 
 function layoutOf(figure, [x, y]) {
   const place = (one, axis) => (axis.log ? Math.log10(one) : one);
-  const font = { family: "inherit", size: 12, color: colour("ink-2") };
+  const font = { family: getComputedStyle(document.documentElement).fontFamily, size: 12, color: colour("ink-2") };
   const axis = (of, more) => ({
     type: of.log ? "log" : "linear", range: [place(of.low, of), place(of.high, of)], tickvals: of.ticks.map(([at]) => at), ticktext: of.ticks.map(([, said]) => wrapped(said, innerWidth < 620 ? 16 : 34)),
     title: { text: wrapped(of.title, innerWidth < 620 ? 38 : 70), font: { size: 12, color: colour("muted") } }, gridcolor: colour("grid"), zeroline: false, linecolor: colour("line"), automargin: true, fixedrange: true, ...more,
@@ -173,7 +173,7 @@ function layoutOf(figure, [x, y]) {
     margin: { l: 20, r: 12, t: 8, b: 40 }, hovermode: "closest", dragmode: false, barmode: "group", bargap: 0.25, showlegend: many > 1,
     legend: { orientation: "h", y: -0.16, yref: "paper", yanchor: "top", x: 0, font: { size: 12 } }, shapes, annotations,
     xaxis: axis(x), yaxis: axis(y, names ? { autorange: false, range: [y.high, y.low] } : {}),
-    hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { color: colour("ink"), family: "inherit" } },
+    hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { ...font, color: colour("ink") } },
   };
 }
 

@@ -4,7 +4,7 @@ import { once, packed } from "./api.js";
 import { combobox } from "./combobox.js";
 import { byId, fill, fresh, h } from "./dom.js";
 import { get, head, put } from "./plan_line.js";
-import { placeOf, told, violationsOf } from "./refusal.js";
+import { brief, placeOf, told, violationsOf } from "./refusal.js";
 import { become, commit, overrides, said, whole } from "./state.js";
 
 const RECOMPUTES = ["", "none", "selective", "full"];
@@ -189,14 +189,21 @@ export function showProblems(error) {
     }
   }
   if (at.has("yaml")) byId("scenario-form").querySelector("details").open = true;
-  return { left, marked: [...at.keys()] };
+  return { left, marked: [...at].flatMap(([key, found]) => found.map((one) => ({ key, label: byId("question").querySelector(`[data-key="${key}"] label`)?.textContent ?? "Scenario", says: brief(one) }))) };
 }
 
 /** Put the keyboard into the field of a key. */
-export const focusField = (key) => inputs.get(key)?.input?.focus();
+export function focusField(key) {
+  byId("asked").open = true;
+  inputs.get(key)?.input?.focus();
+}
 
-/** Build the form from the server's description of its fields. */
+/** Build the form from the server's description of its fields; on a narrow screen it is folded, so that the answer comes first. */
 export async function startQuestion() {
+  const wide = matchMedia("(min-width: 821px)");
+  const fold = () => (byId("asked").open = wide.matches);
+  wide.addEventListener("change", fold);
+  fold();
   const described = await once("schema");
   schema = new Map(described.fields.map((one) => [one.key, one]));
   choices = described.choices;
@@ -207,6 +214,6 @@ export async function startQuestion() {
     h("fieldset", null, h("legend", null, "The run"), h("div", { class: "grid two" },
       plain("tokens", { label: "Tokens" }), plain("global_batch", { label: "Global batch" }), plain("seq", { label: "Sequence" }),
       plain("deadline", { label: "Deadline" }), plain("budget", { label: "Budget" }))));
-  byId("question").append(scenarioForm(), h("div", { id: "chips", hidden: true }));
+  byId("asked").append(scenarioForm(), h("div", { id: "chips", hidden: true }));
   showQuestion();
 }

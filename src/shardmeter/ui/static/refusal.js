@@ -27,6 +27,7 @@ const KEYS = ["model", "gpus", "islands", "bandwidth", "rtt", "method", "sync_ev
 
 /** The key of the form where a violation belongs; "" where none is. */
 export function placeOf(violation) {
+  if (violation.key && violation.key !== "set") return violation.key;
   const option = /^--([\w-]+)/.exec(violation.where ?? "")?.[1].replaceAll("-", "_");
   if (KEYS.includes(option)) return option;
   const field = violation.field ?? "";
@@ -37,8 +38,10 @@ export function placeOf(violation) {
   return found ? found[1] : "";
 }
 
-/** Values that a way out names: "the nearest are 56 and 64", "did you mean 'full'?". */
-export function values(wayOut) {
+/** Values that could stand there: those that the server lists, or that a way out names ("the nearest are 56 and 64", "did you mean 'full'?"). */
+export function values(violation) {
+  if (violation.values?.length) return violation.values.slice(0, 4);
+  const wayOut = violation.way_out || violation.says;
   const meant = /did you mean '([^']+)'/.exec(wayOut);
   if (meant) return [meant[1]];
   const near = /nearest(?: [^:;()]*?)?(?:: | are:? | is )([^;()]+)/.exec(wayOut);
@@ -59,20 +62,18 @@ function change(violation, key, value) {
   return { [key]: value };
 }
 
-/** An error as violations, also where the server only has a sentence ("unknown model 'x'; the nearest are: a, b"). */
-export function violationsOf(error) {
-  if (error.violations?.length) return error.violations;
-  const named = /unknown (model|stack|accelerator|instance)\b/.exec(error.message);
-  return [{ field: named ? named[1] : "", says: error.message.replace(/ \(`shardmeter catalog[^)]*\)/, ""), way_out: named ? error.message.slice(error.message.indexOf(";") + 1).trim() : "", where: "" }];
-}
+/** An error as violations, also where the server only has a sentence. */
+export const violationsOf = (error) => (error.violations?.length ? error.violations : [{ field: "", says: error.message, way_out: "", where: "" }]);
+
+/** What a violation says, without the ways out where these are buttons. */
+export const brief = (violation, ways = true) => violation.says.replace(/ \(`shardmeter catalog[^)]*\)/, "").replace(ways ? /; the nearest.*/ : /$^/, "");
 
 /** A violation in words, its way out as buttons where it names values. */
 export function told(violation) {
   const key = placeOf(violation);
   const at = overrides().some((one) => one.startsWith(`${violation.field}=`));
-  const ways = key && !at ? values(violation.way_out ?? "") : [];
-  const says = ways.length && violation.says.includes("; the nearest") ? violation.says.slice(0, violation.says.indexOf("; the nearest")) : violation.says;
+  const ways = key && !at ? values(violation) : [];
   return h("span", { class: "violation" },
-    h("span", null, says, violation.rule ? ` (${violation.rule})` : "", violation.way_out && !ways.length ? `; ${violation.way_out}` : ""),
-    ways.map((value) => h("button", { type: "button", class: "way", onclick: () => commit(change(violation, key, value)) }, value)));
+    h("span", null, brief(violation, ways.length > 0), violation.rule ? ` (${violation.rule})` : "", violation.way_out && !ways.length ? `; ${violation.way_out}` : ""),
+    ways.length > 0 && h("span", { class: "ways" }, ways.map((value) => h("button", { type: "button", class: "way", onclick: () => commit(change(violation, key, value)) }, value))));
 }

@@ -1,6 +1,6 @@
 // The search for a plan: an objective, a start, how far it is, a way to end it; every plan found is a question of its own.
 
-import { askSearch, endSearch, once, startSearch } from "./api.js";
+import { askSearch, endSearch, startSearch } from "./api.js";
 import { documentOf } from "./document.js";
 import { byId, fill, h, write } from "./dom.js";
 import { figureOf } from "./figure.js";
@@ -14,8 +14,6 @@ let job = null;
 let found = null; // the last result, and the question and objective it answers
 
 const wanted = () => said("objective") || "time";
-/** Of a search only what is open is asked: the plan's own line is not handed over, or nothing would be left to find. */
-const asked = () => question();
 
 export function searchPanel(panel) {
   if (panel.dataset.made) {
@@ -26,7 +24,7 @@ export function searchPanel(panel) {
   const select = h("select", { id: "objective" }, OBJECTIVES.map(([value, name]) => h("option", { value }, name)));
   select.value = wanted();
   select.addEventListener("change", () => turn({ objective: select.value === "time" ? "" : select.value }));
-  fill(panel, h("p", { class: "says" }, "Every legal plan for this model and these GPUs, the best by what you want. A field that the plan names stays as it is said; choose auto, and all is open."),
+  fill(panel, h("p", { class: "says" }, "Every legal plan for this model and these GPUs, the best by what you want; yours is placed among them."),
     h("div", { class: "controls" }, h("div", { class: "field" }, h("label", { for: "objective" }, "Find"), select),
       h("button", { type: "button", class: "main", id: "search-start", onclick: start }, "Search"),
       h("button", { type: "button", id: "search-cancel", hidden: true, onclick: cancel }, "Cancel")),
@@ -37,7 +35,7 @@ export function searchPanel(panel) {
 
 function noteOther() {
   const stale = byId("search-stale");
-  if (stale) stale.hidden = !found || (found.query === asked() && found.objective === wanted());
+  if (stale) stale.hidden = !found || (found.query === question() && found.objective === wanted());
 }
 
 function running(yes) {
@@ -47,7 +45,7 @@ function running(yes) {
 }
 
 async function start() {
-  const [query, objective] = [asked(), wanted()];
+  const [query, objective] = [question(), wanted()];
   fill(byId("search-result"));
   running(true);
   show({ done: 0, total: null, seconds: 0 });
@@ -112,23 +110,18 @@ function finish(state, query, objective) {
     const plan = atPoint(result, line, at);
     if (plan) use(plan);
   };
-  const more = (one) => (one.kind === "table" && one.rows.length === result.data.plans.length && /^The best plans|^The front/.test(one.title)
-    ? (at) => h("button", { type: "button", class: "apply", "aria-label": `Use plan ${at + 1}`, onclick: () => use(result.plans[at]) }, "Use") : undefined);
+  const listed = (one) => (one.kind !== "table" ? undefined : /^The best plan/.test(one.title) ? result.plans : /front/i.test(one.title) ? result.pareto : undefined);
+  const more = (one) => (listed(one)?.length >= one.rows?.length
+    ? (at) => h("button", { type: "button", class: "apply", "aria-label": `Use plan ${at + 1}`, onclick: () => use(listed(one)[at]) }, "Use") : undefined);
   const [verdict, ...sections] = documentOf(result.document, more);
   fill(byId("search-result"),
     h("p", { id: "search-stale", class: "says", role: "status", hidden: true }, "The question has changed since: search again for the new one."),
     verdict, result.figures.map((one) => h("div", null, figureOf(one, { click }), h("p", { class: "caption" }, "A click on a point makes its plan the question."))), ...sections);
 }
 
-/** The plan of a point: that of the same place in the list that the line draws. */
+/** The plan of a point: the one of its list (the front's, or all that are listed) with these two figures. */
 function atPoint(result, line, at) {
-  return result.plans.find((plan) => same(plan, line, at)) ?? null;
+  const key = line.label === "the front" ? "pareto" : "plans";
+  const place = result.data[key].findIndex((plan) => [line.x[at], line.y[at]].every((value) => Object.values(plan).includes(value)));
+  return place >= 0 ? result[key][place] : null;
 }
-
-const same = (plan, line, at) => {
-  const values = Object.values(plan).filter((one) => typeof one === "number");
-  return values.includes(line.x[at]) && values.includes(line.y[at]);
-};
-
-/** Whether the catalog of the page can be asked at all. */
-export const ready = () => once("schema");

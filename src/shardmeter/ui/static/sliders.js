@@ -14,6 +14,7 @@ const steps = (from, to) => {
 /** What the islands were joined by, when a slider goes through one island and back. */
 let joined = { bandwidth: "10 Gbps", rtt: "40 ms", method: "diloco", sync_every: "100" };
 let batch = null;
+let period = null;
 let several = false;
 
 function toIslands(count) {
@@ -40,7 +41,7 @@ const SLIDERS = [
     change: (value) => across("fleet.wan.default.bandwidth", bandwidth(value)), open: () => several, why: "one island has no lines to others",
   },
   {
-    name: "Steps between syncs (H)", values: steps(1, 5000), now: () => Number(valueOf("plan.sync.sync_every")) || null, text: (value) => value.toLocaleString("en"),
+    name: "Steps between syncs (H)", values: steps(1, 5000), now: () => Number(valueOf("plan.sync.sync_every")) || period, text: (value) => value.toLocaleString("en"),
     change: (value) => across("plan.sync.sync_every", value), open: () => several && (whole() || said("method") !== "every_step"), why: "needs several islands, and a method that syncs less than every step",
   },
   {
@@ -60,7 +61,7 @@ function slider(one) {
   const row = h("div", { class: "slider" }, h("label", { for: id }, one.name), output, input, note);
   let values = one.values;
   const tell = (value) => {
-    const text = value === null ? "not said" : one.text(value);
+    const text = value === null ? "as it says" : one.text(value);
     write(output, text);
     input.setAttribute("aria-valuetext", text);
   };
@@ -90,6 +91,7 @@ export function showSliders(answer) {
   if (answer) {
     several = answer.islands > 1;
     batch = answer.batch ?? batch;
+    period = answer.period ?? null;
   } else if (!whole()) several = Number(said("islands")) > 1;
   for (const one of SLIDERS) one.show();
 }

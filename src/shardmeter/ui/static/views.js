@@ -5,6 +5,7 @@ import { combobox } from "./combobox.js";
 import { copy, documentOf, section } from "./document.js";
 import { byId, fill, fresh, h } from "./dom.js";
 import { figureOf } from "./figure.js";
+import { text } from "./format.js";
 import { told, violationsOf } from "./refusal.js";
 import { said, measured, question, turn } from "./state.js";
 import { searchPanel } from "./search.js";
@@ -116,7 +117,7 @@ export function answered(view, answer, query) {
   const figures = view.id === "predict" ? [] : answer.figures;
   const file = (one) => `/download/figure-${one.slug}.svg?${query}&view=${view.id}`;
   const [verdict, ...sections] = documentOf(answer.document);
-  return [verdict, view.extra?.(answer), ...figures.map((one) => figureOf(one, { file: file(one) })), ...sections, h("p", { class: "took" }, `Answered in ${answer.took_s < 0.0995 ? `${Math.round(1000 * answer.took_s)} ms` : `${answer.took_s.toFixed(1)} s`}${answer.cached ? ", remembered" : ""}`)];
+  return [verdict, view.extra?.(answer), ...figures.map((one) => figureOf(one, { file: file(one) })), ...sections, h("p", { class: "took" }, answer.cached ? "Remembered from before." : `Answered in ${text(answer.took_s, "s")}.`)];
 }
 
 /** Show a view, asking only where the question has changed since. */
@@ -147,7 +148,7 @@ export async function showView(view) {
 /** The breakdown: the page that `predict` prints, without what stands above. */
 export function showBreakdown(answer) {
   const view = VIEWS[0];
-  const rest = { ...answer.document, verdict: "", sections: answer.document.sections.filter((one) => !/^(Where a step goes|Bottleneck|Speed)/.test(one.title)) };
+  const rest = { ...answer.document, verdict: "", sections: answer.document.sections.filter((one) => !/^(Where a step goes|Bottleneck|Speed|What would (relieve|make))/.test(one.title)) };
   shell(byId("panel-predict"), view, question(), answered(view, { ...answer, document: rest }, question()));
 }
 

@@ -35,13 +35,14 @@ from shardmeter.cli.sweep import sweep
 from shardmeter.cli.trace import trace
 from shardmeter.cli.tradeoffs import tradeoffs
 from shardmeter.cli.transitions import transitions
+from shardmeter.cli.ui import ui
 from shardmeter.cli.validate import validate
 from shardmeter.core.errors import ShardMeterError, Unavailable
 
 ANSWERED, ANSWER_IS_NO, MALFORMED, OUR_FAULT, UNWRITABLE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 70, 74, 130, 141
 
 EPILOG = """Exit codes: 0 answered; 1 valid, but the answer is no (does not fit, a bar missed); 2 malformed input;
-70 a fault of ours; 74 a file cannot be written, a scheduler not be reached, PyTorch is missing; 130 interrupted;
+70 a fault of ours; 74 a file cannot be written, a scheduler not be reached, a package or a port is missing; 130 interrupted;
 141 nobody read it to the end."""
 
 
@@ -75,6 +76,7 @@ for _command in (
     measure,
     catalog,
     show,
+    ui,
 ):
     cli.add_command(_command)
 

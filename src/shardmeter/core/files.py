@@ -24,6 +24,29 @@ LONGEST_PATH, LONGEST_STEP = 4096, 255
 """Characters of the longest path, and of one name inside it, that file systems write."""
 
 
+_CLOSED = False
+
+
+def close_files() -> None:
+    """From here on this process reads no file that a scenario names: what comes from elsewhere names parts of the catalog, or writes them
+    out. For the whole process and for good; catalogs that are to be used are read before."""
+    global _CLOSED
+    _CLOSED = True
+
+
+def are_closed() -> bool:
+    """Whether no file may be named in this process."""
+    return _CLOSED
+
+
+def refuse_closed(path: object, error: type[ShardMeterError]) -> None:
+    """Raise `error` where no file may be named; the file system is not asked."""
+    if _CLOSED:
+        raise error(
+            f"{file_name(path)}: names a file, which is not read here; name a part of the catalog, or write it out"
+        )
+
+
 def file_name(path: object) -> str:
     """A path as messages show it: whole, so that it can be found, unless it is too long to be one; only plain characters."""
     text = str(path)
@@ -32,7 +55,9 @@ def file_name(path: object) -> str:
 
 
 def at_home(path: Path) -> Path:
-    """A path whose `~` is written out; as it stands where no such user, or no home, is known."""
+    """A path whose `~` is written out; as it stands where no such user, or no home, is known, and where no file may be named."""
+    if _CLOSED:
+        return path
     try:
         return path.expanduser()
     except RuntimeError:
@@ -44,6 +69,7 @@ def read_text(path: Path, what: str, most: int, error: type[ShardMeterError], su
 
     Where the file is missing or a folder, files of the `suffixes` near it are named.
     """
+    refuse_closed(path, error)
     name = file_name(path)
     raw = _bytes(path, name, what, most, error, suffixes)
     try:

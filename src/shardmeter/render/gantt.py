@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from html import escape
+from typing import Any
 
 from shardmeter.core.errors import cut
 from shardmeter.core.record import record
@@ -98,6 +99,27 @@ def svg(traced: Drawn, title: str, ranks: Collection[int] | None = None) -> str:
     body += _axis(span, y, scale)
     legend, bottom = _legend([kind for kind in COLOURS if kind in kinds], y + AXIS)
     return "\n".join([*_head(title, bottom), *body, *legend, "</svg>"]) + "\n"
+
+
+def rows(traced: Drawn, ranks: Collection[int] | None = None) -> dict[str, Any]:
+    """The same chart as plain data, for who draws it otherwise: `span_s`; `rows` of `rank`, `name`, `stream` and `bars` (`kind`, `text`,
+    `begin_s`, `end_s`; what is too short to see is one with its neighbour); `kinds` by name with `label` and `colour`; `left_out` ranks."""
+    program, span = traced.timeline.program, max(traced.timeline.makespan, 1e-12)
+    shown = [rank for rank in traced.ranks if ranks is None or rank in ranks][: None if ranks else MOST_RANKS]
+    made, kinds = list[dict[str, Any]](), dict[str, None]()
+    for rank in shown:
+        for index, stream in enumerate(program.streams):
+            bars = _bars(traced, index, span / (WIDTH - LEFT - RIGHT) * SHORTEST) if stream.rank == rank else []
+            kinds |= dict.fromkeys(bar.kind for bar in bars)
+            if bars:
+                made.append(
+                    {
+                        "rank": rank, "name": traced.name_of(rank), "stream": stream.name,
+                        "bars": [{"kind": one.kind, "text": one.text, "begin_s": one.begin, "end_s": one.end} for one in bars],
+                    }
+                )  # fmt: skip
+    named = {kind: {"label": label, "colour": colour} for kind, (label, colour) in COLOURS.items() if kind in kinds}
+    return {"span_s": span, "rows": made, "kinds": named, "left_out": len(traced.ranks) - len(shown)}
 
 
 def _bars(traced: Drawn, index: int, least: float) -> list[Bar]:

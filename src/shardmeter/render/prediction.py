@@ -67,6 +67,23 @@ def document(answer: Answer, title: str = "", *, short: bool = False) -> Documen
     )
 
 
+def memory_document(answer: Answer, title: str = "") -> Document:
+    """What a `predict` JSON says of memory alone: the verdict, the terms of the fullest GPU, what would fit."""
+    ways = () if answer["fits"] else (_ways(answer.get("way_out") or (), alone=not answer.get("sync")),)
+    keys = ("fits", "fits_probability", "memory", "islands", "way_out", "assumptions", "warnings")
+    intervals = answer.get("intervals") or {}
+    bounds = {key: intervals.get(key) for key in ("level", "memory_peak_gib", "memory_basis")}
+    return Document(
+        title=title,
+        verdict=_verdict(answer),
+        good=bool(answer["fits"]),
+        sure=not _borderline(answer),
+        sections=(*ways, _memory(answer)),
+        data={**{key: answer[key] for key in keys}, "intervals": bounds},
+        flat=tuple(dict(term) for term in answer["memory"]["terms"]),
+    )
+
+
 def is_yes(answer: Answer) -> bool:
     """Whether the plan fits and the run keeps what limits it."""
     return bool(answer["fits"]) and not limits.missed(answer)

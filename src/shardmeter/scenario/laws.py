@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shardmeter.core.errors import BadQuantity, BadScenario, shown
-from shardmeter.core.files import at_home, csv_lines, file_name, read_text
+from shardmeter.core.files import at_home, csv_lines, file_name, read_text, refuse_closed
 from shardmeter.core.quantity import quantity
 from shardmeter.scenario.law_fit import EXPONENTS, FREE, SHAPE, Fit, fit, is_idle
 from shardmeter.scenario.parts import Findings, Rows
@@ -38,6 +38,7 @@ def fitted(name: str, rows: Rows, path: Path, found: Findings) -> LossLaw | None
     file = at_home(FilePath(name))
     file = file if file.is_absolute() else found.document.folder / file
     try:
+        refuse_closed(name, BadScenario)
         text = read_text(file, "a table of losses", LARGEST_FILE, BadScenario, (".csv",))
         lines = csv_lines(text, file_name(name), BadScenario)
     except BadScenario as error:

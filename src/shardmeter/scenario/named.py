@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, ShardMeterError
-from shardmeter.core.files import at_home
+from shardmeter.core.files import are_closed, at_home
 from shardmeter.scenario.hugging_face.files import configuration
 from shardmeter.scenario.parts import Rows, is_checkpoint_name
 from shardmeter.scenario.read import SUFFIXES, read_file
@@ -23,7 +23,9 @@ _DEEPEST = 8
 
 def named_files(data: Any, folder: FilePath, rows: Rows) -> Iterator[tuple[str, FilePath]]:
     """Every file that plain data of a scenario in `folder` names, as written, and where it lies; of a checkpoint's folder the
-    configuration that is read, and of a file also what it names itself."""
+    configuration that is read, and of a file also what it names itself. None where no file may be named."""
+    if are_closed():
+        return
     yield from _named(data, folder, rows, _DEEPEST)
     for _, _, name in _tables(data):
         yield name, folder / at_home(FilePath(name))
@@ -59,7 +61,9 @@ def _configuration(path: FilePath) -> FilePath:
 
 
 def rooted(data: Any, folder: FilePath, rows: Rows) -> Any:
-    """The same data with every name of a file or of a checkpoint's folder made absolute."""
+    """The same data with every name of a file or of a checkpoint's folder made absolute; as it stands where no file may be named."""
+    if are_closed():
+        return data
 
     def root(text: str, model: bool) -> str:
         if text.lower().endswith(SUFFIXES):

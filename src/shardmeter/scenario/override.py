@@ -12,7 +12,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from shardmeter.core.errors import BadScenario, UnknownName, Violation, cut, kind_of, nearest, shown
-from shardmeter.core.files import at_home
+from shardmeter.core.files import are_closed, at_home
 from shardmeter.scenario.grammar import SYNC_ALIASES, parse_plan
 from shardmeter.scenario.hugging_face.files import named_like_a_path
 from shardmeter.scenario.ranges import value as read_value
@@ -263,13 +263,15 @@ def _is_file(value: str) -> bool:
     if value.lower().endswith(SUFFIXES) or named_like_a_path(value):
         return True
     try:
-        return "/" in value and FilePath(value).is_dir()
+        return "/" in value and not are_closed() and FilePath(value).is_dir()
     except (OSError, ValueError):
         return False
 
 
 def _from_here(document: Document, name: str) -> str:
     """A file named on the command line lies where the command runs, not beside the scenario."""
+    if are_closed():
+        return name
     here = FilePath.cwd()
     return name if at_home(FilePath(name)).is_absolute() or document.folder.resolve() == here else str(here / name)
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel
 
 from shardmeter.core.errors import BadData, BadScenario, UnknownName, Violation, printable
-from shardmeter.core.files import at_home
+from shardmeter.core.files import are_closed, at_home, refuse_closed
 from shardmeter.core.record import changed
 from shardmeter.scenario.bounds import model_faults
 from shardmeter.scenario.hugging_face.files import WEIGHTS, is_config, named_like_a_path
@@ -236,6 +236,7 @@ def _from_file(record: type[R], name: str, rows: Rows, path: Path, found: Findin
     file = at_home(FilePath(name))
     field = ".".join(map(str, path))
     try:
+        refuse_closed(name, BadScenario)
         document = read_file(file if file.is_absolute() else found.document.folder / file)
     except BadScenario as error:
         for violation in error.violations or (
@@ -263,6 +264,8 @@ def is_checkpoint_name(given: str, folder: FilePath, rows: Rows) -> bool:
     that no row is called."""
     if named_like_a_path(given) or given.lower().endswith(WEIGHTS):
         return True
+    if are_closed():
+        return False
     try:
         is_folder = (folder / given).is_dir()
     except (OSError, ValueError):
@@ -282,6 +285,7 @@ def _from_checkpoint(given: str, found: Findings, path: Path) -> Model | None:
 
     file = at_home(FilePath(given))
     try:
+        refuse_closed(given, BadScenario)
         read = open_model(file if file.is_absolute() else found.document.folder / file)
     except BadScenario as error:
         field = ".".join(map(str, path))

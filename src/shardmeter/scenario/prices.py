@@ -15,7 +15,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
 from shardmeter.core.errors import BadQuantity, BadScenario, UnknownName, Violation, cut, nearest, printable, shown
-from shardmeter.core.files import at_home, csv_lines, file_name, read_text
+from shardmeter.core.files import at_home, csv_lines, file_name, read_text, refuse_closed
 from shardmeter.core.quantity import price as price_of
 from shardmeter.core.quantity import quantity
 from shardmeter.core.record import record
@@ -77,6 +77,7 @@ class Prices:
 def read_prices(name: str, folder: FilePath, rows: Rows) -> Prices:
     """The offers of a file, found from `folder`. Raises BadScenario with every line that cannot be read; lines of other people's
     files about machines without accelerators, or with unknown ones, are passed over."""
+    refuse_closed(name, BadScenario)
     path = at_home(FilePath(name))
     path = path if path.is_absolute() else folder / path
     text = read_text(path, "a file of prices", LARGEST_FILE, BadScenario, (".csv",))

@@ -16,7 +16,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, UnknownName, Violation, cut, kind_of, printable, shown
-from shardmeter.core.files import at_home, read_text
+from shardmeter.core.files import are_closed, at_home, read_text
 from shardmeter.scenario.hugging_face.files import CONFIG, is_checkpoint, is_config
 from shardmeter.scenario.hugging_face.files import LEAST as LEAST_OF_CONFIG
 from shardmeter.scenario.yaml_reader import NESTING, VALUES, Path, read_yaml
@@ -86,6 +86,8 @@ def checkpoint(source: object) -> Document | None:
     configuration; None for anything else."""
     source = os.fspath(source) if isinstance(source, os.PathLike) else source
     if not isinstance(source, str) or not source.strip() or "\n" in source or source.lstrip().startswith("{"):
+        return None
+    if are_closed():
         return None
     try:
         path = at_home(FilePath(source))

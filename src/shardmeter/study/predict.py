@@ -74,15 +74,16 @@ class Prediction:
         """Peak of the fullest accelerator."""
         return _number(self.estimate.memory_peak) / GIB
 
-    def to_dict(self) -> dict[str, Any]:
-        """The `predict` JSON: SI units as each key says, fractions for shares, null for what is not built or not asked."""
+    def to_dict(self, *, advised: bool = True) -> dict[str, Any]:
+        """The `predict` JSON: SI units as each key says, fractions for shares, null for what is not built or not asked. Without `advised`
+        nothing is tried that would relieve it, or make it fit: `way_out` and `relief` are empty."""
         e = self.estimate
         rate, mfu, step = self.tokens_per_s, self.mfu, self.step_time
         gpus, first = _number(e.gpus), islands.critical(self.whole)
         run = course(self.scenario, self.whole, trust.paces(self.scenario))
         bounds = {} if run is None else run.pop("intervals")
         model = self.scenario.assembled or self.scenario.model
-        ways = () if self.fits else self._ways()
+        ways = self._ways() if advised and not self.fits else ()
         return {
             "model": {
                 "name": model.name,
@@ -117,7 +118,7 @@ class Prediction:
                 }
                 for t in e.terms
             ],
-            "bottleneck": self._bottleneck(ways),
+            "bottleneck": self._bottleneck(ways, advised=advised),
             "run": run,
             "intervals": self.intervals() | bounds,
             "way_out": [one.to_dict() for one in ways],
@@ -164,13 +165,14 @@ class Prediction:
             "terms": [{"term": t.label, "gib": _number(t.size) / GIB, "exactness": t.exactness} for t in e.memory],
         }
 
-    def _bottleneck(self, ways: tuple[Outcome, ...]) -> dict[str, Any]:
+    def _bottleneck(self, ways: tuple[Outcome, ...], *, advised: bool) -> dict[str, Any]:
         e, part = self.estimate, islands.critical(self.whole)
         worst = max(e.terms, key=lambda t: float(t.seconds))
         first = causes(e, part.plan, part.island)[0]
-        found = (
-            relief(self.scenario, e) if self.whole.round is None else relief_islands.relief(self.scenario, self.whole)
-        )
+        found: tuple[Outcome, ...] = ()
+        if advised:
+            alone = self.whole.round is None
+            found = relief(self.scenario, e) if alone else relief_islands.relief(self.scenario, self.whole)
         return {
             "term": worst.label,
             "share": _number(worst.seconds / e.step_time),
@@ -178,7 +180,7 @@ class Prediction:
             "cause_seconds": first.seconds,
             "cause_share": first.share,
             "cause_terms": [{"term": label, "share": share} for label, share in first.terms],
-            "advice": advice(found, ways),
+            "advice": advice(found, ways) if advised else "",
             "relief": [one.to_dict() for one in found],
         }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shardmeter.core.errors import BadScenario, shown
-from shardmeter.core.files import at_home, file_name
+from shardmeter.core.files import at_home, file_name, refuse_closed
 
 CONFIG = "config.json"
 LEAST = 'has at least `"model_type"` and the sizes of its model, as in {"model_type": "llama", "hidden_size": 4096, …}'
@@ -71,6 +71,7 @@ def is_checkpoint(folder: Path) -> bool:
 
 def configuration(path: Path) -> Path:
     """The configuration that a folder holds, or the file itself. Raises BadScenario for what holds or is none."""
+    refuse_closed(path, BadScenario)
     name = file_name(path)
     path = at_home(path)
     try:

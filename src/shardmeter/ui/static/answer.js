@@ -3,12 +3,12 @@
 import { byId, fill, h, settled, write } from "./dom.js";
 import { MISSING, duration, money, number, span, text } from "./format.js";
 import { focusField } from "./question.js";
-import { override } from "./state.js";
+import { override, said, whole } from "./state.js";
 
-const whole = (value) => (value === null || value === undefined ? MISSING : number(Math.round(value)));
+const rounded = (value) => (value === null || value === undefined ? MISSING : number(Math.round(value)));
 const FIGURES = [
-  { key: "tokens_per_s", name: "Throughput", unit: "tokens/s", show: (of) => whole(of.tokens_per_s), range: (of) => ends(of.intervals?.tokens_per_s, (one) => `${number(Number(one.toPrecision(3)))}`) },
-  { key: "tokens_per_s_per_gpu", name: "Per GPU", unit: "tokens/s", show: (of) => whole(of.tokens_per_s_per_gpu), range: (of) => (of.gpus ? `${number(of.gpus)} GPUs` : "") },
+  { key: "tokens_per_s", name: "Throughput", unit: "tokens/s", show: (of) => rounded(of.tokens_per_s), range: (of) => ends(of.intervals?.tokens_per_s, (one) => `${number(Number(one.toPrecision(3)))}`) },
+  { key: "tokens_per_s_per_gpu", name: "Per GPU", unit: "tokens/s", show: (of) => rounded(of.tokens_per_s_per_gpu), range: (of) => (of.gpus ? `${number(of.gpus)} GPUs` : "") },
   { key: "mfu", name: "MFU", unit: "", show: (of) => text(of.mfu, "%"), range: (of) => (of.step_time_s ? `step ${text(of.step_time_s, "s")}` : "") },
   { key: "wall_clock_s", name: "Duration", unit: "", show: (of) => duration(of.wall_clock_s), range: (of) => span(of.intervals?.wall_clock_s, "s"), needs: ["tokens", "Say how many tokens"] },
   { key: "cost_usd", name: "Cost", unit: "", show: (of) => (of.cost_usd === null || of.cost_usd === undefined ? MISSING : money(of.cost_usd)), range: (of) => ends(of.intervals?.cost_usd, money), needs: ["price", "Say a price"] },
@@ -21,7 +21,7 @@ function startFigures() {
   fill(byId("figures"), FIGURES.map((one) => {
     const value = h("span", { class: "big" });
     const range = h("dd", { class: "range" });
-    const need = one.needs && h("button", { type: "button", class: "way", hidden: true, onclick: () => focusField(one.needs[0]) }, one.needs[1]);
+    const need = one.needs && h("button", { type: "button", class: "way", hidden: true, onclick: (event) => focusField(event.currentTarget.dataset.field) });
     parts[one.key] = { value, range, need };
     return h("div", { "data-figure-of": one.key }, h("dt", null, one.name, one.unit && h("span", { class: "of" }, one.unit)), h("dd", null, value), range, need && h("dd", { class: "need" }, need));
   }));
@@ -32,7 +32,12 @@ function showFigures(of) {
     const { value, range, need } = parts[one.key];
     write(value, one.show(of));
     write(range, one.range(of));
-    if (need) need.hidden = of[one.key] !== null && of[one.key] !== undefined;
+    if (!need) continue;
+    const known = (key) => of[key] !== null && of[key] !== undefined;
+    need.hidden = known(one.key);
+    const missing = one.key === "cost_usd" && known("wall_clock_s") && of.islands > 1 && (said("price") !== "" || whole()) ? ["fleet.wan.default.egress", "Say what traffic costs"] : one.needs;
+    write(need, missing[1]);
+    need.dataset.field = missing[0];
   }
 }
 
@@ -55,7 +60,7 @@ function showMemory(of) {
   const names = terms.map((one) => one.term).join();
   if (bar.dataset.terms !== names) {
     bar.dataset.terms = names;
-    fill(bar, terms.map((_, at) => h("span", { class: `term tint-${at % 6}` })), h("span", { class: "limit" }), h("span", { class: "whisker" }));
+    fill(bar, terms.map((_, at) => h("span", { class: `term tint-${at % 6}` })), h("span", { class: "over" }), h("span", { class: "limit" }), h("span", { class: "whisker" }));
     fill(byId("memory-terms"), terms.map((one, at) => h("li", null, h("i", { class: `tint-${at % 6}`, "aria-hidden": "true" }), h("span", null, one.term), h("b", null))));
   }
   terms.forEach((one, at) => {
@@ -68,6 +73,7 @@ function showMemory(of) {
   const limit = bar.querySelector(".limit");
   const whisker = bar.querySelector(".whisker");
   limit.style.left = share(of.limit_gib);
+  Object.assign(bar.querySelector(".over").style, { left: share(of.limit_gib), width: share(Math.max(0, of.peak_gib - of.limit_gib)) });
   limit.title = `limit ${text(of.limit_gib, "GiB")}`;
   const range = of.intervals?.memory_peak_gib;
   whisker.hidden = !range;
@@ -87,10 +93,10 @@ function showBottleneck(of) {
   if (it.relief === undefined) return byId("relief").classList.add("stale");
   byId("relief").classList.remove("stale");
   const ways = of.fits ? [] : (of.way_out ?? []);
-  const some = it.relief.filter((one) => one.gain > 0.001 && (one.fits || !of.fits)).slice(0, 5);
+  const some = it.relief.filter((one) => one.gain > 0.001 && one.fits).slice(0, 5);
   fill(byId("relief"),
     ways.length > 0 && [h("p", { class: "label" }, "What would make it fit: one change each"), h("ul", null, ways.slice(0, 5).map(relief))],
-    some.length ? [h("p", { class: "label" }, "What would make it faster: one change each, of the step's time, and the memory then"), h("ul", null, some.map(relief))]
+    !of.fits ? ways.length === 0 && h("p", { class: "label" }, "No single change that was tried makes it fit.") : some.length ? [h("p", { class: "label" }, "What would make it faster: one change each, of the step's time, and the memory then"), h("ul", null, some.map(relief))]
       : h("p", { class: "label" }, "No single change that was tried makes it faster."));
 }
 
@@ -144,7 +150,7 @@ function showTotal(of, sum, most) {
 }
 
 const announce = settled(700, (of) => {
-  const said = [fit(of)[1], of.tokens_per_s ? `${whole(of.tokens_per_s)} tokens a second` : "", of.wall_clock_s ? duration(of.wall_clock_s) : "", of.cost_usd ? money(of.cost_usd) : "",
+  const said = [fit(of)[1], of.tokens_per_s ? `${rounded(of.tokens_per_s)} tokens a second` : "", of.wall_clock_s ? duration(of.wall_clock_s) : "", of.cost_usd ? money(of.cost_usd) : "",
     of.bottleneck ? `limited by ${of.bottleneck.cause}` : ""];
   write(byId("live"), `${said.filter(Boolean).join(", ")}.`);
 });

@@ -163,15 +163,16 @@ function layoutOf(figure, [x, y]) {
   const font = { family: getComputedStyle(document.documentElement).fontFamily, size: 12, color: colour("ink-2") };
   const axis = (of, more) => ({
     type: of.log ? "log" : "linear", range: [place(of.low, of), place(of.high, of)], tickvals: of.ticks.map(([at]) => at), ticktext: of.ticks.map(([, said]) => wrapped(said, innerWidth < 620 ? 16 : 34)),
-    title: { text: wrapped(of.title, innerWidth < 620 ? 38 : 70), font: { size: 12, color: colour("muted") } }, gridcolor: colour("grid"), zeroline: false, linecolor: colour("line"), automargin: true, fixedrange: true, ...more,
+    title: { text: wrapped(of.title, innerWidth < 620 ? 38 : 70), font: { size: 12, color: colour("muted") }, standoff: 12 }, gridcolor: colour("grid"), zeroline: false, linecolor: colour("line"), automargin: true, fixedrange: true, ...more,
   });
   const names = figure.y.labels?.length ?? 0;
   const [shapes, annotations] = marks(figure, x, y);
   const many = figure.lines.length + figure.contours.length + (figure.field?.scale.labels?.length ?? 0);
+  const height = Math.max(340, 120 + 26 * names * (figure.lines.length || 1)) + 18 * Math.ceil(many / 3);
   return {
-    font, paper_bgcolor: "transparent", plot_bgcolor: "transparent", height: Math.max(340, 120 + 26 * names * (figure.lines.length || 1)) + 18 * Math.ceil(many / 3),
+    font, paper_bgcolor: "transparent", plot_bgcolor: "transparent", height,
     margin: { l: 20, r: 12, t: 8, b: 40 }, hovermode: "closest", dragmode: false, barmode: "group", bargap: 0.25, showlegend: many > 1,
-    legend: { orientation: "h", y: -0.16, yref: "paper", yanchor: "top", x: 0, font: { size: 12 } }, shapes, annotations,
+    legend: { orientation: "h", y: 0, yref: "container", yanchor: "bottom", x: 0, font: { size: 12 } }, shapes, annotations,
     xaxis: axis(x), yaxis: axis(y, names ? { autorange: false, range: [y.high, y.low] } : {}),
     hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("line"), font: { ...font, color: colour("ink") } },
   };

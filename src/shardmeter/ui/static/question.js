@@ -5,7 +5,7 @@ import { combobox } from "./combobox.js";
 import { byId, fill, fresh, h } from "./dom.js";
 import { get, head, put } from "./plan_line.js";
 import { brief, placeOf, told, violationsOf } from "./refusal.js";
-import { become, commit, overrides, said, whole } from "./state.js";
+import { become, commit, islandsOf, overrides, said, valueOf, whole } from "./state.js";
 
 const RECOMPUTES = ["", "none", "selective", "full"];
 const inputs = new Map();
@@ -36,6 +36,16 @@ function plain(key, more = {}) {
   return wrapped(key, input, more);
 }
 
+/** A text field of the scenario that has no key of its own. */
+function override(path, label, placeholder) {
+  const input = h("input", { type: "text", autocomplete: "off", spellcheck: "false", placeholder });
+  const others = () => overrides().filter((one) => !one.startsWith(`${path}=`));
+  input.addEventListener("change", () => commit({ set: input.value.trim() ? [...others(), `${path}=${input.value.trim()}`] : others() }));
+  const field = wrapped(path, input, { label });
+  inputs.get(path).show = () => document.activeElement !== input && (input.value = valueOf(path));
+  return field;
+}
+
 function chosen(key, kind, more = {}) {
   const input = h("input", { type: "text" });
   const field = wrapped(key, input, more);
@@ -64,10 +74,8 @@ function islands() {
   const box = h("input", { type: "checkbox", id: "several" });
   const more = h("div", { class: "grid two", id: "over-islands" },
     plain("islands", { label: "Islands", inputmode: "numeric" }), plain("bandwidth", { label: "Bandwidth between" }), plain("rtt", { label: "Round trip" }),
-    method(), plain("sync_every", { label: "Steps between syncs (H)", inputmode: "numeric" }));
-  box.addEventListener("change", () => commit(box.checked
-    ? { islands: "2", bandwidth: said("bandwidth") || "10 Gbps", rtt: said("rtt") || "40 ms", method: said("method") || "diloco", sync_every: said("sync_every") || "100" }
-    : { islands: "", bandwidth: "", rtt: "", method: "", sync_every: "" }));
+    override("fleet.wan.default.egress", "Price of traffic", "$0.02/GB"), method(), plain("sync_every", { label: "Steps a sync (H)", inputmode: "numeric" }));
+  box.addEventListener("change", () => commit(islandsOf(box.checked ? 2 : 1)));
   inputs.set("several", { show: () => {
     box.checked = said("islands") !== "";
     more.hidden = !box.checked;
@@ -129,11 +137,11 @@ function plan() {
 
 /** Overrides as chips, each with a button that takes it back. */
 function chips() {
-  const list = overrides();
+  const list = overrides().filter((one) => !inputs.has(one.slice(0, one.indexOf("="))));
   byId("chips").hidden = !list.length;
   fill(byId("chips"), list.length > 0 && h("p", { class: "label" }, "Besides"), h("ul", null, list.map((one) =>
     h("li", null, h("code", { title: one }, one.length > 60 ? `${one.slice(0, 58)}…` : one),
-      h("button", { type: "button", class: "quiet", "aria-label": `Take back ${one}`, onclick: () => commit({ set: list.filter((other) => other !== one) }) }, "×")))));
+      h("button", { type: "button", class: "quiet", "aria-label": `Take back ${one}`, onclick: () => commit({ set: overrides().filter((other) => other !== one) }) }, "×")))));
 }
 
 /** The form of a whole scenario: its name, and its text to edit. */
@@ -195,7 +203,9 @@ export function showProblems(error) {
 /** Put the keyboard into the field of a key. */
 export function focusField(key) {
   byId("asked").open = true;
-  inputs.get(key)?.input?.focus();
+  const text = byId("scenario-text");
+  if (whole()) text.closest("details").open = true;
+  (whole() ? text : inputs.get(key)?.input)?.focus();
 }
 
 /** Build the form from the server's description of its fields; on a narrow screen it is folded, so that the answer comes first. */

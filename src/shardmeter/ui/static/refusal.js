@@ -28,6 +28,7 @@ const KEYS = ["model", "gpus", "islands", "bandwidth", "rtt", "method", "sync_ev
 /** The key of the form where a violation belongs; "" where none is. */
 export function placeOf(violation) {
   if (violation.key && violation.key !== "set") return violation.key;
+  if (violation.field === "fleet.wan.default.egress") return violation.field;
   const option = /^--([\w-]+)/.exec(violation.where ?? "")?.[1].replaceAll("-", "_");
   if (KEYS.includes(option)) return option;
   const field = violation.field ?? "";

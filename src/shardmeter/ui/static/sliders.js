@@ -2,7 +2,7 @@
 
 import { byId, fill, fresh, h, write } from "./dom.js";
 import { bandwidth, bits } from "./format.js";
-import { folded, rest, said, slide, valueOf, whole } from "./state.js";
+import { folded, islandsOf, rest, said, slide, valueOf, whole } from "./state.js";
 
 const doubled = (from, to) => Array.from({ length: Math.log2(to / from) + 1 }, (_, at) => from * 2 ** at);
 const steps = (from, to) => {
@@ -11,16 +11,9 @@ const steps = (from, to) => {
   return made;
 };
 
-/** What the islands were joined by, when a slider goes through one island and back. */
-let joined = { bandwidth: "10 Gbps", rtt: "40 ms", method: "diloco", sync_every: "100" };
 let batch = null;
 let period = null;
 let several = false;
-
-function toIslands(count) {
-  if (Number(said("islands")) > 1) joined = Object.fromEntries(Object.keys(joined).map((key) => [key, said(key) || joined[key]]));
-  return count > 1 ? { islands: String(count), ...joined } : { islands: "", bandwidth: "", rtt: "", method: "", sync_every: "" };
-}
 
 const parted = () => /^(\d+)\s*x\s*(.*)$/.exec(said("gpus"));
 
@@ -34,7 +27,7 @@ const SLIDERS = [
   },
   {
     name: "Islands", values: [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64], now: () => Number(said("islands")) || 1, text: String,
-    change: toIslands, open: () => !whole(), why: "the scenario's text says its islands",
+    change: islandsOf, open: () => !whole(), why: "the scenario's text says its islands",
   },
   {
     name: "Bandwidth between islands", values: steps(1e8, 8e11), now: () => bits(valueOf("fleet.wan.default.bandwidth")), text: bandwidth,

@@ -20,6 +20,9 @@ const KEYS = {
   "fleet.wan.default.rtt": "rtt",
 };
 const OVER_ISLANDS = ["method", "sync_every", "bandwidth", "rtt"];
+const EGRESS = "fleet.wan.default.egress";
+/** What islands are joined by until a person says otherwise; what was said last is kept for going through one island and back. */
+let joined = { bandwidth: "10 Gbps", rtt: "40 ms", method: "diloco", sync_every: "100", egress: "$0.02/GB" };
 
 const listeners = [];
 let params = new URLSearchParams();
@@ -97,9 +100,9 @@ export function rest() {
   tell("question");
 }
 
-/** Another question altogether (an example, a found plan); the tab stays unless it is said. */
+/** Another question altogether (an example, a found plan; "" is the one that a fresh page has); the tab stays unless it is said. */
 export function become(query, tab = said("tab")) {
-  const next = new URLSearchParams(query);
+  const next = new URLSearchParams(query || START);
   if (tab) next.set("tab", tab);
   if (write(next, "push")) tell("question");
 }
@@ -121,6 +124,18 @@ export function folded(sets) {
     else list.push(one);
   }
   return { ...changes, set: list, ...(whole() || line === (said("plan") || "fsdp") ? {} : { plan: line }) };
+}
+
+/** The changes that make it so many islands: the lines between them are said with the second one, and no more with the last. */
+export function islandsOf(count) {
+  const others = overrides().filter((one) => !one.startsWith(`${EGRESS}=`));
+  if (Number(said("islands")) > 1) {
+    const known = Object.fromEntries(OVER_ISLANDS.map((key) => [key, said(key) || joined[key]]));
+    joined = { ...known, egress: valueOf(EGRESS) };
+  }
+  if (count <= 1) return { islands: "", ...Object.fromEntries(OVER_ISLANDS.map((key) => [key, ""])), set: others };
+  const { egress, ...keys } = joined;
+  return { islands: String(count), ...keys, set: egress ? [...others, `${EGRESS}=${egress}`] : others };
 }
 
 /** Apply overrides as one change. */

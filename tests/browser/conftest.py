@@ -19,13 +19,21 @@ import pytest
 Page: TypeAlias = Any
 Opener: TypeAlias = Callable[..., Page]
 
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 NEEDS = ("playwright", "starlette", "uvicorn", "plotly")
 ANSWERED = "#answer:not(.empty):not(.stale):not([aria-busy])"
 
 
 def _chromium() -> str | None:
-    return next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+    return next(
+        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+    )
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +48,10 @@ def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     source = str(Path(__file__).parents[2] / "src")
     env = os.environ | {"PYTHONPATH": os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])}
     told = tmp_path_factory.mktemp("server") / "stderr"
-    with told.open("w") as errors, subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True, env=env) as server:
+    with (
+        told.open("w") as errors,
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True, env=env) as server,
+    ):
         assert server.stdout is not None
         line = server.stdout.readline()
         assert line.startswith("the page is at http"), told.read_text()
@@ -65,14 +76,25 @@ def opened(browser: Any, origin: str) -> Iterator[Opener]:
     contexts, said, elsewhere = [], list[str](), list[str]()
 
     def open_page(
-        query: str = "", *, width: int = 1280, height: int = 860, scheme: str = "light", refused: bool = False, **more: Any
+        query: str = "",
+        *,
+        width: int = 1280,
+        height: int = 860,
+        scheme: str = "light",
+        refused: bool = False,
+        **more: Any,
     ) -> Page:
         context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **more)
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(15_000)
         expected = ("the server responded with a status of 422",) if refused else ()
-        page.on("console", lambda one: said.append(one.text) if one.type == "error" and not any(w in one.text for w in expected) else None)
+        page.on(
+            "console",
+            lambda one: (
+                said.append(one.text) if one.type == "error" and not any(w in one.text for w in expected) else None
+            ),
+        )
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda one: elsewhere.append(one.url) if _leaves(one.url, origin) else None)
         page.goto(f"{origin}/?{query}" if query else origin)

@@ -8,7 +8,18 @@ pytestmark = pytest.mark.browser
 ANSWERED = "#answer:not(.empty):not(.stale):not([aria-busy])"
 QUESTION = "model=llama-3.1-8b&gpus=64xH100-SXM5-80GB&plan=fsdp,recompute=selective&tokens=1T&price=$2.10/gpu/h"
 ISLANDS = f"{QUESTION}&islands=3&bandwidth=10 Gbps&rtt=40 ms&method=diloco&sync_every=100&set=fleet.wan.default.egress=$0.02/GB"
-VIEWS = ("predict", "plan", "returns", "transitions", "sensitivity", "tradeoffs", "doctor", "trace", "explain", "scenario")
+VIEWS = (
+    "predict",
+    "plan",
+    "returns",
+    "transitions",
+    "sensitivity",
+    "tradeoffs",
+    "doctor",
+    "trace",
+    "explain",
+    "scenario",
+)
 LUMINANCE = """() => {
   const [red, green, blue] = getComputedStyle(document.documentElement).backgroundColor.match(/[\\d.]+/g).map(Number);
   return (0.2126 * red + 0.7152 * green + 0.0722 * blue) / 255;
@@ -121,7 +132,9 @@ def _to(page, selector):
 
 
 def _outlined(page):
-    return page.evaluate("getComputedStyle(document.activeElement).outlineStyle !== 'none' && parseFloat(getComputedStyle(document.activeElement).outlineWidth) >= 2")
+    return page.evaluate(
+        "getComputedStyle(document.activeElement).outlineStyle !== 'none' && parseFloat(getComputedStyle(document.activeElement).outlineWidth) >= 2"
+    )
 
 
 def test_all_is_done_by_keyboard(opened, until):
@@ -134,7 +147,12 @@ def test_all_is_done_by_keyboard(opened, until):
     page.keyboard.type("llama 3.1 70b")
     page.wait_for_selector("[data-key=model] [role=option]")
     page.keyboard.press("ArrowDown")
-    assert page.evaluate("document.getElementById(document.activeElement.getAttribute('aria-activedescendant')).dataset.name") == "llama-3.1-70b"
+    assert (
+        page.evaluate(
+            "document.getElementById(document.activeElement.getAttribute('aria-activedescendant')).dataset.name"
+        )
+        == "llama-3.1-70b"
+    )
     page.keyboard.press("Enter")
     until(page, "document.getElementById('title').textContent.startsWith('llama-3.1-70b')")
     assert page.evaluate("document.activeElement.matches('[data-key=model] input')"), "the field keeps the keyboard"
@@ -178,7 +196,9 @@ def test_figures_are_read_aloud_once_they_rest(opened, until):
 
 def test_nothing_moves_for_who_wants_no_motion(opened):
     page = opened(QUESTION, reduced_motion="reduce")
-    moving = page.evaluate("[...document.querySelectorAll('*')].filter((one) => parseFloat(getComputedStyle(one).transitionDuration) > 0).length")
+    moving = page.evaluate(
+        "[...document.querySelectorAll('*')].filter((one) => parseFloat(getComputedStyle(one).transitionDuration) > 0).length"
+    )
     assert moving == 0
 
 

@@ -11,7 +11,18 @@ pytestmark = pytest.mark.browser
 ANSWERED = "#answer:not(.empty):not(.stale):not([aria-busy])"
 QUESTION = "model=llama-3.1-8b&gpus=64xH100-SXM5-80GB&plan=fsdp,recompute=selective&tokens=1T&price=$2.10/gpu/h"
 ISLANDS = f"{QUESTION}&islands=3&bandwidth=10 Gbps&rtt=40 ms&method=diloco&sync_every=100&set=fleet.wan.default.egress=$0.02/GB"
-TABS = ("predict", "plan", "returns", "transitions", "sensitivity", "tradeoffs", "doctor", "trace", "explain", "scenario")
+TABS = (
+    "predict",
+    "plan",
+    "returns",
+    "transitions",
+    "sensitivity",
+    "tradeoffs",
+    "doctor",
+    "trace",
+    "explain",
+    "scenario",
+)
 SMALL = "model=llama-3.2-1b&gpus=8xH100-SXM5-80GB&plan=fsdp&global_batch=64&tokens=10B&price=$2/gpu/h"
 LARGE = "model=llama-3.1-405b&gpus=4096xH100-SXM5-80GB&plan=fsdp&global_batch=4096&tokens=1T"
 FIGURES = ("tokens_per_s", "tokens_per_s_per_gpu", "mfu", "wall_clock_s", "cost_usd")
@@ -33,7 +44,7 @@ def test_a_fresh_page_says_how_long_how_much_and_what_limits_before_any_click(op
     assert shown["cost_usd"] == f"${data['run']['cost_usd']:,.0f}"
     assert shown["mfu"] == f"{100 * data['mfu']:.1f} %"
     share = round(100 * data["bottleneck"]["cause_share"])
-    assert page.inner_text("#bottleneck").startswith(f"Compute limits it: {share} % of the step")
+    assert page.inner_text("#bottleneck").replace("\xa0", " ").startswith(f"Compute limits it: {share} % of the step")
     assert page.inner_text("#fit") == f"Fits: {data['memory']['peak_gib']:.1f} of 80.0 GiB on the fullest GPU"
 
 
@@ -199,7 +210,7 @@ def test_a_text_of_a_scenario_is_shown_as_a_text(opened):
     page.select_option("#examples", "does-not-fit")
     page.wait_for_selector("#fit.bad")
     page.click("#scenario-form summary")
-    hostile = "<img src=x onerror=\"document.title=1\">"
+    hostile = '<img src=x onerror="document.title=1">'
     page.fill("#scenario-text", f"name: '{hostile}'\nmodel: llama-3.2-1b\ngpus: 8xH100-SXM5-80GB\n")
     page.click("#scenario-form button.main")
     page.wait_for_selector("#fit.good")

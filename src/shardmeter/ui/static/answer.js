@@ -89,7 +89,7 @@ function showBottleneck(of) {
   const cause = CAUSES[it.cause] ?? `${it.cause.charAt(0).toUpperCase()}${it.cause.slice(1)}`;
   const share = Math.round(100 * (it.cause_share ?? it.share));
   const made = (it.cause_terms ?? []).map((one) => `${one.term} ${Math.round(100 * one.share)} %`).join(", ");
-  write(byId("bottleneck"), `${cause} limits it: ${share} % of the step${made ? ` (${made})` : ""}.`);
+  write(byId("bottleneck"), `${cause} limits it: ${share} % of the step${made ? ` (${made})` : ""}.`.replaceAll(" %", "\u00a0%"));
   if (it.relief === undefined) return byId("relief").classList.add("stale");
   byId("relief").classList.remove("stale");
   const ways = of.fits ? [] : (of.way_out ?? []);

@@ -209,6 +209,7 @@ function draw(box, figure, click) {
     const owners = [...field.map(() => -1), ...lines.flatMap((traces, at) => traces.map(() => at))];
     const traces = [...field, ...lines.flat(), ...figure.contours.map(contour)];
     await Plotly.react(box, traces, layoutOf(figure, both), { displayModeBar: false, responsive: true });
+    document.querySelectorAll("#js-plotly-tester").forEach((one) => one.setAttribute("aria-hidden", "true"));
     box.querySelectorAll("svg").forEach((one) => one.setAttribute("aria-hidden", "true"));
     if (click && !box.dataset.listens) {
       box.dataset.listens = "yes";

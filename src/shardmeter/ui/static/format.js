@@ -13,13 +13,18 @@ const LADDERS = {
 };
 const COUNTS = [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e4, "k"]];
 
+const COUNTED = ["sequences", "steps", "bits", "nodes", "islands"]; // words that lose their s with one
+
+/** An exponent of two digits: 1.0e-08. */
+const wide = (text) => text.replace(/e([+-])(\d)$/, "e$10$2");
+const grouped = (value, places) => value.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
 const rounded = (value) => Number(value.toPrecision(3));
 
 /** Three significant digits, no exponent unless extreme. */
 function digits(value) {
   const near = rounded(value);
-  if (near !== 0 && (near < 1e-9 || near >= 1e16)) return near.toExponential(2);
-  return near.toLocaleString("en", { maximumFractionDigits: 12, useGrouping: near >= 1e4 });
+  if (near !== 0 && (near < 1e-9 || near >= 1e16)) return wide(String(near));
+  return near.toLocaleString("en", { maximumFractionDigits: 12, useGrouping: false });
 }
 
 /** A time with the zeros at its end: 2.00 s. */
@@ -29,7 +34,7 @@ const padded = (value) => (rounded(value) >= 1e-3 && rounded(value) < 1e3 ? valu
 export function money(value) {
   if (value < 0) return `-${money(-value)}`;
   for (const [size, suffix] of COUNTS.slice(0, 3)) if (rounded(value) >= size) return `$${digits(value / size)}${suffix}`;
-  if (value >= 99.995) return `$${Math.round(value).toLocaleString("en")}`;
+  if (value >= 99.995) return `$${grouped(value, 0)}`;
   return value >= 0.995 || value === 0 ? `$${value.toFixed(2)}` : `$${digits(value)}`;
 }
 
@@ -38,7 +43,7 @@ export function number(value) {
   if (Number.isInteger(value) && Math.abs(value) < 1e15) return value.toLocaleString("en");
   if (Math.abs(value) >= 1e3 && Math.abs(value) < 1e15) return Math.round(value).toLocaleString("en");
   if (Math.abs(value) >= 1e-3 && Math.abs(value) < 1e3) return String(Number(value.toPrecision(4)));
-  return value.toExponential(3);
+  return wide(value.toExponential(3));
 }
 
 /** A value in SI with its unit; `%` takes a fraction, any unknown unit follows the number. */
@@ -48,14 +53,14 @@ export function text(value, unit = "") {
   if (typeof value !== "number") return String(value);
   if (unit === "%") return `${(100 * value).toFixed(1)} %`;
   if (unit === "±%") return Math.abs(value) < 5e-4 ? "0.0 %" : `${value > 0 ? "+" : ""}${(100 * value).toFixed(1)} %`;
-  if (unit === "GiB") return `${value.toLocaleString("en", { minimumFractionDigits: 1, maximumFractionDigits: 1 })} GiB`;
+  if (unit === "GiB") return `${grouped(value, 1)} GiB`;
+  if (unit === "s" && value > 0 && value < 1e-6) return "< 1 us";
+  if (unit in LADDERS) return value < 0 ? `-${ladder(-value, unit)}` : ladder(value, unit);
   if (value < 0) return `-${text(-value, unit)}`;
   if (unit === "USD") return money(value);
-  if (unit === "USD/s") return `$${(value * 3600).toFixed(2)}/h`;
-  if (unit === "s" && value > 0 && value < 1e-6) return "< 1 us";
-  if (unit in LADDERS) return ladder(value, unit);
+  if (unit === "USD/s") return `$${grouped(value * 3600, 2)}/h`;
   if (unit === "tokens") return count(value, " tokens");
-  return `${number(value)} ${unit}`.trimEnd();
+  return `${number(value)} ${value === 1 && COUNTED.includes(unit) ? unit.slice(0, -1) : unit}`.trimEnd();
 }
 
 function ladder(value, unit) {

@@ -56,6 +56,7 @@ OPTIONS = {
     "diff": {"a", "b", "--set", "--set-b", "--catalog", "--format"},
     "sensitivity": SCENARIO | {"--of", "--what-if", "--with", "--pairs", "--all", "--plot"},
     "tradeoffs": SCENARIO | {"--over", "--plot"},
+    "ui": {"--host", "--port", "--open", "--allow-host", "--catalog"},
     "validate": {"file", "--bars", "--catalog", "--format"},
     "measure": {"--device", "--quick", "--budget", "--threads", "--clock", "--ranks", "--name", "--like", "--from"}
     | {"-o", "--out", "--profile", "--catalog", "--format", "--plot"},

@@ -75,6 +75,15 @@ def evaluate(model: Model, island: Island, plan: Plan, run: Run, stack: Stack, *
     return assembled(model, island, plan, run, stack, ready, time, whole)
 
 
+def memory_peak(model: Model, plan: Plan, run: Run, stack: Stack) -> Bytes:
+    """The peak of the fullest rank as `evaluate` has it, without pricing the step. Leaves out the frozen model of a run with one, whose
+    memory hangs on its prices: the peak is then at least this."""
+    work = demands(model, plan, run, stack)
+    if traits(plan.schedule).split:
+        work = changed(work, owed=memory.owed_share(sized(model, run.seq_len), work, plan, stack))
+    return add.memory_total(memory.residents(model, work, plan, run, stack)[0])
+
+
 def assembled(
     model: Model,
     island: Island,

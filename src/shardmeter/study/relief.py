@@ -10,7 +10,7 @@ from typing import Any
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import GIB
 from shardmeter.engine.constraints import violations
-from shardmeter.engine.evaluate import evaluate
+from shardmeter.engine.evaluate import evaluate, memory_peak
 from shardmeter.specs.estimate import Estimate
 from shardmeter.specs.fleet import Island
 from shardmeter.specs.plan import Plan
@@ -93,7 +93,7 @@ def ways_out(scenario: Scenario, estimate: Estimate) -> tuple[Outcome, ...]:
     """What makes a plan fit: single changes; pairs where no single one does; all savings together where no pair does.
 
     The fastest first; after them those with another optimizer, and those on more GPUs last."""
-    trial = _Trial(scenario, estimate)
+    trial = _Trial(scenario, estimate, fitting=True)
     singles = _savings(scenario.plan)
     found = _fitting(trial.all((move,) for move in singles))
     if not found:
@@ -179,9 +179,11 @@ def _fitting(found: Iterable[Outcome | None]) -> list[Outcome]:
 
 
 class _Trial:
-    """Evaluates moves on one scenario; a plan that was tried already, or is the scenario's own, gives None."""
+    """Evaluates moves on one scenario; a plan that was tried already, or is the scenario's own, gives None. So does one that does not fit
+    where only those that do are asked for (`fitting`): its step is not priced."""
 
-    def __init__(self, scenario: Scenario, estimate: Estimate) -> None:
+    def __init__(self, scenario: Scenario, estimate: Estimate, *, fitting: bool = False) -> None:
+        self.fitting = fitting
         self.scenario, self.island = scenario, scenario.fleet.islands[0]
         self.per_token = float(estimate.step_time / estimate.tokens)
         self.follows = batch_unsaid(scenario)
@@ -207,6 +209,8 @@ class _Trial:
         run = self._run(plan)
         s = self.scenario
         if violations(s.model, island, plan, run, s.stack):
+            return None
+        if self.fitting and float(memory_peak(s.model, plan, run, s.stack)) > float(island.accelerator.memory):
             return None
         return self._outcome(plan, island, run, says)
 

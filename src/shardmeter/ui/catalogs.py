@@ -37,13 +37,13 @@ FORM: tuple[dict[str, Any], ...] = (
      "help": "How many of which kind: one island of them, or each of several."},
     {"key": "price", "label": "Price", "group": "fleet", "placeholder": "$2.10/gpu/h", "unit": "$/gpu/h",
      "help": "Rent of a GPU or a node: $2.10/gpu/h, $98.32/node/h."},
-    {"key": "islands", "label": "Islands", "group": "islands", "placeholder": "1", "unit": "", "number": True,
+    {"key": "islands", "label": "Islands", "group": "islands", "placeholder": "4", "unit": "", "number": True,
      "slider": {"least": 1, "most": 64, "log": True}, "help": "Equal islands of these GPUs, joined by a network."},
     {"key": "bandwidth", "label": "Bandwidth between islands", "group": "islands", "placeholder": "10 Gbps", "unit": "Gbps",
      "slider": {"least": 0.1, "most": 1000, "log": True, "unit": "Gbps"}, "help": "Of every pair, each way."},
     {"key": "rtt", "label": "Round trip", "group": "islands", "placeholder": "40 ms", "unit": "ms",
      "help": "From one island to another and back."},
-    {"key": "method", "label": "Synchronisation", "group": "islands", "placeholder": "every_step", "unit": "", "choices": "methods",
+    {"key": "method", "label": "Synchronisation", "group": "islands", "placeholder": "diloco", "unit": "", "choices": "methods",
      "help": "How islands keep together: gradients in every step, or an outer step once in a while."},
     {"key": "sync_every", "label": "Steps between synchronisations (H)", "group": "islands", "placeholder": "100", "unit": "steps",
      "number": True, "slider": {"least": 1, "most": 1000, "log": True}, "help": "Inner steps of a round."},
@@ -90,7 +90,7 @@ def form(*, drawn: bool) -> dict[str, Any]:
     """The fields of the form with what can be chosen in them; `drawn`: whether pictures can be downloaded."""
     from shardmeter.interop.configs import formats
     from shardmeter.scenario.grammar import NAMES
-    from shardmeter.sync import names
+    from shardmeter.sync import method, names
 
     writers = {
         name: module for name, module in formats().items() if hasattr(module, "write") or hasattr(module, "launch")
@@ -105,6 +105,7 @@ def form(*, drawn: bool) -> dict[str, Any]:
             "plans": list(NAMES),
             "objectives": ["time", "cost", "throughput", "energy"],
         },
+        "methods": [{"name": name, "reads": list(method(name).FIELDS)} for name in names()],
         "formats": [{"name": name, "launcher": not hasattr(module, "write")} for name, module in writers.items()],
         "kinds": list(KINDS),
         "svg": drawn,

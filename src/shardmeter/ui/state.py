@@ -187,7 +187,7 @@ def _whole(text: str) -> int | str:
 def inflated(text: str) -> str:
     """The scenario of `yaml=`. Raises BadScenario for what is no such text, and for what is larger than a scenario."""
     try:
-        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        packed = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
         machine = zlib.decompressobj(wbits=-15)
         raw = machine.decompress(packed, LONGEST_TEXT + 1)
     except (ValueError, binascii.Error, zlib.error):
@@ -289,6 +289,7 @@ def _by_fields(data: dict[str, Any]) -> State | None:
     if isinstance(plan, dict):
         _take(plan, ("sync", "method"), "method", said)
         _take(plan, ("sync", "sync_every"), "sync_every", said)
+        _take(plan, ("micro_batch",), "micro_batch", said)
         line = _line(plan)
         if line is None:
             return None
@@ -390,7 +391,8 @@ def with_sets(state: State, more: Iterable[str]) -> State:
 def key_of(violation: Violation) -> str:
     """The key of the state that a violation is about; empty where it is about none."""
     field = violation.field
-    if "--set" in violation.where and not any(path in violation.where for path in ACROSS.values()):
+    own = (*ACROSS.values(), *(f"run.{key}" for key in LIMITS))
+    if "--set" in violation.where and not any(f" {path}=" in violation.where for path in own):
         return SET
     if field in KEYS:
         return field

@@ -202,7 +202,6 @@ def _refuse_search(asked: Asked, catalog: Catalog) -> None:
 def search(link: Connection, setup: Setup, query: str) -> None:
     """Search the plans of a question and tell how far it is: ("progress", done, total, rate), then ("done", bytes) or ("failed", error). One
     process: the others of the machine answer the page meanwhile."""
-    catalog = settle_in(setup)
     told_at = 0.0
 
     def report(done: Any) -> None:
@@ -213,6 +212,7 @@ def search(link: Connection, setup: Setup, query: str) -> None:
             link.send(("progress", done.rows, done.total, done.rate))
 
     try:
+        catalog = settle_in(setup)
         link.send(("done", json.dumps(_found(query, catalog, report), ensure_ascii=False, allow_nan=False).encode()))
     except (BrokenPipeError, ConnectionResetError):
         return

@@ -111,6 +111,9 @@ def test_a_plan_of_the_search_is_the_question_with_the_same_figures(opened, aske
     page.mouse.click(best["x"] + best["width"] / 2, best["y"] + best["height"] / 2)
     until(page, "!location.search.includes('plan=fsdp&')")
     page.wait_for_selector(ANSWERED)
+    assert page.evaluate("document.activeElement.id") == "answer"
+    assert page.locator("#search-result table").first.is_visible(), "another plan may be taken after it"
+    assert page.locator("#search-stale").is_hidden()
     # step and tokens/s of the row of that plan, as the prediction of its scenario says them
     assert [row for row in rows if step(page) in row and figures(page)["tokens_per_s"] in row]
     state = page.url.partition("?")[2].replace("&tab=plan", "")

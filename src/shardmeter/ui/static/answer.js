@@ -100,10 +100,16 @@ function showBottleneck(of) {
       : h("p", { class: "label" }, "No single change that was tried makes it faster."));
 }
 
+/** Apply a change; its button goes, so the keyboard is put where the answer begins. */
+function apply(sets) {
+  override(sets);
+  byId("answer").focus({ preventScroll: true });
+}
+
 function relief(one) {
   const gain = one.gain >= 0 ? `saves ${text(one.gain, "%")}` : `takes ${text(-one.gain, "%")} more`;
   const fits = one.fits === false ? "does not fit" : text(one.memory_peak_gib, "GiB");
-  const name = one.set?.length ? h("button", { type: "button", class: "apply", onclick: () => override(one.set) }, one.change) : h("span", { class: "plainly" }, one.change);
+  const name = one.set?.length ? h("button", { type: "button", class: "apply", onclick: () => apply(one.set) }, one.change) : h("span", { class: "plainly" }, one.change);
   return h("li", null, name, h("span", { class: "gain" }, gain), h("span", { class: one.fits === false ? "note bad" : "note" }, fits));
 }
 

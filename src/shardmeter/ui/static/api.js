@@ -43,6 +43,8 @@ export const startSearch = (query) =>
   json("/api/search", { method: "POST", body: query, headers: { "Content-Type": "application/x-www-form-urlencoded" } });
 export const askSearch = (job) => json(`/api/search/${encodeURIComponent(job)}`);
 export const endSearch = (job) => json(`/api/search/${encodeURIComponent(job)}`, { method: "DELETE" });
+/** End a search while the page is left: nobody waits for the answer. */
+export const leaveSearch = (job) => void fetch(`/api/search/${encodeURIComponent(job)}`, { method: "DELETE", keepalive: true, headers: { "X-Client": CLIENT } });
 
 /** A text as the `yaml` of a question: deflated, in letters that an address may have. */
 export async function packed(text) {

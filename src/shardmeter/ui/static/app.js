@@ -13,22 +13,27 @@ import { startTheme } from "./theme.js";
 import { VIEWS, learn, showBreakdown, showView } from "./views.js";
 
 const PATIENCE = 250; // milliseconds after which a question of a slider is given up for a newer one
+const LATER = [0, 429, 503, 504]; // refusals that another time may not get
 const remembered = new Map();
 let asking = null;
 let waiting = null;
 let predicting = null;
 let drawn = "";
+let refused = null;
 
 /** Say what is wrong: at its fields, and above the figures. */
 function refuse(error) {
+  refused = error;
   const { left, marked } = showProblems(error);
   staleAnswer();
   byId("answer").classList.add("refused");
   const links = marked.map((one) => h("li", null, h("button", { type: "button", class: "link", onclick: () => focusField(one.key) }, one.label), `: ${one.says}`));
-  fill(byId("problems"), h("div", { class: "refusal" }, h("ul", null, left.map((one) => h("li", null, one.field && h("code", null, one.field), " ", told(one))), links)));
+  fill(byId("problems"), h("div", { class: "refusal" }, h("ul", null, left.map((one) => h("li", null, one.field && h("code", null, one.field), " ", told(one))), links),
+    LATER.includes(error.status) && h("button", { type: "button", class: "way", onclick: askPrediction }, "Ask again")));
 }
 
 function accept() {
+  refused = null;
   byId("answer").classList.remove("refused");
   showProblems(null);
   fill(byId("problems"));
@@ -138,6 +143,7 @@ async function start() {
   askPrediction();
   try {
     await startQuestion();
+    if (refused) refuse(refused); // it came before there were fields to say it at
     await startExamples();
   } catch (error) {
     refuse(error);

@@ -69,6 +69,13 @@ export const violationsOf = (error) => (error.violations?.length ? error.violati
 /** What a violation says, without the ways out where these are buttons. */
 export const brief = (violation, ways = true) => violation.says.replace(/ \(`shardmeter catalog[^)]*\)/, "").replace(ways ? /; the nearest.*/ : /$^/, "");
 
+/** Take a way out; its button goes, so the keyboard is put into the field. */
+function take(event, changes) {
+  const field = event.currentTarget.closest(".field")?.querySelector("input, select");
+  commit(changes);
+  field?.focus();
+}
+
 /** A violation in words, its way out as buttons where it names values. */
 export function told(violation) {
   const key = placeOf(violation);
@@ -76,5 +83,5 @@ export function told(violation) {
   const ways = key && !at ? values(violation) : [];
   return h("span", { class: "violation" },
     h("span", null, brief(violation, ways.length > 0), violation.rule ? ` (${violation.rule})` : "", violation.way_out && !ways.length ? `; ${violation.way_out}` : ""),
-    ways.length > 0 && h("span", { class: "ways" }, ways.map((value) => h("button", { type: "button", class: "way", onclick: () => commit(change(violation, key, value)) }, value))));
+    ways.length > 0 && h("span", { class: "ways" }, ways.map((value) => h("button", { type: "button", class: "way", onclick: (event) => take(event, change(violation, key, value)) }, value))));
 }

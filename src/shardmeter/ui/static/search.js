@@ -1,6 +1,6 @@
 // The search for a plan: an objective, a start, how far it is, a way to end it; every plan found is a question of its own.
 
-import { askSearch, endSearch, startSearch } from "./api.js";
+import { askSearch, endSearch, leaveSearch, startSearch } from "./api.js";
 import { documentOf } from "./document.js";
 import { byId, fill, h, write } from "./dom.js";
 import { figureOf } from "./figure.js";
@@ -14,6 +14,8 @@ let job = null;
 let found = null; // the last result, and the question and objective it answers
 
 const wanted = () => said("objective") || "time";
+
+addEventListener("pagehide", () => job && leaveSearch(job));
 
 export function searchPanel(panel) {
   if (panel.dataset.made) {
@@ -105,7 +107,13 @@ function finish(state, query, objective) {
   }
   found = { query, objective };
   const { result } = state;
-  const use = (plan) => become(plan.state, "");
+  const use = (plan) => {
+    become(plan.state);
+    found = { query: question(), objective: wanted() }; // the plan is one of those found: nothing is out of date
+    noteOther();
+    byId("answer").scrollIntoView();
+    byId("answer").focus({ preventScroll: true });
+  };
   const click = (line, at) => {
     const plan = atPoint(result, line, at);
     if (plan) use(plan);

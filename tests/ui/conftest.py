@@ -73,8 +73,8 @@ def children(pid):
 
 
 @contextmanager
-def served(*options):
-    """A server in a process of its own; afterwards it and all below it must be gone."""
+def served(*options, killed=False):
+    """A server in a process of its own; afterwards it and all below it must be gone. `killed`: the test ends it."""
     if absent():
         pytest.skip(f"{absent()}: not installed here")
     root = Path(__file__).parents[2]
@@ -83,10 +83,13 @@ def served(*options):
         [sys.executable, "-m", "shardmeter", "ui", "--no-open", "--port", "0", *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=root, start_new_session=True,
     ) as process:  # fmt: skip
+        assert process.stdout is not None
         try:
             first = process.stdout.readline()
-            assert "http://" in first, first + process.stderr.read()
+            assert "http://" in first, f"{first}: {process.stderr and process.stderr.read()}"
             yield Client(urllib.parse.urlsplit(first.split()[4]).port, process.pid)
+            if killed:
+                return
             below = children(process.pid)
             process.send_signal(signal.SIGINT)
             _, said = process.communicate(timeout=20)

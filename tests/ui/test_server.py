@@ -3,10 +3,12 @@
 import io
 import json
 import os
+import signal
 import threading
 import time
 import zipfile
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
@@ -142,6 +144,7 @@ def test_the_form_speaks_of_keys_that_are_known(page):
 def test_a_placeholder_is_an_answer(page):
     form = page.ask("/api/schema").json()
     query = {one["key"]: one["placeholder"] for one in form["fields"]}
+    query |= {"set": "fleet.wan.default.egress=$0.02/GB"}  # a budget needs every price
     assert page.ask("/api/numbers", query).status == 200
 
 
@@ -239,8 +242,6 @@ def test_a_search_of_islands_ends_with_states_too(page):
         "rtt": "5 ms",
         "set": "plan.tp=1,2",
     }
-    from urllib.parse import urlencode
-
     started = page.ask("/api/search", method="POST", body=urlencode(query), headers={"X-Client": "islands"})
     found = wait_for(page, started.json()["job"], 120.0)
     assert found["state"] == "done", found
@@ -268,8 +269,6 @@ def alive(pid):
 
 
 def test_a_search_of_a_hundred_million_plans_is_gone_within_a_second(page):
-    from urllib.parse import urlencode
-
     before = page.children()
     body = urlencode(LARGE | {"set": OPEN}, doseq=True)
     started = page.ask("/api/search", method="POST", body=body, headers={"X-Client": "large"})
@@ -300,7 +299,6 @@ def test_a_search_of_a_hundred_million_plans_is_gone_within_a_second(page):
 def test_who_goes_away_ends_the_work(page):
     """A question that takes long, a client that closes: the next one is answered, and nothing is left running."""
     import socket
-    from urllib.parse import urlencode
 
     slow = urlencode(
         {
@@ -321,12 +319,30 @@ def test_who_goes_away_ends_the_work(page):
     assert time.monotonic() - began < 6.0
 
 
+def test_a_server_that_is_killed_leaves_no_process(serving):
+    with serving(killed=True) as page:
+        page.ask(
+            "/api/search",
+            method="POST",
+            body=urlencode(LARGE | {"set": OPEN}, doseq=True),
+            headers={"X-Client": "left"},
+        )
+        time.sleep(1.0)
+        below = page.children()
+        assert len(below) >= 4
+        os.kill(page.pid, signal.SIGKILL)
+        until = time.monotonic() + 20.0
+        while any(map(alive, below)) and time.monotonic() < until:
+            time.sleep(0.1)
+        assert not [one for one in below if alive(one)]
+
+
 def test_twenty_clients_at_once(page):
     """Two hundred requests as pages send them: mostly sliders' numbers, some predictions, none of them remembered."""
     import random
-    from urllib.parse import urlencode
 
-    took, errors = {"numbers": [], "predict": []}, []
+    took: dict[str, list[float]] = {"numbers": [], "predict": []}
+    errors: list[tuple[int, bytes]] = []
 
     def client(number):
         rng = random.Random(number)

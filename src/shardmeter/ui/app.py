@@ -80,7 +80,12 @@ class Remembered:
     def put(self, key: tuple[str, ...], reply: work.Reply) -> None:
         """Remember an answer; refusals that depend on nothing but the question too, faults never."""
         size = len(reply.body) + sum(map(len, key))
-        if reply.status not in (work.OK, work.UNPROCESSABLE) or size > self._most // 8 or key in self._found:
+        if (
+            reply.passing
+            or reply.status not in (work.OK, work.UNPROCESSABLE)
+            or size > self._most // 8
+            or key in self._found
+        ):
             return
         self._found[key] = reply
         self._size += size

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Unavailable, UnknownName
-from shardmeter.core.record import record
+from shardmeter.core.record import changed, record
 from shardmeter.ui.state import Asked, key_of, parsed
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Reply:
     media: str = JSON
     file: str = ""
     """Name of the file that a download is kept under."""
+    passing: bool = False
+    """Whether the same question may have another answer a moment later."""
 
 
 def serve(link: Connection, setup: Setup) -> None:
@@ -110,13 +112,14 @@ def reply(question: Question, catalog: Catalog) -> Reply:
     except ShardMeterError as error:
         return refusal(error)
     except MemoryError:
-        return refusal(
-            BadScenario("the question takes more memory than one may have; ask for fewer points, islands or steps")
-        )
+        short = True  # what it has made is let go of first: the refusal needs room too
     except RecursionError:
-        return refusal(BadScenario("the question is nested too deep"))
+        short = False
     except Exception as error:  # noqa: BLE001  (the last line of defence: no traceback reaches a browser)
         return our_fault(error)
+    says = "more memory than one may have" if short else "nested too deep"
+    found = refusal(BadScenario(f"the question takes {says}; ask for fewer points, islands or steps"))
+    return changed(found, passing=short)
 
 
 class ElsewhereError(Exception):

@@ -26,6 +26,7 @@ WORDED = {
     "parameters": "parameters",
     "layers": "layers",
     "context": "context",
+    "accelerators": "×",
     "peak_bf16": "bf16",
     "memory_bandwidth": "memory",
 }
@@ -77,8 +78,15 @@ def catalog_list(kind: str, catalog: Catalog) -> dict[str, Any]:
 
 
 def _line(kind: str, row: Mapping[str, str]) -> str:
-    said = [f"{row[key]} {WORDED.get(key, '')}".strip() for key in LINES[kind] if row.get(key)]
-    return " · ".join(said)
+    said = [f"{_short(row[key])} {WORDED.get(key, '')}".strip() for key in LINES[kind] if row.get(key)]
+    return " · ".join(said).replace("× · ", "× ")
+
+
+def _short(text: str) -> str:
+    """A large count in three digits: 8.03B, 131k."""
+    from shardmeter.core.quantity import show
+
+    return show(float(text), "") if text.isascii() and text.isdigit() and len(text) > 4 else text
 
 
 def example_list() -> dict[str, Any]:

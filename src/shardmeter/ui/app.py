@@ -33,7 +33,7 @@ WORDS_OF = {
     "tradeoffs": ("over",), "sensitivity": ("of", "what_if", "with", "pairs"), "doctor": ("measured",), "trace": ("steps", "rounds", "island"),
 }  # fmt: skip
 """Words that a view's answer depends on."""
-LATER_S = 0.3
+LATER_S = 0.05
 """How long the questions of sliders, which take a tenth of the time, may pass those of views by."""
 JSON_HEADERS = {"cache-control": "no-store"}
 BODY_S = 10.0

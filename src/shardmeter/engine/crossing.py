@@ -96,15 +96,13 @@ def crossed(
     of a mean. Leaves out: messages of other crossings on the wire, those of other groups where they share a line."""
     if one.groups:
         return _apart(one, links, cells, sync, own=own, accelerators=accelerators, weights=weights, idle=idle)
-    topology = topology_of(one, sync)
-    passing = (TOPOLOGIES | asked.TOPOLOGIES if links.backend == asked.BACKEND else TOPOLOGIES)[topology]
-    gathers = one.collective == "all_gather" and topology != "all_gather"
+    passing, gathers = _way(one, sync, links)
     islands = len(links.names)
     if len(cells) < 2:
         return _nothing(one, len(cells), islands, own=own)
     groups, links = _positions(cells, links)
     size = np.asarray(one.size, dtype=float) / len(groups)
-    if gathers and topology != "star":
+    if gathers and passing is not _star:
         size = size * len(cells) / 2.0
     caused, charged = np.zeros((len(cells), islands)), np.zeros((*links.networks, len(cells), islands))
     passages: dict[Any, Passage] = {}
@@ -138,6 +136,13 @@ def crossed(
         narrowest=slowest.narrowest,
         start=np.max(np.maximum.reduce([*starts.values()]), axis=-1),
     )
+
+
+def _way(one: Crossing, sync: Sync, links: Links) -> tuple[Callable[[Message], Passage], bool]:
+    """How a message passes by the backend's own topologies or those of all, and whether it is gathered by one that averages."""
+    topology = topology_of(one, sync)
+    known = TOPOLOGIES | asked.TOPOLOGIES if links.backend == asked.BACKEND else TOPOLOGIES
+    return known[topology], one.collective == "all_gather" and topology != "all_gather"
 
 
 def _nothing(one: Crossing, cells: int, islands: int, *, own: bool) -> Crossed:

@@ -96,15 +96,12 @@ def crossed(
     of a mean. Leaves out: messages of other crossings on the wire, those of other groups where they share a line."""
     if one.groups:
         return _apart(one, links, cells, sync, own=own, accelerators=accelerators, weights=weights, idle=idle)
-    topology = topology_of(one, sync)
-    passing = (TOPOLOGIES | asked.TOPOLOGIES if links.backend == asked.BACKEND else TOPOLOGIES)[topology]
-    gathers = one.collective == "all_gather" and topology != "all_gather"
-    islands = len(links.names)
+    (passing, gathers), islands = _way(one, sync, links), len(links.names)
     if len(cells) < 2:
         return _nothing(one, len(cells), islands, own=own)
     groups, links = _positions(cells, links)
     size = np.asarray(one.size, dtype=float) / len(groups)
-    if gathers and topology != "star":
+    if gathers and passing is not _star:
         size = size * len(cells) / 2.0
     caused, charged = np.zeros((len(cells), islands)), np.zeros((*links.networks, len(cells), islands))
     passages: dict[Any, Passage] = {}
@@ -112,15 +109,13 @@ def crossed(
     with np.errstate(divide="ignore", invalid="ignore"):
         for members in groups:
             weight = max(weights[at] for at in members) if weights else 1.0
-            message = _message(one, weight * size, links.among(members), sync, [*accelerators], members)
-            message = changed(message, idle=idle)
+            message = _message(one, weight * size, links.among(members), sync, [*accelerators], members, idle)
             seen = weight, message.links.tables, np.asarray(message.rings).tobytes(), message.ranks
             if seen not in passages:
                 message = changed(message, back=len(cells) - 1.0) if gathers else message
                 passages[seen] = passing(message)
-                starts[seen] = (
-                    passing(changed(message, size=0.0 * size, calls=1.0)).seconds if one.behind else np.zeros(1)
-                )
+                least = changed(message, size=0.0 * size, calls=1.0)
+                starts[seen] = passing(least).seconds if one.behind else np.zeros(1)
             passage = passages[seen]
             source, target = np.nonzero(passage.shares)
             owner, gone = np.where(source == passage.server, target, source), weight * passage.shares[source, target]
@@ -138,6 +133,13 @@ def crossed(
         narrowest=slowest.narrowest,
         start=np.max(np.maximum.reduce([*starts.values()]), axis=-1),
     )
+
+
+def _way(one: Crossing, sync: Sync, links: Links) -> tuple[Callable[[Message], Passage], bool]:
+    """How a message passes by the backend's own topologies or those of all, and whether it is gathered by one that averages."""
+    topology = topology_of(one, sync)
+    known = TOPOLOGIES | asked.TOPOLOGIES if links.backend == asked.BACKEND else TOPOLOGIES
+    return known[topology], one.collective == "all_gather" and topology != "all_gather"
 
 
 def _nothing(one: Crossing, cells: int, islands: int, *, own: bool) -> Crossed:
@@ -209,7 +211,7 @@ def topology_of(one: Crossing, sync: Sync) -> str:
 
 
 def _message(
-    one: Crossing, size: Bytes, links: Links, sync: Sync, accelerators: list[Count], members: list[int]
+    one: Crossing, size: Bytes, links: Links, sync: Sync, accelerators: list[Count], members: list[int], idle: Seconds
 ) -> Message:
     counts = [float(np.max(accelerators[at])) for at in members] if accelerators else []
     lanes = fewest(links.lanes)
@@ -219,6 +221,7 @@ def _message(
         links=links,
         rings=np.maximum(min(counts), lanes) if counts else lanes,
         ranks=0.0 if sync.hierarchical else sum(counts) or float(len(members)),
+        idle=idle,
     )
 
 

@@ -16,7 +16,9 @@ from shardmeter.render.heading import heading
 ROOT = Path(__file__).parent.parent
 SCENARIO = ROOT / "examples" / "llama-8b-64xh100.yaml"
 GOLDEN, PAGE = ROOT / "tests" / "golden" / "report.md", ROOT / "docs" / "report.md"
-SHOWN = re.compile(r"(<!-- report: written by `make bless` -->\n```markdown\n).*?(```\n<!-- end of report -->)", re.DOTALL)
+SHOWN = re.compile(
+    r"(<!-- report: written by `make bless` -->\n```markdown\n).*?(```\n<!-- end of report -->)", re.DOTALL
+)
 
 
 def golden() -> str:

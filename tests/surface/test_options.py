@@ -25,8 +25,7 @@ SCENARIO = {
 }
 OPTIONS = {
     "predict": SCENARIO | {"--deadline", "--budget"},
-    "report": SCENARIO
-    | {"-o", "--out", "--title", "--date", "--deadline", "--budget", "--search", "--alternatives"},
+    "report": SCENARIO | {"-o", "--out", "--title", "--date", "--deadline", "--budget", "--search", "--alternatives"},
     "explain": SCENARIO | {"--term"},
     "plan": SCENARIO
     | {

@@ -252,8 +252,8 @@ def test_pdf_is_the_same_every_time(tmp_path):
 @pytest.mark.parametrize(
     ("name", "code", "says"),
     [
-        ("does-not-fit", 1, "What would fit"),
-        ("dpo-llama-8b", 0, "reference model"),
+        ("does-not-fit", 1, "The first change that makes it fit: "),
+        ("dpo-llama-8b", 0, "No measured run had a reference model, so that nothing was checked"),
         ("home-workers", 0, "The round"),
         ("target-loss", 0, "law of the loss"),
         ("spot-fleet", 0, "preemption"),

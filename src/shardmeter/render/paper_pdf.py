@@ -259,10 +259,11 @@ def _widths(made: Grid, width: float) -> list[float]:
     needs = [max(stringWidth(text, BOLD, CELL) for text in texts) + beside for texts in columns]
     if sum(needs) <= width:
         return needs
-    words = [
-        max(stringWidth(word, BOLD, CELL) for text in texts for word in _whole(text, right=right)) + beside
-        for texts, right in zip(columns, made.right, strict=True)
+    pieces = [
+        [*_whole(head, right=False), *(piece for text in texts for piece in _whole(text, right=right))]
+        for head, texts, right in zip(made.heads, zip(*made.rows, strict=True), made.right, strict=True)
     ]
+    words = [max(stringWidth(piece, BOLD, CELL) for piece in one) + beside for one in pieces]
     for least in (
         [min(word, need) if wide else need for word, need, wide in zip(words, needs, made.wide, strict=True)],
         [min(word, need) for word, need in zip(words, needs, strict=True)],

@@ -21,8 +21,8 @@ def waterfall(found: Answer) -> tuple[Figure, ...]:
     if not terms:
         return ()
     large = [(name, seconds) for name, seconds, share in terms if share >= LEAST]
-    small = sum(seconds for _, seconds, share in terms if share < LEAST)
-    rest = [(f"{len(terms) - len(large)} smaller terms", small)] if small else []
+    small = [(name, seconds) for name, seconds, share in terms if share < LEAST]
+    rest = small if len(small) < 2 else [(f"{len(small)} smaller terms", sum(seconds for _, seconds in small))]
     names, ends, begins = [], [], []
     reached = 0.0
     for name, seconds in (*large, *rest):

@@ -78,6 +78,7 @@ def answers(answer: Answer) -> tuple[str, ...]:
         said.append(
             "As it stands it does not fit: all other figures are those of a plan that would have to be changed first."
         )
+        said += [f"The first change that makes it fit: {one['change']}." for one in found["way_out"][:1]]
     return tuple(said)
 
 
@@ -203,6 +204,9 @@ def sureness(answer: Answer) -> str:
     block = answer["validation"]
     stack, every = block["stack"], block["everything"]
     off = f"{100 * every['mape']:.0f} % in the mean over all sources"
+    unseen = block["unseen"]
+    if unseen:
+        return f"No measured run had {' or '.join(unseen)}, so that nothing was checked; steps of other runs, their sources left out, were missed by {off}."
     if stack is None:
         return f"No measured run taught this stack: steps of sources that a fit had not seen were missed by {off}."
     own = stack["step_time"]

@@ -37,7 +37,8 @@ def _mapped() -> tuple[MappedRow, ...]:
 
 def validated(scenario: Scenario) -> dict[str, Any]:
     """The `validation` block: `stack` (metrics of its rows, null where it was fitted on none), `everything` (error of step times with their
-    whole source left out, mean over sources), `islands` (by quantity, of several islands), `nearest` (rows, the nearest first).
+    whole source left out, mean over sources), `islands` (by quantity, of several islands), `nearest` (rows, the nearest first), `unseen`
+    (what the scenario has and no measured run had).
 
     A row's `loso` error is that of a fit that had not seen its source. Leaves out: whole runs, which `practice_of` has."""
     rows, name = _mapped(), trust.footing(scenario.stack).stack
@@ -55,6 +56,7 @@ def validated(scenario: Scenario) -> dict[str, Any]:
         "everything": over_sources(_left_out(rows)),
         "islands": _across() if len(scenario.fleet.islands) > 1 else None,
         "nearest": [_told(row, beside_it[row.id], far) for far, row in near if row.id in beside_it],
+        "unseen": list(trust.unseen(scenario)),
         "level": intervals.LEVEL,
     }
 

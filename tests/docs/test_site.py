@@ -40,6 +40,8 @@ def test_every_formula_has_an_entry_with_a_worked_number():
     assert len(REGISTRY) > 100
     front = text("docs/formulas.md")
     for name, formula in REGISTRY.items():
+        if not formula.body.__module__.startswith("shardmeter."):  # of another test in this process
+            continue
         page = f"formulas/{slug(formula.body.__module__)}.md"
         entry = re.search(rf"^## {name}\n(.*?)(?=^## )", text(f"docs/{page}"), re.MULTILINE | re.DOTALL)
         assert entry is not None, name

@@ -230,7 +230,7 @@ def test_the_schema_names_every_field() -> None:
     assert {"between", "from", "to", "bandwidth", "rtt", "distance", "preset"} <= parts["LinkInput"][
         "properties"
     ].keys()
-    assert {"default", "links", "sites", "self", "assumed"} == set(parts["WanInput"]["properties"])
+    assert {"default", "links", "sites", "self", "assumed", "backend"} == set(parts["WanInput"]["properties"])
 
 
 # ---- fuzz ------------------------------------------------------------------------------------------------------------------------

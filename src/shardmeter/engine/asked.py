@@ -152,7 +152,8 @@ def _exchange(message: Message) -> Passage:
     shares = np.where(apart, 0.0, 1.0 / others)
     narrowest = ""
     if not links.networks:
-        source, target = np.unravel_index(int(np.argmin(rate)), rate.shape)
+        every = rate.reshape(-1, *rate.shape[-2:])[0]
+        source, target = np.unravel_index(int(np.argmin(every)), every.shape)
         narrowest = links.said(int(source), int(target))
     return Passage(seconds=np.asarray(seconds), shares=shares, narrowest=narrowest)
 

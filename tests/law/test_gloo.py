@@ -137,9 +137,9 @@ def test_losses_bind_where_a_window_just_does_not(collective):
 
 @collectives
 def test_packets_count_at_a_site_as_on_a_line(collective):
-    """A site that is the narrowest has headers too."""
+    """A site that is the narrowest has headers too, also where a window holds all that is asked for."""
     for mtu in (576.0, 1500.0, 9000.0):
-        packets = {"mtu": np.full((2, 2), mtu)}
+        packets = {"mtu": np.full((2, 2), mtu), "rtt": 2.0}
         line = seconds(collective, 8e6, packets, count=2)
         sites = {"bandwidth": 1e12, "up": np.full(2, 12.5e6), "down": np.full(2, 12.5e6), **packets}
         assert seconds(collective, 8e6, sites) == pytest.approx(line, rel=1e-12)

@@ -197,3 +197,23 @@ def test_what_is_no_packet_is_refused(mtu):
     assert wan is not None
     with pytest.raises(BadScenario, match=r"mtu"):
         shardmeter.predict(changed(scenario_of(), fleet=changed(scenario_of().fleet, wan=changed(wan, mtu=wan.mtu * 0.0 + 52.0))))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_a_ring_of_fsdp_leaves_an_island_once(workers):
+    """However many ranks an island has, one of its hops crosses: its bytes pass at the rate of the whole line."""
+    names = ["a", "b", "c"]
+    far = {
+        "model": {"family": "decoder", "name": "t", "layers": 2, "hidden": 512, "heads": 4, "kv_heads": 4, "ffn": 2048, "vocab": 256},
+        "stack": "titan-eager",
+        "fleet": {
+            "islands": [{"name": name, "gpus": f"{workers}xH100-SXM5-80GB"} for name in names],
+            "wan": {"backend": "gloo", "default": {"bandwidth": "1 Mbps", "rtt": "1 us", "streams": 1}},
+        },
+        "plan": {"sharding": "fsdp", "placement": {"dp_shard": names}},
+        "run": {"seq_len": 64, "global_batch": 3 * workers},
+    }  # fmt: skip
+    made = shardmeter.predict(far)
+    every, sent = 3.0 * workers, float(np.sum(made.whole.sent)) / 3.0
+    across = sent * (every - 1.0) / every / (2.0 / 3.0)
+    assert made.step_time == pytest.approx(across / 125e3, rel=0.02)

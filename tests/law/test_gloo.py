@@ -66,7 +66,11 @@ def test_no_message_is_slower_over_a_better_network(collective):
     for _ in range(DRAWS):
         said = drawn(rng)
         count = len(said["up"])
-        more = {"hierarchical": bool(rng.random() < 0.7), "calls": float(rng.choice([1, 20])), "idle": float(rng.choice([0.0, 0.5, 100.0]))}
+        more: dict[str, Any] = {
+            "hierarchical": bool(rng.random() < 0.7),
+            "calls": float(rng.choice([1, 20])),
+            "idle": float(rng.choice([0.0, 0.5, 100.0])),
+        }
         more |= {"accelerators": [float(rng.integers(1, 9)) for _ in range(count)]} if rng.random() < 0.5 else {}
         for size in SIZES:
             before = seconds(collective, size, said, **more)
@@ -107,7 +111,9 @@ def test_sizes_and_silences_may_be_arrays(collective):
 def test_the_ring_goes_round_as_islands_are_listed():
     """The libraries go by rank: a slow line between neighbours is in the way, one across the ring is not."""
     slow = {
-        pair: np.where(np.isin(np.arange(16).reshape(4, 4), [4 * pair[0] + pair[1], 4 * pair[1] + pair[0]]), 1e6, 12.5e6)
+        pair: np.where(
+            np.isin(np.arange(16).reshape(4, 4), [4 * pair[0] + pair[1], 4 * pair[1] + pair[0]]), 1e6, 12.5e6
+        )
         for pair in ((0, 1), (0, 2))
     }
     beside, across = (seconds("all_reduce", 8e6, {"bandwidth": one}, count=4) for one in slow.values())
@@ -196,7 +202,9 @@ def test_what_is_no_packet_is_refused(mtu):
     wan = scenario_of().fleet.wan
     assert wan is not None
     with pytest.raises(BadScenario, match=r"mtu"):
-        shardmeter.predict(changed(scenario_of(), fleet=changed(scenario_of().fleet, wan=changed(wan, mtu=wan.mtu * 0.0 + 52.0))))
+        shardmeter.predict(
+            changed(scenario_of(), fleet=changed(scenario_of().fleet, wan=changed(wan, mtu=wan.mtu * 0.0 + 52.0)))
+        )
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
@@ -214,6 +222,6 @@ def test_a_ring_of_fsdp_leaves_an_island_once(workers):
         "run": {"seq_len": 64, "global_batch": 3 * workers},
     }  # fmt: skip
     made = shardmeter.predict(far)
-    every, sent = 3.0 * workers, float(np.sum(made.whole.sent)) / 3.0
+    every, sent = 3.0 * workers, sum(float(one) for one in made.whole.sent) / 3.0
     across = sent * (every - 1.0) / every / (2.0 / 3.0)
     assert made.step_time == pytest.approx(across / 125e3, rel=0.02)

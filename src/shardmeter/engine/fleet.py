@@ -308,9 +308,7 @@ def meet(parts: tuple[Part, ...], asked: Round, networks: Networks, plan: Plan, 
     return Met(parts=parts, round=asked, pace=pace, folded=folded, priced=tuple(priced), sent=sent, paid=paid)
 
 
-def messages_of(
-    parts: Sequence[Part], asked: Round, networks: Networks, pace: Pace
-) -> list[tuple[Crossing, Seconds]]:
+def messages_of(parts: Sequence[Part], asked: Round, networks: Networks, pace: Pace) -> list[tuple[Crossing, Seconds]]:
     """The messages of a round as the backend of the networks passes them, each with the seconds that nothing passed before."""
     if BACKEND not in networks.backends:
         return [(one, 0.0) for one in asked.crossings]
@@ -326,7 +324,8 @@ def _cut(one: Crossing, parts: Sequence[Part]) -> Crossing:
 
 def _idle(one: Crossing, asked: Round, pace: Pace) -> Seconds:
     """For how long connections stand idle before a message: the inner steps between two of them, of the fastest cell."""
-    return asked.steps / one.messages * np.min(pace.step, axis=-1)
+    idle: Seconds = asked.steps / one.messages * np.min(pace.step, axis=-1)
+    return idle
 
 
 def grouped(parts: Sequence[Part]) -> list[list[int]]:

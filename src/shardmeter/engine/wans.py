@@ -137,7 +137,13 @@ class Networks:
         each = [links.some(at, wan.balance) for at, wan in enumerate(self._given())] if self.many else [links]
         return [
             crossing.crossed(
-                one, here, cells, sync, own=own, accelerators=self.gpus, weights=weights,
+                one,
+                here,
+                cells,
+                sync,
+                own=own,
+                accelerators=self.gpus,
+                weights=weights,
                 idle=_of(idle, at) if self.many else idle,
             )
             for at, here in enumerate(each)
@@ -155,7 +161,14 @@ class Networks:
         for places in crossing.ways(one, links, cells, sync):
             some = places if len(places) > 1 else places[0]
             found = crossing.crossed(
-                one, links.some(some), cells, sync, own=own, accelerators=self.gpus, weights=weights, idle=_of(idle, some)
+                one,
+                links.some(some),
+                cells,
+                sync,
+                own=own,
+                accelerators=self.gpus,
+                weights=weights,
+                idle=_of(idle, some),
             )
             for name, numbers in made.items():
                 numbers[places] = getattr(found, name)

@@ -129,7 +129,9 @@ def _unsteady(one: Mapping[str, Any]) -> list[str]:
                 f"steps of {kind['islands'][0]} alone spread by {spread:.2f} ×: something else uses this machine"
             )
     if one["steps_more"]:
-        found.append(f"a round had {one['steps_more']:+.3g} of the steps that it was predicted with: some were begun again")
+        found.append(
+            f"a round had {one['steps_more']:+.3g} of the steps that it was predicted with: some were begun again"
+        )
     error = one["inner_step"]["error"]
     if error is not None and abs(error) > NEAR:
         found.append(

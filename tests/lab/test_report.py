@@ -344,3 +344,28 @@ def test_check_says_what_is_missing(
     assert len(said["missing"]) == len(lines) + (not torch)
     assert main(["lab", "check"]) == code
     assert ("Not all" in capsys.readouterr().out) is (code == 1)
+
+
+def test_nothing_that_was_measured_enters_a_prediction(tmp_path: Path) -> None:
+    """Steps that were begun again make a round longer than predicted, not its prediction."""
+    where = made(tmp_path, only=["outer"])
+    before = entry(reports.report(where).data, "outer")
+    for file in (where / "outer" / "run").glob("rank-*.jsonl"):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        twice = [line for line in lines for _ in range(1 + (json.loads(line)["event"] == "step"))]
+        file.write_text("\n".join(twice) + "\n", encoding="utf-8")
+    data = reports.report(where).data
+    after = entry(data, "outer")
+    for key in ("round", "sync", "wire_bytes", "payload_bytes"):
+        assert after[key]["predicted"] == before[key]["predicted"]
+    assert before["steps_more"] == 0.0
+    assert after["steps_more"] == 10.0
+    assert any("begun again" in says for says in data["warnings"])
+
+
+def test_a_study_of_probes_alone_has_a_page(tmp_path: Path) -> None:
+    data = reports.report(made(tmp_path, only=["probe"])).data
+    drawn = page.figures(data)
+    assert drawn
+    assert "within" in drawn[0].title
+    assert "None" not in markdown.text(page.document(data))

@@ -104,14 +104,14 @@ def _entry(one: Experiment, place: Path, logs: Logs) -> dict[str, Any]:
     return {
         **_asked(one), "status": status, "as_asked": as_asked, "says": str((outcome or {}).get("says", "")), "emulation": emulation,
         "predicted_first": said is not None and outcome is not None and not complaints, "complaints": complaints,
-        "scored": counts, "round": _compared(_scaled(said, "round_s", found), found.round, scored=counts and shaped),
+        "scored": counts, "round": _compared(_of_round(said, "round_s", one), found.round, scored=counts and shaped),
         "inner_step": _compared(_number(said, "inner_step_s"), found.step, scored=counts and shaped),
-        "sync": _compared(_scaled(said, "sync_s", found), found.sync, scored=counts and shaped),
+        "sync": _compared(_of_round(said, "sync_s", one), found.sync, scored=counts and shaped),
         "wire_bytes": {
-            **_compared(_scaled(said, "wire_bytes_round", found), found.wire, scored=counts and shaped),
+            **_compared(_of_round(said, "wire_bytes_round", one), found.wire, scored=counts and shaped),
         },
         "payload_bytes": _compared(_payload(said), found.payload, scored=counts),
-        "alone": (said or {}).get("alone", []), "probes": _probes(said, found, scored=counts and shaped),
+        "steps_more": _steps_more(said, one, found), "alone": (said or {}).get("alone", []), "probes": _probes(said, found, scored=counts and shaped),
         "loss": _loss(found), "evaluations": [{"what": what, "rank": rank, "loss": loss} for what, rank, loss in found.others],
         "figures": [dict(one) for one in found.figures], "peak_memory_bytes": found.peak_memory,
         "lost": [dict(one) for one in found.lost], "stopped": [dict(one) for one in found.stopped],
@@ -128,6 +128,10 @@ def _unsteady(one: Mapping[str, Any]) -> list[str]:
             found.append(
                 f"steps of {kind['islands'][0]} alone spread by {spread:.2f} ×: something else uses this machine"
             )
+    if one["steps_more"]:
+        found.append(
+            f"a round had {one['steps_more']:+.3g} of the steps that it was predicted with: some were begun again"
+        )
     error = one["inner_step"]["error"]
     if error is not None and abs(error) > NEAR:
         found.append(
@@ -186,12 +190,20 @@ def _number(data: Mapping[str, Any] | None, name: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _scaled(said: Mapping[str, Any] | None, name: str, found: Measured) -> float | None:
-    """A number of a predicted round, of as many steps as the rounds that were logged have."""
+def _of_round(said: Mapping[str, Any] | None, name: str, one: Experiment) -> float | None:
+    """A number of a predicted round, as an experiment has rounds: of one step where it meets in every one. Nothing measured is in it."""
     value, period = _number(said, name), _number(said, "period_steps")
-    if value is None or not period or (said or {}).get("probes") is not None or not found.steps:
+    if value is None or not period or not scenarios.way(one.method).by_step:
         return value
-    return value * found.steps / period
+    return value / period
+
+
+def _steps_more(said: Mapping[str, Any] | None, one: Experiment, found: Measured) -> float | None:
+    """Steps of a logged round above those of a predicted one; None where nothing tells."""
+    asked = _of_round(said, "period_steps", one)
+    if not asked or not found.steps or (said or {}).get("probes") is not None:
+        return None
+    return found.steps - asked
 
 
 def _payload(said: Mapping[str, Any] | None) -> float | None:

@@ -17,12 +17,12 @@ from shardmeter.scenario.read import read as read_document
 from shardmeter.scenario.schema import validate
 from shardmeter.scenario.values import meant
 from shardmeter.specs.plan import Sync
+from shardmeter.specs.wan import PACKETS
 
 BUNDLED = Path(__file__).parent / "studies"
 """Studies that ship with the package."""
 LEAST = "has at least `name:` and `experiments:`"
-SMALLEST_PACKET, LARGEST_PACKET = 576.0, 65535.0
-"""Bytes that every IPv4 host takes, and that none exceeds."""
+SMALLEST_PACKET, LARGEST_PACKET = PACKETS
 NOMINAL, NOMINAL_STACK = "H100-SXM5-80GB", "titan-eager"
 """Rows with which a scenario is read to check its words, before any is calibrated."""
 

@@ -133,7 +133,7 @@ def test_all_violations_at_once_with_their_places(tmp_path: Path) -> None:
     )
     file.write_text(text, encoding="utf-8")
     said = refusal(file)
-    for part in ("'q'", "'dpd'", "hidden = 130", "1 island", "'X' is the name of experiment 1 too", "sync_evry"):
+    for part in ("'q'", "'dpd'", "hidden = 130", "1 island", "'X' is the name of experiments.0 too", "sync_evry"):
         assert part in said, part
     assert f"{file}:5:" in said
     assert f"{file}:6:" in said

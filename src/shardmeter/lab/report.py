@@ -17,7 +17,7 @@ from shardmeter.core.errors import BadData
 from shardmeter.core.files import file_name
 from shardmeter.core.record import record
 from shardmeter.data import DATA_DATE
-from shardmeter.lab import folder, prediction, reading, scenarios, study
+from shardmeter.lab import folder, prediction, reading, scenarios, speeds, study
 from shardmeter.lab.measured import Measured, Spread, measured
 from shardmeter.lab.reading import Logs
 from shardmeter.lab.records import Experiment, Line, Study
@@ -72,7 +72,8 @@ def report(place: Path) -> Report:
     return Report(
         data={
             "version": __version__, "data_date": DATA_DATE, "study": asked.name, "seed": asked.seed, "machine": machine,
-            "experiments": entries, "totals": _totals(entries), "variance": _variance(entries), "assembled": _assembled(entries),
+            "experiments": entries, "totals": _totals(entries), "contests": speeds.contests(entries),
+            "variance": _variance(entries), "assembled": _assembled(entries),
             "assumptions": list(ASSUMED), "warnings": warnings,
         },
         study=asked, logs=logs,
@@ -84,6 +85,7 @@ ASSUMED = (
     "a round's time is the median over the rounds that count, each the mean over workers",
     "the round that warms up, and rounds from a fault on, are left out",
     "bytes of a round are those that the interfaces of all islands sent in it, headers and acknowledgements included, the mean over rounds",
+    "a measured round has as many tokens as the predicted one",
     "an error is predicted over measured − 1",
 )
 
@@ -101,10 +103,11 @@ def _entry(one: Experiment, place: Path, logs: Logs) -> dict[str, Any]:
     emulation = str((outcome or {}).get("emulation", ""))
     shaped = emulation not in ("", scenarios.LOOPBACK)
     counts = as_asked and not complaints and said is not None
+    spent = _compared(_scaled(said, "round_s", found), found.round, scored=counts and shaped)
     return {
         **_asked(one), "status": status, "as_asked": as_asked, "says": str((outcome or {}).get("says", "")), "emulation": emulation,
         "predicted_first": said is not None and outcome is not None and not complaints, "complaints": complaints,
-        "scored": counts, "round": _compared(_scaled(said, "round_s", found), found.round, scored=counts and shaped),
+        "scored": counts, "round": spent, "tokens_per_s": speeds.tokens_per_s(said, spent, scored=counts and shaped),
         "inner_step": _compared(_number(said, "inner_step_s"), found.step, scored=counts and shaped),
         "sync": _compared(_scaled(said, "sync_s", found), found.sync, scored=counts and shaped),
         "wire_bytes": {
@@ -126,7 +129,7 @@ def _unsteady(one: Mapping[str, Any]) -> list[str]:
         if kind["high_s"] > STEADY * kind["low_s"] and kind["timed_in"] == one["name"]:
             spread = kind["high_s"] / kind["low_s"]
             found.append(
-                f"steps of {kind['islands'][0]} alone spread by {spread:.2f} ×: something else uses this machine"
+                f"steps of island {kind['islands'][0]} by itself spread by {spread:.2f} ×: something else uses this machine"
             )
     error = one["inner_step"]["error"]
     if error is not None and abs(error) > NEAR:

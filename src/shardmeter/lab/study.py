@@ -112,7 +112,7 @@ class _Reading:
             if name is None:
                 continue
             if name.lower() in first:
-                says = f"{shown(name)} is the name of experiment {first[name.lower()] + 1} too"
+                says = f"{shown(name)} is the name of experiments.{first[name.lower()]} too"
                 self.refuse(("experiments", at, "name"), says, f"as in {name}-{at + 1}", "each has a folder of its own")
             first.setdefault(name.lower(), at)
 

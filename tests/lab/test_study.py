@@ -228,3 +228,18 @@ def _tried(source: Any) -> None:
         study.read(source)
     except ShardMeterError as error:
         assert str(error)  # noqa: PT017
+
+
+def test_islands_of_one_name_are_told_once() -> None:
+    text = """
+name: mine
+models: {small: {layers: 2, hidden: 64}}
+lines: {slow: {bandwidth: 10 Mbps, rtt: 80 ms}}
+experiments:
+  - {name: outer, method: diloco, islands: [{name: a}, {name: a}], line: slow, model: small, sync: {num_fragments: 3}}
+"""
+    with pytest.raises(BadScenario) as caught:
+        study.read(text)
+    fields = [one.field for one in caught.value.violations]
+    assert fields.count("experiments.0.islands") == 1
+    assert "experiments.0" not in fields

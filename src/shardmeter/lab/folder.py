@@ -32,9 +32,7 @@ def prepare(folder: Path, experiments: Iterable[str], *, again: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise ShardMeterError(f"{file_name(folder)}: is no folder; -o DIR names another")
     if held and MACHINE not in held:
-        raise ShardMeterError(
-            f"{file_name(folder)}: holds {_some(held)}, which no lab made; -o DIR names another"
-        )
+        raise ShardMeterError(f"{file_name(folder)}: holds {_some(held)}, which no lab made; -o DIR names another")
     mine = [name for name in experiments if (folder / name).exists()]
     if mine and not again:
         raise ShardMeterError(

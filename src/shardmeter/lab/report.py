@@ -18,6 +18,7 @@ from shardmeter.core.files import file_name
 from shardmeter.core.record import record
 from shardmeter.data import DATA_DATE
 from shardmeter.lab import folder, prediction, reading, scenarios, speeds, study
+from shardmeter.lab.machine import crowded
 from shardmeter.lab.measured import Measured, Spread, measured
 from shardmeter.lab.reading import Logs
 from shardmeter.lab.records import Experiment, Line, Study
@@ -66,7 +67,7 @@ def report(place: Path) -> Report:
     machine = folder.read(place / folder.MACHINE, "description of a machine") or {}
     logs = {one.name: reading.logs(place / one.name / folder.RUN) for one in asked.experiments}
     entries = [_entry(one, place / one.name, logs[one.name]) for one in asked.experiments]
-    warnings = [f"{one['name']}: {says}" for one in entries for says in (*one["complaints"], *_unsteady(one))]
+    warnings = [f"{one['name']}: {says}" for one in entries for says in (*one["complaints"], *_unsteady(one, machine))]
     if machine.get("emulation") == scenarios.LOOPBACK:
         warnings.insert(0, PLAIN)
     return Report(
@@ -114,7 +115,7 @@ def _entry(one: Experiment, place: Path, logs: Logs) -> dict[str, Any]:
             **_compared(_scaled(said, "wire_bytes_round", found), found.wire, scored=counts and shaped),
         },
         "payload_bytes": _compared(_payload(said), found.payload, scored=counts),
-        "alone": (said or {}).get("alone", []), "probes": _probes(said, found, scored=counts and shaped),
+        "alone": (said or {}).get("alone", []), "cores_wanted": _number(said, "cores_wanted"), "probes": _probes(said, found, scored=counts and shaped),
         "loss": _loss(found), "evaluations": [{"what": what, "rank": rank, "loss": loss} for what, rank, loss in found.others],
         "figures": [dict(one) for one in found.figures], "peak_memory_bytes": found.peak_memory,
         "lost": [dict(one) for one in found.lost], "stopped": [dict(one) for one in found.stopped],
@@ -122,9 +123,11 @@ def _entry(one: Experiment, place: Path, logs: Logs) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _unsteady(one: Mapping[str, Any]) -> list[str]:
-    """What else the machine did: steps alone that spread, steps of the run that took longer than alone."""
-    found = []
+def _unsteady(one: Mapping[str, Any], machine: Mapping[str, Any]) -> list[str]:
+    """Workers that want more than the cores there are; what else the machine did: steps alone that spread, steps of the run that took longer
+    than alone."""
+    full = crowded(one["cores_wanted"] or 0.0, _number(machine, "cores") or 0.0)
+    found = [full] if full else []
     for kind in one["alone"]:
         if kind["high_s"] > STEADY * kind["low_s"] and kind["timed_in"] == one["name"]:
             spread = kind["high_s"] / kind["low_s"]
@@ -133,9 +136,10 @@ def _unsteady(one: Mapping[str, Any]) -> list[str]:
             )
     error = one["inner_step"]["error"]
     if error is not None and abs(error) > NEAR:
-        found.append(
-            f"a step took {1.0 / (1.0 + error):.2f} × as long in the run as alone: islands slow each other, or something else does"
-        )
+        who = "islands slow each other, or something else does"
+        if one["cores_wanted"]:
+            who = "islands slow each other" if full else "something else uses this machine"
+        found.append(f"a step took {1.0 / (1.0 + error):.2f} × as long in the run as alone: {who}")
     return found
 
 

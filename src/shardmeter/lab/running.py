@@ -19,7 +19,7 @@ from shardmeter.core.record import field_names, record
 from shardmeter.core.units import Seconds
 from shardmeter.lab import alone, folder, prediction, scenarios
 from shardmeter.lab.alone import Calibrated, Step
-from shardmeter.lab.machine import machine
+from shardmeter.lab.machine import cores, crowded, machine
 from shardmeter.lab.records import Experiment, Fault, Study, Task, Traffic
 
 DONE, STOPPED, FAILED, RUNNING = "done", "stopped", "failed", "running"
@@ -179,6 +179,9 @@ class _Runs:
         if question:
             prediction.written(place / folder.SCENARIO, _yaml(question))
         digest = prediction.store(said, place)
+        full = crowded(said["cores_wanted"], cores())
+        if full:
+            self.say(f"{self.told}: {full}")
         rounds = rounds_of(one) + 1
         self.say(
             f"{self.told}: predicted {show(said['round_s'], 's')} and {show(said['wire_bytes_round'], 'B')} on the lines a round; "
@@ -207,7 +210,7 @@ class _Runs:
         """Run one island by itself. Raises ShardMeterError where it does not end well."""
         seconds = self.study.alone_seconds
         where = place / folder.ALONE / one.sites[at].name
-        self.say(f"{self.told}: island {one.sites[at].name} runs by itself for {show(seconds, 's')}")
+        self.say(f"{self.told}: island {one.sites[at].name} runs by itself for {show(float(seconds), 's')}")
         tasks = [task for task in self.tasks(one, network, where, alone=seconds) if task.island == at]
         ended = self.stage.launch(tasks, network, deadline_s=float(MARGIN + 10.0 * seconds))
         wrong = [
@@ -219,8 +222,8 @@ class _Runs:
             raise ShardMeterError(f"the island {one.sites[at].name} alone: {'; '.join(wrong)}")
         step = alone.timed(where)
         self.say(
-            f"{self.told}: island {one.sites[at].name} by itself takes {show(step.seconds, 's')} a step "
-            f"({show(step.low, 's')} to {show(step.high, 's')})"
+            f"{self.told}: island {one.sites[at].name} by itself takes {show(float(step.seconds), 's')} a step "
+            f"({show(float(step.low), 's')} to {show(float(step.high), 's')})"
         )
         return step
 

@@ -62,6 +62,10 @@ class Simulated:
     step: float = 0.05
     sync: float = 0.4
     sent: float = 5e6
+    busy: float = 0.0
+    """Share of a step alone that its worker computes."""
+    drag: float = 1.0
+    """How many times as long a step is in the run."""
     kind: str = "tun"
     codes: Callable[[Task, Fault | None], int] = lambda _task, _fault: 0
     raises: BaseException | None = None
@@ -115,7 +119,9 @@ class Simulated:
         if task.alone:
             for at in range(8):
                 clock.now += self.step
-                event("step", step=at, seconds=self.step * (1.0 + 0.01 * (at % 3)), loss=5.0)
+                event(
+                    "step", step=at, seconds=self.step * (1.0 + 0.01 * (at % 3)), loss=5.0, busy=self.busy * self.step
+                )
             event("done", peak_memory=1e8, loss=None, steps=8)
         else:
             event("eval", step=0, loss=5.5, what="held-out")
@@ -136,7 +142,7 @@ class Simulated:
             began = clock.now
             for _ in range(steps):
                 clock.now += self.step + (self.sync if own.by_step else 0.0)
-                event("step", step=at, seconds=self.step, loss=5.0 - 0.1 * at)
+                event("step", step=at, seconds=self.drag * self.step, loss=5.0 - 0.1 * at)
             if not own.by_step or sizes:
                 clock.now += self.sync
                 event(

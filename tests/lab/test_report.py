@@ -10,12 +10,13 @@ import pytest
 from lab_stage import Simulated
 
 from shardmeter.cli.main import main
-from shardmeter.core.errors import BadData
+from shardmeter.core.errors import BadData, ShardMeterError
 from shardmeter.lab import report as reports
-from shardmeter.lab import running, study
+from shardmeter.lab import running, speeds, study
 from shardmeter.lab.measured import measured
-from shardmeter.render import json_text, lab_trace, markdown, plot_html
+from shardmeter.render import json_text, lab_trace, markdown, plot_html, plot_lines
 from shardmeter.render import lab as page
+from shardmeter.render.figure import Line
 
 TEXT = """
 name: mine
@@ -344,3 +345,125 @@ def test_check_says_what_is_missing(
     assert len(said["missing"]) == len(lines) + (not torch)
     assert main(["lab", "check"]) == code
     assert ("Not all" in capsys.readouterr().out) is (code == 1)
+
+
+def test_nothing_that_was_measured_enters_a_prediction(tmp_path: Path) -> None:
+    """Steps that were begun again make a round longer than predicted, not its prediction."""
+    where = made(tmp_path, only=["outer"])
+    before = entry(reports.report(where).data, "outer")
+    for file in (where / "outer" / "run").glob("rank-*.jsonl"):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        twice = [line for line in lines for _ in range(1 + (json.loads(line)["event"] == "step"))]
+        file.write_text("\n".join(twice) + "\n", encoding="utf-8")
+    data = reports.report(where).data
+    after = entry(data, "outer")
+    for key in ("round", "sync", "wire_bytes", "payload_bytes"):
+        assert after[key]["predicted"] == before[key]["predicted"]
+    assert before["steps_more"] == 0.0
+    assert after["steps_more"] == 10.0
+    assert any("begun again" in says for says in data["warnings"])
+
+
+def test_a_study_of_probes_alone_has_a_page(tmp_path: Path) -> None:
+    data = reports.report(made(tmp_path, only=["probe"])).data
+    drawn = page.figures(data)
+    assert drawn
+    assert "within" in drawn[0].title
+    assert "None" not in markdown.text(page.document(data))
+
+
+ALIKE = """
+name: which
+models: {small: {layers: 2, hidden: 64}}
+lines: {slow: {bandwidth: 10 Mbps, rtt: 80 ms}, fast: {bandwidth: 1 Gbps, rtt: 5 ms}}
+experiments:
+  - {name: every, method: ddp, islands: 3, line: slow, model: small, rounds: 1}
+  - {name: outer, method: diloco, islands: 3, line: slow, model: small, rounds: 3, sync: {sync_every: 10}}
+  - {name: apart, method: diloco, islands: 3, line: fast, model: small, rounds: 3, sync: {sync_every: 10}}
+"""
+
+
+def test_methods_on_alike_lines_are_set_against_each_other_in_tokens_a_second(tmp_path: Path) -> None:
+    data = reports.report(made(tmp_path, text=ALIKE)).data
+    every, outer = entry(data, "every"), entry(data, "outer")
+    tokens = 3 * 8 * 64
+    assert every["tokens_per_s"]["measured"] == pytest.approx(tokens / (0.05 + 0.4))
+    assert outer["tokens_per_s"]["measured"] == pytest.approx(10 * tokens / (10 * 0.05 + 0.4))
+    for one in (every, outer):
+        said = one["tokens_per_s"]
+        assert said["error"] == pytest.approx(said["predicted"] / said["measured"] - 1.0)
+    (group,) = data["contests"]
+    assert group["experiments"] == ["outer", "every"]
+    assert group["over_slowest"][0]["measured"] == pytest.approx(10 * 0.45 / 0.9)
+    assert (group["pairs"], group["pairs_as_predicted"]) == (1, 1)
+    text = markdown.text(page.document(data))
+    assert "3 × 10 Mbit/s, 80.0 ms: outer trains 5.00 × as fast as every (predicted" in text
+    assert "apart trains" not in text
+
+
+def test_an_order_that_was_not_predicted_is_told() -> None:
+    rates = {"fast": (1.0, 9.0), "middle": (2.0, 6.0), "slow": (1.5, 3.0)}
+    entries = [
+        {**dict.fromkeys(speeds.ALIKE, 0), "name": name, "tokens_per_s": {"predicted": said, "measured": took, "error": said / took - 1.0}}
+        for name, (said, took) in rates.items()
+    ]  # fmt: skip
+    (group,) = speeds.contests(entries)
+    assert group["experiments"] == ["fast", "middle", "slow"]
+    assert (group["pairs"], group["pairs_as_predicted"]) == (3, 1)
+    assert speeds.contests(entries[:1]) == []
+
+
+def test_nothing_is_set_against_each_other_where_times_are_not_scored(tmp_path: Path) -> None:
+    assert reports.report(made(tmp_path, stage=Simulated(kind="loopback"), text=ALIKE)).data["contests"] == []
+
+
+@pytest.mark.parametrize(
+    ("busy", "says"), [(1.0, "islands slow each other"), (0.1, "something else uses this machine")]
+)
+def test_who_slows_a_step_is_told_from_how_busy_workers_were_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: float, says: str
+) -> None:
+    monkeypatch.setattr("shardmeter.lab.machine.cores", lambda: 2)
+    monkeypatch.setattr(running, "cores", lambda: 2)
+    heard: list[str] = []
+    data = reports.report(made(tmp_path, stage=Simulated(busy=busy, drag=1.5), text=ALIKE, say=heard.append)).data
+    assert entry(data, "outer")["cores_wanted"] == pytest.approx(3 * busy, rel=0.02)
+    crowded = [line for line in heard if "want 3.0 of 2 cores" in line]
+    assert len(crowded) == (3 if busy == 1.0 else 0)
+    slow = [line for line in data["warnings"] if line.startswith("outer: a step took")]
+    assert len(slow) == 1
+    assert slow[0].endswith(says)
+
+
+def test_progress_tells_its_place_and_how_long_it_takes(tmp_path: Path) -> None:
+    heard: list[str] = []
+    made(tmp_path, text=ALIKE, say=heard.append)
+    assert heard[0] == "1/3 every: island a runs by itself for 3 s"
+    assert "on the lines a round; now 11 rounds, the first to warm up: about " in heard[2]
+    assert heard[-1].startswith("3/3 apart: done in ")
+
+
+def test_results_that_are_in_the_way_are_counted(tmp_path: Path) -> None:
+    made(tmp_path)
+    with pytest.raises(ShardMeterError, match="has results of outer, every, probe and 1 more; --again replaces them"):
+        made(tmp_path)
+
+
+def test_the_lab_without_a_command_says_its_help_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lab"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("Usage: shardmeter lab") == 1
+    assert "Error" not in said
+    assert "shardmeter lab run fast" in said
+
+
+def test_the_line_to_compare_with_has_no_marks_of_its_own() -> None:
+    class Axes:
+        def plot(self, *_: object, **look: object) -> None:
+            self.marker = look["marker"]
+
+    axes = Axes()
+    plot_lines._line(axes, Line(label="as measured", x=(1.0, 2.0), y=(1.0, 2.0), style="dashed"), 0)
+    assert axes.marker == ""
+    plot_lines._line(axes, Line(label="found", x=(1.0, 2.0), y=(1.0, 2.0)), 0)
+    assert axes.marker

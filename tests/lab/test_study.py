@@ -133,7 +133,7 @@ def test_all_violations_at_once_with_their_places(tmp_path: Path) -> None:
     )
     file.write_text(text, encoding="utf-8")
     said = refusal(file)
-    for part in ("'q'", "'dpd'", "hidden = 130", "1 island", "'X' is the name of experiment 1 too", "sync_evry"):
+    for part in ("'q'", "'dpd'", "hidden = 130", "1 island", "'X' is the name of experiments.0 too", "sync_evry"):
         assert part in said, part
     assert f"{file}:5:" in said
     assert f"{file}:6:" in said
@@ -228,3 +228,18 @@ def _tried(source: Any) -> None:
         study.read(source)
     except ShardMeterError as error:
         assert str(error)  # noqa: PT017
+
+
+def test_islands_of_one_name_are_told_once() -> None:
+    text = """
+name: mine
+models: {small: {layers: 2, hidden: 64}}
+lines: {slow: {bandwidth: 10 Mbps, rtt: 80 ms}}
+experiments:
+  - {name: outer, method: diloco, islands: [{name: a}, {name: a}], line: slow, model: small, sync: {num_fragments: 3}}
+"""
+    with pytest.raises(BadScenario) as caught:
+        study.read(text)
+    fields = [one.field for one in caught.value.violations]
+    assert fields.count("experiments.0.islands") == 1
+    assert "experiments.0" not in fields

@@ -236,8 +236,8 @@ def test_the_schema_names_every_field() -> None:
 # ---- fuzz ------------------------------------------------------------------------------------------------------------------------
 
 _FIELDS = [
-    "fleet.islands", "fleet.islands.1.count", "fleet.islands.0.region", "fleet.islands.2.plan", "fleet.wan", "fleet.wan.default",
-    "fleet.wan.default.bandwidth", "fleet.wan.default.rtt", "fleet.wan.default.loss", "fleet.wan.default.preset", "fleet.wan.links",
+    "fleet.islands", "fleet.islands.1.count", "fleet.islands.0.region", "fleet.islands.2.plan", "fleet.wan", "fleet.wan.backend", "fleet.wan.default",
+    "fleet.wan.default.bandwidth", "fleet.wan.default.rtt", "fleet.wan.default.loss", "fleet.wan.default.mtu", "fleet.wan.default.preset", "fleet.wan.links",
     "fleet.wan.links.0", "fleet.wan.links.0.between", "fleet.wan.links.0.from", "fleet.wan.sites", "fleet.wan.sites.iowa",
     "fleet.wan.sites.iowa.up", "fleet.wan.self", "plan.sync", "plan.sync.method", "plan.sync.H", "plan.sync.bits",
     "plan.sync.num_fragments", "plan.sync.alpha", "plan.placement", "plan.placement.pp", "plan.placement.dp_shard",

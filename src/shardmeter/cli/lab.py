@@ -81,7 +81,8 @@ def run(study: str, out: str | None, only: tuple[str, ...], kind: str, again: bo
     text = document.text or json.dumps(document.data, indent=1) + "\n"
     with _terminated():
         ran = running.run(asked, text, place, only=only, kind=kind, again=again, say=say)
-    say(f"{len(running.chosen(asked, only))} experiments in {ran.seconds:.0f} s; results: {place}")
+    count = len(running.chosen(asked, only))
+    say(f"{count} experiment{'' if count == 1 else 's'} in {ran.seconds:.0f} s; results: {place}")
     found = _reported(place)
     warn(found.data["warnings"])
     write(_document(found), output)

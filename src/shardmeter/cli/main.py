@@ -139,6 +139,8 @@ def _usage(error: click.ClickException) -> str:
     says = f"Error: {error.format_message()}"
     if context is None:
         return says
+    if error.format_message() == context.get_help():  # a group without a command: its help is all there is to say
+        return error.format_message()
     return f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n\n{says}"
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,15 +11,12 @@ from shardmeter.core.record import record
 from shardmeter.core.units import Bytes, BytesPerS, Count, Seconds
 from shardmeter.engine.links import Array, fewest, most
 from shardmeter.engine.passage import Message, Passage, alike, last
-from shardmeter.engine.ring import ring_order
 from shardmeter.physics import crossing as collective
 from shardmeter.physics import wan as link
 
 BACKEND = "gloo"
 UNDER_WAY = 2.0
 """Segments that a member has asked for at once."""
-BY_WINDOW = 3
-"""Place in `links.LIMITS` of a stream's window."""
 
 
 @record
@@ -38,34 +36,45 @@ class _Lap:
     """What a connection may send at once when the message begins."""
 
 
-def _rates(message: Message, asked: Bytes) -> Array:
-    """What a transfer gets of every pair of which so many bytes, those of all accelerators together, are asked for at once: a window that
-    holds them does not bind."""
+def _rates(message: Message, asked: Bytes, parts: Count = 1.0) -> Array:
+    """What a transfer gets of every pair of which so many bytes are asked for at once by each of so many `parts` of its streams: a window
+    that holds them does not bind."""
     links = message.links
-    held = np.less_equal(np.asarray(asked)[..., None, None], links.window)
-    return np.where((links.limit == BY_WINDOW) & held, links.lines, links.rate)
+    held = np.less_equal(_wide(asked * parts), links.window)
+    return np.where(held, links.unheld, links.rate)
 
 
-def _lap(message: Message, asked: Bytes) -> _Lap:
-    """Through the members in the order whose narrowest link is widest; over all accelerators as one ring, of whose hops few cross.
-    `asked` bytes are under way at once, all rings together."""
-    links = message.links
-    order = ring_order(links.rate, links.rtt) if not links.networks else tuple(range(message.cells))
+def _wide(number: Any) -> Array:
+    """With the two axes of pairs."""
+    return np.asarray(number, dtype=float)[..., None, None]
+
+
+def _lap(message: Message, order: Sequence[int], asked: Bytes) -> _Lap:
+    """Through the members one after the other, as they are numbered: no library of gloo looks for a better way round. Rings side by side
+    have even parts of lines, windows and streams; one through all accelerators, of whose hops few cross, has a lane. `asked`
+    bytes are under way at once in each."""
+    links, (members, rings) = message.links, _round(message)
     at, to = np.array(order), np.roll(order, -1)
-    members, rings = _round(message)
-    trips = links.rtt[..., at, to]
-    rtt = trips.mean(axis=-1)
-    began = link.window_left(fewest(links.window), fewest(links.first), message.idle, rtt + link.RTO_LEAST)
+    flat = _flat(message)
+    parts = most(links.lanes) if flat else rings
+    rate = _rates(message, asked, parts)[..., at, to].min(axis=-1) / parts
+    rtt = links.rtt[..., at, to].mean(axis=-1)
+    window, first = fewest(links.window) / parts, fewest(links.first) / parts
     return _Lap(
         order=tuple(order), members=members, size=message.size / (message.calls * rings), rings=rings,
-        rate=_rates(message, asked)[..., at, to].min(axis=-1) / rings, delay=rtt / 2.0 * (message.cells / members), rtt=most(links.rtt), first=began,
+        rate=np.minimum(rate, links.adapter.min(axis=-1)) if flat else rate, delay=rtt / 2.0 * (message.cells / members),
+        rtt=most(links.rtt), first=link.window_left(window, first, message.idle, rtt + link.RTO_LEAST),
     )  # fmt: skip
+
+
+def _flat(message: Message) -> bool:
+    """Whether one ring goes through all accelerators."""
+    return bool(np.max(message.ranks) > 0.0)
 
 
 def _round(message: Message) -> tuple[Count, Count]:
     """Members of a ring, and how many rings there are side by side."""
-    flat = bool(np.max(message.ranks) > 0.0)
-    return (message.ranks, 1.0) if flat else (float(message.cells), message.rings)
+    return (message.ranks, 1.0) if _flat(message) else (float(message.cells), message.rings)
 
 
 def _said(message: Message, lap: _Lap) -> str:
@@ -98,11 +107,12 @@ def passed(kind: str, size: Bytes, members: Count, rate: BytesPerS, delay: Secon
 
 
 def _ring(message: Message) -> Passage:
-    """An all-reduce: round the ring once to add up and once to hand out."""
+    """An all-reduce: round the ring once to add up and once to hand out, each sending to the one before it."""
     members, rings = _round(message)
-    count = collective.segments(message.size / (message.calls * rings), members, collective.SEGMENT)
-    lap = _lap(message, UNDER_WAY * message.size / (message.calls * count))
-    part = lap.size / count
+    size = message.size / (message.calls * rings)
+    count = collective.segments(size, members, collective.SEGMENT)
+    part = size / count
+    lap = _lap(message, range(message.cells)[::-1], UNDER_WAY * part)
     total = message.calls * passed("all_reduce", lap.size, members, lap.rate, lap.delay) + _started(
         UNDER_WAY * part, lap.rate, lap.rtt, lap.first
     )
@@ -110,8 +120,9 @@ def _ring(message: Message) -> Passage:
 
 
 def _gather(message: Message) -> Passage:
-    """Everybody's message round the ring, in halves."""
-    lap = _lap(message, message.size / message.calls)
+    """Everybody's message round the ring, in halves, each sending to the one behind it."""
+    _, rings = _round(message)
+    lap = _lap(message, range(message.cells), message.size / (message.calls * rings))
     whole = passed("all_gather", lap.size * lap.members, lap.members, lap.rate, lap.delay)
     total = message.calls * whole + _started(lap.size, lap.rate, lap.rtt, lap.first)
     return alike(total, _shares(message, lap, message.cells - 1.0), _said(message, lap))
@@ -133,14 +144,16 @@ def _exchange(message: Message) -> Passage:
     mean = others / np.sum(1.0 / rate, axis=-1)
     trips = np.maximum(links.rtt, np.swapaxes(links.rtt, -1, -2))
     rtt = np.sum(np.where(apart, 0.0, trips), axis=-1) / others
-    began = link.window_left(last(fewest(links.window)), last(fewest(links.first)), message.idle, rtt + link.RTO_LEAST)
+    window, first, idle = (last(one) for one in (fewest(links.window), fewest(links.first), message.idle))
+    began = link.window_left(window, first, idle, rtt + link.RTO_LEAST)
     size = last(message.size)
     start = _started(size / message.calls, mean, rtt, began)
     seconds = collective.asked_time(size, mean, message.calls * rtt / 2.0, start)
     shares = np.where(apart, 0.0, 1.0 / others)
     narrowest = ""
     if not links.networks:
-        source, target = np.unravel_index(int(np.argmin(rate)), rate.shape)
+        every = rate.reshape(-1, *rate.shape[-2:])[0]
+        source, target = np.unravel_index(int(np.argmin(every)), every.shape)
         narrowest = links.said(int(source), int(target))
     return Passage(seconds=np.asarray(seconds), shares=shares, narrowest=narrowest)
 

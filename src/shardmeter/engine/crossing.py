@@ -154,7 +154,7 @@ def _apart(
 ) -> Crossed:
     """A message that passes inside groups of cells at the same time: each pays its own group's, or all that of the slowest."""
     size = np.asarray(one.size, dtype=float)
-    seconds = np.zeros((*size.shape, len(cells)))
+    seconds = np.zeros((*np.broadcast_shapes(size.shape, np.shape(more["idle"])), len(cells)))
     caused = np.zeros((*size.shape, len(cells), len(links.names)))
     charged = np.zeros_like(caused)
     slowest, said, start = -1.0, "", np.zeros(())

@@ -297,9 +297,7 @@ def meet(parts: tuple[Part, ...], asked: Round, networks: Networks, plan: Plan, 
     without a network."""
     cells, weights, priced = grouped(parts), held_by(parts), []
     pace = pace_of(parts, asked, lanes, plan.sync.release)
-    by_gloo = BACKEND in networks.backends
-    for said in asked.crossings:
-        one, idle = (_cut(said, parts), _idle(said, asked, pace)) if by_gloo else (said, 0.0)
+    for one, idle in messages_of(parts, asked, networks, pace):
         with under(term_of(one)):
             charge = networks.crossed(one, cells, plan.sync, own=asked.pace != "barrier", weights=weights, idle=idle)
             priced.append(spread_inside(charge, one, parts))
@@ -308,6 +306,13 @@ def meet(parts: tuple[Part, ...], asked: Round, networks: Networks, plan: Plan, 
     folded = rounds.fold(asked, pace, tuple(one.seconds for one in priced), plan.sync.grace, apart=networks.many)
     sent, paid = _moved(parts, asked, folded, priced)
     return Met(parts=parts, round=asked, pace=pace, folded=folded, priced=tuple(priced), sent=sent, paid=paid)
+
+
+def messages_of(parts: Sequence[Part], asked: Round, networks: Networks, pace: Pace) -> list[tuple[Crossing, Seconds]]:
+    """The messages of a round as the backend of the networks passes them, each with the seconds that nothing passed before."""
+    if BACKEND not in networks.backends:
+        return [(one, 0.0) for one in asked.crossings]
+    return [(_cut(one, parts), _idle(one, asked, pace)) for one in asked.crossings]
 
 
 def _cut(one: Crossing, parts: Sequence[Part]) -> Crossing:
@@ -319,7 +324,8 @@ def _cut(one: Crossing, parts: Sequence[Part]) -> Crossing:
 
 def _idle(one: Crossing, asked: Round, pace: Pace) -> Seconds:
     """For how long connections stand idle before a message: the inner steps between two of them, of the fastest cell."""
-    return float(np.min(_last(asked.steps / one.messages) * pace.step))
+    idle: Seconds = asked.steps / one.messages * np.min(pace.step, axis=-1)
+    return idle
 
 
 def grouped(parts: Sequence[Part]) -> list[list[int]]:

@@ -66,7 +66,9 @@ class Links:
     uplinks: Array
     """(islands,): how many they are; inf where nothing is said of them."""
     window: Array
-    """Bytes that one lane's streams have under way at most."""
+    """Bytes that the streams of all lanes have under way at most."""
+    unheld: Array
+    """What a transfer gets whose windows hold all that is asked for at once: `rate` but for them."""
     backend: str = "nccl"
     """Software of the collectives."""
     balance: tuple[str, ...] = ()
@@ -94,7 +96,7 @@ class Links:
             names=tuple(self.names[at] for at in islands), rate=self.rate[grid], capacity=self.capacity[grid],
             limit=self.limit[grid], delay=self.delay[grid], rtt=self.rtt[grid], first=self.first[grid], up=self.up[row],
             down=self.down[row], lanes=self.lanes[grid], streams=self.streams[grid], egress=self.egress[grid],
-            sending=self.sending[grid], window=self.window[grid], backend=self.backend, late=self.late[grid], under_way=self.under_way[grid], held=self.held[grid],
+            sending=self.sending[grid], window=self.window[grid], unheld=self.unheld[grid], backend=self.backend, late=self.late[grid], under_way=self.under_way[grid], held=self.held[grid],
             adapter=self.adapter[row], buffer=self.buffer[row], uplinks=self.uplinks[row],
             balance=tuple(self.balance[at] for at in islands if self.balance),
         )  # fmt: skip
@@ -115,7 +117,9 @@ class Links:
         sites = np.maximum(np.diagonal(times), 1.0)
         up, down, capacity = self.up / sites, self.down / sites, self.capacity / np.maximum(times, 1.0)
         rate = np.minimum(np.minimum(self.rate, capacity), np.minimum(up[..., :, None], down[..., None, :]))
-        return changed(self, rate=rate, sending=np.minimum(self.sending, rate), capacity=capacity, up=up, down=down)
+        unheld = np.minimum(np.minimum(self.unheld, capacity), np.minimum(up[..., :, None], down[..., None, :]))
+        sending = np.minimum(self.sending, rate)
+        return changed(self, rate=rate, unheld=unheld, sending=sending, capacity=capacity, up=up, down=down)
 
     def waited(self, size: Bytes, at: tuple[int, int] | None = None, parts: Count = 1.0) -> Seconds:
         """What a message of `size` waits at its end for packets that are sent again: that of the pair `at`, or the longest of all; of
@@ -220,7 +224,8 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     up, down, adapter, buffer, ports = (
         uplinks.sites(x, islands) for x in (wan.up, wan.down, wan.adapter, wan.buffer, wan.uplinks)
     )
-    leaving, coming = up[..., :, None] * payload, down[..., None, :] * payload
+    up, down = up * _least(payload, -1), down * _least(payload, -2)
+    leaving, coming = up[..., :, None], down[..., None, :]
     sends = np.array([TRANSPORTS.index(word) for word in wan.transport])
     weaker = np.minimum(sends[:, None], sends[None, :])
     tcp = weaker == TCP
@@ -234,6 +239,8 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     limits = (bandwidth, leaving, coming, flows * windowed, flows * stream, headroom)
     limit = np.argmin(np.stack(np.broadcast_arrays(*limits)), axis=0)
     kept = _kept(wan, weaker, loss, link.packets_under_way(rate / flows, rtt, window, link.PACKET))
+    free = np.where(tcp, link.loss_limit(segment, rtt, loss), np.inf)
+    unheld = kept * link.pair_rate(capacity, leaving, coming, flows, free)
     rate = rate * kept
     sending = rate
     if not uplinks.is_left(wan.sends, math.inf):
@@ -242,12 +249,20 @@ def links_of(wan: Wan, segment: Bytes = link.SEGMENT) -> Links:
     first = np.where(tcp, link.FIRST * segment * flows, AT_ONCE)
     return Links(
         names=wan.islands, rate=rate, capacity=capacity, limit=limit, delay=rtt / 2.0, rtt=rtt, first=first, up=up, down=down,
-        lanes=lanes, streams=streams, egress=matrix(wan.egress), sending=sending, window=streams * window, backend=wan.backend,
+        lanes=lanes, streams=streams, egress=matrix(wan.egress), sending=sending, window=flows * window, unheld=unheld, backend=wan.backend,
         late=np.where((weaker == SELECTIVE) | (weaker == RDMA), loss, 0.0), under_way=np.where(tcp, 0.0, streams * window),
         held=np.where(tcp | (weaker == LOSSLESS), 0.0, np.minimum(streams * window, matrix(wan.sends))),
         adapter=adapter, buffer=buffer,
         uplinks=ports, balance=wan.balance if asked else (),
     )  # fmt: skip
+
+
+def _least(payload: Any, axis: int) -> Any:
+    """Of the pairs of every site the least share of payload: sites send and take in by all of them. 1 where no packet is said."""
+    if not np.ndim(payload):
+        return payload
+    least = np.where(np.eye(payload.shape[-1], dtype=bool), np.inf, payload).min(axis=axis)
+    return np.where(np.isinf(least), 1.0, least)
 
 
 def _windowed(wan: Wan, window: Array, rtt: Array, tcp: Array) -> Array:

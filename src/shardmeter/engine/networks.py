@@ -22,6 +22,7 @@ from shardmeter.engine.fleet import (
     held_by,
     holding,
     meet,
+    messages_of,
     parts_of,
     told_of,
 )
@@ -151,7 +152,10 @@ def _narrowest(met: Met, networks: Networks, plan: Plan) -> list[tuple[str, ...]
     """Of every network, for every crossing."""
     cells, own = grouped(met.parts), met.round.pace != "barrier"
     weights = held_by(met.parts)
-    said = [networks.narrowest(one, cells, plan.sync, own=own, weights=weights) for one in met.round.crossings]
+    said = [
+        networks.narrowest(one, cells, plan.sync, own=own, weights=weights, idle=idle)
+        for one, idle in messages_of(met.parts, met.round, networks, met.pace)
+    ]
     return [tuple(one[network] for one in said) for network in range(len(networks))]
 
 

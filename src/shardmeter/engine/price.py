@@ -193,10 +193,11 @@ class Prices:
         return Charge(seconds, np.where(crossing, innermost * demand.messages, seconds), fabric)
 
     def _asked(self, demand: Transfer, ranks: Count) -> Seconds:
-        """One collective over islands by gloo: one ring through all ranks. Leaves out: that only some of its hops cross."""
-        tier = self.island.tiers[-1]
-        rate = tier.bandwidth * tier.share * self._factor(len(self.island.tiers) - 1)
-        return asked.passed(demand.collective, demand.size, ranks, rate, tier.latency_step)
+        """One collective over islands by gloo: one ring through all ranks, which leaves every island once and so has the parts of the line of
+        all its ranks there. Leaves out: hops inside an island, which take no time; the delay of those that cross is spread over all."""
+        tier, inside = self.island.tiers[-1], self._inside(demand.axes, self.island.tiers[-2].size)
+        rate = inside * tier.bandwidth * tier.share * self._factor(len(self.island.tiers) - 1)
+        return asked.passed(demand.collective, demand.size, ranks, rate, tier.latency_step / inside)
 
     def _at_once(self, demand: Transfer, tier: Tier, ranks: Count) -> Seconds:
         """Every rank reads what it needs from all others at once: a gather or a scatter in one step; an all-reduce in one step

@@ -10,6 +10,7 @@ import numpy as np
 from shardmeter.core.record import changed, record
 from shardmeter.core.units import BytesPerS, Count, Number, Seconds, UsdPerByte
 from shardmeter.engine import abreast, crossing
+from shardmeter.engine.asked import BACKEND as GLOO
 from shardmeter.engine.crossing import Crossed
 from shardmeter.engine.links import Array, Links, bounded, fewest, links_of
 from shardmeter.engine.ring import ring_order
@@ -22,7 +23,8 @@ T = TypeVar("T")
 
 @record
 class Tour:
-    """The ring over some islands whose narrowest link is widest: numbers of one network, (networks,) of many."""
+    """The ring over some islands, that whose narrowest link is widest or, over gloo, as they are numbered: numbers of one network,
+    (networks,) of many."""
 
     rate: BytesPerS
     """Of its narrowest link."""
@@ -40,6 +42,7 @@ TOUR, CROSSED = ("rate", "delay", "egress"), ("seconds", "caused", "charged", "s
 
 class Networks:
     """Networks of one fleet. What it answers is a number for one `Wan`, and begins with the axis (networks,) for a sequence of them.
+    `idle` too may have that axis. Raises ValueError for networks of unlike backends.
 
     Everything is remembered for as long as the object lives: a search that asks the same networks of many plans makes one."""
 
@@ -49,6 +52,8 @@ class Networks:
         self.wans: tuple[Wan, ...] = () if wans is None else (wans,) if isinstance(wans, Wan) else tuple(wans)
         self.gpus = [island.gpus for island in self.islands]
         self._known: dict[Any, Any] = {}
+        if len(self.backends) > 1:
+            raise ValueError(f"networks side by side have one backend, not {' and '.join(sorted(self.backends))}")
 
     def __len__(self) -> int:
         return len(self.wans)
@@ -82,13 +87,9 @@ class Networks:
             links = self.links(sending).among(list(members))
             tables = links.rate, links.rtt, links.egress
             if not self.many:
-                return changed(_tour(*tables), backend=links.backend)
-            each = [_tour(*one) for one in zip(*tables, strict=True)]
-            return changed(
-                each[0],
-                backend=links.backend,
-                **{name: np.array([getattr(one, name) for one in each]) for name in TOUR},
-            )
+                return _tour(*tables, links.backend)
+            each = [_tour(*one, links.backend) for one in zip(*tables, strict=True)]
+            return changed(each[0], **{name: np.array([getattr(one, name) for one in each]) for name in TOUR})
 
         return self._once(("tour", counts, tuple(members)), made)
 
@@ -105,17 +106,18 @@ class Networks:
             raise ValueError(
                 "numbers of the synchronisation may be arrays where one network joins the islands, not many"
             )
-        key = ("stacked", *_asked(one, cells, sync, own=own), *weights, idle)
+        key = ("stacked", *_asked(one, cells, sync, own=own), *weights, np.asarray(idle, dtype=float).tobytes())
         return self._once(key, lambda: self._abreast(one, cells, sync, own=own, weights=weights, idle=idle))
 
     def narrowest(
-        self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = ()
-    ) -> tuple[str, ...]:
+        self, one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bool, weights: Sequence[float] = (),
+        idle: Seconds = 0.0,
+    ) -> tuple[str, ...]:  # fmt: skip
         """The pair that is slowest, and why, of every network."""
-        key = ("crossed", *_asked(one, cells, sync, own=own), *weights)
+        key = ("crossed", *_asked(one, cells, sync, own=own), *weights, np.asarray(idle, dtype=float).tobytes())
         return tuple(
             found.narrowest
-            for found in self._once(key, lambda: self._prices(one, cells, sync, own=own, weights=weights))
+            for found in self._once(key, lambda: self._prices(one, cells, sync, own=own, weights=weights, idle=idle))
         )
 
     def lanes(self, sync: Sync) -> tuple[float, ...]:
@@ -134,8 +136,17 @@ class Networks:
         links = self.links(self.gpus if sync.hierarchical else ())
         each = [links.some(at, wan.balance) for at, wan in enumerate(self._given())] if self.many else [links]
         return [
-            crossing.crossed(one, here, cells, sync, own=own, accelerators=self.gpus, weights=weights, idle=idle)
-            for here in each
+            crossing.crossed(
+                one,
+                here,
+                cells,
+                sync,
+                own=own,
+                accelerators=self.gpus,
+                weights=weights,
+                idle=_of(idle, at) if self.many else idle,
+            )
+            for at, here in enumerate(each)
         ]
 
     def _abreast(
@@ -148,9 +159,16 @@ class Networks:
         axes = {"seconds": 1 + own, "start": 1}
         made = {name: np.empty(shape[: axes.get(name, len(shape))]) for name in CROSSED}
         for places in crossing.ways(one, links, cells, sync):
-            here = links.some(places if len(places) > 1 else places[0])
+            some = places if len(places) > 1 else places[0]
             found = crossing.crossed(
-                one, here, cells, sync, own=own, accelerators=self.gpus, weights=weights, idle=idle
+                one,
+                links.some(some),
+                cells,
+                sync,
+                own=own,
+                accelerators=self.gpus,
+                weights=weights,
+                idle=_of(idle, some),
             )
             for name, numbers in made.items():
                 numbers[places] = getattr(found, name)
@@ -187,20 +205,29 @@ def _asked(one: Crossing, cells: Sequence[Sequence[int]], sync: Sync, *, own: bo
     return (*message, tuple(map(tuple, cells)), sync.topology, sync.hierarchical, own)
 
 
+def _of(idle: Seconds, places: Any) -> Seconds:
+    """Of some networks side by side, where each has its own."""
+    return np.asarray(idle)[places] if np.ndim(idle) else idle
+
+
 def _counts(sending: Sequence[Count]) -> tuple[float, ...]:
     """How many accelerators of every island send, as what is remembered is found by."""
     return tuple(float(np.max(one)) for one in sending)
 
 
-def _tour(rates: Array, trips: Array, prices: Array) -> Tour:
-    """Of one network."""
-    order = ring_order(rates, trips)
+def _tour(rates: Array, trips: Array, prices: Array, backend: str) -> Tour:
+    """Of one network. gloo goes round as members are numbered: reductions one way, gathers the other, of which the slower is taken."""
+    members = range(len(rates))
+    order = members if backend == GLOO else ring_order(rates, trips)
     pairs = list(zip(order, (*order[1:], order[0]), strict=True))
+    if backend == GLOO:
+        pairs += [(b, a) for a, b in pairs]
     apart = [(a, b) for a, b in pairs if a != b]
     return Tour(
         rate=min(float(rates[pair]) for pair in apart),
         delay=float(np.mean([trips[pair] for pair in apart])) / 2.0,
         egress=float(np.mean([prices[pair] for pair in pairs])),
+        backend=backend,
     )
 
 

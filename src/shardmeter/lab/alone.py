@@ -43,6 +43,8 @@ class Step:
     """5th per cent, and `high` the 95th."""
     high: Seconds
     steps: Count
+    busy: Seconds = 0.0
+    """Time of a processor that a worker's step takes, waiting for its pace left out, the median; 0 where it was not logged."""
 
 
 @record
@@ -60,9 +62,10 @@ class Calibrated:
 
 def timed(folder: Path) -> Step:
     """The step of a calibrating run: of all its workers, the first step of each left out. Raises BadData where too few were logged."""
-    found: list[float] = []
+    found, busy = list[float](), list[float]()
     for events in reading.logs(folder).values():
         found += reading.numbers(reading.of(events, "step"), "seconds")[1:]
+        busy += reading.numbers(reading.of(events, "step"), "busy")[1:]
     if len(found) < FEWEST:
         raise BadData(f"{folder}: {len(found)} steps of the island alone were logged, {FEWEST} are needed")
     ordered = sorted(found)
@@ -72,7 +75,16 @@ def timed(folder: Path) -> Step:
         low=ordered[int(0.05 * last)],
         high=ordered[round(0.95 * last)],
         steps=float(len(ordered)),
+        busy=statistics.median(busy) if busy else 0.0,
     )
+
+
+def cores_wanted(experiment: Experiment, found: Sequence[Calibrated]) -> float:
+    """Cores that all workers of an experiment would keep busy if none slowed another, as busy as each was alone.
+
+    Leaves out: the forwarder and the kernel's TCP."""
+    islands = sum(len(one.islands) * float(one.step.busy) / float(one.step.seconds) for one in found)
+    return experiment.workers / len(experiment.sites) * islands
 
 
 def kinds(experiment: Experiment) -> tuple[tuple[int, ...], ...]:

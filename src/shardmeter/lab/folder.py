@@ -17,6 +17,8 @@ MACHINE, STUDY, SCENARIO, OUTCOME = "machine.json", "study.yaml", "scenario.yaml
 CATALOG, ALONE, RUN = "catalog", "alone", "run"
 OWN_FILES, OWN_FOLDERS = (SCENARIO, PREDICTION, OUTCOME), (CATALOG, ALONE, RUN)
 REPORT, PAGE, TRACE = "report.json", "report.md", "trace.json"
+NAMED = 3
+"""Names that a message tells before it counts."""
 LARGEST_JSON = 256_000_000
 
 
@@ -30,13 +32,11 @@ def prepare(folder: Path, experiments: Iterable[str], *, again: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise ShardMeterError(f"{file_name(folder)}: is no folder; -o DIR names another")
     if held and MACHINE not in held:
-        raise ShardMeterError(
-            f"{file_name(folder)}: holds {', '.join(held[:3])}, which no lab made; -o DIR names another"
-        )
+        raise ShardMeterError(f"{file_name(folder)}: holds {_some(held)}, which no lab made; -o DIR names another")
     mine = [name for name in experiments if (folder / name).exists()]
     if mine and not again:
         raise ShardMeterError(
-            f"{file_name(folder)}: has results of {', '.join(mine[:3])}; --again replaces them, -o DIR names another folder"
+            f"{file_name(folder)}: has results of {_some(mine)}; --again replaces them, -o DIR names another folder"
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -44,6 +44,12 @@ def prepare(folder: Path, experiments: Iterable[str], *, again: bool) -> None:
             _emptied(folder / name)
     except OSError as error:
         raise ShardMeterError(f"{file_name(folder)}: no results can be kept there ({error.strerror})") from None
+
+
+def _some(names: list[str]) -> str:
+    """The first three of some names, and how many more there are."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
 
 
 def _emptied(place: Path) -> None:

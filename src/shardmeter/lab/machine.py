@@ -14,6 +14,9 @@ from shardmeter.core.errors import Unavailable
 CPUINFO = Path("/proc/cpuinfo")
 INSTALL = "pip install 'shardmeter[lab]'"
 
+ROOM = 0.8
+"""Share of the cores that workers may want; lines need the rest."""
+
 
 def machine(emulation: str) -> dict[str, Any]:
     """`machine.json`: processor, cores that this process may use, kernel, versions, how lines are emulated, the date."""
@@ -37,6 +40,16 @@ def processor() -> str:
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def crowded(wanted: float, known: float) -> str:
+    """What to say of workers that want so many of the known cores that they slow each other; empty where there is room, or 0 are known."""
+    if not 0.0 < ROOM * known < wanted:
+        return ""
+    return (
+        f"all workers together want {wanted:.1f} of {known:g} cores: they slow each other, which nothing predicts; "
+        "a lower pace or a smaller batch leaves room"
+    )
 
 
 def torch_version() -> str:

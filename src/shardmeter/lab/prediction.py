@@ -47,6 +47,7 @@ def made(
         "wire_bytes_round": sync["wire_bytes"],
         "period_steps": sync["period_steps"],
         "alone": [_said(one) for one in found],
+        "cores_wanted": alone.cores_wanted(experiment, found),
         "predict": answer,
     }
 
@@ -55,7 +56,7 @@ def _said(one: Calibrated) -> dict[str, Any]:
     step = one.step
     return {
         "row": one.row, "islands": list(one.islands), "step_s": step.seconds, "low_s": step.low, "high_s": step.high,
-        "steps": step.steps, "flop_per_s": one.rate, "timed_in": one.source,
+        "steps": step.steps, "busy_s": step.busy, "flop_per_s": one.rate, "timed_in": one.source,
     }  # fmt: skip
 
 
@@ -83,7 +84,7 @@ def _probes(experiment: Experiment, *, shaped: bool) -> dict[str, Any]:
     return {
         "round_s": sum(one["seconds"] for one in points), "inner_step_s": None, "sync_s": None,
         "wire_bytes_round": sum(one["wire_bytes"] for one in points),
-        "period_steps": float(len(points)), "alone": [], "probes": points,
+        "period_steps": float(len(points)), "alone": [], "cores_wanted": 0.0, "probes": points,
     }  # fmt: skip
 
 

@@ -17,7 +17,8 @@ from shardmeter.core.errors import BadData
 from shardmeter.core.files import file_name
 from shardmeter.core.record import record
 from shardmeter.data import DATA_DATE
-from shardmeter.lab import folder, prediction, reading, scenarios, study
+from shardmeter.lab import folder, prediction, reading, scenarios, speeds, study
+from shardmeter.lab.machine import crowded
 from shardmeter.lab.measured import Measured, Spread, measured
 from shardmeter.lab.reading import Logs
 from shardmeter.lab.records import Experiment, Line, Study
@@ -66,13 +67,14 @@ def report(place: Path) -> Report:
     machine = folder.read(place / folder.MACHINE, "description of a machine") or {}
     logs = {one.name: reading.logs(place / one.name / folder.RUN) for one in asked.experiments}
     entries = [_entry(one, place / one.name, logs[one.name]) for one in asked.experiments]
-    warnings = [f"{one['name']}: {says}" for one in entries for says in (*one["complaints"], *_unsteady(one))]
+    warnings = [f"{one['name']}: {says}" for one in entries for says in (*one["complaints"], *_unsteady(one, machine))]
     if machine.get("emulation") == scenarios.LOOPBACK:
         warnings.insert(0, PLAIN)
     return Report(
         data={
             "version": __version__, "data_date": DATA_DATE, "study": asked.name, "seed": asked.seed, "machine": machine,
-            "experiments": entries, "totals": _totals(entries), "variance": _variance(entries), "assembled": _assembled(entries),
+            "experiments": entries, "totals": _totals(entries), "contests": speeds.contests(entries),
+            "variance": _variance(entries), "assembled": _assembled(entries),
             "assumptions": list(ASSUMED), "warnings": warnings,
         },
         study=asked, logs=logs,
@@ -84,6 +86,7 @@ ASSUMED = (
     "a round's time is the median over the rounds that count, each the mean over workers",
     "the round that warms up, and rounds from a fault on, are left out",
     "bytes of a round are those that the interfaces of all islands sent in it, headers and acknowledgements included, the mean over rounds",
+    "a measured round has as many tokens as the predicted one",
     "an error is predicted over measured − 1",
 )
 
@@ -101,17 +104,19 @@ def _entry(one: Experiment, place: Path, logs: Logs) -> dict[str, Any]:
     emulation = str((outcome or {}).get("emulation", ""))
     shaped = emulation not in ("", scenarios.LOOPBACK)
     counts = as_asked and not complaints and said is not None
+    spent = _compared(_of_round(said, "round_s", one), found.round, scored=counts and shaped)
     return {
         **_asked(one), "status": status, "as_asked": as_asked, "says": str((outcome or {}).get("says", "")), "emulation": emulation,
         "predicted_first": said is not None and outcome is not None and not complaints, "complaints": complaints,
-        "scored": counts, "round": _compared(_scaled(said, "round_s", found), found.round, scored=counts and shaped),
+        "scored": counts, "round": spent, "tokens_per_s": speeds.tokens_per_s(said, spent, scored=counts and shaped),
         "inner_step": _compared(_number(said, "inner_step_s"), found.step, scored=counts and shaped),
-        "sync": _compared(_scaled(said, "sync_s", found), found.sync, scored=counts and shaped),
+        "sync": _compared(_of_round(said, "sync_s", one), found.sync, scored=counts and shaped),
         "wire_bytes": {
-            **_compared(_scaled(said, "wire_bytes_round", found), found.wire, scored=counts and shaped),
+            **_compared(_of_round(said, "wire_bytes_round", one), found.wire, scored=counts and shaped),
         },
         "payload_bytes": _compared(_payload(said), found.payload, scored=counts),
-        "alone": (said or {}).get("alone", []), "probes": _probes(said, found, scored=counts and shaped),
+        "steps_more": _steps_more(said, one, found), "alone": (said or {}).get("alone", []),
+        "cores_wanted": _number(said, "cores_wanted"), "probes": _probes(said, found, scored=counts and shaped),
         "loss": _loss(found), "evaluations": [{"what": what, "rank": rank, "loss": loss} for what, rank, loss in found.others],
         "figures": [dict(one) for one in found.figures], "peak_memory_bytes": found.peak_memory,
         "lost": [dict(one) for one in found.lost], "stopped": [dict(one) for one in found.stopped],
@@ -119,20 +124,27 @@ def _entry(one: Experiment, place: Path, logs: Logs) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _unsteady(one: Mapping[str, Any]) -> list[str]:
-    """What else the machine did: steps alone that spread, steps of the run that took longer than alone."""
-    found = []
+def _unsteady(one: Mapping[str, Any], machine: Mapping[str, Any]) -> list[str]:
+    """Workers that want more than the cores there are; what else the machine did: steps alone that spread, steps of the run that took longer
+    than alone."""
+    full = crowded(one["cores_wanted"] or 0.0, _number(machine, "cores") or 0.0)
+    found = [full] if full else []
     for kind in one["alone"]:
         if kind["high_s"] > STEADY * kind["low_s"] and kind["timed_in"] == one["name"]:
             spread = kind["high_s"] / kind["low_s"]
             found.append(
-                f"steps of {kind['islands'][0]} alone spread by {spread:.2f} ×: something else uses this machine"
+                f"steps of island {kind['islands'][0]} by itself spread by {spread:.2f} ×: something else uses this machine"
             )
+    if one["steps_more"]:
+        found.append(
+            f"a round had {one['steps_more']:+.3g} of the steps that it was predicted with: some were begun again"
+        )
     error = one["inner_step"]["error"]
     if error is not None and abs(error) > NEAR:
-        found.append(
-            f"a step took {1.0 / (1.0 + error):.2f} × as long in the run as alone: islands slow each other, or something else does"
-        )
+        who = "islands slow each other, or something else does"
+        if one["cores_wanted"]:
+            who = "islands slow each other" if full else "something else uses this machine"
+        found.append(f"a step took {1.0 / (1.0 + error):.2f} × as long in the run as alone: {who}")
     return found
 
 
@@ -186,12 +198,20 @@ def _number(data: Mapping[str, Any] | None, name: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _scaled(said: Mapping[str, Any] | None, name: str, found: Measured) -> float | None:
-    """A number of a predicted round, of as many steps as the rounds that were logged have."""
+def _of_round(said: Mapping[str, Any] | None, name: str, one: Experiment) -> float | None:
+    """A number of a predicted round, as an experiment has rounds: of one step where it meets in every one. Nothing measured is in it."""
     value, period = _number(said, name), _number(said, "period_steps")
-    if value is None or not period or (said or {}).get("probes") is not None or not found.steps:
+    if value is None or not period or not scenarios.way(one.method).by_step:
         return value
-    return value * found.steps / period
+    return value / period
+
+
+def _steps_more(said: Mapping[str, Any] | None, one: Experiment, found: Measured) -> float | None:
+    """Steps of a logged round above those of a predicted one; None where nothing tells."""
+    asked = _of_round(said, "period_steps", one)
+    if not asked or not found.steps or (said or {}).get("probes") is not None:
+        return None
+    return found.steps - asked
 
 
 def _payload(said: Mapping[str, Any] | None) -> float | None:

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from shardmeter.core.errors import ShardMeterError, UnknownName
+from shardmeter.core.quantity import show
 from shardmeter.core.record import field_names, record
 from shardmeter.core.units import Seconds
 from shardmeter.lab import alone, folder, prediction, scenarios
 from shardmeter.lab.alone import Calibrated, Step
-from shardmeter.lab.machine import machine
+from shardmeter.lab.machine import cores, crowded, machine
 from shardmeter.lab.records import Experiment, Fault, Study, Task, Traffic
 
 DONE, STOPPED, FAILED, RUNNING = "done", "stopped", "failed", "running"
@@ -125,7 +126,11 @@ def run(
     folder.put(place / folder.MACHINE, {**machine(""), "study": study.name})
     where, start = stage or real(), time.monotonic()
     runs = _Runs(study=study, place=place, kind=kind, say=say, stage=where)
-    failed = [one.name for one in experiments if not runs.experiment(one)]
+    failed = []
+    for at, one in enumerate(experiments, 1):
+        runs.told = f"{at}/{len(experiments)} {one.name}"
+        if not runs.experiment(one):
+            failed.append(one.name)
     return Ran(folder=place, emulation=runs.emulation, failed=tuple(failed), seconds=time.monotonic() - start)
 
 
@@ -135,7 +140,7 @@ class _Runs:
     def __init__(self, *, study: Study, place: Path, kind: str, say: Callable[[str], None], stage: Stage) -> None:
         self.study, self.place, self.kind, self.say, self.stage = study, place, kind, say, stage
         self.steps: dict[Any, tuple[Step, str]] = {}
-        self.emulation = ""
+        self.emulation, self.told = "", ""
 
     def experiment(self, one: Experiment) -> bool:
         """Run one experiment and write down what came of it: whether it did what was asked."""
@@ -156,7 +161,7 @@ class _Runs:
             if not self.emulation:
                 raise
         self.say(
-            f"{one.name}: {outcome['status']} in {time.monotonic() - began:.1f} s"
+            f"{self.told}: {outcome['status']} in {time.monotonic() - began:.1f} s"
             + (f": {outcome['says']}" if outcome["says"] else "")
         )
         return bool(outcome["status"] == DONE or (outcome["status"] == STOPPED and one.fault is not None))
@@ -174,8 +179,13 @@ class _Runs:
         if question:
             prediction.written(place / folder.SCENARIO, _yaml(question))
         digest = prediction.store(said, place)
+        full = crowded(said["cores_wanted"], cores())
+        if full:
+            self.say(f"{self.told}: {full}")
+        rounds = rounds_of(one) + 1
         self.say(
-            f"{one.name}: predicted {said['round_s']:.3g} s a round, {said['wire_bytes_round']:.3g} B on the lines"
+            f"{self.told}: predicted {show(said['round_s'], 's')} and {show(said['wire_bytes_round'], 'B')} on the lines a round; "
+            f"now {rounds:g} rounds, the first to warm up: about {show(rounds * said['round_s'], 's')}"
         )
         tasks = self.tasks(one, network, place / folder.RUN, patience=max(LEAST_PATIENCE, 3.0 * said["round_s"]))
         before = network.traffic()
@@ -200,6 +210,7 @@ class _Runs:
         """Run one island by itself. Raises ShardMeterError where it does not end well."""
         seconds = self.study.alone_seconds
         where = place / folder.ALONE / one.sites[at].name
+        self.say(f"{self.told}: island {one.sites[at].name} runs by itself for {show(float(seconds), 's')}")
         tasks = [task for task in self.tasks(one, network, where, alone=seconds) if task.island == at]
         ended = self.stage.launch(tasks, network, deadline_s=float(MARGIN + 10.0 * seconds))
         wrong = [
@@ -211,7 +222,8 @@ class _Runs:
             raise ShardMeterError(f"the island {one.sites[at].name} alone: {'; '.join(wrong)}")
         step = alone.timed(where)
         self.say(
-            f"{one.name}: {one.sites[at].name} alone takes {step.seconds:.4g} s a step ({step.low:.4g} to {step.high:.4g})"
+            f"{self.told}: island {one.sites[at].name} by itself takes {show(float(step.seconds), 's')} a step "
+            f"({show(float(step.low), 's')} to {show(float(step.high), 's')})"
         )
         return step
 
@@ -233,8 +245,12 @@ class _Runs:
 
 def deadline(one: Experiment, round_s: float) -> float:
     """Seconds after which a run that has not ended is ended."""
-    every = one.said.get("steps", scenarios.STEPS) if scenarios.way(one.method).by_step else 1
-    return float(MARGIN + 3.0 * (one.rounds * every + 3) * round_s)
+    return float(MARGIN + 3.0 * (rounds_of(one) + 3) * round_s)
+
+
+def rounds_of(one: Experiment) -> int:
+    """Rounds that an experiment logs, the one that warms up apart."""
+    return int(one.rounds * (one.said.get("steps", scenarios.STEPS) if scenarios.way(one.method).by_step else 1))
 
 
 def ending(one: Experiment, ended: Sequence[Ended]) -> dict[str, Any]:

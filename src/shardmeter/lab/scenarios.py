@@ -16,7 +16,7 @@ from shardmeter.lab.records import VOCABULARY, Experiment, Line, Shape, Site
 from shardmeter.sync import method as engine_method
 
 NETEM, TUN, LOOPBACK = "netem", "tun", "loopback"
-UNSHAPED = Line(bandwidth=5e9, rtt=5e-5, mtu=65536.0)
+UNSHAPED = Line(bandwidth=5e9, rtt=5e-5, mtu=65535.0)
 """What a prediction for plain loopback takes the line for: faster than what runs over it, so that its time does not count."""
 STACK = "lab-torch"
 """The row of the software in every catalog of the lab."""

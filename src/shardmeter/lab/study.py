@@ -17,12 +17,12 @@ from shardmeter.scenario.read import read as read_document
 from shardmeter.scenario.schema import validate
 from shardmeter.scenario.values import meant
 from shardmeter.specs.plan import Sync
+from shardmeter.specs.wan import PACKETS
 
 BUNDLED = Path(__file__).parent / "studies"
 """Studies that ship with the package."""
 LEAST = "has at least `name:` and `experiments:`"
-SMALLEST_PACKET, LARGEST_PACKET = 576.0, 65535.0
-"""Bytes that every IPv4 host takes, and that none exceeds."""
+SMALLEST_PACKET, LARGEST_PACKET = PACKETS
 NOMINAL, NOMINAL_STACK = "H100-SXM5-80GB", "titan-eager"
 """Rows with which a scenario is read to check its words, before any is calibrated."""
 
@@ -112,7 +112,7 @@ class _Reading:
             if name is None:
                 continue
             if name.lower() in first:
-                says = f"{shown(name)} is the name of experiment {first[name.lower()] + 1} too"
+                says = f"{shown(name)} is the name of experiments.{first[name.lower()]} too"
                 self.refuse(("experiments", at, "name"), says, f"as in {name}-{at + 1}", "each has a folder of its own")
             first.setdefault(name.lower(), at)
 
@@ -345,7 +345,7 @@ class _Reading:
         try:
             said = synchronised(made)
         except ShardMeterError as error:
-            self._retold(error, at)
+            self._retold(error, made, at)
             return made
         self._done(made, said, at)
         fields = _fields(said.method)
@@ -377,10 +377,13 @@ class _Reading:
                 f"one of {able}",
             )
 
-    def _retold(self, error: ShardMeterError, at: int) -> None:
-        """A scenario's complaints, at the places of the experiment that it was made of."""
+    def _retold(self, error: ShardMeterError, made: Experiment, at: int) -> None:
+        """A scenario's complaints, at the places of the experiment that it was made of; not those of names that are said already."""
+        told = len({site.name for site in made.sites}) < len(made.sites)
         found = error.violations or (Violation(field="", says=error.message),)
         for one in found:
+            if told and one.field.startswith("fleet.islands"):
+                continue
             steps: tuple[str | int, ...] = tuple(one.field.split(".")) if one.field else ()
             inside = steps[1:] if steps[:2] == ("plan", "sync") else ("model",) if steps[:1] == ("model",) else ()
             rule = one.rule or ("" if inside else f"of the scenario's {one.field}" if one.field else "")

@@ -145,9 +145,10 @@ class Worker:
     def step(self, step: Callable[[], Nats | None] | None = None) -> None:
         """One inner step (by default `inner_step`), timed and logged. Raises Lost."""
         self.pace.restart()
-        start = time.monotonic()
+        start, busy = time.monotonic(), time.process_time()
         loss = groups.attempt(step or self.inner_step)
-        self.log.event("step", step=self.steps, seconds=time.monotonic() - start, loss=loss)
+        seconds, busy = time.monotonic() - start, time.process_time() - busy
+        self.log.event("step", step=self.steps, seconds=seconds, loss=loss, busy=busy)
         self.steps += 1
 
     def alone(self, step: Callable[[], Nats | None] | None = None) -> None:

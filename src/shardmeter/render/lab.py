@@ -27,7 +27,7 @@ def document(answer: Answer, bars_missed: Sequence[Any] = (), *, short: bool = F
     """A `lab report` JSON as a document. `short` leaves out what was assumed."""
     missed = tuple(map(str, bars_missed))
     sections: list[Section | None] = [
-        times_table(answer), bytes_table(answer), _transport(answer), _losses(answer), _assembled(answer), _variance(answer), _broke(answer),
+        times_table(answer), speed_table(answer), _fastest(answer), bytes_table(answer), _transport(answer), _losses(answer), _assembled(answer), _variance(answer), _broke(answer),
         _totals(answer["totals"]),
         Notes(title="Bars missed", lines=missed) if missed else None,
         Notes(title="Warnings", lines=tuple(answer["warnings"])),
@@ -50,7 +50,8 @@ def _verdict(answer: Answer) -> str:
     if not said["n"]:
         return f"{did}; no round was scored."
     error = f"{100 * said['median_abs_error']:.1f} % in the median, {100 * said['worst_abs_error']:.1f} % at worst"
-    return f"{did}; {said['n']} rounds are met to {error}."
+    whose = f"{said['n']} experiment{'s' if said['n'] > 1 else ''}"
+    return f"{did}; the rounds of {whose} differ from what was predicted by {error}."
 
 
 def times_table(answer: Answer) -> Table:
@@ -81,6 +82,53 @@ def _line(one: Answer) -> str:
     usual, *more = one["lines"]
     said = f"{one['islands']} × {cells.text(8.0 * usual['bandwidth_B_per_s'], 'bit/s')}, {cells.text(usual['rtt_s'], 's').strip()}"
     return said + (f", {len(more)} unlike" if more else "")
+
+
+def speed_table(answer: Answer) -> Table | None:
+    """Tokens a second of every experiment; of those that are alike but for the method, how many times as fast as the slowest."""
+    columns = (
+        Column(key="name", title="experiment"), Column(key="method", title="method", drop=2), Column(key="line", title="line", drop=3),
+        Column(key="predicted", title="predicted", unit="tokens/s"), Column(key="measured", title="measured", unit="tokens/s"),
+        Column(key="error", title="error", unit="±%"), Column(key="over", title="times the slowest, predicted", drop=1),
+        Column(key="over_measured", title="measured", drop=1),
+    )  # fmt: skip
+    over = {
+        name: ratio
+        for group in answer["contests"]
+        for name, ratio in zip(group["experiments"], group["over_slowest"], strict=True)
+    }
+    rows: list[Row] = [
+        {
+            "name": one["name"], "method": one["method"], "line": _line(one), **one["tokens_per_s"],
+            "over": _times_as_fast(over.get(one["name"], {}).get("predicted")),
+            "over_measured": _times_as_fast(over.get(one["name"], {}).get("measured")),
+        }
+        for one in answer["experiments"]
+        if one["tokens_per_s"]["measured"] is not None
+    ]  # fmt: skip
+    caption = "Rounds of two methods have unlike numbers of steps; tokens a second compare. What a token teaches is not in them: see the losses."
+    return Table(title="Speed", columns=columns, rows=tuple(rows), caption=caption) if rows else None
+
+
+def _times_as_fast(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{ratio:.2f} ×"
+
+
+def _fastest(answer: Answer) -> Notes | None:
+    """Who is fastest among experiments that are alike but for the method, by how much, and whether that was predicted."""
+    entries = {one["name"]: one for one in answer["experiments"]}
+    lines = []
+    for group in answer["contests"]:
+        first, *others = zip(group["experiments"], group["over_slowest"], strict=True)
+        than = ", ".join(
+            f"{first[1]['measured'] / ratio['measured']:.2f} × as fast as {name} "
+            f"(predicted {first[1]['predicted'] / ratio['predicted']:.2f} ×)"
+            for name, ratio in others
+        )
+        right, pairs = group["pairs_as_predicted"], group["pairs"]
+        order = "in the predicted order" if right == pairs else f"{right} of {pairs} pairs in the predicted order"
+        lines.append(f"{_line(entries[first[0]])}: {first[0]} trains {than}; {order}")
+    return Notes(title="Which is fastest", lines=tuple(lines)) if lines else None
 
 
 def bytes_table(answer: Answer) -> Table | None:
@@ -239,8 +287,8 @@ def _fact(label: str, found: Answer) -> Fact:
 
 
 FLAT = (
-    "name", "method", "islands", "status", "predicted_first", "round_predicted_s", "round_measured_s", "round_error", "inner_step_predicted_s",
-    "inner_step_measured_s", "sync_predicted_s", "sync_measured_s", "wire_bytes_predicted", "wire_bytes_measured", "wire_bytes_error",
+    "name", "method", "islands", "status", "predicted_first", "round_predicted_s", "round_measured_s", "round_error",
+    "tokens_per_s_predicted", "tokens_per_s_measured", "inner_step_predicted_s", "inner_step_measured_s", "sync_predicted_s", "sync_measured_s", "wire_bytes_predicted", "wire_bytes_measured", "wire_bytes_error",
     "loss_before", "loss_after", "peak_memory_bytes",
 )  # fmt: skip
 
@@ -249,7 +297,8 @@ def _flat(one: Answer) -> Row:
     loss = one["loss"]
     values = (
         one["name"], one["method"], one["islands"], one["status"], one["predicted_first"], one["round"]["predicted"], one["round"]["measured"],
-        one["round"]["error"], one["inner_step"]["predicted"], one["inner_step"]["measured"], one["sync"]["predicted"], one["sync"]["measured"],
+        one["round"]["error"], one["tokens_per_s"]["predicted"], one["tokens_per_s"]["measured"],
+        one["inner_step"]["predicted"], one["inner_step"]["measured"], one["sync"]["predicted"], one["sync"]["measured"],
         one["wire_bytes"]["predicted"], one["wire_bytes"]["measured"], one["wire_bytes"]["error"], loss["before"], loss["after"],
         one["peak_memory_bytes"],
     )  # fmt: skip
@@ -283,9 +332,9 @@ def _met(answer: Answer, key: str, what: str, unit: str, slug: str) -> Figure | 
     values = [each for line in lines for each in (*line.x, *(y for y in line.y if y is not None))]
     ends = (min(values), max(values))
     lines.append(Line(label="as measured", x=ends, y=ends, style="dashed"))
-    said = answer["totals"][key]
+    worst = max(abs(one[key]["error"]) for one in scored)
     return Figure(
-        slug=slug, title=f"{what}: predicted before, within {100 * said['worst_abs_error']:.0f} % of what was measured",
+        slug=slug, title=f"{what}: predicted before, within {100 * worst:.0f} % of what was measured",
         x=Scale(title="measured", unit=unit, log=True), y=Scale(title="predicted", unit=unit, log=True), lines=tuple(lines),
         caption=("Every point is an experiment; bars reach from its least to its greatest round.",),
     )  # fmt: skip
@@ -310,13 +359,21 @@ def _curves(answer: Answer) -> Figure | None:
 # ---- what works here -------------------------------------------------------------------------------------------------------------
 
 
+LINES_BY = {
+    "netem": "netem, of the kernel",
+    "tun": "tun: a forwarder of ours between TUN devices",
+    "none": "none",
+}
+"""How lines are emulated, for people."""
+
+
 def check_document(answer: Answer) -> Document:
     """A `lab check` JSON as a document."""
     facts = tuple(
         Fact(label=label, value=value)
         for label, value in (
             ("processor", answer["machine"]["cpu"]), ("cores", answer["machine"]["cores"]), ("kernel", answer["machine"]["kernel"]),
-            ("PyTorch", answer["machine"]["torch"] or "not installed"), ("lines", answer["emulation"] or "none"),
+            ("PyTorch", answer["machine"]["torch"] or "not installed"), ("lines", LINES_BY.get(answer["emulation"] or "none", answer["emulation"])),
         )
     )  # fmt: skip
     verdict = "Studies run here over emulated lines." if answer["works"] else "Not all of the lab works here."

@@ -15,6 +15,8 @@ MARKERS = "os^DvPX*"
 HATCHES = ("", "///", "...", "xx", "\\\\\\", "++", "oo", "**")
 MARKED = 24
 """Points of a line up to which each is marked."""
+RULER = 2
+"""Points of a dashed line that is drawn to compare with: neither of them was found, so that none is marked."""
 GROUP = 0.8
 """Share of the room between two places that bars take."""
 
@@ -59,12 +61,13 @@ def _line(axes: Any, line: Line, at: int) -> None:
             zorder=5,
         )
         return
+    ruler = line.style == "dashed" and len(x) == RULER
     step = "post" if line.style == "steps" else None
     if low is not None:
         axes.fill_between(x, low, high, step=step, color=colour, alpha=0.18, linewidth=0.0, zorder=1)
     axes.plot(
         x, y, "--" if line.style == "dashed" else "-", drawstyle="steps-post" if step else "default", color=colour, linewidth=1.9,
-        marker=marker if len(x) <= MARKED else "", markersize=4.5, label=line.label, zorder=4,
+        marker=marker if len(x) <= MARKED and not ruler else "", markersize=4.5, label=line.label, zorder=4,
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from shardmeter.scenario.values import (
 )
 from shardmeter.specs.geography import SHARED
 from shardmeter.specs.plan import OUTER_STATES, RELEASES, SPLITS, TOPOLOGIES
-from shardmeter.specs.wan import BACKENDS, BALANCES, TRANSPORTS
+from shardmeter.specs.wan import BACKENDS, BALANCES, PACKETS, TRANSPORTS
 
 ROUND = 1e9
 """Inner steps of the longest round."""
@@ -33,6 +33,7 @@ MEMBERS = 2**30
 """Most probes of one step."""
 if TYPE_CHECKING:
     Loss: TypeAlias = float
+    Packet: TypeAlias = float
     Streams: TypeAlias = float
     Share: TypeAlias = float
     PartOfAll: TypeAlias = float
@@ -48,6 +49,7 @@ else:
     Loss, Share, PartOfAll = number("fraction", 0.0, 0.9), number("fraction", 0.0, 1.0), number("fraction", 1e-9, 1.0)
     Streams, Inner = number("count", 1, 1e6, whole=True), number("count", 1, ROUND, whole=True)
     Delay, Bits = number("count", 0, ROUND, whole=True), number("count", 1, 32)
+    Packet = number("size", *PACKETS)
     Fragments = int_field(Bound(1, STAGES, True))
     Hashing, Planes = number("ratio", 0.0, 100.0), number("count", 1, 64, whole=True)
     Rank, Probed = number("count", 1, 65_536, whole=True), number("count", 1, MEMBERS, whole=True)
@@ -137,7 +139,7 @@ class LineInput(Input):
     sends: Size | None = said("Bytes that one accelerator's send to the next stage has under way.")
     hold: Duration | None = said("From the arrival of data until its buffer is free for more (RDMA's kinds).")
     redundancy: Loss | None = said("Share of the packets that make up for lost ones (transport coded).")
-    mtu: Size | None = said("Largest packet, headers included; bandwidths are then of all that is on the wire.")
+    mtu: Packet | None = said("Largest packet, headers included; bandwidths are then of all that is on the wire.")
     egress: Traffic | None = said("Paid by the sender.")
     shared: str | None = said("Whose the bandwidth is: the island's, each node's, each GPU's.", words=SHARED)
 

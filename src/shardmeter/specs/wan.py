@@ -20,6 +20,8 @@ BALANCES = ("ecmp", "planned", "spray")
 BACKENDS = ("nccl", "gloo")
 """Software of the collectives between islands: rings in chunks of 4 MiB; rings of 1 MiB segments, each asked for by its receiver."""
 
+PACKETS = (576.0, 65535.0)
+"""Bytes that every IPv4 host takes, and that no packet exceeds."""
 PAIRS = ("bandwidth", "rtt", "loss", "window", "streams", "lanes", "sends", "hold", "redundancy", "mtu")
 """Numbers of every pair of islands; egress, which changes no time, is one too."""
 SITES = ("up", "down", "flows", "uplink", "slowest", "buffer", "planes")

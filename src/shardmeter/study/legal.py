@@ -18,7 +18,7 @@ from shardmeter.scenario.placement import ALONE
 from shardmeter.specs import Fleet, Model, Plan, Scenario, Sync, Wan
 from shardmeter.specs.assumed import RANGES
 from shardmeter.specs.plan import AXES, OUTER_STATES, RELEASES, SPLITS, TOPOLOGIES
-from shardmeter.specs.wan import BALANCES, TRANSPORTS
+from shardmeter.specs.wan import BACKENDS, BALANCES, PACKETS, TRANSPORTS
 from shardmeter.sync import defaults, faults, inner_of, method, names
 
 SIZES = ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")
@@ -26,7 +26,7 @@ PAIRS: dict[str, tuple[float, float, bool]] = {
     "bandwidth": (1e-9, 1e30, True), "rtt": (0.0, 1e12, False), "loss": (0.0, 0.9, False),
     "window": (1e-9, 1e30, True), "streams": (1.0, 1e30, False), "lanes": (1.0, 1e30, False),
     "sends": (1e-9, math.inf, True), "hold": (0.0, 1e12, False), "redundancy": (0.0, 0.9, False),
-    "mtu": (0.0, 1e9, False),
+    "mtu": (0.0, PACKETS[1], False),
 }  # fmt: skip
 """Matrices of a network: least, largest, whether the least itself is too little. The largest are beyond all reason: what is more
 only overflows."""
@@ -258,6 +258,9 @@ def _network(wan: Wan | None, fleet: Fleet) -> Iterator[Violation]:
             continue
         good = ((table > least) if above else (table >= least)) & (table <= most)
         wanted = f"more than {least:g}" if above else f"{least:g} or more"
+        if name == "mtu":
+            good &= (table == 0.0) | (table >= PACKETS[0])
+            wanted = f"0 where it is not said, or {PACKETS[0]:g} or more"
         yield from _pairs(name, table, ~good, known, wanted if math.isinf(most) else f"{wanted}, at most {most:g}")
     table = _table(wan.egress, (count, count))
     if table is None:
@@ -304,6 +307,7 @@ def _vocabulary(wan: Wan, known: Sequence[str]) -> Iterator[Violation]:
     words = (
         ("transport", wan.transport, TRANSPORTS),
         ("balance", wan.balance or (BALANCES[1],) * len(known), BALANCES),
+        ("backend", (wan.backend,) * len(known), BACKENDS),
     )
     for name, said, vocabulary in words:
         if len(said) != len(known):

@@ -14,8 +14,9 @@ from shardmeter.engine.fleet import Part, joined
 from shardmeter.scenario.parts import Rows
 from shardmeter.scenario.ranges import Axis
 from shardmeter.scenario.read import Document
-from shardmeter.specs import Fleet, Scenario
+from shardmeter.specs import Fleet, Scenario, Wan
 from shardmeter.specs.estimate import Estimate
+from shardmeter.specs.wan import PAIRS, SITES
 from shardmeter.study.sweep.figures import Column, Point
 from shardmeter.study.sweep.fleets import Fleets
 from shardmeter.study.sweep.points import ILLEGAL, Evaluator
@@ -181,7 +182,8 @@ def _columns(point: Point, wide: Estimate, room: Array) -> Array:
     return np.stack([np.broadcast_to(np.asarray(row, dtype=float), (count,)) for row in rows])
 
 
-def _text_of(network: Any) -> tuple[bytes, ...]:
-    """The numbers of a network, to compare them."""
-    names = ("rtt", "loss", "window", "streams", "lanes")
-    return tuple(np.asarray(getattr(network, name), dtype=float).tobytes() for name in names)
+def _text_of(network: Wan) -> tuple[Any, ...]:
+    """All of a network that sets a time, to compare it."""
+    words = network.islands, network.transport, network.balance, network.backend, network.assumed
+    numbers = (np.asarray(getattr(network, name), dtype=float) for name in (*PAIRS, *SITES))
+    return (*words, *(one.tobytes() for one in numbers))

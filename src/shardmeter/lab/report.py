@@ -17,7 +17,7 @@ from shardmeter.core.errors import BadData
 from shardmeter.core.files import file_name
 from shardmeter.core.record import record
 from shardmeter.data import DATA_DATE
-from shardmeter.lab import folder, prediction, reading, scenarios, study
+from shardmeter.lab import folder, kept, prediction, reading, scenarios, study
 from shardmeter.lab.measured import Measured, Spread, measured
 from shardmeter.lab.reading import Logs
 from shardmeter.lab.records import Experiment, Line, Study
@@ -63,7 +63,7 @@ def report(place: Path) -> Report:
             f"{file_name(place)}: no folder of `shardmeter lab run` (needs {folder.STUDY} and {folder.MACHINE})"
         )
     asked = study.read(place / folder.STUDY)
-    machine = folder.read(place / folder.MACHINE, "description of a machine") or {}
+    machine = folder.read(place / folder.MACHINE, "description of a machine", kept.MACHINE) or {}
     logs = {one.name: reading.logs(place / one.name / folder.RUN) for one in asked.experiments}
     entries = [_entry(one, place / one.name, logs[one.name]) for one in asked.experiments]
     warnings = [f"{one['name']}: {says}" for one in entries for says in (*one["complaints"], *_unsteady(one))]
@@ -90,19 +90,19 @@ ASSUMED = (
 
 def _entry(one: Experiment, place: Path, logs: Logs) -> dict[str, Any]:
     """What came of one experiment."""
-    said = folder.read(place / prediction.FILE, "prediction")
-    outcome = folder.read(place / folder.OUTCOME, "outcome of a run")
+    said = folder.read(place / prediction.FILE, "prediction", kept.PREDICTION)
+    outcome = folder.read(place / folder.OUTCOME, "outcome of a run", kept.OUTCOME)
     found = measured(one, logs)
     status = NOT_RUN if outcome is None else str(outcome.get("status", FAILED))
     if status not in (DONE, STOPPED, FAILED, NOT_RUN):
         status = BROKEN_OFF
     complaints = _complaints(place, said, outcome, status)
     as_asked = status == DONE or (status == STOPPED and one.fault is not None)
-    emulation = str((outcome or {}).get("emulation", ""))
+    emulation = str((outcome or {}).get("emulation") or "")
     shaped = emulation not in ("", scenarios.LOOPBACK)
     counts = as_asked and not complaints and said is not None
     return {
-        **_asked(one), "status": status, "as_asked": as_asked, "says": str((outcome or {}).get("says", "")), "emulation": emulation,
+        **_asked(one), "status": status, "as_asked": as_asked, "says": str((outcome or {}).get("says") or ""), "emulation": emulation,
         "predicted_first": said is not None and outcome is not None and not complaints, "complaints": complaints,
         "scored": counts, "round": _compared(_scaled(said, "round_s", found), found.round, scored=counts and shaped),
         "inner_step": _compared(_number(said, "inner_step_s"), found.step, scored=counts and shaped),
@@ -111,25 +111,27 @@ def _entry(one: Experiment, place: Path, logs: Logs) -> dict[str, Any]:
             **_compared(_scaled(said, "wire_bytes_round", found), found.wire, scored=counts and shaped),
         },
         "payload_bytes": _compared(_payload(said), found.payload, scored=counts),
-        "alone": (said or {}).get("alone", []), "probes": _probes(said, found, scored=counts and shaped),
+        "alone": (said or {}).get("alone") or [], "probes": _probes(said, found, scored=counts and shaped),
         "loss": _loss(found), "evaluations": [{"what": what, "rank": rank, "loss": loss} for what, rank, loss in found.others],
         "figures": [dict(one) for one in found.figures], "peak_memory_bytes": found.peak_memory,
         "lost": [dict(one) for one in found.lost], "stopped": [dict(one) for one in found.stopped],
-        "survivors": (outcome or {}).get("survivors", []), "traffic": (outcome or {}).get("traffic"),
+        "survivors": (outcome or {}).get("survivors") or [], "traffic": (outcome or {}).get("traffic"),
     }  # fmt: skip
 
 
 def _unsteady(one: Mapping[str, Any]) -> list[str]:
-    """What else the machine did: steps alone that spread, steps of the run that took longer than alone."""
+    """What else is to be known: a training that diverged, steps alone that spread, steps of the run that took longer than alone."""
     found = []
     for kind in one["alone"]:
-        if kind["high_s"] > STEADY * kind["low_s"] and kind["timed_in"] == one["name"]:
+        if kind["high_s"] > STEADY * kind["low_s"] > 0.0 and kind.get("timed_in") == one["name"]:
             spread = kind["high_s"] / kind["low_s"]
             found.append(
-                f"steps of {kind['islands'][0]} alone spread by {spread:.2f} ×: something else uses this machine"
+                f"steps of {''.join(kind['islands'][:1])} alone spread by {spread:.2f} ×: something else uses this machine"
             )
+    if one["loss"]["diverged"]:
+        found.append("a loss was no finite number: the training diverged")
     error = one["inner_step"]["error"]
-    if error is not None and abs(error) > NEAR:
+    if error is not None and abs(error) > NEAR and error > -1.0:
         found.append(
             f"a step took {1.0 / (1.0 + error):.2f} × as long in the run as alone: islands slow each other, or something else does"
         )
@@ -228,12 +230,15 @@ def _probes(said: Mapping[str, Any] | None, found: Measured, *, scored: bool) ->
 
 
 def _loss(found: Measured) -> dict[str, Any]:
-    falls = None if found.before is None or found.after is None else found.after < found.before
+    falls = (
+        False if found.diverged else None if found.before is None or found.after is None else found.after < found.before
+    )
     return {
         "before": found.before,
         "after": found.after,
         "basis": found.basis,
         "falls": falls,
+        "diverged": found.diverged,
         "curve": [list(one) for one in found.curve],
     }
 

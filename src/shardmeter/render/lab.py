@@ -208,7 +208,7 @@ def broken(one: Answer) -> list[str]:
             f"{one['name']}: {what} after {fault['after_round']} round{'s' if fault['after_round'] > 1 else ''}; {ended}"
         )
         for lost in one["lost"][:1]:
-            members = ", ".join(map(str, lost.get("members", ())))
+            members = ", ".join(map(str, lost.get("members") or ()))
             found.append(
                 f"{one['name']}: workers {members} found each other again in round {lost.get('round')}: {lost.get('says', '')}"
             )
@@ -283,9 +283,11 @@ def _met(answer: Answer, key: str, what: str, unit: str, slug: str) -> Figure | 
     values = [each for line in lines for each in (*line.x, *(y for y in line.y if y is not None))]
     ends = (min(values), max(values))
     lines.append(Line(label="as measured", x=ends, y=ends, style="dashed"))
-    said = answer["totals"][key]
+    worst = answer["totals"][key]["worst_abs_error"]
+    if worst is None:  # of rounds, where only probes ran
+        worst = max(abs(one[key]["error"]) for one in scored)
     return Figure(
-        slug=slug, title=f"{what}: predicted before, within {100 * said['worst_abs_error']:.0f} % of what was measured",
+        slug=slug, title=f"{what}: predicted before, within {100 * worst:.0f} % of what was measured",
         x=Scale(title="measured", unit=unit, log=True), y=Scale(title="predicted", unit=unit, log=True), lines=tuple(lines),
         caption=("Every point is an experiment; bars reach from its least to its greatest round.",),
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -136,6 +137,25 @@ def test_an_error_of_who_watches_ends_the_workers(tmp_path: Path) -> None:
     ]
     assert pids
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_a_server_that_does_not_answer_is_ended_and_the_next_run_has_another(tmp_path: Path) -> None:
+    from multiprocessing import forkserver
+
+    def stop(rank: int, event: Any) -> None:
+        del rank, event
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGSTOP)  # type: ignore[attr-defined]
+
+    began = time.monotonic()
+    asked = experiment(2)
+    with network.open_network(asked, kind="loopback") as net:
+        ended = launch.run(tasks(asked, net, tmp_path), net, deadline_s=4.0, call="lab_hands:one_fails", watch=stop)
+    assert time.monotonic() - began < 30.0
+    assert all(one.how != "done" for one in ended)
+    for event in (event for one in ended if one.rank == 0 for event in events(tmp_path, one.rank) if "pid" in event):
+        status = Path(f"/proc/{event['pid']}/stat")  # whoever has to wait for it now may not have done so yet
+        assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] in "ZX"
+    assert [one.how for one in run(tmp_path, "at_once")[0]] == ["done", "done"]
 
 
 def test_a_log_is_read_as_it_grows(tmp_path: Path) -> None:

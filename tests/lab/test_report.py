@@ -11,8 +11,8 @@ from lab_stage import Simulated
 
 from shardmeter.cli.main import main
 from shardmeter.core.errors import BadData, ShardMeterError
+from shardmeter.lab import prediction, running, speeds, study
 from shardmeter.lab import report as reports
-from shardmeter.lab import running, speeds, study
 from shardmeter.lab.measured import measured
 from shardmeter.render import json_text, lab_trace, markdown, plot_html, plot_lines
 from shardmeter.render import lab as page
@@ -56,7 +56,9 @@ def test_measured_numbers_are_those_of_the_logs(place: Path) -> None:
     assert one["wire_bytes"]["measured"] == pytest.approx(3 * 5e6)
     assert one["payload_bytes"]["measured"] == pytest.approx(3.2e6)
     assert one["peak_memory_bytes"] == 2e8
-    assert one["loss"] | {"curve": []} == {"before": 5.5, "after": 3.5, "basis": "held-out", "falls": True, "curve": []}
+    assert one["loss"]["curve"]
+    told = {key: value for key, value in one["loss"].items() if key != "curve"}
+    assert told == {"before": 5.5, "after": 3.5, "basis": "held-out", "falls": True, "diverged": False}
 
 
 def test_errors_are_predicted_over_measured_less_one(place: Path) -> None:
@@ -467,3 +469,118 @@ def test_the_line_to_compare_with_has_no_marks_of_its_own() -> None:
     assert axes.marker == ""
     plot_lines._line(axes, Line(label="found", x=(1.0, 2.0), y=(1.0, 2.0)), 0)
     assert axes.marker
+
+
+SHORT = "\n".join(
+    line for line in TEXT.splitlines() if "killed" not in line and "fault" not in line and "name: every" not in line
+)
+WRONG: tuple[Any, ...] = (
+    None,
+    True,
+    "x",
+    [],
+    [1],
+    [None],
+    {},
+    {"a": 1},
+    float("nan"),
+    float("-inf"),
+    10**400,
+    1e300,
+    -1,
+    0,
+)
+FILES = ("machine.json", "outer/outcome.json", "outer/prediction.json", "probe/prediction.json", "probe/outcome.json")
+
+
+def fields(data: Any, most: int, path: tuple[Any, ...] = ()) -> Any:
+    """Places in a value of JSON, `most` items of every list."""
+    if path:
+        yield path
+    inner = data.items() if isinstance(data, dict) else enumerate(data[:most]) if isinstance(data, list) else ()
+    for key, value in inner:
+        if path != ("predict",) or key == "sync":
+            yield from fields(value, most, (*path, key))
+
+
+def edited(data: Any, path: tuple[Any, ...], value: Any) -> Any:
+    new = json.loads(json.dumps(data))
+    place = new
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return new
+
+
+def told_or_refused(where: Path) -> None:
+    """A report with all that is drawn of it, or one clear refusal."""
+    try:
+        found = reports.report(where)
+    except BadData as error:
+        said = str(error)
+    else:
+        said = ""
+    if said:
+        assert "as a lab writes it" in said or "no event of a worker" in said
+        return
+    document = page.document(found.data)
+    json_text.text(document)
+    markdown.text(document)
+    lab_trace.text(found.data, found.logs)
+    plot_html.page(page.figures(found.data))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_whatever_a_field_of_a_file_holds_is_told_or_refused(tmp_path: Path, name: str) -> None:
+    where = made(tmp_path, text=SHORT)
+    text = (where / name).read_text(encoding="utf-8")
+    data, outcome = json.loads(text), where / name.split("/", maxsplit=1)[0] / "outcome.json"
+    for number, path in enumerate(fields(data, 1)):
+        for value in WRONG[number % 14 :: 14]:
+            (where / name).write_text(json.dumps(edited(data, path, value)), encoding="utf-8")
+            if name.endswith("prediction.json"):  # as if it had been there when the run began
+                said = json.loads(outcome.read_text(encoding="utf-8"))
+                outcome.write_text(json.dumps({**said, "prediction_sha256": prediction.digest(where / name)}))
+            told_or_refused(where)
+
+
+@pytest.mark.parametrize("name", ["outer", "probe"])
+def test_whatever_a_field_of_an_event_holds_is_told_or_refused(tmp_path: Path, name: str) -> None:
+    where = made(tmp_path, text=SHORT)
+    file = where / name / "run" / "rank-0.jsonl"
+    events = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    lasts = {event["event"]: at for at, event in enumerate(events)}
+    for number, path in enumerate((at, field) for at in lasts.values() for field in events[at]):
+        for value in WRONG[number % 14 :: 14]:
+            new = edited(events, path, value)
+            file.write_text("".join(json.dumps(event) + "\n" for event in new), encoding="utf-8")
+            told_or_refused(where)
+
+
+def test_a_damaged_file_is_refused_with_its_fields(tmp_path: Path) -> None:
+    where = made(tmp_path, only=["outer"])
+    file = where / "outer" / "outcome.json"
+    file.write_text(json.dumps({"status": 3, "survivors": [None]}), encoding="utf-8")
+    with pytest.raises(BadData, match=r"status: wanted text, got 3\n.*survivors\.0: is nothing"):
+        reports.report(where)
+    file.write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(BadData, match="is no outcome of a run"):
+        reports.report(where)
+
+
+def test_a_training_that_diverged_is_told_and_does_not_fall(tmp_path: Path) -> None:
+    where = made(tmp_path, only=["outer"])
+    for file in (where / "outer" / "run").glob("*.jsonl"):
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        last = max(at for at, one in enumerate(lines) if "loss" in one)
+        lines[last]["loss"] = float("nan")
+        file.write_text("".join(json.dumps(one) + "\n" for one in lines), encoding="utf-8")
+    found = reports.report(where)
+    assert entry(found.data, "outer")["loss"]["falls"] is False
+    assert found.data["totals"]["loss"]["not_falling"] == ["outer"]
+    assert "outer: a loss was no finite number: the training diverged" in found.data["warnings"]
+    told_or_refused(where)
+
+
+def test_a_study_of_nothing_but_probes_is_drawn(tmp_path: Path) -> None:
+    assert page.figures(reports.report(made(tmp_path, only=["probe"])).data)

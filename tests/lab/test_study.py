@@ -243,3 +243,25 @@ experiments:
     fields = [one.field for one in caught.value.violations]
     assert fields.count("experiments.0.islands") == 1
     assert "experiments.0" not in fields
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "../../x", "a\nb", "a b", "x" * 65])
+def test_an_island_has_a_name_that_a_folder_may_have(name: str) -> None:
+    assert "is no name of a folder" in refusal(changed(islands=[{"name": name}, {"name": "b"}], lines=None))
+
+
+@pytest.mark.parametrize("name", ["machine.json", "REPORT.json", "study.yaml", "report.md"])
+def test_no_experiment_is_called_as_a_file_of_the_results(name: str) -> None:
+    assert "is a file of the results" in refusal(changed(name=name))
+
+
+def test_a_line_that_is_cut_joins_two_islands() -> None:
+    fault = {"kill": "line", "between": ["a", "a"], "after_round": 1}
+    assert "no line joins a with itself" in refusal(changed(fault=fault))
+
+
+def test_rounds_of_steps_are_counted_however_they_are_written() -> None:
+    fault = {"kill": "worker", "island": "a", "after_round": 25}
+    asked = {"method": "ddp", "sync": None, "rounds": 1, "fault": fault}
+    assert only(changed(**asked, settings={"steps": "30"})).fault is not None
+    assert "nothing is left to break" in refusal(changed(**asked, settings={"steps": "5"}))

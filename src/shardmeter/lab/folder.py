@@ -10,6 +10,7 @@ from typing import Any
 
 from shardmeter.core.errors import BadData, ShardMeterError
 from shardmeter.core.files import file_name, read_text
+from shardmeter.lab import kept
 from shardmeter.lab.prediction import FILE as PREDICTION
 from shardmeter.lab.prediction import written
 
@@ -68,14 +69,19 @@ def put(path: Path, data: Any) -> None:
     written(path, json.dumps(data, indent=1, allow_nan=False) + "\n")
 
 
-def read(path: Path, what: str) -> dict[str, Any] | None:
-    """A JSON file of the folder; None where there is none. Raises BadData for one that is damaged."""
+def read(path: Path, what: str, kind: kept.Kind) -> dict[str, Any] | None:
+    """A JSON file of the folder; None where there is none. Raises BadData for one that is damaged, or whose fields are not of their
+    kind."""
     if not path.exists():
         return None
+    text = read_text(path, what, LARGEST_JSON, BadData)
     try:
-        data = json.loads(read_text(path, what, LARGEST_JSON, BadData))
+        data = kept.loaded(text)
     except ValueError:
         data = None
     if not isinstance(data, dict):
         raise BadData(f"{file_name(path)}: is no {what}")
+    bad = tuple(kept.wrong(data, kind))
+    if bad:
+        raise BadData(f"{file_name(path)}: is no {what} as a lab writes it", bad)
     return data

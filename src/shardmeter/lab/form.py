@@ -19,6 +19,8 @@ WORKER, LINE = "worker", "line"
 FAULTS = (WORKER, LINE)
 NAME, INLINE = "‹name›", "‹inline›"
 """Either way to say a part, as scenarios tell them apart: a step of a place that no reader is shown."""
+ENDINGS = (".json", ".yaml", ".md", ".png", ".svg", ".html")
+"""Of files that a run or a report writes beside the folders of experiments."""
 FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 if TYPE_CHECKING:
@@ -44,8 +46,20 @@ def _folder(value: str) -> str:
     )
 
 
+def _of_experiment(value: str) -> str:
+    if value.lower().endswith(ENDINGS):
+        raise refused(
+            f"{shown(value, 40)} is a file of the results",
+            f"as in {value.partition('.')[0]}-1",
+            "an experiment has a folder",
+        )
+    return value
+
+
 Folder: TypeAlias = Annotated[Name, AfterValidator(_folder)]
 """A name that a folder may have."""
+Experiment: TypeAlias = Annotated[Folder, AfterValidator(_of_experiment)]
+"""The same, beside the files that a study has of its own."""
 
 
 def _islands(value: Any) -> Any:
@@ -99,9 +113,9 @@ class LinkForm(LineForm):
 
 
 class SiteForm(Input):
-    """One island."""
+    """One island; what it takes alone is kept in a folder of its name."""
 
-    name: Name | None = said("Its name.")
+    name: Folder | None = said("Its name.")
     workers: Workers | None = said("Processes, one thread each.")
     pace: Pace | None = said("Speed of an emulated accelerator.")
 
@@ -126,7 +140,7 @@ NamedModel: TypeAlias = Annotated[Annotated[str, Tag(NAME)] | Annotated[ModelFor
 class ExperimentForm(Input):
     """One run."""
 
-    name: Folder | None = said("Its folder.")
+    name: Experiment | None = said("Its folder.")
     method: Name | None = said("How islands are kept together.")
     islands: Annotated[tuple[SiteForm, ...], BeforeValidator(_islands)] | None = said("How many, or a list of them.")
     workers: Workers | None = said("Of every island that says none.")

@@ -153,7 +153,9 @@ class Crew:
             self.processes[rank].join(max(0.0, until - time.monotonic()))
             if self.processes[rank].exitcode is None:
                 self.processes[rank].kill()
-                self.processes[rank].join()
+                self.processes[rank].join(ASKED)
+        if self.running:  # who tells that they ended is the server, and it does not
+            _end_server()
 
     def outcome(self) -> tuple[Ended, ...]:
         """How all of them ended, by rank; all have."""
@@ -261,6 +263,16 @@ def _fault(tasks: Sequence[Task], network: Network, fault: Fault | None) -> Call
     if network.kind == "loopback":
         raise BadScenario("a line cannot be cut on plain loopback, which has none")
     return cut
+
+
+def _end_server() -> None:
+    """Kill the server that forks workers, as one that was stopped; the next run starts another."""
+    from multiprocessing import forkserver
+
+    known = getattr(forkserver, "_forkserver", None)
+    number = getattr(known, "_forkserver_pid", None)
+    if number is not None:
+        os.kill(number, signal.SIGKILL)
 
 
 def _server() -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from shardmeter.core.record import record
 from shardmeter.core.units import Bytes, Count, Nats, Seconds
+from shardmeter.lab.kept import NOT_FINITE
 from shardmeter.lab.reading import Event, Logs, numbers, of
 from shardmeter.lab.records import Experiment
 
@@ -66,6 +67,8 @@ class Measured:
     after: Nats | None
     basis: str
     """held-out or training: which loss this is; empty for none."""
+    diverged: bool
+    """Whether a loss that was logged was no finite number."""
     curve: tuple[tuple[Seconds, Nats], ...]
     """Training loss over seconds since the first round began."""
     peak_memory: Bytes | None
@@ -100,6 +103,7 @@ def measured(experiment: Experiment, logs: Logs) -> Measured:
         wire=_all_wires(points) if points else _wire(rounds, experiment),
         payload=_by_round(_summed(syncs, "bytes"), "bytes"),
         before=before, after=after, basis=basis, curve=_curve(logs),
+        diverged=any("loss" in one.get(NOT_FINITE, ()) for events in logs.values() for one in events),
         peak_memory=max((number for events in logs.values() for number in numbers(of(events, "done"), "peak_memory")), default=None),
         others=_others(logs),
         figures=tuple({"rank": rank, **one} for rank, events in logs.items() for one in of(events, "figure")),
@@ -244,7 +248,9 @@ def _points(
     """A probe by sizes: a round is one all-reduce, told by the bytes of its exchange."""
     told = [one for own in syncs.values() for one in own if numbers([one], "bytes")]
     size_of = {_round(one): float(one["bytes"]) for one in told if not one.get("paused")}
-    after_pause = {float(one["bytes"]): float(one["seconds"]) for one in told if one.get("paused")}
+    after_pause = {
+        float(one["bytes"]): float(one["seconds"]) for one in told if one.get("paused") and numbers([one], "seconds")
+    }
     made = []
     for size in experiment.said.get("sizes", ()):
         at = {number for number, found in size_of.items() if found == float(size)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, TypeAlias
 
 from shardmeter.core.errors import BadData
 from shardmeter.core.files import file_name, read_text
+from shardmeter.lab import kept
 
 Event: TypeAlias = Mapping[str, Any]
 Logs: TypeAlias = Mapping[int, tuple[Event, ...]]
@@ -23,7 +23,10 @@ def logs(folder: Path) -> Logs:
 
     A last line without an end is that of a worker which was killed while it wrote, and is left out."""
     found: dict[int, tuple[Event, ...]] = {}
-    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    try:
+        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    except OSError as error:
+        raise BadData(f"{file_name(folder)}: cannot be read ({error.strerror})") from None
     for name in names:
         match = NAME.fullmatch(name)
         if match is not None:
@@ -33,15 +36,16 @@ def logs(folder: Path) -> Logs:
 
 def _events(path: Path) -> tuple[Event, ...]:
     text = read_text(path, "the log of a worker", LARGEST_LOG, BadData)
-    whole = text[: text.rfind("\n") + 1]
+    *lines, _ = text.split("\n")
     made = []
-    for number, line in enumerate(whole.splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         try:
-            event = json.loads(line)
+            event = kept.event(line)
         except ValueError:
-            event = None
-        if not isinstance(event, dict) or not isinstance(event.get("event"), str) or not _is_number(event.get("t")):
-            raise BadData(f"{file_name(path)}:{number}: no event of a worker (needs `event` and `t`)")
+            event = {}
+        bad = tuple(kept.wrong(event, kept.EVENT))
+        if bad:
+            raise BadData(f"{file_name(path)}:{number}: no event of a worker", bad)
         made.append(event)
     return tuple(made)
 

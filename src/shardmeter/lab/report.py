@@ -17,7 +17,7 @@ from shardmeter.core.errors import BadData
 from shardmeter.core.files import file_name
 from shardmeter.core.record import record
 from shardmeter.data import DATA_DATE
-from shardmeter.lab import folder, prediction, reading, scenarios, speeds, study
+from shardmeter.lab import folder, kept, prediction, reading, scenarios, speeds, study
 from shardmeter.lab.machine import crowded
 from shardmeter.lab.measured import Measured, Spread, measured
 from shardmeter.lab.reading import Logs
@@ -64,7 +64,7 @@ def report(place: Path) -> Report:
             f"{file_name(place)}: no folder of `shardmeter lab run` (needs {folder.STUDY} and {folder.MACHINE})"
         )
     asked = study.read(place / folder.STUDY)
-    machine = folder.read(place / folder.MACHINE, "description of a machine") or {}
+    machine = folder.read(place / folder.MACHINE, "description of a machine", kept.MACHINE) or {}
     logs = {one.name: reading.logs(place / one.name / folder.RUN) for one in asked.experiments}
     entries = [_entry(one, place / one.name, logs[one.name]) for one in asked.experiments]
     warnings = [f"{one['name']}: {says}" for one in entries for says in (*one["complaints"], *_unsteady(one, machine))]
@@ -93,20 +93,20 @@ ASSUMED = (
 
 def _entry(one: Experiment, place: Path, logs: Logs) -> dict[str, Any]:
     """What came of one experiment."""
-    said = folder.read(place / prediction.FILE, "prediction")
-    outcome = folder.read(place / folder.OUTCOME, "outcome of a run")
+    said = folder.read(place / prediction.FILE, "prediction", kept.PREDICTION)
+    outcome = folder.read(place / folder.OUTCOME, "outcome of a run", kept.OUTCOME)
     found = measured(one, logs)
     status = NOT_RUN if outcome is None else str(outcome.get("status", FAILED))
     if status not in (DONE, STOPPED, FAILED, NOT_RUN):
         status = BROKEN_OFF
     complaints = _complaints(place, said, outcome, status)
     as_asked = status == DONE or (status == STOPPED and one.fault is not None)
-    emulation = str((outcome or {}).get("emulation", ""))
+    emulation = str((outcome or {}).get("emulation") or "")
     shaped = emulation not in ("", scenarios.LOOPBACK)
     counts = as_asked and not complaints and said is not None
     spent = _compared(_of_round(said, "round_s", one), found.round, scored=counts and shaped)
     return {
-        **_asked(one), "status": status, "as_asked": as_asked, "says": str((outcome or {}).get("says", "")), "emulation": emulation,
+        **_asked(one), "status": status, "as_asked": as_asked, "says": str((outcome or {}).get("says") or ""), "emulation": emulation,
         "predicted_first": said is not None and outcome is not None and not complaints, "complaints": complaints,
         "scored": counts, "round": spent, "tokens_per_s": speeds.tokens_per_s(said, spent, scored=counts and shaped),
         "inner_step": _compared(_number(said, "inner_step_s"), found.step, scored=counts and shaped),
@@ -115,32 +115,34 @@ def _entry(one: Experiment, place: Path, logs: Logs) -> dict[str, Any]:
             **_compared(_of_round(said, "wire_bytes_round", one), found.wire, scored=counts and shaped),
         },
         "payload_bytes": _compared(_payload(said), found.payload, scored=counts),
-        "steps_more": _steps_more(said, one, found), "alone": (said or {}).get("alone", []),
+        "steps_more": _steps_more(said, one, found), "alone": (said or {}).get("alone") or [],
         "cores_wanted": _number(said, "cores_wanted"), "probes": _probes(said, found, scored=counts and shaped),
         "loss": _loss(found), "evaluations": [{"what": what, "rank": rank, "loss": loss} for what, rank, loss in found.others],
         "figures": [dict(one) for one in found.figures], "peak_memory_bytes": found.peak_memory,
         "lost": [dict(one) for one in found.lost], "stopped": [dict(one) for one in found.stopped],
-        "survivors": (outcome or {}).get("survivors", []), "traffic": (outcome or {}).get("traffic"),
+        "survivors": (outcome or {}).get("survivors") or [], "traffic": (outcome or {}).get("traffic"),
     }  # fmt: skip
 
 
 def _unsteady(one: Mapping[str, Any], machine: Mapping[str, Any]) -> list[str]:
-    """Workers that want more than the cores there are; what else the machine did: steps alone that spread, steps of the run that took longer
-    than alone."""
+    """What else is to be known: workers that want more than the cores there are, a training that diverged, steps alone that spread, steps of
+    the run that took longer than alone."""
     full = crowded(one["cores_wanted"] or 0.0, _number(machine, "cores") or 0.0)
     found = [full] if full else []
     for kind in one["alone"]:
-        if kind["high_s"] > STEADY * kind["low_s"] and kind["timed_in"] == one["name"]:
+        if kind["high_s"] > STEADY * kind["low_s"] > 0.0 and kind.get("timed_in") == one["name"]:
             spread = kind["high_s"] / kind["low_s"]
             found.append(
-                f"steps of island {kind['islands'][0]} by itself spread by {spread:.2f} ×: something else uses this machine"
+                f"steps of island {''.join(kind['islands'][:1])} by itself spread by {spread:.2f} ×: something else uses this machine"
             )
+    if one["loss"]["diverged"]:
+        found.append("a loss was no finite number: the training diverged")
     if one["steps_more"]:
         found.append(
             f"a round had {one['steps_more']:+.3g} of the steps that it was predicted with: some were begun again"
         )
     error = one["inner_step"]["error"]
-    if error is not None and abs(error) > NEAR:
+    if error is not None and abs(error) > NEAR and error > -1.0:
         who = "islands slow each other, or something else does"
         if one["cores_wanted"]:
             who = "islands slow each other" if full else "something else uses this machine"
@@ -248,12 +250,15 @@ def _probes(said: Mapping[str, Any] | None, found: Measured, *, scored: bool) ->
 
 
 def _loss(found: Measured) -> dict[str, Any]:
-    falls = None if found.before is None or found.after is None else found.after < found.before
+    falls = (
+        False if found.diverged else None if found.before is None or found.after is None else found.after < found.before
+    )
     return {
         "before": found.before,
         "after": found.after,
         "basis": found.basis,
         "falls": falls,
+        "diverged": found.diverged,
         "curve": [list(one) for one in found.curve],
     }
 

@@ -272,6 +272,10 @@ class _Reading:
         self._known(among, path, names)
         if form.kill == WORKER and form.between is not None:
             self.refuse((*path, "between"), "a worker is of one island", f"island: {form.between[0]}")
+        if len(set(among)) < len(among):
+            self.refuse(
+                (*path, "between"), f"no line joins {among[0]} with itself", "two islands, or island: for all its lines"
+            )
         rounds = (
             asked.rounds
             or Experiment(
@@ -404,8 +408,10 @@ def _fields(method: str) -> tuple[str, ...]:
 
 
 def _steps(form: ExperimentForm) -> float:
-    said = (form.settings or {}).get("steps", scenarios.STEPS)
-    return float(said) if isinstance(said, int | float) else float(scenarios.STEPS)
+    try:
+        return float(_count((form.settings or {}).get("steps", scenarios.STEPS)))
+    except (BadQuantity, BadScenario):  # told where settings are read
+        return float(scenarios.STEPS)
 
 
 def _count(value: Any) -> int:

@@ -256,7 +256,7 @@ def broken(one: Answer) -> list[str]:
             f"{one['name']}: {what} after {fault['after_round']} round{'s' if fault['after_round'] > 1 else ''}; {ended}"
         )
         for lost in one["lost"][:1]:
-            members = ", ".join(map(str, lost.get("members", ())))
+            members = ", ".join(map(str, lost.get("members") or ()))
             found.append(
                 f"{one['name']}: workers {members} found each other again in round {lost.get('round')}: {lost.get('says', '')}"
             )

@@ -82,9 +82,8 @@ def _predicted(
 ) -> Iterator[dict[str, Any]]:
     """The predicted round from where the first that counts began, as often as rounds were logged."""
     seconds = one["round"]["predicted"]
-    rounds = [
-        event for event in next(iter(logs.values()), ()) if event["event"] == "round" and event.get("round", -1) >= 0
-    ]
+    told = [event for event in next(iter(logs.values()), ()) if event["event"] == "round"]
+    rounds = [event for event in told if event.get("round") is not None and event["round"] >= 0]
     if seconds is None or not rounds:
         return
     yield _named(number, 1, PREDICTED)

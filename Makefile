@@ -1,6 +1,6 @@
 # The menu. `make demo` and `make test` need nothing but Python 3.11 or newer with pip; they make their own .venv.
 .DEFAULT_GOAL := help
-.PHONY: help demo test parsers lint types style pages format bench validate fit bless oracle docs site clean
+.PHONY: help demo test browser lab parsers lint types style pages format bench validate fit bless oracle docs site clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,6 +26,14 @@ demo: $(VENV)/.ready-run ## install and answer one question: Llama 3.1 8B on 64 
 
 test: $(VENV)/.ready-dev ## the tests
 	@$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+browser: $(VENV)/.ready-dev ## the page in a real browser (installs chromium where it may; three minutes)
+	@scripts/browser_setup.sh
+	@$(BIN)/python -m pytest -q -m browser tests/browser
+
+lab: $(VENV)/.ready-dev ## the lab's real runs (installs PyTorch for processors; a minute or two)
+	@scripts/torch_setup.sh
+	@$(BIN)/python -m pytest -q tests/lab/test_real.py
 
 parsers: $(VENV)/.ready-dev ## show every export to the real parser of its trainer (3.5 GB of other packages, ten minutes)
 	@$(BIN)/python scripts/parsers_setup.py

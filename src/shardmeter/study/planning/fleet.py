@@ -23,7 +23,7 @@ from shardmeter.scenario.used import among
 from shardmeter.specs import Choices, Inner, Replica, Scenario, Sync
 from shardmeter.study.planning import assignments, subsets
 from shardmeter.study.planning.assignments import Found
-from shardmeter.study.planning.kinds import EQUAL, FINER, Inside, Kind, Searches, batches_of, kinds_of
+from shardmeter.study.planning.kinds import EQUAL, FINER, Inside, Kind, Searches, StoppedError, batches_of, kinds_of
 from shardmeter.study.planning.lengths import least
 from shardmeter.study.planning.objective import Goal, goal_of
 from shardmeter.study.planning.search import Done, Progress, Stop
@@ -278,10 +278,11 @@ def _insides(
     found: list[Inside] = []
     for kind in kinds:
         compared = [min(one, batch) for one in batches_of(searches.scenario, kind, batch * blocks, counts)]
-        inside = searches.inside(kind, tuple(dict.fromkeys(compared)), besides, batch, finer)
-        found.append(changed(inside, methods=tuple(dict.fromkeys(way.sync.method for way in ways))))
-        if not searches.whole:
+        try:
+            inside = searches.inside(kind, tuple(dict.fromkeys(compared)), besides, batch, finer)
+        except StoppedError:
             break
+        found.append(changed(inside, methods=tuple(dict.fromkeys(way.sync.method for way in ways))))
     return found
 
 

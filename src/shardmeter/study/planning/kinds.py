@@ -154,6 +154,10 @@ def question(scenario: Scenario, kind: Kind, batch: float, part: float, beside: 
     return Question(space=space_of(alone, (part, largest)), goal=SPEED, most=MOST, beside=beside)
 
 
+class StoppedError(Exception):
+    """A search inside a kind was stopped: nothing is known of the kind."""
+
+
 class Searches:
     """The searches inside all kinds, with one count of how far they are."""
 
@@ -176,7 +180,7 @@ class Searches:
         A search is left out where the best plans with less state beside them all fit with more. Where most of the best take more
         than the part at a time, so that a batch may not be made up of them, the best of the finer ones are added, and likewise of those
         that take `finer` shares of it, without which unlike islands could not share the batch by speed. Raises BadScenario for pins that do not
-        divide the accelerators."""
+        divide the accelerators, StoppedError."""
         plans: dict[Plan, None] = {}
         tallies: list[tuple[Question, Tally]] = []
         for part in batches:
@@ -231,6 +235,8 @@ class Searches:
         tally, whole = search(asked, processes=self.processes, progress=report, stop=self.stop)
         self.done += asked.space.size
         self.whole = self.whole and whole
+        if not whole:
+            raise StoppedError
         return tally
 
     def _fits(self, kind: Kind, plan: Plan, part: float, beside: Bytes) -> bool:

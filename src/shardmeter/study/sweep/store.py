@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import re
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Unavailable, Violation, cut
-from shardmeter.core.files import file_name
+from shardmeter.core.files import file_name, write_whole
 from shardmeter.core.record import record
 from shardmeter.scenario.read import plain_mapping, read_file
 from shardmeter.study.sweep.files import FORMATS
@@ -332,17 +331,7 @@ class Store:
 
     def _write(self, path: Path, write: Callable[[IO[bytes]], Any], *, synced: bool = True) -> None:
         """A whole file or none, whatever fails if it is `synced`."""
-        beside = self.folder / f".{uuid.uuid4().hex}.tmp"
-        try:
-            with beside.open("wb") as stream:
-                write(stream)
-                stream.flush()
-                if synced:
-                    os.fsync(stream.fileno())
-            beside.replace(path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
+        write_whole(path, write, within=self.folder, synced=synced)
 
 
 def _listed(value: Any) -> str:

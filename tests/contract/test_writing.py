@@ -125,7 +125,7 @@ def test_a_machine_that_takes_no_more(tmp_path, monkeypatch, number):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(Unavailable, match="a.txt: cannot be written"):
+    with pytest.raises(Unavailable, match=r"a\.txt: cannot be written"):
         put_file(path, "new")
     assert [one.read_text() for one in tmp_path.iterdir()] == ["old"]
 

@@ -3,13 +3,11 @@ was to be written is whole or not there."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -81,7 +79,7 @@ def is_left(group):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_long_command_ends_at_once(tmp_path, name, how):
     number, code = SIGNALS[how]
-    returned, out, said, seconds = ended(COMMANDS[name], tmp_path, number, 2.0)
+    returned, _, said, seconds = ended(COMMANDS[name], tmp_path, number, 2.0)
     assert returned == code, said
     assert "Traceback" not in said
     assert ("terminated" if number == signal.SIGTERM else "interrupted") in said

@@ -21,6 +21,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from shardmeter.core.sums import plain_sum
+
 LONGEST_SHOWN = 60
 """Characters of a user's text that a message repeats."""
 MOST_SHOWN = 20
@@ -144,7 +146,9 @@ def nearest(name: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:
     for candidate in known:
         plain = _plain(candidate)
         bonus = _bonus(wanted, plain)
-        shared = sum(min(times, wanted.count(letter)) for letter, times in _letters(plain).items() if letter in wanted)
+        shared = plain_sum(
+            min(times, wanted.count(letter)) for letter, times in _letters(plain).items() if letter in wanted
+        )
         alike = 2.0 * shared / (len(wanted) + len(plain)) if wanted or plain else 1.0
         most.append((-(alike + bonus), candidate, plain, bonus))
     best: list[tuple[float, str]] = []

@@ -11,6 +11,7 @@ import numpy as np
 
 from shardmeter.core.errors import BadScenario, ShardMeterError, Violation
 from shardmeter.core.record import changed, record
+from shardmeter.core.sums import plain_sum
 from shardmeter.core.units import GIB
 from shardmeter.engine.fleet import Part
 from shardmeter.engine.sharing import IndivisibleBatch
@@ -243,7 +244,7 @@ class FleetPlans:
             "deadline_s": goal.deadline,
             "budget_usd": goal.budget,
             "space": {
-                "evaluated": joined.evaluated + sum(one.evaluated for one in self.found.insides),
+                "evaluated": joined.evaluated + plain_sum(one.evaluated for one in self.found.insides),
                 "feasible": joined.feasible,
                 **({} if self.placed is None else {"placement": self.placement()}),
                 "rejected": dict(sorted(joined.rejected.items(), key=lambda one: (-one[1], one[0]))),
@@ -251,7 +252,7 @@ class FleetPlans:
                 "optimal": self.optimal,
                 **({} if self.optimal or not self.ranked else {"gap": self.gap if self.found.whole else None}),
                 "joint": joined.evaluated,
-                "ways": sum(way.size for way in self.found.ways),
+                "ways": plain_sum(way.size for way in self.found.ways),
                 "teams": self.found.teams,
                 "kinds": [self._kind(one) for one in self.found.insides],
             },

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from shardmeter.core.errors import ShardMeterError
 from shardmeter.core.interrupts import end_with_parent, ignore_interrupts, uninterrupted
+from shardmeter.core.sums import plain_sum
 from shardmeter.study.planning import boxes
 from shardmeter.study.planning.block import CHUNK, Question, search_box
 from shardmeter.study.planning.space import NUMBERS, Picked
@@ -61,7 +62,7 @@ def search(
     process was ended from outside."""
     check_size(question)
     batches = _batches(question)
-    work = sum(_work(question, batch) for batch in batches)
+    work = plain_sum(_work(question, batch) for batch in batches)
     if processes is None:
         processes = min(2, os.cpu_count() or 1) if work > LARGE else 1
     tally, done, pace, stop = question.tally(), 0.0, _Pace(), stop or _never
@@ -123,7 +124,7 @@ def _batches(question: Question) -> list[list[Task]]:
         for piece in boxes.cut(boxes.whole(variant.shape), CHUNK)
     ]
     tasks.sort(key=lambda task: _overhead(question, task))  # what is cheap sets the bar for what is dear
-    total = sum(_work(question, [task]) for task in tasks)
+    total = plain_sum(_work(question, [task]) for task in tasks)
     most = min(max(total / 100.0, 5.0 * OVERHEAD), 4.0 * CHUNK)
     made: list[list[Task]] = []
     load = most
@@ -138,7 +139,7 @@ def _batches(question: Question) -> list[list[Task]]:
 
 def _work(question: Question, batch: Sequence[Task]) -> float:
     """What a batch takes, in points."""
-    return sum(_overhead(question, task) + boxes.size(task[1]) for task in batch)
+    return plain_sum(_overhead(question, task) + boxes.size(task[1]) for task in batch)
 
 
 def _overhead(question: Question, task: Task) -> float:

@@ -18,6 +18,7 @@ from typing import IO, Any
 from shardmeter.core.errors import BadScenario, ShardMeterError, Unavailable, Violation, cut
 from shardmeter.core.files import file_name, write_whole
 from shardmeter.core.record import record
+from shardmeter.core.sums import plain_sum
 from shardmeter.scenario.read import plain_mapping, read_file
 from shardmeter.study.sweep.files import FORMATS
 from shardmeter.study.sweep.space import Space
@@ -211,7 +212,7 @@ class Store:
     def _belongs(self, number: int, counts: Sequence[int]) -> bool:
         """Whether a sweep of this size has such a chunk."""
         first, after = self.space.span(number)
-        return number < self.space.chunks and sum(counts) == after - first
+        return number < self.space.chunks and plain_sum(counts) == after - first
 
     def _files(self) -> Iterator[tuple[int, Part]]:
         """Every file that is called as a chunk is."""

@@ -6,7 +6,7 @@
 A share of it is among the tests. Targets: units, plan lines, overrides, scenarios (YAML, JSON and TOML files that are mutated examples),
 tables (catalogs, prices, measured runs, bars), readers (settings and logs, `fuzz_readers.py`), arguments (whole command lines, in this
 process). The same seed gives the same inputs. A fault is whatever is no answer and no ShardMeterError, an exit code of no meaning, a
-traceback, a refusal that computes for more than 2 s, an answer of more than 20 s, and a figure that is not finite.
+traceback, a refusal that computes for more than 2 s, an answer of more than a minute, and a figure that is not finite.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import os
 import random
 import re
 import resource
+import shlex
 import signal
 import sys
 import tempfile
@@ -47,7 +48,7 @@ from shardmeter.core.quantity import _UNITS, EXAMPLES, quantity, show
 from shardmeter.scenario.catalog import load_catalog
 from shardmeter.scenario.grammar import NAMES, parse_plan
 
-REFUSED, ANSWERED = 2.0, 20.0
+REFUSED, ANSWERED = 2.0, 60.0
 """Seconds that a refusal may compute, and that an answer may take."""
 MEMORY = 4 * 2**30
 """Bytes of address space that a whole run may take."""
@@ -290,12 +291,55 @@ def _read_table(kind: str, path: Path) -> None:
 
 LONG = {"measure": ("--from", "none.json"), "validate": (str(EXAMPLE / "runs-template.csv"),)}
 """What keeps a command from its long work."""
+NAMED = {
+    "run.yaml": EXAMPLE / "llama-8b-64xh100.yaml", "islands.yaml": EXAMPLE / "intellect-1.yaml", "a.yaml": EXAMPLE / "unreliable-diloco.yaml",
+    "b.yaml": EXAMPLE / "unreliable-every-step.yaml", "two-nodes.yaml": EXAMPLE / "llama-8b-64xh100.yaml", "train.log": EXAMPLE / "logs" / "torchtitan.log",
+    "llama3_8b.toml": EXAMPLE / "trainers" / "torchtitan-8b.toml", "mine.toml": EXAMPLE / "trainers" / "torchtitan-8b.toml",
+}  # fmt: skip
+"""Files that the examples of commands name."""
 UNTRIED = frozenset({"ui", "lab"})
 """Commands that do not end by themselves, or start others."""
 
 
+@cache
+def _shown() -> tuple[tuple[str, ...], ...]:
+    """The command lines that the commands give as examples, without those that are long work."""
+    lines = [
+        line
+        for name, one in cli.commands.items()
+        if name not in {*UNTRIED, *LONG, "plan", "front"}
+        for line in (one.epilog or "").split("\n")
+    ]
+    typed = (
+        shlex.split(line)
+        for line in lines
+        if line.startswith("  shardmeter ") and "&&" not in line and not line.endswith("\\")
+    )
+    return tuple(tuple(word.replace("examples/", f"{EXAMPLE}/") for word in words[1:]) for words in typed)
+
+
+def _typed(dice: random.Random) -> list[str]:
+    """An example of a command with a word or two wrong, or none."""
+    words = list(dice.choice(_shown()))
+    for _ in range(dice.choice((0, 0, 1, 1, 2))):
+        at = dice.randrange(1, len(words)) if len(words) > 1 else 0
+        word = words[at]
+        words[at : at + 1] = dice.choice(
+            ((), (word, word), (mutated(dice, word),), (mutated(dice, word),), (word, dice.choice((*NASTY, *NUMBERS))))
+        )
+        words = words or ["predict"]
+    return words
+
+
 def arguments(dice: random.Random) -> tuple[str, Callable[[], object]]:
-    """A command line: a command, some of its own options, values that fit and values that do not."""
+    """A command line: an example of one with a few things wrong; or a command, some of its own options, values that fit and values that
+    do not."""
+    words = _typed(dice) if dice.random() < 0.5 else _made(dice)
+    words = [word.replace("\0", "").encode("utf-8", "replace").decode() for word in words]
+    return repr(words), lambda: _run(words)
+
+
+def _made(dice: random.Random) -> list[str]:
     name = dice.choice([one for one in cli.commands if one not in UNTRIED])
     words = [name, *LONG.get(name, ())]
     if name in LONG or dice.random() < 0.2:
@@ -319,9 +363,8 @@ def arguments(dice: random.Random) -> tuple[str, Callable[[], object]]:
         if option is not None and option.name != "processes":
             words += [dice.choice(option.opts), *([] if option.is_flag else [_value(dice, option)])]
     if dice.random() < 0.15:
-        words.insert(dice.randrange(len(words) + 1), dice.choice((*NASTY, "--", "-h", "--no-such")).replace("\0", ""))
-    words = [word.encode("utf-8", "replace").decode() for word in words]
-    return repr(words), lambda: _run(words)
+        words.insert(dice.randrange(len(words) + 1), dice.choice((*NASTY, "--", "-h", "--no-such")))
+    return words
 
 
 def _value(dice: random.Random, option: click.Option) -> str:
@@ -375,6 +418,8 @@ def faults(target: str, count: int, seed: int = 0, ends: Counter[str] | None = N
     shardmeter.predict(**LOAD)  # what is read and imported once
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), warnings.catch_warnings():
         warnings.simplefilter("error")
+        for name, path in NAMED.items():
+            Path(name).write_bytes(path.read_bytes())
         for _ in range(count):
             given, do = TARGETS[target](dice)
             began = time.process_time()

@@ -101,13 +101,7 @@ class FleetRanked:
             "behind": self.behind,
             "tie": self.tie,
             "complexity": self.level,
-            "intervals": {
-                name: value
-                for name, value in trust.spread(
-                    self.scenario, p.step_time, float(e.tokens), peak, float(e.memory_exact)
-                ).items()
-                if name in ("level", "step_time_s")
-            },
+            "intervals": {name: value for name, value in p.intervals().items() if name in ("level", "step_time_s")},
         }
 
 

@@ -1,6 +1,7 @@
 """A share of the inputs that `scripts/fuzz.py` tries on everything that reads a text; the whole of it is 110,000 (docs/hardening.md)."""
 
 import pytest
+
 from fuzz import TARGETS, faults
 
 SHARES = {"units": 600, "plans": 120, "overrides": 60, "scenarios": 60, "tables": 30, "readers": 40, "arguments": 20}
